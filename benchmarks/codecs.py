@@ -1,0 +1,114 @@
+"""Encode and decode times as multiples of a memcpy of the same vector, and bytes over the entropy bound.
+
+    python -m benchmarks.codecs [--method "stc(density={density})"] [--repeats 15] [--entries 11200000 ...]
+
+Each time is divided by a memcpy taken right before it, and the median of those ratios is shown: an absolute time means
+nothing on a shared machine.  ``bytes/H`` divides the body by H = n H2(k/n) + k bits, the entropy of independent positions
+and signs.  ``peak`` is the most memory that encode held beyond its arguments, over the vector's.
+"""
+
+import argparse
+import gc
+import math
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import fedcomp
+from fedcomp.stage import Vector
+
+SIZES = {"1.2 M": 1_200_000, "11.2 M": 11_200_000, "25.6 M": 25_600_000}
+DENSITIES = (25, 100, 400, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One method on one vector: multiples of memcpy, bytes, and extra memory over the vector's."""
+
+    encode: float
+    decode: float
+    accumulate: float
+    size: int
+    peak: float
+
+
+def measure(compressor: fedcomp.Compressor, n: int, repeats: int) -> Measured:
+    """Return the medians of `repeats` paired ratios on Gaussian updates of `n` entries."""
+    update = np.random.default_rng(0).standard_normal(n, np.float32)
+    copy = np.empty_like(update)
+    state = compressor.init(n)
+    body = b""
+    for _ in range(3):  # the residual of a sender that has run for a while
+        body, state = compressor.encode(update, state)
+
+    def encode() -> None:
+        nonlocal body, state
+        body, state = compressor.encode(update, state)
+
+    def accumulate() -> None:
+        compressor.entropy.decode(body, n=n).add_to(copy, 0.1)
+
+    def median(action: Callable[[], object]) -> float:
+        return statistics.median(_ratios(action, update, copy, repeats))
+
+    times = median(encode), median(lambda: compressor.decode(body, n)), median(accumulate)
+    gc.collect()
+    tracemalloc.start()
+    held, _ = tracemalloc.get_traced_memory()
+    encode()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return Measured(*times, len(body), (peak - held) / update.nbytes)
+
+
+def _ratios(action: Callable[[], object], vector: Vector, copy: Vector, repeats: int) -> Iterator[float]:
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        np.copyto(copy, vector)
+        middle = time.perf_counter()
+        action()
+        yield (time.perf_counter() - middle) / (middle - begin)
+
+
+def entropy_bound(n: int, k: int) -> float:
+    """Return H = n H2(k/n) + k in bytes."""
+    p = k / n
+    return (n * (-p * math.log2(p) - (1 - p) * math.log2(1 - p)) + k) / 8
+
+
+def main() -> None:
+    """Print one table row per size and density."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--method", default="stc(density={density})", help="{density} is filled in")
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--entries", type=int, nargs="*", help="vector lengths, instead of 1.2 M, 11.2 M and 25.6 M")
+    options = parser.parse_args()
+    sizes = {f"{n:,}": n for n in options.entries} if options.entries else SIZES
+    table = Table(title=f"{options.method}, multiples of memcpy")
+    for column in ("entries", "density", "encode x", "decode x", "accumulate x", "bytes", "bytes/H", "peak"):
+        table.add_column(column, justify="right")
+    densities = DENSITIES if "{density}" in options.method else (1,)
+    for name, n in sizes.items():
+        for inverse in densities:
+            compressor = fedcomp.parse(options.method.format(density=1 / inverse))
+            row = measure(compressor, n, options.repeats)
+            bound = entropy_bound(n, math.ceil(n / inverse)) if inverse > 1 else float("nan")
+            table.add_row(
+                name,
+                f"1/{inverse}",
+                *(f"{x:.2f}" for x in (row.encode, row.decode, row.accumulate)),
+                f"{row.size:,}",
+                f"{row.size / bound:.4f}",
+                f"{row.peak:.3f}",
+            )
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()

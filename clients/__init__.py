@@ -1,0 +1,1 @@
+"""The ClientApp: local training and the device it runs on."""

@@ -1,0 +1,25 @@
+"""Which device a node trains on."""
+
+import torch
+
+
+def available() -> list[str]:
+    """Return the kinds of device that this node has, the fastest first."""
+    there = [("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available()), ("cpu", True)]
+    return [kind for kind, works in there if works]
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device that `name` asks for: auto, cpu, cuda, cuda:<number> or mps.
+
+    auto is the fastest that there is.  Raises `ValueError` for one that this node does not have.
+    """
+    there = available()
+    kind, _, number = name.partition(":")
+    if name == "auto":
+        return torch.device(there[0])
+    if kind not in there:
+        raise ValueError(f"device is {name!r}; this node has: {', '.join(there)}")
+    if kind == "cuda" and number and int(number) >= torch.cuda.device_count():
+        raise ValueError(f"device is {name!r}; this node's GPUs are numbered 0 to {torch.cuda.device_count() - 1}")
+    return torch.device(name)

@@ -1,0 +1,68 @@
+"""Local training: plain SGD on a node's own samples, from one synchronisation to the next.
+
+Momentum starts from zero each time: it belongs to weights that the server has since replaced.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPlan:
+    """How a node trains in one round: `steps`, or `epochs` where that is 0.
+
+    `proximal_mu` is the weight of FedProx's pull to where the round began.  Li et al., MLSys 2020.
+    """
+
+    epochs: int
+    steps: int
+    batch_size: int
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    proximal_mu: float = 0.0
+
+
+def batches(count: int, plan: LocalPlan, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    """Return the batches of a round, as indices below `count`; each epoch takes every sample once, in its own order."""
+    per_epoch = -(-count // plan.batch_size)
+    return islice(_endless(count, plan.batch_size, rng), plan.steps or plan.epochs * per_epoch)
+
+
+def _endless(count: int, batch_size: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    while True:
+        order = rng.permutation(count)
+        for start in range(0, count, batch_size):
+            yield order[start : start + batch_size]
+
+
+def train(model: nn.Module, x: Tensor, y: Tensor, plan: LocalPlan, rng: np.random.Generator) -> float:
+    """Train `model` in place on samples `x`, labels `y`; return the mean cross-entropy of the batches as they were met.
+
+    All are on one device.  `rng` orders the batches.  Raises `ValueError` for no samples.
+    """
+    if len(y) == 0:
+        raise ValueError("no samples; a node needs at least one to train")
+    weights = list(model.parameters())
+    anchors = [weight.detach().clone() for weight in weights] if plan.proximal_mu else []
+    optimizer = torch.optim.SGD(weights, lr=plan.learning_rate, momentum=plan.momentum, weight_decay=plan.weight_decay)
+    model.train()
+    total, seen = torch.zeros((), device=y.device), 0
+    for batch in batches(len(y), plan, rng):
+        chosen = torch.as_tensor(batch, device=y.device)
+        loss = functional.cross_entropy(model(x[chosen]), y[chosen])
+        total += loss.detach() * len(batch)
+        seen += len(batch)
+        for weight, anchor in zip(weights, anchors, strict=False):
+            loss = loss + plan.proximal_mu / 2 * (weight - anchor).square().sum()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return float(total) / seen

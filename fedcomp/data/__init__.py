@@ -1,0 +1,19 @@
+"""Dataset cards, the arrays behind them, and how clients share them."""
+
+from fedcomp.data.card import Card, read_card
+from fedcomp.data.dataset import DataError, Dataset, Split
+from fedcomp.data.load import load
+from fedcomp.data.partition import SCHEMES, parse_scheme, partition, partition_train
+
+__all__ = [
+    "SCHEMES",
+    "Card",
+    "DataError",
+    "Dataset",
+    "Split",
+    "load",
+    "parse_scheme",
+    "partition",
+    "partition_train",
+    "read_card",
+]

@@ -1,0 +1,76 @@
+"""A dataset of the Hugging Face hub, through flwr-datasets, or one that ``save_to_disk`` left in a folder."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.data.card import Card, Hub
+from fedcomp.data.dataset import DataError
+
+Arrays = tuple[NDArray[Any], NDArray[Any]]
+
+
+def read_hub(card: Card) -> tuple[Arrays, Arrays]:
+    """Return samples and labels of train and test from the hub, or from its cache on this machine.
+
+    Raises `DataError` when the hub cannot be reached or does not hold what the card says.
+    """
+    from datasets.exceptions import DatasetsError
+    from flwr_datasets import FederatedDataset
+
+    hub = _hub(card)
+    try:
+        federated = FederatedDataset(dataset=hub.id, partitioners={}, shuffle=False)
+        train, test = federated.load_split(hub.train), federated.load_split(hub.test)
+    except (OSError, ValueError, DatasetsError) as error:
+        raise DataError(
+            f"{card.name}: {hub.id} did not come from the Hugging Face hub ({error}); "
+            f"a connection is needed, or data-dir with the files from {card.source}"
+        ) from None
+    return _arrays(card, hub, train, f"{hub.id}[{hub.train}]"), _arrays(card, hub, test, f"{hub.id}[{hub.test}]")
+
+
+def read_saved(card: Card, folder: Path) -> tuple[Arrays, Arrays]:
+    """Return samples and labels of train and test from a folder that ``DatasetDict.save_to_disk`` wrote."""
+    from datasets import load_from_disk
+    from datasets.exceptions import DatasetsError
+
+    hub = _hub(card)
+    try:
+        saved = load_from_disk(str(folder))
+        train, test = saved[hub.train], saved[hub.test]
+    except (OSError, ValueError, KeyError, DatasetsError) as error:
+        raise DataError(f"{folder}: {error!s}; a DatasetDict of {hub.train} and {hub.test} is needed") from None
+    return _arrays(card, hub, train, f"{folder}[{hub.train}]"), _arrays(card, hub, test, f"{folder}[{hub.test}]")
+
+
+def _hub(card: Card) -> Hub:
+    if card.hub is None:
+        raise DataError(f"{card.name}: its card has no [hub]; data-dir with the files from {card.source} is needed")
+    return card.hub
+
+
+def _arrays(card: Card, hub: Hub, split: Any, where: str) -> Arrays:
+    """Return the two columns as arrays; images become (C, H, W)."""
+    for column in (hub.image, hub.label):
+        if column not in split.column_names:
+            raise DataError(f"{where}: no column {column!r}; there are: {', '.join(split.column_names)}")
+    samples = [_planes(np.asarray(sample), card, where) for sample in split.with_format("numpy")[hub.image]]
+    if not samples:
+        raise DataError(f"{where}: no samples; at least 1 is needed")
+    return np.stack(samples), np.asarray(split[hub.label][:])
+
+
+def _planes(sample: NDArray[Any], card: Card, where: str) -> NDArray[Any]:
+    """Return one sample in the card's shape: grey images gain their channel, (H, W, C) turns into (C, H, W)."""
+    if sample.shape != card.shape and len(card.shape) == 3:
+        channels, height, width = card.shape
+        if channels == 1 and sample.shape == (height, width):
+            return sample[np.newaxis]
+        if sample.shape == (height, width, channels):
+            return sample.transpose(2, 0, 1)
+    if sample.shape != card.shape:
+        raise DataError(f"{where}: a sample of shape {sample.shape}; {card.name} needs {card.shape}")
+    return sample

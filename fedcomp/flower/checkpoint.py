@@ -1,0 +1,180 @@
+"""Everything that the server must not lose, in one file: numpy's own archive, no pickle, written whole or not at all."""
+
+import inspect
+import io
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from logging import WARNING
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord
+from flwr.serverapp.strategy import Strategy
+from flwr.supercore import log
+from numpy.typing import NDArray
+
+from fedcomp.errors import CorruptError, FedcompError
+from fedcomp.flower import envelope
+from fedcomp.flower.ledger import Ledger
+from fedcomp.flower.roster import Roster
+from fedcomp.memory import State
+from fedcomp.replica import Replica, from_key_frame
+from fedcomp.wire.frame import Frame, parse
+
+FORMAT = 1
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A server between two rounds."""
+
+    round: int
+    replica: Replica
+    memory: State
+    history: tuple[Frame, ...]
+    roster: Roster
+    ledger: Ledger
+    local: Arrays
+    number: int
+    random_state: Any
+
+    def save(self, path: str | Path, inner: Strategy) -> None:
+        """Write this and the state of `inner` to `path`: a temporary file, flushed to the disk, then renamed."""
+        arrays: Arrays = {
+            "replica": _octets(self.replica.key_frame().to_bytes()),
+            "history": _octets(b"".join(frame.to_bytes() for frame in self.history)),
+            "roster": self.roster.to_array(),
+            "ledger": self.ledger.to_array(),
+        }
+        arrays |= {f"memory/{name}": np.asarray(array) for name, array in self.memory.items()}
+        arrays |= {f"local/{name}": array for name, array in self.local.items()}
+        plain: dict[str, Any] = {}
+        _take_apart(inner, "inner", arrays, plain)
+        plain |= {"format": FORMAT, "round": self.round, "number": self.number, "random": self.random_state}
+        arrays["plain"] = _octets(json.dumps(plain).encode())
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]
+        write_atomically(Path(path), buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str | Path, inner: Strategy) -> "Checkpoint":
+        """Return what `save` wrote, and put its state back into `inner`."""
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+            plain = json.loads(arrays["plain"].tobytes())
+            if plain["format"] != FORMAT:
+                raise CorruptError(f"checkpoint format {plain['format']}; this version reads format {FORMAT}")
+            key, _ = parse(arrays["replica"].tobytes())
+            version, internal, gauss = plain["random"]
+            saved = cls(
+                round=plain["round"],
+                replica=from_key_frame(key),
+                memory=_under(arrays, "memory/"),
+                history=_frames(arrays["history"].tobytes()),
+                roster=Roster.from_array(arrays["roster"]),
+                ledger=Ledger.from_array(arrays["ledger"]),
+                local=_under(arrays, "local/"),
+                number=plain["number"],
+                random_state=(version, tuple(internal), gauss),
+            )
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, FedcompError) as error:
+            raise CorruptError(f"{path} is not a whole checkpoint: {error}") from error
+        _put_back(inner, "inner", arrays, plain)
+        return saved
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` to `path` so that there is, at any moment, the old file or the new one, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _octets(data: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(data, np.uint8)
+
+
+def _frames(data: bytes) -> tuple[Frame, ...]:
+    frames, at = [], 0
+    while at < len(data):
+        frame, at = parse(data, at)
+        frames.append(frame)
+    return tuple(frames)
+
+
+def _under(arrays: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _take_apart(strategy: Strategy, path: str, arrays: Arrays, plain: dict[str, Any]) -> None:
+    """Collect what a strategy has come to hold: arrays of any grouping, and values that are not its settings."""
+    settings = inspect.signature(type(strategy).__init__).parameters
+    for name, value in vars(strategy).items():
+        here = f"{path}/{name}"
+        if isinstance(value, Strategy):
+            _take_apart(value, here, arrays, plain)
+        elif isinstance(value, np.ndarray):
+            arrays[here] = value
+        elif (parts := _parts(value)) is not None:
+            plain[here] = {"group": _group(value), "keys": list(parts)}
+            arrays |= {f"{here}/{key}": array for key, array in parts.items()}
+        elif name not in settings and value is not None and not callable(value):
+            if isinstance(value, bool | int | float | str):
+                plain[here] = value
+            elif value:
+                log(WARNING, "fedcomp: the checkpoint leaves out %s of %s", name, type(strategy).__name__)
+
+
+def _put_back(strategy: Strategy, path: str, arrays: Arrays, plain: dict[str, Any]) -> None:
+    """Undo `_take_apart`."""
+    for name, value in list(vars(strategy).items()):
+        here = f"{path}/{name}"
+        if isinstance(value, Strategy):
+            _put_back(value, here, arrays, plain)
+        elif here in arrays:
+            setattr(strategy, name, arrays[here])
+        elif isinstance(plain.get(here), dict):
+            parts = {key: arrays[f"{here}/{key}"] for key in plain[here]["keys"]}
+            setattr(strategy, name, _regroup(plain[here]["group"], parts))
+        elif here in plain:
+            setattr(strategy, name, plain[here])
+
+
+def _parts(value: object) -> Arrays | None:
+    """Return the arrays of a record, a mapping or a list of arrays, by name; None for anything else."""
+    if isinstance(value, ArrayRecord):
+        return envelope.to_arrays(value)
+    parts = dict(enumerate(value)) if isinstance(value, list) else value
+    if isinstance(parts, Mapping) and parts and all(isinstance(array, np.ndarray) for array in parts.values()):
+        return {str(key): array for key, array in parts.items()}
+    return None
+
+
+def _group(value: object) -> str:
+    return "record" if isinstance(value, ArrayRecord) else "list" if isinstance(value, list) else "dict"
+
+
+def _regroup(group: str, parts: Arrays) -> object:
+    if group == "record":
+        return envelope.to_record(parts)
+    return list(parts.values()) if group == "list" else parts

@@ -1,0 +1,59 @@
+"""The log of versions: what the server published, and how each node reaches it.
+
+The server publishes once a version, in `publish`, and nowhere else; whoever asks gets the same bytes.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.compressor import Compressor
+from fedcomp.errors import NonFiniteError
+from fedcomp.flower.history import History, Route
+from fedcomp.flower.roster import Standing
+from fedcomp.memory import State
+from fedcomp.replica import Replica
+from fedcomp.wire.codecs import codec_id
+
+
+@dataclass(slots=True)
+class Downlink:
+    """The published model, the server's memory and the last frames."""
+
+    compressor: Compressor
+    published: Replica
+    memory: State
+    history: History
+    _key: tuple[int, bytes] | None = None
+
+    @classmethod
+    def begin(cls, compressor: Compressor, replica: Replica) -> "Downlink":
+        """Return the log that begins with `replica`."""
+        return cls(compressor, replica, compressor.init(replica.layout.n), History(replica.key_frame().size))
+
+    def publish(self, target: dict[str, NDArray[Any]], seed: int) -> None:
+        """Go one version on, towards `target`: what compression keeps back stays in the memory for later versions."""
+        layout = self.published.layout
+        vector, exact = layout.flatten(target)
+        np.subtract(vector, self.published.vector, out=vector)
+        try:
+            body, self.memory = self.compressor.encode(vector, self.memory, seed)
+        except NonFiniteError as error:
+            raise NonFiniteError(error.index, error.value, f" (in tensor {layout.name_at(error.index)!r})") from None
+        frame = self.published.delta_frame(codec_id(self.compressor.entropy), body, exact)
+        self.published = self.published.advance(frame)
+        self.history.append(frame)
+
+    def route(self, standing: Standing) -> Route:
+        """Return the cheapest exact way of a node to the published version; the key frame is made once a version."""
+        here = self.published
+        if (standing.version, standing.fingerprint) == (here.version, here.fingerprint):
+            return Route((), 0)
+        route = self.history.route(standing.version, standing.fingerprint)
+        if route is not None:
+            return route
+        if self._key is None or self._key[0] != here.version:
+            self._key = (here.version, here.key_frame().to_bytes())
+        return Route((self._key[1],), len(self._key[1]))

@@ -1,0 +1,115 @@
+"""What was really sent, by round and node: sums of ``len(bytes)``, never a formula."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROW = np.dtype(
+    [
+        ("round", "<i8"),
+        ("node", "<u8"),
+        ("uplink_bytes", "<i8"),
+        ("downlink_bytes", "<i8"),
+        ("catch_up_bytes", "<i8"),
+        ("dense_uplink_bytes", "<i8"),
+        ("dense_downlink_bytes", "<i8"),
+        ("refused", "<i8"),
+        ("encode_seconds", "<f8"),
+        ("decode_seconds", "<f8"),
+    ]
+)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over some part of a run.
+
+    `downlink_bytes` has catch-up in it; `catch_up_bytes` are all frames but the newest delta: the price of absence, and of
+    the first contact.  The dense bytes are those of the messages that plain Flower would have sent in their place.
+    `refused` counts replies that were dropped.
+    """
+
+    uplink_bytes: int = 0
+    downlink_bytes: int = 0
+    catch_up_bytes: int = 0
+    dense_uplink_bytes: int = 0
+    dense_downlink_bytes: int = 0
+    refused: int = 0
+    encode_seconds: float = 0.0
+    decode_seconds: float = 0.0
+
+    @property
+    def dense_bytes(self) -> int:
+        """What plain Flower would have sent, both ways."""
+        return self.dense_uplink_bytes + self.dense_downlink_bytes
+
+    @property
+    def ratio(self) -> float:
+        """Dense bytes over sent bytes, both measured; NaN before anything was sent."""
+        sent = self.uplink_bytes + self.downlink_bytes
+        return self.dense_bytes / sent if sent else float("nan")
+
+
+FIELDS = tuple(Totals.__dataclass_fields__)
+SERVER = 0
+"""The node number of the server's own work."""
+
+
+class Ledger:
+    """Adds up transfers; `Totals` of the whole run are its attributes, of parts come from `by_round` and `by_node`."""
+
+    def __init__(self) -> None:
+        """Begin with nothing sent."""
+        self._parts: defaultdict[tuple[int, int], Totals] = defaultdict(Totals)
+
+    def add(self, server_round: int, node: int, **amounts: float) -> None:
+        """Add amounts, by the names of `Totals`, to a round and node."""
+        part = self._parts[server_round, node]
+        for name, amount in amounts.items():
+            setattr(part, name, getattr(part, name) + amount)
+
+    def total(self) -> Totals:
+        """Return the sums over the run."""
+        return self._grouped(lambda _: 0).get(0, Totals())
+
+    def by_round(self) -> dict[int, Totals]:
+        """Return the sums of each round."""
+        return self._grouped(lambda key: key[0])
+
+    def by_node(self) -> dict[int, Totals]:
+        """Return the sums of each node; `SERVER` stands for the server's own work."""
+        return self._grouped(lambda key: key[1])
+
+    def by_round_and_node(self) -> dict[tuple[int, int], Totals]:
+        """Return the sums of each (round, node)."""
+        return dict(self._parts)
+
+    def __getattr__(self, name: str) -> float:
+        """Return a sum over the run by its name in `Totals`."""
+        if name in FIELDS or name in ("dense_bytes", "ratio"):
+            return getattr(self.total(), name)  # type: ignore[no-any-return]
+        raise AttributeError(name)
+
+    def _grouped(self, group: Callable[[tuple[int, int]], int]) -> dict[int, Totals]:
+        sums: defaultdict[int, Totals] = defaultdict(Totals)
+        for key, part in self._parts.items():
+            into = sums[group(key)]
+            for name in FIELDS:
+                setattr(into, name, getattr(into, name) + getattr(part, name))
+        return dict(sums)
+
+    def to_array(self) -> NDArray[np.void]:
+        """Return one row for each round and node, of dtype `ROW`."""
+        rows = [(*key, *(getattr(part, name) for name in FIELDS)) for key, part in self._parts.items()]
+        return np.array(rows, ROW)
+
+    @classmethod
+    def from_array(cls, rows: NDArray[np.void]) -> "Ledger":
+        """Return the ledger of which `to_array` gave `rows`."""
+        ledger = cls()
+        for row in rows:
+            ledger.add(int(row["round"]), int(row["node"]), **{name: row[name].item() for name in FIELDS})
+        return ledger

@@ -1,0 +1,153 @@
+"""A Flower grid that runs the ClientApp in this process, node after node: for studies and tests, without Ray.
+
+Faults can be ordered: messages lost, replies lost or doubled, nodes that crash or forget.
+"""
+
+import traceback
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from logging import ERROR
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict, UserConfig
+from flwr.app.message.message import make_message
+from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+from flwr.supercore import log
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+
+
+class Fault(Enum):
+    """What goes wrong with the next message to a node."""
+
+    LOSE_MESSAGE = auto()  # it never reaches the node
+    LOSE_REPLY = auto()  # the node works, its reply never reaches the server
+    DELIVER_TWICE = auto()  # the node gets the message twice, the server both replies
+    DOUBLE_REPLY = auto()  # the server gets the reply twice
+    CRASH = auto()  # the node dies at work: its state is as before, no reply
+    FORGET = auto()  # the node has lost its state when the message arrives
+
+
+class LocalGrid(Grid):
+    """`num_nodes` nodes with the ids 1 to `num_nodes`, each with its own ``Context``.
+
+    ``node_config`` holds ``partition-id`` (id - 1) and ``num-partitions``, as in Flower's simulation; `node_config` adds to
+    it.  A node's state outlives a message only if the ClientApp returned.  A ClientApp that raises gives an error reply.
+    """
+
+    def __init__(
+        self,
+        client_app: ClientApp,
+        num_nodes: int,
+        run_config: UserConfig | None = None,
+        node_config: Callable[[int], UserConfig] | None = None,
+    ) -> None:
+        """Make the nodes; `node_config` maps a node id to more of its configuration."""
+        if num_nodes < 1:
+            raise ValueError(f"num_nodes is {num_nodes}; it is at least 1")
+        self._app = client_app
+        self._run = Run.create_empty(run_id=1)
+        self._faults: defaultdict[int, deque[Fault]] = defaultdict(deque)
+        self._replies: dict[str, list[Message]] = {}
+        self._sent = 0
+        self.contexts: dict[int, Context] = {}
+        for node in range(1, num_nodes + 1):
+            config: UserConfig = {"partition-id": node - 1, "num-partitions": num_nodes}
+            config |= node_config(node) if node_config else {}
+            self.contexts[node] = Context(self._run.run_id, node, config, RecordDict(), dict(run_config or {}))
+        # A message can be made only in a process that has a task's identity; here there is no SuperLink to give one.
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = self._run.run_id, 0, 1
+
+    def order(self, node: int, *faults: Fault) -> None:
+        """Let the next messages to `node` suffer `faults`, one each."""
+        self._faults[node].extend(faults)
+
+    def set_run(self, run: Run) -> None:
+        """Set the run that this grid works for."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The run that this grid works for."""
+        return self._run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """Return a new message, as Flower's deprecated way of making one."""
+        return Message(content, dst_node_id, message_type, group_id=group_id, ttl=ttl)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of all nodes."""
+        return list(self.contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Run the ClientApp on each message, in order, and keep the replies; return the messages' ids."""
+        ids = []
+        for message in messages:
+            self._sent += 1
+            message.metadata.__dict__["_message_id"] = str(self._sent)
+            self._replies[message.metadata.message_id] = self._deliver(message)
+            ids.append(message.metadata.message_id)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies to messages, each once."""
+        return [reply for message_id in message_ids for reply in self._replies.pop(message_id, [])]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Run the ClientApp on each message, in order, and return the replies."""
+        return self.pull_messages(self.push_messages(messages))
+
+    def _deliver(self, message: Message) -> list[Message]:
+        node = message.metadata.dst_node_id
+        fault = self._faults[node].popleft() if self._faults[node] else None
+        if fault is Fault.LOSE_MESSAGE:
+            return []
+        if fault is Fault.FORGET:
+            self.contexts[node].state = RecordDict()
+        before = self.contexts[node].state
+        replies = [self._handle(message)]
+        if fault is Fault.DELIVER_TWICE:
+            replies.append(self._handle(message))
+        if fault is Fault.DOUBLE_REPLY:
+            replies.append(_copied(replies[0]))
+        if fault is Fault.CRASH:
+            self.contexts[node].state = before
+        return [] if fault in (Fault.CRASH, Fault.LOSE_REPLY) else replies
+
+    def _handle(self, message: Message) -> Message:
+        """Return the ClientApp's reply; its context is kept only if it returns."""
+        context = self.contexts[message.metadata.dst_node_id]
+        working = Context(
+            context.run_id, context.node_id, context.node_config, _copy(context.state), dict(context.run_config)
+        )
+        try:
+            reply = self._app(_copied(message), working)
+        except Exception as error:  # as Flower does: the node answers with the error
+            log(ERROR, "%s", traceback.format_exc())
+            reason = f"{type(error)}:<'{error}'>"
+            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
+        context.state = working.state
+        return reply
+
+
+def _copied(message: Message) -> Message:
+    """Return a message of its own records, as if it had crossed a network."""
+    if not message.has_content():
+        return message
+    return make_message(message.metadata, _copy(message.content))
+
+
+def _copy(records: RecordDict) -> RecordDict:
+    """Return records of their own; the bytes of arrays are shared, for nobody can write them."""
+    copies = RecordDict()
+    for key, arrays in records.array_records.items():
+        copies[key] = ArrayRecord(dict(arrays))
+    for key, metrics in records.metric_records.items():
+        copies[key] = MetricRecord(dict(metrics))
+    for key, config in records.config_records.items():
+        copies[key] = ConfigRecord(dict(config))
+    return copies

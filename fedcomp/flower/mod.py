@@ -1,0 +1,131 @@
+"""The node's side: a Flower mod that turns frames into the arrays that a ClientApp expects, and its answer into a frame."""
+
+import time
+from logging import WARNING
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.clientapp.typing import ClientAppCallable
+from flwr.supercore import log
+
+from fedcomp.errors import FedcompError, NonFiniteError, StaleError, UnknownFormatError
+from fedcomp.flower import client_state, envelope
+from fedcomp.flower.client_state import ClientState
+from fedcomp.flower.uplink import SECONDS
+from fedcomp.methods import parse
+from fedcomp.replica import Replica
+from fedcomp.wire import codecs, instruction
+from fedcomp.wire.frame import EXACT, Frame, Kind
+from fedcomp.wire.instruction import Instruction
+
+
+class CompressionMod:
+    """Put it into ``ClientApp(mods=[CompressionMod()])``; it needs no settings, the server says how to answer.
+
+    A message from a server without `CompressedStrategy` passes untouched.  The mod holds nothing itself: the node's state
+    is in ``Context.state``.
+    """
+
+    def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        """Return the ClientApp's reply to `message`, compressed."""
+        found = envelope.sealed(message.content) if message.has_content() else None
+        if found is None:
+            return call_next(message, context)
+        key, data = found
+        begin = time.perf_counter()
+        state = client_state.load(context.state)
+        asked, frames = instruction.parse(data)
+        if asked.number < state.number:
+            raise StaleError(f"instruction {asked.number}; instruction {state.number} was followed already")
+        if asked.number == state.pending_number:
+            # The same message once more: so is the answer, for this uplink may have been taken by now.
+            answer = RecordDict(dict(state.answer.items()))
+            answer[key] = envelope.seal(state.pending)
+            return Message(answer, reply_to=message)
+        state.number = asked.number
+        state.settle(asked.taken)
+        try:
+            state.follow(asked, frames)
+        except FedcompError as error:
+            log(WARNING, "fedcomp: this node cannot follow: %s", error)
+            state.save(context.state)
+            lost = Frame(Kind.LOST, codecs.NO_BODY, 0, 0, 0, 0, 0, asked.number)
+            return Message(RecordDict({key: envelope.seal(lost.to_bytes())}), reply_to=message)
+        decode_seconds = time.perf_counter() - begin
+
+        replica = _held(state)
+        plain = RecordDict(dict(message.content.items()))
+        plain[key] = _model(state, replica)
+        message.content = plain
+        reply = call_next(message, context)
+
+        if reply.has_content():
+            content = RecordDict(dict(reply.content.items()))
+            trained = [name for name, record in content.array_records.items() if _fits(record, replica)]
+            if len(trained) == 1:
+                frame = self._update(state, content[trained[0]], asked, decode_seconds, context)
+                state.answer = {name: record for name, record in content.items() if name != trained[0]}
+                content[trained[0]] = envelope.seal(frame)
+            else:
+                held = Frame(Kind.HELD, codecs.NO_BODY, 0, *_here(replica), asked.number)
+                content[envelope.KEY] = envelope.seal(held.to_bytes())
+            reply.content = content
+        state.save(context.state)
+        return reply
+
+    def _update(
+        self, state: ClientState, trained: Any, asked: Instruction, decode_seconds: float, context: Context
+    ) -> bytes:
+        """Return the update frame, and leave it pending in `state`."""
+        begin = time.perf_counter()
+        replica = _held(state)
+        layout = replica.layout
+        vector, exact = layout.flatten(envelope.to_arrays(trained))
+        np.subtract(vector, replica.vector, out=vector)
+        try:
+            compressor = parse(asked.uplink)
+        except ValueError as error:
+            raise UnknownFormatError(f"the server asks for an uplink that is not known here: {error}") from error
+        fresh = compressor.init(layout.n)
+        # The settings may change between rounds; what another memory holds is left for when it is asked for again.
+        memory = {name: state.memory.get(name, fresh[name]) for name in fresh}
+        identity = int(context.node_config.get("partition-id", context.node_id))
+        seed = int(np.random.SeedSequence([asked.seed, identity & (1 << 64) - 1]).generate_state(1, np.uint64)[0])
+        try:
+            body, memory = compressor.encode(vector, memory, seed)
+        except NonFiniteError as error:
+            raise NonFiniteError(error.index, error.value, f" (in tensor {layout.name_at(error.index)!r})") from None
+        state.memory |= memory
+        flags = 0 if exact == replica.exact else EXACT
+        seconds = SECONDS.pack(time.perf_counter() - begin, decode_seconds)
+        payload = b"".join((seconds, body, exact if flags else b""))
+        codec = codecs.codec_id(compressor.entropy)
+        frame = Frame(Kind.UPDATE, codec, flags, *_here(replica), asked.number, payload).to_bytes()
+        state.pending, state.pending_number, state.uplink = frame, asked.number, asked.uplink
+        local = {tensor.name for tensor in layout.tensors if tensor.policy == "local"}
+        state.local = {name: array for name, array in trained.items() if name in local}
+        return frame
+
+
+def _held(state: ClientState) -> Replica:
+    if state.replica is None:
+        raise RuntimeError("no model is held")
+    return state.replica
+
+
+def _here(replica: Replica) -> tuple[int, int, int, int]:
+    """Return base version, version, layout and fingerprint as a reply's head names them."""
+    return replica.version, replica.version, replica.layout.digest, replica.fingerprint
+
+
+def _model(state: ClientState, replica: Replica) -> ArrayRecord:
+    """Return the model as the ClientApp expects it; local tensors as they were last trained here."""
+    shared = dict(envelope.to_record(replica.arrays()))
+    names = [tensor.name for tensor in replica.layout.tensors]
+    return ArrayRecord({name: (shared | state.local)[name] for name in names if name in shared or name in state.local})
+
+
+def _fits(record: ArrayRecord, replica: Replica) -> bool:
+    """Say whether `record` is a trained model, not some other arrays of the app."""
+    return any(tensor.name in record for tensor in replica.layout.tensors)

@@ -1,0 +1,52 @@
+"""What the server knows of each node: the version it last confirmed, and the uplink last taken from it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.wire.instruction import Receipt
+
+ROW = np.dtype(
+    [
+        ("node", "<u8"),
+        ("version", "<i8"),
+        ("fingerprint", "<u8"),
+        ("number", "<u8"),
+        ("taken_number", "<u8"),
+        ("taken_crc", "<u4"),
+    ]
+)
+UNKNOWN = -1
+
+
+@dataclass(slots=True)
+class Standing:
+    """`version` and `fingerprint` as confirmed (`UNKNOWN` before); `number` of the newest instruction to the node."""
+
+    version: int = UNKNOWN
+    fingerprint: int = 0
+    number: int = 0
+    taken: Receipt = Receipt()
+
+
+class Roster(dict[int, Standing]):
+    """Node id -> standing; a node that is asked for and not there is unknown."""
+
+    def __missing__(self, node: int) -> Standing:
+        """Enter an unknown node."""
+        self[node] = standing = Standing()
+        return standing
+
+    def to_array(self) -> NDArray[np.void]:
+        """Return one row a node, of dtype `ROW`."""
+        rows = [(node, s.version, s.fingerprint, s.number, s.taken.number, s.taken.crc) for node, s in self.items()]
+        return np.array(rows, ROW)
+
+    @classmethod
+    def from_array(cls, rows: NDArray[np.void]) -> "Roster":
+        """Return the roster of which `to_array` gave `rows`."""
+        roster = cls()
+        for node, version, fingerprint, number, taken_number, taken_crc in rows.tolist():
+            roster[node] = Standing(version, fingerprint, number, Receipt(taken_number, taken_crc))
+        return roster

@@ -1,0 +1,85 @@
+"""Updates that came back, summed as they are: O(kept) a node, in an order fixed by node id."""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.errors import CorruptError, LayoutError, StaleError, TruncatedError, VersionError
+from fedcomp.flower.roster import Standing
+from fedcomp.replica import Replica, split_payload
+from fedcomp.symbols import Symbols
+from fedcomp.wire import codecs
+from fedcomp.wire.frame import EXACT, Frame, Kind
+
+SECONDS = struct.Struct("<ff")
+"""Before the body of an update: seconds that the node spent in encode and in decode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What a node learned: `sent` on top of the published vector, `exact` as it is; and its seconds of work."""
+
+    sent: Symbols
+    exact: bytes
+    encode_seconds: float
+    decode_seconds: float
+
+
+def check(frame: Frame, standing: Standing, published: Replica) -> None:
+    """Refuse a reply unless it answers the newest instruction to its node, once, from the published version."""
+    if frame.kind not in (Kind.UPDATE, Kind.HELD, Kind.LOST):
+        raise CorruptError(f"a frame of kind {frame.kind.name} from a node")
+    if frame.after != standing.number:
+        raise StaleError(f"it answers instruction {frame.after}; the newest to this node is {standing.number}")
+    if frame.kind is Kind.LOST:
+        return
+    if frame.kind is Kind.UPDATE and standing.taken.number == frame.after:
+        raise StaleError(f"the uplink for instruction {frame.after} was taken before")
+    if frame.layout != published.layout.digest:
+        raise LayoutError("it is for another model")
+    if (frame.version, frame.before) != (published.version, published.fingerprint):
+        raise VersionError(
+            f"it starts from version {frame.version} ({frame.before:016x}); "
+            f"version {published.version} ({published.fingerprint:016x}) was sent"
+        )
+
+
+def decode(frame: Frame, published: Replica) -> Update:
+    """Return the update in a frame that `check` let pass."""
+    if len(frame.payload) < SECONDS.size:
+        raise TruncatedError(f"{len(frame.payload)} bytes of update; the seconds alone need {SECONDS.size}")
+    encode_seconds, decode_seconds = SECONDS.unpack_from(frame.payload)
+    if not (0 <= encode_seconds < 1e9 and 0 <= decode_seconds < 1e9):
+        raise CorruptError("the seconds in an update are not a time")
+    layout = published.layout
+    body, exact = split_payload(frame, frame.payload[SECONDS.size :], layout, published.exact)
+    sent = codecs.codec(frame.codec).decode(body, n=layout.n)
+    if frame.flags & EXACT:
+        layout.check_exact(exact)
+    return Update(sent, exact, encode_seconds, decode_seconds)
+
+
+def arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]]:
+    """Return the model that the node would have sent plain."""
+    vector = published.vector.copy()
+    update.sent.add_to(vector)
+    return published.layout.unflatten(vector, update.exact)
+
+
+def mean(updates: Mapping[int, tuple[Update, float]], published: Replica) -> dict[str, NDArray[Any]]:
+    """Return the weighted mean model of `updates`, node -> (update, weight), as Flower's FedAvg forms it."""
+    layout = published.layout
+    total = sum(weight for _, weight in updates.values())
+    vector = np.zeros(layout.n, np.float32)
+    exact: dict[str, NDArray[Any]] = {}
+    for node in sorted(updates):
+        update, weight = updates[node]
+        update.sent.add_to(vector, weight / total)
+        for name, array in layout.unflatten_exact(update.exact).items():
+            exact[name] = exact.get(name, 0) + array * (weight / total)
+    vector += published.vector
+    return layout.unflatten(vector, b"\0" * layout.exact_size) | exact

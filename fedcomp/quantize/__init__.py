@@ -1,0 +1,1 @@
+"""Vectors to symbols, with loss: one idea a file."""

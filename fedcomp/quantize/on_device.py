@@ -1,0 +1,53 @@
+"""The same selection in torch, on whatever device the tensors are: only kept entries cross to the host.
+
+The entries kept, their order and every float are those of the numpy path, so the body is the same to the byte.
+torch is imported when a tensor comes in, and at no other time.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from fedcomp.errors import NonFiniteError
+from fedcomp.stage import Vector
+from fedcomp.symbols import Indices, LazySum, Symbols
+
+
+def top_k(value: LazySum, k: int) -> tuple[Indices, Vector]:
+    """Return indices (ascending) and entries of the min(k, non-zeros) entries of largest magnitude, on the host."""
+    import torch
+
+    whole = value.parts[0]
+    for part in value.parts[1:]:
+        whole = whole + part
+    magnitude = whole.abs()
+    if not bool(torch.isfinite(magnitude).all()):
+        at = int(torch.nonzero(~torch.isfinite(magnitude))[0])
+        raise NonFiniteError(at, float(whole[at]))
+    least = torch.topk(magnitude, min(k, value.n), sorted=False).values.min()
+    keep = torch.nonzero(magnitude > least).ravel()
+    if least > 0 and keep.numel() < k:
+        ties = torch.nonzero(magnitude == least).ravel()[: k - keep.numel()]
+        keep = torch.cat([keep, ties]).sort().values
+    return keep.cpu().numpy(), whole[keep].cpu().numpy()
+
+
+def like(array: Vector, tensor: Any) -> Any:
+    """Return `array` as a tensor beside `tensor`: same device, float32."""
+    import torch
+
+    return torch.from_numpy(array).to(tensor.device)
+
+
+def host(tensor: Any) -> Vector:
+    """Return the tensor's entries as a numpy vector, float32 (n,)."""
+    return np.asarray(tensor.detach().cpu().numpy(), np.float32)
+
+
+def add(tensor: Any, symbols: Symbols, weight: float) -> None:
+    """Add ``weight`` times the sparse `symbols` to `tensor` (n,), in place; only the kept entries cross to the device."""
+    import torch
+
+    sparse = symbols.sparse()
+    indices = torch.from_numpy(sparse.indices).to(tensor.device)
+    tensor[indices] += torch.from_numpy(np.multiply(sparse.values, weight, dtype=np.float32)).to(tensor.device)

@@ -1,0 +1,29 @@
+"""One magnitude for all kept entries: their mean.  The second step of sparse ternary compression."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedcomp.symbols import BLOCK, Sparse, Ternary
+
+
+@dataclass(frozen=True, slots=True)
+class Ternarize:
+    """Replace the kept entries by ±mu, mu the mean of their magnitudes.
+
+    Sattler et al., "Robust and Communication-Efficient Federated Learning From Non-i.i.d. Data", IEEE TNNLS 31(9), 2020,
+    Algorithm 1.  The mean is taken over the kept entries, never over the zeros, and summed in float64.
+    """
+
+    def encode(self, value: Sparse, /) -> Ternary:
+        """Return signs and the one magnitude."""
+        negative = value.values < 0
+        if not value.values.size:
+            return Ternary(value.n, value.indices, negative, np.float32(0))
+        blocks = range(0, value.values.size, BLOCK)
+        total = sum(float(np.abs(value.values[start : start + BLOCK]).astype(np.float64).sum()) for start in blocks)
+        return Ternary(value.n, value.indices, negative, np.float32(total / value.values.size))
+
+    def decode(self, value: Ternary, /) -> Sparse:
+        """Return the entries ±mu."""
+        return value.sparse()

@@ -1,0 +1,136 @@
+"""The models by name, from a logistic regression to VGG11*; four of them are those of the STC paper.
+
+Each function takes the shape (C, H, W) and the number of classes, returns a module from (N, C, H, W) to logits
+(N, classes), and raises `ValueError` where the shape does not fit it.  None has BatchNorm or dropout.  Parameter counts
+of the paper's: Sattler et al., IEEE TNNLS 2019, table II.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+Shape = tuple[int, int, int]
+
+
+def logistic(shape: Shape, num_classes: int) -> nn.Module:
+    """Logistic regression; 10,250 parameters at 1x32x32 and ten classes."""
+    channels, height, width = shape
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, num_classes))
+
+
+def mlp(shape: Shape, num_classes: int) -> nn.Module:
+    """One hidden layer of 256; 19,210 parameters at 1x8x8."""
+    channels, height, width = shape
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(channels * height * width, 256), nn.ReLU(), nn.Linear(256, num_classes)
+    )
+
+
+def cnn(shape: Shape, num_classes: int) -> nn.Module:
+    """Two pooled 3x3 convolutions of 16 and 32, and a layer of 64: small enough for 8x8; 13,706 parameters there."""
+    channels, height, width = shape
+    _check_size("cnn", shape, least=4)
+    return nn.Sequential(
+        *_conv(channels, 16, kernel=3, padding=1, pool=True),
+        *_conv(16, 32, kernel=3, padding=1, pool=True),
+        nn.Flatten(),
+        nn.Linear(32 * (height // 4) * (width // 4), 64),
+        nn.ReLU(),
+        nn.Linear(64, num_classes),
+    )
+
+
+def kws_cnn(shape: Shape, num_classes: int) -> nn.Module:
+    """The STC paper's CNN for keywords: unpadded 5x5 convolutions, 2x2 pools; 876,938 parameters at 1x32x32."""
+    channels, height, width = shape
+    _check_size("kws_cnn", shape, least=16)
+    rows, columns = (((size - 4) // 2 - 4) // 2 for size in (height, width))
+    return nn.Sequential(
+        *_conv(channels, 32, kernel=5, padding=0, pool=True),
+        *_conv(32, 64, kernel=5, padding=0, pool=True),
+        nn.Flatten(),
+        nn.Linear(64 * rows * columns, 512),
+        nn.ReLU(),
+        nn.Linear(512, num_classes),
+    )
+
+
+class RowLstm(nn.Module):
+    """Two LSTM layers that read an image row by row, and a linear layer on the last state."""
+
+    def __init__(self, shape: Shape, num_classes: int, hidden: int = 128) -> None:
+        """`hidden` units in each of the two layers."""
+        super().__init__()
+        channels, _, width = shape
+        self.lstm = nn.LSTM(channels * width, hidden, num_layers=2, batch_first=True)
+        self.head = nn.Linear(hidden, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits (N, classes) of images (N, C, H, W)."""
+        rows = x.permute(0, 2, 1, 3).flatten(2)  # (N, H, C*W)
+        states, _ = self.lstm(rows)
+        logits: Tensor = self.head(states[:, -1])
+        return logits
+
+
+def lstm(shape: Shape, num_classes: int) -> nn.Module:
+    """Two LSTM layers of 128 over the rows, as in the STC paper; 216,330 parameters at 1x32x32."""
+    return RowLstm(shape, num_classes)
+
+
+def vgg11s(shape: Shape, num_classes: int) -> nn.Module:
+    """VGG11*, the STC paper's narrow VGG11 (Simonyan and Zisserman, 2015); 865,482 parameters at 3x32x32."""
+    channels, height, width = shape
+    _check_size("vgg11s", shape, least=32)
+    layers: list[nn.Module] = []
+    for maps, pool in ((32, True), (64, True), (128, False), (128, True)) + 2 * ((128, False), (128, True)):
+        layers += _conv(channels, maps, kernel=3, padding=1, pool=pool)
+        channels = maps
+    return nn.Sequential(
+        *layers,
+        nn.Flatten(),
+        nn.Linear(128 * (height // 32) * (width // 32), 128),
+        nn.ReLU(),
+        nn.Linear(128, 128),
+        nn.ReLU(),
+        nn.Linear(128, num_classes),
+    )
+
+
+MODELS: Mapping[str, Callable[[Shape, int], nn.Module]] = {
+    "logistic": logistic,
+    "mlp": mlp,
+    "cnn": cnn,
+    "kws_cnn": kws_cnn,
+    "lstm": lstm,
+    "vgg11s": vgg11s,
+}
+"""Name -> constructor of the models that there are."""
+
+
+def build_model(name: str, shape: Shape, num_classes: int, seed: int) -> nn.Module:
+    """Return the model on the CPU with weights drawn from `seed`; torch's own random state is left as it was.
+
+    Raises `ValueError` for an unknown model, and for one that does not fit the shape.
+    """
+    if name not in MODELS:
+        raise ValueError(f"unknown model {name!r}; there are: {', '.join(MODELS)}")
+    if len(shape) != 3 or min(shape) < 1 or num_classes < 2:
+        raise ValueError(f"shape {shape} and {num_classes} classes; (C, H, W) and at least 2 classes are needed")
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed {seed}; 0 to 2**63 - 1 is needed")
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs too
+        return MODELS[name](shape, num_classes)
+
+
+def _conv(maps_in: int, maps_out: int, *, kernel: int, padding: int, pool: bool) -> list[nn.Module]:
+    """Return a convolution with ReLU, followed by a 2x2 max-pool where asked."""
+    layers: list[nn.Module] = [nn.Conv2d(maps_in, maps_out, kernel, padding=padding), nn.ReLU()]
+    return [*layers, nn.MaxPool2d(2)] if pool else layers
+
+
+def _check_size(name: str, shape: Shape, least: int) -> None:
+    if min(shape[1:]) < least:
+        raise ValueError(f"images of {shape[1]}x{shape[2]}; model {name} needs at least {least}x{least}")

@@ -1,0 +1,1 @@
+"""What crosses the network: frames, the codecs they name, and the layout of the model behind them.  See FORMAT.md."""

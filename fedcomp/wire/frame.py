@@ -1,0 +1,98 @@
+"""One frame: a head of 52 bytes that says what it is and for whom, and a payload."""
+
+import enum
+import struct
+import zlib
+from dataclasses import dataclass
+
+from fedcomp.errors import CorruptError, TruncatedError, UnknownFormatError
+
+MAGIC = b"FCMP"
+FORMAT = 1
+HEAD = struct.Struct("<4sBBBBIIQQQQI")
+EXACT = 1  # flag: the exact tensors ride behind the body
+
+
+class Kind(enum.IntEnum):
+    """What a frame does."""
+
+    KEY = 1  # the whole model
+    DELTA = 2  # from one version of the model to the next
+    UPDATE = 3  # what a node learned, from the version that it trained from
+    HELD = 4  # no payload: the node holds that version
+    LOST = 5  # no payload: the node cannot follow and needs a key frame
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Head and payload.
+
+    `before` and `after` are fingerprints of the model; a frame from a node carries the number of the instruction that it
+    answers in the place of `after`.
+    """
+
+    kind: Kind
+    codec: int
+    flags: int
+    base_version: int
+    version: int
+    layout: int
+    before: int
+    after: int
+    payload: bytes = b""
+
+    def to_bytes(self) -> bytes:
+        """Return head and payload; the CRC32 at the end of the head covers both."""
+        head = HEAD.pack(
+            MAGIC,
+            FORMAT,
+            self.kind,
+            self.codec,
+            self.flags,
+            self.base_version,
+            self.version,
+            self.layout,
+            self.before,
+            self.after,
+            len(self.payload),
+            0,
+        )[:-4]
+        return b"".join((head, struct.pack("<I", zlib.crc32(self.payload, zlib.crc32(head))), self.payload))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the frame."""
+        return HEAD.size + len(self.payload)
+
+
+def parse(data: bytes, at: int = 0) -> tuple[Frame, int]:
+    """Return the frame that begins at `at`, and where the next one does.
+
+    Raises `FedcompError` for bytes that are not a whole frame of a known format; they are copied only once checked.
+    """
+    if len(data) - at < HEAD.size:
+        raise TruncatedError(f"{max(0, len(data) - at)} bytes; a frame's head needs {HEAD.size}")
+    magic, form, kind, codec, flags, base, version, layout, before, after, length, crc = HEAD.unpack_from(data, at)
+    if magic != MAGIC:
+        raise UnknownFormatError(f"the bytes begin with {magic!r}; a frame begins with {MAGIC!r}")
+    if form != FORMAT:
+        raise UnknownFormatError(f"frame format {form}; this version reads format {FORMAT}")
+    begin, end = at + HEAD.size, at + HEAD.size + length
+    if end > len(data):
+        raise TruncatedError(f"{len(data) - begin} bytes of payload; the head promises {length}")
+    view = memoryview(data)
+    if zlib.crc32(view[begin:end], zlib.crc32(view[at : begin - 4])) != crc:
+        raise CorruptError("the frame's CRC32 does not fit its bytes")
+    if kind not in list(Kind):
+        raise UnknownFormatError(f"frame kind {kind}; known are {', '.join(f'{k.value} ({k.name})' for k in Kind)}")
+    if flags & ~EXACT:
+        raise UnknownFormatError(f"frame flags {flags:#x}; known is {EXACT:#x}")
+    return Frame(Kind(kind), codec, flags, base, version, layout, before, after, bytes(view[begin:end])), end
+
+
+def parse_one(data: bytes) -> Frame:
+    """Return the frame that `data` is, and nothing behind it."""
+    frame, end = parse(data)
+    if end != len(data):
+        raise CorruptError(f"{len(data) - end} bytes follow the frame")
+    return frame

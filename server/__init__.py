@@ -1,0 +1,1 @@
+"""The ServerApp: settings, central evaluation, checkpoint, progress, report."""

@@ -1,0 +1,86 @@
+"""The ServerApp: everything that can be wrong is found before the first round; then rounds, and a report."""
+
+import random
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+import fedcomp
+from fedcomp import FedcompError
+from fedcomp.data import load, partition, read_card
+from fedcomp.flower import CompressedStrategy
+from server import figure, report
+from server.evaluate import Evaluator, build_evaluator
+from server.folder import RunFolder, create_folder, reopen_folder
+from server.nodes import wait_for_nodes
+from server.rounds import Rounds
+from server.settings import Settings, SettingsError
+from server.strategies import parse_strategy
+
+CARDS = Path(__file__).resolve().parents[1] / "datasets"
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the federation that the run config describes; raise `SettingsError` if it cannot start."""
+    try:
+        settings = Settings.from_config(context.run_config)
+        evaluator = prepare(settings, grid)
+        folder, strategy = open_run(settings)
+    except (ValueError, FedcompError) as error:
+        raise SettingsError(str(error)) from None
+    print(f"{settings.dataset}, {settings.model}, {settings.strategy}: {folder.path}", flush=True)
+    rounds = Rounds(settings, folder, evaluator, strategy)
+    strategy.start(
+        grid,
+        strategy.arrays if strategy.round > 0 else evaluator.initial_arrays(),
+        num_rounds=settings.num_rounds - strategy.round,
+        timeout=settings.round_timeout,
+        evaluate_fn=rounds,
+    )
+    totals = strategy.ledger.total()
+    folder.write_json("summary.json", report.summarize(settings, rounds.records, totals))
+    folder.write("accuracy.png", figure.draw(settings, rounds.records))
+    print(report.table(settings, rounds.records, totals), flush=True)
+
+
+def prepare(settings: Settings, grid: Grid) -> Evaluator:
+    """Return the evaluator, once dataset, model, nodes and partition are found to fit; raise `ValueError` if not."""
+    dataset = load(read_card(settings.dataset, CARDS), settings.data_dir or None)
+    evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device)
+    num_nodes = wait_for_nodes(grid, settings.min_nodes, settings.node_timeout)
+    partition(settings.partition, dataset.train.y, num_nodes, settings.seed)
+    return evaluator
+
+
+def open_run(settings: Settings) -> tuple[RunFolder, CompressedStrategy]:
+    """Return the run's folder and strategy, new or as the checkpoint left them; raise `ValueError` if that fails."""
+    inner = parse_strategy(settings.strategy).build(
+        fraction_train=settings.fraction_train,
+        fraction_evaluate=settings.fraction_evaluate,
+        min_train_nodes=1,
+        min_evaluate_nodes=1,
+        min_available_nodes=settings.min_nodes,
+    )
+    folder = reopen_folder(settings) if settings.resume else create_folder(settings)
+    strategy = CompressedStrategy(
+        inner,
+        uplink=fedcomp.parse(settings.uplink),
+        downlink=fedcomp.parse(settings.downlink),
+        seed=settings.seed,
+        checkpoint=folder.checkpoint if settings.checkpoint_every else None,
+        checkpoint_every=max(settings.checkpoint_every, 1),
+    )
+    random.seed(settings.seed)  # Flower draws the nodes of a round from it; a checkpoint brings its state back
+    if settings.resume:
+        strategy.load(folder.checkpoint)
+        if strategy.round >= settings.num_rounds:
+            raise ValueError(
+                f"num-rounds is {settings.num_rounds}, but run {settings.run_name!r} has finished {strategy.round};"
+                " a greater number is needed to go on"
+            )
+        folder.keep_rounds(strategy.round)
+    return folder, strategy

@@ -1,0 +1,44 @@
+"""Central evaluation: the published model on the test split.  The only torch on the server."""
+
+from dataclasses import dataclass
+
+import torch
+from flwr.app import ArrayRecord
+from torch import Tensor, nn
+
+from fedcomp.data import Dataset
+from fedcomp.tasks import build_model, evaluate, input_shape, prepare
+
+BATCH_SIZE = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluator:
+    """A model of the run's kind and the test split, both on one device."""
+
+    model: nn.Module
+    x: Tensor
+    y: Tensor
+
+    def initial_arrays(self) -> ArrayRecord:
+        """Return the weights that the model was built with."""
+        return ArrayRecord({name: tensor.cpu() for name, tensor in self.model.state_dict().items()})
+
+    def __call__(self, arrays: ArrayRecord) -> tuple[float, float]:
+        """Return loss and accuracy, in [0, 1], of the model with weights `arrays`."""
+        self.model.load_state_dict(arrays.to_torch_state_dict())
+        return evaluate(self.model, self.x, self.y, BATCH_SIZE)
+
+
+def build_evaluator(model_name: str, dataset: Dataset, seed: int, device_name: str) -> Evaluator:
+    """Return the evaluator; raise `ValueError` for an unknown model, and for one that does not fit the dataset.
+
+    It runs on the GPU where the nodes may use one and the server has one, else on the CPU: what `device` asks of the
+    nodes is not asked of the server.
+    """
+    device = torch.device("cuda" if device_name != "cpu" and torch.cuda.is_available() else "cpu")
+    card = dataset.card
+    model = build_model(model_name, input_shape(card), card.num_classes, seed).to(device)
+    evaluator = Evaluator(model, prepare(dataset.test.x, card, device), torch.tensor(dataset.test.y, device=device))
+    evaluate(model, evaluator.x[:2], evaluator.y[:2], BATCH_SIZE)  # fails here, not after the first round
+    return evaluator

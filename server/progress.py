@@ -1,0 +1,51 @@
+"""A line a round, so that who watches knows how well it goes, what it costs and how long it will take."""
+
+from collections import deque
+from statistics import median
+
+from server.record import RoundRecord
+
+RECENT = 10  # rounds whose median time foretells the others
+
+
+class Progress:
+    """Turns the records of a run, as they come, into lines."""
+
+    def __init__(self, num_rounds: int) -> None:
+        """`num_rounds` is the last round's number."""
+        self.num_rounds = num_rounds
+        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._warm = False
+
+    def line(self, record: RoundRecord) -> str:
+        """Return the line for a round: its number, accuracy, bytes each way, and the time left."""
+        width = len(str(self.num_rounds))
+        parts = [f"round {record.round:{width}}/{self.num_rounds}"]
+        parts.append("accuracy       -" if record.accuracy is None else f"accuracy {record.accuracy:7.1%}")
+        if record.round > 0:
+            parts.append(f"up {format_bytes(record.uplink_bytes):>8}")
+            parts.append(f"down {format_bytes(record.downlink_bytes):>8}")
+            if self._warm:  # the first round also starts the nodes: its time foretells nothing
+                self._recent.append(record.seconds)
+                parts.append(f"left {format_seconds(median(self._recent) * (self.num_rounds - record.round))}")
+            self._warm = True
+        return "  ".join(parts)
+
+
+def format_bytes(count: float) -> str:
+    """Return a count of bytes with three digits and a decimal unit, as 12.3 kB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.{0 if unit == 'B' or count >= 99.95 else 1}f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration in its two largest units, as 1 min 12 s."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"

@@ -1,0 +1,53 @@
+"""What one round did, measured."""
+
+from dataclasses import dataclass
+
+from fedcomp.flower.ledger import Totals
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """A line of ``rounds.jsonl``: this round's own bytes and seconds; accuracy in [0, 1], `None` if not evaluated."""
+
+    round: int
+    accuracy: float | None
+    loss: float | None
+    uplink_bytes: int = 0
+    downlink_bytes: int = 0
+    catch_up_bytes: int = 0
+    dense_uplink_bytes: int = 0
+    dense_downlink_bytes: int = 0
+    refused: int = 0
+    encode_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def sent_bytes(self) -> int:
+        """Up and down together."""
+        return self.uplink_bytes + self.downlink_bytes
+
+    @property
+    def dense_bytes(self) -> int:
+        """What plain Flower would have sent."""
+        return self.dense_uplink_bytes + self.dense_downlink_bytes
+
+
+def round_record(
+    server_round: int, loss: float | None, accuracy: float | None, totals: Totals, seconds: float
+) -> RoundRecord:
+    """Return the record of a round that took `seconds` and sent `totals`."""
+    return RoundRecord(
+        round=server_round,
+        accuracy=accuracy,
+        loss=loss,
+        uplink_bytes=totals.uplink_bytes,
+        downlink_bytes=totals.downlink_bytes,
+        catch_up_bytes=totals.catch_up_bytes,
+        dense_uplink_bytes=totals.dense_uplink_bytes,
+        dense_downlink_bytes=totals.dense_downlink_bytes,
+        refused=totals.refused,
+        encode_seconds=totals.encode_seconds,
+        decode_seconds=totals.decode_seconds,
+        seconds=seconds,
+    )

@@ -1,0 +1,129 @@
+"""Datasets of Hugging Face: a saved folder, and the hub's own path on a local repository; no network."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datasets import Array3D, ClassLabel, DatasetDict, Features, Image, Value
+from datasets import Dataset as Table
+from numpy.typing import NDArray
+from PIL import Image as Picture
+
+from fedcomp.data.card import Card, Hub
+from fedcomp.data.dataset import DataError
+from fedcomp.data.load import load
+
+Arrays = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+
+
+@pytest.fixture
+def card(make_card: Callable[..., Card]) -> Card:
+    """A card of the format, whose columns have names of their own."""
+    return make_card(format="huggingface", hub=Hub("someone/tiny", image="img", label="digit"))
+
+
+def table(x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Table:
+    """Return a table of PNG images and named classes, as the hub has them."""
+    features = Features({"img": Image(), "digit": ClassLabel(names=["a", "b", "c"])})
+    return Table.from_dict({"img": [Picture.fromarray(image) for image in x], "digit": y.tolist()}, features=features)
+
+
+def save(folder: Path, x: NDArray[np.uint8], y: NDArray[np.uint8]) -> None:
+    """Write ten training and two test images with ``save_to_disk``."""
+    DatasetDict({"train": table(x[:10], y[:10]), "test": table(x[10:], y[10:])}).save_to_disk(str(folder))
+
+
+def test_a_saved_folder_becomes_arrays(tmp_path: Path, card: Card, tiny_arrays: Arrays) -> None:
+    x, y = tiny_arrays
+    save(tmp_path / "tiny", x, y)
+    dataset = load(card, tmp_path)
+    assert np.array_equal(dataset.train.x, x[:10, np.newaxis])
+    assert np.array_equal(dataset.train.y, y[:10])
+    assert np.array_equal(dataset.test.x, x[10:, np.newaxis])
+    assert dataset.train.x.dtype == np.uint8
+    assert dataset.train.y.dtype == np.int64
+
+
+def test_a_saved_folder_serves_a_card_of_another_format(
+    tmp_path: Path, tiny_idx: tuple[Card, Path], tiny_arrays: Arrays
+) -> None:
+    save(tmp_path / "saved", *tiny_arrays)
+    card = replace(tiny_idx[0], hub=Hub("someone/tiny", image="img", label="digit"))
+    assert len(load(card, tmp_path / "saved").train) == 10
+
+
+def test_colour_images_become_planes(tmp_path: Path, make_card: Callable[..., Card]) -> None:
+    x = np.random.default_rng(8).integers(0, 256, (12, 2, 4, 3), dtype=np.uint8)
+    save(tmp_path, x, np.arange(12, dtype=np.uint8) % 3)
+    card = make_card(
+        format="huggingface",
+        shape=(3, 2, 4),
+        mean=(0, 0, 0),
+        std=(1, 1, 1),
+        hub=Hub("someone/tiny", image="img", label="digit"),
+    )
+    assert np.array_equal(load(card, tmp_path).train.x, x[:10].transpose(0, 3, 1, 2))
+
+
+def test_a_column_of_float_arrays_comes_as_it_is(tmp_path: Path, card: Card) -> None:
+    x = np.random.default_rng(9).random((4, 1, 2, 3), dtype=np.float32)
+    features = Features({"img": Array3D((1, 2, 3), "float32"), "digit": Value("int8")})
+    split = Table.from_dict({"img": list(x), "digit": [0, 1, 2, 0]}, features=features)
+    DatasetDict({"train": split, "test": split}).save_to_disk(str(tmp_path))
+    dataset = load(card, tmp_path)
+    assert np.array_equal(dataset.test.x, x)
+    assert dataset.test.y.tolist() == [0, 1, 2, 0]
+
+
+def test_the_path_of_the_hub_loads_a_repository_of_parquet_files(
+    tmp_path: Path, card: Card, tiny_arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flwr_datasets.common.telemetry.FLWR_TELEMETRY_ENABLED", "0")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    x, y = tiny_arrays
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    table(x[:10], y[:10]).to_parquet(str(repository / "train-0.parquet"))
+    table(x[10:], y[10:]).to_parquet(str(repository / "test-0.parquet"))
+    dataset = load(replace(card, hub=Hub(str(repository), image="img", label="digit")))
+    assert np.array_equal(dataset.train.x, x[:10, np.newaxis])
+    assert np.array_equal(dataset.test.y, y[10:])
+
+
+def test_a_repository_that_is_not_there_is_one_sentence(tmp_path: Path, card: Card) -> None:
+    absent = replace(card, hub=Hub(str(tmp_path / "absent")))
+    with pytest.raises(DataError, match=r"absent did not come from the Hugging Face hub .*a connection is needed, or"):
+        load(absent)
+
+
+def test_a_wrong_column_names_those_there_are(tmp_path: Path, card: Card, tiny_arrays: Arrays) -> None:
+    save(tmp_path, *tiny_arrays)
+    with pytest.raises(DataError, match=r"\[train\]: no column 'label'; there are: img, digit"):
+        load(replace(card, hub=Hub("someone/tiny", image="img")), tmp_path)
+
+
+def test_a_wrong_split_is_refused(tmp_path: Path, card: Card, tiny_arrays: Arrays) -> None:
+    save(tmp_path, *tiny_arrays)
+    with pytest.raises(DataError, match="a DatasetDict of train and validation is needed"):
+        load(replace(card, hub=Hub("someone/tiny", test="validation")), tmp_path)
+
+
+def test_images_of_another_size_are_refused(tmp_path: Path, card: Card) -> None:
+    save(tmp_path, np.zeros((12, 2, 4), np.uint8), np.zeros(12, np.uint8))
+    with pytest.raises(DataError, match=r"a sample of shape \(2, 4\); tiny needs \(1, 2, 3\)"):
+        load(card, tmp_path)
+
+
+def test_a_damaged_folder_is_refused(tmp_path: Path, card: Card, tiny_arrays: Arrays) -> None:
+    save(tmp_path, *tiny_arrays)
+    for shard in (tmp_path / "train").glob("*.arrow"):
+        shard.write_bytes(shard.read_bytes()[:100])
+    with pytest.raises(DataError, match="a DatasetDict of train and test is needed"):
+        load(card, tmp_path)
+
+
+def test_no_folder_says_how_to_get_it(tmp_path: Path, card: Card) -> None:
+    with pytest.raises(DataError, match=r"tiny: no dataset_dict.json in .*leave data-dir empty to load someone/tiny"):
+        load(card, tmp_path)

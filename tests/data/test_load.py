@@ -1,0 +1,119 @@
+"""From a card to checked arrays."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedcomp.data.card import Card, CardFile, read_card
+from fedcomp.data.dataset import DataError, checked_split
+from fedcomp.data.load import load
+
+CARDS = Path(__file__).parents[2] / "datasets"
+DATA = os.environ.get("FEDCOMP_DATA", "")
+
+
+def test_idx_files_become_arrays(
+    tiny_idx: tuple[Card, Path], tiny_arrays: tuple[NDArray[np.uint8], NDArray[np.uint8]]
+) -> None:
+    card, parent = tiny_idx
+    x, y = tiny_arrays
+    dataset = load(card, parent)
+    assert dataset.card == card
+    assert np.array_equal(dataset.train.x, x[:10, np.newaxis])
+    assert np.array_equal(dataset.train.y, y[:10])
+    assert np.array_equal(dataset.test.x, x[10:, np.newaxis])
+    assert np.array_equal(dataset.test.y, y[10:])
+    assert dataset.train.x.dtype == np.uint8
+    assert dataset.train.y.dtype == np.int64
+    assert len(dataset.test) == 2
+
+
+def test_cifar_and_npz_files_become_arrays(
+    tmp_path: Path, make_card: Callable[..., Card], publish: Callable[[Path, str, bytes], CardFile]
+) -> None:
+    records = np.array([[0, 1, 2, 3, 4, 5, 6], [2, 7, 8, 9, 1, 2, 3]], np.uint8)
+    x, y = records[:, 1:].reshape(2, 1, 2, 3), records[:, 0]
+    cifar = (publish(tmp_path, "a.bin", records.tobytes()),)
+    np.savez(tmp_path / "a.npz", x=x, y=y)
+    npz = (publish(tmp_path, "a.npz", (tmp_path / "a.npz").read_bytes()),)
+    for form, files in (("cifar-binary", cifar), ("npz", npz)):
+        dataset = load(make_card(format=form, train=files, test=files), tmp_path)
+        assert np.array_equal(dataset.train.x, x)
+        assert np.array_equal(dataset.test.y, y)
+
+
+def test_the_digits_need_no_folder_and_no_network() -> None:
+    card = read_card("digits", CARDS)
+    dataset = load(card)
+    assert (dataset.train.x.shape, dataset.test.x.shape) == ((1437, 1, 8, 8), (360, 1, 8, 8))
+    assert abs(float(dataset.train.x.mean()) - card.mean[0]) < 1e-3
+    assert abs(float(dataset.train.x.std()) - card.std[0]) < 1e-3
+
+
+def test_a_process_keeps_what_it_loaded_and_nobody_can_write_it(tiny_idx: tuple[Card, Path]) -> None:
+    card, parent = tiny_idx
+    dataset = load(card, parent)
+    assert load(card, str(parent)) is dataset
+    for array in (dataset.train.x, dataset.train.y, dataset.test.x, dataset.test.y):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+def test_nothing_damaged_is_kept(tiny_idx: tuple[Card, Path]) -> None:
+    card, parent = tiny_idx
+    path = parent / "tiny" / "x2"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(DataError, match="x2 holds"):
+        load(card, parent)
+    path.write_bytes(whole)
+    assert len(load(card, parent).test) == 2
+
+
+def test_without_folder_and_hub_the_card_is_at_fault(tiny_idx: tuple[Card, Path]) -> None:
+    with pytest.raises(DataError, match=r"tiny: its card has no \[hub\]; data-dir with the files from .* is needed"):
+        load(tiny_idx[0], "")
+
+
+FOUR = np.zeros((4, 1, 2, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "says"),
+    [
+        (FOUR.astype(np.int32), [0, 1, 2, 0], "samples of dtype int32; tiny needs uint8 or floats"),
+        (FOUR * np.nan, [0, 1, 2, 0], "samples hold NaN or infinity"),
+        (FOUR[..., :2], [0, 1, 2, 0], r"samples of shape \(1, 2, 2\); tiny needs \(1, 2, 3\)"),
+        (FOUR, [0.0, 1, 2, 0], r"labels of shape \(4,\) and dtype float64; whole numbers"),
+        (FOUR, [[0], [1], [2], [0]], r"labels of shape \(4, 1\)"),
+        (FOUR, [0, 1, 2], "4 samples and 3 labels"),
+        (FOUR[:0], np.zeros(0, int), "0 samples and 0 labels"),
+        (FOUR, [0, 1, 3, 0], "labels from 0 to 3; tiny needs 0 to 2"),
+        (FOUR, [0, -1, 2, 0], "labels from -1 to 2; tiny needs 0 to 2"),
+    ],
+)
+def test_arrays_that_are_not_what_the_card_says_are_refused(
+    make_card: Callable[..., Card], x: NDArray[Any], y: Any, says: str
+) -> None:
+    with pytest.raises(DataError, match=f"^here: {says}"):
+        checked_split(make_card(), x, np.asarray(y), "here")
+
+
+def test_wider_floats_and_narrower_labels_are_converted(make_card: Callable[..., Card]) -> None:
+    split = checked_split(make_card(), FOUR.astype(np.float64), np.array([0, 1, 2, 0], np.uint8), "here")
+    assert split.x.dtype == np.float32
+    assert split.y.dtype == np.int64
+
+
+@pytest.mark.skipif(not DATA, reason="FEDCOMP_DATA names no folder with mnist and fashion-mnist")
+@pytest.mark.parametrize(("name", "first"), [("mnist", [5, 0, 4, 1, 9]), ("fashion-mnist", [9, 0, 0, 3, 0])])
+def test_the_real_files_load(name: str, first: list[int]) -> None:
+    dataset = load(read_card(name, CARDS), DATA)
+    assert dataset.train.x.shape == (60_000, 1, 28, 28)
+    assert dataset.test.x.shape == (10_000, 1, 28, 28)
+    assert dataset.train.y[:5].tolist() == first

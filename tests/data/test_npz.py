@@ -1,0 +1,55 @@
+"""NumPy archives: plain arrays pass, and nothing else does."""
+
+import io
+import zipfile
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fedcomp.data.card import Card
+from fedcomp.data.dataset import DataError
+from fedcomp.data.npz import read_split
+
+
+def archive(**arrays: object) -> bytes:
+    """Return what ``np.savez`` writes."""
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+def test_the_arrays_come_back(make_card: Callable[..., Card]) -> None:
+    rng = np.random.default_rng(2)
+    x, y = rng.random((4, 1, 2, 3), dtype=np.float32), np.array([0, 1, 2, 0])
+    found_x, found_y = read_split(make_card(), {"train.npz": archive(x=x, y=y)})
+    assert np.array_equal(found_x, x)
+    assert np.array_equal(found_y, y)
+
+
+def test_other_names_are_refused(make_card: Callable[..., Card]) -> None:
+    with pytest.raises(DataError, match=r"train.npz: an archive of a.npy; x.npy and y.npy are needed"):
+        read_split(make_card(), {"train.npz": archive(a=np.zeros(1))})
+
+
+def test_pickled_objects_are_refused(make_card: Callable[..., Card]) -> None:
+    with pytest.raises(DataError, match=r"not a readable .npz .*allow_pickle.*plain arrays x and y are needed"):
+        read_split(make_card(), {"train.npz": archive(x=np.array([{}, None]), y=np.zeros(2, int))})
+
+
+def test_damage_is_refused(make_card: Callable[..., Card]) -> None:
+    data = archive(x=np.zeros((2, 1, 2, 3), np.uint8), y=np.zeros(2, np.int64))
+    for damaged in (b"", b"PK", data[: len(data) // 2], data[:-1], data[:100] + b"\xff" + data[101:]):
+        with pytest.raises(DataError, match=r"train.npz: "):
+            read_split(make_card(), {"train.npz": damaged})
+
+
+def test_a_header_that_promises_the_moon_is_refused(make_card: Callable[..., Card]) -> None:
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (1 << 50, 1, 2, 3)})
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as members:
+        members.writestr("x.npy", head.getvalue())
+        members.writestr("y.npy", head.getvalue())
+    with pytest.raises(DataError, match=r"train.npz: not a readable .npz"):
+        read_split(make_card(), {"train.npz": stream.getvalue()})

@@ -1,0 +1,88 @@
+"""From stored arrays to what a model reads."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedcomp.data.card import Card, Hub
+from fedcomp.tasks.inputs import input_shape, prepare
+
+
+def card(**changes: Any) -> Card:
+    """Return a card of 2x2 grey images with the given changes."""
+    settings: dict[str, Any] = {
+        "name": "tiny",
+        "title": "Tiny",
+        "format": "huggingface",
+        "shape": (1, 2, 2),
+        "classes": ("a", "b"),
+        "mean": (0.5,),
+        "std": (0.25,),
+        "licence": "none",
+        "source": "nowhere",
+        "hub": Hub("someone/tiny"),
+    }
+    return Card(**(settings | changes))
+
+
+def test_bytes_are_scaled_and_normalised_by_hand() -> None:
+    x = np.array([[[[0, 255], [51, 102]]]], np.uint8)  # 0, 1, 0.2, 0.4
+    found = prepare(x, card(), "cpu")
+    assert found.dtype == torch.float32
+    assert found.tolist() == [[[[-2.0, 2.0], [pytest.approx(-1.2), pytest.approx(-0.4)]]]]
+
+
+def test_floats_are_normalised_only() -> None:
+    x = np.array([[[[0.5, 0.75], [1.0, 2.0]]]], np.float32)
+    assert prepare(x, card(), "cpu").tolist() == [[[[0.0, 1.0], [2.0, 6.0]]]]
+
+
+def test_the_resize_is_bilinear_by_hand() -> None:
+    x = np.array([[[[0.0, 1.0], [0.0, 1.0]]]], np.float32)
+    found = prepare(x, card(mean=(0.0,), std=(1.0,), resize=4), "cpu")
+    assert found.tolist() == [[[[0.0, 0.25, 0.75, 1.0]] * 4]]
+
+
+def test_each_channel_has_its_own_mean_and_std() -> None:
+    x = np.ones((1, 2, 1, 1), np.float32)
+    assert prepare(x, card(shape=(2, 1, 1), mean=(0, 0.5), std=(1, 0.25)), "cpu").flatten().tolist() == [1.0, 2.0]
+
+
+def test_features_become_one_row() -> None:
+    x = np.array([[0.5, 0.75, 1.0]], np.float32)
+    features = card(shape=(3,))
+    assert prepare(x, features, "cpu").tolist() == [[[[0.0, 1.0, 2.0]]]]
+    assert input_shape(features) == (1, 1, 3)
+
+
+@pytest.mark.parametrize("resize", [None, 5, 1])
+def test_the_shape_is_what_input_shape_says_and_the_source_stays(resize: int | None) -> None:
+    colour = card(shape=(3, 4, 6), mean=(0, 0, 0), std=(1, 1, 1), resize=resize)
+    x = np.random.default_rng(0).integers(0, 256, (7, 3, 4, 6), dtype=np.uint8)
+    before = x.copy()
+    x.setflags(write=False)
+    assert prepare(x, colour, "cpu").shape == (7, *input_shape(colour))
+    assert np.array_equal(x, before)
+    floats = x.astype(np.float32)
+    kept = floats.copy()
+    prepare(floats, colour, "cpu")
+    assert np.array_equal(floats, kept)
+
+
+def test_no_samples_are_no_samples() -> None:
+    assert prepare(np.zeros((0, 1, 2, 2), np.uint8), card(resize=4), "cpu").shape == (0, 1, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("x", "says"),
+    [
+        (np.zeros((1, 2, 2), np.uint8), r"samples of shape \(2, 2\) and dtype uint8; uint8 or float32 \(1, 2, 2\)"),
+        (np.zeros((1, 1, 2, 3), np.uint8), r"samples of shape \(1, 2, 3\)"),
+        (np.zeros((1, 1, 2, 2), np.float64), "dtype float64; uint8 or float32"),
+    ],
+)
+def test_other_shapes_and_dtypes_are_refused(x: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        prepare(x, card(), "cpu")

@@ -1,0 +1,99 @@
+"""The models: their sizes to the parameter, their shapes, their seeds, and what does not fit."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedcomp.tasks.models import MODELS, Shape, build_model
+
+
+def size(model: nn.Module) -> int:
+    """Return the number of parameters."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "parameters"),
+    [
+        ("logistic", (1, 32, 32), 10_250),
+        ("logistic", (1, 28, 28), 7_850),
+        ("mlp", (1, 8, 8), 19_210),
+        ("cnn", (1, 8, 8), 13_706),
+        ("cnn", (1, 32, 32), 136_586),
+        ("kws_cnn", (1, 32, 32), 876_938),
+        ("lstm", (1, 32, 32), 216_330),
+        ("vgg11s", (3, 32, 32), 865_482),
+    ],
+)
+def test_a_model_has_as_many_parameters_as_its_paper_says(name: str, shape: Shape, parameters: int) -> None:
+    assert size(build_model(name, shape, 10, seed=0)) == parameters
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("shape", [(1, 32, 32), (3, 32, 40), (2, 65, 33)])
+def test_a_model_turns_images_into_logits(name: str, shape: Shape) -> None:
+    model = build_model(name, shape, 7, seed=0)
+    logits = model(torch.randn(3, *shape, generator=torch.Generator().manual_seed(1)))
+    assert logits.shape == (3, 7)
+    assert logits.isfinite().all()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_keeps_parameters_only(name: str) -> None:
+    assert not list(build_model(name, (1, 32, 32), 10, seed=0).buffers())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_seed_decides_and_torchs_own_random_state_stays(name: str) -> None:
+    torch.manual_seed(99)
+    before = torch.get_rng_state()
+    first, again, other = (build_model(name, (1, 32, 32), 10, seed) for seed in (5, 5, 6))
+    assert torch.equal(torch.get_rng_state(), before)
+    for a, b in zip(first.parameters(), again.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
+
+
+def test_torchs_own_random_state_decides_nothing() -> None:
+    torch.manual_seed(1)
+    first = build_model("mlp", (1, 8, 8), 10, seed=0)
+    torch.manual_seed(2)
+    assert torch.equal(next(first.parameters()), next(build_model("mlp", (1, 8, 8), 10, seed=0).parameters()))
+
+
+def test_the_lstm_reads_rows() -> None:
+    """A change in the last row alone reaches the logits through one step; swapping rows changes them."""
+    model = build_model("lstm", (1, 4, 4), 3, seed=0)
+    image = torch.tensor(np.random.default_rng(0).random((1, 1, 4, 4), dtype=np.float32))
+    states, _ = model.get_submodule("lstm")(image[0])  # (1, 4, 4): one image as four rows of four
+    assert torch.allclose(model(image), model.get_submodule("head")(states[:, -1]))
+    assert not torch.allclose(model(image), model(image.flip(2)))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "says"),
+    [
+        ("vgg11s", (1, 8, 8), "images of 8x8; model vgg11s needs at least 32x32"),
+        ("vgg11s", (3, 32, 31), "images of 32x31; model vgg11s needs at least 32x32"),
+        ("kws_cnn", (1, 8, 8), "images of 8x8; model kws_cnn needs at least 16x16"),
+        ("cnn", (1, 1, 64), "images of 1x64; model cnn needs at least 4x4"),
+        ("resnet", (1, 8, 8), "unknown model 'resnet'; there are: logistic, mlp, cnn, kws_cnn, lstm, vgg11s"),
+        ("mlp", (1, 0, 8), r"shape \(1, 0, 8\) and 10 classes; \(C, H, W\)"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_one_sentence(name: str, shape: Shape, says: str) -> None:
+    with pytest.raises(ValueError, match=f"^{says}"):
+        build_model(name, shape, 10, seed=0)
+
+
+def test_the_smallest_images_that_fit_do() -> None:
+    for name, side in (("cnn", 4), ("kws_cnn", 16), ("vgg11s", 32)):
+        assert build_model(name, (1, side, side), 2, seed=0)(torch.zeros(1, 1, side, side)).shape == (1, 2)
+
+
+def test_seeds_and_classes_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="seed -1; 0 to"):
+        build_model("mlp", (1, 8, 8), 10, seed=-1)
+    with pytest.raises(ValueError, match=r"1 classes; .* at least 2 classes are needed"):
+        build_model("mlp", (1, 8, 8), 1, seed=0)
