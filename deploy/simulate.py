@@ -219,7 +219,7 @@ class Filter:
         if re.match(r"(DEBUG|INFO)\s*:|\S+ \S+\s+(DEBUG|INFO)\s", plain) or any(text in plain for text in HARMLESS):
             return []
         said = re.sub(r"\W|0x[0-9a-f]+", "", re.sub(r"\(pid=.*", "", plain))  # ten nodes that fail alike say it once
-        if said in self.seen or re.fullmatch(r"[\s^~]+", plain):
+        if said in self.seen or re.fullmatch(r"[\s^~]*", plain):
             return []
         if said:
             self.seen.add(said)

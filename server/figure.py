@@ -23,12 +23,13 @@ def draw(settings: Settings, records: Sequence[RoundRecord]) -> bytes:
     axes = figure.add_subplot()
     for totals, color, style, name in (
         (sent, "#0b6e99", "-", "fedcomp, measured"),
-        (dense, "#b0413e", "--", "the same rounds, dense"),
+        (dense, "#b0413e", "--", "these rounds, sent dense"),
     ):
         megabytes = [totals[at] / 1e6 for at in shown]
         label = f"{name}: {format_bytes(totals[shown[-1]])}" if shown else name
         axes.plot(megabytes, accuracy, style, color=color, linewidth=1.8, label=label, marker="o", markersize=2.5)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("sent, up and down, all nodes together (MB, logarithmic)")
     axes.set_ylabel("test accuracy (%)")
     axes.set_title(f"{settings.dataset}, {settings.model}: up {settings.uplink}, down {settings.downlink}", fontsize=10)

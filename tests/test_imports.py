@@ -81,7 +81,9 @@ def test_flower_stays_in_its_rooms(source: Path) -> None:
 
 
 def test_imports_are_absolute(source: Path) -> None:
-    relative = [node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.ImportFrom) and node.level]
+    relative = [
+        node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.ImportFrom) and node.level
+    ]
     assert not relative
 
 

@@ -34,8 +34,9 @@ def read_hub(card: Card) -> tuple[Arrays, Arrays]:
 
 def read_saved(card: Card, folder: Path) -> tuple[Arrays, Arrays]:
     """Return samples and labels of train and test from a folder that ``DatasetDict.save_to_disk`` wrote."""
-    from datasets import load_from_disk
     from datasets.exceptions import DatasetsError
+
+    from datasets import load_from_disk
 
     hub = _hub(card)
     try:

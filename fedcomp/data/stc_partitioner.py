@@ -5,10 +5,11 @@ Sattler et al., "Robust and Communication-Efficient Federated Learning from Non-
 
 import math
 
-import datasets
 import numpy as np
 from flwr_datasets.partitioner import Partitioner
 from numpy.typing import NDArray
+
+import datasets
 
 
 def volumes(num_partitions: int, gamma: float, alpha: float = 0.1) -> NDArray[np.float64]:

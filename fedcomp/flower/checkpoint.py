@@ -6,7 +6,6 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from logging import WARNING
 from pathlib import Path
@@ -160,21 +159,21 @@ def _put_back(strategy: Strategy, path: str, arrays: Arrays, plain: dict[str, An
             setattr(strategy, name, plain[here])
 
 
-def _parts(value: object) -> Arrays | None:
-    """Return the arrays of a record, a mapping or a list of arrays, by name; None for anything else."""
+def _parts(value: object) -> dict[Any, NDArray[Any]] | None:
+    """Return the arrays of a record, a mapping or a list of arrays, by key; None for anything else."""
     if isinstance(value, ArrayRecord):
-        return envelope.to_arrays(value)
+        return dict(envelope.to_arrays(value))
     parts = dict(enumerate(value)) if isinstance(value, list) else value
-    if isinstance(parts, Mapping) and parts and all(isinstance(array, np.ndarray) for array in parts.values()):
-        return {str(key): array for key, array in parts.items()}
-    return None
+    if not isinstance(parts, dict) or not parts or not all(isinstance(array, np.ndarray) for array in parts.values()):
+        return None
+    return parts if all(isinstance(key, str | int) for key in parts) else None
 
 
 def _group(value: object) -> str:
     return "record" if isinstance(value, ArrayRecord) else "list" if isinstance(value, list) else "dict"
 
 
-def _regroup(group: str, parts: Arrays) -> object:
+def _regroup(group: str, parts: dict[Any, NDArray[Any]]) -> object:
     if group == "record":
         return envelope.to_record(parts)
     return list(parts.values()) if group == "list" else parts

@@ -1,8 +1,7 @@
 """What was really sent, by round and node: sums of ``len(bytes)``, never a formula."""
 
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,25 +62,28 @@ class Ledger:
 
     def __init__(self) -> None:
         """Begin with nothing sent."""
+        self._total = Totals()
+        self._rounds: defaultdict[int, Totals] = defaultdict(Totals)
+        self._nodes: defaultdict[int, Totals] = defaultdict(Totals)
         self._parts: defaultdict[tuple[int, int], Totals] = defaultdict(Totals)
 
     def add(self, server_round: int, node: int, **amounts: float) -> None:
         """Add amounts, by the names of `Totals`, to a round and node."""
-        part = self._parts[server_round, node]
-        for name, amount in amounts.items():
-            setattr(part, name, getattr(part, name) + amount)
+        for sums in (self._total, self._rounds[server_round], self._nodes[node], self._parts[server_round, node]):
+            for name, amount in amounts.items():
+                setattr(sums, name, getattr(sums, name) + amount)
 
     def total(self) -> Totals:
         """Return the sums over the run."""
-        return self._grouped(lambda _: 0).get(0, Totals())
+        return replace(self._total)
 
     def by_round(self) -> dict[int, Totals]:
         """Return the sums of each round."""
-        return self._grouped(lambda key: key[0])
+        return dict(self._rounds)
 
     def by_node(self) -> dict[int, Totals]:
         """Return the sums of each node; `SERVER` stands for the server's own work."""
-        return self._grouped(lambda key: key[1])
+        return dict(self._nodes)
 
     def by_round_and_node(self) -> dict[tuple[int, int], Totals]:
         """Return the sums of each (round, node)."""
@@ -90,16 +92,8 @@ class Ledger:
     def __getattr__(self, name: str) -> float:
         """Return a sum over the run by its name in `Totals`."""
         if name in FIELDS or name in ("dense_bytes", "ratio"):
-            return getattr(self.total(), name)  # type: ignore[no-any-return]
+            return getattr(self._total, name)  # type: ignore[no-any-return]
         raise AttributeError(name)
-
-    def _grouped(self, group: Callable[[tuple[int, int]], int]) -> dict[int, Totals]:
-        sums: defaultdict[int, Totals] = defaultdict(Totals)
-        for key, part in self._parts.items():
-            into = sums[group(key)]
-            for name in FIELDS:
-                setattr(into, name, getattr(into, name) + getattr(part, name))
-        return dict(sums)
 
     def to_array(self) -> NDArray[np.void]:
         """Return one row for each round and node, of dtype `ROW`."""

@@ -64,6 +64,14 @@ class LocalGrid(Grid):
         """Let the next messages to `node` suffer `faults`, one each."""
         self._faults[node].extend(faults)
 
+    def ordered(self, node: int) -> tuple[Fault, ...]:
+        """Return the faults that are still to come to `node`."""
+        return tuple(self._faults[node])
+
+    def clear(self, node: int) -> None:
+        """Let nothing more go wrong with `node`."""
+        self._faults[node].clear()
+
     def set_run(self, run: Run) -> None:
         """Set the run that this grid works for."""
         self._run = run

@@ -18,6 +18,7 @@ ROW = np.dtype(
     ]
 )
 UNKNOWN = -1
+NOTHING = Receipt()
 
 
 @dataclass(slots=True)
@@ -27,7 +28,7 @@ class Standing:
     version: int = UNKNOWN
     fingerprint: int = 0
     number: int = 0
-    taken: Receipt = Receipt()
+    taken: Receipt = NOTHING
 
 
 class Roster(dict[int, Standing]):

@@ -7,7 +7,6 @@ wherever the sample misleads (ties, spikes, zeros) only time is lost, never exac
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray

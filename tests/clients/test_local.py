@@ -1,0 +1,126 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from clients.local import LocalPlan, batches, train
+
+ONE_STEP = LocalPlan(epochs=1, steps=0, batch_size=4, learning_rate=0.5, momentum=0.0, weight_decay=0.0)
+
+
+def plan(**changes: float) -> LocalPlan:
+    """`ONE_STEP` with other settings."""
+    settings = {name: getattr(ONE_STEP, name) for name in LocalPlan.__dataclass_fields__}
+    return LocalPlan(**settings | changes)
+
+
+def linear(weight: list[list[float]]) -> nn.Linear:
+    model = nn.Linear(2, 2, bias=False)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor(weight))
+    return model
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def samples(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    random = rng(seed)
+    x = torch.tensor(random.normal(size=(count, 2)), dtype=torch.float32)
+    return x, torch.tensor(random.integers(0, 2, count))
+
+
+def test_one_step_is_the_one_done_by_hand() -> None:
+    # Zero weights: both classes have probability 1/2, so the gradient of class c is (1/2 - [y = c]) x.
+    model = linear([[0.0, 0.0], [0.0, 0.0]])
+    loss = train(model, torch.tensor([[1.0, 2.0]]), torch.tensor([0]), ONE_STEP, rng())
+    assert loss == pytest.approx(np.log(2))
+    assert torch.equal(model.weight, torch.tensor([[0.25, 0.5], [-0.25, -0.5]]))
+
+
+def test_the_gradient_is_the_mean_over_the_batch() -> None:
+    model = linear([[0.0, 0.0], [0.0, 0.0]])
+    x, y = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([0, 1])
+    train(model, x, y, ONE_STEP, rng())
+    # ((-1/2)(1, 2) + (1/2)(3, 4)) / 2 = (1/2, 1/2) for class 0, its negative for class 1; times -0.5
+    assert torch.allclose(model.weight, torch.tensor([[-0.25, -0.25], [0.25, 0.25]]))
+
+
+def test_weight_decay_pulls_to_zero_and_the_proximal_term_to_where_the_round_began() -> None:
+    x, y = torch.zeros(1, 2), torch.tensor([0])  # no gradient of its own
+    decayed, held = linear([[1.0, 2.0], [3.0, 4.0]]), linear([[1.0, 2.0], [3.0, 4.0]])
+    train(decayed, x, y, plan(weight_decay=0.5), rng())
+    train(held, x, y, plan(proximal_mu=0.5, steps=3), rng())
+    assert torch.allclose(decayed.weight, 0.75 * torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    assert torch.equal(held.weight, torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+
+
+def test_the_second_step_feels_the_proximal_term_of_the_first() -> None:
+    x, y = torch.tensor([[1.0, 2.0]]), torch.tensor([0])
+    free, one, held = (linear([[0.0, 0.0], [0.0, 0.0]]) for _ in range(3))
+    train(one, x, y, plan(steps=1), rng())
+    train(free, x, y, plan(steps=2), rng())
+    train(held, x, y, plan(steps=2, proximal_mu=0.2), rng())
+    # the pull is mu (w1 - w0) = mu w1, times the learning rate
+    assert torch.allclose(held.weight, free.weight - 0.5 * 0.2 * one.weight)
+
+
+def test_momentum_starts_from_zero_at_each_synchronisation() -> None:
+    x, y = samples(4)
+    twice, once = linear([[0.1, 0.2], [0.3, 0.4]]), linear([[0.1, 0.2], [0.3, 0.4]])
+    with_momentum = plan(momentum=0.9, steps=1)
+    train(twice, x, y, with_momentum, rng(1))
+    start = twice.weight.detach().clone()
+    train(twice, x, y, with_momentum, rng(2))
+    with torch.no_grad():
+        once.weight.copy_(start)
+    train(once, x, y, with_momentum, rng(2))
+    assert torch.equal(twice.weight, once.weight)
+
+
+def test_within_a_round_momentum_does_act() -> None:
+    x, y = samples(4)
+    with_momentum, without = linear([[0.1, 0.2], [0.3, 0.4]]), linear([[0.1, 0.2], [0.3, 0.4]])
+    train(with_momentum, x, y, plan(momentum=0.9, steps=2), rng())
+    train(without, x, y, plan(steps=2), rng())
+    assert not torch.equal(with_momentum.weight, without.weight)
+
+
+def test_an_epoch_takes_every_sample_once() -> None:
+    taken = list(batches(10, plan(batch_size=4), rng()))
+    assert [len(batch) for batch in taken] == [4, 4, 2]
+    assert sorted(np.concatenate(taken)) == list(range(10))
+
+
+@pytest.mark.parametrize(("epochs", "batch_size", "count"), [(1, 1, 7), (3, 4, 10), (2, 50, 10), (5, 10, 1)])
+def test_epochs_take_every_sample_as_often_each_in_its_own_order(epochs: int, batch_size: int, count: int) -> None:
+    taken = np.concatenate(list(batches(count, plan(epochs=epochs, batch_size=batch_size), rng())))
+    assert Counter(taken.tolist()) == dict.fromkeys(range(count), epochs)
+
+
+def test_steps_replace_epochs_and_go_on_into_the_next_epoch() -> None:
+    taken = list(batches(10, plan(steps=5, epochs=99), rng()))
+    assert [len(batch) for batch in taken] == [4, 4, 2, 4, 4]
+    assert sorted(np.concatenate(taken[:3])) == list(range(10))
+    assert len(set(np.concatenate(taken[3:]).tolist())) == 8
+
+
+def test_as_many_steps_as_an_epoch_has_batches_are_that_epoch() -> None:
+    x, y = samples(10)
+    epoch, steps = linear([[0.1, 0.2], [0.3, 0.4]]), linear([[0.1, 0.2], [0.3, 0.4]])
+    assert train(epoch, x, y, plan(epochs=2), rng()) == train(steps, x, y, plan(steps=6), rng())
+    assert torch.equal(epoch.weight, steps.weight)
+
+
+def test_the_seed_decides_the_batches() -> None:
+    first, again, other = (list(batches(100, ONE_STEP, np.random.default_rng([0, r, 3]))) for r in (1, 1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def test_no_samples_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no samples"):
+        train(linear([[0.0, 0.0], [0.0, 0.0]]), torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64), ONE_STEP, rng())

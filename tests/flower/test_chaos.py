@@ -1,0 +1,161 @@
+"""Any pattern of absence, loss, repetition and restart ends in the same bits, and no mass is lost on the way."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord
+
+import fedcomp
+from fedcomp.flower import CompressedStrategy, LocalGrid
+from fedcomp.flower.local_grid import Fault
+from fedcomp.flower.uplink import SECONDS
+from fedcomp.replica import split_payload
+from fedcomp.wire import codecs
+from fedcomp.wire.frame import parse_one
+from fedcomp.wire.instruction import receipt
+from tests.flower.toy import Watching, app, floats, model, state_of
+
+NODES, ROUNDS = 30, 200
+FAULTS = [*Fault, *[None] * 12]
+
+
+def _strategy(checkpoint: Path, inner: Watching | None = None) -> CompressedStrategy:
+    # fraction_train asks for 4 of 30; evaluation reaches everybody only where a test asks for it.
+    inner = inner or Watching(fraction_train=4 / 30 + 1e-9, fraction_evaluate=0.0)
+    uplink, downlink = fedcomp.stc(density=0.02), fedcomp.stc(density=0.05)
+    return CompressedStrategy(inner, uplink=uplink, downlink=downlink, checkpoint=checkpoint)
+
+
+def _bring_up_to_date(strategy: CompressedStrategy, grid: LocalGrid) -> None:
+    inner = strategy.inner
+    assert isinstance(inner, Watching)
+    inner.fraction_evaluate, inner.min_evaluate_nodes = 1.0, 2
+    for _ in range(2):  # who lost everything says so first, and gets a key frame then
+        messages = strategy.configure_evaluate(strategy.round, strategy.arrays, ConfigRecord(), grid)
+        strategy.aggregate_evaluate(strategy.round, grid.send_and_receive(messages))
+    inner.fraction_evaluate, inner.min_evaluate_nodes = 0.0, 0
+
+
+def test_two_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_path: Path) -> None:
+    random.seed(7)
+    faults = random.Random(8)
+    grid = LocalGrid(app(), NODES)
+    strategy = _strategy(tmp_path / "checkpoint")
+    forgotten: dict[int, np.ndarray[Any, Any]] = {}
+    watching = strategy.inner
+    assert isinstance(watching, Watching)
+    initial = model()
+    seen: set[Fault] = set()
+    for server_round in range(ROUNDS):
+        for node in range(1, NODES + 1):
+            if grid.ordered(node):
+                continue
+            fault = faults.choice(FAULTS)
+            if fault is not None:
+                grid.order(node, fault)
+        if server_round == ROUNDS // 2:
+            # The server dies, and another one comes back from the checkpoint with nothing else.
+            strategy = _strategy(tmp_path / "checkpoint", watching)
+            strategy.load(tmp_path / "checkpoint")
+        before = {node: watching.taken.get(node, np.zeros(1025)).copy() for node in grid.get_node_ids()}
+        pending = {node: grid.ordered(node) for node in grid.get_node_ids()}
+        strategy.start(grid, initial, num_rounds=1)
+        for node in grid.get_node_ids():
+            done = pending[node][: len(pending[node]) - len(grid.ordered(node))]
+            seen.update(done)
+            if Fault.FORGET in done:
+                forgotten[node] = before[node]
+    assert seen == set(Fault)
+    assert strategy.round == ROUNDS
+
+    for node in range(1, NODES + 1):
+        grid.clear(node)
+    _bring_up_to_date(strategy, grid)
+
+    published = floats(strategy.arrays)
+    for node, context in grid.contexts.items():
+        replica = state_of(context).replica
+        assert replica is not None
+        assert replica.version == strategy.version
+        np.testing.assert_array_equal(replica.vector.astype(np.float64), published, err_msg=f"node {node}")
+        assert replica.arrays()["norm.num_batches_tracked"] == strategy.arrays["norm.num_batches_tracked"].numpy()
+
+    for node, context in grid.contexts.items():
+        asked = context.state.array_records["asked"]["sum"].numpy() if "asked" in context.state else np.zeros(1025)
+        taken = watching.taken.get(node, np.zeros(1025)) - forgotten.get(node, 0)
+        state = state_of(context)
+        held = state.memory.get("residual", np.zeros(1025)).astype(np.float64)
+        assert not state.pending, "the instruction that brought the node up to date settled it"
+        scale = np.abs(asked).max() or 1
+        np.testing.assert_allclose(taken + held, asked, atol=1e-4 * scale, err_msg=f"node {node}")
+
+    assert strategy._log is not None
+    kept = strategy._log.memory["residual"]
+    moved = published - floats(initial)
+    np.testing.assert_allclose(moved + kept, watching.means, atol=1e-4 * np.abs(watching.means).max())
+
+
+def test_a_server_that_came_back_from_an_older_checkpoint_never_forks_its_nodes_unseen(tmp_path: Path) -> None:
+    random.seed(1)
+    grid = LocalGrid(app(), 6)
+    strategy = _strategy(tmp_path / "checkpoint", Watching(fraction_train=1.0, fraction_evaluate=0.0))
+    strategy.start(grid, model(), num_rounds=3)
+    old = tmp_path / "old"
+    old.write_bytes((tmp_path / "checkpoint").read_bytes())
+    strategy.start(grid, model(), num_rounds=4)
+    ahead = {node: state_of(context).replica for node, context in grid.contexts.items()}
+    assert all(replica is not None and replica.version == 6 for replica in ahead.values())
+
+    back = _strategy(tmp_path / "checkpoint", Watching(fraction_train=0.5, fraction_evaluate=0.0))
+    back.load(old)
+    assert back.version == 3
+    # Other nodes are sampled now, so version 4 is another model than the version 4 that the nodes hold.
+    back.start(grid, model(), num_rounds=6)
+    inner = back.inner
+    assert isinstance(inner, Watching)
+    _bring_up_to_date(back, grid)
+    published = floats(back.arrays)
+    for context in grid.contexts.values():
+        replica = state_of(context).replica
+        assert replica is not None
+        np.testing.assert_array_equal(replica.vector.astype(np.float64), published)
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_one_fault_alone_is_settled_by_the_next_message(fault: Fault, tmp_path: Path) -> None:
+    grid = LocalGrid(app(), 2)
+    strategy = _strategy(tmp_path / "checkpoint", Watching(fraction_train=1.0, fraction_evaluate=0.0))
+    strategy.start(grid, model(), num_rounds=2)
+    watching = strategy.inner
+    assert isinstance(watching, Watching)
+    grid.order(1, fault)
+    forgotten = watching.taken[1].copy() if fault is Fault.FORGET else 0
+    strategy.start(grid, model(), num_rounds=3)
+    context = grid.contexts[1]
+    state = state_of(context)
+    asked = context.state.array_records["asked"]["sum"].numpy()
+    # The last uplink was taken, though the node has not been told so yet.
+    assert receipt(state.pending_number, state.pending) == strategy._roster[1].taken
+    assert state.replica is not None
+    np.testing.assert_allclose(
+        watching.taken[1] - forgotten + state.memory["residual"], asked, atol=1e-4 * np.abs(asked).max()
+    )
+
+
+def test_mass_that_is_pending_is_the_body_that_was_sent() -> None:
+    grid = LocalGrid(app(), 2)
+    strategy = CompressedStrategy(Watching(fraction_train=1.0, fraction_evaluate=0.0), uplink=fedcomp.stc(density=0.1))
+    grid.order(1, Fault.LOSE_REPLY)
+    strategy.start(grid, model(), num_rounds=1)
+    context = grid.contexts[1]
+    state = state_of(context)
+    assert state.replica is not None
+    frame = parse_one(state.pending)
+    layout = state.replica.layout
+    body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
+    sent = codecs.codec(frame.codec).decode(body, n=layout.n).dense()
+    asked = context.state.array_records["asked"]["sum"].numpy()
+    np.testing.assert_allclose(sent + state.memory["residual"], asked, atol=1e-6)

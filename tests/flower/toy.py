@@ -1,0 +1,105 @@
+"""A small Flower app whose nodes learn random vectors, and remember what they asked to send."""
+
+import logging
+from collections.abc import Iterable
+from typing import cast
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg
+from numpy.typing import NDArray
+
+from fedcomp.flower import CompressionMod
+from fedcomp.flower.client_state import ClientState, load
+
+logging.getLogger("flwr").setLevel(logging.ERROR)
+Arrays = dict[str, NDArray[np.floating]]
+
+
+def model(sides: tuple[int, int] = (40, 25)) -> ArrayRecord:
+    """Return a model of two floating tensors and a counter, as BatchNorm has one."""
+    rng = np.random.default_rng(1)
+    return ArrayRecord(
+        {
+            "layer.weight": Array(rng.standard_normal(sides, np.float32)),
+            "layer.bias": Array(np.zeros(sides[1], np.float32)),
+            "norm.num_batches_tracked": Array(np.array(3, np.int64)),
+        }
+    )
+
+
+def arrays_of(record: ArrayRecord) -> Arrays:
+    """Return numpy arrays by name."""
+    return {name: array.numpy() for name, array in record.items()}
+
+
+def floats(record: ArrayRecord) -> NDArray[np.float64]:
+    """Return the floating tensors as one vector (an average makes a float of the counter as well)."""
+    return np.concatenate([record[name].numpy().ravel() for name in ("layer.weight", "layer.bias")]).astype(np.float64)
+
+
+def app(*, with_mod: bool = True) -> ClientApp:
+    """Return an app that adds seeded noise to the model; ``Context.state`` sums what was asked of the uplink."""
+    client_app = ClientApp(mods=[CompressionMod()] if with_mod else [])
+
+    @client_app.train()
+    def train(message: Message, context: Context) -> Message:
+        given = cast(ArrayRecord, message.content["arrays"])
+        server_round = cast(int, cast(ConfigRecord, message.content["config"])["server-round"])
+        rng = np.random.default_rng([context.node_id, server_round])
+        trained: dict[str, Array] = {}
+        for name, array in arrays_of(given).items():
+            step = rng.standard_t(2, array.shape).astype(array.dtype) * 0.01 if array.dtype.kind == "f" else 1
+            trained[name] = Array(np.asarray(array + step))
+        record = ArrayRecord(trained)
+        asked = floats(record) - floats(given)
+        if "asked" in context.state:
+            asked += cast(ArrayRecord, context.state["asked"])["sum"].numpy()
+        context.state["asked"] = ArrayRecord({"sum": Array(asked)})
+        metrics = MetricRecord({"num-examples": 1 + context.node_id % 3, "loss": float(context.node_id)})
+        return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
+
+    @client_app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        total = float(floats(cast(ArrayRecord, message.content["arrays"])).sum())
+        return Message(RecordDict({"metrics": MetricRecord({"num-examples": 1, "sum": total})}), reply_to=message)
+
+    return client_app
+
+
+def state_of(context: Context) -> ClientState:
+    """Return what a node remembers."""
+    return load(context.state)
+
+
+class Watching(FedAvg):
+    """FedAvg that sums, node by node, what arrived; it needs every reply, so it gets them one by one."""
+
+    taken: dict[int, NDArray[np.float64]]
+    means: NDArray[np.float64] | float
+    given: NDArray[np.float64]
+
+    def __init__(self, **settings: float) -> None:
+        super().__init__(**settings)  # type: ignore[arg-type]
+        self.taken, self.means = {}, 0.0
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        self.given = floats(arrays)
+        return super().configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        replies = list(replies)
+        for reply in replies:
+            if reply.has_content():
+                update = floats(cast(ArrayRecord, reply.content["arrays"])) - self.given
+                self.taken[reply.metadata.src_node_id] = self.taken.get(reply.metadata.src_node_id, 0.0) + update
+        arrays, metrics = super().aggregate_train(server_round, replies)
+        if arrays is not None:
+            self.means = self.means + floats(arrays) - self.given
+        return arrays, metrics

@@ -1,0 +1,31 @@
+"""What the server's tests share: the app's own defaults, as a run would have them."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from server.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Config = dict[str, object]
+
+
+@pytest.fixture
+def config() -> Config:
+    """The run config of `pyproject.toml`."""
+    loaded: Config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    return loaded
+
+
+@pytest.fixture
+def settings(config: Config, tmp_path: Path) -> Callable[..., Settings]:
+    """Settings that write under a temporary folder; keywords replace defaults."""
+
+    def make(**changes: object) -> Settings:
+        changed = {key.replace("_", "-"): value for key, value in changes.items()}
+        return Settings.from_config(config | {"runs-dir": str(tmp_path / "runs")} | changed)
+
+    return make

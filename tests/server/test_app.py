@@ -1,0 +1,134 @@
+"""Whole runs of the app in this process, on a grid that calls the ClientApp directly."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import Context, RecordDict
+
+from clients.app import app as client_app
+from clients.devices import available
+from fedcomp.flower import LocalGrid
+from server.app import app as server_app
+from server.nodes import wait_for_nodes
+from server.settings import SettingsError
+
+Config = dict[str, Any]
+NODES = 5
+SHORT = {"num-rounds": 4, "min-nodes": NODES, "fraction-train": 0.4, "model": "logistic", "node-timeout": 0.0}
+
+
+def run(config: Config, grid: LocalGrid | None = None) -> None:
+    grid = grid or LocalGrid(client_app, NODES, config)
+    server_app(grid, Context(1, 0, {}, RecordDict(), config))
+
+
+@pytest.fixture
+def short(config: Config, tmp_path: Path) -> Config:
+    """A run of four rounds on five nodes."""
+    return config | SHORT | {"runs-dir": str(tmp_path / "runs")}
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+
+
+def test_a_run_leaves_its_rounds_its_summary_and_a_figure(short: Config, tmp_path: Path) -> None:
+    run(short)
+    folder = tmp_path / "runs" / "digits-001"
+    assert {path.name for path in folder.iterdir()} == {"settings.json", "rounds.jsonl", "summary.json", "accuracy.png"}
+    assert [line["round"] for line in lines(folder)] == [0, 1, 2, 3, 4]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["rounds"] == 4
+    assert summary["accuracy"] == lines(folder)[-1]["accuracy"]
+    assert summary["settings"] == short
+
+
+def test_the_rounds_add_up_to_the_summary(short: Config, tmp_path: Path) -> None:
+    run(short | {"fraction-evaluate": 0.4})
+    folder = tmp_path / "runs" / "digits-001"
+    summary = json.loads((folder / "summary.json").read_text())
+    for key in ("uplink_bytes", "downlink_bytes", "catch_up_bytes", "dense_uplink_bytes", "dense_downlink_bytes"):
+        assert sum(line[key] for line in lines(folder)) == summary[key] > 0
+    assert summary["ratio"] > 1
+
+
+def test_only_every_so_many_rounds_and_the_last_are_evaluated(short: Config, tmp_path: Path) -> None:
+    run(short | {"evaluate-every": 3})
+    evaluated = [line["round"] for line in lines(tmp_path / "runs" / "digits-001") if line["accuracy"] is not None]
+    assert evaluated == [0, 3, 4]
+
+
+def test_a_second_run_does_not_touch_the_first(short: Config, tmp_path: Path) -> None:
+    run(short)
+    before = (tmp_path / "runs" / "digits-001" / "summary.json").read_bytes()
+    run(short | {"seed": 1})
+    assert (tmp_path / "runs" / "digits-001" / "summary.json").read_bytes() == before
+    assert (tmp_path / "runs" / "digits-002" / "summary.json").exists()
+
+
+def test_a_run_that_was_interrupted_goes_on_as_if_it_had_not_been(short: Config, tmp_path: Path) -> None:
+    whole, halves = short | {"run-name": "whole"}, short | {"run-name": "halves", "checkpoint-every": 1}
+    run(whole)
+    grid = LocalGrid(client_app, NODES, halves)
+    run(halves | {"num-rounds": 2}, grid)
+    run(halves | {"resume": True}, grid)
+    learned = [
+        [
+            (line["round"], line["accuracy"], line["loss"], line["uplink_bytes"])
+            for line in lines(tmp_path / "runs" / name)
+        ]
+        for name in ("whole", "halves")
+    ]
+    assert learned[0] == learned[1]
+    summaries = [json.loads((tmp_path / "runs" / name / "summary.json").read_text()) for name in ("whole", "halves")]
+    assert summaries[0]["uplink_bytes"] == summaries[1]["uplink_bytes"]
+
+
+def test_a_finished_run_says_what_is_needed_to_go_on(short: Config) -> None:
+    named = short | {"run-name": "done", "checkpoint-every": 2}
+    grid = LocalGrid(client_app, NODES, named)
+    run(named, grid)
+    with pytest.raises(SettingsError, match=r"num-rounds is 4, but run 'done' has finished 4; a greater number"):
+        run(named | {"resume": True}, grid)
+
+
+def test_a_damaged_checkpoint_is_refused(short: Config, tmp_path: Path) -> None:
+    named = short | {"run-name": "hurt", "checkpoint-every": 1}
+    grid = LocalGrid(client_app, NODES, named)
+    run(named, grid)
+    checkpoint = tmp_path / "runs" / "hurt" / "checkpoint"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    with pytest.raises(SettingsError):
+        run(named | {"resume": True, "num-rounds": 9}, grid)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"num-rounds": -1}, "num-rounds is -1"),
+        ({"dataset": "imagenet"}, "no dataset card 'imagenet'"),
+        ({"dataset": "mnist", "data-dir": "/nowhere"}, "/nowhere"),
+        ({"model": "vgg11s"}, "vgg11s needs at least 32x32"),
+        ({"partition": "classes(11)"}, "the labels have 10"),
+        ({"min-nodes": NODES + 1}, "5 nodes are connected after 0 s; min-nodes asks for 6"),
+    ],
+)
+def test_what_cannot_start_says_why_and_leaves_no_folder(
+    short: Config, tmp_path: Path, changes: Config, said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said) as caught:
+        run(short | changes)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.skipif("cuda" in available(), reason="needs a machine without CUDA")
+def test_a_run_whose_nodes_all_fail_ends_in_the_first_round(short: Config) -> None:
+    with pytest.raises(RuntimeError, match="no node sent an update in round 1"):
+        run(short | {"device": "cuda"})
+
+
+def test_nodes_that_are_there_need_no_waiting() -> None:
+    assert wait_for_nodes(LocalGrid(client_app, 3), 2, timeout_s=0.0) == 3

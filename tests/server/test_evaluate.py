@@ -1,0 +1,36 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord
+
+from fedcomp.data import load, read_card
+from server.evaluate import build_evaluator
+
+CARDS = Path(__file__).resolve().parents[2] / "datasets"
+DIGITS = load(read_card("digits", CARDS))
+
+
+def test_a_model_of_zeros_guesses_and_its_loss_is_that_of_ten_equal_chances() -> None:
+    evaluator = build_evaluator("logistic", DIGITS, seed=0, device_name="cpu")
+    zeros = ArrayRecord({name: Array(np.zeros_like(a.numpy())) for name, a in evaluator.initial_arrays().items()})
+    loss, accuracy = evaluator(zeros)
+    assert loss == pytest.approx(math.log(10), rel=1e-6)
+    assert accuracy == pytest.approx(float(np.mean(DIGITS.test.y == 0)))
+
+
+def test_the_same_seed_gives_the_same_first_model() -> None:
+    first, again, other = (build_evaluator("mlp", DIGITS, seed, "cpu").initial_arrays() for seed in (3, 3, 4))
+    assert all(first[name].data == again[name].data for name in first)
+    assert any(first[name].data != other[name].data for name in first)
+
+
+def test_a_model_that_does_not_fit_is_refused_before_the_first_round() -> None:
+    with pytest.raises(ValueError, match="vgg11s needs at least 32x32"):
+        build_evaluator("vgg11s", DIGITS, seed=0, device_name="cpu")
+
+
+def test_an_unknown_model_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ValueError, match=r"unknown model 'resnet'; there are: .*mlp"):
+        build_evaluator("resnet", DIGITS, seed=0, device_name="cpu")

@@ -1,0 +1,89 @@
+import json
+from collections.abc import Callable
+
+from fedcomp.flower.ledger import Totals
+from server import figure, report
+from server.record import RoundRecord, round_record
+from server.settings import Settings
+
+MakeSettings = Callable[..., Settings]
+
+TOTALS = Totals(
+    uplink_bytes=10_000,
+    downlink_bytes=30_000,
+    catch_up_bytes=5_000,
+    dense_uplink_bytes=1_000_000,
+    dense_downlink_bytes=1_400_000,
+    encode_seconds=1.25,
+    decode_seconds=0.5,
+)
+RECORDS = [
+    RoundRecord(0, 0.1, 2.3),
+    RoundRecord(1, 0.5, 1.0, uplink_bytes=5_000, downlink_bytes=15_000, dense_uplink_bytes=500_000),
+    RoundRecord(2, None, None, uplink_bytes=5_000, downlink_bytes=15_000, dense_uplink_bytes=500_000),
+]
+
+
+def test_the_summary_has_the_promised_keys_and_no_others(settings: MakeSettings) -> None:
+    summary = report.summarize(settings(), RECORDS, TOTALS)
+    assert list(summary) == [
+        "rounds", "accuracy", "loss", "uplink_bytes", "downlink_bytes", "catch_up_bytes",
+        "dense_uplink_bytes", "dense_downlink_bytes", "ratio", "settings",
+    ]  # fmt: skip
+
+
+def test_the_ratio_is_dense_bytes_over_sent_bytes(settings: MakeSettings) -> None:
+    assert report.summarize(settings(), RECORDS, TOTALS)["ratio"] == 2_400_000 / 40_000
+
+
+def test_the_summary_says_the_last_accuracy_that_was_measured(settings: MakeSettings) -> None:
+    summary = report.summarize(settings(), RECORDS, TOTALS)
+    assert (summary["rounds"], summary["accuracy"], summary["loss"]) == (2, 0.5, 1.0)
+
+
+def test_the_summary_is_json_even_when_nothing_was_sent(settings: MakeSettings) -> None:
+    summary = report.summarize(settings(), RECORDS[:1], Totals())
+    assert json.loads(json.dumps(summary, allow_nan=False))["ratio"] is None
+
+
+def test_the_settings_in_the_summary_start_the_same_run_again(settings: MakeSettings) -> None:
+    summary = report.summarize(settings(seed=7), RECORDS, TOTALS)
+    again = summary["settings"]
+    assert isinstance(again, dict)
+    assert Settings.from_config(again) == settings(seed=7)
+
+
+def test_the_table_says_both_directions_catch_up_dense_ratio_and_seconds(settings: MakeSettings) -> None:
+    text = report.table(settings(), RECORDS, TOTALS)
+    rows = {line.split("│")[1].strip(): line for line in text.splitlines() if "│" in line}
+    assert all(part in rows["up"] for part in ("10.0 kB", "1.0 MB", "100.0x"))
+    assert all(part in rows["down"] for part in ("30.0 kB", "1.4 MB", "46.7x"))
+    assert "5.0 kB" in rows["of it catch-up"]
+    assert all(part in rows["both"] for part in ("40.0 kB", "2.4 MB", "60.0x"))
+    assert "accuracy 50.0%, loss 1.000; encode 1.2 s, decode 0.5 s" in text
+
+
+def test_a_loss_that_is_no_number_becomes_null() -> None:
+    assert report.finite(float("nan")) is None
+    assert report.finite(float("inf")) is None
+    assert report.finite(0.5) == 0.5
+
+
+def test_a_record_takes_every_measure_from_the_ledger() -> None:
+    record = round_record(3, 1.5, 0.25, TOTALS, seconds=2.0)
+    assert (record.round, record.loss, record.accuracy, record.seconds) == (3, 1.5, 0.25, 2.0)
+    assert record.sent_bytes == 40_000
+    assert record.dense_bytes == TOTALS.dense_bytes
+    assert (record.catch_up_bytes, record.encode_seconds, record.decode_seconds) == (5_000, 1.25, 0.5)
+
+
+def test_the_figure_is_a_png_of_readable_size(settings: MakeSettings) -> None:
+    png = figure.draw(settings(), RECORDS)
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = (int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
+    assert width >= 1000
+    assert height >= 600
+
+
+def test_a_run_that_sent_nothing_still_has_a_figure(settings: MakeSettings) -> None:
+    assert figure.draw(settings(), RECORDS[:1]).startswith(b"\x89PNG")
