@@ -130,7 +130,8 @@ def main() -> None:
         run(arm, options)
 
     curves = {arm: curve(arm, options.out) for arm in ARMS}
-    title = f"{options.dataset}, {options.model}, {options.clients} clients, {options.fraction:.0%} a round, {options.partition}"
+    shares = f"{options.clients} clients, {options.fraction:.0%} a round, {options.partition}"
+    title = f"{options.dataset}, {options.model}, {shares}"
     draw(curves, title).savefig(options.out / "equal-bytes.png")
     budgets = [0.5, 2, 10, 50, 500]
     table = Table(title=f"best test accuracy (%) within so many MB sent up: {title}", title_justify="left")

@@ -6,12 +6,10 @@ port; runs the app on it; returns the run's own outcome; and stops what it start
 """
 
 import argparse
-import ctypes
 import json
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -20,44 +18,22 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
 
+from deploy.lines import Filter
+from deploy.processes import adopt_orphans, ignore_endings, signals_as_exits, stop
 from server.settings import Settings, SettingsError
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = ("data-dir", "runs-dir")  # the run's processes have other working directories: these must be absolute
 STARTUP_TIMEOUT_S = 60.0
-GRACES = (
-    (2.0, signal.SIGTERM),
-    (5.0, signal.SIGKILL),
-    (10.0, signal.SIGKILL),
-)  # seconds to end in, and what comes then
-HARMLESS = (  # what Flower says of every run, and of every failed one before this launcher says why
-    "Using SuperLink: own",
-    "Successfully started run",
-    "Successfully installed fedcomp",
-    "Since flwr 1.32, default simulated SuperNodes",
-    "fraction_evaluate is set to 0.0",
-    "Manually terminating ClientAppActor",
-    "Exit Code: 700",
-    "An unhandled exception occurred when running the simulation.",
-    "For more information, visit: <https://flower.ai/docs",
-)
-PR_SET_CHILD_SUBREAPER = 36
 
 Config = dict[str, object]
-Process = tuple[int, str]  # process id and time of start: an id alone may have been given to another since
 
 
 class LaunchError(Exception):
     """The run cannot start or has failed; the text is one sentence."""
-
-
-# ---- settings --------------------------------------------------------------------------------------------------------
 
 
 def parse_config(texts: list[str]) -> Config:
@@ -101,134 +77,6 @@ def to_toml(config: Mapping[str, object]) -> str:
     return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in config.items())
 
 
-# ---- processes -------------------------------------------------------------------------------------------------------
-
-
-def adopt_orphans() -> None:
-    """Make this process the parent of its orphaned descendants (Linux), so that none can slip out of sight."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def process_table() -> dict[Process, int]:
-    """Return every process of this machine, with its parent's id: on Linux until its exit status is taken."""
-    table: dict[Process, int] = {}
-    if sys.platform == "linux":
-        for entry in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = entry.read_text(errors="replace").rpartition(")")[2].split()
-            except OSError:  # it ended while we looked
-                continue
-            table[int(entry.parent.name), fields[19]] = int(fields[1])
-        return table
-    listing = subprocess.run(["ps", "-axo", "pid=,ppid=,stat=,lstart="], capture_output=True, text=True, check=True)
-    for line in listing.stdout.splitlines():
-        pid, parent, state, start = line.split(maxsplit=3)
-        if not state.startswith("Z"):
-            table[int(pid), start] = int(parent)
-    return table
-
-
-def descendants(table: Mapping[Process, int]) -> set[Process]:
-    """Return those of `table` that descend from this process."""
-    children: dict[int, list[Process]] = {}
-    for process, parent in table.items():
-        children.setdefault(parent, []).append(process)
-    found: set[Process] = set()
-    queue = [os.getpid()]
-    while queue:
-        for process in children.get(queue.pop(), []):
-            if process not in found:
-                found.add(process)
-                queue.append(process[0])
-    # `ps` itself is a child while it lists
-    return {process for process in found if process in table}
-
-
-def reap() -> None:
-    """Take the exit status of every child that has ended, adopted ones too; else they stay behind as zombies."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def stop(started: list[subprocess.Popen[str]]) -> None:
-    """End the processes started, and all of theirs: asked first, then told, then killed; return when none is left."""
-    known = descendants(process_table())
-    for process in reversed(started):  # what follows a log ends before the server that it follows
-        process.terminate()
-    for grace_s, then in GRACES:
-        deadline = time.monotonic() + grace_s
-        while time.monotonic() < deadline:
-            reap()
-            table = process_table()
-            known = {process for process in known | descendants(table) if process in table}
-            if not known:
-                return
-            time.sleep(0.05)
-        for pid, _ in known:
-            with suppress(ProcessLookupError):
-                os.kill(pid, then)
-    raise LaunchError(f"processes {sorted(pid for pid, _ in known)} did not end, even when killed")
-
-
-@contextmanager
-def signals_as_exits() -> Iterator[None]:
-    """Turn the signals that end a program into exits, so that what must be cleaned up is."""
-
-    def leave(number: int, _frame: object) -> NoReturn:
-        sys.exit(128 + number)
-
-    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    before = {number: signal.signal(number, leave) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-# ---- what is shown ---------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Filter:
-    """Chooses which lines of a run are shown: its own, and the warnings and errors of Flower and Ray, each once.
-
-    The traceback behind a setting that the ServerApp refused says nothing that the sentence does not: it is left out.
-    """
-
-    verbose: bool
-    seen: set[str] = field(default_factory=set)
-    held: list[str] = field(default_factory=list)
-
-    def show(self, line: str) -> list[str]:
-        """Return the lines to print now that `line` has arrived."""
-        if self.verbose:
-            return [line]
-        plain = re.sub(r"\x1b\[[0-9;]*m", "", line)
-        if self.held:
-            self.held.append(line)
-            if plain.startswith((" ", "Traceback")) or not plain.strip():
-                return []
-            lines, self.held = self.held, []
-            return [] if "SettingsError: " in plain else lines
-        if re.match(r"ERROR\s*:\s+Simulation raised an exception", plain):
-            self.held = [line]
-            return []
-        if re.match(r"(DEBUG|INFO)\s*:|\S+ \S+\s+(DEBUG|INFO)\s", plain) or any(text in plain for text in HARMLESS):
-            return []
-        said = re.sub(r"\W|0x[0-9a-f]+", "", re.sub(r"\(pid=.*", "", plain))  # ten nodes that fail alike say it once
-        if said in self.seen or re.fullmatch(r"[\s^~]*", plain):
-            return []
-        if said:
-            self.seen.add(said)
-        return [line]
-
-
-# ---- the run ---------------------------------------------------------------------------------------------------------
-
-
 def environment(home: Path) -> dict[str, str]:
     """Return the environment of all processes of a run."""
     own = {
@@ -246,6 +94,16 @@ def environment(home: Path) -> dict[str, str]:
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     }
     return os.environ | own
+
+
+def copy_app(target: Path, patterns: list[str]) -> None:
+    """Copy what Flower bundles into a folder of its own: in the project's, Flower would walk all of `.venv` first."""
+    target.mkdir()
+    for name in {"pyproject.toml", *(pattern.split("/")[0] for pattern in patterns)}:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, target / name)
 
 
 def free_port() -> int:
@@ -306,12 +164,13 @@ def follow(
         start_new_session=True,
     )
     started.append(client)
-    assert client.stdout is not None  # noqa: S101  (for the type checker: a pipe was asked for)
     last = ""
-    for line in client.stdout:
+    for line in client.stdout or ():
         last = line.strip() or last
         for kept in shown.show(line.rstrip("\n")):
             print(kept, flush=True)
+    for kept in shown.held:  # a traceback that was cut short
+        print(kept, flush=True)
     if client.wait() != 0:
         raise LaunchError(f"flwr run ended with {client.returncode}: {last}")
 
@@ -325,14 +184,14 @@ def outcome(env: Mapping[str, str]) -> None:
         raise LaunchError(f"the SuperLink does not say how the run ended: {answer.stdout}{answer.stderr}") from None
     if run["status"] != "finished:completed":
         reason = str(run["status-details"]).removeprefix("Simulation failed with exception: ")
-        raise LaunchError(reason or f"the run is {run['status']}")
+        raise LaunchError(" ".join(reason.split()) or f"the run is {run['status']}")
 
 
 def simulate(args: argparse.Namespace) -> None:
     """Run the app once, on a federation of this machine; raise `LaunchError` if it fails."""
     with (ROOT / "pyproject.toml").open("rb") as file:
-        defaults = tomllib.load(file)["tool"]["flwr"]["app"]["config"]
-    config = run_config(args.config, defaults, args.nodes)
+        app = tomllib.load(file)["tool"]["flwr"]["app"]
+    config = run_config(args.config, app["config"], args.nodes)
     workers = min(args.workers or os.cpu_count() or 1, args.nodes)
     federation: Config = {"client-resources-num-cpus": 1, "init-args-num-cpus": workers}
     federation |= parse_config(args.federation) | {"num-supernodes": args.nodes}
@@ -343,13 +202,13 @@ def simulate(args: argparse.Namespace) -> None:
     try:
         (home / "run.toml").write_text(to_toml(config))
         start_superlink(home, env, started)
-        command = ["flwr", "run", str(ROOT), "--stream", "--run-config", str(home / "run.toml")]
+        copy_app(home / "app", app["fab-include"])
+        command = ["flwr", "run", str(home / "app"), "--stream", "--run-config", str(home / "run.toml")]
         command += ["--federation-config", to_toml(federation).replace(" = ", "=").replace("\n", " ")]
         follow(command, home, env, Filter(args.verbose), started)
         outcome(env)
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not leave a half-stopped federation
+        ignore_endings()  # a second Ctrl-C must not leave a half-stopped federation
         stop(started)
         shutil.rmtree(home, ignore_errors=True)
 
@@ -357,7 +216,7 @@ def simulate(args: argparse.Namespace) -> None:
 def main() -> int:
     """Return the exit status: 0 for a run that completed, 1 with one sentence as the last line for one that did not."""
     parser = argparse.ArgumentParser(description="Run the Flower app in simulation, and leave no process behind.")
-    parser.add_argument("--nodes", type=int, default=50, help="simulated nodes (default: 50)")
+    parser.add_argument("--nodes", type=int, default=50, help="simulated nodes (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=0, help="nodes that work at once (default: one a core)")
     for flags, name, text in (
         (("-c", "--run-config"), "config", "settings of the run"),

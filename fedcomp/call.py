@@ -4,6 +4,8 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+import numpy as np
+
 T = TypeVar("T")
 
 
@@ -39,4 +41,5 @@ def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str) -> T:
 
 def format_call(name: str, settings: Mapping[str, object]) -> str:
     """Return the text that `parse_call` reads back to the same name and settings."""
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in settings.items())})"
+    plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in settings.items()}
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in plain.items())})"

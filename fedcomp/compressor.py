@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedcomp.call import format_call
-from fedcomp.entropy import EntropyCode
+from fedcomp.entropy import MAX_ENTRIES, EntropyCode
 from fedcomp.memory import Memory, State
 from fedcomp.stage import Stage, Vector
 from fedcomp.symbols import LazySum, Symbols
@@ -41,7 +41,7 @@ class Compressor:
         Raises `ValueError`, the state as it was, for another dtype or shape, and for NaN or infinity.
         """
         _check(update, state)
-        asked = self.memory.compensate(update, state)
+        asked = self.memory.compensate(update if isinstance(update, np.ndarray) else update.detach(), state)
         sent = self.quantize.encode(asked)
         body = self.entropy.encode(sent)
         return body, self.memory.keep(asked, sent)
@@ -60,10 +60,8 @@ def _check(update: Any, state: State) -> None:
     shape = tuple(getattr(update, "shape", ()))
     if dtype != "float32" or len(shape) != 1:
         raise ValueError(f"an update of {dtype} {shape}; a float32 vector is needed")
-    if isinstance(update, np.ndarray) and not update.dtype.isnative:
-        raise ValueError("an update in foreign byte order; native float32 is needed")
-    if shape[0] == 0:
-        raise ValueError("an update of no entries; at least one is needed")
+    if not 0 < shape[0] <= MAX_ENTRIES:
+        raise ValueError(f"an update of {shape[0]} entries; 1 to {MAX_ENTRIES} can be encoded")
     for name, array in state.items():
-        if len(array) != shape[0]:
-            raise ValueError(f"an update of {shape[0]} entries; the state's {name} has {len(array)}")
+        if tuple(np.shape(array)) != shape:
+            raise ValueError(f"an update of {shape[0]} entries; the state's {name} has the shape {tuple(np.shape(array))}")

@@ -46,5 +46,9 @@ class NonFiniteError(ValueError):
 
     def __init__(self, index: int, value: float, where: str = "") -> None:
         """Name the entry by `index`, and by the tensor that holds it in `where` once that is known."""
-        super().__init__(f"entry {index}{where} is {value}; only finite values can be encoded")
-        self.index, self.value = index, value
+        super().__init__(index, value, where)
+        self.index, self.value, self.where = index, value, where
+
+    def __str__(self) -> str:
+        """Say which entry it is."""
+        return f"entry {self.index}{self.where} is {self.value}; only finite values can be encoded"

@@ -4,6 +4,7 @@ A new method is a composition here and at most one new stage, code or memory.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 
 from fedcomp.call import build
@@ -43,6 +44,7 @@ def stc(density: float = 1 / 400, order: str = "split") -> Compressor:
 METHODS: Mapping[str, Callable[..., Compressor]] = MappingProxyType({"dense": dense, "stc": stc})
 
 
+@lru_cache(maxsize=64)
 def parse(text: str) -> Compressor:
     """Return the compressor that `text` names, as ``stc(density=0.0025)``; raise `ValueError` for anything else."""
     return build(text, METHODS, "method")

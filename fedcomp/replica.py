@@ -96,6 +96,8 @@ class _Step:
     def of(cls, replica: Replica, frame: Frame) -> "_Step":
         layout = replica.layout
         body, exact = split_payload(frame, frame.payload, layout, replica.exact)
+        if frame.flags & EXACT:
+            layout.check_exact(exact)
         sent = codecs.codec(frame.codec).decode(body, n=layout.n)
         with np.errstate(over="ignore"):
             if hasattr(sent, "indices"):
@@ -134,6 +136,7 @@ def from_key_frame(frame: Frame) -> Replica:
     exact = payload[begin + 4 * layout.n :]
     if not np.isfinite(vector).all():
         raise CorruptError("the key frame holds NaN or infinity")
+    layout.check_exact(exact)
     mark = fingerprint(vector, exact)
     if mark != frame.after or frame.before != frame.after or frame.base_version != frame.version:
         raise CorruptError("the key frame does not hold the version that its head names")
@@ -151,7 +154,8 @@ def step(replica: Replica | None, frame: Frame) -> Replica:
         return from_key_frame(frame)
     if replica is None:
         raise VersionError(f"a delta from version {frame.base_version}; no model is held")
-    return replica if frame.version < replica.version else replica.advance(frame)
+    behind = frame.kind is Kind.DELTA and frame.layout == replica.layout.digest and frame.version < replica.version
+    return replica if behind else replica.advance(frame)
 
 
 def split_payload(frame: Frame, payload: bytes, layout: Layout, exact: bytes) -> tuple[bytes, bytes]:

@@ -68,7 +68,9 @@ class LazySum:
             for start in range(0, self.n, size):
                 done = min(start + size, self.n)
                 total = buffer[start:done] if self.in_place else buffer[: done - start]
-                yield start, np.add(first[start:done], second[start:done], out=total)
+                with np.errstate(over="ignore"):  # a sum beyond float32 is an error to the reader, not a warning
+                    np.add(first[start:done], second[start:done], out=total)
+                yield start, total
         finally:
             if self.in_place:
                 first[done:] += second[done:]

@@ -164,9 +164,11 @@ def _parts(value: object) -> dict[Any, NDArray[Any]] | None:
     if isinstance(value, ArrayRecord):
         return dict(envelope.to_arrays(value))
     parts = dict(enumerate(value)) if isinstance(value, list) else value
-    if not isinstance(parts, dict) or not parts or not all(isinstance(array, np.ndarray) for array in parts.values()):
+    if not isinstance(parts, dict) or not parts or not all(isinstance(key, str | int) for key in parts):
         return None
-    return parts if all(isinstance(key, str | int) for key in parts) else None
+    if not all(isinstance(array, np.ndarray | np.generic) for array in parts.values()):  # arithmetic turns () into generic
+        return None
+    return {key: np.asarray(array) for key, array in parts.items()}
 
 
 def _group(value: object) -> str:

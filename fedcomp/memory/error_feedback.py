@@ -24,9 +24,13 @@ class ErrorFeedback:
 
     def compensate(self, update: Any, state: State) -> LazySum:
         """Return residual + update."""
-        residual = state["residual"]
+        residual = state.get("residual")
+        if str(getattr(residual, "dtype", None)).removeprefix("torch.") != "float32":
+            raise ValueError(f"a state without a float32 residual (it holds {', '.join(state) or 'nothing'}); init gives one")
         if not isinstance(update, np.ndarray):
-            return LazySum(on_device.like(residual, update) if isinstance(residual, np.ndarray) else residual, update)
+            return LazySum(on_device.like(residual, update), update)
+        if not isinstance(residual, np.ndarray):
+            residual = on_device.host(residual)
         # A finite sum of squares leaves no entry of 2^64 or more, which no finite residual can overflow with.
         with np.errstate(over="ignore", invalid="ignore"):
             safe = bool(np.isfinite(np.dot(update, update)))

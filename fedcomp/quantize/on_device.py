@@ -32,11 +32,11 @@ def top_k(value: LazySum, k: int) -> tuple[Indices, Vector]:
     return keep.cpu().numpy(), whole[keep].cpu().numpy()
 
 
-def like(array: Vector, tensor: Any) -> Any:
-    """Return `array` as a tensor beside `tensor`: same device, float32."""
+def like(array: Any, tensor: Any) -> Any:
+    """Return `array`, a numpy vector or a tensor, as a tensor beside `tensor`: same device, float32."""
     import torch
 
-    return torch.from_numpy(array).to(tensor.device)
+    return torch.as_tensor(array).to(tensor.device)
 
 
 def host(tensor: Any) -> Vector:

@@ -74,7 +74,8 @@ def _sampled_least(value: LazySum, k: int) -> int:
     step = min(max(k // 64, 64), 256)
     cut = n // RUN * RUN
     runs = [part[:cut].reshape(-1, RUN)[step // 2 :: step] for part in value.parts]
-    sample: Vector = np.add.reduce(runs).ravel()
+    with np.errstate(over="ignore"):
+        sample: Vector = np.add.reduce(runs).ravel()
     wanted = k / n * sample.size
     rank = math.ceil(wanted + 4 * math.sqrt(wanted))
     if rank >= sample.size:

@@ -11,6 +11,7 @@ MAGIC = b"FCMP"
 FORMAT = 1
 HEAD = struct.Struct("<4sBBBBIIQQQQI")
 EXACT = 1  # flag: the exact tensors ride behind the body
+SECONDS = struct.Struct("<ff")  # an update begins with them: what the node spent in encode and in decode
 
 
 class Kind(enum.IntEnum):

@@ -54,11 +54,13 @@ def parse(data: bytes) -> tuple[Instruction, tuple[Frame, ...]]:
     """Return the instruction and its frames, parsed."""
     if len(data) < HEAD.size:
         raise TruncatedError(f"{len(data)} bytes; an instruction's head needs {HEAD.size}")
-    magic, form, _, length, number, *taken, seed, version, fingerprint, crc = HEAD.unpack_from(data)
+    magic, form, flags, length, number, *taken, seed, version, fingerprint, crc = HEAD.unpack_from(data)
     if magic != MAGIC:
         raise UnknownFormatError(f"the bytes begin with {magic!r}; an instruction begins with {MAGIC!r}")
     if form != FORMAT:
         raise UnknownFormatError(f"instruction format {form}; this version reads format {FORMAT}")
+    if flags:
+        raise UnknownFormatError(f"instruction flags {flags:#x}; none is known")
     at = HEAD.size + length
     if at > len(data):
         raise TruncatedError(f"{len(data) - HEAD.size} bytes of text; the head promises {length}")

@@ -125,10 +125,12 @@ class Layout:
         return arrays
 
     def check_exact(self, exact: bytes) -> None:
-        """Refuse exact tensors that hold NaN or infinity."""
+        """Refuse exact tensors that hold NaN or infinity, or a bool that is neither 0 nor 1."""
         for name, array in self.unflatten_exact(exact).items():
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise CorruptError(f"the exact tensor {name!r} holds NaN or infinity")
+            if array.dtype.kind == "b" and array.view(np.uint8).max(initial=0) > 1:
+                raise CorruptError(f"the exact tensor {name!r} holds a bool that is neither 0 nor 1")
 
     def name_at(self, index: int) -> str:
         """Return the name of the tensor that holds entry `index` of the vector."""
@@ -157,6 +159,8 @@ def layout_of(arrays: Mapping[str, NDArray[Any]], local: Iterable[str] = ()) -> 
     layout = Layout(tuple(tensors))
     if not layout.n:
         raise ValueError("the model has no floating tensor to send")
+    if layout.n > MAX_ENTRIES:
+        raise ValueError(f"the model has {layout.n} entries to send; at most {MAX_ENTRIES} can be")
     return layout
 
 
@@ -176,7 +180,11 @@ def parse_layout(text: bytes) -> Layout:
 
 def _is_valid(tensor: Tensor) -> bool:
     shape = all(type(side) is int and 0 <= side <= MAX_ENTRIES for side in tensor.shape) and len(tensor.shape) <= 32
-    return isinstance(tensor.name, str) and shape and tensor.dtype in DTYPES and tensor.policy in get_args(Policy)
+    if not (isinstance(tensor.name, str) and shape and tensor.dtype in DTYPES and tensor.policy in get_args(Policy)):
+        return False
+    # numpy refuses the shape of an empty tensor too when its other sides are too long
+    fits = math.prod(side or 1 for side in tensor.shape) <= MAX_ENTRIES
+    return fits and (tensor.policy != "compressed" or tensor.dtype.startswith("float"))
 
 
 def _policy(name: str, dtype: np.dtype[Any], local: tuple[str, ...]) -> Policy:
@@ -191,7 +199,14 @@ def _cast(array: NDArray[Any], tensor: Tensor) -> NDArray[Any]:
     target = tensor.wire_dtype
     if array.dtype.kind == "f" and target.kind in "iu":
         limits = np.iinfo(target)
-        array = np.clip(np.rint(array), limits.min, limits.max)
+        highest = float(limits.max)
+        if highest > limits.max:  # as of 64 bits, which a float64 cannot hold: the next one below
+            highest = math.nextafter(highest, 0)
+        array = np.clip(np.rint(array.astype(np.float64)), limits.min, highest)
     elif array.dtype.kind == "f" and target.kind == "b":
         array = array >= 0.5
-    return array.astype(target)
+    with np.errstate(over="ignore"):
+        cast = array.astype(target)
+    if target.kind == "f" and not np.isfinite(cast).all():
+        raise ValueError(f"tensor {tensor.name!r} holds a value beyond {tensor.dtype}")
+    return cast

@@ -1,4 +1,6 @@
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +12,9 @@ from clients.local import LocalPlan, batches, train
 ONE_STEP = LocalPlan(epochs=1, steps=0, batch_size=4, learning_rate=0.5, momentum=0.0, weight_decay=0.0)
 
 
-def plan(**changes: float) -> LocalPlan:
+def plan(**changes: Any) -> LocalPlan:
     """`ONE_STEP` with other settings."""
-    settings = {name: getattr(ONE_STEP, name) for name in LocalPlan.__dataclass_fields__}
-    return LocalPlan(**settings | changes)
+    return replace(ONE_STEP, **changes)
 
 
 def linear(weight: list[list[float]]) -> nn.Linear:

@@ -13,6 +13,7 @@ from fedcomp.flower import LocalGrid
 from server.app import app as server_app
 from server.nodes import wait_for_nodes
 from server.settings import SettingsError
+from server.strategies import STRATEGIES
 
 Config = dict[str, Any]
 NODES = 5
@@ -132,3 +133,15 @@ def test_a_run_whose_nodes_all_fail_ends_in_the_first_round(short: Config) -> No
 
 def test_nodes_that_are_there_need_no_waiting() -> None:
     assert wait_for_nodes(LocalGrid(client_app, 3), 2, timeout_s=0.0) == 3
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_runs_compressed(short: Config, tmp_path: Path, strategy: str) -> None:
+    run(short | {"strategy": strategy, "num-rounds": 2, "fraction-train": 1.0, "fraction-evaluate": 1.0})
+    assert all(line["uplink_bytes"] > 0 for line in lines(tmp_path / "runs" / "digits-001")[1:])
+
+
+def test_nothing_is_compressed_when_nothing_is_asked_to_be(short: Config, tmp_path: Path) -> None:
+    run(short | {"uplink": "dense()", "downlink": "dense()"})
+    summary = json.loads((tmp_path / "runs" / "digits-001" / "summary.json").read_text())
+    assert summary["ratio"] < 1.05

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.simulate import Filter, LaunchError, parse_config, run_config, to_toml
+from deploy.lines import Filter
+from deploy.simulate import LaunchError, parse_config, run_config, to_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -91,6 +92,23 @@ def test_nodes_that_fail_alike_say_it_once() -> None:
     assert [kept for line in lines for kept in shown.show(line)] == lines[:1]
 
 
+def test_what_left_its_parent_and_its_session_is_stopped_too() -> None:
+    script = """
+import subprocess
+from deploy.processes import adopt_orphans, descendants, process_table, stop
+adopt_orphans()
+shell = subprocess.Popen(["sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & exit 0"], text=True)
+shell.wait()
+print(len(descendants(process_table())))
+stop([shell])
+print(len(descendants(process_table())))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.split() == ["2", "0"], done.stderr
+
+
 # ---- whole runs ------------------------------------------------------------------------------------------------------
 
 
@@ -159,14 +177,13 @@ def test_a_dataset_that_is_not_there_ends_with_one_sentence_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_interrupted_stops_all_it_started(launcher: Launcher, number: signal.Signals) -> None:
+def test_a_run_that_is_interrupted_stops_all_it_started(launcher: Launcher) -> None:
     process = launcher.start("--nodes", "4", "-c", "num-rounds=100000 fraction-train=0.5")
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("round      2/"):
             break
     assert len(launcher.left_behind()) > 3
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
-    assert process.returncode == 128 + number
+    assert process.returncode == 128 + signal.SIGINT

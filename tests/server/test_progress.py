@@ -25,9 +25,8 @@ def test_the_start_has_no_bytes_and_the_first_round_foretells_nothing() -> None:
 
 def test_a_slow_round_among_many_does_not_spoil_the_forecast() -> None:
     progress = Progress(100)
-    for number in range(1, 30):
-        line = progress.line(record(number, seconds=50.0 if number == 25 else 1.0))
-    assert line.endswith("left 1 min 11 s")
+    lines = [progress.line(record(number, seconds=50.0 if number == 25 else 1.0)) for number in range(1, 30)]
+    assert lines[-1].endswith("left 1 min 11 s")
 
 
 def test_a_round_that_was_not_evaluated_says_so() -> None:

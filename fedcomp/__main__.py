@@ -1,0 +1,132 @@
+"""What a frame holds, in plain text.
+
+python -m fedcomp FILE    # a frame, several in a row, or an instruction (a downlink message); - reads standard input
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fedcomp.errors import FedcompError, TruncatedError, UnknownFormatError
+from fedcomp.replica import from_key_frame, split_payload
+from fedcomp.symbols import Ternary
+from fedcomp.wire import codecs, frame, instruction
+from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
+from fedcomp.wire.layout import Layout
+
+
+def describe(data: bytes) -> Iterator[str]:
+    """Yield the lines that say what `data` holds; raise `FedcompError` where it is no frame and no instruction."""
+    layouts: dict[int, Layout] = {}
+    if data.startswith(instruction.MAGIC):
+        asked, frames = instruction.parse(data)
+        yield from _instruction(asked, len(data))
+        at = len(data) - sum(one.size for one in frames)
+        if not frames:
+            return
+    else:
+        at = 0
+    while True:
+        one, end = frame.parse(data, at)
+        yield f"{one.kind.name} frame at byte {at}, {end - at} bytes"
+        yield from (f"  {name:<13}{text}" for name, text in _fields(one, layouts))
+        at = end
+        if at == len(data):
+            return
+
+
+def _instruction(asked: instruction.Instruction, size: int) -> Iterator[str]:
+    yield f"INSTRUCTION {asked.number}, {size} bytes, {len(asked.frames)} frames"
+    taken = f"for instruction {asked.taken.number}, CRC32 {asked.taken.crc:08x}" if asked.taken.number else "none yet"
+    fields = {
+        "format": f"{instruction.FORMAT}",
+        "leads to": f"version {asked.version} ({asked.fingerprint:016x})",
+        "uplink": f"{asked.uplink!r}",
+        "seed": f"{asked.seed}",
+        "last taken": taken,
+    }
+    yield from (f"  {name:<13}{text}" for name, text in fields.items())
+
+
+def _fields(one: Frame, layouts: dict[int, Layout]) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of what a frame says; `layouts` are those of the key frames before it, by digest."""
+    yield "format", f"{frame.FORMAT}"
+    known = codecs.CODECS.get(one.codec)
+    name = "none" if one.codec == codecs.NO_BODY else type(known).__name__ if known else "not known here"
+    yield "codec", f"{one.codec} ({name})"
+    yield "flags", f"{one.flags:#x}{' (exact tensors behind the body)' if one.flags & EXACT else ''}"
+    yield "layout", f"{one.layout:016x}"
+    if one.kind in (Kind.KEY, Kind.DELTA):
+        yield "versions", f"{one.base_version} -> {one.version}"
+        yield "fingerprints", f"{one.before:016x} -> {one.after:016x}"
+    else:
+        yield "version", f"{one.version}"
+        yield "fingerprint", f"{one.before:016x}"
+        yield "answers", f"instruction {one.after}"
+    yield "payload", f"{len(one.payload)} bytes"
+    if one.kind is Kind.KEY:
+        layout = from_key_frame(one).layout
+        layouts[layout.digest] = layout
+        yield "vector", f"{layout.n} entries, {4 * layout.n} bytes; exact tensors {layout.exact_size} bytes"
+        for tensor in layout.tensors:
+            yield "tensor", f"{tensor.name!r} {tensor.dtype} {tensor.shape} {tensor.policy}"
+    elif one.kind in (Kind.DELTA, Kind.UPDATE):
+        yield from _content(one, layouts.get(one.layout))
+
+
+def _content(one: Frame, layout: Layout | None) -> Iterator[tuple[str, str]]:
+    """Yield what the payload of a delta or an update holds, as far as it can be told without the model."""
+    payload = one.payload
+    if one.kind is Kind.UPDATE:
+        if len(payload) < SECONDS.size:
+            raise TruncatedError(f"{len(payload)} bytes of update; the seconds alone need {SECONDS.size}")
+        encoding, decoding = SECONDS.unpack_from(payload)
+        yield "seconds", f"{encoding:.6f} to encode, {decoding:.6f} to decode"
+        payload = payload[SECONDS.size :]
+    if one.codec not in codecs.CODECS:
+        return
+    if one.flags & EXACT and layout is None:
+        yield (
+            "body",
+            "cannot be told from the exact tensors without the layout, which a key frame before it would bring",
+        )
+        return
+    body, exact = (payload, b"") if layout is None else split_payload(one, payload, layout, b"")
+    symbols = codecs.codec(one.codec).decode(body, n=None if layout is None else layout.n)
+    yield "body", f"{len(body)} bytes, {8 * len(body) / max(1, symbols.n):.6f} bits per entry"
+    yield "n", f"{symbols.n}"
+    if isinstance(symbols, Ternary):
+        k = symbols.indices.size
+        yield "k", f"{k}, {8 * len(body) / max(1, k):.3f} bits per kept entry"
+        yield "density", f"{k / max(1, symbols.n):.6g}"
+        yield "magnitude", f"{symbols.magnitude:.9g}"
+    if exact:
+        yield "exact", f"{len(exact)} bytes"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what the file holds; return 0, or 1 where it cannot be read or is damaged."""
+    parser = argparse.ArgumentParser(prog="python -m fedcomp", description="Say what a frame holds.")
+    parser.add_argument("file", metavar="FRAME", help="a file of frames or an instruction; - reads standard input")
+    name: str = parser.parse_args(arguments).file
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        for line in describe(data):
+            print(line)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        print(f"fedcomp: {name}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    except FedcompError as error:
+        kind = "not known here" if isinstance(error, UnknownFormatError) else "damaged"
+        print(f"fedcomp: {name}: {kind}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

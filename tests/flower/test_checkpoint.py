@@ -1,0 +1,129 @@
+"""What the server must not lose, through a file and back."""
+
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Message
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Strategy
+
+import fedcomp
+from fedcomp.errors import CorruptError
+from fedcomp.flower import CompressedStrategy, LocalGrid
+from fedcomp.flower.checkpoint import write_atomically
+from tests.flower.toy import app, floats, model, state_of
+
+INNER: dict[str, Callable[[], Strategy]] = {
+    "FedAvg": lambda: FedAvg(fraction_train=0.5, fraction_evaluate=0.0),
+    "FedAvgM": lambda: FedAvgM(fraction_train=0.5, fraction_evaluate=0.0, server_momentum=0.9),
+    "FedAdam": lambda: FedAdam(fraction_train=0.5, fraction_evaluate=0.0, beta_1=0.9, beta_2=0.99),
+    "FedYogi": lambda: FedYogi(fraction_train=0.5, fraction_evaluate=0.0, beta_1=0.9, beta_2=0.99),
+}
+
+
+def _strategy(inner: Strategy, **more: object) -> CompressedStrategy:
+    stc = fedcomp.stc(density=0.05)
+    return CompressedStrategy(inner, uplink=stc, downlink=stc, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_a_run_that_is_stopped_and_resumed_ends_in_the_bits_of_one_that_is_not(name: str, tmp_path: Path) -> None:
+    random.seed(4)
+    whole, whole_grid = _strategy(INNER[name]()), LocalGrid(app(), 8)
+    whole.start(whole_grid, model(), num_rounds=9)
+
+    random.seed(4)
+    grid = LocalGrid(app(), 8)
+    first = _strategy(INNER[name](), checkpoint=tmp_path / "checkpoint")
+    first.start(grid, model(), num_rounds=5)
+    random.seed(99)  # another process draws from elsewhere
+    second = _strategy(INNER[name]())
+    second.load(tmp_path / "checkpoint")
+    assert second.round == 5
+    result = second.start(grid, second.arrays, num_rounds=4)
+
+    np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
+    assert list(result.train_metrics_clientapp) == [6, 7, 8, 9]
+    # The clock starts both runs' instruction numbers elsewhere; what is counted is the same.
+    assert second.ledger.uplink_bytes == whole.ledger.uplink_bytes
+    assert second.ledger.downlink_bytes == whole.ledger.downlink_bytes
+    assert second.ledger.catch_up_bytes == whole.ledger.catch_up_bytes
+    for node, context in grid.contexts.items():
+        mine, theirs = state_of(context), state_of(whole_grid.contexts[node])
+        np.testing.assert_array_equal(mine.memory.get("residual", 0), theirs.memory.get("residual", 0))
+
+
+def test_the_checkpoint_is_written_before_a_message_with_the_new_version_leaves(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    versions = []
+
+    class Watched(LocalGrid):
+        def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+            messages = list(messages)
+            if messages and path.exists():
+                other = _strategy(INNER["FedAvg"]())
+                other.load(path)
+                versions.append((other.version, strategy.version))
+            return super().send_and_receive(messages, timeout=timeout)
+
+    strategy = _strategy(INNER["FedAvg"](), checkpoint=path)
+    strategy.start(Watched(app(), 4), model(), num_rounds=4)
+    assert versions == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_every_second_version_is_kept_where_that_is_asked_for(tmp_path: Path) -> None:
+    strategy = _strategy(INNER["FedAvg"](), checkpoint=tmp_path / "checkpoint", checkpoint_every=2)
+    strategy.start(LocalGrid(app(), 4), model(), num_rounds=5)
+    other = _strategy(INNER["FedAvg"]())
+    other.load(tmp_path / "checkpoint")
+    assert other.round == 4
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text", "absent"])
+def test_a_damaged_checkpoint_is_refused_by_name_and_changes_nothing(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    strategy = _strategy(INNER["FedAdam"](), checkpoint=path)
+    strategy.start(LocalGrid(app(), 4), model(), num_rounds=2)
+    data = path.read_bytes()
+    at = data.index(b"FCMP") + 300
+    damaged = {
+        "cut": data[: len(data) // 2],
+        "flip": data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :],
+        "empty": b"",
+        "text": b"hello",
+    }
+    if damage == "absent":
+        path.unlink()
+    else:
+        path.write_bytes(damaged[damage])
+    other = _strategy(INNER["FedAdam"]())
+    with pytest.raises(CorruptError, match="is not a whole checkpoint"):
+        other.load(path)
+    with pytest.raises(RuntimeError, match="nothing is published yet"):
+        _ = other.version
+    assert isinstance(other.inner, FedAdam)
+    assert other.inner.m_t is None
+
+
+def test_writing_leaves_the_old_file_or_the_new_one_and_no_third(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "file"
+    write_atomically(path, b"old")
+    write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
+    with pytest.raises(TypeError):
+        write_atomically(path, "text")  # type: ignore[arg-type]
+    assert path.read_bytes() == b"new"
+    assert [file.name for file in path.parent.iterdir()] == ["file"]
+
+
+def test_nothing_can_be_saved_before_something_is_published(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="nothing is published yet"):
+        _strategy(FedAvg()).save(tmp_path / "checkpoint")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_period_of_no_rounds_is_refused() -> None:
+    with pytest.raises(ValueError, match="checkpoint_every is 0"):
+        _strategy(FedAvg(), checkpoint_every=0)

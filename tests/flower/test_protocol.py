@@ -1,0 +1,406 @@
+"""What crosses the network, and what the server makes of replies that are late, doubled, foreign or hostile."""
+
+import logging
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Strategy
+
+import fedcomp
+from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, envelope
+from fedcomp.flower.local_grid import Fault
+from fedcomp.flower.uplink import SECONDS
+from fedcomp.wire import instruction
+from fedcomp.wire.frame import Frame, Kind, parse_one
+from tests.flower.toy import Watching, app, floats, model, state_of
+
+
+class Tapped(LocalGrid):
+    """A grid whose traffic is looked at, and changed if asked to."""
+
+    def __init__(self, num_nodes: int, change: Callable[[Message], list[Message]] | None = None) -> None:
+        super().__init__(app(), num_nodes)
+        self.sent: list[Message] = []
+        self.change = change
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        messages = list(messages)
+        self.sent += messages
+        replies = list(super().send_and_receive(messages, timeout=timeout))
+        return [answer for reply in replies for answer in (self.change(reply) if self.change else [reply])]
+
+
+def _wrapped(**settings: float) -> CompressedStrategy:
+    inner = FedAvg(**({"fraction_train": 1.0, "fraction_evaluate": 0.0} | settings))  # type: ignore[arg-type]
+    return CompressedStrategy(inner, uplink=fedcomp.stc(density=0.05), downlink=fedcomp.stc(density=0.05))
+
+
+def _resealed(reply: Message, data: bytes) -> Message:
+    reply.content["arrays"] = envelope.seal(data)
+    return reply
+
+
+def _frame(reply: Message) -> Frame:
+    found = envelope.sealed(reply.content)
+    assert found is not None
+    return parse_one(found[1])
+
+
+def test_one_message_carries_one_array_and_plain_flower_refuses_it() -> None:
+    grid = Tapped(3)
+    _wrapped().start(grid, model(), num_rounds=2)
+    for message in grid.sent:
+        (record,) = message.content.array_records.values()
+        (array,) = record.values()
+        with pytest.raises(TypeError):
+            array.numpy()
+
+
+def test_a_version_is_encoded_once_and_every_node_gets_the_same_bytes() -> None:
+    grid = Tapped(5)
+    strategy = _wrapped()
+    strategy.start(grid, model(), num_rounds=4)
+    deltas: dict[int, set[bytes]] = {}
+    for message in grid.sent[5:]:
+        _, frames = instruction.parse(next(iter(message.content.array_records.values()))["fedcomp"].data)
+        for frame in frames:
+            assert frame.kind is Kind.DELTA
+            deltas.setdefault(frame.version, set()).add(frame.to_bytes())
+    assert {version: len(found) for version, found in deltas.items()} == {1: 1, 2: 1, 3: 1}
+
+
+def test_the_ledger_is_the_sum_of_the_bytes_that_crossed() -> None:
+    replies: list[int] = []
+    dense = sum(len(array.data) for array in model().values())
+
+    def count(reply: Message) -> list[Message]:
+        replies.append(len(next(iter(reply.content.array_records.values()))["fedcomp"].data))
+        return [reply]
+
+    grid = Tapped(4, count)
+    strategy = _wrapped(fraction_evaluate=0.5)
+    random.seed(0)
+    strategy.start(grid, model(), num_rounds=3)
+    ledger = strategy.ledger
+    assert ledger.uplink_bytes == sum(replies)
+    sent = [len(next(iter(message.content.array_records.values()))["fedcomp"].data) for message in grid.sent]
+    assert ledger.downlink_bytes == sum(sent)
+    assert ledger.dense_downlink_bytes == dense * len(grid.sent)
+    assert ledger.dense_uplink_bytes == dense * 4 * 3
+    assert ledger.dense_bytes == ledger.dense_uplink_bytes + ledger.dense_downlink_bytes
+    assert sum(part.uplink_bytes for part in ledger.by_node().values()) == ledger.uplink_bytes
+    assert sum(part.downlink_bytes for part in ledger.by_round().values()) == ledger.downlink_bytes
+    first = ledger.by_round()[1]
+    assert first.catch_up_bytes > 4 * 4 * 1025, "the first contact needs the whole model"
+    assert ledger.encode_seconds > 0
+    assert ledger.decode_seconds > 0
+
+
+def test_an_absent_node_pays_for_what_it_missed_and_a_present_one_does_not() -> None:
+    class First(FedAvg):
+        """Trains node 1 in every round, node 2 in the first and the last."""
+
+        def configure_train(
+            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        ) -> list[Message]:
+            config["server-round"] = server_round
+            record = RecordDict({"arrays": arrays, "config": config})
+            return [Message(record, node, "train") for node in ((1, 2) if server_round in (1, 8) else (1,))]
+
+    strategy = CompressedStrategy(First(fraction_evaluate=0.0), downlink=fedcomp.stc(density=0.01))
+    strategy.start(Tapped(2), model(), num_rounds=8)
+    last = {node: strategy.ledger.by_round_and_node()[8, node] for node in (1, 2)}
+    assert last[1].catch_up_bytes == 0
+    assert 0 < last[2].catch_up_bytes < 7 * (last[1].downlink_bytes + 60)
+    assert last[2].downlink_bytes == last[1].downlink_bytes + last[2].catch_up_bytes
+
+
+def test_a_node_that_missed_too_much_gets_a_key_frame_because_it_is_smaller() -> None:
+    class First(FedAvg):
+        def configure_train(
+            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        ) -> list[Message]:
+            config["server-round"] = server_round
+            record = RecordDict({"arrays": arrays, "config": config})
+            return [Message(record, node, "train") for node in ((1, 2) if server_round in (1, 40) else (1,))]
+
+    grid = Tapped(2)
+    strategy = CompressedStrategy(First(fraction_evaluate=0.0), downlink=fedcomp.stc(density=0.5))
+    strategy.start(grid, model(), num_rounds=40)
+    _, frames = instruction.parse(grid.sent[-1].content.array_records["arrays"]["fedcomp"].data)
+    assert [frame.kind for frame in frames] == [Kind.KEY]
+    replica = state_of(grid.contexts[2]).replica
+    assert replica is not None
+    assert replica.version == 39
+
+
+def _mutate(reply: Message, **changes: object) -> list[Message]:
+    return [_resealed(reply, replace(_frame(reply), **changes).to_bytes())]  # type: ignore[arg-type]
+
+
+def _raw_nan(reply: Message) -> list[Message]:
+    frame = _frame(reply)
+    body = np.full(1025, np.nan, "<f4").tobytes()
+    return _mutate(reply, codec=1, payload=frame.payload[: SECONDS.size] + body, flags=0)
+
+
+def _claims_two_gigabytes(reply: Message) -> list[Message]:
+    data = bytearray(_frame(reply).to_bytes())
+    data[40:48] = (2 << 30).to_bytes(8, "little")
+    return [_resealed(reply, bytes(data))]
+
+
+def _other_length(reply: Message) -> list[Message]:
+    frame = _frame(reply)
+    body, _ = fedcomp.stc().encode(np.ones(99, np.float32), fedcomp.stc().init(99))
+    return _mutate(reply, payload=frame.payload[: SECONDS.size] + body, flags=0)
+
+
+HOSTILE: dict[str, Callable[[Message], list[Message]]] = {
+    "garbage": lambda reply: [_resealed(reply, b"\x00" * 70)],
+    "nothing": lambda reply: [_resealed(reply, b"")],
+    "cut short": lambda reply: [_resealed(reply, _frame(reply).to_bytes()[:-3])],
+    "one bit flipped": lambda reply: [
+        _resealed(reply, bytes(b ^ (i == 60) for i, b in enumerate(_frame(reply).to_bytes())))
+    ],
+    "bytes behind it": lambda reply: [_resealed(reply, _frame(reply).to_bytes() + b"x")],
+    "another model": lambda reply: _mutate(reply, layout=1234),
+    "another version": lambda reply: _mutate(reply, version=77),
+    "another base": lambda reply: _mutate(reply, before=77),
+    "an old instruction": lambda reply: _mutate(reply, after=_frame(reply).after - 1),
+    "an unknown codec": lambda reply: _mutate(reply, codec=99),
+    "NaN": _raw_nan,
+    "another length": _other_length,
+    "a 2 GB claim": _claims_two_gigabytes,
+    "the server's own kind": lambda reply: _mutate(reply, kind=Kind.DELTA),
+    "plain arrays": lambda reply: [_set(reply, "arrays", ArrayRecord({"w": Array(np.ones(3))}))],
+    "a weight of NaN": lambda reply: [_set(reply, "metrics", MetricRecord({"num-examples": float("nan"), "loss": 0.0}))],
+    "a negative weight": lambda reply: [_set(reply, "metrics", MetricRecord({"num-examples": -5, "loss": 0.0}))],
+}
+
+
+def _set(reply: Message, key: str, record: ArrayRecord | MetricRecord) -> Message:
+    reply.content[key] = record
+    return reply
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_reply_is_dropped_counted_and_named_and_the_round_goes_on(
+    name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    logging.getLogger("flwr").setLevel(logging.WARNING)
+    hostile = Tapped(4, lambda reply: HOSTILE[name](reply) if reply.metadata.src_node_id == 2 else [reply])
+    strategy = _wrapped()
+    with caplog.at_level(logging.WARNING, "flwr"):
+        strategy.start(hostile, model(), num_rounds=2)
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    assert strategy.ledger.refused == 2
+    assert strategy.ledger.by_node()[2].refused == 2
+    assert "the reply of node 2 is dropped" in caplog.text
+
+    # The model is that of a federation in which node 2 sends nothing.
+    silent = Tapped(4, lambda reply: [] if reply.metadata.src_node_id == 2 else [reply])
+    other = _wrapped()
+    other.start(silent, model(), num_rounds=2)
+    np.testing.assert_array_equal(floats(strategy.arrays), floats(other.arrays))
+    # And its mass is not lost: what it sent in vain is in its residual again, or still pending.
+    state = state_of(hostile.contexts[2])
+    asked = hostile.contexts[2].state.array_records["asked"]["sum"].numpy()
+    assert state.replica is not None
+    frame = parse_one(state.pending)
+    pending = fedcomp.stc().decode(frame.payload[SECONDS.size : len(frame.payload) - state.replica.layout.exact_size])
+    np.testing.assert_allclose(state.memory["residual"] + pending, asked, atol=1e-5)
+
+
+def test_an_uplink_is_taken_once_however_often_it_arrives() -> None:
+    twice, once = Tapped(3, lambda reply: [reply, _copy(reply), _copy(reply)]), Tapped(3)
+    strategies = _wrapped(), _wrapped()
+    for strategy, grid in zip(strategies, (twice, once), strict=True):
+        strategy.start(grid, model(), num_rounds=3)
+    np.testing.assert_array_equal(floats(strategies[0].arrays), floats(strategies[1].arrays))
+    assert strategies[0].ledger.refused == 2 * 3 * 3
+
+
+def _copy(reply: Message) -> Message:
+    other = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
+    other.metadata.__dict__.update(reply.metadata.__dict__)
+    return other
+
+
+def test_a_late_reply_is_dropped_because_its_mass_has_gone_back_to_its_node() -> None:
+    held: list[Message] = []
+
+    def late(reply: Message) -> list[Message]:
+        if reply.metadata.src_node_id != 1:
+            return [reply]
+        held.append(_copy(reply))
+        return [held[-2]] if len(held) > 1 else []
+
+    grid = Tapped(3, late)
+    strategy = CompressedStrategy(Watching(fraction_train=1.0, fraction_evaluate=0.0), uplink=fedcomp.stc(density=0.1))
+    strategy.start(grid, model(), num_rounds=4)
+    inner = strategy.inner
+    assert isinstance(inner, Watching)
+    assert 1 not in inner.taken
+    assert strategy.ledger.by_node()[1].refused == 3
+
+
+def test_an_instruction_that_a_newer_one_has_replaced_is_refused_by_the_node() -> None:
+    grid = Tapped(1)
+    strategy = _wrapped(min_train_nodes=1, min_available_nodes=1)
+    strategy.start(grid, model(), num_rounds=2)
+    before = state_of(grid.contexts[1])
+    (reply,) = LocalGrid.send_and_receive(grid, [grid.sent[0]])
+    assert reply.has_error()
+    assert "StaleError" in str(reply.error.reason)
+    assert state_of(grid.contexts[1]).number == before.number
+
+
+def test_a_node_that_lost_its_replica_says_so_and_gets_a_key_frame() -> None:
+    grid = Tapped(2)
+    strategy = _wrapped()
+    strategy.start(grid, model(), num_rounds=3)
+    grid.order(1, Fault.FORGET)
+    strategy.start(grid, model(), num_rounds=1)
+    assert strategy.ledger.by_node()[1].refused == 1
+    strategy.start(grid, model(), num_rounds=1)
+    last = next(message for message in reversed(grid.sent) if message.metadata.dst_node_id == 1)
+    _, frames = instruction.parse(last.content.array_records["arrays"]["fedcomp"].data)
+    assert [frame.kind for frame in frames] == [Kind.KEY]
+    assert strategy.ledger.by_round_and_node()[5, 1].refused == 0
+
+
+def test_an_update_with_nan_is_an_error_that_names_the_tensor_and_leaves_the_residual() -> None:
+    broken = ClientApp(mods=[CompressionMod()])
+
+    @broken.train()
+    def train(message: Message, context: Context) -> Message:
+        arrays = {name: array.numpy().copy() for name, array in cast(ArrayRecord, message.content["arrays"]).items()}
+        arrays["layer.weight"] += 1
+        if context.node_id == 1 and cast(ConfigRecord, message.content["config"])["server-round"] == 2:
+            arrays["layer.bias"][3] = np.nan
+        record = ArrayRecord({name: Array(np.asarray(array)) for name, array in arrays.items()})
+        return Message(RecordDict({"arrays": record, "m": MetricRecord({"num-examples": 1})}), reply_to=message)
+
+    reasons: list[str] = []
+
+    class Listening(FedAvg):
+        def aggregate_train(
+            self, server_round: int, replies: Iterable[Message]
+        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+            replies = list(replies)
+            reasons.extend(str(reply.error.reason) for reply in replies if reply.has_error())
+            return super().aggregate_train(server_round, replies)
+
+    grid = LocalGrid(broken, 2)
+    strategy = CompressedStrategy(Listening(fraction_evaluate=0.0), uplink=fedcomp.stc(density=0.1))
+    strategy.start(grid, model(), num_rounds=1)
+    before = state_of(grid.contexts[1]).memory["residual"].copy()
+    strategy.start(grid, model(), num_rounds=1)
+    assert len(reasons) == 1
+    assert "'layer.bias'" in reasons[0]
+    np.testing.assert_array_equal(state_of(grid.contexts[1]).memory["residual"], before)
+
+
+def test_local_tensors_never_travel_and_each_node_keeps_its_own() -> None:
+    personal = ClientApp(mods=[CompressionMod()])
+    heads: dict[int, list[float]] = {}
+
+    @personal.train()
+    def train(message: Message, context: Context) -> Message:
+        given = {name: array.numpy() for name, array in cast(ArrayRecord, message.content["arrays"]).items()}
+        head = given.get("head.weight", np.zeros(7, np.float32))  # the first time the app makes its own
+        heads.setdefault(context.node_id, []).append(float(head[0]))
+        trained = {name: Array(np.asarray(array + 1)) for name, array in given.items() if name != "head.weight"}
+        trained["head.weight"] = Array((head + context.node_id).astype(np.float32))
+        content = RecordDict({"arrays": ArrayRecord(trained), "m": MetricRecord({"num-examples": 1})})
+        return Message(content, reply_to=message)
+
+    initial = model()
+    initial["head.weight"] = Array(np.full(7, 99, np.float32))
+    inner = FedAvg(fraction_train=1.0, fraction_evaluate=0.0)
+    strategy = CompressedStrategy(inner, uplink=fedcomp.dense(), downlink=fedcomp.dense(), local=["head.*"])
+    result = strategy.start(LocalGrid(personal, 2), initial, num_rounds=3)
+    assert heads == {1: [0.0, 1.0, 2.0], 2: [0.0, 2.0, 4.0]}
+    np.testing.assert_array_equal(result.arrays["head.weight"].numpy(), np.full(7, 99, np.float32))
+
+
+def test_a_pattern_of_local_tensors_that_fits_nothing_is_refused() -> None:
+    strategy = CompressedStrategy(FedAvg(), local=["haed.*"])
+    with pytest.raises(ValueError, match=r"no tensor fits the local pattern 'haed\.\*'"):
+        strategy.start(LocalGrid(app(), 2), model(), num_rounds=1)
+
+
+def test_arrays_that_were_never_published_are_refused() -> None:
+    grid = LocalGrid(app(), 2)
+    strategy = _wrapped()
+    strategy.start(grid, model(), num_rounds=1)
+    with pytest.raises(ValueError, match="not the published model"):
+        strategy.configure_train(2, model(), ConfigRecord(), grid)
+
+
+def test_an_app_without_the_mod_is_told_so(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    echo = ClientApp()
+
+    @echo.train()
+    def train(message: Message, context: Context) -> Message:
+        content = RecordDict({"arrays": model(), "m": MetricRecord({"num-examples": 1})})
+        return Message(content, reply_to=message)
+
+    logging.getLogger("flwr").setLevel(logging.WARNING)
+    with caplog.at_level(logging.WARNING, "flwr"):
+        _wrapped().start(LocalGrid(echo, 2), model(), num_rounds=1)
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    assert "is CompressionMod in the ClientApp's mods?" in caplog.text
+
+
+def test_the_first_round_says_the_ratio_and_a_ratio_near_one_is_a_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    logging.getLogger("flwr").setLevel(logging.INFO)
+    with caplog.at_level(logging.INFO, "flwr"):
+        _wrapped().start(LocalGrid(app(), 2), model(), num_rounds=2)
+        assert caplog.text.count("times smaller than dense") == 1
+        assert "hardly compresses" not in caplog.text
+        counters = model()
+        counters["norm.num_batches_tracked"] = Array(np.arange(9999))
+        _wrapped().start(LocalGrid(app(), 2), counters, num_rounds=1)
+        assert "hardly compresses" in caplog.text
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+
+
+def test_a_server_without_the_wrapper_is_served_as_ever() -> None:
+    finals = []
+    for mod in (True, False):
+        random.seed(1)
+        result = FedAvg(fraction_train=1.0).start(LocalGrid(app(with_mod=mod), 3), model(), num_rounds=2)
+        finals.append(floats(result.arrays))
+    np.testing.assert_array_equal(finals[0], finals[1])
+
+
+def test_a_compressor_without_a_codec_id_is_refused_at_once() -> None:
+    class Homemade:
+        def encode(self, value: object, /) -> bytes:
+            return b""
+
+        def decode(self, value: bytes, /, n: int | None = None) -> object:
+            return None
+
+    homemade = replace(fedcomp.dense(), entropy=Homemade())
+    with pytest.raises(ValueError, match="no codec id"):
+        CompressedStrategy(FedAvg(), uplink=homemade)
+
+
+def test_wrapping_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="already"):
+        CompressedStrategy(cast(Strategy, CompressedStrategy(FedAvg())))
