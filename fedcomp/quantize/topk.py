@@ -16,6 +16,7 @@ from fedcomp.quantize import on_device
 from fedcomp.stage import Vector
 from fedcomp.symbols import BLOCK, Indices, LazySum, Sparse
 
+SMALLEST = np.finfo(np.float32).smallest_subnormal
 MAGNITUDE = np.int32(0x7FFFFFFF)  # the bits of a float32 but its sign: ordered as magnitudes are, NaN and infinity on top
 INFINITE = 0x7F800000
 RUN = 16  # neighbours taken at each sampled place: one cache line
@@ -57,19 +58,16 @@ def top_k(value: LazySum, k: int) -> tuple[Indices, Vector]:
     """Return indices (ascending) and entries of the min(k, non-zeros) entries of largest magnitude."""
     least = _sampled_least(value, k)
     indices, values = _collect(value, k, least)
-    if indices.size < k and least > 1:
-        indices, values = _collect(value, k, 1)
+    if indices.size < k and least > SMALLEST:
+        indices, values = _collect(value, k, SMALLEST)
     return indices, values
 
 
-def _sampled_least(value: LazySum, k: int) -> int:
-    """Return a magnitude, as its float32 bits, that somewhat more than k entries are likely to reach.
-
-    Bits of magnitudes are ordered as the magnitudes are; 1 is the least that is not zero.
-    """
+def _sampled_least(value: LazySum, k: int) -> np.float32:
+    """Return a magnitude that somewhat more than k entries are likely to reach."""
     n = value.n
     if n < 2 * BLOCK:
-        return 1
+        return SMALLEST
     # 64 entries above the threshold are expected in the sample, more of a large k: the rank below allows for its error.
     step = min(max(k // 64, 64), 256)
     cut = n // RUN * RUN
@@ -77,22 +75,25 @@ def _sampled_least(value: LazySum, k: int) -> int:
     with np.errstate(over="ignore"):
         sample: Vector = np.add.reduce(runs).ravel()
     wanted = k / n * sample.size
-    rank = math.ceil(wanted + 4 * math.sqrt(wanted))
+    rank = math.ceil(wanted + 3 * math.sqrt(wanted)) + 1
     if rank >= sample.size:
-        return 1
-    magnitude = sample.view(np.int32) & MAGNITUDE
-    return max(1, min(int(np.partition(magnitude, sample.size - rank)[sample.size - rank]), INFINITE - 1))
+        return SMALLEST
+    np.abs(sample, out=sample)
+    least = np.partition(sample, sample.size - rank)[sample.size - rank]
+    return least if SMALLEST < least < np.inf else SMALLEST
 
 
-def _collect(value: LazySum, k: int, least: int) -> tuple[Indices, Vector]:
-    """Return the k largest of the entries whose bits reach `least`, all of them where there are fewer."""
+def _collect(value: LazySum, k: int, least: np.float32) -> tuple[Indices, Vector]:
+    """Return the k largest of the entries whose magnitude reaches `least`, all of them where there are fewer."""
     room = min(value.n, k + max(k // 2, 4096))
     indices, values = np.empty(room, np.uint32), np.empty(room, np.float32)
-    magnitude, passed = np.empty(min(BLOCK, value.n), np.int32), np.empty(min(BLOCK, value.n), np.bool_)
+    magnitude, passed = np.empty(min(BLOCK, value.n), np.float32), np.empty(min(BLOCK, value.n), np.bool_)
     held = 0
     for start, block in value.blocks():
-        here = np.bitwise_and(block.view(np.int32), MAGNITUDE, out=magnitude[: block.size])
-        hits = np.greater_equal(here, least, out=passed[: block.size]).nonzero()[0]
+        here = np.abs(block, out=magnitude[: block.size])
+        # NaN is not below anything: it passes, and is refused in _largest.
+        below = np.less(here, least, out=passed[: block.size])
+        hits = np.logical_not(below, out=below).nonzero()[0]
         while hits.size:
             now = hits[: room - held]
             part = slice(held, held + now.size)
@@ -102,8 +103,8 @@ def _collect(value: LazySum, k: int, least: int) -> tuple[Indices, Vector]:
             if held == room > k:
                 held = _largest(indices, values, held, k)
                 # k entries are found: only a larger one counts from here on, for of equals the lower index wins.
-                least = int((values[:held].view(np.int32) & MAGNITUDE).min()) + 1
-                hits = hits[magnitude[hits] >= least]
+                least = np.nextafter(np.abs(values[:held]).min(), np.float32(np.inf))
+                hits = hits[~(magnitude[hits] < least)]
     held = _largest(indices, values, held, k)
     return indices[:held].astype(np.int64), values[:held]
 

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from fedcomp.entropy import MAX_ENTRIES, EntropyCode, varint
-from fedcomp.entropy.golomb import CHUNK, GROUP, GolombTernary, rice_parameter
+from fedcomp.entropy.golomb import (
+    CHUNK,
+    GROUP,
+    GolombTernary,
+    _write_quotients,
+    _write_remainders,
+    rice_parameter,
+)
 from fedcomp.entropy.golomb_interleaved import GolombTernaryInterleaved
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError
 from fedcomp.symbols import Ternary
@@ -52,8 +59,6 @@ def test_the_interleaved_code_is_the_one_written_by_hand() -> None:
 
 def test_the_textbook_codeword_of_9_with_b_2_is_11001() -> None:
     table = np.array([[9]], np.uint32)
-    from fedcomp.entropy.golomb import _write_quotients, _write_remainders
-
     rice = np.array([2])
     assert _write_quotients(table, rice, 1, 2) == bytes([0b110_00000])
     assert b"".join(_write_remainders(np.pad(table, ((0, 0), (0, CHUNK - 1))), rice, 1)) == bytes([0b01_000000])
@@ -182,9 +187,6 @@ def test_an_uneven_selection_takes_less_split_than_interleaved() -> None:
 
 
 # ---- damage ----------------------------------------------------------------------------------------------------------
-
-HEAD = "c801 04 0000003f"
-
 
 @pytest.mark.parametrize(
     ("body", "text"),

@@ -1,0 +1,129 @@
+"""What compression drops is sent later: by hand, over many rounds, and when something goes wrong."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+
+import fedcomp
+from fedcomp.memory.error_feedback import ErrorFeedback
+from fedcomp.stage import Vector
+from fedcomp.symbols import BLOCK, Dense, LazySum, Sparse
+
+MEMORY = ErrorFeedback()
+
+
+def vector(*values: float) -> Vector:
+    return np.array(values, np.float32)
+
+
+def test_two_rounds_by_hand() -> None:
+    compressor = fedcomp.stc(density=0.25)
+    body, state = compressor.encode(vector(4, 1, -3, 0), compressor.init(4))
+    assert compressor.decode(body).tolist() == [4, 0, 0, 0]
+    assert state["residual"].tolist() == [0, 1, -3, 0]
+    body, state = compressor.encode(vector(1, 1, -1, 0), state)
+    assert compressor.decode(body).tolist() == [0, 0, -4, 0]
+    assert state["residual"].tolist() == [1, 2, 0, 0]
+
+
+@pytest.mark.parametrize("n", [1, 31, 5000, 5 * BLOCK])
+@pytest.mark.parametrize("density", [1 / 400, 0.1, 1.0])
+@pytest.mark.parametrize("scale", [1.0, 1e-40, 1e25])
+def test_all_sent_plus_the_residual_is_all_asked(n: int, density: float, scale: float) -> None:
+    rng = np.random.default_rng(n)
+    compressor = fedcomp.stc(density)
+    state = compressor.init(n)
+    asked, sent = np.zeros(n), np.zeros(n)
+    for turn in range(12):
+        update = (rng.standard_normal(n) * scale).astype(np.float32)
+        if turn == 5:
+            update[:] = 0
+        body, state = compressor.encode(update, state)
+        asked += update
+        sent += compressor.decode(body, n)
+    assert np.allclose(sent + state["residual"], asked, rtol=0, atol=max(1e-5 * scale, 1e-44))
+
+
+def test_an_entry_that_is_never_large_is_sent_in_the_end() -> None:
+    compressor = fedcomp.stc(density=0.1)
+    update = np.arange(1, 11, dtype=np.float32)
+    state, sent = compressor.init(10), np.zeros(10)
+    for _ in range(300):
+        body, state = compressor.encode(update, state)
+        sent += compressor.decode(body)
+    assert (sent > 0).all()
+    assert np.allclose(sent / 300, update, atol=0.5)
+
+
+@pytest.mark.parametrize("n", [3, 5 * BLOCK])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_refused_update_leaves_the_residual_as_it_was(n: int, bad: float) -> None:
+    rng = np.random.default_rng(n)
+    compressor = fedcomp.stc(density=0.01)
+    _, state = compressor.encode(rng.standard_normal(n, np.float32), compressor.init(n))
+    array, before = state["residual"], state["residual"].tobytes()
+    for place in (0, n // 2, n - 1):
+        update = rng.standard_normal(n, np.float32)
+        update[place] = bad
+        with pytest.raises(ValueError, match=f"entry {place} is {bad}"):
+            compressor.encode(update, state)
+        assert state["residual"] is array
+        assert array.tobytes() == before
+
+
+@pytest.mark.parametrize("n", [3, 5 * BLOCK])
+def test_a_sum_beyond_float32_is_refused_without_a_warning_and_leaves_the_residual_as_it_was(n: int) -> None:
+    compressor = fedcomp.stc(density=1 / n)
+    huge = np.full(n, 3e38, np.float32)
+    huge[0] = 3.3e38
+    _, state = compressor.encode(huge, compressor.init(n))
+    before = state["residual"].tobytes()
+    with pytest.raises(ValueError, match="entry 1 is inf"), np.errstate(all="raise"):
+        compressor.encode(huge, state)
+    assert state["residual"].tobytes() == before
+
+
+@pytest.mark.parametrize("state", [{}, {"other": np.zeros(3, np.float32)}, {"residual": np.zeros(3)}])
+def test_a_state_without_a_float32_residual_is_refused(state: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="a state without a float32 residual"):
+        fedcomp.stc().encode(np.ones(3, np.float32), state)
+
+
+def test_what_was_lost_comes_back_into_the_residual() -> None:
+    compressor = fedcomp.stc(density=0.5)
+    update = vector(1, -2, 4, 0.5)
+    body, state = compressor.encode(update, compressor.init(4))
+    state = compressor.memory.restore(compressor.entropy.decode(body), state)
+    assert state["residual"].tolist() == update.tolist()
+
+
+def test_sparse_and_dense_symbols_are_subtracted_alike() -> None:
+    sent = Sparse(4, np.array([1, 3]), vector(2, -1))
+    for symbols in (sent, Dense(sent.dense())):
+        asked = LazySum(vector(1, 1, 1, 1), vector(0, 1, 0, 0))
+        assert MEMORY.keep(asked, symbols)["residual"].tolist() == [1, 0, 1, 2]
+
+
+def test_the_update_is_not_touched_and_may_be_read_only() -> None:
+    compressor = fedcomp.stc(density=0.1)
+    for n in (100, 5 * BLOCK):
+        update = np.random.default_rng(n).standard_normal(n, np.float32)
+        before = update.tobytes()
+        update.flags.writeable = False
+        state = compressor.init(n)
+        for _ in range(3):
+            _, state = compressor.encode(update, state)
+        assert update.tobytes() == before
+
+
+def test_the_same_state_and_update_give_the_same_bytes() -> None:
+    compressor = fedcomp.stc(density=0.01)
+    update = np.random.default_rng(0).standard_normal(5 * BLOCK, np.float32)
+    _, state = compressor.encode(update, compressor.init(update.size))
+    spare = copy.deepcopy(state)
+    body, after = compressor.encode(update, state)
+    again, after_again = compressor.encode(update, spare)
+    assert body == again
+    assert after["residual"].tobytes() == after_again["residual"].tobytes()

@@ -1,0 +1,15 @@
+"""A sender that remembers nothing."""
+
+import numpy as np
+
+from fedcomp.memory.none import NoMemory
+from fedcomp.symbols import Dense
+
+
+def test_nothing_is_added_kept_or_restored() -> None:
+    memory, update = NoMemory(), np.ones(3, np.float32)
+    assert memory.init(3) == {}
+    asked = memory.compensate(update, {})
+    assert asked.dense().tolist() == [1, 1, 1]
+    assert memory.keep(asked, Dense(update)) == {}
+    assert memory.restore(Dense(update), {}) == {}

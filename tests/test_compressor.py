@@ -1,0 +1,136 @@
+"""The noun of the public face: vectors to bodies and back."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedcomp
+from fedcomp.entropy import MAX_ENTRIES
+from fedcomp.errors import FedcompError
+from fedcomp.memory import State
+from fedcomp.symbols import BLOCK
+from tests.reference import entropy_bits, slow_stc
+
+COMPRESSORS = [fedcomp.dense(), fedcomp.stc(0.01), fedcomp.stc(0.1, order="interleaved"), fedcomp.stc(1.0)]
+compressors = pytest.mark.parametrize("compressor", COMPRESSORS, ids=str)
+
+
+def bits(state: State) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in state.items()}
+
+
+def test_the_readme_in_five_lines() -> None:
+    c = fedcomp.stc(density=1 / 400)
+    update = np.random.default_rng(0).standard_normal(10_000, np.float32)
+    body, state = c.encode(update, c.init(10_000), seed=7)
+    vector = c.decode(body)
+    assert np.allclose(vector, slow_stc(update, 1 / 400), rtol=1e-6)
+    assert len(body) < 40_000 / 600
+    assert np.array_equal(vector + state["residual"], update)
+
+
+@compressors
+def test_a_body_decodes_with_no_settings_to_the_same_bits(compressor: fedcomp.Compressor) -> None:
+    rng = np.random.default_rng(1)
+    state = compressor.init(3000)
+    for _ in range(3):
+        body, state = compressor.encode(rng.standard_normal(3000, np.float32), state)
+        vector = compressor.decode(body, 3000)
+        assert isinstance(body, bytes)
+        assert vector.dtype == np.float32
+        assert vector.shape == (3000,)
+        assert vector.flags.writeable
+        for found in (compressor.decode(body), fedcomp.parse(str(compressor)).decode(body, n=3000)):
+            assert found.tobytes() == vector.tobytes()
+
+
+def test_any_stc_decodes_what_another_stc_of_its_order_wrote() -> None:
+    update = np.random.default_rng(2).standard_normal(500, np.float32)
+    body, _ = fedcomp.stc(0.1).encode(update, fedcomp.stc(0.1).init(500))
+    assert fedcomp.stc(0.5).decode(body).tobytes() == fedcomp.stc(0.1).decode(body).tobytes()
+
+
+def test_dense_sends_every_bit_and_four_bytes_an_entry() -> None:
+    update = np.array([1, -0.0, 1e-45, 3e38], np.float32)
+    body, state = fedcomp.dense().encode(update, fedcomp.dense().init(4))
+    assert (body, state) == (update.tobytes(), {})
+
+
+@pytest.mark.parametrize("inverse", [25, 100, 400])
+def test_every_byte_of_a_million_entries_is_within_a_percent_of_the_entropy(inverse: int) -> None:
+    n = 1_000_000
+    compressor = fedcomp.stc(1 / inverse)
+    update = np.random.default_rng(3).standard_normal(n, np.float32)
+    body, _ = compressor.encode(update, compressor.init(n))
+    assert 8 * len(body) <= 1.01 * entropy_bits(n, n // inverse)
+
+
+@compressors
+@pytest.mark.parametrize(
+    "update",
+    [
+        np.ones(4, np.float64),
+        np.ones(4, np.float16),
+        np.ones(4, np.int64),
+        np.ones(4, np.bool_),
+        np.ones(4, ">f4"),
+        np.ones((4, 1), np.float32),
+        np.ones((1, 4), np.float32),
+        np.float32(1),
+        np.ones((), np.float32),
+        np.ones(0, np.float32),
+        [1.0, 2.0, 3.0, 4.0],
+        None,
+        "text",
+    ],
+    ids=repr,
+)
+def test_another_dtype_or_shape_is_refused_and_the_state_is_as_it_was(compressor: fedcomp.Compressor, update: Any) -> None:
+    _, state = compressor.encode(np.array([1, 2, 3, 4], np.float32), compressor.init(4))
+    before = bits(state)
+    with pytest.raises(ValueError, match="^an update of "):
+        compressor.encode(update, state)
+    assert bits(state) == before
+
+
+@pytest.mark.parametrize("n", [1, 3, 5, 8])
+def test_a_state_of_another_length_is_refused(n: int) -> None:
+    compressor = fedcomp.stc()
+    with pytest.raises(ValueError, match=rf"an update of {n} entries; the state's residual has the shape \(4,\)"):
+        compressor.encode(np.ones(n, np.float32), compressor.init(4))
+
+
+def test_a_vector_too_long_to_encode_is_refused_before_anything_is_touched() -> None:
+    update = np.broadcast_to(np.float32(0), (MAX_ENTRIES + 1,))
+    with pytest.raises(ValueError, match="an update of 2147483649 entries; 1 to 2147483648 can be encoded"):
+        fedcomp.dense().encode(update, {})
+
+
+@compressors
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_refused_and_the_state_is_as_it_was(compressor: fedcomp.Compressor, bad: float) -> None:
+    for n in (1, 100, 5 * BLOCK):
+        rng = np.random.default_rng(n)
+        _, state = compressor.encode(rng.standard_normal(n, np.float32), compressor.init(n))
+        before = bits(state)
+        for place in (0, n // 2, n - 1):
+            update = rng.standard_normal(n, np.float32)
+            update[place] = bad
+            with pytest.raises(ValueError, match=f"entry {place} is {bad}"):
+                compressor.encode(update, state)
+        assert bits(state) == before
+
+
+@compressors
+def test_another_length_is_refused(compressor: fedcomp.Compressor) -> None:
+    body, _ = compressor.encode(np.ones(100, np.float32), compressor.init(100))
+    for n in (0, 1, 99, 101, 2**31):
+        with pytest.raises(FedcompError):
+            compressor.decode(body, n)
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(AttributeError):
+        fedcomp.stc().name = "other"  # type: ignore[misc]

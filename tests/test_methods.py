@@ -1,0 +1,69 @@
+"""Compressors by name."""
+
+import numpy as np
+import pytest
+
+import fedcomp
+from fedcomp.methods import METHODS, dense, parse, stc
+
+
+def test_the_public_names_are_there() -> None:
+    assert fedcomp.METHODS is METHODS
+    assert set(METHODS) >= {"dense", "stc"}
+    assert fedcomp.parse("stc(density=0.0025)") == fedcomp.stc(density=1 / 400) == fedcomp.stc()
+    assert fedcomp.parse("dense") == fedcomp.dense()
+
+
+@pytest.mark.parametrize(
+    ("compressor", "text"),
+    [
+        (dense(), "dense()"),
+        (stc(), "stc(density=0.0025)"),
+        (stc(0.1), "stc(density=0.1)"),
+        (stc(1e-7), "stc(density=1e-07)"),
+        (stc(density=1 / 3, order="interleaved"), "stc(density=0.3333333333333333, order='interleaved')"),
+        (stc(np.float64(0.1)), "stc(density=0.1)"),
+    ],
+)
+def test_a_compressor_and_its_text_are_one(compressor: fedcomp.Compressor, text: str) -> None:
+    assert str(compressor) == text
+    assert parse(text) == compressor
+    assert str(parse(text)) == text
+    assert hash(parse(text)) == hash(compressor)
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_method_has_a_text_and_a_docstring(name: str) -> None:
+    compressor = METHODS[name]()
+    assert compressor.name == name
+    assert parse(str(compressor)) == compressor
+    assert METHODS[name].__doc__
+
+
+def test_settings_tell_compressors_apart() -> None:
+    assert len({stc(0.1), stc(0.2), stc(0.1, order="interleaved"), dense(), stc(density=0.1)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gzip()", "unknown method 'gzip'; there are: .*dense, .*stc"),
+        ("stc(sparsity=0.1)", "method 'stc.sparsity=0.1.': stc.. got an unexpected keyword argument 'sparsity'"),
+        ("dense(0.1)", "method 'dense.0.1.': dense.. takes 0 positional arguments but 1 was given"),
+        ("stc(density=0)", "density is 0; it is the fraction kept"),
+        ("stc(density=2.5)", "density is 2.5; it is the fraction kept"),
+        ("stc(density='0.1')", "density is '0.1'; it is the fraction kept"),
+        ("stc(density=1e999)", "density is inf; it is the fraction kept"),
+        ("stc(order='paper')", "order is 'paper'; it is 'split' or 'interleaved'"),
+        ("stc(order=[])", "method 'stc.order=...'"),
+        ("stc(density=1/400)", "is not of the form"),
+    ],
+)
+def test_no_setting_is_ignored_in_silence(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse(text)
+
+
+def test_the_mapping_of_methods_cannot_be_changed_by_accident() -> None:
+    with pytest.raises(TypeError):
+        METHODS["mine"] = dense  # type: ignore[index]

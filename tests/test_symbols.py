@@ -1,0 +1,62 @@
+"""Values between quantizers and entropy codes: what they decode to, and how they add up."""
+
+import numpy as np
+import pytest
+
+from fedcomp.symbols import BLOCK, Dense, LazySum, Sparse, Symbols, Ternary
+
+TERNARY = Ternary(5, np.array([1, 4]), np.array([True, False]), np.float32(0.5))
+
+
+def test_ternary_sparse_and_dense_are_one_vector() -> None:
+    assert TERNARY.dense().tolist() == [0, -0.5, 0, 0, 0.5]
+    assert TERNARY.sparse().values.tolist() == [-0.5, 0.5]
+    assert TERNARY.dense().dtype == TERNARY.sparse().values.dtype == np.float32
+    assert Dense(TERNARY.dense()).sparse().dense().tolist() == TERNARY.dense().tolist()
+
+
+@pytest.mark.parametrize("symbols", [TERNARY, TERNARY.sparse(), Dense(TERNARY.dense())])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_symbols_are_added_with_a_weight_in_the_precision_of_the_sum(symbols: Symbols, dtype: type[np.floating]) -> None:
+    total = np.ones(5, dtype)
+    symbols.add_to(total)
+    symbols.add_to(total, 0.1)
+    expected = np.array([1, 1 - 0.5, 1, 1, 1 + 0.5], dtype)
+    expected[[1, 4]] += np.array([-0.05, 0.05], dtype)
+    assert total.dtype == dtype
+    assert np.array_equal(total, expected)
+
+
+def test_adding_more_entries_than_a_block_adds_each_once() -> None:
+    n = 2 * BLOCK + 3
+    values = np.random.default_rng(0).standard_normal(n, np.float32)
+    for symbols in (Dense(values), Sparse(n, np.arange(n), values)):
+        total = np.ones(n, np.float32)
+        symbols.add_to(total)
+        assert np.array_equal(total, 1 + values)
+
+
+@pytest.mark.parametrize("n", [1, BLOCK // 2, BLOCK + 1, 64 * BLOCK + 1])
+def test_a_lazy_sum_is_the_sum_whichever_way_it_is_read(n: int) -> None:
+    rng = np.random.default_rng(n)
+    first, second = rng.standard_normal(n, np.float32), rng.standard_normal(n, np.float32)
+    expected = first + second
+    assert np.array_equal(LazySum(first, second).dense(), expected)
+    assert np.array_equal(np.concatenate([block.copy() for _, block in LazySum(first, second).blocks()]), expected)
+    assert [start for start, _ in LazySum(first, second).blocks()][0] == 0
+    kept = first.copy()
+    assert np.array_equal(LazySum(kept, second).settle(), expected)
+    lazy = LazySum(first, second, in_place=True)
+    assert np.array_equal(lazy.dense(), expected)
+    assert np.array_equal(first, expected)
+    assert lazy.settle() is first
+
+
+def test_a_sum_in_place_that_is_not_read_to_its_end_is_whole_all_the_same() -> None:
+    first, second = np.ones(3 * BLOCK, np.float32), np.full(3 * BLOCK, 2, np.float32)
+    lazy = LazySum(first, second, in_place=True)
+    blocks = lazy.blocks()
+    next(blocks)
+    blocks.close()  # type: ignore[attr-defined]
+    assert (first == 3).all()
+    assert lazy.settle() is first

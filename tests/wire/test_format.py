@@ -1,0 +1,95 @@
+"""The worked example in FORMAT.md, read from the page: by the library, and bit by bit."""
+
+import json
+import re
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedcomp
+from fedcomp.replica import start
+from fedcomp.symbols import Ternary
+from fedcomp.wire import codecs, instruction
+from fedcomp.wire.frame import EXACT, Kind, parse_one
+from fedcomp.wire.instruction import Instruction, Receipt
+from fedcomp.wire.layout import layout_of
+from tests.reference import interleaved_entries, slow_fingerprint, split_body
+
+PAGE = (Path(fedcomp.__file__).parent / "wire" / "FORMAT.md").read_text(encoding="utf-8")
+ENTRIES = {4: 0.5, 13: -0.5, 14: -0.5, 100: 0.5}
+ARRAYS = {"w": np.zeros((10, 20), np.float32), "steps": np.array(41, np.int64)}
+
+
+def block(name: str) -> str:
+    found = re.findall(rf"^```{name}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(found) == 1
+    return str(found[0])
+
+
+def octets(name: str) -> bytes:
+    """Return the bytes at the beginning of each line of the block: pairs of hex digits, one space apart."""
+    lines = (re.match(r"(?:[0-9a-f]{2} )*[0-9a-f]{2}(?=$|  )", line) for line in block(name).splitlines())
+    return b"".join(bytes.fromhex(match.group()) for match in lines if match)
+
+
+@pytest.mark.parametrize("codec", [2, 3])
+def test_the_bodies_are_what_the_library_writes_and_reads(codec: int) -> None:
+    body = octets(f"body {codec}")
+    symbols = codecs.codec(codec).decode(body, n=200)
+    assert dict(zip(symbols.indices.tolist(), symbols.sparse().values.tolist(), strict=True)) == ENTRIES
+    signs = np.array([value < 0 for value in ENTRIES.values()])
+    assert codecs.codec(codec).encode(Ternary(200, np.array(list(ENTRIES)), signs, np.float32(0.5))) == body
+
+
+def test_the_bodies_are_what_a_slow_reader_finds_in_their_bits() -> None:
+    fields = split_body(octets("body 2"))
+    assert (fields.n, fields.k, fields.magnitude, fields.rice) == (200, 4, 0.5, [4])
+    assert fields.entries() == ENTRIES
+    assert interleaved_entries(octets("body 3")) == (200, ENTRIES)
+
+
+def test_the_layout_is_the_models() -> None:
+    text = block("layout").strip().encode()
+    assert layout_of(ARRAYS).text == text
+    assert json.loads(text) == [["w", "float32", [10, 20], "compressed"], ["steps", "int64", [], "exact"]]
+
+
+def test_the_frame_is_what_the_library_writes_and_leads_where_it_says() -> None:
+    data = octets("frame")
+    frame = parse_one(data)
+    replica = start(layout_of(ARRAYS), ARRAYS, version=7)
+    body, exact = octets("body 2"), (42).to_bytes(8, "little")
+    assert (frame.kind, frame.codec, frame.flags, frame.payload) == (Kind.DELTA, 2, EXACT, body + exact)
+    assert replica.delta_frame(2, body, exact).to_bytes() == data
+    after = replica.advance(frame)
+    assert after.version == 8
+    assert after.arrays()["steps"] == 42
+    assert {int(i): float(after.vector[i]) for i in np.flatnonzero(after.vector)} == ENTRIES
+
+
+def test_the_frame_is_what_plain_integers_find_in_it() -> None:
+    data = octets("frame")
+    fields = [int.from_bytes(data[at:end], "little") for at, end in ((8, 12), (12, 16), (40, 48), (48, 52))]
+    assert fields == [7, 8, len(data) - 52, zlib.crc32(data[:48] + data[52:])]
+    zeros, moved = np.zeros(200, np.float32), np.zeros(200, np.float32)
+    for index, value in ENTRIES.items():
+        moved[index] = value
+    assert int.from_bytes(data[24:32], "little") == slow_fingerprint(zeros, (41).to_bytes(8, "little"))
+    assert int.from_bytes(data[32:40], "little") == slow_fingerprint(moved, (42).to_bytes(8, "little"))
+
+
+def test_the_instruction_is_what_the_library_writes_and_reads() -> None:
+    head, frame = octets("instruction"), octets("frame")
+    after = int.from_bytes(frame[32:40], "little")
+    asked = Instruction(9, Receipt(3, 0xDEADBEEF), 8, after, 77, "stc(density=0.02)", (frame,))
+    assert asked.to_bytes() == head + frame
+    assert instruction.parse(head + frame) == (asked, (parse_one(frame),))
+
+
+def test_the_page_names_every_kind_codec_and_dtype() -> None:
+    for kind in Kind:
+        assert f"| {kind.value} | {kind.name} |" in PAGE
+    for number in codecs.CODECS:
+        assert re.search(rf"^### Codecs? .*\b{number}\b", PAGE, re.MULTILINE)

@@ -1,0 +1,93 @@
+"""A frame is 52 bytes of head and a payload: by hand, back and forth, and damaged."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from fedcomp.errors import CorruptError, FedcompError, TruncatedError, UnknownFormatError
+from fedcomp.wire.frame import EXACT, HEAD, Frame, Kind, parse, parse_one
+
+FRAME = Frame(Kind.DELTA, 2, EXACT, 7, 8, 0x1122334455667788, 3, 4, b"payload")
+
+
+def sealed(head: bytes, payload: bytes) -> bytes:
+    """Return 48 bytes of head with their CRC32, and the payload."""
+    return head + struct.pack("<I", zlib.crc32(head + payload)) + payload
+
+
+def test_the_head_is_what_the_page_says() -> None:
+    data = FRAME.to_bytes()
+    assert HEAD.size == 52
+    assert data[:8] == b"FCMP" + bytes([1, 2, 2, 1])
+    assert data[8:16].hex(" ", 4) == "07000000 08000000"
+    assert data[16:24].hex() == "8877665544332211"
+    assert data[24:48].hex(" ", 8) == "0300000000000000 0400000000000000 0700000000000000"
+    assert data[48:52] == struct.pack("<I", zlib.crc32(data[:48] + b"payload"))
+    assert data[52:] == b"payload"
+    assert FRAME.size == len(data)
+
+
+def test_every_frame_comes_back() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        numbers = [int(rng.integers(0, 2**32)) for _ in range(2)] + [int(rng.integers(0, 2**64, dtype=np.uint64)) for _ in "abc"]
+        kind = Kind(int(rng.integers(1, 6)))
+        frame = Frame(kind, int(rng.integers(256)), int(rng.integers(2)), *numbers, rng.bytes(int(rng.integers(0, 99))))
+        assert parse_one(frame.to_bytes()) == frame
+
+
+def test_frames_in_a_row_are_read_one_after_the_other() -> None:
+    data = FRAME.to_bytes() + Frame(Kind.HELD, 0, 0, 1, 1, 2, 3, 4).to_bytes()
+    first, at = parse(data)
+    second, end = parse(data, at)
+    assert (first, second.kind, second.payload, end) == (FRAME, Kind.HELD, b"", len(data))
+    with pytest.raises(CorruptError, match="52 bytes follow the frame"):
+        parse_one(data)
+
+
+def test_every_truncation_is_refused() -> None:
+    data = FRAME.to_bytes()
+    for length in range(len(data)):
+        with pytest.raises(TruncatedError):
+            parse(data[:length])
+
+
+def test_every_changed_bit_is_refused() -> None:
+    data = FRAME.to_bytes()
+    for place in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[place // 8] ^= 1 << place % 8
+        with pytest.raises(FedcompError):
+            parse_one(bytes(changed))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "text"),
+    [
+        (0, ord("X"), r"the bytes begin with b'XCMP'; a frame begins with b'FCMP'"),
+        (4, 2, "frame format 2; this version reads format 1"),
+        (5, 0, r"frame kind 0; known are 1 \(KEY\), 2 \(DELTA\), .*"),
+        (5, 6, r"frame kind 6; known are 1 \(KEY\), 2 \(DELTA\), .*"),
+        (7, 2, "frame flags 0x2; known is 0x1"),
+        (7, 255, "frame flags 0xff; known is 0x1"),
+    ],
+)
+def test_what_is_not_known_is_refused_however_well_it_is_sealed(place: int, value: int, text: str) -> None:
+    head = bytearray(FRAME.to_bytes()[:48])
+    head[place] = value
+    with pytest.raises(UnknownFormatError, match=f"^{text}$"):
+        parse(sealed(bytes(head), b"payload"))
+
+
+@pytest.mark.parametrize("length", [8, 2**31, 2**40, 2**64 - 1])
+def test_a_length_that_is_not_there_is_refused_before_memory_is_taken(length: int) -> None:
+    head = FRAME.to_bytes()[:40] + struct.pack("<Q", length)
+    with pytest.raises(TruncatedError, match=f"7 bytes of payload; the head promises {length}"):
+        parse(sealed(head, b"payload"))
+
+
+def test_a_place_beyond_the_data_holds_no_frame() -> None:
+    with pytest.raises(TruncatedError, match="0 bytes; a frame's head needs 52"):
+        parse(FRAME.to_bytes(), 10_000)

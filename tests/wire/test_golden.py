@@ -1,0 +1,128 @@
+"""Files written by an earlier version: they decode to what they always held, and are written again to the byte."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedcomp
+from fedcomp.entropy.golomb import GolombTernary
+from fedcomp.entropy.golomb_interleaved import GolombTernaryInterleaved
+from fedcomp.entropy.raw import Raw
+from fedcomp.replica import Replica, from_key_frame, split_payload, start
+from fedcomp.symbols import Dense
+from fedcomp.wire import instruction
+from fedcomp.wire.codecs import CODECS
+from fedcomp.wire.frame import EXACT, SECONDS, Kind, parse_one
+from fedcomp.wire.instruction import Instruction, receipt
+from fedcomp.wire.layout import layout_of
+from tests.golden.content import MODEL, N, UPDATE, ternary
+from tests.reference import interleaved_entries, slow_fingerprint, slow_stc, split_body
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def golden(name: str) -> bytes:
+    return (GOLDEN / name).read_bytes()
+
+
+def replica() -> Replica:
+    return from_key_frame(parse_one(golden("key.frame")))
+
+
+def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
+    names = {path.name for path in GOLDEN.iterdir() if path.suffix in (".body", ".frame", ".instruction")}
+    assert names == {
+        *("raw.body", "golomb.body", "golomb_interleaved.body", "empty.body", "stc.body"),
+        *("key.frame", "delta.frame", "delta_dense.frame", "update.frame", "held.frame", "lost.frame"),
+        "message.instruction",
+    }
+    assert {parse_one(golden(name)).kind for name in names if name.endswith(".frame")} == set(Kind)
+    assert set(CODECS) == {1, 2, 3}, "a new codec needs a golden file"
+
+
+def test_the_raw_body() -> None:
+    assert Raw().decode(golden("raw.body")).vector.tobytes() == UPDATE[:64].tobytes()
+    assert Raw().encode(Dense(UPDATE[:64])) == golden("raw.body")
+
+
+@pytest.mark.parametrize("code", [GolombTernary(), GolombTernaryInterleaved()])
+def test_the_ternary_bodies(code: GolombTernary | GolombTernaryInterleaved) -> None:
+    name = "golomb.body" if isinstance(code, GolombTernary) else "golomb_interleaved.body"
+    expected = ternary()
+    found = code.decode(golden(name), N)
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.array_equal(found.negative, expected.negative)
+    assert (found.n, found.magnitude) == (N, expected.magnitude)
+    assert code.encode(expected) == golden(name)
+
+
+def test_the_ternary_bodies_say_the_same_to_slow_readers() -> None:
+    sparse = ternary().sparse()
+    expected = dict(zip(sparse.indices.tolist(), sparse.values.tolist(), strict=True))
+    assert split_body(golden("golomb.body")).entries() == expected
+    assert interleaved_entries(golden("golomb_interleaved.body")) == (N, expected)
+
+
+def test_the_body_of_nothing() -> None:
+    assert not GolombTernary().decode(golden("empty.body"), N).dense().any()
+
+
+def test_the_body_of_sparse_ternary_compression() -> None:
+    compressor = fedcomp.stc(1 / 50)
+    assert compressor.decode(golden("stc.body"), N).tobytes() == slow_stc(UPDATE, 1 / 50).tobytes()
+    assert compressor.encode(UPDATE, compressor.init(N))[0] == golden("stc.body")
+
+
+def test_the_key_frame() -> None:
+    sent = {name: array for name, array in MODEL.items() if not name.startswith("head")}
+    layout = layout_of(MODEL, local=["head.*"])
+    held = replica()
+    assert (held.layout, held.version) == (layout, 41)
+    for name, array in held.arrays().items():
+        assert (array.dtype, array.shape, array.tobytes()) == (sent[name].dtype, sent[name].shape, sent[name].tobytes())
+    assert held.fingerprint == slow_fingerprint(held.vector, held.exact)
+    assert start(layout, sent, 41).key_frame().to_bytes() == golden("key.frame")
+
+
+def test_the_delta_frames() -> None:
+    held = replica()
+    n = held.layout.n
+    vector = held.vector + slow_stc(UPDATE[:n], 1 / 10)
+    first = held.advance(parse_one(golden("delta.frame")))
+    assert (first.version, first.vector.tobytes()) == (42, vector.tobytes())
+    assert first.arrays()["norm.num_batches_tracked"] == 1234
+    second = first.advance(parse_one(golden("delta_dense.frame")))
+    assert (second.version, second.vector.tobytes()) == (43, (vector + UPDATE[:n]).tobytes())
+    assert second.fingerprint == slow_fingerprint(second.vector, second.exact)
+
+
+def test_the_delta_frames_are_written_again_to_the_byte() -> None:
+    held = replica()
+    delta = parse_one(golden("delta.frame"))
+    body, exact = split_payload(delta, delta.payload, held.layout, held.exact)
+    assert held.delta_frame(2, body, exact).to_bytes() == golden("delta.frame")
+    held = held.advance(delta)
+    dense = parse_one(golden("delta_dense.frame"))
+    assert held.delta_frame(1, dense.payload, held.exact).to_bytes() == golden("delta_dense.frame")
+
+
+def test_the_answers_of_a_node() -> None:
+    delta = parse_one(golden("delta.frame"))
+    update, held, lost = (parse_one(golden(f"{name}.frame")) for name in ("update", "held", "lost"))
+    assert (update.kind, held.kind, lost.kind) == (Kind.UPDATE, Kind.HELD, Kind.LOST)
+    assert (update.codec, update.flags, update.payload) == (2, EXACT, SECONDS.pack(0.25, 0.5) + delta.payload)
+    here = (42, 42, delta.layout, delta.after, 9)
+    for frame in (update, held):
+        assert (frame.base_version, frame.version, frame.layout, frame.before, frame.after) == here
+    assert replace(lost, after=0) == type(lost)(Kind.LOST, 0, 0, 0, 0, 0, 0, 0)
+    assert lost.after == 9
+
+
+def test_the_instruction() -> None:
+    key, delta, update = golden("key.frame"), golden("delta.frame"), golden("update.frame")
+    after = parse_one(delta).after
+    asked = Instruction(10, receipt(9, update), 42, after, 2**63 + 5, "stc(density=0.1)", (key, delta))
+    assert instruction.parse(golden("message.instruction")) == (asked, (parse_one(key), parse_one(delta)))
+    assert asked.to_bytes() == golden("message.instruction")

@@ -1,0 +1,83 @@
+"""What the server says to one node."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from fedcomp.errors import CorruptError, FedcompError, TruncatedError, UnknownFormatError
+from fedcomp.wire.frame import Frame, Kind
+from fedcomp.wire.instruction import HEAD, Instruction, Receipt, parse, receipt
+
+ONE = Frame(Kind.DELTA, 2, 0, 7, 8, 1, 2, 3, b"body")
+TWO = Frame(Kind.DELTA, 2, 0, 8, 9, 1, 3, 4, b"another body")
+ASKED = Instruction(5, Receipt(4, 77), 9, 4, 2**64 - 1, "stc(density=0.1)", (ONE.to_bytes(), TWO.to_bytes()))
+
+
+def test_the_head_is_what_the_page_says() -> None:
+    data = ASKED.to_bytes()
+    assert HEAD.size == 52
+    assert data[:8] == b"FCIN" + bytes([1, 0, 16, 0])
+    assert data[8:28] == struct.pack("<QQI", 5, 4, 77)
+    assert data[28:48] == struct.pack("<QIQ", 2**64 - 1, 9, 4)
+    assert data[48:52] == struct.pack("<I", zlib.crc32(data[:48] + b"stc(density=0.1)"))
+    assert data[52:] == b"stc(density=0.1)" + ONE.to_bytes() + TWO.to_bytes()
+
+
+def test_an_instruction_comes_back_with_its_frames_parsed() -> None:
+    assert parse(ASKED.to_bytes()) == (ASKED, (ONE, TWO))
+    bare = Instruction(1, Receipt(), 0, 0, 0, "", ())
+    assert parse(bare.to_bytes()) == (bare, ())
+
+
+def test_a_receipt_names_one_uplink() -> None:
+    assert receipt(5, b"frame") == Receipt(5, zlib.crc32(b"frame"))
+    assert receipt(5, b"frame") != receipt(6, b"frame")
+    assert receipt(5, b"frame") != receipt(5, b"framf")
+
+
+def test_every_truncation_within_it_is_refused() -> None:
+    data = ASKED.to_bytes()
+    whole = {52 + 16, 52 + 16 + ONE.size}
+    for length in set(range(len(data))) - whole:
+        with pytest.raises(TruncatedError):
+            parse(data[:length])
+
+
+def test_every_changed_bit_is_refused() -> None:
+    data = ASKED.to_bytes()
+    for place in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[place // 8] ^= 1 << place % 8
+        with pytest.raises(FedcompError):
+            parse(bytes(changed))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "text"),
+    [
+        (3, ord("X"), "the bytes begin with b'FCIX'; an instruction begins with b'FCIN'"),
+        (4, 2, "instruction format 2; this version reads format 1"),
+        (5, 1, "instruction flags 0x1; none is known"),
+    ],
+)
+def test_what_is_not_known_is_refused_however_well_it_is_sealed(place: int, value: int, text: str) -> None:
+    data = bytearray(ASKED.to_bytes())
+    data[place] = value
+    data[48:52] = struct.pack("<I", zlib.crc32(data[:48] + data[52:68]))
+    with pytest.raises(UnknownFormatError, match=f"^{text}$"):
+        parse(bytes(data))
+
+
+def test_a_text_that_is_not_utf_8_is_refused() -> None:
+    head = ASKED.to_bytes()[:6] + struct.pack("<H", 2) + ASKED.to_bytes()[8:48]
+    with pytest.raises(CorruptError, match="the instruction's text is not UTF-8"):
+        parse(head + struct.pack("<I", zlib.crc32(head + b"\xff\xfe")) + b"\xff\xfe")
+
+
+def test_random_bytes_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        with pytest.raises(FedcompError):
+            parse(rng.choice([b"", b"FCIN", b"FCIN\1\0"]) + rng.bytes(int(rng.integers(0, 200))))
