@@ -1,0 +1,256 @@
+"""The contract: every method keeps it, and whoever breaks a part of it is told which."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedcomp
+from fedcomp.compressor import Compressor
+from fedcomp.entropy.golomb import GolombTernary
+from fedcomp.entropy.raw import Raw
+from fedcomp.memory import State
+from fedcomp.memory.error_feedback import ErrorFeedback
+from fedcomp.methods import METHODS
+from fedcomp.quantize.ternarize import Ternarize
+from fedcomp.quantize.topk import TopK
+from fedcomp.stage import Vector, chain
+from fedcomp.symbols import Dense, LazySum, Sparse, Symbols, Ternary
+from fedcomp.testing import ContractError, check_compressor
+
+SIZES = (1, 2, 31, 1000)
+TEXTS = [
+    "dense()",
+    "stc()",
+    "stc(density=1e-6)",
+    "stc(density=0.1)",
+    "stc(density=1.0)",
+    "stc(density=0.01, order='interleaved')",
+    "stc(density=0.5, order='interleaved')",
+]
+
+
+@pytest.mark.parametrize("text", sorted({*TEXTS, *METHODS}))
+def test_every_method_keeps_the_contract(text: str) -> None:
+    check_compressor(fedcomp.parse(text))
+
+
+def test_every_method_is_among_the_checked() -> None:
+    assert {fedcomp.parse(text).name for text in {*TEXTS, *METHODS}} == set(METHODS)
+
+
+def test_large_vectors_keep_it_too() -> None:
+    check_compressor(fedcomp.stc(0.01), sizes=(300_000,), seed=3)
+
+
+def test_a_compressor_of_ones_own_is_checked_without_a_name_in_methods() -> None:
+    check_compressor(custom(), sizes=SIZES)
+
+
+def custom(**parts: Any) -> Compressor:
+    base: dict[str, Any] = {
+        "name": "mine",
+        "settings": (),
+        "quantize": chain(TopK(0.1), Ternarize()),
+        "entropy": GolombTernary(),
+        "memory": ErrorFeedback(),
+    }
+    return Compressor(**(base | parts))
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A stage or a memory that does one thing otherwise than `right`."""
+
+    right: Any
+    other: dict[str, Callable[..., Any]] = field(hash=False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("right", "other") or name not in self.other:
+            return getattr(object.__getattribute__(self, "right"), name)
+        return self.other[name]
+
+
+def wrong_encode(change: Callable[[Ternary], Any]) -> Compressor:
+    return custom(quantize=Wrong(chain(TopK(0.1), Ternarize()), {"encode": lambda value: change(right_quantize(value))}))
+
+
+def right_quantize(value: LazySum) -> Ternary:
+    return chain(TopK(0.1), Ternarize()).encode(value)
+
+
+def unsteady() -> Compressor:
+    rng = np.random.default_rng()
+    return wrong_encode(lambda sent: replace(sent, magnitude=np.float32(sent.magnitude * rng.uniform(0.5, 1))))
+
+
+def mutating() -> Compressor:
+    def compensate(update: Any, state: State) -> LazySum:
+        asked = ErrorFeedback().compensate(update, state)
+        update *= 0.5
+        return asked
+
+    return custom(memory=Wrong(ErrorFeedback(), {"compensate": compensate}))
+
+
+def losing(share: float) -> Compressor:
+    def keep(asked: LazySum, sent: Symbols) -> State:
+        state = ErrorFeedback().keep(asked, sent)
+        state["residual"] *= np.float32(1 - share)
+        return state
+
+    return custom(memory=Wrong(ErrorFeedback(), {"keep": keep}))
+
+
+def forgetful() -> Compressor:
+    return custom(memory=Wrong(ErrorFeedback(), {"restore": lambda lost, state: state}))
+
+
+def swallowing_nan() -> Compressor:
+    def encode(value: LazySum) -> Dense:
+        return Dense(np.nan_to_num(value.dense(), posinf=1, neginf=-1))
+
+    return custom(quantize=Wrong(None, {"encode": encode}), entropy=Raw())
+
+
+def raising_the_wrong_error() -> Compressor:
+    def encode(value: LazySum) -> Dense:
+        if not np.isfinite(value.dense()).all():
+            raise ArithmeticError("NaN")
+        return Dense(value.dense())
+
+    return custom(quantize=Wrong(None, {"encode": encode}), entropy=Raw())
+
+
+def spoiling_the_state() -> Compressor:
+    def compensate(update: Any, state: State) -> LazySum:
+        with np.errstate(invalid="ignore"):
+            state["residual"] += update
+        return LazySum(state["residual"])
+
+    return custom(memory=Wrong(ErrorFeedback(), {"compensate": compensate}))
+
+
+def wrong_decode(change: Callable[[bytes, int | None], Any]) -> Compressor:
+    return custom(entropy=Wrong(GolombTernary(), {"decode": lambda body, n=None: change(body, n)}))
+
+
+def careless_of_n() -> Compressor:
+    return wrong_decode(lambda body, n: GolombTernary().decode(body))
+
+
+def careless_of_damage() -> Compressor:
+    def decode(body: bytes, n: int | None) -> Ternary:
+        try:
+            return GolombTernary().decode(body, n)
+        except fedcomp.FedcompError as error:
+            raise IndexError(str(error)) from error
+
+    return wrong_decode(decode)
+
+
+def answering_damage_with_nan() -> Compressor:
+    def decode(body: bytes, n: int | None) -> Symbols:
+        try:
+            return GolombTernary().decode(body, n)
+        except fedcomp.FedcompError:
+            if n is None or GolombTernary().decode(GolombTernary().encode(none(n))).n != n or body[:1] != b"\x1f":
+                raise
+            return Dense(np.full(n, np.nan, np.float32))
+
+    return wrong_decode(decode)
+
+
+def none(n: int) -> Ternary:
+    return Ternary(n, np.empty(0, np.int64), np.empty(0, np.bool_), np.float32(0))
+
+
+@dataclass(frozen=True)
+class Double:
+    """Symbols whose vector is float64."""
+
+    right: Ternary
+
+    def dense(self) -> Any:
+        return self.right.dense().astype(np.float64)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "right"), name)
+
+
+def decoding_to_doubles() -> Compressor:
+    return wrong_decode(lambda body, n: Double(GolombTernary().decode(body, n)))
+
+
+def decoding_otherwise_without_n() -> Compressor:
+    def decode(body: bytes, n: int | None) -> Ternary:
+        symbols = GolombTernary().decode(body, n)
+        return symbols if n is not None else replace(symbols, negative=~symbols.negative)
+
+    return wrong_decode(decode)
+
+
+def sending_bytearrays() -> Compressor:
+    return custom(entropy=Wrong(GolombTernary(), {"encode": lambda value: bytearray(GolombTernary().encode(value))}))
+
+
+def taking_float64() -> Compressor:
+    @dataclass(frozen=True)
+    class Lenient(Compressor):
+        def encode(self, update: Any, state: State, seed: int = 0) -> tuple[bytes, State]:
+            return super().encode(np.asarray(update, np.float32), state, seed)
+
+    return Lenient(**{name: getattr(custom(), name) for name in ("name", "settings", "quantize", "entropy", "memory")})
+
+
+def keeping_nothing_of_denormals() -> Compressor:
+    def encode(value: LazySum) -> Sparse:
+        whole: Vector = value.dense()
+        magnitude = np.float32(np.sum(whole.astype(np.float32) ** 2))  # underflows
+        return Sparse(whole.size, np.arange(whole.size), np.sqrt(magnitude) / magnitude * whole)
+
+    return custom(quantize=Wrong(None, {"encode": encode}), entropy=Wrong(Raw(), {"encode": lambda s: s.values.tobytes()}))
+
+
+def renamed() -> Compressor:
+    return replace(fedcomp.stc(0.1), settings=(("density", 0.2),))
+
+
+def unreadable() -> Compressor:
+    return replace(fedcomp.stc(0.1), settings=(("densety", 0.1),))
+
+
+@pytest.mark.parametrize(
+    ("broken", "sentence"),
+    [
+        (unsteady, "the same update, state and seed give another body"),
+        (mutating, "encode changed the update"),
+        (lambda: losing(0.5), "all sent plus the residual is not all asked"),
+        (lambda: losing(0.01), "all sent plus the residual is not all asked"),
+        (forgetful, "restore does not bring back what was sent"),
+        (swallowing_nan, "an update with nan at .* was encoded; a ValueError is needed"),
+        (raising_the_wrong_error, r"an update with nan at .* raised ArithmeticError \(NaN\); not a ValueError"),
+        (spoiling_the_state, "an update with nan at .* was refused, but changed the state"),
+        (careless_of_n, "decodes to .* as well; it must be refused|raised"),
+        (careless_of_damage, r"raised IndexError \(.*\); not a FedcompError"),
+        (answering_damage_with_nan, r"decodes to a not finite float32 \(31,\)"),
+        (decoding_to_doubles, r"the body decodes to a finite float64 \(1,\); a finite float32 \(1,\) is needed"),
+        (decoding_otherwise_without_n, "decoded without n, the body gives other bits"),
+        (sending_bytearrays, "the body is bytearray; bytes are needed"),
+        (taking_float64, "an update that is a finite float64 .* was encoded; a ValueError is needed"),
+        (keeping_nothing_of_denormals, "NaN or infinity|not finite"),
+        (renamed, r"parse\('stc\(density=0.2\)'\) is another compressor"),
+        (unreadable, r"parse does not read the text 'stc\(densety=0.1\)' of the compressor"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_whoever_breaks_the_contract_is_told_what_broke(broken: Callable[[], Compressor], sentence: str) -> None:
+    with pytest.raises(ContractError, match=sentence):
+        check_compressor(broken(), sizes=SIZES)
+
+
+def test_the_sentence_names_the_compressor_and_the_size() -> None:
+    with pytest.raises(AssertionError, match=r"^mine\(\) with 1 entries, Gaussian values in round 0: "):
+        check_compressor(sending_bytearrays(), sizes=SIZES)

@@ -1,0 +1,203 @@
+"""Bytes that somebody changed on purpose: refused, or a valid result; never another error, never much memory."""
+
+import struct
+import tracemalloc
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcomp.__main__ import describe
+from fedcomp.errors import FedcompError
+from fedcomp.fingerprint import fingerprint
+from fedcomp.replica import LENGTH, Replica, from_key_frame, step
+from fedcomp.wire import codecs, frame, instruction
+from fedcomp.wire.frame import EXACT, Frame, Kind
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+FILES = sorted(path for path in GOLDEN.iterdir() if path.suffix in (".frame", ".instruction"))
+
+
+def golden(name: str) -> bytes:
+    return (GOLDEN / name).read_bytes()
+
+
+def seal(data: bytearray, begin: int, covered: int) -> bytes:
+    """Write the CRC32 that fits a changed head of 52 bytes and what it covers."""
+    crc = zlib.crc32(data[begin + 52 : begin + 52 + covered], zlib.crc32(data[begin : begin + 48]))
+    data[begin + 48 : begin + 52] = struct.pack("<I", crc)
+    return bytes(data)
+
+
+def change(rng: np.random.Generator, data: bytes) -> bytearray:
+    """Return `data` with bytes changed, cut out or put in, at one to three places."""
+    changed = bytearray(data)
+    for _ in range(rng.integers(1, 4)):
+        place, what = int(rng.integers(len(changed))), rng.integers(6)
+        if what == 0:
+            del changed[place : place + int(rng.integers(1, 9))]
+        elif what == 1:
+            changed[place:place] = rng.bytes(int(rng.integers(1, 9)))
+        elif what == 2:
+            changed[place] ^= 1 << int(rng.integers(8))
+        else:
+            changed[place] = int(rng.choice([0, 1, 127, 128, 255, rng.integers(256)]))
+        if not changed:
+            changed = bytearray(b"\0")
+    return changed
+
+
+def bits(replica: Replica) -> tuple[object, ...]:
+    return replica.version, replica.vector.tobytes(), replica.exact, replica.fingerprint
+
+
+def is_whole(replica: Replica) -> bool:
+    finite = bool(np.isfinite(replica.vector).all()) and replica.vector.shape == (replica.layout.n,)
+    replica.layout.check_exact(replica.exact)
+    return finite and replica.fingerprint == fingerprint(replica.vector, replica.exact)
+
+
+def tried(action: Callable[[], object]) -> bool:
+    """Say whether `action` was refused; any error but a `FedcompError` goes through."""
+    try:
+        action()
+    except FedcompError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_changed_files_are_refused_by_their_checksums(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    data = path.read_bytes()
+    read = instruction.parse if path.suffix == ".instruction" else frame.parse_one
+    for _ in range(300):
+        changed = bytes(change(rng, data))
+        assert changed == data or tried(lambda changed=changed: read(changed))
+        tried(lambda changed=changed: list(describe(changed)))
+
+
+def test_changed_and_sealed_frames_are_refused_or_lead_to_a_whole_model() -> None:
+    rng = np.random.default_rng(1)
+    held = from_key_frame(frame.parse_one(golden("key.frame")))
+    refused = 0
+    for turn in range(3000):
+        data = change(rng, golden(["key.frame", "delta.frame"][turn % 2]))
+        if len(data) >= 52:
+            data[:5] = b"FCMP\1"
+            data[40:48] = struct.pack("<Q", len(data) - 52)
+            data = bytearray(seal(data, 0, len(data)))
+        before = bits(held)
+        try:
+            after = step(held, frame.parse_one(bytes(data)))
+        except FedcompError:
+            refused += 1
+        else:
+            assert is_whole(after)
+            assert after is held or after.vector is not held.vector or after.version == held.version + 1
+        tried(lambda data=data: list(describe(bytes(data))))
+        if turn % 2:
+            assert bits(held) == before or not refused
+    assert refused > 2500
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3])
+def test_changed_bodies_are_refused_or_lead_to_a_whole_model(codec: int) -> None:
+    rng = np.random.default_rng(codec)
+    held = from_key_frame(frame.parse_one(golden("key.frame")))
+    sent = golden("delta_dense.frame")[52:]
+    if codec > 1:
+        symbols = codecs.codec(2).decode(golden("delta.frame")[52:-51], n=held.layout.n)
+        sent = codecs.codec(codec).encode(symbols)
+    before, refused = bits(held), 0
+    for _ in range(1500):
+        body = bytes(change(rng, sent))
+        try:
+            made = held.delta_frame(codec, body, held.exact)
+        except FedcompError:
+            refused += 1
+            assert bits(held) == before
+            continue
+        after = replace(held, vector=held.vector.copy()).advance(made)
+        assert is_whole(after)
+    assert 300 < refused < 1500
+
+
+def test_changed_models_in_key_frames_are_refused_or_whole() -> None:
+    rng = np.random.default_rng(4)
+    payload = golden("key.frame")[52:]
+    (length,) = LENGTH.unpack_from(payload)
+    text, rest = payload[4 : 4 + length], payload[4 + length :]
+    refused = 0
+    for turn in range(1500):
+        one = bytes(change(rng, text)) if turn % 3 else text
+        two = bytes(change(rng, rest)) if turn % 2 else rest
+        import hashlib
+
+        digest = int.from_bytes(hashlib.blake2b(one, digest_size=8).digest(), "little")
+        mark = 0
+        if len(two) == len(rest):
+            vector = np.frombuffer(two, "<f4", 642).astype(np.float32)
+            mark = fingerprint(vector, two[4 * 642 :])
+        key = Frame(Kind.KEY, 0, EXACT, 41, 41, digest, mark, mark, LENGTH.pack(len(one)) + one + two)
+        try:
+            held = from_key_frame(key)
+        except FedcompError:
+            refused += 1
+            continue
+        assert is_whole(held)
+        assert list(held.arrays()) == [tensor.name for tensor in held.layout.tensors if tensor.policy != "local"]
+    assert 500 < refused < 1500
+
+
+def test_changed_and_sealed_instructions_are_refused_or_valid() -> None:
+    rng = np.random.default_rng(5)
+    data = golden("message.instruction")
+    text = 16
+    for _ in range(1500):
+        changed = change(rng, data[: 52 + text]) + (data[52 + text :] if rng.random() < 0.5 else change(rng, data[52 + text :]))
+        changed[:6] = b"FCIN\1\0"
+        (length,) = struct.unpack_from("<H", changed, 6)
+        sealed = seal(changed, 0, length)
+        tried(lambda sealed=sealed: list(describe(sealed)))
+        try:
+            asked, frames = instruction.parse(sealed)
+        except FedcompError:
+            continue
+        assert asked.to_bytes() == sealed
+        assert len(asked.frames) == len(frames)
+
+
+def test_random_bytes_are_refused() -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(1000):
+        data = rng.choice([b"", b"FCMP", b"FCMP\1\2", b"FCIN\1\0"]) + rng.bytes(int(rng.integers(0, 300)))
+        for read in (frame.parse_one, instruction.parse, lambda data: list(describe(data))):
+            assert tried(lambda read=read, data=data: read(data))
+
+
+def test_promises_of_gigabytes_in_a_hundred_bytes_take_no_memory() -> None:
+    held = from_key_frame(frame.parse_one(golden("key.frame")))
+    lies = []
+    for count in (2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**64 - 1):
+        head = bytearray(golden("delta.frame")[:52])
+        head[40:48] = struct.pack("<Q", count)
+        lies.append(seal(head, 0, 0) + bytes(50))
+    texts = [b'[["w","float32",[2147483648],"compressed"]]', b'[["w","float64",[2],"compressed"],["x","int64",[2147483648],"exact"]]']
+    for text in texts:
+        lies.append(Frame(Kind.KEY, 0, EXACT, 0, 0, 0, 0, 0, LENGTH.pack(len(text)) + text + bytes(60)).to_bytes())
+    lies.append(Frame(Kind.KEY, 0, EXACT, 0, 0, 0, 0, 0, LENGTH.pack(2**32 - 1)).to_bytes())
+    here = (held.version, held.version + 1, held.layout.digest, held.fingerprint, 0)
+    for codec in (1, 2, 3):
+        lies.append(Frame(Kind.DELTA, codec, 0, *here, bytes.fromhex("8080808008 ffffff7f 0000003f 00 00")).to_bytes())
+        lies.append(Frame(Kind.DELTA, codec, 0, *here, bytes.fromhex("8205 ffffff7f 0000003f 00 00")).to_bytes())
+    tracemalloc.start()
+    for lie in lies:
+        assert tried(lambda lie=lie: step(held, frame.parse_one(lie)))
+        assert tried(lambda lie=lie: list(describe(lie)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 300_000
