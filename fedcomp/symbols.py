@@ -54,15 +54,20 @@ class LazySum:
         """Entries of each part and of the sum."""
         return int(self.parts[0].shape[0])
 
+    @property
+    def block_size(self) -> int:
+        """Entries of a block, the last one apart: small beside the vector, and small enough for the cache."""
+        return min(self.n, BLOCK if self.n >= 64 * BLOCK else BLOCK // 2)
+
     def blocks(self) -> Iterator[tuple[int, Vector]]:
         """Yield (start, entries) in order; the entries are to be read before the next block, never written."""
-        size = BLOCK if self.n >= 64 * BLOCK else BLOCK // 2
+        size = self.block_size
         if len(self.parts) == 1:
             for start in range(0, self.n, size):
                 yield start, self.parts[0][start : start + size]
             return
         first, second = self.parts
-        buffer = first if self.in_place else np.empty(min(size, self.n), np.float32)
+        buffer = first if self.in_place else np.empty(size, np.float32)
         done = 0
         try:
             for start in range(0, self.n, size):

@@ -40,7 +40,7 @@ def bits_of(data: bytes) -> str:
     return "".join(f"{byte:08b}" for byte in data)
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def varint_at(data: bytes, at: int) -> tuple[int, int]:
     """Return a varint, and where the next field begins."""
     value = place = 0
     while True:
@@ -81,13 +81,13 @@ class SplitBody:
 
 def split_body(body: bytes) -> SplitBody:
     """Return the fields of a body of codec 2, as FORMAT.md lists them."""
-    n, at = varint(body, 0)
-    k, at = varint(body, at)
+    n, at = varint_at(body, 0)
+    k, at = varint_at(body, at)
     magnitude = float(np.frombuffer(body, "<f4", 1, at)[0])
     at += 4
     rice = list(body[at : at + -(-k // 512)])
     at += len(rice)
-    size, at = varint(body, at)
+    size, at = varint_at(body, at)
     counts = [512] * (k // 512) + ([k % 512] if k % 512 else [])
     length = sum(-(-count * width // 8) for count, width in zip(counts, rice, strict=True))
     return SplitBody(
@@ -97,8 +97,8 @@ def split_body(body: bytes) -> SplitBody:
 
 def interleaved_entries(body: bytes) -> tuple[int, dict[int, float]]:
     """Return n and index -> value of a body of codec 3, bit by bit."""
-    n, at = varint(body, 0)
-    k, at = varint(body, at)
+    n, at = varint_at(body, 0)
+    k, at = varint_at(body, at)
     magnitude = float(np.frombuffer(body, "<f4", 1, at)[0])
     width, bits, place, index, result = body[at + 4], bits_of(body[at + 5 :]), 0, -1, {}
     for _ in range(k):
@@ -124,7 +124,7 @@ def slow_fingerprint(vector: Vector, exact: bytes) -> int:
 
 def expected_position_bits(p: float, rice: int) -> float:
     """Return the expected bits of a position, independent ones kept with probability p: STC, TNNLS 2020, section V."""
-    return rice + 1 / (1 - (1 - p) ** 2**rice)
+    return rice + 1 / (1 - math.pow(1 - p, 2**rice))
 
 
 def entropy_bits(n: int, k: int) -> float:

@@ -87,7 +87,9 @@ def test_every_byte_of_a_million_entries_is_within_a_percent_of_the_entropy(inve
     ],
     ids=repr,
 )
-def test_another_dtype_or_shape_is_refused_and_the_state_is_as_it_was(compressor: fedcomp.Compressor, update: Any) -> None:
+def test_another_dtype_or_shape_is_refused_and_the_state_is_as_it_was(
+    compressor: fedcomp.Compressor, update: Any
+) -> None:
     _, state = compressor.encode(np.array([1, 2, 3, 4], np.float32), compressor.init(4))
     before = bits(state)
     with pytest.raises(ValueError, match="^an update of "):

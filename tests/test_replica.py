@@ -43,7 +43,9 @@ def bits(replica: Replica) -> tuple[object, ...]:
     return replica.layout, replica.version, replica.vector.tobytes(), replica.exact, replica.fingerprint
 
 
-def delta(replica: Replica, seed: int, compressor: fedcomp.Compressor | None = None, exact: bytes | None = None) -> Frame:
+def delta(
+    replica: Replica, seed: int, compressor: fedcomp.Compressor | None = None, exact: bytes | None = None
+) -> Frame:
     compressor = compressor or fedcomp.stc(0.1)
     n = replica.layout.n
     body, _ = compressor.encode(np.random.default_rng(seed).standard_normal(n, np.float32), compressor.init(n))
@@ -63,7 +65,9 @@ def test_a_delta_is_added_by_hand() -> None:
     assert (after.version, after.fingerprint) == (6, frame.after)
 
 
-@pytest.mark.parametrize("text", ["stc(density=0.1)", "stc(density=0.1, order='interleaved')", "stc(density=1)", "dense()"])
+@pytest.mark.parametrize(
+    "text", ["stc(density=0.1)", "stc(density=0.1, order='interleaved')", "stc(density=1)", "dense()"]
+)
 @pytest.mark.parametrize("n", [30, 3 * BLOCK])
 def test_every_holder_ends_in_the_same_bits(text: str, n: int) -> None:
     compressor = fedcomp.parse(text)
@@ -72,7 +76,7 @@ def test_every_holder_ends_in_the_same_bits(text: str, n: int) -> None:
     node = from_key_frame(parse_one(server.key_frame().to_bytes()))
     frames = []
     for turn in range(6):
-        exact = bytes([turn]) * server.layout.exact_size
+        exact = bytes([turn + 1]) * server.layout.exact_size
         frame = delta(server, turn, compressor, exact)
         vector += compressor.decode(frame.payload[: -len(exact)], n)
         frames.append(frame.to_bytes())

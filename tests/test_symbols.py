@@ -17,7 +17,9 @@ def test_ternary_sparse_and_dense_are_one_vector() -> None:
 
 @pytest.mark.parametrize("symbols", [TERNARY, TERNARY.sparse(), Dense(TERNARY.dense())])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_symbols_are_added_with_a_weight_in_the_precision_of_the_sum(symbols: Symbols, dtype: type[np.floating]) -> None:
+def test_symbols_are_added_with_a_weight_in_the_precision_of_the_sum(
+    symbols: Symbols, dtype: type[np.floating]
+) -> None:
     total = np.ones(5, dtype)
     symbols.add_to(total)
     symbols.add_to(total, 0.1)
@@ -43,7 +45,7 @@ def test_a_lazy_sum_is_the_sum_whichever_way_it_is_read(n: int) -> None:
     expected = first + second
     assert np.array_equal(LazySum(first, second).dense(), expected)
     assert np.array_equal(np.concatenate([block.copy() for _, block in LazySum(first, second).blocks()]), expected)
-    assert [start for start, _ in LazySum(first, second).blocks()][0] == 0
+    assert next(start for start, _ in LazySum(first, second).blocks()) == 0
     kept = first.copy()
     assert np.array_equal(LazySum(kept, second).settle(), expected)
     lazy = LazySum(first, second, in_place=True)

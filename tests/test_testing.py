@@ -11,6 +11,7 @@ import fedcomp
 from fedcomp.compressor import Compressor
 from fedcomp.entropy.golomb import GolombTernary
 from fedcomp.entropy.raw import Raw
+from fedcomp.errors import TruncatedError
 from fedcomp.memory import State
 from fedcomp.memory.error_feedback import ErrorFeedback
 from fedcomp.methods import METHODS
@@ -74,7 +75,9 @@ class Wrong:
 
 
 def wrong_encode(change: Callable[[Ternary], Any]) -> Compressor:
-    return custom(quantize=Wrong(chain(TopK(0.1), Ternarize()), {"encode": lambda value: change(right_quantize(value))}))
+    return custom(
+        quantize=Wrong(chain(TopK(0.1), Ternarize()), {"encode": lambda value: change(right_quantize(value))})
+    )
 
 
 def right_quantize(value: LazySum) -> Ternary:
@@ -155,16 +158,10 @@ def answering_damage_with_nan() -> Compressor:
     def decode(body: bytes, n: int | None) -> Symbols:
         try:
             return GolombTernary().decode(body, n)
-        except fedcomp.FedcompError:
-            if n is None or GolombTernary().decode(GolombTernary().encode(none(n))).n != n or body[:1] != b"\x1f":
-                raise
-            return Dense(np.full(n, np.nan, np.float32))
+        except TruncatedError:
+            return Dense(np.full(n or 1, np.nan, np.float32))
 
     return wrong_decode(decode)
-
-
-def none(n: int) -> Ternary:
-    return Ternary(n, np.empty(0, np.int64), np.empty(0, np.bool_), np.float32(0))
 
 
 @dataclass(frozen=True)
@@ -211,7 +208,9 @@ def keeping_nothing_of_denormals() -> Compressor:
         magnitude = np.float32(np.sum(whole.astype(np.float32) ** 2))  # underflows
         return Sparse(whole.size, np.arange(whole.size), np.sqrt(magnitude) / magnitude * whole)
 
-    return custom(quantize=Wrong(None, {"encode": encode}), entropy=Wrong(Raw(), {"encode": lambda s: s.values.tobytes()}))
+    return custom(
+        quantize=Wrong(None, {"encode": encode}), entropy=Wrong(Raw(), {"encode": lambda s: s.values.tobytes()})
+    )
 
 
 def renamed() -> Compressor:
@@ -233,9 +232,9 @@ def unreadable() -> Compressor:
         (swallowing_nan, "an update with nan at .* was encoded; a ValueError is needed"),
         (raising_the_wrong_error, r"an update with nan at .* raised ArithmeticError \(NaN\); not a ValueError"),
         (spoiling_the_state, "an update with nan at .* was refused, but changed the state"),
-        (careless_of_n, "decodes to .* as well; it must be refused|raised"),
+        (careless_of_n, "a body of 1 entries decodes to . as well; it must be refused"),
         (careless_of_damage, r"raised IndexError \(.*\); not a FedcompError"),
-        (answering_damage_with_nan, r"decodes to a not finite float32 \(31,\)"),
+        (answering_damage_with_nan, r"decodes to a not finite float32 \(1,\)"),
         (decoding_to_doubles, r"the body decodes to a finite float64 \(1,\); a finite float32 \(1,\) is needed"),
         (decoding_otherwise_without_n, "decoded without n, the body gives other bits"),
         (sending_bytearrays, "the body is bytearray; bytes are needed"),

@@ -17,12 +17,12 @@ class Ternarize:
 
     def encode(self, value: Sparse, /) -> Ternary:
         """Return signs and the one magnitude."""
-        negative = value.values < 0
-        if not value.values.size:
-            return Ternary(value.n, value.indices, negative, np.float32(0))
         blocks = range(0, value.values.size, BLOCK)
         total = sum(float(np.abs(value.values[start : start + BLOCK]).astype(np.float64).sum()) for start in blocks)
-        return Ternary(value.n, value.indices, negative, np.float32(total / value.values.size))
+        magnitude = np.float32(total / max(1, value.values.size))
+        if not magnitude > 0:  # nothing is kept, or denormals alone where the processor takes them for zeros
+            return Ternary(value.n, value.indices[:0], np.empty(0, np.bool_), np.float32(0))
+        return Ternary(value.n, value.indices, value.values < 0, magnitude)
 
     def decode(self, value: Ternary, /) -> Sparse:
         """Return the entries ±mu."""

@@ -16,7 +16,7 @@ from fedcomp.quantize import on_device
 from fedcomp.stage import Vector
 from fedcomp.symbols import BLOCK, Indices, LazySum, Sparse
 
-SMALLEST = np.finfo(np.float32).smallest_subnormal
+ZERO = np.float32(0)
 MAGNITUDE = np.int32(0x7FFFFFFF)  # the bits of a float32 but its sign: ordered as magnitudes are, NaN and infinity on top
 INFINITE = 0x7F800000
 RUN = 16  # neighbours taken at each sampled place: one cache line
@@ -56,20 +56,20 @@ class TopK:
 
 def top_k(value: LazySum, k: int) -> tuple[Indices, Vector]:
     """Return indices (ascending) and entries of the min(k, non-zeros) entries of largest magnitude."""
-    least = _sampled_least(value, k)
-    indices, values = _collect(value, k, least)
-    if indices.size < k and least > SMALLEST:
-        indices, values = _collect(value, k, SMALLEST)
+    bound = _sampled_bound(value, k)
+    indices, values = _collect(value, k, bound)
+    if indices.size < k and bound > 0:
+        indices, values = _collect(value, k, ZERO)
     return indices, values
 
 
-def _sampled_least(value: LazySum, k: int) -> np.float32:
-    """Return a magnitude that somewhat more than k entries are likely to reach."""
+def _sampled_bound(value: LazySum, k: int) -> np.float32:
+    """Return a magnitude that somewhat more than k entries are likely to exceed."""
     n = value.n
     if n < 2 * BLOCK:
-        return SMALLEST
-    # 64 entries above the threshold are expected in the sample, more of a large k: the rank below allows for its error.
-    step = min(max(k // 64, 64), 256)
+        return ZERO
+    # Every 64th run, or fewer of a long vector and a large k; the rank below allows for the sample's error.
+    step = 64 if n < 64 * BLOCK else min(max(k // 64, 64), 256)
     cut = n // RUN * RUN
     runs = [part[:cut].reshape(-1, RUN)[step // 2 :: step] for part in value.parts]
     with np.errstate(over="ignore"):
@@ -77,23 +77,24 @@ def _sampled_least(value: LazySum, k: int) -> np.float32:
     wanted = k / n * sample.size
     rank = math.ceil(wanted + 3 * math.sqrt(wanted)) + 1
     if rank >= sample.size:
-        return SMALLEST
+        return ZERO
     np.abs(sample, out=sample)
     least = np.partition(sample, sample.size - rank)[sample.size - rank]
-    return least if SMALLEST < least < np.inf else SMALLEST
+    return np.nextafter(least, ZERO) if 0 < least < np.inf else ZERO
 
 
-def _collect(value: LazySum, k: int, least: np.float32) -> tuple[Indices, Vector]:
-    """Return the k largest of the entries whose magnitude reaches `least`, all of them where there are fewer."""
-    room = min(value.n, k + max(k // 2, 4096))
+def _collect(value: LazySum, k: int, bound: np.float32) -> tuple[Indices, Vector]:
+    """Return the k largest of the entries whose magnitude exceeds `bound`, all of them where there are fewer."""
+    room = min(value.n, k + max(k // 4, 4096))
     indices, values = np.empty(room, np.uint32), np.empty(room, np.float32)
-    magnitude, passed = np.empty(min(BLOCK, value.n), np.float32), np.empty(min(BLOCK, value.n), np.bool_)
+    magnitude, passed = np.empty(value.block_size, np.float32), np.empty(value.block_size, np.bool_)
     held = 0
     for start, block in value.blocks():
         here = np.abs(block, out=magnitude[: block.size])
-        # NaN is not below anything: it passes, and is refused in _largest.
-        below = np.less(here, least, out=passed[: block.size])
-        hits = np.logical_not(below, out=below).nonzero()[0]
+        # NaN is not within any bound: it passes, and is refused in _largest.  A zero is within every bound, also where the
+        # processor takes denormals for zeros (torch.set_flush_denormal), so the least bound is zero and no denormal.
+        within = np.less_equal(here, bound, out=passed[: block.size])
+        hits = np.logical_not(within, out=within).nonzero()[0]
         while hits.size:
             now = hits[: room - held]
             part = slice(held, held + now.size)
@@ -103,8 +104,8 @@ def _collect(value: LazySum, k: int, least: np.float32) -> tuple[Indices, Vector
             if held == room > k:
                 held = _largest(indices, values, held, k)
                 # k entries are found: only a larger one counts from here on, for of equals the lower index wins.
-                least = np.nextafter(np.abs(values[:held]).min(), np.float32(np.inf))
-                hits = hits[~(magnitude[hits] < least)]
+                bound = np.abs(values[:held]).min()
+                hits = hits[~(magnitude[hits] <= bound)]
     held = _largest(indices, values, held, k)
     return indices[:held].astype(np.int64), values[:held]
 
@@ -117,10 +118,13 @@ def _largest(indices: NDArray[np.uint32], values: Vector, held: int, k: int) -> 
         raise NonFiniteError(int(indices[at]), float(values[at]))
     if held <= k:
         return held
-    least = np.partition(magnitude, held - k)[held - k]
+    magnitude.partition(held - k)
+    least = magnitude[held - k]
+    np.bitwise_and(values[:held].view(np.int32), MAGNITUDE, out=magnitude)
     keep = magnitude > least
     ties = np.flatnonzero(magnitude == least)
     keep[ties[: k - int(np.count_nonzero(keep))]] = True
+    del magnitude, ties  # as large as what is gathered next
     indices[:k] = indices[:held][keep]
     values[:k] = values[:held][keep]
     return k

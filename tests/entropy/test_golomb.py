@@ -25,7 +25,7 @@ from tests.reference import (
     expected_position_bits,
     interleaved_entries,
     split_body,
-    varint as read_varint,
+    varint_at,
 )
 
 Draw = Callable[[np.random.Generator, int, int], Ternary]
@@ -50,7 +50,7 @@ def test_the_split_code_is_the_one_written_by_hand() -> None:
 
 def test_the_interleaved_code_is_the_one_written_by_hand() -> None:
     # b* = 5 at 4/200: quotient, remainder and sign of r = 4, 8, 0, 85
-    literal = "0" "00100" "0" + "0" "01000" "1" + "0" "00000" "1" + "110" "10101" "0" + "00"
+    literal = "0001000" + "0010001" + "0000001" + "110101010" + "00"
     body = GolombTernaryInterleaved().encode(BY_HAND)
     assert bits_of(body[8:]) == literal
     assert body == bytes.fromhex(INTERLEAVED)
@@ -161,7 +161,7 @@ def test_position_bits_of_independent_masks_are_the_formulas(inverse: int) -> No
         fields = split_body(GolombTernary().encode(symbols))
         split += 8 * (len(fields.quotients) + len(fields.remainders))
         body = GolombTernaryInterleaved().encode(symbols)
-        head = read_varint(body, read_varint(body, 0)[1])[1] + 5
+        head = varint_at(body, varint_at(body, 0)[1])[1] + 5
         interleaved += 8 * (len(body) - head) - indices.size
         entries += indices.size
     expected = expected_position_bits(p, rice_parameter(p))
@@ -188,6 +188,7 @@ def test_an_uneven_selection_takes_less_split_than_interleaved() -> None:
 
 # ---- damage ----------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [
@@ -202,7 +203,10 @@ def test_an_uneven_selection_takes_less_split_than_interleaved() -> None:
         ("64 04 0000003f 04 02 1f00 4805 60", "an index of 100 in a vector of 100 entries"),
         ("14 04 0000003f 04 02 1f00 4805 60", "a gap is longer than the 20 entries"),
         ("c801 04 0000003f 04 02 1f01 4805 60", r"2 bytes of quotients; 4 of them end after 9 bits, and zeros follow"),
-        ("c801 04 0000003f 04 03 1f0000 4805 60", r"3 bytes of quotients; 4 of them end after 9 bits, and zeros follow"),
+        (
+            "c801 04 0000003f 04 03 1f0000 4805 60",
+            r"3 bytes of quotients; 4 of them end after 9 bits, and zeros follow",
+        ),
         ("c801 04 0000003f 04 7f 1f00 4805 60", "127 bytes of quotients; 4 gaps within 200 entries take fewer"),
         ("c801 04 0000003f 04 02 1fff 4805 60", "3 quotients; 4 are needed"),
         ("c801 04 0000003f 04 02 1f00 4805 61", "signs: the padding bits are not zero"),
@@ -270,7 +274,7 @@ def test_changed_bytes_are_refused_or_decode_to_symbols_that_can_be(code: Entrop
             continue
         k = found.indices.size
         assert k == found.negative.size <= found.n <= MAX_ENTRIES
-        assert not k or (0 <= found.indices[0] and found.indices[-1] < found.n and (np.diff(found.indices) > 0).all())
+        assert not k or (found.indices[0] >= 0 and found.indices[-1] < found.n and (np.diff(found.indices) > 0).all())
         assert math.isfinite(found.magnitude)
     assert 500 < refused < 3000
 

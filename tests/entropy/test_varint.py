@@ -38,3 +38,6 @@ def test_a_longer_form_than_needed_is_refused(code: str) -> None:
 def test_more_than_63_bits_are_refused_and_not_read_on() -> None:
     with pytest.raises(CorruptError, match="n does not fit 63 bits"):
         varint.take(b"\xff" * 10**6, 0, "n")
+    assert varint.take(b"\xff" * 8 + b"\x7f", 0, "n") == (2**63 - 1, 9)
+    with pytest.raises(CorruptError, match="n does not fit 63 bits"):
+        varint.take(b"\x80" * 9 + b"\x01", 0, "n")

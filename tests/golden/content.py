@@ -16,7 +16,7 @@ def hashed(count: int) -> list[int]:
 
 def update(n: int) -> NDArray[np.float32]:
     """Return multiples of 1/1024 from -1 to 1: sums of them are exact in any order."""
-    return np.array([value % 2049 - 1024 for value in hashed(n)], np.float32) / 1024
+    return np.array([(value % 2049 - 1024) / 1024 for value in hashed(n)], np.float32)
 
 
 def ternary() -> Ternary:

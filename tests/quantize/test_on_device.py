@@ -1,6 +1,7 @@
 """Tensors give the bodies that numpy vectors give, to the byte, wherever they are."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=c
 
 
 @devices
-@pytest.mark.parametrize("text", ["stc(density=0.01)", "stc(density=0.3, order='interleaved')", "stc(density=1)", "dense()"])
+@pytest.mark.parametrize(
+    "text", ["stc(density=0.01)", "stc(density=0.3, order='interleaved')", "stc(density=1)", "dense()"]
+)
 @pytest.mark.parametrize("n", [1, 1000, 3 * BLOCK])
 def test_several_rounds_of_a_tensor_give_the_bytes_of_the_array(device: str, text: str, n: int) -> None:
     rng = np.random.default_rng(n)
@@ -91,7 +94,33 @@ def test_a_sender_may_go_from_tensors_to_arrays_and_back() -> None:
         assert body == expected
 
 
-@pytest.mark.parametrize("update", [torch.ones(3, dtype=torch.float64), torch.ones(3, 1), torch.ones(()), torch.ones(0)])
+@pytest.fixture
+def flushing() -> Iterator[None]:
+    """Denormals are taken for zeros in this thread, as some programs ask for speed's sake."""
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush denormals")
+    yield
+    torch.set_flush_denormal(False)
+
+
+@pytest.mark.usefixtures("flushing")
+@pytest.mark.parametrize("n", [1000, 3 * BLOCK])
+def test_zeros_are_not_kept_where_the_processor_takes_denormals_for_zeros(n: int) -> None:
+    compressor = fedcomp.stc(density=0.1)
+    update = np.zeros(n, np.float32)
+    update[[5, 7]] = 3, -1
+    body, _ = compressor.encode(update, compressor.init(n))
+    assert np.flatnonzero(compressor.decode(body)).tolist() == [5, 7]
+    assert compressor.encode(torch.from_numpy(update), compressor.init(n))[0] == body
+    update.view(np.int32)[:] = 1000
+    for value in (update, torch.from_numpy(update)):
+        body, _ = compressor.encode(value, compressor.init(n))
+        assert not compressor.decode(body).any()
+
+
+@pytest.mark.parametrize(
+    "update", [torch.ones(3, dtype=torch.float64), torch.ones(3, 1), torch.ones(()), torch.ones(0)]
+)
 def test_tensors_of_another_dtype_or_shape_are_refused(update: Any) -> None:
     with pytest.raises(ValueError, match="an update of"):
         fedcomp.stc().encode(update, fedcomp.stc().init(3))

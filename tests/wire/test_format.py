@@ -4,9 +4,11 @@ import json
 import re
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.replica import start
@@ -19,7 +21,7 @@ from tests.reference import interleaved_entries, slow_fingerprint, split_body
 
 PAGE = (Path(fedcomp.__file__).parent / "wire" / "FORMAT.md").read_text(encoding="utf-8")
 ENTRIES = {4: 0.5, 13: -0.5, 14: -0.5, 100: 0.5}
-ARRAYS = {"w": np.zeros((10, 20), np.float32), "steps": np.array(41, np.int64)}
+ARRAYS: dict[str, NDArray[Any]] = {"w": np.zeros((10, 20), np.float32), "steps": np.array(41, np.int64)}
 
 
 def block(name: str) -> str:

@@ -32,9 +32,11 @@ def test_the_head_is_what_the_page_says() -> None:
 def test_every_frame_comes_back() -> None:
     rng = np.random.default_rng(0)
     for _ in range(300):
-        numbers = [int(rng.integers(0, 2**32)) for _ in range(2)] + [int(rng.integers(0, 2**64, dtype=np.uint64)) for _ in "abc"]
-        kind = Kind(int(rng.integers(1, 6)))
-        frame = Frame(kind, int(rng.integers(256)), int(rng.integers(2)), *numbers, rng.bytes(int(rng.integers(0, 99))))
+        kind, codec, flags = Kind(int(rng.integers(1, 6))), int(rng.integers(256)), int(rng.integers(2))
+        base, version = (int(number) for number in rng.integers(0, 2**32, 2))
+        layout, before, after = (int(number) for number in rng.integers(0, 2**64, 3, dtype=np.uint64))
+        payload = rng.bytes(int(rng.integers(0, 99)))
+        frame = Frame(kind, codec, flags, base, version, layout, before, after, payload)
         assert parse_one(frame.to_bytes()) == frame
 
 

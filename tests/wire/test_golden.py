@@ -17,7 +17,7 @@ from fedcomp.wire.codecs import CODECS
 from fedcomp.wire.frame import EXACT, SECONDS, Kind, parse_one
 from fedcomp.wire.instruction import Instruction, receipt
 from fedcomp.wire.layout import layout_of
-from tests.golden.content import MODEL, N, UPDATE, ternary
+from tests.golden.content import MODEL, UPDATE, N, ternary
 from tests.reference import interleaved_entries, slow_fingerprint, slow_stc, split_body
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -59,7 +59,15 @@ def test_a_vector_is_the_floating_tensors_in_order_and_the_rest_is_bytes() -> No
 def test_policies_follow_dtype_name_and_pattern() -> None:
     policies = {tensor.name: tensor.policy for tensor in layout_of(awkward(), local=["head.*"]).tensors}
     assert policies.pop("head.w") == "local"
-    exact = {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked", "mask", "bytes", "words", "empty.counts"}
+    exact = {
+        "norm.running_mean",
+        "norm.running_var",
+        "norm.num_batches_tracked",
+        "mask",
+        "bytes",
+        "words",
+        "empty.counts",
+    }
     assert {name for name, policy in policies.items() if policy == "exact"} == exact
     assert {name for name, policy in policies.items() if policy == "compressed"} == policies.keys() - exact
 
