@@ -83,7 +83,9 @@ def curve(arm: Arm, out: Path) -> tuple[list[float], list[float]]:
     """Return uplink megabytes, all nodes together, and test accuracy in percent, of the evaluated rounds."""
     rounds = [json.loads(line) for line in (out / _slug(arm) / "rounds.jsonl").read_text().splitlines()]
     sent = accumulate(line["uplink_bytes"] for line in rounds)
-    points = [(up / 1e6, 100 * line["accuracy"]) for up, line in zip(sent, rounds, strict=True) if line["accuracy"] and up]
+    points = [
+        (up / 1e6, 100 * line["accuracy"]) for up, line in zip(sent, rounds, strict=True) if line["accuracy"] and up
+    ]
     return [up for up, _ in points], [accuracy for _, accuracy in points]
 
 

@@ -64,4 +64,6 @@ def _check(update: Any, state: State) -> None:
         raise ValueError(f"an update of {shape[0]} entries; 1 to {MAX_ENTRIES} can be encoded")
     for name, array in state.items():
         if tuple(np.shape(array)) != shape:
-            raise ValueError(f"an update of {shape[0]} entries; the state's {name} has the shape {tuple(np.shape(array))}")
+            raise ValueError(
+                f"an update of {shape[0]} entries; the state's {name} has the shape {tuple(np.shape(array))}"
+            )

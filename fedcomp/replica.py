@@ -39,7 +39,9 @@ class Replica:
     def key_frame(self) -> Frame:
         """Return the frame that brings anybody here: the layout, the vector and the exact tensors."""
         layout = self.layout
-        payload = b"".join((LENGTH.pack(len(layout.text)), layout.text, self.vector.astype("<f4").tobytes(), self.exact))
+        payload = b"".join(
+            (LENGTH.pack(len(layout.text)), layout.text, self.vector.astype("<f4").tobytes(), self.exact)
+        )
         here = (self.version, self.version, layout.digest, self.fingerprint, self.fingerprint)
         return Frame(Kind.KEY, codecs.NO_BODY, EXACT, *here, payload)
 
@@ -78,7 +80,9 @@ class Replica:
             )
         step = _Step.of(self, frame)
         if frame.version != self.version + 1 or step.fingerprint != frame.after:
-            raise CorruptError(f"a delta that does not end in the version {frame.version} ({frame.after:016x}) that it names")
+            raise CorruptError(
+                f"a delta that does not end in the version {frame.version} ({frame.after:016x}) that it names"
+            )
         self.vector[step.at] = step.values
         return replace(self, version=frame.version, exact=step.exact, fingerprint=step.fingerprint)
 
@@ -131,7 +135,9 @@ def from_key_frame(frame: Frame) -> Replica:
     if layout.digest != frame.layout:
         raise CorruptError("the layout in the key frame does not fit the digest in its head")
     if len(payload) != begin + 4 * layout.n + layout.exact_size:
-        raise CorruptError(f"{len(payload) - begin} bytes of model; the layout needs {4 * layout.n + layout.exact_size}")
+        raise CorruptError(
+            f"{len(payload) - begin} bytes of model; the layout needs {4 * layout.n + layout.exact_size}"
+        )
     vector = np.frombuffer(payload, "<f4", layout.n, begin).astype(np.float32)
     exact = payload[begin + 4 * layout.n :]
     if not np.isfinite(vector).all():

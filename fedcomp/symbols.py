@@ -120,7 +120,9 @@ class Dense:
         """Add ``weight`` times the vector to `vector`, block by block."""
         for start in range(0, self.n, BLOCK):
             part = slice(start, start + BLOCK)
-            vector[part] += self.vector[part] if weight == 1.0 else np.multiply(self.vector[part], weight, dtype=vector.dtype)
+            vector[part] += (
+                self.vector[part] if weight == 1.0 else np.multiply(self.vector[part], weight, dtype=vector.dtype)
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,9 @@ class Ternary:
 
     def sparse(self) -> Sparse:
         """Return the kept entries, each ±magnitude."""
-        return Sparse(self.n, self.indices, np.array([self.magnitude, -self.magnitude]).take(self.negative.view(np.int8)))
+        return Sparse(
+            self.n, self.indices, np.array([self.magnitude, -self.magnitude]).take(self.negative.view(np.int8))
+        )
 
     def dense(self) -> Vector:
         """Return the vector, float32 (n,)."""

@@ -203,7 +203,9 @@ def _write_remainders(table: Table, rice: NDArray[np.int64], k: int) -> Iterator
         yield b"".join(chunks)
 
 
-def _read_remainders(data: memoryview, rice: NDArray[np.int64], quotients: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+def _read_remainders(
+    data: memoryview, rice: NDArray[np.int64], quotients: NDArray[np.int64], n: int
+) -> NDArray[np.int64]:
     """Return the runs, in the memory of `quotients`: shifted, with the low bits put in."""
     k = quotients.size
     sizes = _sizes(rice, k)

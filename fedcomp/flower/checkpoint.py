@@ -166,7 +166,8 @@ def _parts(value: object) -> dict[Any, NDArray[Any]] | None:
     parts = dict(enumerate(value)) if isinstance(value, list) else value
     if not isinstance(parts, dict) or not parts or not all(isinstance(key, str | int) for key in parts):
         return None
-    if not all(isinstance(array, np.ndarray | np.generic) for array in parts.values()):  # arithmetic turns () into generic
+    # Arithmetic makes a numpy scalar of an array of shape ().
+    if not all(isinstance(array, np.ndarray | np.generic) for array in parts.values()):
         return None
     return {key: np.asarray(array) for key, array in parts.items()}
 

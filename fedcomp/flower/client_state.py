@@ -113,7 +113,9 @@ def load(records: RecordDict) -> ClientState:
             replica = Replica(layout, int(plain["version"]), vector, stored["exact"].data, int(plain["fingerprint"]))
         return ClientState(
             replica=replica,
-            memory={name.removeprefix("memory."): _to_vector(stored[name]) for name in stored if name.startswith("memory.")},
+            memory={
+                name.removeprefix("memory."): _to_vector(stored[name]) for name in stored if name.startswith("memory.")
+            },
             number=int(plain["number"]),
             pending=stored["pending"].data,
             pending_number=int(plain["pending_number"]),

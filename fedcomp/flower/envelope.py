@@ -49,4 +49,3 @@ def to_arrays(record: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
 def to_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:
     """Return named arrays as Flower sends them."""
     return ArrayRecord({name: Array(np.asarray(array)) for name, array in arrays.items()})
-

@@ -276,7 +276,9 @@ class CompressedStrategy(Strategy):
 
     def _is_published(self, record: ArrayRecord) -> bool:
         mine = self._inner_arrays
-        return record is mine or (record.keys() == mine.keys() and all(record[name].data == mine[name].data for name in mine))
+        return record is mine or (
+            record.keys() == mine.keys() and all(record[name].data == mine[name].data for name in mine)
+        )
 
     @staticmethod
     def _others(content: RecordDict, key: str) -> int:
@@ -312,7 +314,9 @@ class CompressedStrategy(Strategy):
             plain.append(message)
         return plain, updates
 
-    def _accept(self, server_round: int, node: int, found: tuple[str, bytes], content: RecordDict) -> uplink.Update | None:
+    def _accept(
+        self, server_round: int, node: int, found: tuple[str, bytes], content: RecordDict
+    ) -> uplink.Update | None:
         key, data = found
         others = self._others(content, key)
         self.ledger.add(server_round, node, uplink_bytes=len(data) + others)

@@ -26,7 +26,9 @@ class ErrorFeedback:
         """Return residual + update."""
         residual = state.get("residual")
         if str(getattr(residual, "dtype", None)).removeprefix("torch.") != "float32":
-            raise ValueError(f"a state without a float32 residual (it holds {', '.join(state) or 'nothing'}); init gives one")
+            raise ValueError(
+                f"a state without a float32 residual (it holds {', '.join(state) or 'nothing'}); init gives one"
+            )
         if not isinstance(update, np.ndarray):
             return LazySum(on_device.like(residual, update), update)
         if not isinstance(residual, np.ndarray):

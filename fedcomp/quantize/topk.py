@@ -17,7 +17,8 @@ from fedcomp.stage import Vector
 from fedcomp.symbols import BLOCK, Indices, LazySum, Sparse
 
 ZERO = np.float32(0)
-MAGNITUDE = np.int32(0x7FFFFFFF)  # the bits of a float32 but its sign: ordered as magnitudes are, NaN and infinity on top
+MAGNITUDE = np.int32(0x7FFFFFFF)
+"""The bits of a float32 but its sign: ordered as magnitudes are, infinity and NaN on top."""
 INFINITE = 0x7F800000
 RUN = 16  # neighbours taken at each sampled place: one cache line
 

@@ -22,7 +22,13 @@ from fedcomp.stage import Vector
 
 Policy = Literal["compressed", "exact", "local"]
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-DTYPES = ("float16", "float32", "float64", "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+DTYPES = (
+    "float16",
+    "float32",
+    "float64",
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from datasets import Array3D, ClassLabel, DatasetDict, Features, Image, Value
-from datasets import Dataset as Table
 from numpy.typing import NDArray
 from PIL import Image as Picture
 
+from datasets import Array3D, ClassLabel, DatasetDict, Features, Image, Value
+from datasets import Dataset as Table
 from fedcomp.data.card import Card, Hub
 from fedcomp.data.dataset import DataError
 from fedcomp.data.load import load

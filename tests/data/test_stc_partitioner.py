@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from datasets import Dataset as Table
 
+from datasets import Dataset as Table
 from fedcomp.data.stc_partitioner import StcPartitioner, stc_split, volumes
 
 

@@ -181,7 +181,9 @@ HOSTILE: dict[str, Callable[[Message], list[Message]]] = {
     "a 2 GB claim": _claims_two_gigabytes,
     "the server's own kind": lambda reply: _mutate(reply, kind=Kind.DELTA),
     "plain arrays": lambda reply: [_set(reply, "arrays", ArrayRecord({"w": Array(np.ones(3))}))],
-    "a weight of NaN": lambda reply: [_set(reply, "metrics", MetricRecord({"num-examples": float("nan"), "loss": 0.0}))],
+    "a weight of NaN": lambda reply: [
+        _set(reply, "metrics", MetricRecord({"num-examples": float("nan"), "loss": 0.0}))
+    ],
     "a negative weight": lambda reply: [_set(reply, "metrics", MetricRecord({"num-examples": -5, "loss": 0.0}))],
 }
 

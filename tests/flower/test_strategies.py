@@ -107,9 +107,7 @@ def test_wrapped_with_dense_both_ways_gives_what_unwrapped_gives(name: str) -> N
             strategy = CompressedStrategy(strategy, uplink=fedcomp.dense(), downlink=fedcomp.dense())
         results.append(strategy.start(LocalGrid(_app(), NODES), _initial(counter=counter), num_rounds=6))
     plain, wrapped = results
-    np.testing.assert_allclose(
-        wrapped.arrays["weights"].numpy(), plain.arrays["weights"].numpy(), rtol=2e-4, atol=2e-5
-    )
+    np.testing.assert_allclose(wrapped.arrays["weights"].numpy(), plain.arrays["weights"].numpy(), rtol=2e-4, atol=2e-5)
     if counter:
         assert wrapped.arrays["steps"].dtype == "int64", "the published model keeps the layout's dtypes"
         # Rounded each round, where plain Flower carries a float on.
