@@ -8,12 +8,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from fedcomp.errors import FedcompError, LayoutError, VersionError
-from fedcomp.flower.uplink import SECONDS
 from fedcomp.memory import State
 from fedcomp.methods import parse
 from fedcomp.replica import Replica, split_payload, step
 from fedcomp.wire import codecs
-from fedcomp.wire.frame import Frame, parse_one
+from fedcomp.wire.frame import SECONDS, Frame, parse_one
 from fedcomp.wire.instruction import Instruction, Receipt, receipt
 from fedcomp.wire.layout import parse_layout
 

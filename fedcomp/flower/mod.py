@@ -12,11 +12,10 @@ from flwr.supercore import log
 from fedcomp.errors import FedcompError, NonFiniteError, StaleError, UnknownFormatError
 from fedcomp.flower import client_state, envelope
 from fedcomp.flower.client_state import ClientState
-from fedcomp.flower.uplink import SECONDS
 from fedcomp.methods import parse
 from fedcomp.replica import Replica
 from fedcomp.wire import codecs, instruction
-from fedcomp.wire.frame import EXACT, Frame, Kind
+from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
 from fedcomp.wire.instruction import Instruction
 
 

@@ -1,6 +1,5 @@
 """Updates that came back, summed as they are: O(kept) a node, in an order fixed by node id."""
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +12,7 @@ from fedcomp.flower.roster import Standing
 from fedcomp.replica import Replica, split_payload
 from fedcomp.symbols import Symbols
 from fedcomp.wire import codecs
-from fedcomp.wire.frame import EXACT, Frame, Kind
-
-SECONDS = struct.Struct("<ff")
-"""Before the body of an update: seconds that the node spent in encode and in decode."""
+from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +31,8 @@ def check(frame: Frame, standing: Standing, published: Replica) -> None:
         raise CorruptError(f"a frame of kind {frame.kind.name} from a node")
     if frame.after != standing.number:
         raise StaleError(f"it answers instruction {frame.after}; the newest to this node is {standing.number}")
+    if frame.kind is not Kind.UPDATE and frame.payload:
+        raise CorruptError(f"{len(frame.payload)} bytes of payload in a {frame.kind.name} frame; it has none")
     if frame.kind is Kind.LOST:
         return
     if frame.kind is Kind.UPDATE and standing.taken.number == frame.after:

@@ -11,10 +11,9 @@ from flwr.app import ConfigRecord
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.local_grid import Fault
-from fedcomp.flower.uplink import SECONDS
 from fedcomp.replica import split_payload
 from fedcomp.wire import codecs
-from fedcomp.wire.frame import parse_one
+from fedcomp.wire.frame import SECONDS, parse_one
 from fedcomp.wire.instruction import receipt
 from tests.flower.toy import Watching, app, floats, model, state_of
 

@@ -16,9 +16,8 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, envelope
 from fedcomp.flower.local_grid import Fault
-from fedcomp.flower.uplink import SECONDS
 from fedcomp.wire import instruction
-from fedcomp.wire.frame import Frame, Kind, parse_one
+from fedcomp.wire.frame import SECONDS, Frame, Kind, parse_one
 from tests.flower.toy import Watching, app, floats, model, state_of
 
 

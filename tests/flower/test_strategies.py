@@ -119,7 +119,7 @@ def test_wrapped_with_dense_both_ways_gives_what_unwrapped_gives(name: str) -> N
         assert dict(mine) == pytest.approx(dict(theirs), rel=1e-3)
 
 
-@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "differential privacy"])
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in ("differential privacy", "Bulyan")])
 def test_wrapped_with_stc_trains(name: str) -> None:
     random.seed(3)
     stc = fedcomp.stc(density=0.2)
