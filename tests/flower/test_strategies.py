@@ -53,7 +53,8 @@ def _data(node: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the samples of a node: linear regression, each node in its own region."""
     rng = np.random.default_rng(node)
     x = (rng.standard_normal((40, FEATURES)) * rng.uniform(0.2, 1.5, FEATURES)).astype(np.float32)
-    return x, x @ TRUTH + 0.01 * rng.standard_normal(40).astype(np.float32)
+    noise = np.float32(0.01) * rng.standard_normal(40, np.float32)
+    return x, (x @ TRUTH + noise).astype(np.float32)
 
 
 def _loss(weights: NDArray[np.float32]) -> float:
