@@ -114,6 +114,8 @@ class CompressedStrategy(Strategy):
         """Run `num_rounds` rounds as Flower's `Strategy.start` does; after `load`, go on from the loaded round."""
         if self._log is None:
             self._begin(initial_arrays)
+        elif initial_arrays is not self._arrays:
+            log(INFO, "fedcomp: goes on from version %d; the initial arrays are not used", self.version)
         self._offset = offset = self.round
 
         def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
