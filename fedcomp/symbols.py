@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.errors import NonFiniteError
 from fedcomp.stage import Vector
 
 Indices = NDArray[np.int64]
@@ -39,8 +40,8 @@ class Symbols(Protocol):
 class LazySum:
     """The entry-wise sum of one or two float32 vectors of one length, summed block by block while it is read.
 
-    A sender's residual and its update are never summed into a temporary of the vector's size.  With `in_place` the first
-    reading leaves the sum in the first part's memory, which saves a pass over both.
+    A sender's residual and its update are never summed into a temporary of the vector's size.  `in_place` is for a sum that is
+    known to be finite: the first reading leaves it in the first part's memory, which saves a pass over both.
     """
 
     __slots__ = ("in_place", "parts")
@@ -60,26 +61,34 @@ class LazySum:
         return min(self.n, BLOCK if self.n >= 64 * BLOCK else BLOCK // 2)
 
     def blocks(self) -> Iterator[tuple[int, Vector]]:
-        """Yield (start, entries) in order; the entries are to be read before the next block, never written."""
+        """Yield (start, entries) in order; the entries are to be read before the next block, never written.
+
+        Raises `NonFiniteError` at a block that holds NaN or infinity.
+        """
         size = self.block_size
-        if len(self.parts) == 1:
-            for start in range(0, self.n, size):
-                yield start, self.parts[0][start : start + size]
+        if self.in_place and len(self.parts) == 2:
+            yield from self._settling(size)
             return
+        buffer = np.empty(size if len(self.parts) == 2 else 0, np.float32)
+        for start in range(0, self.n, size):
+            parts = [part[start : start + size] for part in self.parts]
+            with np.errstate(over="ignore", invalid="ignore"):
+                block = parts[0] if len(parts) == 1 else np.add(*parts, out=buffer[: parts[0].size])
+            if not self.in_place and not np.isfinite(block).all():
+                at = int(np.flatnonzero(~np.isfinite(block))[0])
+                raise NonFiniteError(start + at, float(block[at]))
+            yield start, block
+
+    def _settling(self, size: int) -> Iterator[tuple[int, Vector]]:
         first, second = self.parts
-        buffer = first if self.in_place else np.empty(size, np.float32)
         done = 0
         try:
             for start in range(0, self.n, size):
                 done = min(start + size, self.n)
-                total = buffer[start:done] if self.in_place else buffer[: done - start]
-                with np.errstate(over="ignore"):  # a sum beyond float32 is an error to the reader, not a warning
-                    np.add(first[start:done], second[start:done], out=total)
-                yield start, total
+                yield start, np.add(first[start:done], second[start:done], out=first[start:done])
         finally:
-            if self.in_place:
-                first[done:] += second[done:]
-                self.parts = (first,)
+            first[done:] += second[done:]
+            self.parts = (first,)
 
     def settle(self) -> Any:
         """Return the sum in the first part's memory."""
