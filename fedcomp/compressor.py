@@ -33,6 +33,11 @@ class Compressor:
         """Return the state of a sender of vectors of `n` entries that has sent nothing."""
         return self.memory.init(n)
 
+    def recall(self, state: State, n: int) -> State:
+        """Return what this compressor's memory has of `state`, which other compressors may have shared; the rest anew."""
+        fresh = self.init(n)
+        return {name: state.get(name, fresh[name]) for name in fresh}
+
     def encode(self, update: Any, state: State, seed: int = 0) -> tuple[bytes, State]:
         """Return the body of `update` and the state after it.
 

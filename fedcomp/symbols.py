@@ -73,7 +73,7 @@ class LazySum:
         for start in range(0, self.n, size):
             parts = [part[start : start + size] for part in self.parts]
             with np.errstate(over="ignore", invalid="ignore"):
-                block = parts[0] if len(parts) == 1 else np.add(*parts, out=buffer[: parts[0].size])
+                block = parts[0] if len(parts) == 1 else np.add(parts[0], parts[1], out=buffer[: parts[0].size])
             if not self.in_place and not np.isfinite(block).all():
                 at = int(np.flatnonzero(~np.isfinite(block))[0])
                 raise NonFiniteError(start + at, float(block[at]))

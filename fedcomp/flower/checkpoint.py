@@ -1,6 +1,5 @@
 """Everything that the server must not lose, in one file: numpy's own archive, no pickle, written whole or not at all."""
 
-import inspect
 import io
 import json
 import os
@@ -27,6 +26,7 @@ from fedcomp.wire.frame import Frame, parse
 
 FORMAT = 1
 Arrays = dict[str, NDArray[Any]]
+Scalars = dict[str, bool | int | float | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,11 @@ class Checkpoint:
     number: int
     random_state: Any
 
-    def save(self, path: str | Path, inner: Strategy) -> None:
-        """Write this and the state of `inner` to `path`: a temporary file, flushed to the disk, then renamed."""
+    def save(self, path: str | Path, inner: Strategy, settings: Scalars) -> None:
+        """Write this and the state of `inner` to `path`: a temporary file, flushed to the disk, then renamed.
+
+        `settings` are the plain values that `inner` was made with: only what has changed since is part of its state.
+        """
         arrays: Arrays = {
             "replica": _octets(self.replica.key_frame().to_bytes()),
             "history": _octets(b"".join(frame.to_bytes() for frame in self.history)),
@@ -55,6 +58,7 @@ class Checkpoint:
         arrays |= {f"local/{name}": array for name, array in self.local.items()}
         plain: dict[str, Any] = {}
         _take_apart(inner, "inner", arrays, plain)
+        plain |= {key: value for key, value in scalars(inner).items() if key not in settings or settings[key] != value}
         plain |= {"format": FORMAT, "round": self.round, "number": self.number, "random": self.random_state}
         arrays["plain"] = _octets(json.dumps(plain).encode())
         buffer = io.BytesIO()
@@ -125,9 +129,19 @@ def _under(arrays: Arrays, prefix: str) -> Arrays:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
+def scalars(strategy: Strategy, path: str = "inner") -> Scalars:
+    """Return the plain values that a strategy and those it wraps hold now, by path: its settings, right after it was made."""
+    found: Scalars = {}
+    for name, value in vars(strategy).items():
+        if isinstance(value, Strategy):
+            found |= scalars(value, f"{path}/{name}")
+        elif isinstance(value, bool | int | float | str):
+            found[f"{path}/{name}"] = value
+    return found
+
+
 def _take_apart(strategy: Strategy, path: str, arrays: Arrays, plain: dict[str, Any]) -> None:
-    """Collect what a strategy has come to hold: arrays of any grouping, and values that are not its settings."""
-    settings = inspect.signature(type(strategy).__init__).parameters
+    """Collect the arrays, of any grouping, that a strategy and those it wraps have come to hold."""
     for name, value in vars(strategy).items():
         here = f"{path}/{name}"
         if isinstance(value, Strategy):
@@ -137,11 +151,8 @@ def _take_apart(strategy: Strategy, path: str, arrays: Arrays, plain: dict[str, 
         elif (parts := _parts(value)) is not None:
             plain[here] = {"group": _group(value), "keys": list(parts)}
             arrays |= {f"{here}/{key}": array for key, array in parts.items()}
-        elif name not in settings and value is not None and not callable(value):
-            if isinstance(value, bool | int | float | str):
-                plain[here] = value
-            elif value:
-                log(WARNING, "fedcomp: the checkpoint leaves out %s of %s", name, type(strategy).__name__)
+        elif value and not callable(value) and not isinstance(value, bool | int | float | str):
+            log(WARNING, "fedcomp: the checkpoint leaves out %s of %s", name, type(strategy).__name__)
 
 
 def _put_back(strategy: Strategy, path: str, arrays: Arrays, plain: dict[str, Any]) -> None:

@@ -27,7 +27,8 @@ class ClientState:
     """A node's state, a value in ``Context.state``; `save` writes it back.
 
     `number` is that of the last instruction followed.  `pending` is the update frame sent in answer to instruction
-    `pending_number`, made by the compressor `uplink`; `answer` is what went beside it.  `local` are tensors that stay here.
+    `pending_number`, made by the compressor `uplink`; `answer` is what went beside it, `answer_key` where
+    it stood.  `local` are tensors that stay here.
     """
 
     replica: Replica | None = None
@@ -36,6 +37,7 @@ class ClientState:
     pending: bytes = b""
     pending_number: int = 0
     uplink: str = ""
+    answer_key: str = ""
     local: dict[str, Array] = field(default_factory=dict)
     answer: dict[str, Any] = field(default_factory=dict)
 
@@ -81,6 +83,7 @@ class ClientState:
             "number": str(self.number),
             "pending_number": str(self.pending_number),
             "uplink": self.uplink,
+            "answer_key": self.answer_key,
             "version": "",
         }
         if self.replica is not None:
@@ -110,7 +113,7 @@ def load(records: RecordDict) -> ClientState:
             if vector.size != layout.n:
                 raise LayoutError(f"a stored vector of {vector.size} entries; the stored layout has {layout.n}")
             replica = Replica(layout, int(plain["version"]), vector, stored["exact"].data, int(plain["fingerprint"]))
-        return ClientState(
+        state = ClientState(
             replica=replica,
             memory={
                 name.removeprefix("memory."): _to_vector(stored[name]) for name in stored if name.startswith("memory.")
@@ -119,6 +122,7 @@ def load(records: RecordDict) -> ClientState:
             pending=stored["pending"].data,
             pending_number=int(plain["pending_number"]),
             uplink=plain["uplink"],
+            answer_key=plain["answer_key"],
             local=dict(records.array_records.get(LOCAL, {})),
             answer={
                 key.removeprefix(ANSWER): record
@@ -126,8 +130,22 @@ def load(records: RecordDict) -> ClientState:
                 if key.startswith(ANSWER) and isinstance(record, MetricRecord | ConfigRecord | ArrayRecord)
             },
         )
-    except (FedcompError, ValueError, KeyError):
+        _check(state)
+        return state
+    except (FedcompError, ValueError, KeyError, TypeError):
         return ClientState()
+
+
+def _check(state: ClientState) -> None:
+    """Refuse stored parts that do not belong together."""
+    n = state.replica.layout.n if state.replica is not None else 0
+    if state.replica is not None and len(state.replica.exact) != state.replica.layout.exact_size:
+        raise LayoutError("the stored exact tensors do not fit the stored layout")
+    if any(array.dtype != np.float32 or array.shape != (n,) for array in state.memory.values()):
+        raise LayoutError("the stored memory does not fit the stored layout")
+    if state.pending:
+        parse_one(state.pending)
+        parse(state.uplink)
 
 
 def _to_array(array: np.ndarray[Any, Any]) -> Array:

@@ -22,27 +22,30 @@ from fedcomp.wire.codecs import codec_id
 class Downlink:
     """The published model, the server's memory and the last frames."""
 
-    compressor: Compressor
     published: Replica
     memory: State
     history: History
     _key: tuple[int, bytes] | None = None
 
     @classmethod
-    def begin(cls, compressor: Compressor, replica: Replica) -> "Downlink":
+    def begin(cls, replica: Replica) -> "Downlink":
         """Return the log that begins with `replica`."""
-        return cls(compressor, replica, compressor.init(replica.layout.n), History(replica.key_frame().size))
+        return cls(replica, {}, History(replica.key_frame().size))
 
-    def publish(self, target: dict[str, NDArray[Any]], seed: int) -> None:
-        """Go one version on, towards `target`: what compression keeps back stays in the memory for later versions."""
+    def publish(self, target: dict[str, NDArray[Any]], compressor: Compressor, seed: int) -> None:
+        """Go one version on, towards `target`: what compression keeps back stays in the memory for later versions.
+
+        The compressor may be another one each time; what another memory holds is left for when it is asked for again.
+        """
         layout = self.published.layout
         vector, exact = layout.flatten(target)
         np.subtract(vector, self.published.vector, out=vector)
         try:
-            body, self.memory = self.compressor.encode(vector, self.memory, seed)
+            body, memory = compressor.encode(vector, compressor.recall(self.memory, layout.n), seed)
         except NonFiniteError as error:
             raise NonFiniteError(error.index, error.value, f" (in tensor {layout.name_at(error.index)!r})") from None
-        frame = self.published.delta_frame(codec_id(self.compressor.entropy), body, exact)
+        self.memory |= memory
+        frame = self.published.delta_frame(codec_id(compressor.entropy), body, exact)
         self.published = self.published.advance(frame)
         self.history.append(frame)
 

@@ -79,15 +79,15 @@ class Ledger:
 
     def by_round(self) -> dict[int, Totals]:
         """Return the sums of each round."""
-        return dict(self._rounds)
+        return {number: replace(part) for number, part in self._rounds.items()}
 
     def by_node(self) -> dict[int, Totals]:
         """Return the sums of each node; `SERVER` stands for the server's own work."""
-        return dict(self._nodes)
+        return {node: replace(part) for node, part in self._nodes.items()}
 
     def by_round_and_node(self) -> dict[tuple[int, int], Totals]:
         """Return the sums of each (round, node)."""
-        return dict(self._parts)
+        return {key: replace(part) for key, part in self._parts.items()}
 
     def __getattr__(self, name: str) -> float:
         """Return a sum over the run by its name in `Totals`."""

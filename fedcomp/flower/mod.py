@@ -2,10 +2,9 @@
 
 import time
 from logging import WARNING
-from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.supercore import log
 
@@ -40,7 +39,7 @@ class CompressionMod:
         if asked.number == state.pending_number:
             # The same message once more: so is the answer, for this uplink may have been taken by now.
             answer = RecordDict(dict(state.answer.items()))
-            answer[key] = envelope.seal(state.pending)
+            answer[state.answer_key] = envelope.seal(state.pending)
             return Message(answer, reply_to=message)
         state.number = asked.number
         state.settle(asked.taken)
@@ -61,11 +60,12 @@ class CompressionMod:
 
         if reply.has_content():
             content = RecordDict(dict(reply.content.items()))
-            trained = [name for name, record in content.array_records.items() if _fits(record, replica)]
-            if len(trained) == 1:
-                frame = self._update(state, content[trained[0]], asked, decode_seconds, context)
-                state.answer = {name: record for name, record in content.items() if name != trained[0]}
-                content[trained[0]] = envelope.seal(frame)
+            trained = _trained(message, content, key, replica)
+            if trained is not None:
+                frame = self._update(state, content.array_records[trained], asked, decode_seconds, context)
+                state.answer = {name: record for name, record in content.items() if name != trained}
+                state.answer_key = trained
+                content[trained] = envelope.seal(frame)
             else:
                 held = Frame(Kind.HELD, codecs.NO_BODY, 0, *_here(replica), asked.number)
                 content[envelope.KEY] = envelope.seal(held.to_bytes())
@@ -74,7 +74,7 @@ class CompressionMod:
         return reply
 
     def _update(
-        self, state: ClientState, trained: Any, asked: Instruction, decode_seconds: float, context: Context
+        self, state: ClientState, trained: ArrayRecord, asked: Instruction, decode_seconds: float, context: Context
     ) -> bytes:
         """Return the update frame, and leave it pending in `state`."""
         begin = time.perf_counter()
@@ -86,9 +86,8 @@ class CompressionMod:
             compressor = parse(asked.uplink)
         except ValueError as error:
             raise UnknownFormatError(f"the server asks for an uplink that is not known here: {error}") from error
-        fresh = compressor.init(layout.n)
-        # The settings may change between rounds; what another memory holds is left for when it is asked for again.
-        memory = {name: state.memory.get(name, fresh[name]) for name in fresh}
+        # The server may ask for another compressor; what another memory holds is left for when it is asked for again.
+        memory = compressor.recall(state.memory, layout.n)
         identity = int(context.node_config.get("partition-id", context.node_id))
         seed = int(np.random.SeedSequence([asked.seed, identity & (1 << 64) - 1]).generate_state(1, np.uint64)[0])
         try:
@@ -125,6 +124,19 @@ def _model(state: ClientState, replica: Replica) -> ArrayRecord:
     return ArrayRecord({name: (shared | state.local)[name] for name in names if name in shared or name in state.local})
 
 
-def _fits(record: ArrayRecord, replica: Replica) -> bool:
-    """Say whether `record` is a trained model, not some other arrays of the app."""
-    return any(tensor.name in record for tensor in replica.layout.tensors)
+def _trained(message: Message, content: RecordDict, key: str, replica: Replica) -> str | None:
+    """Return the key of the trained model in a reply's content; None for a reply that is not to bring one.
+
+    It is the record under the `key` that the model came in, or the only one with the model's tensors.
+    """
+    if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
+        return None
+    names = {tensor.name for tensor in replica.layout.tensors}
+    fitting = [name for name, record in content.array_records.items() if names & record.keys()]
+    if key in fitting:
+        return key
+    if len(fitting) > 1:
+        raise ValueError(
+            f"the records {fitting} all hold tensors of the model; the trained one is expected under {key!r}"
+        )
+    return fitting[0] if fitting else None

@@ -23,11 +23,15 @@ NOTHING = Receipt()
 
 @dataclass(slots=True)
 class Standing:
-    """`version` and `fingerprint` as confirmed (`UNKNOWN` before); `number` of the newest instruction to the node."""
+    """`version` and `fingerprint` as confirmed (`UNKNOWN` before); `number` of the newest instruction to the node.
+
+    `answered` is the last instruction that the node answered, `taken` its last uplink that went into the model.
+    """
 
     version: int = UNKNOWN
     fingerprint: int = 0
     number: int = 0
+    answered: int = 0
     taken: Receipt = NOTHING
 
 
@@ -49,5 +53,5 @@ class Roster(dict[int, Standing]):
         """Return the roster of which `to_array` gave `rows`."""
         roster = cls()
         for node, version, fingerprint, number, taken_number, taken_crc in rows.tolist():
-            roster[node] = Standing(version, fingerprint, number, Receipt(taken_number, taken_crc))
+            roster[node] = Standing(version, fingerprint, number, taken=Receipt(taken_number, taken_crc))
         return roster

@@ -1,6 +1,6 @@
 """Updates that came back, summed as they are: O(kept) a node, in an order fixed by node id."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 from fedcomp.errors import CorruptError, LayoutError, StaleError, TruncatedError, VersionError
 from fedcomp.flower.roster import Standing
 from fedcomp.replica import Replica, split_payload
-from fedcomp.symbols import Symbols
+from fedcomp.symbols import Dense, Symbols
 from fedcomp.wire import codecs
 from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
+
+FURTHEST = 1e38
+"""A magnitude that no weight of a model has for a good reason, and that sums of float32 do not overflow from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,6 @@ def check(frame: Frame, standing: Standing, published: Replica) -> None:
         raise CorruptError(f"{len(frame.payload)} bytes of payload in a {frame.kind.name} frame; it has none")
     if frame.kind is Kind.LOST:
         return
-    if frame.kind is Kind.UPDATE and standing.taken.number == frame.after:
-        raise StaleError(f"the uplink for instruction {frame.after} was taken before")
     if frame.layout != published.layout.digest:
         raise LayoutError("it is for another model")
     if (frame.version, frame.before) != (published.version, published.fingerprint):
@@ -58,7 +59,19 @@ def decode(frame: Frame, published: Replica) -> Update:
     sent = codecs.codec(frame.codec).decode(body, n=layout.n)
     if frame.flags & EXACT:
         layout.check_exact(exact)
+    _check_reach(sent, published)
     return Update(sent, exact, encode_seconds, decode_seconds)
+
+
+def _check_reach(sent: Symbols, published: Replica) -> None:
+    """Refuse an update that leads beyond `FURTHEST`: whatever models are averaged then, the mean is finite."""
+    if isinstance(sent, Dense):
+        reached = published.vector + sent.vector
+    else:
+        sparse = sent.sparse()
+        reached = published.vector[sparse.indices] + sparse.values
+    if reached.size and not np.abs(reached).max() <= FURTHEST:
+        raise CorruptError(f"its update leads to weights beyond {FURTHEST:g}")
 
 
 def arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]]:
@@ -68,14 +81,13 @@ def arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]]:
     return published.layout.unflatten(vector, update.exact)
 
 
-def mean(updates: Mapping[int, tuple[Update, float]], published: Replica) -> dict[str, NDArray[Any]]:
-    """Return the weighted mean model of `updates`, node -> (update, weight), as Flower's FedAvg forms it."""
+def mean(updates: Sequence[tuple[Update, float]], published: Replica) -> dict[str, NDArray[Any]]:
+    """Return the weighted mean model of `updates`, (update, weight) each, summed in their order."""
     layout = published.layout
-    total = sum(weight for _, weight in updates.values())
+    total = sum(weight for _, weight in updates)
     vector = np.zeros(layout.n, np.float32)
     exact: dict[str, NDArray[Any]] = {}
-    for node in sorted(updates):
-        update, weight = updates[node]
+    for update, weight in updates:
         update.sent.add_to(vector, weight / total)
         for name, array in layout.unflatten_exact(update.exact).items():
             exact[name] = exact.get(name, 0) + array * (weight / total)

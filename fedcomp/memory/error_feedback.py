@@ -9,6 +9,8 @@ from fedcomp.memory import State
 from fedcomp.quantize import on_device
 from fedcomp.symbols import LazySum, Symbols
 
+LARGEST = np.finfo(np.float32).max
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorFeedback:
@@ -47,7 +49,13 @@ class ErrorFeedback:
     def restore(self, lost: Symbols, state: State) -> State:
         """Return residual + lost."""
         residual = state["residual"]
-        _add(residual, lost, 1.0)
+        with np.errstate(over="ignore"):
+            _add(residual, lost, 1.0)
+        if isinstance(residual, np.ndarray):
+            at = lost.sparse().indices
+            residual[at] = np.clip(
+                residual[at], -LARGEST, LARGEST
+            )  # the sum of two huge ones stays one that can be sent
         return {"residual": residual}
 
 

@@ -20,6 +20,8 @@ class Ternarize:
         blocks = range(0, value.values.size, BLOCK)
         total = sum(float(np.abs(value.values[start : start + BLOCK]).astype(np.float64).sum()) for start in blocks)
         magnitude = np.float32(total / max(1, value.values.size))
+        if not np.isfinite(magnitude):
+            raise ValueError("the residual holds NaN or infinity; only a state of finite values can be encoded")
         if not magnitude > 0:  # nothing is kept, or denormals alone where the processor takes them for zeros
             return Ternary(value.n, value.indices[:0], np.empty(0, np.bool_), np.float32(0))
         return Ternary(value.n, value.indices, value.values < 0, magnitude)

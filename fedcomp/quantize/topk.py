@@ -7,6 +7,7 @@ wherever the sample misleads (ties, spikes, zeros) only time is lost, never exac
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ class TopK:
 
     def __post_init__(self) -> None:
         """Refuse a density outside (0, 1]."""
-        if not (isinstance(self.density, int | float) and 0 < self.density <= 1):
+        if isinstance(self.density, bool) or not isinstance(self.density, Real) or not 0 < self.density <= 1:
             raise ValueError(f"density is {self.density!r}; it is the fraction kept, above 0 and at most 1")
 
     def encode(self, value: LazySum, /) -> Sparse:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import Message
+from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Strategy
 
 import fedcomp
@@ -127,3 +127,26 @@ def test_nothing_can_be_saved_before_something_is_published(tmp_path: Path) -> N
 def test_a_period_of_no_rounds_is_refused() -> None:
     with pytest.raises(ValueError, match="checkpoint_every is 0"):
         _strategy(FedAvg(), checkpoint_every=0)
+
+
+def test_settings_given_on_resume_hold_and_what_a_strategy_changed_comes_back(tmp_path: Path) -> None:
+    class Decaying(FedAvg):
+        def __init__(self, rate: float, **settings: float) -> None:
+            super().__init__(**settings)  # type: ignore[arg-type]
+            self.rate = rate
+            self.rounds_seen = 0
+
+        def aggregate_train(
+            self, server_round: int, replies: Iterable[Message]
+        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+            self.rate *= 0.5
+            self.rounds_seen += 1
+            return super().aggregate_train(server_round, replies)
+
+    first = _strategy(Decaying(1.0, fraction_train=1.0, fraction_evaluate=0.0), checkpoint=tmp_path / "checkpoint")
+    first.start(LocalGrid(app(), 4), model(), num_rounds=3)
+    inner = Decaying(1.0, fraction_train=0.5, fraction_evaluate=0.0)
+    second = _strategy(inner)
+    second.load(tmp_path / "checkpoint")
+    assert (inner.rate, inner.rounds_seen) == (0.125, 3)
+    assert inner.fraction_train == 0.5

@@ -18,11 +18,11 @@ def _downlink(versions: int, density: float = 0.01, n: int = 3000) -> tuple[Down
     """Return a log of that many versions, and a standing at each."""
     rng = np.random.default_rng(0)
     arrays = {"w": rng.standard_normal(n, np.float32)}
-    downlink = Downlink.begin(fedcomp.stc(density=density), start(layout_of(arrays), arrays))
+    downlink = Downlink.begin(start(layout_of(arrays), arrays))
     standings = [Standing(0, downlink.published.fingerprint)]
     for _ in range(versions):
         arrays = {"w": downlink.published.vector + rng.standard_normal(n, np.float32)}
-        downlink.publish(arrays, seed=0)
+        downlink.publish(arrays, fedcomp.stc(density=density), seed=0)
         standings.append(Standing(downlink.published.version, downlink.published.fingerprint))
     return downlink, standings
 
@@ -73,12 +73,12 @@ def test_deltas_that_a_key_frame_undercuts_are_forgotten() -> None:
 
 
 def test_what_compression_keeps_back_is_published_later() -> None:
-    arrays = {"w": np.zeros(1000, np.float32)}
-    downlink = Downlink.begin(fedcomp.stc(density=0.05), start(layout_of(arrays), arrays))
+    arrays, stc = {"w": np.zeros(1000, np.float32)}, fedcomp.stc(density=0.05)
+    downlink = Downlink.begin(start(layout_of(arrays), arrays))
     target = np.random.default_rng(1).standard_normal(1000).astype(np.float32)
-    downlink.publish({"w": target.copy()}, seed=0)
+    downlink.publish({"w": target.copy()}, stc, seed=0)
     for _ in range(200):
-        downlink.publish({"w": downlink.published.vector.copy()}, seed=0)
+        downlink.publish({"w": downlink.published.vector.copy()}, stc, seed=0)
     moved = downlink.published.vector + downlink.memory["residual"]
     np.testing.assert_allclose(moved, target, atol=1e-4)
     assert np.abs(downlink.memory["residual"]).max() < 0.2 * np.abs(target).max()
@@ -115,6 +115,6 @@ def test_an_amount_that_the_ledger_does_not_know_is_an_error() -> None:
 def test_the_roster_comes_back_as_it_was() -> None:
     roster = Roster()
     assert roster[3].version == UNKNOWN
-    roster[2**63 + 5] = Standing(4, 2**64 - 1, 2**60, Receipt(2**60 - 1, 2**32 - 1))
+    roster[2**63 + 5] = Standing(4, 2**64 - 1, 2**60, taken=Receipt(2**60 - 1, 2**32 - 1))
     again = Roster.from_array(roster.to_array())
     assert again == roster

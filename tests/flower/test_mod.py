@@ -15,6 +15,7 @@ from fedcomp.flower.client_state import ClientState
 from fedcomp.flower.local_grid import Fault
 from fedcomp.replica import start
 from fedcomp.wire import instruction
+from fedcomp.wire.frame import Frame, Kind
 from fedcomp.wire.instruction import Instruction, Receipt
 from fedcomp.wire.layout import layout_of
 from tests.flower.toy import app, floats, model, state_of
@@ -28,13 +29,15 @@ def _strategy(uplink: fedcomp.Compressor | None = None) -> CompressedStrategy:
 def test_state_comes_back_from_the_records_as_it_went_in() -> None:
     arrays = {"w": np.arange(5, dtype=np.float32), "steps": np.array(7)}
     records = RecordDict({"mine": ConfigRecord({"a": 1})})
+    sent = Frame(Kind.UPDATE, 1, 0, 3, 3, 1, 2, 2**60, b"payload").to_bytes()
     state = ClientState(
         replica=start(layout_of(arrays), arrays, version=3),
         memory={"residual": np.full(5, 0.5, np.float32)},
         number=2**60,
-        pending=b"sent",
+        pending=sent,
         pending_number=2**60,
         uplink="stc(density=0.1)",
+        answer_key="arrays",
         local={"head": Array(np.ones(2))},
         answer={"m": MetricRecord({"loss": 1.0})},
     )
@@ -47,7 +50,7 @@ def test_state_comes_back_from_the_records_as_it_went_in() -> None:
     assert again.replica.arrays()["steps"] == 7
     np.testing.assert_array_equal(again.memory["residual"], state.memory["residual"])
     again.memory["residual"] += 1  # what comes back can be written to
-    assert (again.number, again.pending, again.uplink) == (state.number, b"sent", state.uplink)
+    assert (again.number, again.pending, again.uplink) == (state.number, sent, state.uplink)
     assert again.local["head"].numpy().tolist() == [1, 1]
     assert again.answer["m"]["loss"] == 1.0
     assert "mine" in records, "the app's own records are left alone"
@@ -55,7 +58,7 @@ def test_state_comes_back_from_the_records_as_it_went_in() -> None:
     assert client_state.load(records).answer == {}
 
 
-@pytest.mark.parametrize("damage", ["vector", "layout", "plain"])
+@pytest.mark.parametrize("damage", ["vector", "layout", "exact", "pending", "memory.residual", "plain"])
 def test_state_that_is_not_whole_is_no_state(damage: str) -> None:
     grid = LocalGrid(app(), 2)
     strategy = _strategy()
@@ -66,7 +69,9 @@ def test_state_that_is_not_whole_is_no_state(damage: str) -> None:
     else:
         arrays = dict(records.array_records["fedcomp"])
         whole = arrays[damage].data
-        arrays[damage] = Array("uint8" if damage == "layout" else "float32", (1,), "fedcomp.state/1", whole[:-4])
+        dtype = "float32" if damage in ("vector", "memory.residual") else "uint8"
+        cut = whole[:-4]
+        arrays[damage] = Array(dtype, (len(cut) // np.dtype(dtype).itemsize,), "fedcomp.state/1", cut)
         records["fedcomp"] = ArrayRecord(arrays)
     assert client_state.load(records) == ClientState()
     strategy.start(grid, model(), num_rounds=2)  # refused once, then a key frame
