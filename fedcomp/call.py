@@ -14,6 +14,8 @@ def parse_call(text: str) -> tuple[str, tuple[object, ...], dict[str, object]]:
 
     Arguments are Python literals; nothing is evaluated.  Raises `ValueError` for anything else.
     """
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r} is no text of the form name(setting=value)")
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):

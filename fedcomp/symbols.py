@@ -67,7 +67,7 @@ class LazySum:
         """
         size = self.block_size
         if self.in_place and len(self.parts) == 2:
-            yield from self._settling(size)
+            yield from self._settling(*self.parts, size)
             return
         buffer = np.empty(size if len(self.parts) == 2 else 0, np.float32)
         for start in range(0, self.n, size):
@@ -79,8 +79,7 @@ class LazySum:
                 raise NonFiniteError(start + at, float(block[at]))
             yield start, block
 
-    def _settling(self, size: int) -> Iterator[tuple[int, Vector]]:
-        first, second = self.parts
+    def _settling(self, first: Vector, second: Vector, size: int) -> Iterator[tuple[int, Vector]]:
         done = 0
         try:
             for start in range(0, self.n, size):

@@ -9,14 +9,13 @@ from typing import Any, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.app.message.message import make_message
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Result, Strategy
-from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords, validate_message_reply_consistency
+from flwr.serverapp.strategy import FedAvg, FedAvgM, Result, Strategy
 from flwr.supercore import log
 
 from fedcomp.compressor import Compressor
 from fedcomp.flower import envelope, uplink
+from fedcomp.flower.averaging import aggregate_mean, averages
 from fedcomp.flower.checkpoint import Checkpoint, scalars
 from fedcomp.flower.downlink import Downlink
 from fedcomp.flower.history import History
@@ -29,8 +28,6 @@ from fedcomp.wire.codecs import codec_id
 from fedcomp.wire.instruction import Instruction
 from fedcomp.wire.layout import layout_of
 
-AVERAGING = {kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi)}
-"""The `aggregate_train` of strategies that look at nothing but the weighted mean of the replies' arrays."""
 NEAR_ONE = 1.5
 """A ratio below this is no compression to speak of."""
 
@@ -174,8 +171,9 @@ class CompressedStrategy(Strategy):
         """Return the next published model and the inner strategy's metrics."""
         server_round += self._offset
         answers, failed = self._open(server_round, replies, train=True)
-        if self._averages() and all(answer.update is not None for answer in answers):
-            arrays, metrics = self._aggregate_mean(server_round, answers, failed)
+        if averages(self.inner) and all(answer.update is not None for answer in answers):
+            inner = cast(FedAvg, self.inner)
+            arrays, metrics = aggregate_mean(inner, server_round, answers, failed, self._published())
         else:
             for answer in answers:
                 if answer.update is not None:
@@ -314,40 +312,6 @@ class CompressedStrategy(Strategy):
         dense_size = envelope.dense_size(self._inner_arrays)
         intake = Intake(self._published(), self._roster, self.ledger, server_round, dense_size, weight_key)
         return intake.open(replies, train=train)
-
-    def _averages(self) -> bool:
-        """Say whether the mean is all that the inner strategy, and its metrics function, look at."""
-        return (
-            type(self.inner).aggregate_train in AVERAGING
-            and cast(FedAvg, self.inner).train_metrics_aggr_fn is aggregate_metricrecords
-        )
-
-    def _aggregate_mean(
-        self, server_round: int, answers: list[Answer], failed: list[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Hand the inner strategy one merged reply, the weighted mean; return the metrics of all replies."""
-        inner = cast(FedAvg, self.inner)
-        contents = [answer.message.content for answer in answers]
-        if contents:
-            validate_message_reply_consistency(contents, inner.weighted_by_key, check_arrayrecord=False)
-        weights = [float(cast(float, next(iter(c.metric_records.values()))[inner.weighted_by_key])) for c in contents]
-        if not sum(weights):
-            if answers:
-                log(WARNING, "fedcomp: all weights %r are 0; nothing is aggregated", inner.weighted_by_key)
-            return inner.aggregate_train(server_round, failed)
-        updates = [cast(uplink.Update, answer.update) for answer in answers]
-        mean = uplink.mean(list(zip(updates, weights, strict=True)), self._published())
-        metric_key, metrics = next(iter(contents[0].metric_records.items()))
-        merged = RecordDict(
-            {
-                answers[0].key: envelope.to_record(mean),
-                metric_key: MetricRecord(dict(metrics) | {inner.weighted_by_key: sum(weights)}),
-            }
-        )
-        log(INFO, "fedcomp: %d updates are merged into one result", len(answers))
-        reply = make_message(answers[0].message.metadata, merged)
-        arrays, _ = inner.aggregate_train(server_round, [reply, *failed])
-        return arrays, aggregate_metricrecords(contents, inner.weighted_by_key)
 
     def _publish(self, server_round: int, arrays: ArrayRecord) -> None:
         begin = time.perf_counter()

@@ -1,0 +1,55 @@
+"""Strategies that look at nothing but the weighted mean of the replies: they get it as one merged reply, summed sparsely."""
+
+from logging import INFO, WARNING
+from typing import cast
+
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app.message.message import make_message
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Strategy
+from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords, validate_message_reply_consistency
+from flwr.supercore import log
+
+from fedcomp.flower import envelope, uplink
+from fedcomp.flower.intake import Answer
+from fedcomp.replica import Replica
+
+AVERAGING = {kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi)}
+
+
+def averages(inner: Strategy) -> bool:
+    """Say whether the mean is all that a strategy, and its function for metrics, look at."""
+    return (
+        type(inner).aggregate_train in AVERAGING
+        and cast(FedAvg, inner).train_metrics_aggr_fn is aggregate_metricrecords
+    )
+
+
+def aggregate_mean(
+    inner: FedAvg, server_round: int, answers: list[Answer], failed: list[Message], published: Replica
+) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    """Return what `inner` makes of the weighted mean of the updates, and the metrics of all replies.
+
+    Each answer holds an update; they are summed in their order, O(kept) each.
+    """
+    key = inner.weighted_by_key
+    contents = [answer.message.content for answer in answers]
+    if contents:
+        validate_message_reply_consistency(contents, key, check_arrayrecord=False)
+    weights = [float(cast(float, next(iter(content.metric_records.values()))[key])) for content in contents]
+    if not sum(weights):
+        if answers:
+            log(WARNING, "fedcomp: all weights %r are 0; nothing is aggregated", key)
+        return inner.aggregate_train(server_round, failed)
+    updates = [cast(uplink.Update, answer.update) for answer in answers]
+    mean = uplink.mean(list(zip(updates, weights, strict=True)), published)
+    metric_key, metrics = next(iter(contents[0].metric_records.items()))
+    merged = RecordDict(
+        {
+            answers[0].key: envelope.to_record(mean),
+            metric_key: MetricRecord(dict(metrics) | {key: sum(weights)}),
+        }
+    )
+    log(INFO, "fedcomp: %d updates are merged into one result", len(answers))
+    reply = make_message(answers[0].message.metadata, merged)
+    arrays, _ = inner.aggregate_train(server_round, [reply, *failed])
+    return arrays, aggregate_metricrecords(contents, key)
