@@ -30,7 +30,7 @@ class History:
         """Add the newest delta."""
         self._deltas.append((frame, frame.to_bytes()))
         self._size += frame.size
-        while self._size > self._key_size and len(self._deltas) > 1:
+        while self._size >= self._key_size:
             self._size -= self._deltas.popleft()[0].size
 
     def route(self, version: int, fingerprint: int) -> Route | None:
@@ -40,8 +40,6 @@ class History:
         for frame, data in reversed(self._deltas):
             missed.append(data)
             size += len(data)
-            if size >= self._key_size:
-                break
             if (frame.base_version, frame.before) == (version, fingerprint):
                 return Route(tuple(reversed(missed)), size - len(missed[0]))
         return None

@@ -17,7 +17,7 @@ def top_k(value: LazySum, k: int) -> tuple[Indices, Vector]:
     """Return indices (ascending) and entries of the min(k, non-zeros) entries of largest magnitude, on the host."""
     import torch
 
-    whole = value.parts[0]
+    whole: Any = value.parts[0]
     for part in value.parts[1:]:
         whole = whole + part
     magnitude = whole.abs()
