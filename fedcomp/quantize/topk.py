@@ -85,7 +85,7 @@ def _sampled_bound(value: LazySum, k: int) -> np.float32:
 
 def _collect(value: LazySum, k: int, bound: np.float32) -> tuple[Indices, Vector]:
     """Return the k largest of the entries whose magnitude exceeds `bound`, all of them where there are fewer."""
-    room = min(value.n, k + max(k // 4, 4096, min(k, value.n // 128)))
+    room = min(value.n, k + max(k // 5, 4096, min(k, value.n // 128)))
     indices, values = np.empty(room, np.uint32), np.empty(room, np.float32)
     passed, negative = np.empty(value.block_size, np.bool_), np.empty(value.block_size, np.bool_)
     held = 0
