@@ -102,18 +102,23 @@ def test_the_ledger_is_the_sum_of_the_bytes_that_crossed() -> None:
     assert ledger.decode_seconds > 0
 
 
+class OftenAndSeldom(FedAvg):
+    """Trains node 1 in every round, node 2 in the first and the last."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__(fraction_evaluate=0.0)
+        self.last = last
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        config["server-round"] = server_round
+        record = RecordDict({"arrays": arrays, "config": config})
+        return [Message(record, node, "train") for node in ((1, 2) if server_round in (1, self.last) else (1,))]
+
+
 def test_an_absent_node_pays_for_what_it_missed_and_a_present_one_does_not() -> None:
-    class First(FedAvg):
-        """Trains node 1 in every round, node 2 in the first and the last."""
-
-        def configure_train(
-            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-        ) -> list[Message]:
-            config["server-round"] = server_round
-            record = RecordDict({"arrays": arrays, "config": config})
-            return [Message(record, node, "train") for node in ((1, 2) if server_round in (1, 8) else (1,))]
-
-    strategy = CompressedStrategy(First(fraction_evaluate=0.0), downlink=fedcomp.stc(density=0.01))
+    strategy = CompressedStrategy(OftenAndSeldom(last=8), downlink=fedcomp.stc(density=0.01))
     strategy.start(Tapped(2), model(), num_rounds=8)
     last = {node: strategy.ledger.by_round_and_node()[8, node] for node in (1, 2)}
     assert last[1].catch_up_bytes == 0
@@ -122,16 +127,8 @@ def test_an_absent_node_pays_for_what_it_missed_and_a_present_one_does_not() -> 
 
 
 def test_a_node_that_missed_too_much_gets_a_key_frame_because_it_is_smaller() -> None:
-    class First(FedAvg):
-        def configure_train(
-            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-        ) -> list[Message]:
-            config["server-round"] = server_round
-            record = RecordDict({"arrays": arrays, "config": config})
-            return [Message(record, node, "train") for node in ((1, 2) if server_round in (1, 40) else (1,))]
-
     grid = Tapped(2)
-    strategy = CompressedStrategy(First(fraction_evaluate=0.0), downlink=fedcomp.stc(density=0.5))
+    strategy = CompressedStrategy(OftenAndSeldom(last=40), downlink=fedcomp.stc(density=0.5))
     strategy.start(grid, model(), num_rounds=40)
     _, frames = instruction.parse(grid.sent[-1].content.array_records["arrays"]["fedcomp"].data)
     assert [frame.kind for frame in frames] == [Kind.KEY]
