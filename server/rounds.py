@@ -6,7 +6,6 @@ from dataclasses import asdict
 from flwr.app import ArrayRecord, MetricRecord
 
 from fedcomp.flower import CompressedStrategy
-from fedcomp.flower.ledger import Totals
 from server.evaluate import Evaluator
 from server.folder import RunFolder
 from server.progress import Progress
@@ -40,7 +39,7 @@ class Rounds:
         loss = accuracy = None
         if server_round % self._settings.evaluate_every == 0 or server_round == self._settings.num_rounds:
             loss, accuracy = self._evaluator(arrays)
-        totals = self._strategy.ledger.by_round().get(server_round, Totals())
+        totals = self._strategy.ledger.of_round(server_round)
         record = round_record(server_round, None if loss is None else finite(loss), accuracy, totals, seconds)
         if server_round == self._first and record.uplink_bytes == 0:
             raise RuntimeError(f"no node sent an update in round {server_round}; the nodes' own errors say why")

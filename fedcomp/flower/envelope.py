@@ -41,6 +41,11 @@ def dense_size(record: ArrayRecord) -> int:
     return sum(len(array.data) for array in record.values())
 
 
+def size_beside(content: RecordDict, key: str) -> int:
+    """Return the bytes of the array records beside `key`, which travel as they are."""
+    return sum(dense_size(record) for name, record in content.array_records.items() if name != key)
+
+
 def to_arrays(record: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
     """Return the numpy arrays of a plain record."""
     return {name: array.numpy() for name, array in record.items()}

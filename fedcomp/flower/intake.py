@@ -81,9 +81,7 @@ class Intake:
         if found is None:
             raise CorruptError("the reply holds no frame; is CompressionMod in the ClientApp's mods?")
         key, data = found
-        others = sum(
-            envelope.dense_size(record) for name, record in message.content.array_records.items() if name != key
-        )
+        others = envelope.size_beside(message.content, key)
         self.ledger.add(self.server_round, node, uplink_bytes=len(data) + others)
         begin = time.perf_counter()
         frame = parse_one(data)

@@ -77,6 +77,10 @@ class Ledger:
         """Return the sums over the run."""
         return replace(self._total)
 
+    def of_round(self, server_round: int) -> Totals:
+        """Return the sums of one round."""
+        return replace(self._rounds.get(server_round, Totals()))
+
     def by_round(self) -> dict[int, Totals]:
         """Return the sums of each round."""
         return {number: replace(part) for number, part in self._rounds.items()}

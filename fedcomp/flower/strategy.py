@@ -275,7 +275,7 @@ class CompressedStrategy(Strategy):
         self.ledger.add(
             server_round,
             node,
-            downlink_bytes=len(data) + self._others(message.content, key),
+            downlink_bytes=len(data) + envelope.size_beside(message.content, key),
             catch_up_bytes=route.catch_up_bytes,
             dense_downlink_bytes=sum(envelope.dense_size(record) for record in message.content.array_records.values()),
         )
@@ -300,11 +300,6 @@ class CompressedStrategy(Strategy):
             )
         return same[0]
 
-    @staticmethod
-    def _others(content: RecordDict, key: str) -> int:
-        """Return the bytes of the records beside `key`, which travel as they are."""
-        return sum(envelope.dense_size(record) for name, record in content.array_records.items() if name != key)
-
     def _open(
         self, server_round: int, replies: Iterable[Message], *, train: bool
     ) -> tuple[list[Answer], list[Message]]:
@@ -322,8 +317,8 @@ class CompressedStrategy(Strategy):
 
     def _report(self, server_round: int) -> None:
         """Log the ratio of the first round that brought updates, and warn where nothing is gained."""
-        here = self.ledger.by_round().get(server_round)
-        if self._reported or here is None or not here.dense_uplink_bytes:
+        here = self.ledger.of_round(server_round)
+        if self._reported or not here.dense_uplink_bytes:
             return
         self._reported = True
         ratio = here.dense_uplink_bytes / here.uplink_bytes
