@@ -1,6 +1,6 @@
 """Encode and decode times as multiples of a memcpy of the same vector, and bytes over the entropy bound.
 
-    python -m benchmarks.codecs [--method "stc(density={density})"] [--repeats 15] [--entries 11200000 ...]
+    python -m benchmarks.codecs [--method "stc(density={density})"] [--repeats 25] [--entries 11200000 ...]
 
 Each time is divided by a memcpy taken right before it, and the median of those ratios is shown: an absolute time means
 nothing on a shared machine.  ``bytes/H`` divides the body by H = n H2(k/n) + k bits, the entropy of independent positions
@@ -86,7 +86,7 @@ def main() -> None:
     """Print one table row per size and density."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--method", default="stc(density={density})", help="{density} is filled in")
-    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--repeats", type=int, default=25)
     parser.add_argument("--entries", type=int, nargs="*", help="vector lengths, instead of 1.2 M, 11.2 M and 25.6 M")
     options = parser.parse_args()
     sizes = {f"{n:,}": n for n in options.entries} if options.entries else SIZES
