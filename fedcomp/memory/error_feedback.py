@@ -52,10 +52,9 @@ class ErrorFeedback:
         with np.errstate(over="ignore"):
             _add(residual, lost, 1.0)
         if isinstance(residual, np.ndarray):
+            # A sum beyond float32 would block the sender for good: it stays at the largest that can be sent.
             at = lost.sparse().indices
-            residual[at] = np.clip(
-                residual[at], -LARGEST, LARGEST
-            )  # the sum of two huge ones stays one that can be sent
+            residual[at] = np.clip(residual[at], -LARGEST, LARGEST)
         return {"residual": residual}
 
 

@@ -127,3 +127,19 @@ def test_the_same_state_and_update_give_the_same_bytes() -> None:
     again, after_again = compressor.encode(update, spare)
     assert body == again
     assert after["residual"].tobytes() == after_again["residual"].tobytes()
+
+
+def test_a_huge_uplink_that_comes_back_does_not_block_the_sender() -> None:
+    lost = Sparse(3, np.array([0, 1]), vector(3e38, -3e38))
+    state = MEMORY.restore(lost, {"residual": vector(2e38, -2e38, 1)})
+    largest = float(np.finfo(np.float32).max)
+    assert state["residual"].tolist() == [largest, -largest, 1]
+    compressor = fedcomp.stc(density=1)
+    body, state = compressor.encode(vector(0, 0, 0), state)
+    assert np.isfinite(compressor.decode(body)).all()
+
+
+def test_a_residual_of_infinity_is_refused_and_never_sent() -> None:
+    compressor = fedcomp.stc(density=0.5)
+    with pytest.raises(ValueError, match="residual holds NaN or infinity"):
+        compressor.encode(vector(1, 2, 3, 4), {"residual": vector(0, np.inf, 0, 0)})
