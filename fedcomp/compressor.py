@@ -1,5 +1,6 @@
 """A compressor: how a vector becomes a body, and what the sender remembers.  The noun of the public face."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,9 +8,11 @@ import numpy as np
 
 from fedcomp.call import format_call
 from fedcomp.entropy import MAX_ENTRIES, EntropyCode
+from fedcomp.lazy_sum import LazySum
 from fedcomp.memory import Memory, State
+from fedcomp.occasion import Occasion, Shapes
 from fedcomp.stage import Stage, Vector
-from fedcomp.symbols import LazySum, Symbols
+from fedcomp.symbols import Symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +39,35 @@ class Compressor:
     def recall(self, state: State, n: int) -> State:
         """Return what this compressor's memory has of `state`, which other compressors may have shared; the rest anew."""
         fresh = self.init(n)
-        return {name: state.get(name, fresh[name]) for name in fresh}
+        vectors = self.memory.vectors
+        return {
+            name: state[name] if name in state and (name not in vectors or state[name].shape == (n,)) else fresh[name]
+            for name in fresh
+        }
 
-    def encode(self, update: Any, state: State, seed: int = 0) -> tuple[bytes, State]:
+    def encode(
+        self,
+        update: Any,
+        state: State,
+        seed: int = 0,
+        *,
+        server_round: int | None = None,
+        shapes: Shapes = (),
+        model: Vector | None = None,
+    ) -> tuple[bytes, State]:
         """Return the body of `update` and the state after it.
 
         `update` is float32 (n,), a numpy array or a torch tensor on any device, and is not touched.  The state passed in is
         spent: its memory may live on in the new one.  `seed` drives compressors that draw random numbers; STC draws none.
+        What else the sender knows helps compressors that look at it (`Occasion`): the round, the `shapes` of the tensors
+        behind the vector, and the `model` that the update starts from.
         Raises `ValueError`, the state as it was, for another dtype or shape, and for NaN or infinity.
         """
-        _check(update, state)
-        asked = self.memory.compensate(update if isinstance(update, np.ndarray) else update.detach(), state)
+        _check(update)
+        if shapes and sum(map(math.prod, shapes)) != update.shape[0]:
+            raise ValueError(f"shapes of {sum(map(math.prod, shapes))} entries; the update has {update.shape[0]}")
+        occasion = Occasion(seed, server_round, shapes, model)
+        asked = self.memory.compensate(update if isinstance(update, np.ndarray) else update.detach(), state, occasion)
         sent = self.quantize.encode(asked)
         body = self.entropy.encode(sent)
         return body, self.memory.keep(asked, sent)
@@ -60,15 +81,10 @@ class Compressor:
         return symbols.dense()
 
 
-def _check(update: Any, state: State) -> None:
+def _check(update: Any) -> None:
     dtype = str(getattr(update, "dtype", type(update).__name__)).removeprefix("torch.")
     shape = tuple(getattr(update, "shape", ()))
     if dtype != "float32" or len(shape) != 1:
         raise ValueError(f"an update of {dtype} {shape}; a float32 vector is needed")
     if not 0 < shape[0] <= MAX_ENTRIES:
         raise ValueError(f"an update of {shape[0]} entries; 1 to {MAX_ENTRIES} can be encoded")
-    for name, array in state.items():
-        if tuple(np.shape(array)) != shape:
-            raise ValueError(
-                f"an update of {shape[0]} entries; the state's {name} has the shape {tuple(np.shape(array))}"
-            )

@@ -10,8 +10,9 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.lazy_sum import BLOCK
 from fedcomp.stage import Vector
-from fedcomp.symbols import BLOCK, Indices
+from fedcomp.symbols import Indices
 
 WORD = (1 << 64) - 1
 

@@ -104,10 +104,11 @@ class _Step:
             layout.check_exact(exact)
         sent = codecs.codec(frame.codec).decode(body, n=layout.n)
         with np.errstate(over="ignore"):
-            if hasattr(sent, "indices"):
-                at: Any = sent.indices
+            sparse = sent.sparse()
+            if sparse is not None:
+                at: Any = sparse.indices
                 old = replica.vector[at]
-                new = old + sent.sparse().values
+                new = old + sparse.values
                 total = replica.fingerprint + change(at, old, new) - exact_part(replica.exact) + exact_part(exact)
             else:
                 at = slice(None)

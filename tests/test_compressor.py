@@ -9,8 +9,8 @@ import pytest
 import fedcomp
 from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.errors import FedcompError
+from fedcomp.lazy_sum import BLOCK
 from fedcomp.memory import State
-from fedcomp.symbols import BLOCK
 from tests.reference import entropy_bits, slow_stc
 
 COMPRESSORS = [fedcomp.dense(), fedcomp.stc(0.01), fedcomp.stc(0.1, order="interleaved"), fedcomp.stc(1.0)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcomp.fingerprint import WORD, change, exact_part, fingerprint
-from fedcomp.symbols import BLOCK
+from fedcomp.lazy_sum import BLOCK
 from tests.reference import slow_fingerprint
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 import fedcomp
 from fedcomp.errors import CorruptError, FedcompError, LayoutError, TruncatedError, UnknownFormatError, VersionError
 from fedcomp.fingerprint import fingerprint
+from fedcomp.lazy_sum import BLOCK
 from fedcomp.replica import LENGTH, Replica, from_key_frame, start, step
-from fedcomp.symbols import BLOCK
 from fedcomp.wire.codecs import codec_id
 from fedcomp.wire.frame import EXACT, Frame, Kind, parse_one
 from fedcomp.wire.layout import layout_of

@@ -3,10 +3,10 @@
 import numpy as np
 
 from fedcomp.entropy.golomb import GolombTernary
+from fedcomp.lazy_sum import LazySum
 from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
 from fedcomp.stage import chain
-from fedcomp.symbols import LazySum
 
 
 def test_a_chain_encodes_from_left_to_right_and_decodes_back() -> None:

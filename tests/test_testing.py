@@ -12,13 +12,15 @@ from fedcomp.compressor import Compressor
 from fedcomp.entropy.golomb import GolombTernary
 from fedcomp.entropy.raw import Raw
 from fedcomp.errors import TruncatedError
+from fedcomp.lazy_sum import LazySum
 from fedcomp.memory import State
 from fedcomp.memory.error_feedback import ErrorFeedback
 from fedcomp.methods import METHODS
+from fedcomp.occasion import Occasion
 from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
 from fedcomp.stage import Vector, chain
-from fedcomp.symbols import Dense, LazySum, Sparse, Symbols, Ternary
+from fedcomp.symbols import Dense, Sparse, Symbols, Ternary
 from fedcomp.testing import ContractError, check_compressor
 
 SIZES = (1, 2, 31, 1000)
@@ -90,8 +92,8 @@ def unsteady() -> Compressor:
 
 
 def mutating() -> Compressor:
-    def compensate(update: Any, state: State) -> LazySum:
-        asked = ErrorFeedback().compensate(update, state)
+    def compensate(update: Any, state: State, occasion: Occasion) -> LazySum:
+        asked = ErrorFeedback().compensate(update, state, occasion)
         update *= 0.5
         return asked
 
@@ -128,7 +130,7 @@ def raising_the_wrong_error() -> Compressor:
 
 
 def spoiling_the_state() -> Compressor:
-    def compensate(update: Any, state: State) -> LazySum:
+    def compensate(update: Any, state: State, occasion: Occasion) -> LazySum:
         with np.errstate(invalid="ignore"):
             state["residual"] += update
         return LazySum(state["residual"])
@@ -196,8 +198,8 @@ def sending_bytearrays() -> Compressor:
 def taking_float64() -> Compressor:
     @dataclass(frozen=True)
     class Lenient(Compressor):
-        def encode(self, update: Any, state: State, seed: int = 0) -> tuple[bytes, State]:
-            return super().encode(np.asarray(update, np.float32), state, seed)
+        def encode(self, update: Any, state: State, seed: int = 0, **known: Any) -> tuple[bytes, State]:
+            return super().encode(np.asarray(update, np.float32), state, seed, **known)
 
     return Lenient(**{name: getattr(custom(), name) for name in ("name", "settings", "quantize", "entropy", "memory")})
 

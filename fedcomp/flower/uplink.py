@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedcomp.errors import CorruptError, LayoutError, StaleError, TruncatedError, VersionError
 from fedcomp.flower.roster import Standing
 from fedcomp.replica import Replica, split_payload
-from fedcomp.symbols import Dense, Symbols
+from fedcomp.symbols import Symbols
 from fedcomp.wire import codecs
 from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
 
@@ -65,11 +65,10 @@ def decode(frame: Frame, published: Replica) -> Update:
 
 def _check_reach(sent: Symbols, published: Replica) -> None:
     """Refuse an update that leads beyond `FURTHEST`: whatever models are averaged then, the mean is finite."""
-    if isinstance(sent, Dense):
-        reached = published.vector + sent.vector
-    else:
-        sparse = sent.sparse()
-        reached = published.vector[sparse.indices] + sparse.values
+    sparse = sent.sparse()
+    at, values = (slice(None), sent.dense()) if sparse is None else (sparse.indices, sparse.values)
+    with np.errstate(over="ignore"):
+        reached = published.vector[at] + values
     if reached.size and not np.abs(reached).max() <= FURTHEST:
         raise CorruptError(f"its update leads to weights beyond {FURTHEST:g}")
 

@@ -2,23 +2,41 @@
 
 from typing import Any, Protocol, TypeAlias
 
-from fedcomp.symbols import LazySum, Symbols
+import numpy as np
+
+from fedcomp.lazy_sum import LazySum
+from fedcomp.occasion import NOWHERE, Occasion
+from fedcomp.symbols import Symbols
 
 State: TypeAlias = dict[str, Any]
-"""Named arrays, float32 (n,) each unless its memory says otherwise: what is saved, sent to files and restored."""
+"""Named arrays: what is saved, sent to files and restored.
+
+Those that a memory lists in `vectors` are float32 (n,); of the others it knows itself what they are.
+"""
 
 
 class Memory(Protocol):
     """What is added before and kept after encoding.
 
-    States are values that are handed over: the new one may reuse the memory of the one passed in.
+    States are values that are handed over: the new one may reuse the memory of the one passed in.  Names in a state are
+    shared by memories that mean the same by them, so that what one keeps is not lost when another takes over.
     """
+
+    @property
+    def vectors(self) -> tuple[str, ...]:
+        """The names of the state's arrays that are float32 (n,)."""
+        ...
+
+    @property
+    def incremental(self) -> bool:
+        """Whether what is sent adds up to an estimate of the update, instead of to the updates: the receiver must sum it."""
+        ...
 
     def init(self, n: int) -> State:
         """Return the state of a sender that has sent nothing."""
         ...
 
-    def compensate(self, update: Any, state: State) -> LazySum:
+    def compensate(self, update: Any, state: State, occasion: Occasion = NOWHERE) -> LazySum:
         """Return what is to be encoded.  Where encoding it can still fail, reading it leaves the state as it is."""
         ...
 
@@ -29,3 +47,17 @@ class Memory(Protocol):
     def restore(self, lost: Symbols, state: State) -> State:
         """Return the state after `lost`, sent earlier, turned out never to have been taken."""
         ...
+
+
+def check(state: State, vectors: tuple[str, ...], n: int) -> None:
+    """Refuse a state without these arrays, float32 (n,)."""
+    for name in vectors:
+        array = state.get(name)
+        dtype = str(getattr(array, "dtype", None)).removeprefix("torch.")
+        if dtype != "float32":
+            raise ValueError(
+                f"a state without a float32 {name} (it holds {', '.join(state) or 'nothing'}); init gives one"
+            )
+        shape = tuple(np.shape(array))  # type: ignore[arg-type]
+        if shape != (n,):
+            raise ValueError(f"an update of {n} entries; the state's {name} has the shape {shape}")

@@ -9,17 +9,20 @@ from typing import Any
 import numpy as np
 
 from fedcomp.errors import NonFiniteError
+from fedcomp.lazy_sum import LARGEST, LazySum
 from fedcomp.stage import Vector
-from fedcomp.symbols import Indices, LazySum, Symbols
+from fedcomp.symbols import Indices, Sparse, Symbols
 
 
 def top_k(value: LazySum, k: int) -> tuple[Indices, Vector]:
     """Return indices (ascending) and entries of the min(k, non-zeros) entries of largest magnitude, on the host."""
     import torch
 
-    whole: Any = value.parts[0]
-    for part in value.parts[1:]:
-        whole = whole + part
+    whole: Any = 0.0
+    for part, weight in zip(value.parts, value.weights, strict=True):
+        whole = whole + (part if weight == 1 else part * weight)
+    if value.bounded and bool(torch.isfinite(value.parts[-1]).all()):
+        whole = whole.clamp(-LARGEST, LARGEST)
     magnitude = whole.abs()
     if not bool(torch.isfinite(magnitude).all()):
         at = int(torch.nonzero(~torch.isfinite(magnitude))[0])
@@ -44,10 +47,21 @@ def host(tensor: Any) -> Vector:
     return np.asarray(tensor.detach().cpu().numpy(), np.float32)
 
 
+def indices(sparse: Sparse, tensor: Any) -> Any:
+    """Return the indices of `sparse` on the device of `tensor`."""
+    import torch
+
+    return torch.from_numpy(sparse.indices).to(tensor.device)
+
+
 def add(tensor: Any, symbols: Symbols, weight: float) -> None:
-    """Add ``weight`` times the sparse `symbols` to `tensor` (n,), in place; only the kept entries cross to the device."""
+    """Add ``weight`` times `symbols` to `tensor` (n,), in place; of sparse ones only the kept entries cross to the device."""
     import torch
 
     sparse = symbols.sparse()
-    indices = torch.from_numpy(sparse.indices).to(tensor.device)
-    tensor[indices] += torch.from_numpy(np.multiply(sparse.values, weight, dtype=np.float32)).to(tensor.device)
+    values = symbols.dense() if sparse is None else sparse.values
+    there = torch.from_numpy(np.multiply(values, weight, dtype=np.float32)).to(tensor.device)
+    if sparse is None:
+        tensor += there
+    else:
+        tensor[indices(sparse, tensor)] += there

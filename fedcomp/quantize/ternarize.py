@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.symbols import BLOCK, Sparse, Ternary
+from fedcomp.lazy_sum import BLOCK
+from fedcomp.symbols import Sparse, Ternary
 
 
 @dataclass(frozen=True, slots=True)

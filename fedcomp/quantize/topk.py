@@ -7,14 +7,15 @@ wherever the sample misleads (ties, spikes, zeros) only time is lost, never exac
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.lazy_sum import BLOCK, LazySum
 from fedcomp.quantize import on_device
+from fedcomp.settings import within
 from fedcomp.stage import Vector
-from fedcomp.symbols import BLOCK, Indices, LazySum, Sparse
+from fedcomp.symbols import Indices, Sparse
 
 ZERO = np.float32(0)
 MAGNITUDE = np.int32(0x7FFFFFFF)
@@ -39,14 +40,12 @@ class TopK:
 
     def __post_init__(self) -> None:
         """Refuse a density outside (0, 1]."""
-        if isinstance(self.density, bool) or not isinstance(self.density, Real) or not 0 < self.density <= 1:
-            raise ValueError(f"density is {self.density!r}; it is the fraction kept, above 0 and at most 1")
+        within("density", self.density, above=0, most=1, what="the fraction kept")
 
     def encode(self, value: LazySum, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         k = kept(self.density, value.n)
-        select = top_k if isinstance(value.parts[0], np.ndarray) else on_device.top_k
-        indices, values = select(value, k)
+        indices, values = (top_k if value.on_host else on_device.top_k)(value, k)
         return Sparse(value.n, indices, values)
 
     def decode(self, value: Sparse, /) -> LazySum:
@@ -70,10 +69,7 @@ def _sampled_bound(value: LazySum, k: int) -> np.float32:
         return ZERO
     # Every 64th run, or fewer of a long vector and a large k; the rank below allows for the sample's error.
     step = 64 if n < 64 * BLOCK else min(max(k // 64, 64), 256)
-    cut = n // RUN * RUN
-    runs = [part[:cut].reshape(-1, RUN)[step // 2 :: step] for part in value.parts]
-    with np.errstate(over="ignore"):
-        sample: Vector = np.add.reduce(runs).ravel()
+    sample = value.sample(step // 2, step, RUN)
     wanted = k / n * sample.size
     rank = math.ceil(wanted + 3 * math.sqrt(wanted)) + 1
     if rank >= sample.size:

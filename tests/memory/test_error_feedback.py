@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import fedcomp
+from fedcomp.lazy_sum import BLOCK, LazySum
 from fedcomp.memory.error_feedback import ErrorFeedback
 from fedcomp.stage import Vector
-from fedcomp.symbols import BLOCK, Dense, LazySum, Sparse
+from fedcomp.symbols import Dense, Sparse
 
 MEMORY = ErrorFeedback()
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedcomp.errors import NonFiniteError
+from fedcomp.lazy_sum import BLOCK, LazySum
 from fedcomp.quantize.identity import Identity
-from fedcomp.symbols import BLOCK, LazySum
 
 
 def test_every_entry_stays_to_the_bit_and_is_a_copy() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.symbols import BLOCK
+from fedcomp.lazy_sum import BLOCK
 
 torch: Any = pytest.importorskip("torch")
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from fedcomp.lazy_sum import BLOCK, LazySum
 from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
-from fedcomp.symbols import BLOCK, LazySum, Sparse
+from fedcomp.symbols import Sparse
 
 
 def test_the_magnitude_is_the_mean_of_the_kept_magnitudes_and_not_over_the_zeros() -> None:

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.errors import NonFiniteError
+from fedcomp.lazy_sum import BLOCK, LazySum
 from fedcomp.quantize import topk
 from fedcomp.quantize.topk import TopK, kept, top_k
 from fedcomp.stage import Vector
-from fedcomp.symbols import BLOCK, LazySum
 from tests.reference import slow_kept, slow_stc, sorted_kept
 
 LARGE = 5 * BLOCK + 7

@@ -1,19 +1,15 @@
 """What quantizers make of a vector and entropy codes turn into bytes: values, with no idea of either."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.errors import NonFiniteError
+from fedcomp.lazy_sum import BLOCK
 from fedcomp.stage import Vector
 
 Indices = NDArray[np.int64]
-
-BLOCK = 1 << 16
-"""Entries worked on at a time: a block and its temporaries stay in the processor's cache."""
 
 
 class Symbols(Protocol):
@@ -28,81 +24,13 @@ class Symbols(Protocol):
         """Return the vector, float32 (n,)."""
         ...
 
-    def sparse(self) -> "Sparse":
-        """Return the entries that are not zero by design."""
+    def sparse(self) -> "Sparse | None":
+        """Return the entries that are not zero by design; None where no entry is."""
         ...
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the vector to `vector` (n,), in place and in the precision of `vector`."""
         ...
-
-
-class LazySum:
-    """The entry-wise sum of one or two float32 vectors of one length, summed block by block while it is read.
-
-    A sender's residual and its update are never summed into a temporary of the vector's size.  `in_place` is for a sum that is
-    known to be finite: the first reading leaves it in the first part's memory, which saves a pass over both.
-    """
-
-    __slots__ = ("in_place", "parts")
-
-    def __init__(self, *parts: Any, in_place: bool = False) -> None:
-        """Take numpy vectors, or torch tensors of one device."""
-        self.parts, self.in_place = parts, in_place
-
-    @property
-    def n(self) -> int:
-        """Entries of each part and of the sum."""
-        return int(self.parts[0].shape[0])
-
-    @property
-    def block_size(self) -> int:
-        """Entries of a block, the last one apart: small beside the vector, and small enough for the cache."""
-        return min(self.n, BLOCK if self.n >= 64 * BLOCK else BLOCK // 2)
-
-    def blocks(self) -> Iterator[tuple[int, Vector]]:
-        """Yield (start, entries) in order; the entries are to be read before the next block, never written.
-
-        Raises `NonFiniteError` at a block that holds NaN or infinity.
-        """
-        size = self.block_size
-        if self.in_place and len(self.parts) == 2:
-            yield from self._settling(*self.parts, size)
-            return
-        buffer = np.empty(size if len(self.parts) == 2 else 0, np.float32)
-        for start in range(0, self.n, size):
-            parts = [part[start : start + size] for part in self.parts]
-            with np.errstate(over="ignore", invalid="ignore"):
-                block = parts[0] if len(parts) == 1 else np.add(parts[0], parts[1], out=buffer[: parts[0].size])
-            if not self.in_place and not np.isfinite(block).all():
-                at = int(np.flatnonzero(~np.isfinite(block))[0])
-                raise NonFiniteError(start + at, float(block[at]))
-            yield start, block
-
-    def _settling(self, first: Vector, second: Vector, size: int) -> Iterator[tuple[int, Vector]]:
-        done = 0
-        try:
-            for start in range(0, self.n, size):
-                done = min(start + size, self.n)
-                yield start, np.add(first[start:done], second[start:done], out=first[start:done])
-        finally:
-            first[done:] += second[done:]
-            self.parts = (first,)
-
-    def settle(self) -> Any:
-        """Return the sum in the first part's memory."""
-        if len(self.parts) == 2:
-            first, second = self.parts
-            first += second
-            self.parts = (first,)
-        return self.parts[0]
-
-    def dense(self) -> Vector:
-        """Return the sum as one new vector, float32 (n,)."""
-        whole = np.empty(self.n, np.float32)
-        for start, block in self.blocks():
-            whole[start : start + block.size] = block
-        return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +48,9 @@ class Dense:
         """Return the vector, float32 (n,)."""
         return self.vector
 
-    def sparse(self) -> "Sparse":
-        """Return every entry with its index."""
-        return Sparse(self.n, np.arange(self.n, dtype=np.int64), self.vector)
+    def sparse(self) -> None:
+        """Return None: every entry is there."""
+        return
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the vector to `vector`, block by block."""
