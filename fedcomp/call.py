@@ -1,6 +1,7 @@
 """The one text form of settings: ``name(1, key=0.5)``, as in ``stc(density=0.0025)`` or ``dirichlet(alpha=0.1)``."""
 
 import ast
+import inspect
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -38,7 +39,9 @@ def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str) -> T:
     try:
         return makers[name](*args, **kwargs)
     except TypeError as error:
-        raise ValueError(f"{noun} {text!r}: {str(error).replace('__init__', name)}") from None
+        known = ", ".join(inspect.signature(makers[name]).parameters) or "none"
+        said = str(error).replace("__init__", name).replace(f"{name}() ", "")
+        raise ValueError(f"{noun} {text!r} {said}; the settings of {name} are: {known}") from None
 
 
 def format_call(name: str, settings: Mapping[str, object]) -> str:

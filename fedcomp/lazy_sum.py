@@ -21,10 +21,11 @@ class LazySum:
     A sender's memory and its update are never summed into a temporary of the vector's size.  The update is the last part.
     `in_place` is for a sum that is known to be finite: the first reading leaves it in the first part's memory, which saves a
     pass over all.  A sum that is `bounded` stays at the largest float32 where finite parts lead beyond it; any other is
-    refused there.  `occasion` is what else the sender knows, `hint` what its memory tells the quantizer.
+    refused there.  `occasion` is what else the sender knows, `hint` what its memory tells the quantizer.  `origin` is where the first entry
+    stands in a longer vector: errors count from there.
     """
 
-    __slots__ = ("bounded", "hint", "in_place", "occasion", "parts", "weights")
+    __slots__ = ("bounded", "hint", "in_place", "occasion", "origin", "parts", "weights")
 
     def __init__(
         self,
@@ -34,10 +35,12 @@ class LazySum:
         bounded: bool = False,
         occasion: Occasion = NOWHERE,
         hint: Any = None,
+        origin: int = 0,
     ) -> None:
         """Take numpy vectors, or torch tensors of one device."""
         self.parts, self.weights = parts, tuple(weights or (1.0,) * len(parts))
         self.in_place, self.bounded, self.occasion, self.hint = in_place, bounded, occasion, hint
+        self.origin = origin
 
     @property
     def n(self) -> int:
@@ -113,6 +116,7 @@ class LazySum:
                     in_place=self.in_place,
                     bounded=self.bounded,
                     occasion=Occasion(self.occasion.seed, self.occasion.round),
+                    origin=self.origin + start,
                 ),
             )
             start += size
@@ -167,7 +171,7 @@ class LazySum:
         wrong = update if self.bounded else block
         if not np.isfinite(wrong).all():
             at = int(np.flatnonzero(~np.isfinite(wrong))[0])
-            raise NonFiniteError(start + at, float(wrong[at]))
+            raise NonFiniteError(self.origin + start + at, float(wrong[at]))
         return np.nan_to_num(block, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from fedcomp.errors import FedcompError, LayoutError, VersionError
-from fedcomp.memory import State
+from fedcomp.memory import State, check
 from fedcomp.methods import parse
 from fedcomp.replica import Replica, split_payload, step
 from fedcomp.wire import codecs
@@ -141,11 +141,9 @@ def _check(state: ClientState) -> None:
     n = state.replica.layout.n if state.replica is not None else 0
     if state.replica is not None and len(state.replica.exact) != state.replica.layout.exact_size:
         raise LayoutError("the stored exact tensors do not fit the stored layout")
-    if any(array.dtype != np.float32 or array.shape != (n,) for array in state.memory.values()):
-        raise LayoutError("the stored memory does not fit the stored layout")
     if state.pending:
         parse_one(state.pending)
-        parse(state.uplink)
+        check(state.memory, parse(state.uplink).memory.vectors, n)
 
 
 def _to_array(array: np.ndarray[Any, Any]) -> Array:

@@ -41,7 +41,14 @@ class Downlink:
         vector, exact = layout.flatten(target)
         np.subtract(vector, self.published.vector, out=vector)
         try:
-            body, memory = compressor.encode(vector, compressor.recall(self.memory, layout.n), seed)
+            body, memory = compressor.encode(
+                vector,
+                compressor.recall(self.memory, layout.n),
+                seed,
+                server_round=self.published.version,
+                shapes=layout.shapes,
+                model=self.published.vector,
+            )
         except NonFiniteError as error:
             raise NonFiniteError(error.index, error.value, f" (in tensor {layout.name_at(error.index)!r})") from None
         self.memory |= memory

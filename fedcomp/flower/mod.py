@@ -91,7 +91,9 @@ class CompressionMod:
         identity = int(context.node_config.get("partition-id", context.node_id))
         seed = int(np.random.SeedSequence([asked.seed, identity & (1 << 64) - 1]).generate_state(1, np.uint64)[0])
         try:
-            body, memory = compressor.encode(vector, memory, seed)
+            body, memory = compressor.encode(
+                vector, memory, seed, server_round=replica.version, shapes=layout.shapes, model=replica.vector
+            )
         except NonFiniteError as error:
             raise NonFiniteError(error.index, error.value, f" (in tensor {layout.name_at(error.index)!r})") from None
         state.memory |= memory

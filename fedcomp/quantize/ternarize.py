@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcomp.lazy_sum import BLOCK
+from fedcomp.stage import Vector
 from fedcomp.symbols import Sparse, Ternary
 
 
@@ -18,11 +19,7 @@ class Ternarize:
 
     def encode(self, value: Sparse, /) -> Ternary:
         """Return signs and the one magnitude."""
-        blocks = range(0, value.values.size, BLOCK)
-        total = sum(float(np.abs(value.values[start : start + BLOCK]).astype(np.float64).sum()) for start in blocks)
-        magnitude = np.float32(total / max(1, value.values.size))
-        if not np.isfinite(magnitude):
-            raise ValueError("the residual holds NaN or infinity; only a state of finite values can be encoded")
+        magnitude = mean_magnitude(value.values)
         if not magnitude > 0:  # nothing is kept, or denormals alone where the processor takes them for zeros
             return Ternary(value.n, value.indices[:0], np.empty(0, np.bool_), np.float32(0))
         return Ternary(value.n, value.indices, value.values < 0, magnitude)
@@ -30,3 +27,13 @@ class Ternarize:
     def decode(self, value: Ternary, /) -> Sparse:
         """Return the entries ±mu."""
         return value.sparse()
+
+
+def mean_magnitude(values: Vector) -> np.float32:
+    """Return the mean of |values|, (k,), summed in float64; 0 for none."""
+    blocks = range(0, values.size, BLOCK)
+    total = sum(float(np.abs(values[start : start + BLOCK]).astype(np.float64).sum()) for start in blocks)
+    magnitude = np.float32(total / max(1, values.size))
+    if not np.isfinite(magnitude):
+        raise ValueError("the residual holds NaN or infinity; only a state of finite values can be encoded")
+    return magnitude

@@ -7,6 +7,7 @@ wherever the sample misleads (ties, spikes, zeros) only time is lost, never exac
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +45,27 @@ class TopK:
 
     def encode(self, value: LazySum, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
-        k = kept(self.density, value.n)
-        indices, values = (top_k if value.on_host else on_device.top_k)(value, k)
-        return Sparse(value.n, indices, values)
+        return Sparse(value.n, *select(value, kept(self.density, value.n)))
 
     def decode(self, value: Sparse, /) -> LazySum:
         """Return the kept entries in place and zeros elsewhere."""
         return LazySum(value.dense())
+
+
+def select(value: LazySum, k: int) -> tuple[Indices, Vector]:
+    """Return what `top_k` does, on the device where the parts are."""
+    return top_k(value, k) if value.on_host else on_device.top_k(value, k)
+
+
+def largest(scores: NDArray[Any], k: int) -> NDArray[np.bool_]:
+    """Return which of the `scores`, (m,), are the k largest; of equal ones those of lower index, and all where m <= k."""
+    if scores.size <= k:
+        return np.ones(scores.size, np.bool_)
+    least = np.partition(scores, scores.size - k)[scores.size - k]
+    keep: NDArray[np.bool_] = np.greater(scores, least)
+    ties = np.flatnonzero(scores == least)
+    keep[ties[: k - int(np.count_nonzero(keep))]] = True
+    return keep
 
 
 def top_k(value: LazySum, k: int) -> tuple[Indices, Vector]:

@@ -63,6 +63,11 @@ class Layout:
         return sum(tensor.size for tensor in self.tensors if tensor.policy == "compressed")
 
     @cached_property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the tensors that the vector holds, in its order."""
+        return tuple(tensor.shape for tensor in self.tensors if tensor.policy == "compressed")
+
+    @cached_property
     def exact_size(self) -> int:
         """Bytes of the exact tensors."""
         return sum(tensor.size * tensor.wire_dtype.itemsize for tensor in self.tensors if tensor.policy == "exact")

@@ -1,0 +1,64 @@
+"""EF21: the sender keeps an estimate that the receiver holds as well, and sends what moves it nearer to the truth."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedcomp.lazy_sum import BLOCK, LazySum
+from fedcomp.memory import State, arithmetic, check
+from fedcomp.occasion import NOWHERE, Occasion
+from fedcomp.settings import within
+from fedcomp.symbols import Symbols
+
+
+@dataclass(frozen=True, slots=True)
+class Ef21:
+    """v = (1 - momentum) v + momentum update;  send c = C(v - g);  g = g + c.
+
+    g estimates the update; the receiver sums the c of all senders into the mean of all g (`fedcomp.flower.EF21`).  Nothing
+    grows without end, as a residual may.  The first update is v as it is; with momentum = 1 this is EF21 of Richtárik,
+    Sokolov, Fatkhullin, NeurIPS 2021; below it EF21-SGDM of Fatkhullin, Tyurin, Richtárik, NeurIPS 2023, Algorithm 1.
+    """
+
+    momentum: float
+
+    vectors: ClassVar[tuple[str, ...]] = ("estimate", "averaged_update")
+    incremental: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse a momentum outside (0, 1]."""
+        within("momentum", self.momentum, above=0, most=1, what="the weight of the newest update")
+
+    def init(self, n: int) -> State:
+        """Return an estimate and an average of zeros, float32 (n,), and that nothing was averaged."""
+        return {name: np.zeros(n, np.float32) for name in self.vectors} | {"averaged_rounds": np.array([0])}
+
+    def compensate(self, update: Any, state: State, occasion: Occasion = NOWHERE) -> LazySum:
+        """Return v - g."""
+        check(state, self.vectors, update.shape[0])
+        estimate, average = (arithmetic.beside(state[name], update) for name in self.vectors)
+        rounds = int(state["averaged_rounds"][0])
+        newest = self.momentum if rounds else 1.0
+        weights = (-1.0, 1.0 - newest, newest)
+        return LazySum(estimate, average, update, weights=weights, bounded=True, occasion=occasion, hint=rounds)
+
+    def keep(self, asked: LazySum, sent: Symbols) -> State:
+        """Return g + sent, and v."""
+        estimate, average, update = asked.parts
+        _, older, newest = asked.weights
+        step = BLOCK if asked.on_host else asked.n
+        for start in range(0, asked.n, step):
+            part = slice(start, start + step)
+            average[part] *= older
+            average[part] += update[part] if newest == 1 else update[part] * newest
+        arithmetic.add(estimate, sent, 1.0)
+        arithmetic.bound(estimate, sent)
+        return {"estimate": estimate, "averaged_update": average, "averaged_rounds": np.array([asked.hint + 1])}
+
+    def restore(self, lost: Symbols, state: State) -> State:
+        """Return g - lost: the receiver never added it."""
+        estimate = state["estimate"]
+        arithmetic.add(estimate, lost, -1.0)
+        arithmetic.bound(estimate, lost)
+        return state

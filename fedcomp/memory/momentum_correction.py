@@ -1,0 +1,96 @@
+"""Deep gradient compression's memory: momentum is accumulated before it is sparsified, not after."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedcomp.lazy_sum import BLOCK, LazySum
+from fedcomp.memory import State, arithmetic, check
+from fedcomp.occasion import NOWHERE, Occasion
+from fedcomp.settings import switch, whole, within
+from fedcomp.symbols import Symbols
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class MomentumCorrection:
+    """u = momentum u + g;  v = v + u;  send C(v);  v = v - C(v), and u = 0 where an entry was sent (factor masking).
+
+    With `nesterov`, u = momentum (u + g) and v = v + u + g.  g is the update, its l2 norm clipped to ``clip / sqrt(nodes)``
+    where `clip` is not 0.  A sender that skipped s rounds has its u shrunk by ``momentum**s``, as if it had seen updates of
+    zero: an old velocity points nowhere.  Lin, Han, Mao, Wang, Dally (DGC), ICLR 2018, section 3; the rule for skipped
+    rounds is ours.
+
+    Without masking and with every entry sent, what is sent is momentum SGD's step.
+    """
+
+    momentum: float
+    masking: bool = True
+    nesterov: bool = False
+    clip: float = 0.0
+    nodes: int = 1
+
+    vectors: ClassVar[tuple[str, ...]] = ("velocity", "unsent_velocity")
+    incremental: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Refuse settings out of range."""
+        within("momentum", self.momentum, least=0, most=0.9999)
+        within("clip", self.clip, least=0, what="the largest norm of the mean update, 0 for none")
+        whole("nodes", self.nodes, 1, 10**9)
+        switch("masking", self.masking)
+        switch("nesterov", self.nesterov)
+
+    def init(self, n: int) -> State:
+        """Return velocities of zeros, float32 (n,), and no round."""
+        return {name: np.zeros(n, np.float32) for name in self.vectors} | {"velocity_round": np.array([UNKNOWN])}
+
+    def compensate(self, update: Any, state: State, occasion: Occasion = NOWHERE) -> LazySum:
+        """Return v + u as they are after this update."""
+        check(state, self.vectors, update.shape[0])
+        velocity, unsent = (arithmetic.beside(state[name], update) for name in self.vectors)
+        last, now = int(state["velocity_round"][0]), occasion.round
+        skipped = max(0, now - last - 1) if now is not None and last != UNKNOWN else 0
+        share, decay = self._clipped(update), self.momentum ** (1 + skipped)
+        weights = (1.0, decay, share * (1 + self.momentum if self.nesterov else 1))
+        return LazySum(unsent, velocity, update, weights=weights, bounded=True, occasion=occasion, hint=share)
+
+    def keep(self, asked: LazySum, sent: Symbols) -> State:
+        """Return the velocities, without what was sent."""
+        unsent, velocity, update = asked.parts
+        _, decay, weight = asked.weights
+        share = asked.hint * (self.momentum if self.nesterov else 1)
+        step = BLOCK if asked.on_host else asked.n
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, asked.n, step):
+                u, v, g = (array[start : start + step] for array in (velocity, unsent, update))
+                u *= decay
+                v += u
+                v += g if weight == 1 else g * weight
+                u += g if share == 1 else g * share
+                arithmetic.bound(u)
+                arithmetic.bound(v)
+        arithmetic.add(unsent, sent, -1.0)
+        if self.masking:
+            arithmetic.clear(velocity, sent)
+        last = UNKNOWN if asked.occasion.round is None else asked.occasion.round
+        return {"velocity": velocity, "unsent_velocity": unsent, "velocity_round": np.array([last])}
+
+    def restore(self, lost: Symbols, state: State) -> State:
+        """Return v + lost."""
+        unsent = state["unsent_velocity"]
+        arithmetic.add(unsent, lost, 1.0)
+        arithmetic.bound(unsent, lost)
+        return state
+
+    def _clipped(self, update: Any) -> float:
+        """Return the factor, at most 1, that brings the update's norm to the limit."""
+        if not self.clip:
+            return 1.0
+        blocks = LazySum(update).blocks()
+        norm = math.sqrt(sum(float(np.square(block, dtype=np.float64).sum()) for _, block in blocks))
+        limit = self.clip / math.sqrt(self.nodes)
+        return limit / norm if norm > limit else 1.0

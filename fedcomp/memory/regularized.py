@@ -1,0 +1,84 @@
+"""RegTop-k's memory: error feedback, and what became of the entries that were sent last."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedcomp.lazy_sum import LazySum
+from fedcomp.memory import State, check
+from fedcomp.memory.error_feedback import ErrorFeedback
+from fedcomp.occasion import NOWHERE, Occasion
+from fedcomp.settings import whole
+from fedcomp.symbols import Sparse, Symbols
+
+UNKNOWN = -1
+FEEDBACK = ErrorFeedback()
+
+
+@dataclass(frozen=True, slots=True)
+class Regularized:
+    """Error feedback that hints at what the other senders do with the entries sent last: (g - w a) / w for each.
+
+    g is the aggregate, read off the model's change since then, a what was sent, and w = 1 / `nodes` the sender's weight.
+    The hint is there only where the aggregate is that of the round in which they were sent: after a skipped round, a lost
+    message or without a known model there is none, and RegTop-k is top-k.
+    Bereyhi, Liang, Boudreau, Afana, arXiv:2501.05633, Algorithm 1.
+    """
+
+    nodes: int
+
+    vectors: ClassVar[tuple[str, ...]] = ("residual",)
+    incremental: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Refuse a number of nodes that is none."""
+        whole("nodes", self.nodes, 1, 10**9)
+
+    def init(self, n: int) -> State:
+        """Return a residual of zeros, float32 (n,), and no entries."""
+        return FEEDBACK.init(n) | _nothing()
+
+    def compensate(self, update: Any, state: State, occasion: Occasion = NOWHERE) -> LazySum:
+        """Return residual + update, and the hint."""
+        n = update.shape[0]
+        check(state, self.vectors, n)
+        asked = FEEDBACK.compensate(update, state, occasion)
+        asked.hint = self._hint(n, state, occasion)
+        return asked
+
+    def keep(self, asked: LazySum, sent: Symbols) -> State:
+        """Return residual + update - sent, and what was sent from which model."""
+        state, occasion, sparse = FEEDBACK.keep(asked, sent), asked.occasion, sent.sparse()
+        if sparse is None or occasion.model is None or occasion.round is None:
+            return state | _nothing()
+        return state | {
+            "sent_indices": sparse.indices,
+            "sent_values": sparse.values,
+            "sent_from": occasion.model[sparse.indices],
+            "sent_round": np.array([occasion.round]),
+        }
+
+    def restore(self, lost: Symbols, state: State) -> State:
+        """Return residual + lost, and no entries: they are in no aggregate."""
+        return FEEDBACK.restore(lost, state) | _nothing()
+
+    def _hint(self, n: int, state: State, occasion: Occasion) -> Sparse | None:
+        model, indices = occasion.model, state["sent_indices"]
+        if model is None or occasion.round is None or not indices.size or indices[-1] >= n:
+            return None
+        if int(state["sent_round"][0]) + 1 != occasion.round:
+            return None
+        with np.errstate(over="ignore"):
+            aggregate = model[indices] - state["sent_from"]
+            others = self.nodes * aggregate - state["sent_values"]
+        return Sparse(n, indices, others)
+
+
+def _nothing() -> State:
+    return {
+        "sent_indices": np.empty(0, np.int64),
+        "sent_values": np.empty(0, np.float32),
+        "sent_from": np.empty(0, np.float32),
+        "sent_round": np.array([UNKNOWN]),
+    }

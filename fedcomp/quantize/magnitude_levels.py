@@ -1,0 +1,101 @@
+"""Kept entries by levels of magnitude: each level stands for its mean."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.quantize.ternarize import mean_magnitude
+from fedcomp.settings import whole
+from fedcomp.stage import Vector
+from fedcomp.symbols import Sparse
+from fedcomp.symbols.levels import SparseLevels
+
+
+@dataclass(frozen=True, slots=True)
+class MagnitudeHierarchy:
+    """Sort the kept magnitudes into levels of 1/2, 1/4, ... of the entries, the largest ones last; each becomes its mean.
+
+    The top level is split again into `top_levels` of equally many entries, so that the large magnitudes are the finest.
+    With one level all entries share one magnitude, as in sparse ternary compression.
+
+    In the style of DHQC (Jiang, Liu, Chen, Zhou, arXiv:2212.14760), whose abstract says that the *selected* parameters are
+    quantized hierarchically.  Decided here: the populations, means as centroids (they minimise the squared error), ties in
+    one level, and that empty levels are left out.
+    """
+
+    levels: int
+    top_levels: int
+
+    def __post_init__(self) -> None:
+        """Refuse settings out of range."""
+        whole("levels", self.levels, 1, 16)
+        whole("top_levels", self.top_levels, 1, 64)
+
+    def encode(self, value: Sparse, /) -> SparseLevels:
+        """Return the entries by level."""
+        magnitude, k = np.abs(value.values), value.values.size
+        tail = [k - math.ceil(k / 2**level) for level in range(1, self.levels)]
+        top = k - tail[-1] if tail else k
+        tail += [k - math.ceil(top * part / self.top_levels) for part in range(self.top_levels - 1, 0, -1)]
+        return by_edges(value, _ranked(magnitude, tail))
+
+    def decode(self, value: SparseLevels, /) -> Sparse:
+        """Return the entries as their level's magnitude."""
+        return value.sparse()
+
+
+@dataclass(frozen=True, slots=True)
+class LloydMagnitudes:
+    """Quantize the kept entries to `bits` bits: a sign and 2^(bits - 1) magnitudes, those that minimise the squared error.
+
+    The magnitudes are found by Lloyd's iterations (IEEE Trans. Inf. Theory 28(2), 1982) from equal populations.  SparseLoCo
+    (Sarfi et al., arXiv:2508.15706) sends 2-bit values with a table of bin means; that the bins are Lloyd's is decided here.
+    """
+
+    bits: int
+
+    def __post_init__(self) -> None:
+        """Refuse a number of bits out of range."""
+        whole("bits", self.bits, 1, 8)
+
+    def encode(self, value: Sparse, /) -> SparseLevels:
+        """Return the entries by level."""
+        magnitude, count = np.abs(value.values), 2 ** (self.bits - 1)
+        edges = _ranked(magnitude, [magnitude.size * level // count for level in range(1, count)])
+        for _ in range(ITERATIONS if edges.size else 0):
+            means = by_edges(value, edges).magnitudes.astype(np.float64)
+            moved = ((means[1:] + means[:-1]) / 2).astype(np.float32)
+            if np.array_equal(moved, edges):
+                break
+            edges = moved
+        return by_edges(value, edges)
+
+    def decode(self, value: SparseLevels, /) -> Sparse:
+        """Return the entries as their level's magnitude."""
+        return value.sparse()
+
+
+ITERATIONS = 10  # few more change the squared error by less than a thousandth
+
+
+def by_edges(value: Sparse, edges: Vector) -> SparseLevels:
+    """Return the entries by level: as many `edges`, ascending, as lie at or below a magnitude.  Empty levels are left out."""
+    magnitude = np.abs(value.values)
+    found = np.zeros(magnitude.size, np.uint8)
+    for edge in edges:
+        found += magnitude >= edge
+    used = np.flatnonzero(np.bincount(found, minlength=edges.size + 1)) if found.size else np.empty(0, np.int64)
+    means = [mean_magnitude(magnitude[found == level] if used.size > 1 else magnitude) for level in used]
+    renamed: NDArray[np.uint8] = np.searchsorted(used, found).astype(np.uint8)
+    magnitudes = np.array(means, np.float32)
+    if not magnitudes.all():  # denormals alone, where the processor takes them for zeros
+        return SparseLevels(value.n, value.indices[:0], np.empty(0, np.bool_), renamed[:0], magnitudes[:0])
+    return SparseLevels(value.n, value.indices, value.values < 0, renamed, magnitudes)
+
+
+def _ranked(magnitude: Vector, ranks: list[int]) -> Vector:
+    """Return the magnitudes of these ranks, 0 the smallest, without equal ones."""
+    inner = sorted({rank for rank in ranks if 0 < rank < magnitude.size})
+    return np.unique(np.partition(magnitude, inner)[inner]) if inner else magnitude[:0]

@@ -1,0 +1,51 @@
+"""Top-k that leaves out what the other senders are about to cancel."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedcomp.lazy_sum import LazySum
+from fedcomp.quantize.topk import kept, largest, select
+from fedcomp.settings import within
+from fedcomp.symbols import Sparse
+
+EPSILON = 1e-10  # keeps the distortion finite; the authors' own
+
+
+@dataclass(frozen=True, slots=True)
+class RegularizedTopK:
+    """Keep the k = max(1, ceil(density n)) entries of largest score |a_j| tanh(|1 + D_j| / mu), of equal ones the lower index.
+
+    D_j = (g_j / w - a'_j) / a_j is the posterior distortion of an entry sent last time as a'_j: near -1 where the others
+    cancelled it.  The memory hints at its numerator; entries without a hint have the score |a_j|, and with no hint at all
+    this is top-k.  Bereyhi, Liang, Boudreau, Afana, arXiv:2501.05633, Algorithm 1 (the unselected ones with Q to infinity).
+    """
+
+    density: float
+    mu: float
+
+    def __post_init__(self) -> None:
+        """Refuse settings out of range."""
+        within("density", self.density, above=0, most=1, what="the fraction kept")
+        within("mu", self.mu, above=0)
+
+    def encode(self, value: LazySum, /) -> Sparse:
+        """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
+        k, hint = kept(self.density, value.n), value.hint
+        if hint is None or not hint.indices.size:
+            return Sparse(value.n, *select(value, k))
+        # No score exceeds its magnitude, so the k best are among the k + hinted entries of largest magnitude.
+        indices, values = select(value, min(value.n, k + hint.indices.size))
+        score = np.abs(values).astype(np.float64)
+        place = np.searchsorted(hint.indices, indices)
+        place[place == hint.indices.size] = 0
+        hinted = hint.indices[place] == indices
+        entry = values[hinted].astype(np.float64)
+        distortion = hint.values[place[hinted]] / (entry + np.copysign(EPSILON, entry))
+        score[hinted] *= np.tanh(np.abs(1 + distortion) / self.mu)
+        keep = largest(score, k)
+        return Sparse(value.n, indices[keep], values[keep])
+
+    def decode(self, value: Sparse, /) -> LazySum:
+        """Return the kept entries in place and zeros elsewhere."""
+        return LazySum(value.dense())

@@ -1,0 +1,43 @@
+"""Random entries that the receiver can name without being told."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedcomp.draws import Draws
+from fedcomp.lazy_sum import LARGEST, LazySum
+from fedcomp.quantize.topk import kept
+from fedcomp.settings import within
+from fedcomp.symbols import Sparse
+from fedcomp.symbols.seeded import Seeded
+
+
+@dataclass(frozen=True, slots=True)
+class SeededSubset:
+    """Keep k = max(1, ceil(density n)) entries, drawn anew each time from the occasion's seed; `unbiased`: times n / k.
+
+    Wangni, Wang, Liu, Zhang, NeurIPS 2018.
+    """
+
+    density: float
+    unbiased: bool
+
+    def __post_init__(self) -> None:
+        """Refuse a density outside (0, 1]."""
+        within("density", self.density, above=0, most=1, what="the fraction kept")
+
+    def encode(self, value: LazySum, /) -> Seeded:
+        """Return the drawn entries.  Raises `ValueError` where an entry of the sum, drawn or not, is NaN or infinite."""
+        k, seed = kept(self.density, value.n), value.occasion.seed % 2**64
+        indices = Draws(seed).subset(value.n, k)
+        values = np.empty(k, np.float32)
+        for start, block in value.blocks():
+            first, last = np.searchsorted(indices, (start, start + block.size))
+            values[first:last] = block[indices[first:last] - start]
+        if self.unbiased:
+            values = np.clip(values.astype(np.float64) * (value.n / k), -LARGEST, LARGEST).astype(np.float32)
+        return Seeded(value.n, seed, indices, values)
+
+    def decode(self, value: Seeded, /) -> Sparse:
+        """Return the drawn entries in place."""
+        return value.sparse()
