@@ -21,8 +21,8 @@ class LazySum:
     A sender's memory and its update are never summed into a temporary of the vector's size.  The update is the last part.
     `in_place` is for a sum that is known to be finite: the first reading leaves it in the first part's memory, which saves a
     pass over all.  A sum that is `bounded` stays at the largest float32 where finite parts lead beyond it; any other is
-    refused there.  `occasion` is what else the sender knows, `hint` what its memory tells the quantizer.  `origin` is where the first entry
-    stands in a longer vector: errors count from there.
+    refused there.  `occasion` is what else the sender knows, `hint` what its memory tells the quantizer.  `origin` is where
+    the first entry stands in a longer vector: errors count from there.
     """
 
     __slots__ = ("bounded", "hint", "in_place", "occasion", "origin", "parts", "weights")
@@ -107,21 +107,10 @@ class LazySum:
         """Yield (start, sum) of each tensor behind the vector that has entries; each is to be read before the next."""
         start = 0
         for size in self.sizes:
-            part = slice(start, start + size)
-            yield (
-                start,
-                LazySum(
-                    *(one[part] for one in self.parts),
-                    weights=self.weights,
-                    in_place=self.in_place,
-                    bounded=self.bounded,
-                    occasion=Occasion(self.occasion.seed, self.occasion.round),
-                    origin=self.origin + start,
-                ),
-            )
+            yield start, self._part(slice(start, start + size))
             start += size
         if self.in_place:
-            self.parts, self.weights = self.parts[:1], (1.0,)
+            self._settled()
 
     def settle(self) -> Any:
         """Return the sum in the first part's memory."""
@@ -140,18 +129,35 @@ class LazySum:
             whole[start : start + block.size] = block
         return whole
 
+    def _part(self, part: slice) -> "LazySum":
+        return type(self)(
+            *(one[part] for one in self.parts),
+            weights=self.weights,
+            in_place=self.in_place,
+            bounded=self.bounded,
+            occasion=Occasion(self.occasion.seed, self.occasion.round),
+            origin=self.origin + part.start,
+        )
+
     def _settling(self, size: int) -> Iterator[tuple[int, Vector]]:
-        done, first = 0, self.parts[0]
-        product = np.empty(size if any(weight != 1 for weight in self.weights[1:]) else 0, np.float32)
+        done = 0
         try:
             for start in range(0, self.n, size):
                 done = min(start + size, self.n)
-                yield start, self._sum([part[start:done] for part in self.parts], first[start:done], product)
+                yield start, self._settle(start, done)
         finally:
-            if done < self.n:
-                rest = [part[done:] for part in self.parts]
-                self._sum(rest, first[done:], np.empty(self.n - done if product.size else 0, np.float32))
-            self.parts, self.weights = (first,), (1.0,)
+            for start in range(done, self.n, size):
+                self._settle(start, min(start + size, self.n))
+            self._settled()
+
+    def _settled(self) -> None:
+        self.parts, self.weights = self.parts[:1], (1.0,)
+
+    def _settle(self, start: int, end: int) -> Vector:
+        """Leave the sum of these entries in the first part's memory, and return it."""
+        parts = [part[start:end] for part in self.parts]
+        product = np.empty(end - start if any(weight != 1 for weight in self.weights[1:]) else 0, np.float32)
+        return self._sum(parts, parts[0], product)
 
     def _sum(self, parts: list[Vector], out: Vector, product: Vector) -> Vector:
         """Write the weighted sum of `parts` into `out`, which may be the first of them."""

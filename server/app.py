@@ -9,7 +9,7 @@ from flwr.serverapp import Grid, ServerApp
 import fedcomp
 from fedcomp import FedcompError
 from fedcomp.data import load, partition, read_card
-from fedcomp.flower import CompressedStrategy
+from fedcomp.flower import CompressedStrategy, DynamicSampling
 from server import figure, report
 from server.evaluate import Evaluator, build_evaluator
 from server.folder import RunFolder, create_folder, reopen_folder
@@ -67,7 +67,7 @@ def open_run(settings: Settings) -> tuple[RunFolder, CompressedStrategy]:
     )
     folder = reopen_folder(settings) if settings.resume else create_folder(settings)
     strategy = CompressedStrategy(
-        inner,
+        DynamicSampling(inner, beta=settings.sampling_decay) if settings.sampling_decay else inner,
         uplink=fedcomp.parse(settings.uplink),
         downlink=fedcomp.parse(settings.downlink),
         seed=settings.seed,

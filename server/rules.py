@@ -30,18 +30,20 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """A number above `above`, or from `least` up, to `most`."""
+    """A number above `above`, or from `least` up, to `most`, or below `below`."""
 
     least: float = -math.inf
     above: float = -math.inf
     most: float = math.inf
+    below: float = math.inf
 
     def __call__(self, value: object, /) -> float:
         """Return the number as a float."""
         good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not (good and value >= self.least and value > self.above and value <= self.most):  # type: ignore[operator]
+        if not (good and self.least <= value <= self.most and self.above < value < self.below):  # type: ignore[operator]
             low = f"above {self.above:g}" if math.isfinite(self.above) else f"{self.least:g} or more"
             high = f" and at most {self.most:g}" if math.isfinite(self.most) else ""
+            high = f" and below {self.below:g}" if math.isfinite(self.below) else high
             raise ValueError(f"a number {low}{high} is needed")
         return float(value)  # type: ignore[arg-type]
 

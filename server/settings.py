@@ -29,6 +29,7 @@ class Settings:
     strategy: Annotated[str, Call(parse_strategy)]
     num_rounds: Annotated[int, Whole(1)]
     fraction_train: Annotated[float, Real(above=0, most=1)]
+    sampling_decay: Annotated[float, Real(least=0)]
     fraction_evaluate: Annotated[float, Real(least=0, most=1)]
     min_nodes: Annotated[int, Whole(1)]
     local_epochs: Annotated[int, Whole(1)]

@@ -1,4 +1,4 @@
-"""Flower's strategies by name, as run configs say them: ``fedavgm(server_momentum=0.9)``."""
+"""Strategies by name, Flower's and fedcomp's, as run configs say them: ``fedavgm(server_momentum=0.9)``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,20 +16,25 @@ from flwr.serverapp.strategy import (
     FedYogi,
     Krum,
     MultiKrum,
-    Strategy,
 )
 
 from fedcomp.call import parse_call
-from server.rules import Real, Rule, Whole
+from fedcomp.flower import EF21, FedAMS, MajorityVote, QcmdAdagrad, QrdaAdagrad
+from server.rules import Real, Rule, Text, Whole
 
 SERVER_STEP = {"eta": Real(above=0), "eta_l": Real(above=0), "tau": Real(above=0)}
 MOMENTS = {"beta_1": Real(least=0, most=1), "beta_2": Real(least=0, most=1)}
+AMSGRAD = {name: Real(least=0, below=1) for name in ("beta_1", "beta_2")} | {"eps": Real(above=0)}
+PROXIMAL: Mapping[str, Rule] = {"eta": Real(above=0), "delta": Real(above=0), "l1_strength": Real(least=0)}
+CENTER = {"center": Text("initial|zero", "'initial' or 'zero'")}
 MALICIOUS = {"num_malicious_nodes": Whole()}
 
-STRATEGIES: Mapping[str, tuple[Callable[..., Strategy], Mapping[str, Rule]]] = {
+STRATEGIES: Mapping[str, tuple[Callable[..., FedAvg], Mapping[str, Rule]]] = {
     "bulyan": (Bulyan, MALICIOUS),
+    "ef21": (EF21, {"eta": Real(above=0)}),
     "fedadagrad": (FedAdagrad, SERVER_STEP),
     "fedadam": (FedAdam, SERVER_STEP | MOMENTS),
+    "fedams": (FedAMS, {"eta": Real(above=0)} | AMSGRAD),
     "fedavg": (FedAvg, {}),
     "fedavgm": (FedAvgM, {"server_learning_rate": Real(above=0), "server_momentum": Real(least=0, most=1)}),
     "fedmedian": (FedMedian, {}),
@@ -37,9 +42,12 @@ STRATEGIES: Mapping[str, tuple[Callable[..., Strategy], Mapping[str, Rule]]] = {
     "fedtrimmedavg": (FedTrimmedAvg, {"beta": Real(least=0, most=0.499)}),
     "fedyogi": (FedYogi, SERVER_STEP | MOMENTS),
     "krum": (Krum, MALICIOUS),
+    "majorityvote": (MajorityVote, {"step": Real(above=0)}),
     "multikrum": (MultiKrum, MALICIOUS | {"num_nodes_to_select": Whole(1)}),
+    "qcmdadagrad": (QcmdAdagrad, PROXIMAL),
+    "qrdaadagrad": (QrdaAdagrad, {**PROXIMAL, **CENTER}),
 }
-"""Name -> Flower's class and the settings that a text may give it; what all share comes from the run config."""
+"""Name -> class and the settings that a text may give it; what all share comes from the run config."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,7 @@ class StrategySpec:
     name: str
     settings: Mapping[str, Any]
 
-    def build(self, **common: object) -> Strategy:
+    def build(self, **common: object) -> FedAvg:
         """Return the strategy with its own settings and those that all strategies share."""
         make, _ = STRATEGIES[self.name]
         return make(**common, **self.settings)

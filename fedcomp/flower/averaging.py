@@ -10,14 +10,21 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords, vali
 from flwr.supercore import log
 
 from fedcomp.flower import envelope, uplink
+from fedcomp.flower.dynamic_sampling import aggregating
+from fedcomp.flower.fedams import FedAMS
 from fedcomp.flower.intake import Answer
+from fedcomp.flower.proximal import QcmdAdagrad, QrdaAdagrad
 from fedcomp.replica import Replica
 
-AVERAGING = {kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi)}
+AVERAGING = {
+    kind.aggregate_train
+    for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi, FedAMS, QcmdAdagrad, QrdaAdagrad)
+}
 
 
 def averages(inner: Strategy) -> bool:
     """Say whether the mean is all that a strategy, and its function for metrics, look at."""
+    inner = aggregating(inner)
     return (
         type(inner).aggregate_train in AVERAGING
         and cast(FedAvg, inner).train_metrics_aggr_fn is aggregate_metricrecords
@@ -25,12 +32,13 @@ def averages(inner: Strategy) -> bool:
 
 
 def aggregate_mean(
-    inner: FedAvg, server_round: int, answers: list[Answer], failed: list[Message], published: Replica
+    inner: Strategy, server_round: int, answers: list[Answer], failed: list[Message], published: Replica
 ) -> tuple[ArrayRecord | None, MetricRecord | None]:
     """Return what `inner` makes of the weighted mean of the updates, and the metrics of all replies.
 
-    Each answer holds an update; they are summed in their order, O(kept) each.
+    `inner` is one that `averages`.  Each answer holds an update; they are summed in their order, O(kept) each.
     """
+    inner = cast(FedAvg, aggregating(inner))
     key = inner.weighted_by_key
     contents = [answer.message.content for answer in answers]
     if contents:

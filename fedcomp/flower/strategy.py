@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg, FedAvgM, Result, Strategy
+from flwr.serverapp.strategy import FedAvgM, Result, Strategy
 from flwr.supercore import log
 
 from fedcomp.compressor import Compressor
@@ -18,11 +18,12 @@ from fedcomp.flower import envelope, uplink
 from fedcomp.flower.averaging import aggregate_mean, averages
 from fedcomp.flower.checkpoint import Checkpoint, scalars
 from fedcomp.flower.downlink import Downlink
+from fedcomp.flower.dynamic_sampling import aggregating
 from fedcomp.flower.history import History
 from fedcomp.flower.intake import Answer, Intake
 from fedcomp.flower.ledger import SERVER, Ledger
 from fedcomp.flower.roster import Roster
-from fedcomp.methods import stc
+from fedcomp.methods import ABOUT, stc
 from fedcomp.replica import start
 from fedcomp.wire.codecs import codec_id
 from fedcomp.wire.instruction import Instruction
@@ -70,6 +71,7 @@ class CompressedStrategy(Strategy):
             if not isinstance(compressor, Compressor):
                 raise ValueError(f"{compressor!r} is no compressor; fedcomp.parse makes one of a text")
             codec_id(compressor.entropy)  # raises where it cannot travel
+        _check_directions(inner, self.uplink, self.downlink)
         if seed < 0:
             raise ValueError(f"seed is {seed}; it is at least 0")
         self.local = (local,) if isinstance(local, str) else tuple(local)
@@ -172,8 +174,7 @@ class CompressedStrategy(Strategy):
         server_round += self._offset
         answers, failed = self._open(server_round, replies, train=True)
         if averages(self.inner) and all(answer.update is not None for answer in answers):
-            inner = cast(FedAvg, self.inner)
-            arrays, metrics = aggregate_mean(inner, server_round, answers, failed, self._published())
+            arrays, metrics = aggregate_mean(self.inner, server_round, answers, failed, self._published())
         else:
             for answer in answers:
                 if answer.update is not None:
@@ -303,7 +304,7 @@ class CompressedStrategy(Strategy):
     def _open(
         self, server_round: int, replies: Iterable[Message], *, train: bool
     ) -> tuple[list[Answer], list[Message]]:
-        weight_key = getattr(self.inner, "weighted_by_key", None)
+        weight_key = getattr(aggregating(self.inner), "weighted_by_key", None)
         dense_size = envelope.dense_size(self._inner_arrays)
         intake = Intake(self._published(), self._roster, self.ledger, server_round, dense_size, weight_key)
         return intake.open(replies, train=train)
@@ -311,7 +312,11 @@ class CompressedStrategy(Strategy):
     def _publish(self, server_round: int, arrays: ArrayRecord) -> None:
         begin = time.perf_counter()
         seed = int(np.random.SeedSequence([self.seed, server_round, 1]).generate_state(1, np.uint64)[0])
-        cast(Downlink, self._log).publish(envelope.to_arrays(arrays), self.downlink, seed)
+        memory = cast(Downlink, self._log)
+        if getattr(aggregating(self.inner), "absolute", False):
+            # What was kept back is in the distance to such a model already; from memory it would be sent twice.
+            memory.memory = {}
+        memory.publish(envelope.to_arrays(arrays), self.downlink, seed)
         self.ledger.add(server_round, SERVER, encode_seconds=time.perf_counter() - begin)
         self._renew()
 
@@ -333,6 +338,22 @@ class CompressedStrategy(Strategy):
         )
         if ratio < NEAR_ONE and self.uplink.name != "dense":
             log(WARNING, "fedcomp: uplink %s hardly compresses this model: ratio %.2f", self.uplink, ratio)
+
+
+def _check_directions(inner: Strategy, uplink: Compressor, downlink: Compressor) -> None:
+    """Refuse a compressor on a link that it is not made for, and an uplink whose sums nobody keeps."""
+    if uplink.name in ABOUT and not ABOUT[uplink.name].uplink:
+        raise ValueError(f"{uplink} does not work as uplink; `python -m fedcomp methods` says which do")
+    if downlink.name in ABOUT and not ABOUT[downlink.name].downlink:
+        raise ValueError(f"{downlink} does not work as downlink; `python -m fedcomp methods` says which do")
+    accumulates = bool(getattr(aggregating(inner), "accumulates", False))
+    if uplink.memory.incremental != accumulates:
+        sends = "increments of an estimate" if uplink.memory.incremental else "whole updates"
+        needs = "increments, as of ef21()," if accumulates else "whole updates"
+        raise ValueError(
+            f"uplink {uplink} sends {sends}, and {type(aggregating(inner)).__name__} takes {needs}; "
+            "the uplink ef21 and the strategy EF21 belong together"
+        )
 
 
 def _nested(strategy: Strategy) -> Iterator[Strategy]:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcomp.lazy_sum import BLOCK, LazySum
+from fedcomp.lazy_sum import BLOCK, LARGEST, LazySum
 from fedcomp.memory import State, arithmetic, check
 from fedcomp.occasion import NOWHERE, Occasion
 from fedcomp.settings import within
@@ -40,18 +40,19 @@ class Ef21:
         estimate, average = (arithmetic.beside(state[name], update) for name in self.vectors)
         rounds = int(state["averaged_rounds"][0])
         newest = self.momentum if rounds else 1.0
-        weights = (-1.0, 1.0 - newest, newest)
-        return LazySum(estimate, average, update, weights=weights, bounded=True, occasion=occasion, hint=rounds)
+        return _Correction(
+            *(estimate, average, update),
+            weights=(-1.0, 1.0 - newest, newest),
+            in_place=arithmetic.small(update),
+            bounded=True,
+            occasion=occasion,
+            hint=rounds,
+        )
 
     def keep(self, asked: LazySum, sent: Symbols) -> State:
         """Return g + sent, and v."""
-        estimate, average, update = asked.parts
-        _, older, newest = asked.weights
-        step = BLOCK if asked.on_host else asked.n
-        for start in range(0, asked.n, step):
-            part = slice(start, start + step)
-            average[part] *= older
-            average[part] += update[part] if newest == 1 else update[part] * newest
+        asked.settle()
+        estimate, average = asked.parts
         arithmetic.add(estimate, sent, 1.0)
         arithmetic.bound(estimate, sent)
         return {"estimate": estimate, "averaged_update": average, "averaged_rounds": np.array([asked.hint + 1])}
@@ -62,3 +63,37 @@ class Ef21:
         arithmetic.add(estimate, lost, -1.0)
         arithmetic.bound(estimate, lost)
         return state
+
+
+class _Correction(LazySum):
+    """The difference v' - g as it is after this update; settling it brings v to v'."""
+
+    __slots__ = ()
+
+    def settle(self) -> Any:
+        """Leave v' in the memory of v, and return it."""
+        if len(self.parts) > 2:
+            step = BLOCK if self.on_host else self.n
+            for start in range(0, self.n, step):
+                self._average(start, min(start + step, self.n))
+            self._settled()
+        return self.parts[1]
+
+    def _average(self, start: int, end: int) -> tuple[Any, Any]:
+        estimate, average, update = (part[start:end] for part in self.parts)
+        _, older, newest = self.weights
+        if older != 1:
+            average *= older
+        average += update if newest == 1 else update * newest
+        return estimate, average
+
+    def _settle(self, start: int, end: int) -> Any:
+        estimate, average = self._average(start, end)
+        with np.errstate(over="ignore"):
+            difference = average - estimate
+        if not arithmetic.small(difference):
+            np.clip(difference, -LARGEST, LARGEST, out=difference)
+        return difference
+
+    def _settled(self) -> None:
+        self.parts, self.weights, self.in_place = self.parts[:2], (-1.0, 1.0), False

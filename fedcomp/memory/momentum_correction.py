@@ -55,24 +55,16 @@ class MomentumCorrection:
         last, now = int(state["velocity_round"][0]), occasion.round
         skipped = max(0, now - last - 1) if now is not None and last != UNKNOWN else 0
         share, decay = self._clipped(update), self.momentum ** (1 + skipped)
-        weights = (1.0, decay, share * (1 + self.momentum if self.nesterov else 1))
-        return LazySum(unsent, velocity, update, weights=weights, bounded=True, occasion=occasion, hint=share)
+        nesterov = self.momentum if self.nesterov else 0.0
+        return _Velocities(
+            (unsent, velocity, update), decay, share, nesterov, in_place=arithmetic.small(update), occasion=occasion
+        )
 
     def keep(self, asked: LazySum, sent: Symbols) -> State:
         """Return the velocities, without what was sent."""
-        unsent, velocity, update = asked.parts
-        _, decay, weight = asked.weights
-        share = asked.hint * (self.momentum if self.nesterov else 1)
-        step = BLOCK if asked.on_host else asked.n
-        with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, asked.n, step):
-                u, v, g = (array[start : start + step] for array in (velocity, unsent, update))
-                u *= decay
-                v += u
-                v += g if weight == 1 else g * weight
-                u += g if share == 1 else g * share
-                arithmetic.bound(u)
-                arithmetic.bound(v)
+        if not isinstance(asked, _Velocities):
+            raise TypeError("keep takes what compensate gave")
+        unsent, velocity = asked.settle(), asked.velocity
         arithmetic.add(unsent, sent, -1.0)
         if self.masking:
             arithmetic.clear(velocity, sent)
@@ -94,3 +86,43 @@ class MomentumCorrection:
         norm = math.sqrt(sum(float(np.square(block, dtype=np.float64).sum()) for _, block in blocks))
         limit = self.clip / math.sqrt(self.nodes)
         return limit / norm if norm > limit else 1.0
+
+
+class _Velocities(LazySum):
+    """The sum v + u' as it is after this update; settling it brings u to u' as well."""
+
+    __slots__ = ("decay", "nesterov", "share", "velocity")
+
+    def __init__(self, parts: tuple[Any, Any, Any], decay: float, share: float, nesterov: float, **known: Any) -> None:
+        """Take v, u and g: u' = decay u + share g, or with Nesterov's m, decay u + m share g, and g counts once more."""
+        super().__init__(*parts, weights=(1.0, decay, share * (1 + nesterov)), bounded=True, **known)
+        self.velocity, self.decay = parts[1], decay
+        self.share, self.nesterov = share * (nesterov or 1.0), nesterov
+
+    def settle(self) -> Any:
+        """Return v + u' in the memory of v; u' is in that of u."""
+        if len(self.parts) > 1:
+            step = BLOCK if self.on_host else self.n
+            for start in range(0, self.n, step):
+                self._settle(start, min(start + step, self.n))
+            self._settled()
+        return self.parts[0]
+
+    def _settle(self, start: int, end: int) -> Any:
+        v, u, g = (part[start:end] for part in self.parts)
+        weight = self.weights[-1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            u *= self.decay
+            v += u
+            v += g if weight == 1 else g * weight
+            u += g if self.share == 1 else g * self.share
+            arithmetic.bound(u)
+            arithmetic.bound(v)
+        return v
+
+    def _part(self, part: slice) -> LazySum:
+        parts = tuple(one[part] for one in self.parts)
+        known = {"in_place": self.in_place, "occasion": self.occasion, "origin": self.origin + part.start}
+        return _Velocities(
+            (parts[0], parts[1], parts[2]), self.decay, self.weights[-1] / (1 + self.nesterov), self.nesterov, **known
+        )

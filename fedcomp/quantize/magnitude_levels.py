@@ -62,22 +62,24 @@ class LloydMagnitudes:
 
     def encode(self, value: Sparse, /) -> SparseLevels:
         """Return the entries by level."""
-        magnitude, count = np.abs(value.values), 2 ** (self.bits - 1)
-        edges = _ranked(magnitude, [magnitude.size * level // count for level in range(1, count)])
-        for _ in range(ITERATIONS if edges.size else 0):
-            means = by_edges(value, edges).magnitudes.astype(np.float64)
-            moved = ((means[1:] + means[:-1]) / 2).astype(np.float32)
-            if np.array_equal(moved, edges):
+        ascending, count = np.sort(np.abs(value.values)), 2 ** (self.bits - 1)
+        sums = np.concatenate(([0.0], np.cumsum(ascending, dtype=np.float64)))
+        ranks = np.arange(1, count) * ascending.size // count
+        for _ in range(ITERATIONS):
+            ends = np.unique(np.concatenate(([0], ranks, [ascending.size])))
+            means = np.diff(sums[ends]) / np.diff(ends)
+            moved = np.searchsorted(ascending, (means[1:] + means[:-1]) / 2)
+            if np.array_equal(moved, ranks):
                 break
-            edges = moved
-        return by_edges(value, edges)
+            ranks = moved
+        return by_edges(value, np.unique(ascending[ranks[ranks < ascending.size]]))
 
     def decode(self, value: SparseLevels, /) -> Sparse:
         """Return the entries as their level's magnitude."""
         return value.sparse()
 
 
-ITERATIONS = 10  # few more change the squared error by less than a thousandth
+ITERATIONS = 20  # more change the squared error by less than a thousandth
 
 
 def by_edges(value: Sparse, edges: Vector) -> SparseLevels:

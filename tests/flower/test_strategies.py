@@ -25,7 +25,7 @@ from flwr.serverapp.strategy import (
 from numpy.typing import NDArray
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
+from fedcomp.flower import CompressedStrategy, CompressionMod, FedAMS, LocalGrid, QcmdAdagrad, QrdaAdagrad
 from tests.flower.toy import arrays_of
 
 NODES, FEATURES = 8, 120
@@ -41,6 +41,9 @@ STRATEGIES: dict[str, Make] = {
     "FedProx": lambda **s: FedProx(proximal_mu=0.1, **s),
     "FedMedian": FedMedian,
     "FedTrimmedAvg": FedTrimmedAvg,
+    "FedAMS": lambda **s: FedAMS(eta=0.03, **s),
+    "QCMD AdaGrad": lambda **s: QcmdAdagrad(eta=0.4, **s),
+    "QRDA AdaGrad": lambda **s: QrdaAdagrad(eta=0.4, **s),
     "Krum": lambda **s: Krum(num_malicious_nodes=1, **s),
     "Bulyan": lambda **s: Bulyan(num_malicious_nodes=0, **s),
     "differential privacy": lambda **s: DifferentialPrivacyServerSideFixedClipping(

@@ -61,6 +61,13 @@ def test_only_every_so_many_rounds_and_the_last_are_evaluated(short: Config, tmp
     assert evaluated == [0, 3, 4]
 
 
+def test_with_a_decay_fewer_and_fewer_nodes_train(short: Config, tmp_path: Path) -> None:
+    run(short | {"fraction-train": 1.0, "sampling-decay": 0.5})
+    dense = [line["dense_uplink_bytes"] for line in lines(tmp_path / "runs" / "digits-001")[1:]]
+    # 5 exp(-0.5 t): 5, 3.03, 1.8 and 1.1, of which the last two are two
+    assert [size // (dense[0] // 5) for size in dense] == [5, 4, 2, 2]
+
+
 def test_a_second_run_does_not_touch_the_first(short: Config, tmp_path: Path) -> None:
     run(short)
     before = (tmp_path / "runs" / "digits-001" / "summary.json").read_bytes()

@@ -35,6 +35,7 @@ def test_a_missing_setting_is_refused(config: Config) -> None:
         ("num-rounds", "3", "a whole number"),
         ("fraction-train", 0.0, "a number above 0 and at most 1"),
         ("fraction-train", 1.5, "a number above 0 and at most 1"),
+        ("sampling-decay", -0.1, "a number 0 or more is needed"),
         ("fraction-evaluate", -0.1, "a number 0 or more and at most 1"),
         ("learning-rate", float("nan"), "a number above 0"),
         ("learning-rate", float("inf"), "a number above 0"),

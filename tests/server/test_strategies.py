@@ -1,6 +1,7 @@
 import pytest
 from flwr.serverapp.strategy import FedAdam, FedAvgM, Strategy
 
+from fedcomp.flower import FedAMS, QrdaAdagrad
 from server.strategies import STRATEGIES, parse_strategy
 
 
@@ -23,10 +24,19 @@ def test_every_strategy_can_be_built_with_what_all_share(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_every_setting_in_the_table_is_one_that_flower_takes(name: str) -> None:
+def test_every_setting_in_the_table_is_one_that_the_class_takes(name: str) -> None:
     make, rules = STRATEGIES[name]
-    values = {key: rule(1) if key.startswith("num_") else rule(0.25) for key, rule in rules.items()}
-    make(**values)
+    examples: dict[str, object] = {"num_malicious_nodes": 1, "num_nodes_to_select": 1, "center": "zero"}
+    make(**{key: rule(examples.get(key, 0.25)) for key, rule in rules.items()})
+
+
+def test_the_strategies_of_the_compression_papers_have_names_too() -> None:
+    fedams = parse_strategy("fedams(eta=0.01, eps=1e-4)").build(fraction_train=0.25)
+    assert isinstance(fedams, FedAMS)
+    assert (fedams.eta, fedams.eps, fedams.fraction_train) == (0.01, 1e-4, 0.25)
+    dual = parse_strategy("qrdaadagrad(l1_strength=0.1, center='zero')").build()
+    assert isinstance(dual, QrdaAdagrad)
+    assert (dual.l1_strength, dual.center) == (0.1, "zero")
 
 
 @pytest.mark.parametrize(
@@ -36,6 +46,9 @@ def test_every_setting_in_the_table_is_one_that_flower_takes(name: str) -> None:
         ("fedavg(server_momentum=0.9)", "an unknown setting 'server_momentum'; fedavg takes: no settings"),
         ("fedavg(fraction_train=1)", "an unknown setting 'fraction_train'"),
         ("krum(num_malicious_nodes=-1)", "num_malicious_nodes of krum is -1; a whole number, 0 or more, is needed"),
+        ("fedams(beta_1=1)", "beta_1 of fedams is 1; a number 0 or more and below 1 is needed"),
+        ("qrdaadagrad(center='middle')", "center of qrdaadagrad is 'middle'; 'initial' or 'zero' is needed"),
+        ("majorityvote(step=0)", "step of majorityvote is 0; a number above 0 is needed"),
         ("__import__('os')", "unknown strategy '__import__'"),
     ],
 )

@@ -1,0 +1,66 @@
+"""The server's half of EF21: nodes send what their estimates change by, and the server keeps the mean estimate."""
+
+import math
+from collections.abc import Iterable
+from logging import INFO
+from typing import Any, ClassVar
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.supercore import log
+
+from fedcomp.flower.server_step import FromPublished, Sums
+
+
+class EF21(FromPublished):
+    """model = published + eta g, where g follows the mean of all nodes' estimates by the increments that they send.
+
+    g += (number of replies / number of connected nodes) * mean increment: a node that is absent has an increment of 0, and
+    its estimate still counts.  So the mean is over nodes, and no weights go into it.  Richtárik, Sokolov and Fatkhullin,
+    NeurIPS 2021, algorithm 2; with momentum on the nodes' side, Fatkhullin, Tyurin and Richtárik, NeurIPS 2023 (EF21-SGDM).
+
+    A reply's increment is its model minus the published one.  Nobody sends an estimate whole again: what rounding takes from
+    g once would stay lost, so it is float64.
+    """
+
+    accumulates: ClassVar[bool] = True
+    """Replies are increments of what a node asks for, not updates: the uplink's memory must send such."""
+
+    def __init__(self, *, eta: float = 1.0, **fedavg: Any) -> None:
+        """Make it; what FedAvg takes, it takes as well.  Raises `ValueError` for an eta out of range."""
+        super().__init__(**fedavg)
+        if not 0 < eta < math.inf:
+            raise ValueError(f"eta is {eta}; a finite number above 0 is needed")
+        self.eta = eta
+        self.num_nodes = 0
+        self.estimate: Sums = {}
+
+    def summary(self) -> None:
+        """Log the step size."""
+        log(INFO, "\t├──> EF21: eta %g", self.eta)
+        super().summary()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return FedAvg's messages, and count who is connected."""
+        messages = super().configure_train(server_round, arrays, config, grid)
+        self.num_nodes = len(list(grid.get_node_ids()))  # after sampling, which waits for nodes
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return the model one step on along the mean estimate, and the metrics."""
+        step = self.server_step(replies)
+        if step is None:
+            return None, None
+        self.estimate = self.estimate or step.zeros()
+        num_nodes = max(self.num_nodes, len(step.replies))  # who answered and left has been there
+        moved: Sums = {}
+        for name in step.parameters:
+            published, estimate = step.begin(name), self.estimate[name]
+            for reply in step.replies:
+                estimate += (reply[name].numpy() - published) / num_nodes
+            moved[name] = published + self.eta * estimate
+        return step.end(moved), step.metrics

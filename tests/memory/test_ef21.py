@@ -1,0 +1,73 @@
+"""EF21: an estimate that sender and receiver share."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedcomp.memory.ef21 import Ef21
+from fedcomp.quantize.identity import Identity
+from fedcomp.quantize.topk import TopK
+from fedcomp.symbols import Dense
+
+
+def test_the_first_update_is_the_average_and_later_ones_count_by_the_momentum() -> None:
+    memory = Ef21(0.25)
+    state = memory.init(2)
+    asked = memory.compensate(np.array([4, 8], np.float32), state)
+    assert asked.dense().tolist() == [4, 8]
+    state = memory.keep(asked, Dense(np.array([4, 0], np.float32)))
+    assert state["estimate"].tolist() == [4, 0]
+    asked = memory.compensate(np.array([0, 0], np.float32), state)
+    assert asked.dense().tolist() == [3 - 4, 6 - 0]
+    state = memory.keep(asked, Dense(np.array([0, 6], np.float32)))
+    assert (state["estimate"].tolist(), state["averaged_update"].tolist()) == ([4, 6], [3, 6])
+    assert state["averaged_rounds"].tolist() == [2]
+
+
+def test_without_compression_and_with_momentum_1_the_estimate_is_each_update() -> None:
+    memory, rng = Ef21(1.0), np.random.default_rng(0)
+    state, received = memory.init(300), np.zeros(300)
+    for _ in range(10):
+        update = rng.standard_normal(300, np.float32)
+        asked = memory.compensate(update, state)
+        sent = Identity().encode(asked)
+        state = memory.keep(asked, sent)
+        received += sent.dense()
+        assert np.allclose(received, update, atol=1e-5)
+
+
+def test_of_an_update_that_stays_the_estimate_comes_as_near_as_one_likes() -> None:
+    memory, update = Ef21(0.1), np.random.default_rng(1).standard_normal(300, np.float32)
+    state, distance = memory.init(300), [np.inf]
+    for _ in range(40):
+        asked = memory.compensate(update, state)
+        state = memory.keep(asked, TopK(0.1).encode(asked))
+        distance.append(float(np.linalg.norm(state["estimate"] - update)))
+        assert distance[-1] <= distance[-2] + 1e-4
+    assert distance[10] < 1e-4, "ten times a tenth of the entries"
+
+
+def test_numpy_tensors_and_updates_too_large_to_be_safe_give_one_estimate() -> None:
+    memory, rng = Ef21(0.1), np.random.default_rng(2)
+    states = [memory.init(100) for _ in range(3)]
+    for _ in range(5):
+        update = rng.standard_normal(100, np.float32)
+        for place, given in enumerate((update, torch.from_numpy(update), update * np.float32(2**70))):
+            asked = memory.compensate(given, states[place])
+            states[place] = memory.keep(asked, TopK(0.2).encode(asked))
+    assert np.allclose(states[0]["estimate"], np.asarray(states[1]["estimate"]), atol=1e-6)
+    assert np.allclose(states[0]["estimate"], states[2]["estimate"] / np.float32(2**70), atol=1e-6)
+
+
+def test_what_was_lost_was_never_added_by_the_receiver() -> None:
+    memory = Ef21(0.1)
+    state = memory.init(2) | {"estimate": np.array([3, 5], np.float32)}
+    assert memory.restore(Dense(np.array([1, 2], np.float32)), state)["estimate"].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("momentum", [0, 1.5, True, "0.1", float("nan")])
+def test_a_momentum_out_of_range_is_refused(momentum: float) -> None:
+    with pytest.raises(
+        ValueError, match="momentum is .*; it is the weight of the newest update, above 0 and at most 1"
+    ):
+        Ef21(momentum)

@@ -1,0 +1,124 @@
+"""Deep gradient compression's momentum correction."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedcomp.memory import State
+from fedcomp.memory.momentum_correction import MomentumCorrection
+from fedcomp.occasion import Occasion
+from fedcomp.quantize.topk import TopK
+from fedcomp.stage import Vector
+from fedcomp.symbols import Sparse
+
+
+def send(memory: MomentumCorrection, update: Any, state: State, density: float, server_round: int | None = None) -> Any:
+    asked = memory.compensate(update, state, Occasion(round=server_round))
+    sent = TopK(density).encode(asked)
+    return sent, memory.keep(asked, sent)
+
+
+def updates(count: int, n: int = 500) -> list[Vector]:
+    return list(np.random.default_rng(7).standard_normal((count, n), np.float32))
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_with_every_entry_sent_and_no_masking_it_is_momentum_sgd(nesterov: bool) -> None:
+    memory, velocity = MomentumCorrection(0.9, masking=False, nesterov=nesterov), np.zeros(500)
+    state = memory.init(500)
+    for g in updates(12):
+        sent, state = send(memory, g, state, 1.0)
+        velocity = 0.9 * (velocity + g) if nesterov else 0.9 * velocity + g
+        step = velocity + g if nesterov else velocity
+        assert np.allclose(sent.dense(), step, atol=1e-5)
+        assert not state["unsent_velocity"].any(), "all of it was sent"
+
+
+def test_with_masking_the_velocity_of_what_was_sent_starts_anew() -> None:
+    memory = MomentumCorrection(0.5)
+    state = memory.init(3)
+    sent, state = send(memory, np.array([4, 1, 2], np.float32), state, 1 / 3)
+    assert (sent.indices.tolist(), sent.values.tolist()) == ([0], [4])
+    assert state["velocity"].tolist() == [0, 1, 2]
+    assert state["unsent_velocity"].tolist() == [0, 1, 2]
+    sent, state = send(memory, np.array([1, 1, 1], np.float32), state, 1 / 3)
+    assert (sent.indices.tolist(), sent.values.tolist()) == ([2], [2 + 0.5 * 2 + 1])
+    assert state["velocity"].tolist() == [1, 1.5, 0]
+    assert state["unsent_velocity"].tolist() == [1, 2.5, 0]
+
+
+def test_all_velocity_is_sent_or_kept() -> None:
+    memory = MomentumCorrection(0.9)
+    state, sent_sum, asked_sum = memory.init(500), np.zeros(500), np.zeros(500)
+    for g in updates(30):
+        velocity = 0.9 * state["velocity"].astype(np.float64) + g
+        sent, state = send(memory, g, state, 0.05)
+        asked_sum += velocity
+        sent_sum += sent.dense()
+        assert np.allclose(sent_sum + state["unsent_velocity"], asked_sum, atol=1e-4)
+
+
+def test_a_sender_that_skipped_rounds_has_its_velocity_shrunk_as_by_updates_of_zero() -> None:
+    memory = MomentumCorrection(0.5)
+    state = memory.init(2)
+    _, state = send(memory, np.array([8, 4], np.float32), state, 0.5, 10)
+    _, late = send(memory, np.zeros(2, np.float32), copy.deepcopy(state), 0.5, 13)
+    _, prompt = send(memory, np.zeros(2, np.float32), state, 1e-9, 11)
+    assert late["unsent_velocity"].tolist() == [0, 0]  # 4 + 0.5 ** 3 * 4, sent
+    assert late["velocity_round"].tolist() == [13]
+    assert prompt["velocity_round"].tolist() == [11]
+    sent, _ = send(
+        memory,
+        np.zeros(2, np.float32),
+        {**memory.init(2), "velocity": np.array([0, 4], np.float32), "velocity_round": np.array([10])},
+        0.5,
+        13,
+    )
+    assert sent.values.tolist() == [0.5**3 * 4]
+
+
+def test_the_updates_norm_is_clipped_by_the_share_of_one_node() -> None:
+    memory = MomentumCorrection(0.9, clip=6.0, nodes=4)
+    sent, _ = send(memory, np.array([3, 4], np.float32), memory.init(2), 1.0)
+    assert sent.values.tolist() == pytest.approx([3 * 3 / 5, 3 * 4 / 5])
+    sent, _ = send(memory, np.array([0.3, 0.4], np.float32), memory.init(2), 1.0)
+    assert sent.values.tolist() == pytest.approx([0.3, 0.4])
+
+
+def test_the_ways_of_reading_agree() -> None:
+    """In place, lazily (an update too large to be safe) and as tensors."""
+    memory = MomentumCorrection(0.9, nesterov=True)
+    states = [memory.init(500) for _ in range(3)]
+    for g in updates(5):
+        sent, states[0] = send(memory, g, states[0], 0.05)
+        large, states[1] = send(memory, g * np.float32(2**70), states[1], 0.05)
+        tensor, states[2] = send(memory, torch.from_numpy(g), states[2], 0.05)
+        assert np.array_equal(sent.indices, large.indices)
+        assert np.allclose(sent.values, large.values / np.float32(2**70), rtol=1e-6)
+        assert np.array_equal(sent.values, tensor.values)
+    for name in ("velocity", "unsent_velocity"):
+        assert np.allclose(states[0][name], states[1][name] / np.float32(2**70), rtol=1e-5, atol=1e-6)
+        assert np.array_equal(states[0][name], np.asarray(states[2][name]))
+
+
+def test_what_was_lost_comes_back() -> None:
+    memory = MomentumCorrection(0.9)
+    lost = Sparse(4, np.array([1]), np.array([2.5], np.float32))
+    assert memory.restore(lost, memory.init(4))["unsent_velocity"].tolist() == [0, 2.5, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"momentum": 1.0}, "momentum is 1.0"),
+        ({"momentum": 0.9, "clip": -1}, "clip is -1"),
+        ({"momentum": 0.9, "nodes": 0}, "nodes is 0"),
+        ({"momentum": 0.9, "masking": 1}, "masking is 1; it is True or False"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MomentumCorrection(**settings)
