@@ -1,6 +1,7 @@
-"""What a frame holds, in plain text.
+"""What a frame holds, and what methods there are, in plain text.
 
-python -m fedcomp FILE    # a frame, several in a row, or an instruction (a downlink message); - reads standard input
+python -m fedcomp FILE      # a frame, several in a row, or an instruction (a downlink message); - reads standard input
+python -m fedcomp methods   # every compression method, its settings, and what it measures on a fixed vector
 """
 
 import argparse
@@ -10,11 +11,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fedcomp.errors import FedcompError, TruncatedError, UnknownFormatError
+from fedcomp.methods import table
 from fedcomp.replica import from_key_frame, split_payload
 from fedcomp.symbols import Ternary
 from fedcomp.wire import codecs, frame, instruction
 from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
 from fedcomp.wire.layout import Layout
+
+METHODS = "methods"
 
 
 def describe(data: bytes) -> Iterator[str]:
@@ -106,14 +110,23 @@ def _content(one: Frame, layout: Layout | None) -> Iterator[tuple[str, str]]:
         yield "exact", f"{len(exact)} bytes"
 
 
+def _read(name: str) -> bytes:
+    return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what the file holds; return 0, or 1 where it cannot be read or is damaged."""
-    parser = argparse.ArgumentParser(prog="python -m fedcomp", description="Say what a frame holds.")
-    parser.add_argument("file", metavar="FRAME", help="a file of frames or an instruction; - reads standard input")
+    """Print what the file holds, or the methods; return 0, or 1 where a file cannot be read or is damaged."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fedcomp", description="Say what a frame holds, or what methods there are."
+    )
+    parser.add_argument(
+        "file",
+        metavar="FRAME|methods",
+        help=f"a file of frames or an instruction, - for standard input; or the word {METHODS}",
+    )
     name: str = parser.parse_args(arguments).file
     try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        for line in describe(data):
+        for line in table.lines() if name == METHODS else describe(_read(name)):
             print(line)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever reads has seen enough

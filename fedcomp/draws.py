@@ -3,12 +3,14 @@
 They come from the raw output of PCG64, which is fixed for ever, not from numpy's distributions, which may change.
 """
 
-from collections.abc import Iterator
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.stage import Vector
+
+HALF = np.uint64(32)
 
 
 class Draws:
@@ -37,22 +39,50 @@ class Draws:
         return np.unpackbits(np.atleast_1d(words).view(np.uint8), count=count).view(np.bool_)
 
     def subset(self, n: int, k: int) -> NDArray[np.int64]:
-        """Return `k` different indices below `n`, ascending, every such set equally likely."""
+        """Return `k` different indices below `n` <= 2^32, ascending, every such set equally likely.
+
+        Takes memory for a few words each: k bounds it, not n.
+        """
+        if not 0 <= k <= n:
+            raise ValueError(f"{k} different indices below {n}; there are {n}")
         if 2 * k > n:
             left = np.ones(n, np.bool_)
             left[self.subset(n, n - k)] = False
             return np.flatnonzero(left)
-        chosen = np.empty(0, np.int64)
-        while chosen.size < k:
-            # Candidates in the order drawn; the first k different ones are a fair set.
-            fresh = np.concatenate([chosen, *self._below(n, k - chosen.size)])
-            _, first = np.unique(fresh, return_index=True)
-            first.sort()
-            chosen = fresh[first[:k]]
-        return np.sort(chosen)
+        # Candidates in the order drawn; the first k different ones are a fair set.  Each carries its place in that order in
+        # the low half of its word, so that one sort brings equal ones together, the one drawn first in front.
+        found, order = np.empty(0, np.uint64), 0
+        while found.size < k:
+            fresh = self._below(n, _needed(n, k) if not order else k - found.size + 8)
+            fresh <<= HALF
+            fresh |= np.arange(order, order + fresh.size, dtype=np.uint64)
+            order += fresh.size
+            found = np.concatenate((found, fresh))
+            found.sort()
+            index = found >> HALF
+            first = np.ones(found.size, np.bool_)
+            np.not_equal(index[1:], index[:-1], out=first[1:])
+            found = found[first]
+        if found.size > k:
+            places = found & np.uint64(2**32 - 1)
+            found = found[places <= np.partition(places, k - 1)[k - 1]]
+        found >>= HALF
+        return found.astype(np.int64)
 
-    def _below(self, n: int, count: int) -> Iterator[NDArray[np.int64]]:
-        """Yield about `count` integers below `n`, each equally likely: words beyond a multiple of n are dropped."""
-        limit = np.uint64(2**64 // n * n - 1) if n > 1 else np.uint64(2**64 - 1)
-        raw = np.atleast_1d(np.asarray(self._bits.random_raw(count + count // 8 + 8), np.uint64))
-        yield (raw[raw <= limit] % np.uint64(n)).astype(np.int64)
+    def _below(self, n: int, count: int) -> NDArray[np.uint64]:
+        """Return at most `count` integers below `n`, each equally likely: words beyond a multiple of n are dropped."""
+        limit = np.uint64(2**64 // n * n - 1)
+        raw = np.asarray(self._bits.random_raw(count), np.uint64)
+        if raw.max() > limit:
+            raw = raw[raw <= limit]
+        raw %= np.uint64(n)
+        return raw
+
+
+def _needed(n: int, k: int) -> int:
+    """Return how many draws of `n` very likely hold `k` <= n / 2 different ones.
+
+    A little more than n ln(n / (n - k)), in integers: the stream goes on behind as many draws on every machine.
+    """
+    series = k + k**2 // (2 * n) + k**3 // (3 * n**2) + k**4 // (4 * n**3) + 2 * k**5 // (5 * n**4)
+    return series + 4 * math.isqrt(k) + 8

@@ -4,6 +4,7 @@ check_compressor(my_compressor)  # raises ContractError with a sentence that nam
 """
 
 import copy
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -53,6 +54,9 @@ class _Check:
         self.compressor, self.n, self.seed = compressor, n, seed
         self.rng = np.random.default_rng([seed, n])
         self.other = parse(str(compressor)) if compressor.name in METHODS else compressor
+        self.shapes = _shapes(n, self.rng)
+        self.model = self.rng.standard_normal(n, np.float32)
+        self.known: dict[str, Any] = {}
         self.what = f"{compressor} with {n} entries"
 
     def run(self) -> None:
@@ -65,6 +69,10 @@ class _Check:
         body, state = self.rounds([*ordinary, *reversed(ordinary)])
         self.check_damage(body)
         self.rounds([("huge values", vectors["huge values"]), ("all zeros", vectors["all zeros"])])
+        self.known = {"shapes": self.shapes, "model": self.model}
+        body, _ = self.rounds([*ordinary, ("huge values", vectors["huge values"]), ordinary[0]])
+        self.check_damage(body)
+        self.known = {}
         self.check_refused(state)
 
     def vectors(self) -> Iterator[tuple[str, Vector]]:
@@ -84,6 +92,9 @@ class _Check:
         asked, sent, scale = np.zeros(self.n), np.zeros(self.n), np.zeros(self.n)
         body = b""
         for order, (name, update) in enumerate(updates):
+            if self.known:
+                self.known |= {"server_round": order}
+                self.model += self.rng.standard_normal(self.n, np.float32)
             here = f"{self.what}, {name} in round {order}"
             body, state = self.encode(update, state, self.seed + order, here)
             vector = self.decode(body, here)
@@ -104,14 +115,14 @@ class _Check:
     def encode(self, update: Vector, state: State, seed: int, here: str) -> tuple[bytes, State]:
         """Return what `Compressor.encode` does, done twice from equal states."""
         before, spare = update.tobytes(), copy.deepcopy(state)
-        body, after = self.compressor.encode(update, state, seed=seed)
+        body, after = self.compressor.encode(update, state, seed=seed, **self.known)
         _need(type(body) is bytes, f"{here}: the body is {type(body).__name__}; bytes are needed")
         _need(update.tobytes() == before, f"{here}: encode changed the update")
         for key, array in after.items():
             found = _numpy(array)
             finite = found.dtype.kind != "f" or bool(np.isfinite(found).all())
             _need(finite, f"{here}: the state's {key} holds NaN or infinity")
-        again, after_again = self.compressor.encode(update, spare, seed=seed)
+        again, after_again = self.compressor.encode(update, spare, seed=seed, **self.known)
         _need(again == body, f"{here}: the same update, state and seed give another body")
         _need(_bits(after_again) == _bits(after), f"{here}: the same update, state and seed give another state")
         return body, after
@@ -203,6 +214,17 @@ class _Check:
             raise ContractError(f"{self.what}: {what} raised {_name(error)}; not a ValueError") from error
         else:
             raise ContractError(f"{self.what}: {what} was encoded; a ValueError is needed")
+
+
+def _shapes(n: int, rng: np.random.Generator) -> tuple[tuple[int, ...], ...]:
+    """Return shapes of tensors of `n` entries in all: matrices, vectors, a scalar and one of no entries, where they fit."""
+    shapes: list[tuple[int, ...]] = [(0, 3)]
+    while n > 1:
+        rows = int(rng.integers(1, math.isqrt(n) + 1))
+        columns = int(rng.integers(1, n // rows + 1))
+        shapes.append((rows, columns) if rows > 1 else (columns,))
+        n -= rows * columns
+    return (*shapes, ()) if n else tuple(shapes)
 
 
 def _need(holds: bool, sentence: str) -> None:

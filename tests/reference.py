@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,31 @@ def varint_at(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
+def rice_indices(rice: list[int], quotients: bytes, remainders: bytes, k: int) -> list[int]:
+    """Return the indices in split Golomb-Rice streams: a Rice parameter for each chunk of 512."""
+    unary, low = bits_of(quotients), bits_of(remainders)
+    index, place, result = -1, 0, []
+    for entry in range(k):
+        if entry % 512 == 0:
+            place = -(-place // 8) * 8
+        width = rice[entry // 512]
+        ones = unary.index("0")
+        unary = unary[ones + 1 :]
+        index += ones * 2**width + int("0" + low[place : place + width], 2) + 1
+        place += width
+        result.append(index)
+    return result
+
+
+def rice_stream(data: bytes, at: int, k: int) -> tuple[list[int], bytes, bytes, int]:
+    """Return Rice parameters, quotients, remainders, and where the next field begins."""
+    rice = list(data[at : at + -(-k // 512)])
+    size, at = varint_at(data, at + len(rice))
+    counts = [512] * (k // 512) + ([k % 512] if k % 512 else [])
+    end = at + size + sum(-(-count * width // 8) for count, width in zip(counts, rice, strict=True))
+    return rice, data[at : at + size], data[at + size : end], end
+
+
 @dataclass(frozen=True, slots=True)
 class SplitBody:
     """The fields of a body of codec 2."""
@@ -64,19 +90,12 @@ class SplitBody:
 
     def entries(self) -> dict[int, float]:
         """Return index -> value, bit by bit."""
-        quotients, remainders, signs = (bits_of(data) for data in (self.quotients, self.remainders, self.signs))
-        index, place, result = -1, 0, {}
-        for entry in range(self.k):
-            if entry % 512 == 0:
-                place = -(-place // 8) * 8
-            width = self.rice[entry // 512]
-            ones = quotients.index("0")
-            quotients = quotients[ones + 1 :]
-            run = ones * 2**width + int("0" + remainders[place : place + width], 2)
-            place += width
-            index += run + 1
-            result[index] = -self.magnitude if signs[entry] == "1" else self.magnitude
-        return result
+        indices = rice_indices(self.rice, self.quotients, self.remainders, self.k)
+        signs = bits_of(self.signs)
+        return {
+            index: -self.magnitude if sign == "1" else self.magnitude
+            for index, sign in zip(indices, signs, strict=False)
+        }
 
 
 def split_body(body: bytes) -> SplitBody:
@@ -85,14 +104,8 @@ def split_body(body: bytes) -> SplitBody:
     k, at = varint_at(body, at)
     magnitude = float(np.frombuffer(body, "<f4", 1, at)[0])
     at += 4
-    rice = list(body[at : at + -(-k // 512)])
-    at += len(rice)
-    size, at = varint_at(body, at)
-    counts = [512] * (k // 512) + ([k % 512] if k % 512 else [])
-    length = sum(-(-count * width // 8) for count, width in zip(counts, rice, strict=True))
-    return SplitBody(
-        n, k, magnitude, rice, body[at : at + size], body[at + size : at + size + length], body[at + size + length :]
-    )
+    rice, quotients, remainders, at = rice_stream(body, at, k)
+    return SplitBody(n, k, magnitude, rice, quotients, remainders, body[at:])
 
 
 def interleaved_entries(body: bytes) -> tuple[int, dict[int, float]]:
@@ -108,6 +121,103 @@ def interleaved_entries(body: bytes) -> tuple[int, dict[int, float]]:
         result[index] = -magnitude if bits[place + width] == "1" else magnitude
         place += width + 1
     return n, result
+
+
+def slow_positions(data: bytes, at: int, n: int, k: int) -> tuple[list[int], int]:
+    """Return the indices in a stream of positions, bit by bit, and where the next field begins."""
+    kind, at = data[at], at + 1
+    if kind == 0:
+        return list(range(n)), at
+    if kind == 1:
+        rice, quotients, remainders, at = rice_stream(data, at, k)
+        return rice_indices(rice, quotients, remainders, k), at
+    if kind == 2:
+        end = at + -(-n // 8)
+        return [index for index, bit in enumerate(bits_of(data[at:end])) if bit == "1"], end
+    assert kind == 3
+    width = data[at]
+    size, at = varint_at(data, at + 1)
+    groups = [ones.count("1") + 1 for ones in bits_of(data[at : at + size]).split("0")[:k]]
+    at += size
+    gaps = [0] * k
+    for most in range(1, max(groups) + 1):
+        places = [place for place, found in enumerate(groups) if found == most]
+        end = at + -(-len(places) * most * width // 8)
+        bits, at = bits_of(data[at:end]), end
+        for order, place in enumerate(places):
+            gaps[place] = int(bits[order * most * width : (order + 1) * most * width], 2)
+    return [sum(gaps[: place + 1]) - 1 for place in range(k)], at
+
+
+def slow_fixed(data: bytes, at: int, count: int, bound: int) -> tuple[list[int], int]:
+    """Return symbols at fixed width (`alphabet.FIXED`), bit by bit, and where the next field begins."""
+    assert data[at] == 0
+    size, at = varint_at(data, at + 1)
+    used, width = list(range(bound)), (bound - 1).bit_length()
+    if size * width <= bound and size < bound:
+        end = at + -(-size * width // 8)
+        bits, at = bits_of(data[at:end]), end
+        used = [int(bits[place * width : (place + 1) * width], 2) for place in range(size)]
+    elif size < bound:
+        end = at + -(-bound // 8)
+        used, at = [symbol for symbol, bit in enumerate(bits_of(data[at:end])) if bit == "1"], end
+    width = (size - 1).bit_length()
+    end = at + -(-count * width // 8)
+    bits = bits_of(data[at:end])
+    return [used[int("0" + bits[place * width : (place + 1) * width], 2)] for place in range(count)], end
+
+
+def slow_values(data: bytes, at: int, k: int) -> tuple[list[float], int]:
+    """Return the values in a stream of them, one by one, and where the next field begins."""
+    form, at = data[at], at + 1
+    if form == 0:
+        return [struct.unpack_from("<f", data, at + 4 * place)[0] for place in range(k)], at + 4 * k
+    if form == 1:
+        halves = [b"\0\0" + data[at + 2 * place : at + 2 * place + 2] for place in range(k)]
+        return [struct.unpack("<f", half)[0] for half in halves], at + 2 * k
+    if form == 2:
+        scale, at = struct.unpack_from("<h", data, at)[0], at + 2
+        return [struct.unpack_from("<e", data, at + 2 * place)[0] / 2.0**scale for place in range(k)], at + 2 * k
+    assert form == 3
+    signs = bits_of(data[at : at + -(-k // 8)])
+    exponents, at = slow_fixed(data, at + -(-k // 8), k, 255)
+    magnitudes = [2.0 ** (exponent - 127) if exponent else 0.0 for exponent in exponents]
+    return [-value if sign == "1" else value for value, sign in zip(magnitudes, signs, strict=False)], at
+
+
+def sparse_entries(body: bytes) -> tuple[int, dict[int, float]]:
+    """Return n and index -> value of a body of codec 4, bit by bit."""
+    n, at = varint_at(body, 0)
+    k, at = varint_at(body, at)
+    indices, at = slow_positions(body, at, n, k)
+    values, at = slow_values(body, at, k)
+    assert at == len(body)
+    return n, dict(zip(indices, values, strict=True))
+
+
+def levels_entries(body: bytes) -> tuple[int, dict[int, float]]:
+    """Return n and index -> value of a body of codec 5, bit by bit; of its symbols only those at fixed width."""
+    n, at = varint_at(body, 0)
+    k, at = varint_at(body, at)
+    form, count, at = body[at], body[at + 1] + 1, at + 2
+    if form == 0:
+        magnitudes, at = list(struct.unpack_from(f"<{count}f", body, at)), at + 4 * count
+    else:
+        (first, base), at = struct.unpack_from("<fd", body, at), at + 12
+        magnitudes = [first]
+        while len(magnitudes) < count:
+            magnitudes.append(magnitudes[-1] / base)
+        magnitudes = [float(np.float32(magnitude)) for magnitude in magnitudes]
+    indices, at = slow_positions(body, at, n, k)
+    signs = bits_of(body[at : at + -(-k // 8)])
+    levels, at = [0] * k, at + -(-k // 8)
+    if count > 1:
+        levels, at = slow_fixed(body, at, k, count)
+    assert at == len(body)
+    values = [
+        -magnitudes[level] if sign == "1" else magnitudes[level] for level, sign in zip(levels, signs, strict=False)
+    ]
+    return n, dict(zip(indices, values, strict=True))
 
 
 def slow_fingerprint(vector: Vector, exact: bytes) -> int:

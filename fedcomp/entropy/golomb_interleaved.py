@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcomp.entropy import bits, varint
-from fedcomp.entropy.golomb import MAX_RICE, gaps, positions, read_head, rice_parameter
+from fedcomp.entropy.golomb import read_head, rice_parameter
+from fedcomp.entropy.golomb_positions import MAX_RICE, gaps, positions
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.symbols import Indices, Ternary
 

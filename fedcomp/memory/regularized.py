@@ -9,8 +9,9 @@ from fedcomp.lazy_sum import LazySum
 from fedcomp.memory import State, check
 from fedcomp.memory.error_feedback import ErrorFeedback
 from fedcomp.occasion import NOWHERE, Occasion
+from fedcomp.quantize.regularized_topk import Aftermath
 from fedcomp.settings import whole
-from fedcomp.symbols import Sparse, Symbols
+from fedcomp.symbols import Symbols
 
 UNKNOWN = -1
 FEEDBACK = ErrorFeedback()
@@ -18,9 +19,10 @@ FEEDBACK = ErrorFeedback()
 
 @dataclass(frozen=True, slots=True)
 class Regularized:
-    """Error feedback that hints at what the other senders do with the entries sent last: (g - w a) / w for each.
+    """Error feedback that hints at what the others did with the entries sent last: `Aftermath`, their sum for each.
 
-    g is the aggregate, read off the model's change since then, a what was sent, and w = 1 / `nodes` the sender's weight.
+    It is (g - w a) / w, where g is the aggregate, read off the model's change since then, a what was sent, and w = 1 / `nodes`
+    the sender's weight.
     The hint is there only where the aggregate is that of the round in which they were sent: after a skipped round, a lost
     message or without a known model there is none, and RegTop-k is top-k.
     Bereyhi, Liang, Boudreau, Afana, arXiv:2501.05633, Algorithm 1.
@@ -63,7 +65,7 @@ class Regularized:
         """Return residual + lost, and no entries: they are in no aggregate."""
         return FEEDBACK.restore(lost, state) | _nothing()
 
-    def _hint(self, n: int, state: State, occasion: Occasion) -> Sparse | None:
+    def _hint(self, n: int, state: State, occasion: Occasion) -> Aftermath | None:
         model, indices = occasion.model, state["sent_indices"]
         if model is None or occasion.round is None or not indices.size or indices[-1] >= n:
             return None
@@ -72,7 +74,7 @@ class Regularized:
         with np.errstate(over="ignore"):
             aggregate = model[indices] - state["sent_from"]
             others = self.nodes * aggregate - state["sent_values"]
-        return Sparse(n, indices, others)
+        return Aftermath(indices, others, state["sent_values"])
 
 
 def _nothing() -> State:

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.draws import Draws
 from fedcomp.lazy_sum import LARGEST, LazySum
 from fedcomp.quantize.topk import kept
 from fedcomp.settings import within
 from fedcomp.symbols import Sparse
-from fedcomp.symbols.seeded import Seeded
+from fedcomp.symbols.seeded import SEEDS, Seeded, drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +27,8 @@ class SeededSubset:
 
     def encode(self, value: LazySum, /) -> Seeded:
         """Return the drawn entries.  Raises `ValueError` where an entry of the sum, drawn or not, is NaN or infinite."""
-        k, seed = kept(self.density, value.n), value.occasion.seed % 2**64
-        indices = Draws(seed).subset(value.n, k)
+        k, seed = kept(self.density, value.n), value.occasion.seed % SEEDS
+        indices = drawn(value.n, k, seed)
         values = np.empty(k, np.float32)
         for start, block in value.blocks():
             first, last = np.searchsorted(indices, (start, start + block.size))

@@ -98,6 +98,8 @@ def group_count(n: int, groups: Groups) -> int:
 
 def _parts(n: int, groups: Groups) -> Iterator[tuple[slice, int, slice]]:
     """Yield (entries, rows that they fold into, groups of the rows): about a block each, and of whole rows."""
+    if isinstance(groups, int) and groups > BLOCK:
+        groups = (groups,) * (n // groups) + ((n % groups,) if n % groups else ())
     if isinstance(groups, int):
         rows = max(1, BLOCK // groups)
         whole = n // groups

@@ -8,15 +8,9 @@ import numpy as np
 import pytest
 
 from fedcomp.entropy import MAX_ENTRIES, EntropyCode, varint
-from fedcomp.entropy.golomb import (
-    CHUNK,
-    GROUP,
-    GolombTernary,
-    _write_quotients,
-    _write_remainders,
-    rice_parameter,
-)
+from fedcomp.entropy.golomb import GolombTernary, rice_parameter
 from fedcomp.entropy.golomb_interleaved import GolombTernaryInterleaved
+from fedcomp.entropy.golomb_positions import CHUNK, GROUP, _write_quotients, _write_remainders
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError
 from fedcomp.symbols import Ternary
 from tests.reference import (

@@ -3,7 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.symbols import Ternary
+from fedcomp.symbols import Sparse, Ternary
+from fedcomp.symbols.levels import SparseLevels, geometric
+from fedcomp.symbols.seeded import Seeded, drawn
 
 N = 40_000
 
@@ -27,6 +29,52 @@ def ternary() -> Ternary:
         indices.append(at)
         negative.append(bool(value & 4096))
     return Ternary(N, np.array(indices, np.int64), np.array(negative), np.float32(0.15625))
+
+
+def sparse() -> Sparse:
+    """Return the entries of `ternary()`, each a third of a multiple of 1/1024: 24 significant bits."""
+    return Sparse(N, ternary().indices, update(1300) / np.float32(3))
+
+
+def half_of_them() -> Sparse:
+    """Return every other entry of 2000, more or less: values of 8 significant bits, some of them zero."""
+    values = hashed(2000)
+    indices = np.array([index for index, value in enumerate(values) if value & 1], np.int64)
+    return Sparse(2000, indices, np.array([(values[index] % 511 - 255) / 64 for index in indices], np.float32))
+
+
+def clustered() -> Sparse:
+    """Return 300 entries of N in runs of ten neighbours, far apart: values of 11 significant bits, times 2^-40."""
+    at, indices = -1, []
+    for order, value in enumerate(hashed(300)):
+        at += 1 if order % 10 else 1 + value % 2048
+        indices.append(at)
+    return Sparse(N, np.array(indices, np.int64), update(300) * np.float32(2**-40))
+
+
+def powers() -> Sparse:
+    """Return all of 100 entries, each 2^-3 or -2^-4."""
+    values = np.array([1 / 8 if value & 4 else -1 / 16 for value in hashed(100)], np.float32)
+    return Sparse(100, np.arange(100), values)
+
+
+def levels() -> SparseLevels:
+    """Return the entries of `ternary()`, each of four magnitudes about equally often."""
+    entries, level = ternary(), np.array([value >> 6 & 3 for value in hashed(1300)], np.uint8)
+    return SparseLevels(N, entries.indices, entries.negative, level, np.array([0.75, 0.5, 0.1, 0.02], np.float32))
+
+
+def series() -> SparseLevels:
+    """Return the entries of `clustered()`, each of 16 magnitudes: 3, each of the others 1.5 times less than the one before."""
+    values = hashed(300)
+    negative, level = np.array([value & 1 == 1 for value in values]), np.array([value >> 8 & 15 for value in values])
+    magnitudes = geometric(np.float32(3), 1.5, 16)
+    return SparseLevels(N, clustered().indices, negative, level.astype(np.uint8), magnitudes, 1.5)
+
+
+def seeded() -> Seeded:
+    """Return 150 of N entries that the seed 2^63 + 5 draws."""
+    return Seeded(N, 2**63 + 5, drawn(N, 150, 2**63 + 5), update(150) / np.float32(3))
 
 
 UPDATE = update(N)

@@ -7,7 +7,7 @@ from fedcomp.lazy_sum import LazySum
 from fedcomp.memory import State
 from fedcomp.memory.regularized import Regularized
 from fedcomp.occasion import Occasion
-from fedcomp.quantize.regularized_topk import RegularizedTopK
+from fedcomp.quantize.regularized_topk import Aftermath, RegularizedTopK
 from fedcomp.quantize.topk import TopK
 from fedcomp.stage import Vector
 from fedcomp.symbols import Sparse
@@ -25,14 +25,17 @@ def sent_once() -> State:
     return MEMORY.keep(asked, TopK(0.25).encode(asked))
 
 
-def score(hint: Sparse, update: Vector, mu: float = 1.0) -> list[int]:
-    return RegularizedTopK(0.25, mu).encode(LazySum(update, hint=hint)).indices.tolist()
+def chosen(others: float, update: Vector, mu: float = 1.0, denominator: str = "sent") -> list[int]:
+    """Return the one entry that is kept of four, where the others sent `others` of entry 0, and this node 2."""
+    hint = Aftermath(np.array([0]), np.array([others], np.float32), np.array([2], np.float32))
+    stage = RegularizedTopK(0.25, mu, denominator)
+    return stage.encode(LazySum(update, hint=hint)).indices.tolist()
 
 
 def test_the_hint_is_what_the_others_did_to_the_entries_sent_last() -> None:
     # The aggregate (4 + other) / 2 moved entry 0 from 1 to -1: the other node sent -8.
     asked = MEMORY.compensate(np.zeros(4, np.float32), sent_once(), occasion(6, [-1, 1, 1, 1]))
-    assert (asked.hint.indices.tolist(), asked.hint.values.tolist()) == ([0], [-8])
+    assert (asked.hint.indices.tolist(), asked.hint.others.tolist()) == ([0], [-8])
 
 
 @pytest.mark.parametrize(
@@ -53,19 +56,24 @@ def test_a_lost_message_is_in_no_aggregate() -> None:
 
 def test_an_entry_that_the_others_cancel_is_left_out_and_one_that_they_share_is_not() -> None:
     update = np.array([4, 0.5, 2, 0], np.float32)
-    cancelled = Sparse(4, np.array([0]), np.array([-4], np.float32))
-    shared = Sparse(4, np.array([0]), np.array([4], np.float32))
-    assert score(cancelled, update) == [2]
-    assert score(shared, update) == [0]  # 4 tanh(2) > 2
-    assert score(shared, update, mu=100) == [2], "a large mu distrusts what was sent last"
+    assert chosen(-2, update) == [2], "4 tanh(0) = 0"
+    assert chosen(2, update) == [0], "4 tanh(2) > 2"
+    assert chosen(2, update, mu=100) == [2], "a large mu distrusts what was sent last"
+
+
+def test_the_denominator_is_what_was_sent_or_what_is_asked_for_now() -> None:
+    update = np.array([4, 0.5, 2, 0], np.float32)
+    assert chosen(-4, update, denominator="asked") == [2], "1 - 4 / 4 = 0"
+    assert chosen(-4, update, denominator="sent") == [0], "1 - 4 / 2 = -1, and 4 tanh(1) > 2"
 
 
 def test_without_a_hint_and_with_mu_near_0_it_is_top_k() -> None:
     rng = np.random.default_rng(3)
     update = rng.standard_normal(1000, np.float32)
     expected = TopK(0.05).encode(LazySum(update))
-    empty = Sparse(1000, np.empty(0, np.int64), np.empty(0, np.float32))
-    others = Sparse(1000, np.arange(0, 1000, 7), rng.standard_normal(143, np.float32))
+    nothing = np.empty(0, np.float32)
+    empty = Aftermath(np.empty(0, np.int64), nothing, nothing)
+    others = Aftermath(np.arange(0, 1000, 7), *rng.standard_normal((2, 143), np.float32))
     for hint, mu in ((None, 4.0), (empty, 4.0), (others, 1e-6)):
         found = RegularizedTopK(0.05, mu).encode(LazySum(update, hint=hint))
         assert np.array_equal(found.indices, expected.indices)
@@ -77,10 +85,9 @@ def test_the_kept_entries_are_those_of_a_slow_search_over_all_scores() -> None:
     for n, k in ((50, 5), (1000, 100), (1000, 900)):
         update = rng.standard_normal(n, np.float32)
         at = np.sort(rng.choice(n, k, replace=False))
-        hint = Sparse(n, at, rng.standard_normal(k, np.float32) * 3)
+        hint = Aftermath(at, *rng.standard_normal((2, k), np.float32))
         scores = [abs(float(value)) for value in update]
-        for index, other in zip(at.tolist(), hint.values.tolist(), strict=True):
-            value = float(update[index])
+        for index, other, value in zip(at.tolist(), hint.others.tolist(), hint.sent.tolist(), strict=True):
             scores[index] *= np.tanh(abs(1 + other / (value + np.copysign(1e-10, value))) / 2.0)
         best = sorted(sorted(range(n), key=lambda index: (-scores[index], index))[:k])
         assert RegularizedTopK(k / n, 2.0).encode(LazySum(update, hint=hint)).indices.tolist() == best
@@ -89,5 +96,7 @@ def test_the_kept_entries_are_those_of_a_slow_search_over_all_scores() -> None:
 def test_settings_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="nodes is 0; it is a whole number, 1 to"):
         Regularized(0)
+    with pytest.raises(ValueError, match="denominator is 'both'; it is one of 'sent', 'asked'"):
+        RegularizedTopK(0.1, 1, "both")
     with pytest.raises(ValueError, match="mu is 0; it is a number, above 0"):
         RegularizedTopK(0.1, 0)

@@ -1,0 +1,36 @@
+"""How the bodies of kept entries begin: n, the entries of the vector, and k, those kept."""
+
+from fedcomp.entropy import MAX_ENTRIES, varint
+from fedcomp.errors import CorruptError
+
+
+def put(n: int, k: int) -> bytes:
+    """Return the head of a body of `k` kept entries of `n`."""
+    if n > MAX_ENTRIES:
+        raise ValueError(f"a vector of {n} entries; at most {MAX_ENTRIES} can be encoded")
+    return varint.put(n) + varint.put(k)
+
+
+def take(data: bytes, n: int | None) -> tuple[int, int, int]:
+    """Return n, k and where the next field begins.
+
+    Refuses another n than the one asked for, more entries than bits (an entry takes one at least), and bytes behind the head
+    of an empty selection.
+    """
+    total, at = varint.take(data, 0, "n")
+    if n is not None and total != n:
+        raise CorruptError(f"a body for {total} entries; {n} are needed")
+    if total > MAX_ENTRIES:
+        raise CorruptError(f"a body that claims {total} entries; at most {MAX_ENTRIES}")
+    k, at = varint.take(data, at, "k")
+    if k > total or k > 8 * len(data):
+        raise CorruptError(f"{k} kept entries of {total} in {len(data)} bytes")
+    if k == 0 and at != len(data):
+        raise CorruptError(f"{len(data) - at} bytes follow an empty selection")
+    return total, k, at
+
+
+def check_end(data: bytes, at: int) -> None:
+    """Refuse bytes behind `at`, where the body ends."""
+    if at != len(data):
+        raise CorruptError(f"{len(data) - at} bytes follow the last field")

@@ -1,0 +1,79 @@
+"""A vector in pieces: a table of what each piece is, and the pieces' bodies one after the other."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fedcomp.entropy import MAX_ENTRIES, EntropyCode, varint
+from fedcomp.entropy.levels import LevelsCode
+from fedcomp.entropy.raw import Raw
+from fedcomp.errors import CorruptError, TruncatedError
+from fedcomp.symbols import Dense
+from fedcomp.symbols.levels import Levels
+from fedcomp.symbols.pieces import Pieces
+
+RAW, LEVELS = range(2)
+CODES: tuple[EntropyCode[Any], ...] = (Raw(), LevelsCode())
+LEAST = 3
+"""Bytes of a row of the table, at least."""
+
+Row = tuple[int, int, int]
+"""The code of a piece, its entries, and the bytes of its body."""
+
+
+@dataclass(frozen=True, slots=True)
+class PiecesCode:
+    """Each piece in the code of its kind: float32 as they are, or levels."""
+
+    def encode(self, value: Pieces, /) -> bytes:
+        """Return the body: the number of pieces; code, entries and length of each; their bodies."""
+        if value.n > MAX_ENTRIES:
+            raise ValueError(f"a vector of {value.n} entries; at most {MAX_ENTRIES} can be encoded")
+        table, bodies = [varint.put(len(value.pieces))], []
+        for piece in value.pieces:
+            code = RAW if isinstance(piece, Dense) else LEVELS
+            body = CODES[code].encode(piece)
+            table.append(bytes([code]) + varint.put(piece.n) + varint.put(len(body)))
+            bodies.append(body)
+        return b"".join(table + bodies)
+
+    def decode(self, value: bytes, /, n: int | None = None) -> Pieces:
+        """Return the pieces."""
+        rows, at = _table(value)
+        total = sum(entries for _, entries, _ in rows)
+        if n is not None and total != n:
+            raise CorruptError(f"a body for {total} entries; {n} are needed")
+        if total > MAX_ENTRIES:
+            raise CorruptError(f"a body that claims {total} entries; at most {MAX_ENTRIES}")
+        needed = sum(length for _, _, length in rows)
+        if len(value) - at != needed:
+            short = len(value) - at < needed
+            raise (TruncatedError if short else CorruptError)(f"{len(value) - at} bytes of pieces; {needed} are needed")
+        pieces: list[Levels | Dense] = []
+        for code, entries, length in rows:
+            # Without an n to hold it to, a number of entries is a claim alone: the body must back it by itself.
+            piece = CODES[code].decode(value[at : at + length], n=None if n is None else entries)
+            if piece.n != entries:
+                raise CorruptError(f"a piece of {piece.n} entries; its row of the table says {entries}")
+            pieces.append(piece)
+            at += length
+        return Pieces(tuple(pieces))
+
+
+def _table(data: bytes) -> tuple[list[Row], int]:
+    """Return the rows of the table, and where the first body begins."""
+    count, at = varint.take(data, 0, "the number of pieces")
+    if count > (len(data) - at) // LEAST:
+        raise TruncatedError(f"{len(data) - at} bytes; {count} pieces need at least {LEAST} each")
+    rows: list[Row] = []
+    for _ in range(count):
+        if at >= len(data):
+            raise TruncatedError("the body ends before the code of a piece")
+        code = data[at]
+        if code >= len(CODES):
+            raise CorruptError(f"a piece in code {code}; it is {RAW}, float32, or {LEVELS}, levels")
+        entries, at = varint.take(data, at + 1, "the entries of a piece")
+        if not entries:
+            raise CorruptError("a piece of no entries; it has one at least")
+        length, at = varint.take(data, at, "the length of a piece")
+        rows.append((code, entries, length))
+    return rows, at

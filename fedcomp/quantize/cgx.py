@@ -1,0 +1,107 @@
+"""Each layer in bits of its own: few where rounding does little harm, more where it does much."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from fedcomp.lazy_sum import LazySum
+from fedcomp.quantize.bit_allocation import allocate
+from fedcomp.quantize.buckets import check_bucket, folded
+from fedcomp.quantize.max_min import place, spans
+from fedcomp.settings import switch, whole, within
+from fedcomp.stage import Vector
+from fedcomp.symbols import Dense
+from fedcomp.symbols.levels import LINEAR, Levels, Scale, group_count
+from fedcomp.symbols.pieces import Pieces
+
+Ranges = tuple[Vector, Vector]
+"""Offsets and scales of a layer's buckets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cgx:
+    """Round each layer in buckets, as `MaxMin`, to `bits` an entry; if `adaptive`, to 2 to 8, each layer its own.
+
+    Markov, Ramezanikebrya, Alistarh, "CGX: Adaptive System Support for Communication-Efficient Deep Learning", Middleware
+    2022.  Adaptive bits give at most `tolerance` times the error of `bits` everywhere, by a solver of our own (`allocate`).
+    Tensors of one dimension or none, and those of fewer than `dense_below` entries, stay as they are.  A vector whose
+    tensors are not known is one layer.
+    """
+
+    bits: int = 4
+    bucket: int = 1024
+    adaptive: bool = False
+    tolerance: float = 1.0
+    dense_below: int = 1024
+
+    def __post_init__(self) -> None:
+        """Refuse settings out of range."""
+        switch("adaptive", self.adaptive)
+        whole("bits", self.bits, 2 if self.adaptive else 1, 8, "bits an entry")
+        check_bucket(self.bucket)
+        within("tolerance", self.tolerance, above=0, most=1e6, what="a factor of the error")
+        whole("dense_below", self.dense_below, 0, 1 << 31, "the entries below which a tensor stays as it is")
+
+    def encode(self, value: LazySum, /) -> Pieces:
+        """Return the layers, neighbours that stay as they are as one.
+
+        Raises `ValueError` where an entry is NaN or infinite.
+        """
+        shapes = [shape for shape in value.occasion.shapes if math.prod(shape)]
+        stays = [len(shape) < 2 or math.prod(shape) < self.dense_below for shape in shapes] or [False]
+        # Ranges first, levels after: the bits of a layer depend on the ranges of all.
+        found: list[Vector | Ranges] = [
+            tensor.dense() if as_it_is else _ranges(tensor, self.bucket)
+            for (_, tensor), as_it_is in zip(value.tensors(), stays, strict=True)
+        ]
+        bits = iter(self._bits(value.sizes, found))
+        pieces = [
+            Dense(one) if isinstance(one, np.ndarray) else _rounded(tensor, one, next(bits), self.bucket)
+            for (_, tensor), one in zip(value.tensors(), found, strict=True)
+        ]
+        return Pieces(tuple(_merged(pieces)))
+
+    def decode(self, value: Pieces, /) -> LazySum:
+        """Return the vector that the pieces stand for."""
+        return LazySum(value.dense())
+
+    def _bits(self, sizes: tuple[int, ...], found: list[Vector | Ranges]) -> list[int]:
+        """Return the bits of each layer that is rounded."""
+        layers = [(size, one[1]) for size, one in zip(sizes, found, strict=True) if isinstance(one, tuple)]
+        if not self.adaptive:
+            return [self.bits] * len(layers)
+        squares = [_square(scales, size, self.bucket) for size, scales in layers]
+        return allocate([size for size, _ in layers], squares, self.bits, self.tolerance)
+
+
+def _ranges(tensor: LazySum, bucket: int) -> Ranges:
+    offsets, scales = np.empty((2, group_count(tensor.n, bucket)), np.float32)
+    for _, buckets, rows in folded(tensor, bucket):
+        offsets[buckets], scales[buckets] = spans(rows)
+    return offsets, scales
+
+
+def _square(scales: Vector, n: int, bucket: int) -> float:
+    """Return the sum of range^2 / 12 over `n` entries, each with the range of its bucket: twice the scale."""
+    squares = np.square(scales, dtype=np.float64)
+    return float(squares.sum() * bucket - squares[-1] * (scales.size * bucket - n)) / 3
+
+
+def _rounded(tensor: LazySum, ranges: Ranges, bits: int, bucket: int) -> Levels:
+    offsets, scales = ranges
+    levels = np.empty(tensor.n, np.uint8)
+    for entries, buckets, rows in folded(tensor, bucket):
+        place(rows, offsets[buckets], scales[buckets], bits, levels[entries])
+    return Levels(levels, Scale(LINEAR, 1 << bits), scales, offsets, bucket)
+
+
+def _merged(pieces: list[Levels | Dense]) -> Iterator[Levels | Dense]:
+    """Yield the pieces, neighbours that are dense as one."""
+    for dense, run in groupby(pieces, key=lambda piece: isinstance(piece, Dense)):
+        if dense:
+            yield Dense(np.concatenate([piece.dense() for piece in run]))
+        else:
+            yield from run

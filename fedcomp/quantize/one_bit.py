@@ -1,0 +1,35 @@
+"""One bit an entry: the mean of those above zero, or the mean of those below."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedcomp.lazy_sum import LazySum
+from fedcomp.quantize.buckets import by_tensor, middle
+from fedcomp.symbols.levels import LINEAR, Levels, Scale
+
+
+@dataclass(frozen=True, slots=True)
+class OneBit:
+    """Replace each entry by the mean of the entries on its side of zero, tensor by tensor; zero counts as above.
+
+    Seide, Fu, Droppo, Li, Yu, Interspeech 2014, section 3: threshold 0, and reconstruction values that make the error least.
+    A tensor all of one side has one value.
+    """
+
+    def encode(self, value: LazySum, /) -> Levels:
+        """Return a bit for each entry.  Raises `ValueError` where an entry is NaN or infinite."""
+        sizes = np.array(value.sizes)
+        levels = np.empty(value.n, np.uint8)
+        above, below, count = np.zeros((3, sizes.size))
+        for tensor, entries, part in by_tensor(value):
+            count[tensor] += np.count_nonzero(np.greater_equal(part, 0, out=levels[entries].view(np.bool_)))
+            above[tensor] += np.maximum(part, 0).sum(dtype=np.float64)
+            below[tensor] += np.minimum(part, 0).sum(dtype=np.float64)
+        high, low = above / np.maximum(count, 1), below / np.maximum(sizes - count, 1)
+        offsets, scales = middle(np.where(count < sizes, low, high), np.where(count > 0, high, low))
+        return Levels(levels, Scale(LINEAR, 2), scales, offsets, value.sizes)
+
+    def decode(self, value: Levels, /) -> LazySum:
+        """Return the two values of each tensor in place of the bits."""
+        return LazySum(value.dense())

@@ -1,0 +1,58 @@
+"""Levels at equal distances, rounded at random so that the mean is right."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedcomp.lazy_sum import LazySum
+from fedcomp.quantize.buckets import at_random, check_bucket, drawing, folded, norms, ratios, unsigned
+from fedcomp.settings import one_of, whole
+from fedcomp.symbols.levels import LINEAR, Levels, Scale, group_count
+
+
+@dataclass(frozen=True, slots=True)
+class Qsgd:
+    """Round each entry at random to one of `levels` steps on either side of zero, the last of which is its bucket's norm.
+
+    Alistarh, Grubic, Li, Tomioka, Vojnović, NeurIPS 2017: the norm of `bucket` entries, "l2" as in their theory or "max" as in
+    their experiments.  `levels` is the paper's s, so that 7 levels and a sign take 4 bits.  Unbiased; with "l2" at most
+    ``levels * (levels + sqrt(bucket))`` entries of a bucket are expected not to be zero.
+    """
+
+    levels: int
+    norm: str
+    bucket: int
+
+    def __post_init__(self) -> None:
+        """Refuse settings out of range."""
+        whole("levels", self.levels, 1, 255, "the levels above zero")
+        one_of("norm", self.norm, ("l2", "max"))
+        check_bucket(self.bucket)
+
+    @property
+    def variance_constant(self) -> float:
+        """The least known w with E||Q(v) - v||^2 <= w ||v||^2.
+
+        "l2": min(B / s^2, sqrt(B) / s), Lemma 3.1.  "max": (sqrt(1 + (B - 1) / s^2) - 1) / 2, which a bucket of one entry and
+        B - 1 equal ones within the first level reaches.  (An entry of t levels adds frac(t) (1 - frac(t)) to the variance and
+        t^2 to the square, so none does worse than at one t below 1; the best t makes the quotient 1 / (2 t) - 1.)
+        """
+        if self.norm == "l2":
+            return min(self.bucket / self.levels**2, math.sqrt(self.bucket) / self.levels)
+        return (math.sqrt(1 + (self.bucket - 1) / self.levels**2) - 1) / 2
+
+    def encode(self, value: LazySum, /) -> Levels:
+        """Return the levels.  Raises `ValueError` where an entry is NaN or infinite."""
+        draws, count = drawing(value.occasion), 2 * self.levels + 1
+        levels = np.empty(value.n, unsigned(count))
+        scales = np.empty(group_count(value.n, self.bucket), np.float32)
+        for entries, buckets, rows in folded(value, self.bucket):
+            scales[buckets] = norms(rows, self.norm)
+            steps = at_random(ratios(rows, scales[buckets]), self.levels, draws.words(rows.size))
+            np.add(steps, self.levels, out=levels[entries], casting="unsafe")
+        return Levels(levels, Scale(LINEAR, count), scales, None, self.bucket)
+
+    def decode(self, value: Levels, /) -> LazySum:
+        """Return the vector that the levels stand for."""
+        return LazySum(value.dense())

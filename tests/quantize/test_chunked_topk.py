@@ -1,0 +1,51 @@
+"""Top-k of every chunk."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fedcomp.errors import NonFiniteError
+from fedcomp.lazy_sum import BLOCK, LazySum
+from fedcomp.quantize.chunked_topk import ChunkedTopK
+from fedcomp.stage import Vector
+from tests.reference import sorted_kept
+
+
+def slow(update: Vector, density: float, chunk: int) -> list[int]:
+    """Return the kept indices, chunk by chunk."""
+    found = []
+    for start in range(0, update.size, chunk):
+        part = update[start : start + chunk]
+        found += (start + sorted_kept(part, max(1, math.ceil(density * part.size)))).tolist()
+    return found
+
+
+def test_each_chunk_keeps_its_own_largest() -> None:
+    update = np.array([1, -9, 2, 0.1, 0.3, -0.2, 7], np.float32)
+    assert ChunkedTopK(1 / 3, 3).encode(LazySum(update)).indices.tolist() == [1, 4, 6]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 7, 64, 1000, 4096, 5000, 1 << 17])
+@pytest.mark.parametrize("density", [1e-6, 0.01, 1 / 64, 0.3, 0.6, 1.0])
+def test_the_kept_entries_are_those_of_a_sort_of_every_chunk(chunk: int, density: float) -> None:
+    rng = np.random.default_rng(chunk)
+    sizes = (1, 31, 4096, 9001, 2 * BLOCK + 77) if chunk > 2 else (1, 31, 999)
+    for n in sizes:
+        for update in (rng.standard_normal(n, np.float32), rng.integers(-2, 3, n).astype(np.float32)):
+            found = ChunkedTopK(density, chunk).encode(LazySum(update))
+            assert found.indices.tolist() == slow(update, density, chunk)
+            assert np.array_equal(found.values, update[found.indices])
+
+
+def test_zeros_are_never_kept_and_nan_is_refused() -> None:
+    assert not ChunkedTopK(0.5, 4).encode(LazySum(np.zeros(10, np.float32))).indices.size
+    with pytest.raises(NonFiniteError, match="entry 9 is nan"):
+        ChunkedTopK(0.5, 4).encode(LazySum(np.array([1.0] * 9 + [np.nan], np.float32)))
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="density is 0; it is the fraction kept"):
+        ChunkedTopK(0, 4096)
+    with pytest.raises(ValueError, match="chunk is 0; it is the entries of a chunk, 1 to 1048576"):
+        ChunkedTopK(0.1, 0)

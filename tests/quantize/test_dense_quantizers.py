@@ -1,0 +1,193 @@
+"""What holds of every quantizer that sends all entries: ends of float32, ways of reading, seeds, tensors, refusals."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcomp.errors import NonFiniteError
+from fedcomp.lazy_sum import BLOCK, LARGEST, LazySum
+from fedcomp.occasion import Occasion
+from fedcomp.quantize.cgx import Cgx
+from fedcomp.quantize.max_min import MaxMin
+from fedcomp.quantize.natural import Natural
+from fedcomp.quantize.natural_dithering import NaturalDithering
+from fedcomp.quantize.one_bit import OneBit
+from fedcomp.quantize.qsgd import Qsgd
+from fedcomp.quantize.signs import Signs
+from fedcomp.quantize.terngrad import TernGrad
+from fedcomp.stage import Stage, Vector
+from fedcomp.symbols.levels import Levels, group_count
+from fedcomp.symbols.pieces import Pieces
+
+QUANTIZERS: list[Stage[LazySum, Any]] = [
+    Qsgd(1, "l2", 1 << 20),
+    Qsgd(7, "max", 512),
+    Qsgd(255, "l2", 100),
+    Natural(),
+    NaturalDithering(1, "max", 7),
+    NaturalDithering(8, "l2", 512),
+    NaturalDithering(64, "max", 1000),
+    TernGrad(0),
+    TernGrad(2.5),
+    Signs(),
+    Signs(0.01),
+    OneBit(),
+    MaxMin(1, 512),
+    MaxMin(8, 1024),
+    MaxMin(4, 33, stochastic=True),
+    Cgx(4, 512),
+    Cgx(4, 512, adaptive=True),
+]
+RANDOM = (Qsgd, Natural, NaturalDithering, TernGrad)
+quantizers = pytest.mark.parametrize("quantizer", QUANTIZERS, ids=str)
+sizes = pytest.mark.parametrize("n", [1, 2, 31, 1000, 100_003])
+
+
+def levels_of(symbols: Levels | Pieces) -> list[Levels]:
+    parts = symbols.pieces if isinstance(symbols, Pieces) else (symbols,)
+    return [part for part in parts if isinstance(part, Levels)]
+
+
+def same(one: Levels | Pieces, other: Levels | Pieces) -> bool:
+    ones, others = levels_of(one), levels_of(other)
+    return one.dense().tobytes() == other.dense().tobytes() and all(
+        np.array_equal(first.levels, second.levels) and first.scales.tobytes() == second.scales.tobytes()
+        for first, second in zip(ones, others, strict=True)
+    )
+
+
+def cut(n: int) -> tuple[tuple[int, ...], ...]:
+    """Shapes of `n` entries: a matrix, a bias, a scalar, an empty tensor, and a matrix of what is left."""
+    return ((n,),) if n < 1000 else ((2, n // 3), (5,), (), (0, 3), (1, n - 2 * (n // 3) - 6))
+
+
+def ends(rng: np.random.Generator, n: int) -> dict[str, Vector]:
+    one = np.zeros(n, np.float32)
+    one[n // 2] = -0.75
+    vectors = {
+        "zeros": np.zeros(n),
+        "negative zeros": -np.zeros(n),
+        "one": one,
+        "ties": rng.choice([-1, -0.5, 0, 0.5, 1], n),
+        "denormals": rng.integers(-9, 10, n) * 2.0**-149,
+        "the least": np.full(n, 2.0**-149),
+        "around normal": rng.integers(-4, 5, n) * 2.0**-127,
+        "huge": rng.choice([-1, 1], n) * rng.uniform(0.9, 1, n) * 3.2e38,
+        "the largest": np.where(rng.random(n) < 0.5, LARGEST, -LARGEST),
+        "large and small": np.where(rng.random(n) < 0.5, LARGEST, rng.standard_normal(n)),
+        "all large": rng.uniform(0.5, 1, n) * LARGEST,
+    }
+    return {name: vector.astype(np.float32) for name, vector in vectors.items()}
+
+
+@quantizers
+@sizes
+def test_levels_are_in_range_and_values_finite_at_the_ends_of_float32(quantizer: Stage[LazySum, Any], n: int) -> None:
+    for vector in ends(np.random.default_rng(n), n).values():
+        with np.errstate(all="raise", under="ignore"):
+            symbols = quantizer.encode(LazySum(vector, occasion=Occasion(3, shapes=cut(n))))
+            dense = symbols.dense()
+        assert symbols.n == n
+        assert dense.dtype == np.float32
+        assert np.isfinite(dense).all()
+        for part in levels_of(symbols):
+            assert part.levels.dtype == (np.uint8 if part.scale.count <= 256 else np.uint16)
+            assert part.levels.max() < part.scale.count
+            assert part.scales.dtype == np.float32
+            assert part.scales.size == group_count(part.n, part.groups)
+            assert (part.scales >= 0).all()
+        assert quantizer.decode(symbols).dense().tobytes() == dense.tobytes()
+
+
+@quantizers
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_zeros_decode_to_zeros(quantizer: Stage[LazySum, Any], zero: float) -> None:
+    symbols = quantizer.encode(LazySum(np.full(3000, zero, np.float32), occasion=Occasion(shapes=cut(3000))))
+    assert not symbols.dense().any()
+
+
+@quantizers
+def test_no_entry_but_that_of_max_min_changes_its_sign(quantizer: Stage[LazySum, Any]) -> None:
+    vector = np.random.default_rng(4).standard_normal(2 * BLOCK, np.float32)
+    dense = quantizer.encode(LazySum(vector)).dense()
+    if not isinstance(quantizer, MaxMin | Cgx):
+        assert (dense * vector >= 0).all()
+    assert np.corrcoef(dense, vector)[0, 1] > 0.03
+
+
+@quantizers
+@pytest.mark.parametrize("n", [1, 1000, 5 * BLOCK + 1])
+def test_a_sum_gives_the_symbols_of_the_vector_it_is_and_is_left_settled(
+    quantizer: Stage[LazySum, Any], n: int
+) -> None:
+    rng = np.random.default_rng(n)
+    first, second = rng.standard_normal((2, n), np.float32)
+    occasion = Occasion(8, shapes=cut(n))
+    whole = first + second
+    expected = quantizer.encode(LazySum(whole, occasion=occasion))
+    assert same(quantizer.encode(LazySum(first, second, occasion=occasion)), expected)
+    settling = LazySum(first, second, in_place=True, occasion=occasion)
+    assert same(quantizer.encode(settling), expected)
+    assert np.array_equal(first, whole)
+    assert settling.settle() is first
+
+
+@quantizers
+def test_the_seed_decides_what_is_drawn_and_nothing_else_does(quantizer: Stage[LazySum, Any]) -> None:
+    vector = np.random.default_rng(0).standard_normal(10_000, np.float32)
+    first, again, other = (quantizer.encode(LazySum(vector, occasion=Occasion(seed))) for seed in (1, 1, 2))
+    assert same(first, again)
+    draws = isinstance(quantizer, RANDOM) or (isinstance(quantizer, MaxMin) and quantizer.stochastic)
+    assert same(first, other) != draws
+
+
+@quantizers
+@pytest.mark.parametrize("n", [1, 1000, 3 * BLOCK + 5])
+def test_a_torch_tensor_gives_the_symbols_of_the_array(quantizer: Stage[LazySum, Any], n: int) -> None:
+    torch: Any = pytest.importorskip("torch")
+    vector = np.random.default_rng(n).standard_normal(n, np.float32)
+    occasion = Occasion(5, shapes=cut(n))
+    expected = quantizer.encode(LazySum(vector, occasion=occasion))
+    assert same(quantizer.encode(LazySum(torch.from_numpy(vector.copy()), occasion=occasion)), expected)
+
+
+@quantizers
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_an_entry_that_is_not_finite_is_refused_by_its_place_in_the_vector(
+    quantizer: Stage[LazySum, Any], bad: float
+) -> None:
+    n = 3 * BLOCK
+    for place in (0, n // 2, n - 1):
+        vector = np.ones(n, np.float32)
+        vector[place] = bad
+        with pytest.raises(NonFiniteError, match=f"^entry {place} is {bad}; only finite values can be encoded$"):
+            quantizer.encode(LazySum(vector, occasion=Occasion(shapes=cut(n))))
+        assert np.count_nonzero(vector == 1) == n - 1
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Qsgd(0, "max", 512), "levels is 0; it is the levels above zero, 1 to 255"),
+        (lambda: Qsgd(256, "max", 512), "levels is 256; it is the levels above zero, 1 to 255"),
+        (lambda: Qsgd(7, "l1", 512), "norm is 'l1'; it is one of 'l2', 'max'"),
+        (lambda: Qsgd(7, "max", 0), "bucket is 0; it is the entries that share a scale, 1 to 1048576"),
+        (lambda: NaturalDithering(65, "max", 512), "levels is 65; it is the levels above zero, 1 to 64"),
+        (lambda: NaturalDithering(8, "", 512), "norm is ''; it is one of 'l2', 'max'"),
+        (lambda: NaturalDithering(8, "l2", 2**21), "bucket is 2097152; it is the entries that share a scale, 1 to 1048576"),
+        (lambda: TernGrad(-1), "clip is -1; it is standard deviations, 0 for no clipping, at least 0 and at most 1000"),
+        (lambda: Signs(0.0), "step is 0.0; it is the magnitude of all entries, at least 1e-37 and at most 1e+37"),
+        (lambda: MaxMin(9, 512), "bits is 9; it is bits an entry, 1 to 8"),
+        (lambda: MaxMin(4, 512.0), "bucket is 512.0; it is the entries that share a scale, 1 to 1048576"),  # type: ignore
+        (lambda: MaxMin(4, 512, 1), "stochastic is 1; it is True or False"),  # type: ignore[arg-type]
+        (lambda: Cgx(1, adaptive=True), "bits is 1; it is bits an entry, 2 to 8"),
+        (lambda: Cgx(tolerance=0), "tolerance is 0; it is a factor of the error, above 0 and at most 1e+06"),
+        (lambda: Cgx(dense_below=-1), "dense_below is -1; it is the entries below which a tensor stays as it is, 0 to 2147483648"),
+        (lambda: Cgx(adaptive=None), "adaptive is None; it is True or False"),  # type: ignore[arg-type]
+    ],
+)  # fmt: skip
+def test_a_setting_out_of_range_is_refused_by_its_name(make: Any, text: str) -> None:
+    with pytest.raises(ValueError, match="^" + text.replace("+", r"\+") + "$"):
+        make()

@@ -1,0 +1,65 @@
+"""Natural dithering: halving levels by hand, that it rounds at all, and the mean."""
+
+import numpy as np
+import pytest
+
+from fedcomp.lazy_sum import LARGEST, LazySum
+from fedcomp.occasion import Occasion
+from fedcomp.quantize.natural_dithering import NaturalDithering, dithered
+from fedcomp.symbols.levels import POWERS
+from tests.quantize.laws import check_mean
+
+DRAWS = 2000
+LOWEST, HIGHEST = 0, 2**32 - 1
+
+
+def test_halves_of_the_norm_stay_where_they_are() -> None:
+    symbols = NaturalDithering(3, "max", 8).encode(LazySum(np.array([8, -8, 4, -4, 2, -2, 0, -0.0, 3], np.float32)))
+    assert symbols.levels.tolist() == [6, 0, 5, 1, 4, 2, 3, 3, 6]
+    assert symbols.scales.tolist() == [8, 3]
+    assert (symbols.scale.kind, symbols.scale.count, symbols.groups) == (POWERS, 7, 8)
+    assert symbols.dense().tolist() == [8, -8, 4, -4, 2, -2, 0, 0, 3]
+
+
+@pytest.mark.parametrize("levels", [1, 2, 8, 64])
+def test_no_draw_leads_beyond_the_neighbours_of_a_ratio_nor_off_a_level(levels: int) -> None:
+    grid = np.concatenate([[0], 2.0 ** np.arange(1 - levels, 1)])
+    rng = np.random.default_rng(levels)
+    inside = np.concatenate([rng.random(5000), 2.0 ** rng.uniform(-levels - 3, 0, 5000)]).astype(np.float32)
+    for word in (LOWEST, HIGHEST):
+        assert dithered(grid.astype(np.float32), levels, np.full(grid.size, word, np.uint32)).tolist() == list(
+            range(levels + 1)
+        )
+        found = grid[dithered(-inside, levels, np.full(inside.size, word, np.uint32))]
+        below = grid[np.searchsorted(grid, inside, "right") - 1]
+        above = grid[np.minimum(np.searchsorted(grid, inside, "right"), levels)]
+        assert ((found == below) | (found == above)).all()
+        assert (found <= below).mean() > 0.99 if word == LOWEST else (found >= above).mean() > 0.99
+
+
+def test_it_rounds_and_does_not_send_its_input() -> None:
+    vector = np.random.default_rng(0).standard_normal(10_000, np.float32)
+    symbols = NaturalDithering(8, "l2", 100).encode(LazySum(vector))
+    found = symbols.dense()
+    assert not np.isin(found, vector[vector != 0]).any()
+    ratios = np.abs(found.reshape(-1, 100) / symbols.scales[:, None])
+    assert np.isin(ratios, np.concatenate([[0], 2.0 ** np.arange(-7, 1)])).all()
+    assert np.unique(symbols.levels).size > 10
+
+
+@pytest.mark.parametrize("norm", ["l2", "max"])
+@pytest.mark.parametrize("levels", [1, 2, 8, 30])
+def test_the_mean_over_draws_is_the_vector(levels: int, norm: str) -> None:
+    rng = np.random.default_rng(levels)
+    gauss = rng.standard_normal(40, np.float32)
+    wide = (gauss * 10.0 ** rng.integers(-4, 1, 40)).astype(np.float32)
+    for seed, bucket in enumerate((gauss, wide, np.ones(40, np.float32), gauss * np.float32(1e37))):
+        symbols = NaturalDithering(levels, norm, 40).encode(LazySum(np.tile(bucket, DRAWS), occasion=Occasion(seed)))
+        check_mean(symbols.dense().reshape(DRAWS, 40), bucket)
+
+
+@pytest.mark.parametrize("largest", [2.0**-149, 1e-42, 0.1, LARGEST])
+def test_the_largest_entry_of_a_bucket_keeps_its_value(largest: float) -> None:
+    vector = np.tile(np.array([largest, -largest / 3], np.float32), DRAWS)
+    found = NaturalDithering(8, "max", 2).encode(LazySum(vector)).dense()
+    assert (found[::2] == np.float32(largest)).all()

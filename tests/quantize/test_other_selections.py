@@ -1,0 +1,103 @@
+"""Selections beside the global top-k: by tensor, by round, by seed, and in cheaper formats."""
+
+import numpy as np
+import pytest
+
+from fedcomp.errors import NonFiniteError
+from fedcomp.lazy_sum import LARGEST, LazySum
+from fedcomp.occasion import Occasion
+from fedcomp.quantize.round_values import RoundValues
+from fedcomp.quantize.scheduled_topk import ScheduledTopK
+from fedcomp.quantize.seeded_subset import SeededSubset
+from fedcomp.quantize.tensor_topk import TensorTopK
+from fedcomp.quantize.topk import TopK, largest
+
+
+def gaussian(n: int, seed: int = 0) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    return np.random.default_rng(seed).standard_normal(n, np.float32)
+
+
+def test_every_tensor_sends_its_own_largest() -> None:
+    update = np.array([9, 8, 7, 6, 0.1, 0.2, 0.3, 0, 0], np.float32)
+    occasion = Occasion(shapes=((2, 2), (3,), (2,)))
+    found = TensorTopK(0.5).encode(LazySum(update, occasion=occasion))
+    assert found.indices.tolist() == [0, 1, 5, 6]
+    assert TensorTopK(0.5).encode(LazySum(update)).indices.tolist() == [0, 1, 2, 3, 6], "no shapes: one tensor"
+
+
+def test_the_density_falls_exponentially_over_the_warm_up() -> None:
+    stage = ScheduledTopK(0.001, 4)
+    assert [round(stage.density_in(number), 4) for number in range(6)] == [0.2512, 0.0631, 0.0158, 0.004, 0.001, 0.001]
+    assert stage.density_in(None) == 0.001
+    update = gaussian(10_000)
+    sizes = [
+        stage.encode(LazySum(update, occasion=Occasion(round=number))).indices.size for number in (0, 1, 2, 3, 4, None)
+    ]
+    assert sizes == [2512, 631, 159, 40, 10, 10]
+
+
+def test_the_drawn_entries_are_the_occasions_and_the_rest_is_not_sent() -> None:
+    update = gaussian(1000)
+    one, same, other = (SeededSubset(0.1, False).encode(LazySum(update, occasion=Occasion(seed))) for seed in (1, 1, 2))
+    assert np.array_equal(one.indices, same.indices)
+    assert not np.array_equal(one.indices, other.indices)
+    assert np.array_equal(one.values, update[one.indices])
+    assert np.count_nonzero(one.dense()) == one.indices.size == 100
+
+
+def test_without_error_feedback_rand_k_is_unbiased() -> None:
+    update, draws = gaussian(40), 4000
+    total = np.zeros(40)
+    for seed in range(draws):
+        total += SeededSubset(0.25, True).encode(LazySum(update, occasion=Occasion(seed))).dense()
+    # an entry is 4 v with probability 1/4: its standard deviation is v sqrt(3)
+    error = np.abs(total / draws - update) / (np.abs(update) * np.sqrt(3 / draws))
+    assert error.max() < 4
+
+
+def test_an_entry_that_is_not_drawn_must_be_finite_too_and_scaling_stays_within_float32() -> None:
+    update = np.full(100, 3e38, np.float32)
+    assert np.abs(SeededSubset(0.01, True).encode(LazySum(update)).values).tolist() == [np.float32(LARGEST)]
+    for place in range(0, 100, 9):
+        bad = update.copy()
+        bad[place] = np.inf
+        with pytest.raises(NonFiniteError, match=f"entry {place} is inf"):
+            SeededSubset(0.01, False).encode(LazySum(bad))
+
+
+def test_a_format_rounds_the_kept_entries_and_drops_what_becomes_zero() -> None:
+    update = np.array([1.0009765625 + 2**-13, -(2**-30), 3, 0.1], np.float32)
+    assert RoundValues(TopK(1), "fp32").encode(LazySum(update)).values.tolist() == update.tolist()
+    assert RoundValues(TopK(1), "bf16").encode(LazySum(update)).values.tolist() == [1, -(2**-30), 3, 0.10009765625]
+    half = RoundValues(TopK(1), "fp16").encode(LazySum(update))
+    assert half.values[0] == 1.0009765625
+    wide = RoundValues(TopK(1), "fp16").encode(LazySum(np.array([1, 1e-30], np.float32)))
+    assert wide.indices.tolist() == [0], "30 powers of ten below the largest is nothing in float16"
+
+
+def test_natural_values_are_neighbouring_powers_of_two_and_unbiased() -> None:
+    update, draws = np.array([1.25, -3.0, 0.75, 4.0], np.float32), 4000
+    total = np.zeros(4)
+    for seed in range(draws):
+        values = RoundValues(TopK(1), "natural").encode(LazySum(update, occasion=Occasion(seed))).values
+        assert values[0] in (1, 2)
+        assert values[1] in (-2, -4)
+        assert values[3] == 4
+        total += values
+    spread = np.array([np.sqrt(0.25 * 0.75), 1.0, 0.25, 1e-12])
+    assert (np.abs(total / draws - update) < 4 * spread / np.sqrt(draws)).all()
+
+
+def test_the_largest_scores_are_chosen_and_ties_go_to_the_lower_index() -> None:
+    assert largest(np.array([3, 1, 3, 2, 3]), 2).tolist() == [True, False, True, False, False]
+    assert largest(np.array([3.0, 1]), 5).tolist() == [True, True]
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    for make in (lambda d: TensorTopK(d), lambda d: ScheduledTopK(d, 0), lambda d: SeededSubset(d, False)):
+        with pytest.raises(ValueError, match="density is 1.5; it is the fraction kept, above 0 and at most 1"):
+            make(1.5)
+    with pytest.raises(ValueError, match="warmup is -1; it is a number of rounds, 0 to 1000000"):
+        ScheduledTopK(0.1, -1)
+    with pytest.raises(ValueError, match="values is 'fp8'; it is one of 'fp32', 'bf16', 'fp16', 'natural'"):
+        RoundValues(TopK(1), "fp8")
