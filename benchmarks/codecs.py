@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import fedcomp
+from fedcomp.occasion import Shapes
 from fedcomp.stage import Vector
 
 SIZES = {"1.2 M": 1_200_000, "11.2 M": 11_200_000, "25.6 M": 25_600_000}
@@ -38,18 +39,18 @@ class Measured:
     peak: float
 
 
-def measure(compressor: fedcomp.Compressor, n: int, repeats: int) -> Measured:
-    """Return the medians of `repeats` paired ratios on Gaussian updates of `n` entries."""
+def measure(compressor: fedcomp.Compressor, n: int, repeats: int, shapes: Shapes = ()) -> Measured:
+    """Return the medians of `repeats` paired ratios on Gaussian updates of `n` entries, in tensors of these `shapes`."""
     update = np.random.default_rng(0).standard_normal(n, np.float32)
     copy = np.empty_like(update)
     state = compressor.init(n)
     body = b""
     for _ in range(3):  # the residual of a sender that has run for a while
-        body, state = compressor.encode(update, state)
+        body, state = compressor.encode(update, state, shapes=shapes)
 
     def encode() -> None:
         nonlocal body, state
-        body, state = compressor.encode(update, state)
+        body, state = compressor.encode(update, state, shapes=shapes)
 
     def accumulate() -> None:
         compressor.entropy.decode(body, n=n).add_to(copy, 0.1)

@@ -17,7 +17,10 @@ class Draws:
     """A stream of random numbers that begins at `seed`, any integer; each call goes on in the stream."""
 
     def __init__(self, *seed: int) -> None:
-        """Begin the stream that belongs to `seed`: integers from 0 up."""
+        """Begin the stream that belongs to `seed`: integers from 0 up, taken as one row of 32-bit words.
+
+        So (7 + 2^32,) is (7, 1), and zeros at the end make no difference.
+        """
         self._bits = np.random.PCG64(np.random.SeedSequence(seed))
 
     def words(self, count: int) -> NDArray[np.uint32]:
@@ -56,12 +59,14 @@ class Draws:
             fresh = self._below(n, _needed(n, k) if not order else k - found.size + 8)
             fresh <<= HALF
             fresh |= np.arange(order, order + fresh.size, dtype=np.uint64)
+            found = np.concatenate((found, fresh)) if order else fresh
             order += fresh.size
-            found = np.concatenate((found, fresh))
+            del fresh
             found.sort()
             index = found >> HALF
             first = np.ones(found.size, np.bool_)
             np.not_equal(index[1:], index[:-1], out=first[1:])
+            del index
             found = found[first]
         if found.size > k:
             places = found & np.uint64(2**32 - 1)

@@ -56,9 +56,9 @@ class DeltaKeys:
         yield flags
         for groups, count in enumerate(self.counts.tolist()):
             if count:
-                gaps = (self.runs if count == more.size else self.runs[more == groups - 1]).astype(np.uint64)
-                gaps += np.uint64(1)
-                yield bits.pack(gaps, groups * self.width)
+                runs = self.runs if count == more.size else self.runs[more == groups - 1]
+                for start in range(0, count, BLOCK):  # of whole bytes, whatever the width
+                    yield bits.pack(runs[start : start + BLOCK] + np.uint64(1), groups * self.width)
 
 
 def measure(runs: NDArray[np.uint32]) -> DeltaKeys:
@@ -88,8 +88,8 @@ def take(data: bytes, at: int, n: int, k: int) -> tuple[Indices, int]:
         raise CorruptError(f"delta keys of {width} bits; 1 to {WIDTHS[-1]} are known")
     size, at = varint.take(data, at + 1, "the length of the flags")
     most = -(-LONGEST // width)
-    if 8 * size > k * most + 7:
-        raise CorruptError(f"{size} bytes of flags; {k} gaps of {width} bits a group take fewer")
+    if 8 * size > min(n, k * most) + 7:  # a gap takes no more groups than it is long
+        raise CorruptError(f"{size} bytes of flags; {k} gaps within {n} entries take fewer")
     body = memoryview(data)
     more = unary.read(body[at : at + size], k, "group counts")
     at += size

@@ -28,7 +28,7 @@ SPARSE = 16
 COUNTS = {LINEAR: range(2, 512), POWERS: range(3, 256, 2), EXPONENTS: range(509, 510)}
 MAX_TENSORS = 1 << 16
 FREE, EACH = 1 << 20, 1024
-"""Entries that any body may claim, and those it may for each of its bytes, where the reader does not know how many to expect."""
+"""Entries that any body may claim, or as many for each of its bytes, where its reader does not know how many to expect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _write_levels(levels: NDArray[Any], count: int) -> Iterator[bytes]:
     counts = alphabet.histogram(levels, count)
     plan = alphabet.plan(counts)
     k = levels.size - int(counts[count // 2])
-    if count % 2 and 0 < 8 * k <= levels.size:  # with more, a gap's code alone is no shorter than what others take
+    if count % 2 and 0 < 64 * k <= levels.size:  # with more of them, other codes of the gaps are far shorter
         sparse = SparseRegime(levels, counts)
         if sparse.bits < plan.bits:
             return sparse.write()

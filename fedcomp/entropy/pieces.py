@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedcomp.entropy import MAX_ENTRIES, EntropyCode, varint
-from fedcomp.entropy.levels import LevelsCode
+from fedcomp.entropy.levels import EACH, FREE, LevelsCode
 from fedcomp.entropy.raw import Raw
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.symbols import Dense
@@ -22,7 +22,7 @@ Row = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class PiecesCode:
-    """Each piece in the code of its kind: float32 as they are, or levels."""
+    """Each piece in the code of its kind: float32 as they are, or levels.  Codec 10."""
 
     def encode(self, value: Pieces, /) -> bytes:
         """Return the body: the number of pieces; code, entries and length of each; their bodies."""
@@ -37,24 +37,22 @@ class PiecesCode:
         return b"".join(table + bodies)
 
     def decode(self, value: bytes, /, n: int | None = None) -> Pieces:
-        """Return the pieces."""
+        """Return the pieces.  Where `n` is not given, a body may claim as many entries as one of `LevelsCode`."""
         rows, at = _table(value)
         total = sum(entries for _, entries, _ in rows)
         if n is not None and total != n:
             raise CorruptError(f"a body for {total} entries; {n} are needed")
         if total > MAX_ENTRIES:
             raise CorruptError(f"a body that claims {total} entries; at most {MAX_ENTRIES}")
+        if n is None and total > max(FREE, EACH * len(value)):
+            raise CorruptError(f"{len(value)} bytes that claim {total} entries, which nobody asked for")
         needed = sum(length for _, _, length in rows)
         if len(value) - at != needed:
             short = len(value) - at < needed
             raise (TruncatedError if short else CorruptError)(f"{len(value) - at} bytes of pieces; {needed} are needed")
         pieces: list[Levels | Dense] = []
         for code, entries, length in rows:
-            # Without an n to hold it to, a number of entries is a claim alone: the body must back it by itself.
-            piece = CODES[code].decode(value[at : at + length], n=None if n is None else entries)
-            if piece.n != entries:
-                raise CorruptError(f"a piece of {piece.n} entries; its row of the table says {entries}")
-            pieces.append(piece)
+            pieces.append(CODES[code].decode(value[at : at + length], n=entries))
             at += length
         return Pieces(tuple(pieces))
 

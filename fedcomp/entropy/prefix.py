@@ -28,7 +28,7 @@ _WORD = np.uint64(64)
 def head_bits(count: int, total: int) -> int:
     """Return about how many bits stand before `total` bits of `count` items."""
     chunks = -(-count // (1 << _chunk(count, total)))
-    return 8 * (1 + len(varint.put(total))) + (8 * chunks + 24 if chunks > 1 else 0)
+    return 8 * (1 + len(varint.put(total))) + (9 * chunks + 24 if chunks > 1 else 0)
 
 
 def write(batches: Iterable[tuple[Words, Words]], count: int, total: int, per_item: float = 1) -> bytes:

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from fedcomp.entropy import MAX_ENTRIES, bits, fixed_width, varint
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.symbols.hadamard import chunk_count
-from fedcomp.symbols.rotated import GROUP, MOST_BITS, Rotated, kept, subset, wide_blocks
+from fedcomp.symbols.rotated import GROUP, LARGEST_SCALE, MOST_BITS, Rotated, kept, subset, wide_blocks
 
 HEAD = struct.Struct("<Qf")
 """Seed, bits."""
-INFINITY = np.uint32(0x7F800000)
-"""Words of floats from 0 up, not -0, lie below it."""
+LAST = np.uint64(0x0101010101010101)
+"""The last bits of a group of levels, which is looked at as one word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class RotatedBits:
         if len(value) < at + 4 * chunks + size:
             raise TruncatedError(f"{len(value) - at} bytes; {chunks} scales and {k} levels need {4 * chunks + size}")
         scales = np.frombuffer(value, "<f4", chunks, at).astype(np.float32)
-        if not (scales.view(np.uint32) < INFINITY).all():
-            raise CorruptError("a scale that is negative, NaN or infinite")
+        if not (scales.view(np.uint32) < LARGEST_SCALE.view(np.uint32)).all():
+            raise CorruptError(f"a scale that is negative, NaN or {LARGEST_SCALE} and more")
         at += 4 * chunks
         bits.check_padding(memoryview(value)[at : at + size], k * width, "levels")
         levels = np.zeros(-(-k // GROUP) * GROUP, np.uint8)
@@ -85,25 +85,23 @@ def _split(value: Rotated) -> tuple[NDArray[np.uint8], bytes]:
         if not start:
             levels = np.zeros(-(-value.levels.size // GROUP) * GROUP, np.uint8)
             levels[: value.levels.size] = value.levels
-        groups = levels[start : start + wide.size * GROUP].reshape(-1, GROUP)
+        groups = levels[start : start + wide.size * GROUP].view(np.uint64)
         picked = groups[wide]
-        groups[wide] = picked >> 1
-        last.append(np.packbits(picked & 1).tobytes())
+        last.append(np.packbits((picked & LAST).view(np.uint8)).tobytes())
+        groups[wide] = (picked & ~LAST) >> np.uint64(1)
     return levels[: value.levels.size], b"".join(last)
 
 
 def _join(levels: NDArray[np.uint8], last: NDArray[np.uint8], seed: int, rate: float) -> None:
     """Give the wide groups of `levels` their last bits, which are all of `last`."""
-    if last.size > levels.size // GROUP:
-        raise CorruptError(f"{last.size} bytes of last bits; {levels.size // GROUP} groups have fewer")
     at = 0
     for start, wide in wide_blocks(seed, rate, levels.size):
         if wide is None:
             break
-        groups, count = levels[start : start + wide.size * GROUP].reshape(-1, GROUP), int(np.count_nonzero(wide))
+        groups, count = levels[start : start + wide.size * GROUP].view(np.uint64), int(np.count_nonzero(wide))
         if last.size < at + count:
-            raise TruncatedError(f"{last.size} bytes of last bits; more groups have some")
-        groups[wide] = groups[wide] << 1 | np.unpackbits(last[at : at + count]).reshape(-1, GROUP)
+            raise TruncatedError(f"{last.size} bytes of last bits; {at + count} groups or more have some")
+        groups[wide] = groups[wide] << np.uint64(1) | np.unpackbits(last[at : at + count]).view(np.uint64)
         at += count
     if at != last.size:
         raise CorruptError(f"{last.size} bytes of last bits; {at} groups have some")

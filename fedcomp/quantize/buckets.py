@@ -64,7 +64,8 @@ def ratios(rows: Vector, scales: Vector) -> Vector:
 
     A division, where a product with the inverse could exceed 1, and overflows for denormals.  Over 0 it is over 1.
     """
-    return (rows / np.where(scales > 0, scales, np.float32(1))[:, None]).ravel()
+    divisors = np.asarray(np.where(scales > 0, scales, 1), np.float32)
+    return np.divide(rows, divisors[:, None]).ravel()
 
 
 def middle(low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[Vector, Vector]:

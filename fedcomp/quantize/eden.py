@@ -16,7 +16,9 @@ from fedcomp.stage import Vector
 from fedcomp.symbols.hadamard import BLOCK, buffer, chunk_count, pieces, transform
 from fedcomp.symbols.rotated import (
     GROUP,
+    LARGEST_SCALE,
     MOST_BITS,
+    STEEPEST,
     Flips,
     Rotated,
     centroids,
@@ -67,7 +69,7 @@ class Eden:
             wide = None if groups is None else groups.repeat(GROUP)
             for part, length in pieces(block.size):
                 columns = (part.stop - part.start) // length
-                energy, exponents = _load(block[part], columns, near[part], far[part])
+                energy, exponents, peaks = _load(block[part], columns, near[part], far[part])
                 near[part] *= signs[part]
                 rotated, spare = transform(near[part], far[part], length)
                 found = levels[start + part.start : start + part.stop]
@@ -75,9 +77,11 @@ class Eden:
                 product, square = _quantize(rotated, spare, energy, bits, picked, found)
                 scale = energy / np.where(product > 0, product, 1)
                 if self.scale == "minimal":
-                    scale = product / np.where(square > 0, square, 1)
+                    scale = product / np.where(square > 0, length * square, 1)
                 scale *= np.ldexp(larger * 2.0 ** half_bits(length), exponents)
-                scales[chunk : chunk + columns] = np.minimum(scale, LARGEST)
+                # Neither what is received nor what is then left of the entries is to leave float32.
+                most = np.minimum((LARGEST - peaks) / STEEPEST, np.nextafter(LARGEST_SCALE, np.float32(0)))
+                scales[chunk : chunk + columns] = np.minimum(scale, most)
                 chunk += columns
         return Rotated(value.n, seed, bits, scales, levels, indices)
 
@@ -95,17 +99,22 @@ def _selected(value: LazySum, indices: NDArray[np.int64]) -> Iterator[tuple[int,
     yield from LazySum(values).blocks(BLOCK)
 
 
-def _load(entries: Vector, columns: int, out: Vector, spare: Vector) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Write `entries` into `out`, each column over a power of two; return their squared norms then, and the exponents."""
+def _load(
+    entries: Vector, columns: int, out: Vector, spare: Vector
+) -> tuple[NDArray[np.float64], NDArray[np.int32], NDArray[np.float64]]:
+    """Write `entries` into `out`; return of each column the squared norm, the exponent, and the largest magnitude.
+
+    A column is taken over 2 to its exponent, which is 0 where all are ordinary; the magnitudes are not looked for then.
+    """
     out[...] = entries
-    energy, exponents = _energy(out, columns, spare), np.zeros(columns, np.int64)
-    least, most = ORDINARY
-    if not ((energy > least) & (energy < most)).all():
-        peaks = np.abs(entries.reshape(-1, columns)).max(axis=0)
-        exponents = np.frexp(peaks)[1].astype(np.int64)
-        np.ldexp(entries.reshape(-1, columns), -exponents.astype(np.int32), out=out.reshape(-1, columns))
-        energy = _energy(out, columns, spare)
-    return energy, exponents
+    energy, (least, most) = _energy(out, columns, spare), ORDINARY
+    if ((energy > least) & (energy < most)).all():
+        return energy, np.zeros(columns, np.int32), np.zeros(columns)
+    table = entries.reshape(-1, columns)
+    peaks = np.abs(table).max(axis=0)
+    exponents = np.frexp(peaks)[1]
+    np.ldexp(table, -exponents, out=out.reshape(-1, columns))
+    return _energy(out, columns, spare), exponents, peaks.astype(np.float64)
 
 
 def _energy(entries: Vector, columns: int, spare: Vector) -> NDArray[np.float64]:

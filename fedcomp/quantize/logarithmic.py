@@ -7,7 +7,6 @@ import numpy as np
 
 from fedcomp.lazy_sum import LazySum
 from fedcomp.settings import whole, within
-from fedcomp.symbols import Sparse
 from fedcomp.symbols.levels import SparseLevels, geometric
 
 
@@ -41,9 +40,9 @@ class Logarithmic:
         levels = np.clip(np.rint(distance), 0, magnitudes.size - 1).astype(np.uint8)
         return SparseLevels(value.n, indices, values < 0, levels, magnitudes, self.base)
 
-    def decode(self, value: SparseLevels, /) -> Sparse:
-        """Return the entries as their level's magnitude."""
-        return value.sparse()
+    def decode(self, value: SparseLevels, /) -> LazySum:
+        """Return the entries as their level's magnitude, and zeros elsewhere."""
+        return LazySum(value.dense())
 
     def _kept(self, value: LazySum, largest: float) -> tuple[np.ndarray, np.ndarray]:
         bound = largest / self.base ** (self.levels - 0.5)

@@ -16,8 +16,8 @@ COUNT = 2 * LAST + 1
 class Natural:
     """Round each entry at random to one of the two powers of two next to it, up with probability mantissa.
 
-    Horváth, Ho, Horváth, Sahu, Canini, Richtárik, arXiv 1905.10988, natural compression.  It takes no multiplication: the carry of
-    a random number that is added to the mantissa rounds.  Unbiased, and E||C(v)||^2 <= 9/8 ||v||^2.  At the ends of float32:
+    Horváth, Ho, Horváth, Sahu, Canini, Richtárik, arXiv 1905.10988, natural compression.  It takes no multiplication: a random
+    number is added to the mantissa, and the carry rounds.  Unbiased, and E||C(v)||^2 <= 9/8 ||v||^2.  At the ends of float32:
     denormals become zero or the smallest normal number, without bias; above 2^127 all is rounded down.
     """
 

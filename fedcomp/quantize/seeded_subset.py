@@ -7,7 +7,6 @@ import numpy as np
 from fedcomp.lazy_sum import LARGEST, LazySum
 from fedcomp.quantize.topk import kept
 from fedcomp.settings import within
-from fedcomp.symbols import Sparse
 from fedcomp.symbols.seeded import SEEDS, Seeded, drawn
 
 
@@ -37,6 +36,6 @@ class SeededSubset:
             values = np.clip(values.astype(np.float64) * (value.n / k), -LARGEST, LARGEST).astype(np.float32)
         return Seeded(value.n, seed, indices, values)
 
-    def decode(self, value: Seeded, /) -> Sparse:
-        """Return the drawn entries in place."""
-        return value.sparse()
+    def decode(self, value: Seeded, /) -> LazySum:
+        """Return the drawn entries in place and zeros elsewhere."""
+        return LazySum(value.dense())

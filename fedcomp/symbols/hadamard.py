@@ -38,7 +38,7 @@ def pieces(size: int) -> Iterator[tuple[slice, int]]:
 def chunk_count(n: int) -> int:
     """Return how many chunks a vector of `n` entries has."""
     full, rest = divmod(n, BLOCK)
-    return full * (BLOCK // LENGTH) + sum((part.stop - part.start) // length for part, length in pieces(rest))
+    return full * (BLOCK // LENGTH) + sum(len(range(part.start, part.stop, length)) for part, length in pieces(rest))
 
 
 def transform(matrix: NDArray[Any], spare: NDArray[Any], length: int) -> tuple[NDArray[Any], NDArray[Any]]:

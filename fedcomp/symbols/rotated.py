@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.draws import Draws
-from fedcomp.lazy_sum import LARGEST
 from fedcomp.stage import Vector
 from fedcomp.symbols import Indices, Sparse
 from fedcomp.symbols.hadamard import BLOCK, buffer, pieces, transform
@@ -27,8 +26,9 @@ Lloyd, 1957, published in IEEE Trans. Inf. Theory 28(2), 1982; Max, IRE Trans. I
 """
 FLIPS, WIDE, SUBSET = range(3)
 """The streams of random numbers that belong to a seed."""
-STEEPEST = 256
-"""No entry that is rotated back is larger than so many scales."""
+LARGEST_SCALE = np.float32(2.0**119)
+"""Scales lie below it.  An entry that is rotated back is less than `STEEPEST` scales, and so within float32."""
+STEEPEST = 2**8
 GROUP = 8
 TILE = 1 << 13
 """Entries that a row of scales is repeated to: products of short rows cost several times as much."""
@@ -167,10 +167,7 @@ def half_bits(length: int) -> int:
 
 
 def times_columns(values: Vector, factors: Vector) -> None:
-    """Multiply the columns of `values`, as many as there are `factors`, in place; bound what leaves float32."""
+    """Multiply the columns of `values`, as many as there are `factors`, in place."""
     row = np.tile(factors, max(1, min(TILE, values.size) // factors.size))
     table = values.reshape(-1, row.size)
-    with np.errstate(over="ignore"):
-        table *= row
-    if factors.max() >= LARGEST / STEEPEST:
-        np.clip(values, -LARGEST, LARGEST, out=values)
+    table *= row

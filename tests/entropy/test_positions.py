@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from fedcomp.entropy import MAX_ENTRIES, positions
+from fedcomp.entropy import MAX_ENTRIES, delta_keys, golomb_positions, positions
 from fedcomp.entropy.golomb import GolombTernary
 from fedcomp.entropy.positions import ALL, BITMAP, DELTA, GOLOMB, KINDS, SMALLEST
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError
@@ -39,7 +39,8 @@ def test_no_positions_take_no_bytes() -> None:
     nothing = np.empty(0, np.int64)
     assert positions.put(nothing, 200) == positions.put(nothing, 200, "delta keys") == b""
     found, at = positions.take(b"", 0, 200, 0)
-    assert (found.size, found.dtype, at) == (0, np.int64, 0)
+    assert found.dtype == np.int64
+    assert (found.size, at) == (0, 0)
 
 
 def test_all_positions_take_one_byte() -> None:
@@ -99,11 +100,11 @@ def test_sizes_are_known_before_anything_is_written() -> None:
     for p in (0.0005, 0.05, 0.5):
         indices = np.flatnonzero(rng.random(100_000) < p)
         runs = np.diff(indices, prepend=-1) - 1
-        table = positions.golomb_positions.gaps(indices, 100_000)
+        table = golomb_positions.gaps(indices, 100_000)
         measured: list[positions.Measured] = [
-            positions.golomb_positions.measure(table, indices.size),
+            golomb_positions.measure(table, indices.size),
             positions.Bitmap(indices, 100_000),
-            positions.delta_keys.measure(runs.astype(np.uint32)),
+            delta_keys.measure(runs.astype(np.uint32)),
         ]
         for one in measured:
             assert one.size == len(b"".join(one.write()))

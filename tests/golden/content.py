@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from fedcomp.symbols import Sparse, Ternary
 from fedcomp.symbols.levels import SparseLevels, geometric
-from fedcomp.symbols.seeded import Seeded, drawn
+from fedcomp.symbols.seeded import Seeded
 
 N = 40_000
 
@@ -72,9 +72,20 @@ def series() -> SparseLevels:
     return SparseLevels(N, clustered().indices, negative, level.astype(np.uint8), magnitudes, 1.5)
 
 
+def raw(count: int) -> list[int]:
+    """Return the first words of PCG64 from the state that numpy's SeedSequence gives to 2^63 + 5."""
+    state, words = 0xDA3FBBD7A00E04EF1F54F7EDF9E1ADCC, []
+    for _ in range(count):
+        state = (state * 0x2360ED051FC65DA44385DF649FCCF645 + 0x90591FA7D97BEF81F963ED7BA1DEEA5D) % 2**128
+        word, turn = (state >> 64 ^ state) % 2**64, state >> 122
+        words.append((word >> turn | word << 64 - turn) % 2**64)
+    return words
+
+
 def seeded() -> Seeded:
-    """Return 150 of N entries that the seed 2^63 + 5 draws."""
-    return Seeded(N, 2**63 + 5, drawn(N, 150, 2**63 + 5), update(150) / np.float32(3))
+    """Return 150 of N entries, the seed 2^63 + 5: the first different ones of the raw words modulo N."""
+    indices = sorted(list(dict.fromkeys(word % N for word in raw(160)))[:150])
+    return Seeded(N, 2**63 + 5, np.array(indices, np.int64), update(150) / np.float32(3))
 
 
 UPDATE = update(N)

@@ -1,18 +1,28 @@
-"""Statistical laws, checked over many draws of one vector, each within four standard errors."""
+"""Statistical laws, checked over many draws of one vector, within four standard errors."""
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Many = NDArray[np.float32]
-"""One row a draw."""
 
+def check_mean(
+    draws: NDArray[np.float32], expected: NDArray[np.float32], values: NDArray[Any], scale: float = 0.0
+) -> None:
+    """The mean over the draws, one a row, is `expected`; each entry takes one of the two `values` (ascending) next to it.
 
-def check_mean(draws: Many, expected: NDArray[np.float32]) -> None:
-    """The mean of each entry over the draws is the expected one, within four standard errors and float32 rounding."""
-    rows = draws.astype(np.float64)
-    error = rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
-    apart = np.abs(rows.mean(axis=0) - expected)
-    assert (apart <= 4 * error + 2**-22 * np.abs(draws).max(axis=0)).all(), float((apart / (error + 1e-300)).max())
+    Such a draw has the variance (x - low) (high - x), known without the draws.  To four standard errors come what Bernstein's
+    inequality adds for values that are rarely drawn, 8/3 of high - low over the draws, so that either side is passed with odds
+    below e^-8; and float32 rounding, of the values or of `scale` where they are differences of such.
+    """
+    wide, grid = expected.astype(np.float64), values.astype(np.float64)
+    place = np.clip(np.searchsorted(grid, wide), 1, grid.size - 1)
+    low, high = grid[place - 1], grid[place]
+    variance = np.maximum((wide - low) * (high - wide), 0)
+    rounding = 2**-22 * np.maximum(np.maximum(np.abs(low), np.abs(high)), scale)
+    allowed = 4 * np.sqrt(variance / len(draws)) + 8 / 3 * (high - low) / len(draws) + rounding
+    assert ((draws >= low - rounding) & (draws <= high + rounding)).all()
+    assert (np.abs(draws.mean(axis=0, dtype=np.float64) - wide) <= allowed).all()
 
 
 def check_at_most(values: NDArray[np.float64], bound: float) -> None:

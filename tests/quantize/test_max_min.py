@@ -55,7 +55,8 @@ def test_a_bucket_of_one_value_keeps_it_and_has_one_level(stochastic: bool) -> N
 def test_rounded_at_random_the_mean_over_draws_is_the_vector(bits: int, scale: float) -> None:
     bucket = np.clip(np.random.default_rng(7).standard_normal(40) + 0.5, -3, 3).astype(np.float32) * np.float32(scale)
     symbols = MaxMin(bits, 40, stochastic=True).encode(LazySum(np.tile(bucket, DRAWS), occasion=Occasion(1)))
-    check_mean(symbols.dense().reshape(DRAWS, 40), bucket)
+    values = np.linspace(float(bucket.min()), float(bucket.max()), 2**bits)
+    check_mean(symbols.dense().reshape(DRAWS, 40), bucket, values, scale=float(np.abs(bucket).max()))
 
 
 def test_rounded_at_random_every_entry_is_within_a_unit_and_its_bucket() -> None:

@@ -7,7 +7,7 @@ from fedcomp.lazy_sum import LARGEST, LazySum
 from fedcomp.occasion import Occasion
 from fedcomp.quantize.natural import Natural
 from fedcomp.stage import Vector
-from fedcomp.symbols.levels import EXPONENTS
+from fedcomp.symbols.levels import EXPONENTS, Scale
 from tests.quantize.laws import check_at_most, check_mean
 
 DRAWS = 2000
@@ -66,7 +66,7 @@ def test_the_mean_over_draws_is_the_vector() -> None:
     gauss = rng.standard_normal(60, np.float32)
     for seed, scale in enumerate((1.0, 1e-38, 1e-42, 1e36)):
         vector = (gauss * scale).astype(np.float32)
-        check_mean(sent(np.tile(vector, DRAWS), seed).reshape(DRAWS, -1), vector)
+        check_mean(sent(np.tile(vector, DRAWS), seed).reshape(DRAWS, -1), vector, Scale(EXPONENTS, 509).values())
 
 
 @pytest.mark.parametrize("name", ["gauss", "worst", "uniform", "heavy", "denormal"])

@@ -41,7 +41,7 @@ def test_it_rounds_and_does_not_send_its_input() -> None:
     vector = np.random.default_rng(0).standard_normal(10_000, np.float32)
     symbols = NaturalDithering(8, "l2", 100).encode(LazySum(vector))
     found = symbols.dense()
-    assert not np.isin(found, vector[vector != 0]).any()
+    assert not (found == vector).any()
     ratios = np.abs(found.reshape(-1, 100) / symbols.scales[:, None])
     assert np.isin(ratios, np.concatenate([[0], 2.0 ** np.arange(-7, 1)])).all()
     assert np.unique(symbols.levels).size > 10
@@ -55,7 +55,8 @@ def test_the_mean_over_draws_is_the_vector(levels: int, norm: str) -> None:
     wide = (gauss * 10.0 ** rng.integers(-4, 1, 40)).astype(np.float32)
     for seed, bucket in enumerate((gauss, wide, np.ones(40, np.float32), gauss * np.float32(1e37))):
         symbols = NaturalDithering(levels, norm, 40).encode(LazySum(np.tile(bucket, DRAWS), occasion=Occasion(seed)))
-        check_mean(symbols.dense().reshape(DRAWS, 40), bucket)
+        values = symbols.scale.values() * symbols.scales[0]
+        check_mean(symbols.dense().reshape(DRAWS, 40), bucket, values)
 
 
 @pytest.mark.parametrize("largest", [2.0**-149, 1e-42, 0.1, LARGEST])

@@ -39,4 +39,4 @@ def test_the_ends_of_float32_are_their_own_means() -> None:
         value = np.where(np.arange(100_000) % 3 == 0, high, low).astype(np.float32)
         found = OneBit().encode(LazySum(value)).dense()
         expected = np.where(value >= 0, value[value >= 0].mean(dtype=np.float64), low)
-        assert found == pytest.approx(expected, rel=1e-6, abs=2.0**-149)
+        assert np.allclose(found, expected, rtol=1e-6, atol=2.0**-149)

@@ -4,18 +4,20 @@ import math
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fedcomp.lazy_sum import LARGEST, LazySum
 from fedcomp.occasion import Occasion
+from fedcomp.quantize.buckets import norms
 from fedcomp.quantize.qsgd import Qsgd
 from fedcomp.stage import Vector
 from fedcomp.symbols.levels import LINEAR
-from tests.quantize.laws import Many, check_at_most, check_mean
+from tests.quantize.laws import check_at_most, check_mean
 
 DRAWS = 2000
 
 
-def drawn(quantizer: Qsgd, bucket: Vector, seed: int = 0) -> Many:
+def drawn(quantizer: Qsgd, bucket: Vector, seed: int = 0) -> NDArray[np.float32]:
     """One vector of as many equal buckets as there are draws: each bucket is a draw of its own."""
     many = quantizer.encode(LazySum(np.tile(bucket, DRAWS), occasion=Occasion(seed))).dense()
     return many.reshape(DRAWS, bucket.size)
@@ -50,7 +52,9 @@ def test_the_largest_entry_of_a_bucket_keeps_its_value_for_every_draw() -> None:
 @pytest.mark.parametrize("levels", [1, 4, 7, 127, 255])
 def test_the_mean_over_draws_is_the_vector(levels: int, norm: str) -> None:
     for seed, bucket in enumerate(buckets()):
-        check_mean(drawn(Qsgd(levels, norm, 40), bucket, seed), bucket)
+        quantizer = Qsgd(levels, norm, 40)
+        values = np.arange(-levels, levels + 1) / levels * float(norms(bucket[None], norm)[0])
+        check_mean(drawn(quantizer, bucket, seed), bucket, values)
 
 
 @pytest.mark.parametrize("levels", [1, 2, 4])

@@ -51,8 +51,9 @@ def test_the_deviation_of_huge_values_is_a_number() -> None:
 def test_the_mean_over_draws_is_the_clipped_tensor(clip: float, scale: float) -> None:
     tensor = (np.random.default_rng(5).standard_normal(40) * scale).astype(np.float32)
     limit = clip * tensor.astype(np.float64).std() if clip else np.inf
-    many = encode(clip, np.tile(tensor, DRAWS), ((5, 8),) * DRAWS).dense().reshape(DRAWS, 40)
-    check_mean(many, np.clip(tensor, -limit, limit).astype(np.float32))
+    symbols = encode(clip, np.tile(tensor, DRAWS), ((5, 8),) * DRAWS)
+    values = symbols.scale.values() * symbols.scales[0]
+    check_mean(symbols.dense().reshape(DRAWS, 40), np.clip(tensor, -limit, limit).astype(np.float32), values)
     assert (np.abs(tensor) > limit).any() == bool(clip == 1)
 
 

@@ -85,7 +85,7 @@ def test_the_largest_float32_becomes_the_largest_of_the_format(precision: str) -
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_rounding_again_changes_nothing(precision: str) -> None:
+def test_rounding_again_in_the_same_scale_changes_nothing(precision: str) -> None:
     for values in (
         random_floats(1000, 3),
         floats(0, -0.0),

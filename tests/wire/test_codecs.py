@@ -5,13 +5,23 @@ import pytest
 from fedcomp.entropy.golomb import GolombTernary
 from fedcomp.entropy.golomb_interleaved import GolombTernaryInterleaved
 from fedcomp.entropy.raw import Raw
+from fedcomp.entropy.seeded_values import SeededValues
+from fedcomp.entropy.sparse_levels import SparseLevelsCode
+from fedcomp.entropy.sparse_values import SparseValues
 from fedcomp.errors import UnknownFormatError
 from fedcomp.methods import METHODS
 from fedcomp.wire.codecs import CODECS, NO_BODY, codec, codec_id
 
 
 def test_published_numbers_name_what_they_always_named() -> None:
-    published = {1: Raw(), 2: GolombTernary(), 3: GolombTernaryInterleaved()}
+    published = {
+        1: Raw(),
+        2: GolombTernary(),
+        3: GolombTernaryInterleaved(),
+        4: SparseValues(),
+        5: SparseLevelsCode(),
+        6: SeededValues(),
+    }
     assert {number: CODECS[number] for number in published} == published
 
 
@@ -20,6 +30,11 @@ def test_a_codec_and_its_number_are_one() -> None:
         assert codec_id(code) == number
         assert codec(number) == code
         assert NO_BODY < number < 128
+
+
+def test_a_setting_of_the_encoder_makes_no_other_codec() -> None:
+    assert SparseLevelsCode("delta keys") != SparseLevelsCode()
+    assert codec_id(SparseLevelsCode("delta keys")) == codec_id(SparseLevelsCode()) == 5
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))

@@ -10,15 +10,38 @@ import fedcomp
 from fedcomp.entropy.golomb import GolombTernary
 from fedcomp.entropy.golomb_interleaved import GolombTernaryInterleaved
 from fedcomp.entropy.raw import Raw
+from fedcomp.entropy.seeded_values import SeededValues
+from fedcomp.entropy.sparse_levels import SparseLevelsCode
+from fedcomp.entropy.sparse_values import SparseValues
 from fedcomp.replica import Replica, from_key_frame, split_payload, start
-from fedcomp.symbols import Dense
+from fedcomp.symbols import Dense, Sparse
+from fedcomp.symbols.levels import SparseLevels
 from fedcomp.wire import instruction
 from fedcomp.wire.codecs import CODECS
 from fedcomp.wire.frame import EXACT, SECONDS, Kind, parse_one
 from fedcomp.wire.instruction import Instruction, receipt
 from fedcomp.wire.layout import layout_of
-from tests.golden.content import MODEL, UPDATE, N, ternary
-from tests.reference import interleaved_entries, slow_fingerprint, slow_stc, split_body
+from tests.golden.content import (
+    MODEL,
+    UPDATE,
+    N,
+    clustered,
+    half_of_them,
+    levels,
+    powers,
+    seeded,
+    series,
+    sparse,
+    ternary,
+)
+from tests.reference import (
+    interleaved_entries,
+    levels_entries,
+    slow_fingerprint,
+    slow_stc,
+    sparse_entries,
+    split_body,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -35,11 +58,13 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
     names = {path.name for path in GOLDEN.iterdir() if path.suffix in (".body", ".frame", ".instruction")}
     assert names == {
         *("raw.body", "golomb.body", "golomb_interleaved.body", "empty.body", "stc.body"),
+        *("sparse_fp32.body", "sparse_bf16.body", "sparse_fp16.body", "sparse_natural.body"),
+        *("levels.body", "levels_series.body", "seeded.body"),
         *("key.frame", "delta.frame", "delta_dense.frame", "update.frame", "held.frame", "lost.frame"),
         "message.instruction",
     }
     assert {parse_one(golden(name)).kind for name in names if name.endswith(".frame")} == set(Kind)
-    assert set(CODECS) == {1, 2, 3}, "a new codec needs a golden file"
+    assert set(CODECS) == {1, 2, 3, 4, 5, 6}, "a new codec needs a golden file"
 
 
 def test_the_raw_body() -> None:
@@ -63,6 +88,45 @@ def test_the_ternary_bodies_say_the_same_to_slow_readers() -> None:
     expected = dict(zip(sparse.indices.tolist(), sparse.values.tolist(), strict=True))
     assert split_body(golden("golomb.body")).entries() == expected
     assert interleaved_entries(golden("golomb_interleaved.body")) == (N, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("fp32", sparse()), ("bf16", half_of_them()), ("fp16", clustered()), ("natural", powers())],
+    ids=["fp32", "bf16", "fp16", "natural"],
+)
+def test_the_bodies_of_values(name: str, expected: Sparse) -> None:
+    body = golden(f"sparse_{name}.body")
+    found = SparseValues().decode(body, expected.n)
+    assert np.array_equal(found.indices, expected.indices)
+    assert (found.n, found.values.tobytes()) == (expected.n, expected.values.tobytes())
+    assert SparseValues().encode(expected) == body
+    entries = dict(zip(expected.indices.tolist(), expected.values.tolist(), strict=True))
+    assert sparse_entries(body) == (expected.n, entries)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "expected"),
+    [("levels", SparseLevelsCode(), levels()), ("levels_series", SparseLevelsCode("delta keys"), series())],
+    ids=["listed", "series"],
+)
+def test_the_bodies_of_levels(name: str, code: SparseLevelsCode, expected: SparseLevels) -> None:
+    body = golden(f"{name}.body")
+    found = SparseLevelsCode().decode(body, N)
+    for field in ("indices", "negative", "levels", "magnitudes"):
+        assert np.array_equal(getattr(found, field), getattr(expected, field))
+    assert (found.n, found.base) == (N, expected.base)
+    assert code.encode(expected) == body
+    kept = expected.sparse()
+    assert levels_entries(body) == (N, dict(zip(kept.indices.tolist(), kept.values.tolist(), strict=True)))
+
+
+def test_the_body_of_a_seed() -> None:
+    expected = seeded()
+    found = SeededValues().decode(golden("seeded.body"), N)
+    assert (found.n, found.seed, found.values.tobytes()) == (N, expected.seed, expected.values.tobytes())
+    assert np.array_equal(found.indices, expected.indices)
+    assert SeededValues().encode(expected) == golden("seeded.body")
 
 
 def test_the_body_of_nothing() -> None:

@@ -1,0 +1,141 @@
+"""Every method on the wire: uplinks and downlinks of every kind, through absence and loss."""
+
+import random
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, Context
+from flwr.serverapp.strategy import FedAvg, Strategy
+
+import fedcomp
+from fedcomp.flower import EF21, CompressedStrategy, DynamicSampling, LocalGrid
+from fedcomp.flower.local_grid import Fault
+from fedcomp.methods import ABOUT
+from tests.flower.toy import Watching, app, floats, model, state_of
+
+UPLINKS = [name for name, about in ABOUT.items() if about.uplink]
+SMALL = {"cgx": "cgx(dense_below=100)"}  # the toy's matrix has 1000 entries
+DOWNLINKS = [name for name, about in ABOUT.items() if about.downlink]
+
+
+def inner(uplink: str, **settings: Any) -> Strategy:
+    settings = {"fraction_evaluate": 0.0} | settings
+    return EF21(**settings) if fedcomp.parse(uplink).memory.incremental else FedAvg(**settings)
+
+
+def run(uplink: str, downlink: str, rounds: int = 5, nodes: int = 4, **settings: Any) -> tuple[Any, LocalGrid]:
+    random.seed(5)
+    strategy = CompressedStrategy(
+        inner(uplink, **settings), uplink=fedcomp.parse(uplink), downlink=fedcomp.parse(downlink), seed=3
+    )
+    grid = LocalGrid(app(), nodes)
+    strategy.start(grid, model(), num_rounds=rounds)
+    return strategy, grid
+
+
+def held(context: Context) -> np.ndarray[Any, Any]:
+    replica = state_of(context).replica
+    assert replica is not None
+    return replica.vector
+
+
+@pytest.mark.parametrize("name", UPLINKS)
+def test_every_uplink_arrives_and_the_server_is_sent_fewer_bytes(name: str) -> None:
+    strategy, _ = run(SMALL.get(name, name), "dense()")
+    assert strategy.version == 5
+    assert strategy.ledger.refused == 0
+    assert np.isfinite(floats(strategy.arrays)).all()
+    if name != "dense":
+        assert strategy.ledger.uplink_bytes < 0.7 * strategy.ledger.dense_uplink_bytes
+
+
+@pytest.mark.parametrize("name", DOWNLINKS)
+def test_every_downlink_keeps_all_nodes_at_the_published_model_to_the_bit(name: str) -> None:
+    strategy, grid = run("topk", name, rounds=6, fraction_train=0.5)
+    strategy.inner.fraction_train = 1.0
+    before = strategy.arrays
+    strategy.start(grid, before, num_rounds=1)
+    assert strategy.ledger.refused == 0, "nobody was LOST: every decoder gave the same bits"
+    published = floats(before).astype(np.float32)
+    for context in grid.contexts.values():
+        assert held(context).tobytes() == published.tobytes()
+
+
+@pytest.mark.parametrize("name", UPLINKS)
+def test_the_same_seed_gives_the_same_bytes_and_another_one_others(name: str) -> None:
+    vectors = []
+    for seed in (3, 3, 4):
+        random.seed(5)
+        strategy = CompressedStrategy(inner(name), uplink=fedcomp.parse(name), downlink=fedcomp.dense(), seed=seed)
+        strategy.start(LocalGrid(app(), 4), model(), num_rounds=2)
+        vectors.append(floats(strategy.arrays).tobytes())
+    assert vectors[0] == vectors[1]
+    drawn = {"randk", "qsgd", "ecqsgd", "natural", "natural_dithering", "terngrad", "drive", "eden", "powersgd"}
+    assert (vectors[0] != vectors[2]) == (name in drawn)
+
+
+def test_two_nodes_round_with_random_numbers_of_their_own() -> None:
+    """The error of a mean of unbiased messages falls with their number only if they are independent."""
+    update = np.random.default_rng(0).standard_normal(1000, np.float32)
+    seeds = [int(np.random.SeedSequence([9, node]).generate_state(1, np.uint64)[0]) for node in range(2)]
+    compressor = fedcomp.parse("terngrad")
+    bodies = {compressor.encode(update, compressor.init(1000), seed)[0] for seed in seeds}
+    assert len(bodies) == 2
+
+
+@pytest.mark.parametrize("name", [name for name in UPLINKS if fedcomp.parse(name).memory.vectors == ("residual",)])
+def test_what_was_asked_of_an_uplink_with_error_feedback_is_sent_or_kept_whatever_is_lost(name: str) -> None:
+    random.seed(1)
+    watching = Watching(fraction_evaluate=0.0)
+    strategy = CompressedStrategy(watching, uplink=fedcomp.parse(name), downlink=fedcomp.dense(), seed=3)
+    grid = LocalGrid(app(), 3)
+    grid.order(1, Fault.LOSE_REPLY, Fault.LOSE_REPLY)
+    grid.order(2, Fault.LOSE_MESSAGE, Fault.DELIVER_TWICE, Fault.LOSE_REPLY)
+    strategy.start(grid, model(), num_rounds=6)
+    for node, context in grid.contexts.items():
+        asked = cast(ArrayRecord, context.state["asked"])["sum"].numpy()
+        kept = state_of(context).memory["residual"]
+        assert np.abs(watching.taken[node] + kept - asked).max() < 1e-4 * max(1.0, float(np.abs(asked).max()))
+
+
+def test_ef21_without_compression_is_the_plain_mean_of_the_updates() -> None:
+    strategy, grid = run("ef21(density=1.0, momentum=1.0)", "dense()", rounds=1)
+    start = floats(model())
+    asked = [cast(ArrayRecord, context.state["asked"])["sum"].numpy() for context in grid.contexts.values()]
+    assert np.allclose(floats(strategy.arrays) - start, np.mean(asked, axis=0), atol=1e-6)
+    before = floats(strategy.arrays)
+    strategy.start(grid, strategy.arrays, num_rounds=1)
+    later = [cast(ArrayRecord, context.state["asked"])["sum"].numpy() for context in grid.contexts.values()]
+    step = np.mean([new - old for new, old in zip(later, asked, strict=True)], axis=0)
+    assert np.allclose(floats(strategy.arrays) - before, step, atol=1e-6), "the update, not the sum of increments"
+
+
+def test_regtopk_hears_of_the_aggregate_from_the_downlink() -> None:
+    _, grid = run("regtopk(density=0.1, nodes=4)", "dense()", rounds=3)
+    for context in grid.contexts.values():
+        memory = state_of(context).memory
+        assert memory["sent_round"].tolist() == [2]
+        assert memory["sent_indices"].size == memory["sent_from"].size == 103
+
+
+def test_a_warm_up_is_counted_in_the_servers_rounds() -> None:
+    strategy, _ = run("dgc(density=0.001, warmup=4)", "dense()", rounds=6)
+    sizes = [strategy.ledger.of_round(number).uplink_bytes for number in range(1, 7)]
+    assert sizes[0] > 2 * sizes[1] > 4 * sizes[2]
+    assert sizes[4] == pytest.approx(sizes[5], abs=8)
+
+
+@pytest.mark.parametrize(
+    ("uplink", "downlink", "strategy", "message"),
+    [
+        ("stc", "dgc", FedAvg(), "does not work as downlink; `python -m fedcomp methods` says which do"),
+        ("stc", "ef21", FedAvg(), "does not work as downlink"),
+        ("ef21", "stc", FedAvg(), "ef21.density=0.01. sends increments of an estimate, and FedAvg takes whole updates"),
+        ("stc", "stc", EF21(), "sends whole updates, and EF21 takes increments"),
+        ("stc", "stc", DynamicSampling(EF21(), beta=0.1), "sends whole updates, and EF21 takes increments"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(uplink: str, downlink: str, strategy: Strategy, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CompressedStrategy(strategy, uplink=fedcomp.parse(uplink), downlink=fedcomp.parse(downlink))

@@ -1,0 +1,138 @@
+"""What the methods owe each other, seen through the public face alone."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedcomp
+from fedcomp.memory import State
+from fedcomp.stage import Vector
+
+N = 4000
+
+
+def updates(count: int, n: int = N, seed: int = 0) -> list[Vector]:
+    return list(np.random.default_rng(seed).standard_normal((count, n), np.float32))
+
+
+def bodies(text: str, given: list[Vector], **known: Any) -> list[bytes]:
+    """Return the bodies of one sender, round after round."""
+    compressor = fedcomp.parse(text)
+    state: State = compressor.init(given[0].size)
+    sent = []
+    for number, update in enumerate(given):
+        body, state = compressor.encode(update, state, seed=number, **known)
+        sent.append(body)
+    return sent
+
+
+def once(text: str, update: Vector, seed: int = 0, **known: Any) -> Vector:
+    compressor = fedcomp.parse(text)
+    body, _ = compressor.encode(update, compressor.init(update.size), seed=seed, **known)
+    return compressor.decode(body, update.size)
+
+
+def test_ecq_sgd_with_alpha_and_beta_1_is_qsgd_with_error_feedback_to_the_byte() -> None:
+    settings = "levels=8, norm='l2', bucket=16"
+    given = updates(10)
+    assert bodies(f"ecqsgd(alpha=1, beta=1, {settings})", given) == bodies(f"qsgd({settings}, feedback=True)", given)
+    assert bodies(f"ecqsgd(alpha=0.9, beta=1, {settings})", given) != bodies(f"qsgd({settings}, feedback=True)", given)
+
+
+def test_regtopk_that_hears_of_no_aggregate_is_top_k_to_the_byte() -> None:
+    given = updates(6)
+    assert bodies("regtopk(density=0.02)", given) == bodies("topk(density=0.02)", given)
+
+
+def test_dgc_with_every_entry_sent_is_momentum_sgd() -> None:
+    velocity = np.zeros(N)
+    compressor = fedcomp.parse("dgc(density=1.0, momentum=0.9, masking=False)")
+    for update, body in zip(updates(8), bodies(str(compressor), updates(8)), strict=True):
+        velocity = 0.9 * velocity + update
+        assert np.allclose(compressor.decode(body, N), velocity, atol=1e-5)
+
+
+def test_dgc_with_every_entry_sent_and_masked_is_sgd() -> None:
+    compressor = fedcomp.parse("dgc(density=1.0, momentum=0.9)")
+    for update, body in zip(updates(8), bodies(str(compressor), updates(8)), strict=True):
+        assert np.allclose(compressor.decode(body, N), update, atol=1e-6)
+
+
+def test_hierarchical_quantization_with_one_level_gives_sparse_ternary_compressions_values() -> None:
+    for update in updates(3):
+        assert (
+            once("hierarchical(density=0.05, levels=1, top_levels=1)", update).tobytes()
+            == once("stc(density=0.05)", update).tobytes()
+        )
+
+
+def test_doublesqueeze_is_the_method_that_its_codec_names() -> None:
+    given = updates(4)
+    assert bodies("doublesqueeze()", given) == bodies("efsign()", given)
+    assert bodies("doublesqueeze(codec='topk', density=0.1)", given) == bodies("topk(density=0.1)", given)
+    with pytest.raises(ValueError, match="density is 0.1; only codec='topk' takes one"):
+        fedcomp.parse("doublesqueeze(density=0.1)")
+
+
+UNBIASED = (
+    "qsgd(levels=1)",
+    "qsgd(levels=7, norm='l2', bucket=64)",
+    "natural()",
+    "natural_dithering(levels=3)",
+    "terngrad(clip=0)",
+    "randk(density=0.2, feedback=False)",
+    "topk(density=1.0, values='natural', feedback=False)",
+    "eden(bits=0.3)",
+)
+
+
+@pytest.mark.parametrize("text", UNBIASED)
+def test_what_claims_to_be_unbiased_is_within_four_standard_errors_over_2000_draws(text: str) -> None:
+    (update,) = updates(1, n=60, seed=4)
+    draws = np.array([once(text, update, seed) for seed in range(2000)], np.float64)
+    error = draws.std(axis=0) / math.sqrt(2000)
+    assert (np.abs(draws.mean(axis=0) - update) <= 4 * error + 1e-6).all()
+    assert draws.std(axis=0).max() > 0, "it is random at all"
+
+
+def test_ecq_sgd_refuses_settings_whose_error_grows_without_end() -> None:
+    with pytest.raises(ValueError, match=r"alpha is 1 and beta 1; alpha\^2 gamma .* has to be below 1, and is 5.66"):
+        fedcomp.parse("ecqsgd(alpha=1, beta=1)")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("topk(density=2)", "density is 2; it is the fraction kept, above 0 and at most 1"),
+        ("topk(values='fp8')", "values is 'fp8'; it is one of"),
+        ("topk(feedback=1)", "feedback is 1; it is True or False"),
+        ("randk(density='a')", "density is 'a'"),
+        ("selective(density=0)", "density is 0"),
+        ("hierarchical(levels=0)", "levels is 0; it is a whole number, 1 to 16"),
+        ("hierarchical(mask='layer')", "mask is 'layer'; it is one of 'vector', 'tensor'"),
+        ("regtopk(mu=-1)", "mu is -1; it is a number, above 0"),
+        ("regtopk(nodes=1.5)", "nodes is 1.5; it is a whole number"),
+        ("dgc(momentum=1)", "momentum is 1; it is a number, at least 0 and at most 0.9999"),
+        ("dgc(warmup=-1)", "warmup is -1; it is a number of rounds, 0 to"),
+        ("fastsgd(base=1)", "base is 1; it is a number, at least 1.001"),
+        ("sparseloco(bits=0)", "bits is 0; it is a whole number, 1 to 8"),
+        ("sparseloco(decay=2)", "decay is 2; it is a number, at least 0 and at most 1"),
+        ("ef21(momentum=0)", "momentum is 0; it is the weight of the newest update"),
+        ("signsgd(step=0)", "step is 0; it is a number, above 0"),
+        ("doublesqueeze(codec='bits')", "codec is 'bits'; it is one of 'sign', 'topk'"),
+        ("qsgd(levels=0)", "levels is 0; it is"),
+        ("qsgd(norm='l1')", "norm is 'l1'; it is one of"),
+        ("qsgd(bucket=0)", "bucket is 0; it is"),
+        ("ecqsgd(alpha=-1)", "alpha is -1; it is a number, at least 0 and at most 1"),
+        ("natural_dithering(levels=1000)", "levels is 1000; it is"),
+        ("terngrad(clip=-1)", "clip is -1; it is"),
+        ("cgx(bits=9)", "bits is 9; it is"),
+        ("eden(bits=0)", "bits is 0; it is"),
+        ("powersgd(rank=0)", "rank is 0; it is"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_by_name_value_and_range(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fedcomp.parse(text)

@@ -1,0 +1,109 @@
+"""CGX: which tensors are rounded, in how many bits, and that it is max-min rounding tensor by tensor."""
+
+import numpy as np
+import pytest
+
+from fedcomp.lazy_sum import BLOCK, LazySum
+from fedcomp.occasion import Occasion, Shapes
+from fedcomp.quantize.cgx import Cgx
+from fedcomp.quantize.max_min import MaxMin
+from fedcomp.stage import Vector
+from fedcomp.symbols import Dense
+from fedcomp.symbols.levels import Levels
+from fedcomp.symbols.pieces import Pieces
+
+SHAPES: Shapes = ((64, 32), (64,), (), (0, 5), (31, 33), (5000,), (16, 64), (3, 3, 1000))
+"""Rounded, bias, scalar, empty, one entry too few, long but of one dimension, exactly 1024 entries, rounded."""
+N = 2048 + 64 + 1 + 1023 + 5000 + 1024 + 9000
+
+
+def encode(quantizer: Cgx, value: Vector, shapes: Shapes) -> Pieces:
+    return quantizer.encode(LazySum(value, occasion=Occasion(shapes=shapes)))
+
+
+def layout(pieces: Pieces) -> list[tuple[str, int]]:
+    return [
+        (f"{piece.scale.count} levels" if isinstance(piece, Levels) else "dense", piece.n) for piece in pieces.pieces
+    ]
+
+
+def test_small_and_flat_tensors_stay_and_neighbours_of_them_are_one_piece() -> None:
+    value = np.random.default_rng(0).standard_normal(N, np.float32)
+    pieces = encode(Cgx(4, 1024), value, SHAPES)
+    assert layout(pieces) == [("16 levels", 2048), ("dense", 6088), ("16 levels", 1024), ("16 levels", 9000)]
+    assert pieces.n == N
+    assert pieces.sparse() is None  # type: ignore[func-returns-value]
+    dense = pieces.dense()
+    assert np.array_equal(dense[2048:8136], value[2048:8136])
+    for part in (slice(0, 2048), slice(8136, 9160), slice(9160, N)):
+        assert np.array_equal(dense[part], MaxMin(4, 1024).encode(LazySum(value[part])).dense())
+
+
+def test_the_size_below_which_tensors_stay_is_a_setting() -> None:
+    value = np.random.default_rng(0).standard_normal(N, np.float32)
+    assert layout(encode(Cgx(4, 1024, dense_below=0), value, SHAPES))[1:3] == [("dense", 65), ("16 levels", 1023)]
+    assert layout(encode(Cgx(4, 1024, dense_below=10**6), value, SHAPES)) == [("dense", N)]
+
+
+@pytest.mark.parametrize("n", [1, 100, 5000])
+def test_a_vector_whose_tensors_are_not_known_is_one_layer(n: int) -> None:
+    value = np.random.default_rng(0).standard_normal(n, np.float32)
+    pieces = encode(Cgx(3, 64), value, ())
+    assert layout(pieces) == [("8 levels", n)]
+    assert np.array_equal(pieces.dense(), MaxMin(3, 64).encode(LazySum(value)).dense())
+
+
+def test_adaptive_bits_go_where_rounding_does_harm_and_cost_less_at_no_more_error() -> None:
+    rng = np.random.default_rng(1)
+    shapes = ((100, 300), (100, 300), (100,), (200, 600), (60, 60))
+    scales = np.repeat([1.0, 0.01, 1.0, 0.1, 3.0], [30_000, 30_000, 100, 120_000, 3600])
+    value = (rng.standard_normal(scales.size) * scales).astype(np.float32)
+    uniform, adaptive = (encode(Cgx(6, 1024, adaptive), value, shapes) for adaptive in (False, True))
+
+    def bits(pieces: Pieces) -> int:
+        return sum(p.n * (p.scale.count.bit_length() - 1) for p in pieces.pieces if isinstance(p, Levels))
+
+    def error(pieces: Pieces) -> float:
+        return float(np.square(pieces.dense() - value, dtype=np.float64).sum())
+
+    counts = [piece.scale.count for piece in adaptive.pieces if isinstance(piece, Levels)]
+    assert counts[3] > counts[0] > counts[2] > counts[1]
+    assert bits(adaptive) < 0.9 * bits(uniform)
+    assert error(adaptive) <= 1.02 * error(uniform)  # what is held is the error that ranges lead to expect
+    assert np.array_equal(adaptive.dense()[60_000:60_100], value[60_000:60_100])
+
+
+def test_more_tolerance_takes_fewer_bits_and_no_error_the_fewest() -> None:
+    value = np.random.default_rng(2).standard_normal(40_000, np.float32)
+    shapes = ((100, 100),) * 4
+    assert {p[0] for p in layout(encode(Cgx(4, 512, True, tolerance=5), value, shapes))} == {"8 levels"}
+    assert {p[0] for p in layout(encode(Cgx(4, 512, True), value, shapes))} >= {"16 levels"}
+    assert {p[0] for p in layout(encode(Cgx(4, 512, True), value * 0, shapes))} == {"4 levels"}
+
+
+def test_the_error_of_a_bucket_counts_once_for_each_entry_that_it_has() -> None:
+    value = np.concatenate([np.linspace(-1, 1, 2000), np.linspace(-1, 1, 20_000)]).astype(np.float32)
+    pieces = encode(Cgx(4, 1 << 20, adaptive=True), value, ((2, 1000), (2, 10_000)))
+    assert layout(pieces) == [("16 levels", 2000), ("16 levels", 20_000)]
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_read_in_place_the_pieces_are_those_of_the_sum(adaptive: bool) -> None:
+    rng = np.random.default_rng(3)
+    shapes = ((300, 700), (700,), (2, 3 * BLOCK))
+    n = 300 * 700 + 700 + 6 * BLOCK
+    first, second = rng.standard_normal((2, n), np.float32)
+    whole = first + second
+    expected = encode(Cgx(4, 512, adaptive), whole, shapes)
+    value = LazySum(first, second, in_place=True, occasion=Occasion(shapes=shapes))
+    found = Cgx(4, 512, adaptive).encode(value)
+    assert found.dense().tobytes() == expected.dense().tobytes()
+    assert np.array_equal(value.settle(), whole)
+    assert value.settle() is first
+
+
+def test_dense_pieces_do_not_share_the_memory_of_the_update() -> None:
+    value = np.ones(100, np.float32)
+    pieces = encode(Cgx(), value, ((100,),))
+    assert isinstance(pieces.pieces[0], Dense)
+    assert not np.shares_memory(pieces.pieces[0].vector, value)

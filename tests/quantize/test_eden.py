@@ -1,0 +1,205 @@
+"""Random rotation and few bits: by hand, and the errors that the papers derive, on vectors of every kind."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fedcomp.draws import Draws
+from fedcomp.errors import NonFiniteError
+from fedcomp.lazy_sum import LARGEST, LazySum
+from fedcomp.occasion import Occasion
+from fedcomp.quantize.eden import Eden
+from fedcomp.stage import Vector
+from fedcomp.symbols.hadamard import BLOCK, LENGTH
+from fedcomp.symbols.rotated import Rotated
+
+N = 3 * LENGTH * 32 + 5000
+DISTORTION = {1: 1 - 2 / math.pi, 2: 0.117482, 3: 0.034548, 4: 0.009501}  # of the best levels for N(0, 1)
+
+
+def encoded(value: Vector, bits: float, scale: str = "unbiased", seed: int = 0) -> Rotated:
+    return Eden(bits, scale).encode(LazySum(value, occasion=Occasion(seed)))
+
+
+def vector(kind: str, n: int) -> Vector:
+    rng = np.random.default_rng(1)
+    value = rng.standard_normal(n)
+    if kind == "lognormal":
+        value = np.sign(value) * rng.lognormal(0, 0.75, n)  # with heavier tails, few entries make up a chunk: a bias of percents
+    elif kind == "sparse":
+        value *= rng.random(n) < 0.1
+    elif kind == "ramp":
+        value = np.arange(n) / n
+    return value.astype(np.float32)
+
+
+def error(found: Vector, value: Vector) -> float:
+    """Return |found - value|^2 / |value|^2."""
+    whole = value.astype(np.float64)
+    return float(((found - whole) ** 2).sum() / (whole**2).sum())
+
+
+def expected_error(bits: float) -> float:
+    """Return the error of the unbiased scale: 1 / (1 - D) - 1, D the levels' own; n / k times 1 / (1 - D) below one bit."""
+    if bits < 1:
+        return 1 / (bits * (1 - DISTORTION[1])) - 1
+    low, part = math.floor(bits), bits % 1
+    explained = 1 - DISTORTION[low]
+    return 1 / (explained + (part * (DISTORTION[low] - DISTORTION[low + 1]) if part else 0)) - 1
+
+
+def test_two_entries_by_hand() -> None:
+    # (3, 1) with its signs flipped by those of the seed, then sums: |r| = 4 and 2; |x|^2 / |r|_1 = 10 / 6
+    value = np.array([3, 1], np.float32)
+    flips = np.where(Draws(5, 0).signs(2), -1, 1)
+    rotated = np.array([[1, 1], [1, -1]]) @ (flips * value)
+    symbols = encoded(value, 1, seed=5)
+    assert symbols.levels.tolist() == (rotated > 0).astype(int).tolist()
+    assert symbols.scales.tolist() == [np.float32(10 / 6)]
+    assert encoded(value, 1, "minimal", seed=5).scales.tolist() == [np.float32(6 / 4)]
+    assert np.allclose(symbols.dense(), [10 / 3, 0], atol=1e-6)  # H of two equal signs: one entry takes it all
+
+
+def test_one_entry_alone_in_its_chunk_comes_back_as_it_was() -> None:
+    for place in (0, 1, LENGTH - 1):
+        value = np.zeros(LENGTH, np.float32)
+        value[place] = -1.5
+        for scale in ("unbiased", "minimal"):
+            assert np.array_equal(encoded(value, 1, scale).dense(), value)
+
+
+@pytest.mark.parametrize("kind", ["Gaussian", "lognormal", "sparse", "ramp"])
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 1.5, 2.25, 3.7])
+def test_the_error_is_that_of_normal_entries_whatever_the_vector(kind: str, bits: float) -> None:
+    value, expected = vector(kind, N), expected_error(bits)
+    assert expected_error(1) == pytest.approx(math.pi / 2 - 1, abs=1e-9)
+    assert error(encoded(value, bits).dense(), value) == pytest.approx(expected, abs=0.01 * max(expected, 0.02) / 0.571)
+
+
+@pytest.mark.parametrize("kind", ["Gaussian", "lognormal", "sparse", "ramp"])
+@pytest.mark.parametrize("bits", [1, 2, 3, 4])
+def test_the_minimal_scale_leaves_the_distortion_of_the_levels(kind: str, bits: int) -> None:
+    value, expected = vector(kind, N), DISTORTION[bits]
+    assert error(encoded(value, bits, "minimal").dense(), value) == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("bits", [0.5, 0.1, 0.01])
+def test_less_than_a_bit_has_the_error_of_the_subset_as_well(bits: float) -> None:
+    # The subset's own squared norm varies by sqrt(2 / k), and less for its being drawn without replacement: 4 of those.
+    value = vector("Gaussian", N)
+    symbols = encoded(value, bits)
+    assert symbols.levels.size == round(float(np.float32(bits)) * N)
+    spread = 4 * math.sqrt(2 / symbols.levels.size) / bits * math.pi / 2
+    assert error(symbols.dense(), value) == pytest.approx(expected_error(bits), abs=spread)
+    # With the minimal scale, what is not drawn is lost, and of what is, the distortion.
+    minimal = error(encoded(value, bits, "minimal").dense(), value)
+    assert minimal == pytest.approx(1 - bits * (1 - DISTORTION[1]), abs=spread * bits)
+
+
+@pytest.mark.parametrize(
+    ("bits", "kind"), [(1, "Gaussian"), (1, "lognormal"), (1, "sparse"), (2, "lognormal"), (1.5, "sparse"), (0.5, "Gaussian")]
+)
+def test_errors_of_four_hundred_seeds_cancel(bits: float, kind: str) -> None:
+    value = vector(kind, 5 * LENGTH)
+    mean = np.zeros(value.size)
+    for seed in range(400):
+        encoded(value, bits, seed=seed).add_to(mean, 1 / 400)
+    assert error(mean.astype(np.float32), value) == pytest.approx(expected_error(bits) / 400, rel=0.1)
+
+
+def test_the_minimal_scale_is_biased_and_the_unbiased_one_is_not() -> None:
+    value = vector("Gaussian", 5 * LENGTH)
+    for scale, share in (("unbiased", 1.0), ("minimal", 2 / math.pi)):
+        mean = np.zeros(value.size)
+        for seed in range(20):
+            encoded(value, 1, scale, seed).add_to(mean, 1 / 20)
+        # Of each encoding <found, x> / |x|^2 is exactly 1, or close to 2 / pi.
+        assert float(mean @ value) / float(value.astype(float) @ value) == pytest.approx(share, abs=1e-4 if share == 1 else 0.01)
+
+
+@pytest.mark.parametrize("bits", [0.3, 1, 1.5, 2, 3.2, 4])
+@pytest.mark.parametrize("n", [1, 2, 31, 1000, BLOCK + 3])
+@pytest.mark.parametrize("scale", ["unbiased", "minimal"])
+def test_zeros_are_sent_as_scales_of_zero(bits: float, n: int, scale: str) -> None:
+    symbols = encoded(np.zeros(n, np.float32), bits, scale)
+    assert not symbols.scales.any()
+    assert not symbols.dense().any()
+
+
+@pytest.mark.parametrize("bits", [1, 2.5, 4])
+@pytest.mark.parametrize("exponent", [-126, -100, -60, 60, 100, 118])
+def test_the_error_is_the_same_at_every_magnitude(bits: float, exponent: int) -> None:
+    value = vector("Gaussian", 2 * LENGTH)
+    symbols = encoded(value, bits)
+    shifted = encoded(np.ldexp(value, exponent), bits)
+    assert np.array_equal(shifted.levels, symbols.levels)
+    assert np.allclose(np.ldexp(shifted.scales.astype(np.float64), -exponent), symbols.scales, rtol=1e-5)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 3.5])
+def test_denormals_keep_their_error(bits: float) -> None:
+    steps = np.random.default_rng(0).integers(-900, 901, 4 * LENGTH)
+    value = (steps * 2.0**-149).astype(np.float32)
+    assert error(encoded(value, bits).dense() / np.float32(2.0**-149), steps.astype(np.float32)) < 1.1 * expected_error(bits)
+
+
+@pytest.mark.parametrize("bits", [0.1, 1, 2, 3.5])
+@pytest.mark.parametrize("scale", ["unbiased", "minimal"])
+def test_neither_huge_entries_nor_what_is_left_of_them_leave_float32(bits: float, scale: str) -> None:
+    rng = np.random.default_rng(0)
+    for peak in (1e36, 1e38, 3.2e38, LARGEST):
+        value = (rng.choice([-1.0, 1.0], 5000) * rng.uniform(0.5, 1, 5000) * peak).astype(np.float32)
+        found = encoded(value, bits, scale).dense()
+        assert np.isfinite(found).all()
+        assert np.isfinite(value - found).all()
+
+
+def test_one_huge_entry_does_not_touch_the_chunks_beside_it() -> None:
+    value = vector("Gaussian", 4 * LENGTH)
+    apart = value.copy()
+    apart[5] = 1e30  # the second column of four
+    before, after = encoded(value, 2).dense(), encoded(apart, 2).dense()
+    others = np.arange(value.size) % 4 != 1
+    assert np.allclose(before[others], after[others], rtol=1e-5, atol=1e-5)
+    assert after[5] == pytest.approx(1e30, rel=0.2)
+
+
+@pytest.mark.parametrize("bits", [0.2, 1, 2.5])
+def test_the_seed_and_the_sum_decide_and_nothing_else(bits: float) -> None:
+    value = vector("lognormal", BLOCK + 5001)
+    symbols = encoded(value, bits, seed=3)
+    halves = LazySum(value / 2, value / 2, occasion=Occasion(3))
+    for again in (encoded(value, bits, seed=3 + 2**64), Eden(bits).encode(halves)):
+        assert again.levels.tobytes() == symbols.levels.tobytes()
+        assert again.scales.tobytes() == symbols.scales.tobytes()
+        assert again.dense().tobytes() == symbols.dense().tobytes()
+    assert encoded(value, bits, seed=4).levels.tobytes() != symbols.levels.tobytes()
+    assert encoded(value, bits, seed=-1).seed == 2**64 - 1
+
+
+def test_decode_is_what_the_receiver_sees() -> None:
+    symbols = encoded(vector("Gaussian", 1000), 2.5)
+    assert Eden(2.5).decode(symbols).dense().tobytes() == symbols.dense().tobytes()
+
+
+@pytest.mark.parametrize("bits", [0.01, 1, 2.5])
+@pytest.mark.parametrize("place", [0, 777, 2 * BLOCK])
+def test_an_entry_that_is_not_finite_is_refused_by_its_number(bits: float, place: int) -> None:
+    value = vector("Gaussian", 2 * BLOCK + 1)
+    value[place] = np.inf
+    with pytest.raises(NonFiniteError, match=f"entry {place} is inf"):
+        encoded(value, bits)
+
+
+@pytest.mark.parametrize(
+    ("bits", "scale", "text"),
+    [
+        (0, "unbiased", "bits is 0; it is the bits sent of an entry, above 0 and at most 4"),
+        (4.5, "unbiased", "bits is 4.5; it is the bits sent of an entry, above 0 and at most 4"),
+        (1, "best", "scale is 'best'; it is one of 'unbiased', 'minimal'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(bits: float, scale: str, text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{text}$"):
+        Eden(bits, scale)
