@@ -1,12 +1,12 @@
 """The k largest entries of every chunk of the vector: positions cost few bits, and no chunk goes unheard."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.lazy_sum import LazySum
+from fedcomp.lazy_sum import BLOCK, LazySum
+from fedcomp.quantize.topk import kept
 from fedcomp.settings import whole, within
 from fedcomp.stage import Vector
 from fedcomp.symbols import Indices, Sparse
@@ -33,44 +33,59 @@ class ChunkedTopK:
         rows = max(1, value.block_size // self.chunk)
         indices, values = [], []
         for start, block in value.blocks(rows * self.chunk):
-            whole_chunks = block.size // self.chunk * self.chunk
-            for begin, end in ((0, whole_chunks), (whole_chunks, block.size)):
+            cut = block.size // self.chunk * self.chunk
+            for begin, end in ((0, cut), (cut, block.size)):
                 if begin < end:
                     part = block[begin:end].reshape(-1, min(self.chunk, end - begin))
-                    found = _row_top_k(part, max(1, math.ceil(self.density * part.shape[1])))
+                    found = _reaching(part, kept(self.density, part.shape[1]))
                     indices.append(found + (start + begin))
-                    values.append(block[begin:end][found])
-        return Sparse(value.n, np.concatenate(indices), np.concatenate(values))
+                    values.append(part.ravel()[found])
+        index, found = np.concatenate(indices), np.concatenate(values)
+        last = kept(self.density, (value.n - 1) % self.chunk + 1)
+        keep = _largest_of_each(
+            index // self.chunk, np.abs(found), kept(self.density, self.chunk), last, value.n // self.chunk
+        )
+        return Sparse(value.n, index[keep], found[keep])
 
     def decode(self, value: Sparse, /) -> LazySum:
         """Return the kept entries in place and zeros elsewhere."""
         return LazySum(value.dense())
 
 
-def _row_top_k(rows: Vector, k: int) -> Indices:
-    """Return where, in `rows` (m, c) read as one vector, the k entries of largest magnitude of each row stand, ascending.
-
-    The k-th largest of the maxima of a row's groups is a bound that at least k of its entries reach, so only what reaches
-    it is looked at closely.
-    """
+def _reaching(rows: Vector, k: int) -> Indices:
+    """Return where, in `rows` (m, c) read as one vector, entries stand that may be among the k largest of their row."""
     magnitude = np.abs(rows)
     bound = _bounds(magnitude, k)
-    reached = np.flatnonzero((magnitude >= bound[:, None]) & (magnitude > 0))
-    row = reached // rows.shape[1]
-    counts = np.bincount(row, minlength=rows.shape[0])
-    if (counts <= k).all():
-        return reached
-    # One line for each row, filled up with what is never chosen.
-    table = np.full((rows.shape[0], int(counts.max())), -1, np.float32)
-    column = np.arange(reached.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    table[row, column] = magnitude.ravel()[reached]
-    least = np.partition(table, table.shape[1] - k, axis=1)[:, table.shape[1] - k, None] if table.shape[1] > k else -1
-    keep = table > least
-    ties = (table == least) & (table >= 0)
-    room = k - keep.sum(axis=1)
-    keep |= ties & (np.cumsum(ties, axis=1) <= room[:, None])
-    chosen: Indices = reached[keep[row, column]]
-    return chosen
+    reached = np.flatnonzero(magnitude >= bound[:, None])
+    return reached if bound.all() else reached[magnitude.ravel()[reached] > 0]
+
+
+def _largest_of_each(row: Indices, magnitude: Vector, k: int, last: int, whole: int) -> NDArray[np.bool_]:
+    """Return which entries are among the k of largest magnitude of their row, `last` of the one of number `whole`.
+
+    `row` ascends; of equal magnitudes the first ones count.
+    """
+    counts = np.bincount(row)
+    room = np.full(counts.size, k)
+    room[whole:] = last
+    keep = np.ones(row.size, np.bool_)
+    ends = np.cumsum(counts)
+    full = np.flatnonzero(counts > room)
+    # One line for each row that has too many, filled up with what is never chosen; some lines at a time.
+    for group in np.array_split(full, max(1, int(counts[full].max(initial=0)) * full.size // BLOCK)):
+        if not group.size:
+            continue
+        column = np.arange(int(counts[group].max()))
+        there = column < counts[group, None]
+        place = (ends - counts)[group, None] + column
+        table = np.where(there, magnitude[np.minimum(place, row.size - 1)], np.float32(-1))
+        ascending = np.sort(table, axis=1)
+        least = ascending[np.arange(group.size), column.size - room[group], None]
+        chosen = table > least
+        ties = table == least
+        chosen |= ties & (np.cumsum(ties, axis=1) <= (room[group] - chosen.sum(axis=1))[:, None])
+        keep[place[there]] = chosen[there]
+    return keep
 
 
 def _bounds(magnitude: Vector, k: int) -> NDArray[np.float32]:
