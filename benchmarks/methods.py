@@ -8,10 +8,15 @@ the downlink dense.  A finished run is not run again.  `speed` encodes and decod
 """
 
 import argparse
+import contextlib
 import inspect
+import io
 import json
+import logging
 import math
 import statistics
+import sys
+import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -92,7 +97,10 @@ def run(arm: Arm, out: Path, seed: int) -> dict[str, float]:
         config: UserConfig = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
         config |= {"uplink": arm.uplink, "downlink": arm.downlink, "strategy": arm.strategy, "num-rounds": ROUNDS}
         config |= {"seed": seed, "runs-dir": str(out.absolute()), "run-name": folder.name}
-        server_app(LocalGrid(client_app, NODES, config), Context(1, 0, {}, RecordDict(), config))
+        begin = time.perf_counter()
+        with contextlib.redirect_stdout(io.StringIO()):
+            server_app(LocalGrid(client_app, NODES, config), Context(1, 0, {}, RecordDict(), config))
+        print(f"{arm.uplink}, seed {seed}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
     summary = json.loads((folder / "summary.json").read_text())
     dense = summary["dense_uplink_bytes"]
@@ -186,6 +194,7 @@ def main() -> None:
     if unknown := set(options.methods or ()) - {arm.name for arm in ARMS}:
         parser.error(f"there is no method {', '.join(sorted(unknown))}; there are {', '.join(fedcomp.METHODS)}")
     arms = [arm for arm in ARMS if not options.methods or arm.name in options.methods]
+    logging.getLogger("flwr").setLevel(logging.ERROR)
     tables = options.tables or ["accuracy", "speed"]
     if "accuracy" in tables:
         Console(width=120).print(accuracy(arms, options.out, options.seeds))

@@ -1,7 +1,7 @@
 """Error feedback that forgets: what was dropped long ago counts less."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,8 @@ class DecayedFeedback:
 
     decay: float
 
-    vectors: ClassVar[tuple[str, ...]] = ("decayed",)
-    incremental: ClassVar[bool] = False
+    vectors = ("decayed",)
+    incremental = False
 
     def __post_init__(self) -> None:
         """Refuse a decay outside [0, 1]."""

@@ -1,7 +1,7 @@
 """Error-compensated quantization: a share of the accumulated error is added, and the raw update's error accumulates."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +22,8 @@ class Ecq:
     alpha: float
     beta: float
 
-    vectors: ClassVar[tuple[str, ...]] = ("accumulated_error",)
-    incremental: ClassVar[bool] = False
+    vectors = ("accumulated_error",)
+    incremental = False
 
     def __post_init__(self) -> None:
         """Refuse an alpha or beta outside [0, 1]."""

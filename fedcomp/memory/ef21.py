@@ -1,7 +1,7 @@
 """EF21: the sender keeps an estimate that the receiver holds as well, and sends what moves it nearer to the truth."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +23,8 @@ class Ef21:
 
     momentum: float
 
-    vectors: ClassVar[tuple[str, ...]] = ("estimate", "averaged_update")
-    incremental: ClassVar[bool] = True
+    vectors = ("estimate", "averaged_update")
+    incremental = True
 
     def __post_init__(self) -> None:
         """Refuse a momentum outside (0, 1]."""

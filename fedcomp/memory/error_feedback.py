@@ -1,7 +1,7 @@
 """Error feedback: what compression dropped is added to the next update, so nothing is lost, only late."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +19,8 @@ class ErrorFeedback:
     that was ever asked to be sent, up to float rounding.
     """
 
-    vectors: ClassVar[tuple[str, ...]] = ("residual",)
-    incremental: ClassVar[bool] = False
+    vectors = ("residual",)
+    incremental = False
 
     def init(self, n: int) -> State:
         """Return a residual of zeros, float32 (n,)."""

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +33,8 @@ class MomentumCorrection:
     clip: float = 0.0
     nodes: int = 1
 
-    vectors: ClassVar[tuple[str, ...]] = ("velocity", "unsent_velocity")
-    incremental: ClassVar[bool] = False
+    vectors = ("velocity", "unsent_velocity")
+    incremental = False
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""

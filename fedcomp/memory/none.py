@@ -1,7 +1,7 @@
 """A sender that remembers nothing."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from fedcomp.lazy_sum import LazySum
 from fedcomp.memory import State
@@ -13,8 +13,8 @@ from fedcomp.symbols import Symbols
 class NoMemory:
     """Send what is asked; what compression drops is lost, and so is an update that never arrives."""
 
-    vectors: ClassVar[tuple[str, ...]] = ()
-    incremental: ClassVar[bool] = False
+    vectors = ()
+    incremental = False
 
     def init(self, n: int) -> State:
         """Return an empty state."""

@@ -1,7 +1,7 @@
 """RegTop-k's memory: error feedback, and what became of the entries that were sent last."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +30,8 @@ class Regularized:
 
     nodes: int
 
-    vectors: ClassVar[tuple[str, ...]] = ("residual",)
-    incremental: ClassVar[bool] = False
+    vectors = ("residual",)
+    incremental = False
 
     def __post_init__(self) -> None:
         """Refuse a number of nodes that is none."""

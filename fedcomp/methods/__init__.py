@@ -9,12 +9,12 @@ from types import MappingProxyType
 
 from fedcomp.call import build
 from fedcomp.compressor import Compressor
-from fedcomp.methods import levels, signs, sparse
+from fedcomp.methods import levels, projections, signs, sparse
 from fedcomp.methods.levels import dense
 from fedcomp.methods.registry import ABOUT
 from fedcomp.methods.sparse import stc
 
-__all__ = ["ABOUT", "METHODS", "dense", "levels", "parse", "signs", "sparse", "stc"]
+__all__ = ["ABOUT", "METHODS", "dense", "levels", "parse", "projections", "signs", "sparse", "stc"]
 
 METHODS: Mapping[str, Callable[..., Compressor]] = MappingProxyType({name: about.make for name, about in ABOUT.items()})
 

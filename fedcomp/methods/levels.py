@@ -25,7 +25,7 @@ def qsgd(levels: int = 7, norm: str = "max", bucket: int = 512, feedback: bool =
     """Return QSGD: of each `bucket` a norm, and every entry rounded at random to one of `levels` parts of it, and a sign.
 
     7 levels are 4 bits.  `norm` is "max", as in the paper's experiments, or "l2", as in its analysis: with few levels most
-    entries are then zero, and the rest is sent in Elias codes.  Unbiased, and without a memory unless `feedback` is on.
+    entries are then zero, and their positions take few bits.  Unbiased, and without a memory unless `feedback` is on.
     Alistarh, Grubic, Li, Tomioka, Vojnović, NeurIPS 2017, arXiv:1610.02132.
     """
     return Qsgd(levels, norm, bucket), LevelsCode(), memory(feedback)
@@ -41,8 +41,8 @@ def ecqsgd(alpha: float = 0.2, beta: float = 0.9, levels: int = 4, norm: str = "
     contraction = remembered.contraction(quantizer.variance_constant)
     if contraction >= 1:
         raise ValueError(
-            f"alpha is {alpha!r} and beta {beta!r}; alpha^2 gamma + (beta - alpha)^2 has to be below 1, and is {contraction:.3g} "
-            f"with the gamma {quantizer.variance_constant:.3g} of levels={levels}, norm={norm!r}, bucket={bucket}"
+            f"alpha is {alpha!r} and beta {beta!r}; alpha^2 gamma + (beta - alpha)^2 has to be below 1, and is "
+            f"{contraction:.3g} with the gamma {quantizer.variance_constant:.3g} of levels={levels}, norm={norm!r}, bucket={bucket}"
         )
     return quantizer, LevelsCode(), remembered
 
@@ -86,7 +86,8 @@ def cgx(
 ) -> Parts:
     """Return CGX: of each `bucket` the range, in 2^bits even levels.
 
-    Tensors of one dimension, and those of fewer than `dense_below` entries, are sent as they are.  With `adaptive` a greedy solver chooses the bits of each tensor, 2 to 8, so that the error stays within `tolerance` times
-    that of `bits` for all.  Markov, Ramezanikebrya, Alistarh, Middleware 2022, arXiv:2111.08617; the solver is in their style.
+    Tensors of one dimension, and those of fewer than `dense_below` entries, are sent as they are.  With `adaptive` a greedy
+    solver chooses the bits of each tensor, 2 to 8, so that the error stays within `tolerance` times that of `bits` for all.
+    Markov, Ramezanikebrya, Alistarh, Middleware 2022, arXiv:2111.08617; the solver is in their style.
     """
     return Cgx(bits, bucket, adaptive, tolerance, dense_below), PiecesCode(), memory(feedback)

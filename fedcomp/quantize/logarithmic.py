@@ -32,23 +32,20 @@ class Logarithmic:
         largest = np.float32(0)
         for _, block in value.blocks():
             largest = max(largest, np.abs(block).max())
-        indices, values = self._kept(value, float(largest))
         magnitudes = geometric(largest, self.base, self.levels)
         magnitudes = magnitudes[: max(1, np.count_nonzero(magnitudes))]
-        with np.errstate(divide="ignore"):
-            distance = np.log(float(largest) / np.abs(values).astype(np.float64)) / math.log(self.base)
-        levels = np.clip(np.rint(distance), 0, magnitudes.size - 1).astype(np.uint8)
-        return SparseLevels(value.n, indices, values < 0, levels, magnitudes, self.base)
+        bound = float(largest) / self.base ** (self.levels - 0.5)
+        indices, negative, levels = [], [], []
+        for start, block in value.blocks():
+            magnitude = np.abs(block)
+            hits = np.flatnonzero(magnitude >= bound) if bound > 0 else np.flatnonzero(magnitude)
+            distance = (math.log(largest) if largest else 0) - np.log(magnitude[hits])
+            levels.append(np.clip(np.rint(distance / math.log(self.base)), 0, magnitudes.size - 1).astype(np.uint8))
+            indices.append(hits + start)
+            negative.append(block[hits] < 0)
+        joined = np.concatenate(indices), np.concatenate(negative), np.concatenate(levels)
+        return SparseLevels(value.n, *joined, magnitudes, self.base)
 
     def decode(self, value: SparseLevels, /) -> LazySum:
         """Return the entries as their level's magnitude, and zeros elsewhere."""
         return LazySum(value.dense())
-
-    def _kept(self, value: LazySum, largest: float) -> tuple[np.ndarray, np.ndarray]:
-        bound = largest / self.base ** (self.levels - 0.5)
-        indices, values = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
-        for start, block in value.blocks():
-            hits = np.flatnonzero((np.abs(block) >= bound) & (block != 0))
-            indices.append(hits + start)
-            values.append(block[hits])
-        return np.concatenate(indices), np.concatenate(values)

@@ -133,9 +133,11 @@ class SparseLevels:
 
     def sparse(self) -> Sparse:
         """Return the kept entries."""
-        values = self.magnitudes.take(self.levels)
-        np.negative(values, out=values, where=self.negative)
-        return Sparse(self.n, self.indices, values)
+        count = self.magnitudes.size
+        signed = np.concatenate((self.magnitudes, -self.magnitudes))
+        place = np.multiply(self.negative, count, dtype=np.uint8 if count <= 128 else np.uint16)
+        place += self.levels
+        return Sparse(self.n, self.indices, signed.take(place))
 
     def dense(self) -> Vector:
         """Return the vector, float32 (n,)."""

@@ -6,6 +6,7 @@ from fedcomp.entropy import EntropyCode
 from fedcomp.entropy.golomb import GolombTernary
 from fedcomp.entropy.golomb_interleaved import GolombTernaryInterleaved
 from fedcomp.entropy.levels import LevelsCode
+from fedcomp.entropy.low_rank import LowRankRaw
 from fedcomp.entropy.pieces import PiecesCode
 from fedcomp.entropy.raw import Raw
 from fedcomp.entropy.rotated import RotatedBits
@@ -24,6 +25,7 @@ CODECS: dict[int, EntropyCode[Any]] = {
     6: SeededValues(),
     7: LevelsCode(),
     8: RotatedBits(),
+    9: LowRankRaw(),
     10: PiecesCode(),
 }
 """Numbers from 128 on are free for codes that do not come with fedcomp."""

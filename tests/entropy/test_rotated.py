@@ -70,7 +70,9 @@ def test_a_body_takes_the_bits_that_were_asked_for(rate: float) -> None:
     size = len(CODE.encode(symbols(rate, n)))
     rate = float(np.float32(rate))
     coins = 4 * math.sqrt(n / 8 * 0.25) + 1  # bytes: a fair coin or a biased one of each group, four standard errors
-    assert size == pytest.approx(15 + 4 * chunk_count(kept(rate, n)) + rate * n / 8, abs=coins if rate % 1 and rate > 1 else 1)
+    assert size == pytest.approx(
+        15 + 4 * chunk_count(kept(rate, n)) + rate * n / 8, abs=coins if rate % 1 and rate > 1 else 1
+    )
 
 
 # ---- damage ----------------------------------------------------------------------------------------------------------

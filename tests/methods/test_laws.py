@@ -84,7 +84,6 @@ UNBIASED = (
     "terngrad(clip=0)",
     "randk(density=0.2, feedback=False)",
     "topk(density=1.0, values='natural', feedback=False)",
-    "eden(bits=0.3)",
 )
 
 

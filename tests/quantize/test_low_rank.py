@@ -84,7 +84,13 @@ def test_repeated_from_where_it_ended_it_reaches_the_best_approximation(rank: in
 def test_a_start_that_does_not_fit_is_as_none() -> None:
     value = np.random.default_rng(0).standard_normal(30 * 40).astype(np.float32)
     expected = encoded(value, 2, ((30, 40),)).dense().tobytes()
-    starts = np.zeros(79, np.float32), np.ones(80), np.full(80, np.nan, np.float32), "hint", np.zeros((2, 40), np.float32)
+    starts = (
+        np.zeros(79, np.float32),
+        np.ones(80),
+        np.full(80, np.nan, np.float32),
+        "hint",
+        np.zeros((2, 40), np.float32),
+    )
     for start in (*starts, np.zeros(0, np.float32)):
         assert encoded(value, 2, ((30, 40),), hint=start).dense().tobytes() == expected
     fits = np.random.default_rng(1).standard_normal(80).astype(np.float32)
@@ -159,6 +165,11 @@ def test_denormals_come_back() -> None:
     assert np.array_equal(encoded(value, 1, ((40, 50),)).dense(), value)
 
 
+def test_a_matrix_whose_right_factor_alone_would_leave_float32_comes_back() -> None:
+    value = np.full(4000, 1e38, np.float32)  # 1e38 sqrt(40) is more than the largest
+    assert apart(encoded(value, 1, ((40, 100),)).dense() / np.float32(1e38), np.ones(4000, np.float32)) < 1e-5
+
+
 @pytest.mark.parametrize("peak", [1e38, 3.2e38, LARGEST])
 def test_neither_huge_entries_nor_what_is_left_of_them_leave_float32(peak: float) -> None:
     rng = np.random.default_rng(0)
@@ -194,10 +205,10 @@ def test_decode_is_what_the_receiver_sees() -> None:
 
 @pytest.mark.parametrize("shapes", [(), ((100, 300), (1,))])
 @pytest.mark.parametrize("place", [0, 777, 30000])
-def test_an_entry_that_is_not_finite_is_refused(shapes: Shapes, place: int) -> None:
+def test_an_entry_that_is_not_finite_is_refused_by_its_number(shapes: Shapes, place: int) -> None:
     value = np.ones(30001, np.float32)
     value[place] = np.nan
-    with pytest.raises(NonFiniteError, match="is nan"):
+    with pytest.raises(NonFiniteError, match=f"entry {place} is nan"):
         encoded(value, 2, shapes)
 
 

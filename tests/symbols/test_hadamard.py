@@ -1,5 +1,7 @@
 """The Hadamard transform: by hand, against the matrix, and to the last bit in the order that the format fixes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -13,7 +15,8 @@ LENGTHS = [1 << power for power in range(13)]
 def sylvester(length: int) -> NDArray[np.int64]:
     """Return the matrix: -1 to the number of bits that row and column have in common."""
     rows = np.arange(length)
-    return 1 - 2 * (np.bitwise_count(rows[:, None] & rows) & 1).astype(np.int64)
+    odd: NDArray[np.int64] = (np.bitwise_count(rows[:, None] & rows) & 1).astype(np.int64)
+    return 1 - 2 * odd
 
 
 def slowly(column: Vector) -> Vector:
@@ -27,7 +30,7 @@ def slowly(column: Vector) -> Vector:
     return entries
 
 
-def transformed(matrix: NDArray[np.generic], length: int) -> NDArray[np.generic]:
+def transformed(matrix: NDArray[Any], length: int) -> NDArray[Any]:
     flat = matrix.ravel().copy()
     return transform(flat, np.empty_like(flat), length)[0].reshape(length, -1)
 
@@ -45,7 +48,8 @@ def test_each_column_is_multiplied_by_sylvesters_matrix(length: int, columns: in
     rows = rng.integers(0, length, 20)  # some rows of the product: whole ones of 4096 take long
     expected = sylvester(length)[rows] @ matrix
     assert np.array_equal(transformed(matrix.astype(np.float32), length)[rows], expected)
-    assert np.array_equal(transformed(np.sign(matrix).astype(np.int16), length)[rows], sylvester(length)[rows] @ np.sign(matrix))
+    expected = sylvester(length)[rows] @ np.sign(matrix)
+    assert np.array_equal(transformed(np.sign(matrix).astype(np.int16), length)[rows], expected)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -97,4 +101,5 @@ def test_a_buffer_begins_with_a_cache_line(size: int) -> None:
     for kind in (np.int16, np.float32):
         room = buffer(size, kind)
         assert room.ctypes.data % CACHE_LINE == 0
-        assert (room.size, room.dtype) == (size, kind)
+        assert room.size == size
+        assert room.dtype == np.dtype(kind)

@@ -49,7 +49,6 @@ def test_parts_lie_one_after_the_other(rank: int) -> None:
     expected = np.concatenate([part.dense() for part in parts])
     assert value.n == expected.size == 7 + 600 + 2000 + 1 + 75
     assert value.dense().tobytes() == expected.tobytes()
-    assert value.sparse() is None
     assert value.right.size == rank * (30 + 400 + 9)
     assert LowRankFactors((Dense(dense),)).right.size == 0
 

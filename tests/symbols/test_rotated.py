@@ -1,6 +1,7 @@
 """Levels rotated back: the levels that are best for N(0, 1), and the vector as a slow reader of the format finds it."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ SIZES = [1, 2, 31, 1000, 5001, BLOCK + 77]
 
 
 def sylvester_row(row: int, length: int) -> NDArray[np.float64]:
-    return 1.0 - 2.0 * (np.bitwise_count(np.arange(length) & row) & 1)
+    odd = np.bitwise_count(np.arange(length) & row) & 1
+    return np.where(odd, -1.0, 1.0)
 
 
 def symbols(rate: float, n: int, seed: int = 7) -> Rotated:
@@ -33,6 +35,19 @@ def symbols(rate: float, n: int, seed: int = 7) -> Rotated:
     return Rotated(n, seed, rate, scales, levels, subset(seed, n, k) if rate < 1 else None)
 
 
+def place_in(k: int, place: int) -> tuple[int, NDArray[np.int64], int]:
+    """Return the number of the chunk that an entry lies in, where its entries lie, and which of them it is."""
+    start = place // BLOCK * BLOCK
+    chunk = start // LENGTH
+    for part, length in pieces(min(BLOCK, k - start)):
+        count = (part.stop - part.start) // length
+        if place < start + part.stop:
+            row, column = divmod(place - start - part.start, count)
+            return chunk + column, start + part.start + column + count * np.arange(length), row
+        chunk += count
+    raise AssertionError(f"no piece holds entry {place} of {k}")
+
+
 def some_entries(value: Rotated, places: NDArray[np.int64]) -> list[float]:
     """Return the entries that lie at `places` among those that were rotated, each as a sum over its chunk."""
     k = value.levels.size
@@ -40,24 +55,16 @@ def some_entries(value: Rotated, places: NDArray[np.int64]) -> list[float]:
     coins = Draws(value.seed, 1).words(-(-k // 16)).astype("<u4").view("<u2")
     found = []
     for place in places.tolist():
-        start = place // BLOCK * BLOCK
-        chunk = start // LENGTH
-        for part, length in pieces(min(BLOCK, k - start)):
-            count = (part.stop - part.start) // length
-            if place < start + part.stop:
-                break
-            chunk += count
-        row, column = divmod(place - start - part.start, count)
-        at = start + part.start + column + count * np.arange(length)
-        wide = (value.bits > 1) & (coins[at // 8] < int(value.bits % 1 * 65536))
+        chunk, at, row = place_in(k, place)
         levels = value.levels[at].astype(int)
         if value.bits <= 1:
             values = 2.0 * levels - 1
         else:
-            both = zip(levels.tolist(), (math.floor(value.bits) + wide).tolist(), strict=True)
+            widths = math.floor(value.bits) + (coins[at // 8] < int(value.bits % 1 * 65536))
+            both = zip(levels.tolist(), widths.tolist(), strict=True)
             values = np.array([centroids(bits)[level] for level, bits in both])
-        total = float(sylvester_row(row, length) @ values) * 2.0 ** -(int(math.log2(length)) // 2)
-        found.append((-1 if signs[place] else 1) * total * float(value.scales[chunk + column]))
+        total = float(sylvester_row(row, at.size) @ values) * 2.0 ** -(int(math.log2(at.size)) // 2)
+        found.append((-1 if signs[place] else 1) * total * float(value.scales[chunk]))
     return found
 
 
@@ -72,7 +79,7 @@ def above(x: float) -> float:
 @pytest.mark.parametrize("bits", [1, 2, 3, 4])
 def test_each_centroid_is_the_mean_of_the_normal_numbers_next_to_it(bits: int) -> None:
     positive = CENTROIDS[bits - 1]
-    bounds = [0.0, *((low + high) / 2 for low, high in zip(positive, positive[1:], strict=False)), 40.0]
+    bounds = [0.0, *((low + high) / 2 for low, high in pairwise(positive)), 40.0]
     for level, low, high in zip(positive, bounds, bounds[1:], strict=False):
         steps = np.linspace(low, min(high, 12.0), 200_001)
         density = np.exp(-(steps**2) / 2)

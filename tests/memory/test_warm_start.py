@@ -1,0 +1,129 @@
+"""The power iteration goes on from round to round, and nothing is lost meanwhile."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from fedcomp.compressor import Compressor
+from fedcomp.entropy.low_rank import LowRankRaw
+from fedcomp.memory import Memory
+from fedcomp.memory.error_feedback import ErrorFeedback
+from fedcomp.memory.none import NoMemory
+from fedcomp.memory.warm_start import NAME, WarmStart
+from fedcomp.occasion import Shapes
+from fedcomp.quantize.identity import Identity
+from fedcomp.quantize.low_rank import LowRank
+from fedcomp.stage import Vector
+from fedcomp.symbols import Dense
+from fedcomp.symbols.low_rank import LowRankFactors
+
+SHAPES: Shapes = ((40, 50), (17,), (8, 3, 5, 5))
+N = 40 * 50 + 17 + 600
+
+
+def power(rank: int, memory: Memory) -> Compressor:
+    return Compressor("power", (), LowRank(rank), LowRankRaw(), memory)
+
+
+def update(seed: int, n: int = N) -> Vector:
+    return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
+
+
+def test_the_factors_that_were_sent_are_kept_beside_the_residual() -> None:
+    compressor = power(2, WarmStart(ErrorFeedback()))
+    state = compressor.init(N)
+    assert {name: array.shape for name, array in state.items()} == {"residual": (N,), NAME: (0,)}
+    body, state = compressor.encode(update(0), state, shapes=SHAPES)
+    sent = compressor.entropy.decode(body)
+    assert isinstance(sent, LowRankFactors)
+    assert state[NAME].tobytes() == sent.right.tobytes()
+    assert state[NAME].shape == (2 * (50 + 75),)
+    assert state["residual"].tobytes() == (update(0) - sent.dense()).tobytes()
+
+
+def test_it_is_the_other_memory_in_all_else() -> None:
+    assert WarmStart(ErrorFeedback()).vectors == ("residual",)
+    assert WarmStart(NoMemory()).vectors == ()
+    assert not WarmStart(ErrorFeedback()).incremental
+
+
+@pytest.mark.parametrize("shapes", [SHAPES, ()])
+@pytest.mark.parametrize("scale", [1.0, 1e-40, 1e25])
+def test_all_sent_plus_the_residual_is_all_asked(shapes: Shapes, scale: float) -> None:
+    compressor = power(2, WarmStart(ErrorFeedback()))
+    state, asked, sent = compressor.init(N), np.zeros(N), np.zeros(N)
+    for turn in range(12):
+        value = (update(turn) * scale).astype(np.float32)
+        if turn == 5:
+            value[:] = 0
+        body, state = compressor.encode(value, state, turn, shapes=shapes)
+        asked += value
+        sent += compressor.decode(body, N)
+    assert np.allclose(sent + state["residual"], asked, rtol=0, atol=max(1e-5 * scale, 1e-44))
+
+
+def test_the_same_update_again_is_approximated_better_each_round_and_no_better_without_the_start() -> None:
+    left, right = (np.linalg.qr(update(seed, 3600).reshape(60, 60).astype(float))[0] for seed in (0, 1))
+    matrix = (left * 0.8 ** np.arange(60)) @ right
+    value = matrix.astype(np.float32).ravel()
+    best = float(np.linalg.norm(np.linalg.svd(matrix)[1][2:]))
+    errors: dict[bool, list[float]] = {True: [], False: []}
+    for warm in errors:
+        compressor = power(2, WarmStart(NoMemory()) if warm else NoMemory())
+        state = compressor.init(3600)
+        for _ in range(40):
+            body, state = compressor.encode(value, state, shapes=((60, 60),))
+            errors[warm].append(float(np.linalg.norm(compressor.decode(body) - value)))
+    assert errors[True][0] == errors[False][0] == errors[False][-1] > 1.02 * best
+    assert errors[True][-1] < 1.0001 * best
+    assert np.all(np.diff(errors[True]) < 1e-6)
+
+
+def test_factors_of_another_rank_or_model_are_no_start() -> None:
+    narrow, wide = (power(rank, WarmStart(ErrorFeedback())) for rank in (1, 2))
+    _, state = narrow.encode(update(0), narrow.init(N), shapes=SHAPES)
+    cold = {**copy.deepcopy(state), NAME: np.empty(0, np.float32)}
+    for shapes in (SHAPES, (), ((N,),)):
+        body, _ = wide.encode(update(1), wide.recall(copy.deepcopy(state), N), shapes=shapes)
+        assert body == wide.encode(update(1), copy.deepcopy(cold), shapes=shapes)[0]
+
+
+def test_a_residual_alone_is_a_state_to_go_on_from() -> None:
+    compressor = power(2, WarmStart(ErrorFeedback()))
+    alone = ErrorFeedback().init(N)
+    assert compressor.encode(update(0), alone)[0] == compressor.encode(update(0), compressor.init(N))[0]
+    recalled = compressor.recall({"residual": update(1)}, N)
+    assert recalled["residual"].tobytes() == update(1).tobytes()
+    assert recalled[NAME].size == 0
+
+
+def test_what_was_lost_comes_back_and_the_factors_stay() -> None:
+    compressor = power(2, WarmStart(ErrorFeedback()))
+    body, state = compressor.encode(update(0), compressor.init(N), shapes=SHAPES)
+    before = state[NAME].tobytes()
+    state = compressor.memory.restore(compressor.entropy.decode(body), state)
+    assert np.allclose(state["residual"], update(0), atol=1e-5)
+    assert state[NAME].tobytes() == before
+
+
+def test_symbols_without_factors_leave_none() -> None:
+    memory = WarmStart(ErrorFeedback())
+    asked = memory.compensate(update(0), memory.init(N))
+    sent = Identity().encode(asked)
+    assert isinstance(sent, Dense)
+    state = memory.keep(asked, sent)
+    assert state[NAME].size == 0
+    assert not state["residual"].any()
+
+
+def test_a_refused_update_leaves_the_state_as_it_was() -> None:
+    compressor = power(2, WarmStart(ErrorFeedback()))
+    _, state = compressor.encode(update(0), compressor.init(N), shapes=SHAPES)
+    before = {name: array.tobytes() for name, array in state.items()}
+    for place in (0, 2005, N - 1):
+        value = update(1)
+        value[place] = np.inf
+        with pytest.raises(ValueError, match="is inf"):
+            compressor.encode(value, state, shapes=SHAPES)
+        assert {name: array.tobytes() for name, array in state.items()} == before
