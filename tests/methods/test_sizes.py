@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,7 +107,7 @@ def test_entropy_coded_levels_take_no_more_than_the_paper_says_and_what_their_en
 def levels_of(text: str, vector: Vector) -> tuple[np.ndarray, int]:
     """Return each entry's level, found again from the decoded values, and how many float32 travel beside them."""
     compressor = fedcomp.parse(text)
-    settings = {"bucket": 512, "bits": 4} | dict(compressor.settings)
+    settings: dict[str, Any] = {"bucket": 512, "bits": 4} | dict(compressor.settings)
     if compressor.name in ("natural", "terngrad"):
         return vector if compressor.name == "natural" else np.sign(vector), 6
     if compressor.name == "cgx":

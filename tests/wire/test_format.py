@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fedcomp
+from fedcomp.entropy.sparse_levels import SparseLevelsCode
 from fedcomp.replica import start
 from fedcomp.symbols import Ternary
 from fedcomp.wire import codecs, instruction
@@ -50,6 +51,49 @@ def test_the_bodies_are_what_a_slow_reader_finds_in_their_bits() -> None:
     assert (fields.n, fields.k, fields.magnitude, fields.rice) == (200, 4, 0.5, [4])
     assert fields.entries() == ENTRIES
     assert interleaved_entries(octets("body 3")) == (200, ENTRIES)
+
+
+HALVES = [0.5, 0.5, 0.5, 0.5, 0, -4]
+WORKED: dict[str, tuple[int, int, dict[int, float]]] = {
+    "body 4": (4, 200, {4: 1.5, 13: -0.75, 14: -1.25, 100: 3}),
+    "body 5": (5, 200, {4: 0.5, 13: -0.25, 14: -0.25, 100: 0.5}),
+    "body 6": (6, 200, {27: 1.5, 95: -0.75, 107: -1.25, 185: 3}),
+    "body 7": (7, 200, ENTRIES),
+    "body 7 sparse": (7, 200, ENTRIES),
+    "body 8": (8, 6, dict(enumerate(HALVES))),
+    "body 9": (9, 10, {0: 1, 2: -1, 3: 2, 5: -2, 9: 0.5}),
+    "body 10": (10, 2, {0: 1, 1: -2}),
+}
+"""What each further body on the page says that it holds: codec, n, entries that are not zero."""
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_the_further_bodies_hold_what_the_page_says(name: str) -> None:
+    number, n, entries = WORKED[name]
+    expected = np.zeros(n, np.float32)
+    expected[list(entries)] = list(entries.values())
+    symbols = codecs.codec(number).decode(octets(name), n=n)
+    assert symbols.dense().tolist() == expected.tolist()
+    if name == "body 5":
+        assert SparseLevelsCode("delta keys").encode(symbols) == octets(name)
+    elif name != "body 7 sparse":  # which the encoder does not consider for so few entries
+        assert codecs.codec(number).encode(symbols) == octets(name)
+
+
+def test_the_rotated_body_of_two_and_a_half_bits_is_what_the_matrix_says() -> None:
+    symbols = codecs.codec(8).decode(octets("body 8 wide"), n=10)
+    two = [-1.5104176, -0.45278, 0.45278, 1.5104176]
+    three = [-2.1519457, -1.3439093, -0.7560053, -0.2450942, 0.2450942, 0.7560053, 1.3439093, 2.1519457]
+    levels = [two[level] for level in (3, 2, 1, 0, 0, 1, 2, 3)], [three[level] for level in (7, 2)]
+    words = [int(word) for word in np.random.PCG64(np.random.SeedSequence([2, 0])).random_raw(1)]
+    coins = "".join(f"{byte:08b}" for byte in words[0].to_bytes(8, "little"))
+    expected = []
+    for values, scale, power in zip(levels, (1.0, 2.0), (0.5, 1.0), strict=True):
+        for row in range(len(values)):
+            total = sum(value * (-1) ** (row & column).bit_count() for column, value in enumerate(values))
+            expected.append(total * power * scale * (-1 if coins[len(expected)] == "1" else 1))
+    assert symbols.dense().tolist() == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    assert codecs.codec(8).encode(symbols) == octets("body 8 wide")
 
 
 def test_the_layout_is_the_models() -> None:
