@@ -1,27 +1,61 @@
 """What the papers say that their methods send, in bits, from the settings alone: to hold measured bodies against."""
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import fedcomp
 from fedcomp.compressor import Compressor
 from fedcomp.occasion import Shapes
 from fedcomp.quantize.topk import kept
 
-Settings = Mapping[str, Any]
 VALUE_BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "natural": 9}
 
 
-def paper_bits(compressor: Compressor, defaults: Settings, shapes: Shapes) -> float | None:
-    """Return the bits of a vector of tensors of these shapes; None where they depend on what the vector holds.
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A method's settings, all of them, and the tensors that it sends."""
 
-    `defaults` are the method's default settings, which the compressor's own go before.
-    """
-    formula = FORMULAS.get(compressor.name)
-    sizes = [math.prod(shape) for shape in shapes]
-    if formula is None:
+    settings: Mapping[str, Any]
+    shapes: Shapes
+
+    @property
+    def sizes(self) -> list[int]:
+        """Entries of each tensor."""
+        return [math.prod(shape) for shape in self.shapes]
+
+    @property
+    def n(self) -> int:
+        """Entries in all."""
+        return sum(self.sizes)
+
+    def sparse(self, each: float, density: float | None = None) -> float:
+        """Return the bits of the kept entries: a position and `each` more."""
+        k = kept(self.settings["density"] if density is None else density, self.n)
+        return k * (position_bits(k / self.n) + each)
+
+    def values(self) -> float:
+        """Return the bits of kept floats."""
+        return self.sparse(VALUE_BITS[self.settings["values"]])
+
+    def buckets(self, bits: float) -> float:
+        """Return the bits of levels of `bits` each, and a float32 a bucket."""
+        return bits * self.n + 32 * math.ceil(self.n / self.settings["bucket"])
+
+    def tensors(self, bits: float, floats: int) -> float:
+        """Return the bits of levels of `bits` each, and so many float32 a tensor."""
+        return bits * self.n + 32 * floats * len(self.shapes)
+
+
+def paper_bits(compressor: Compressor, shapes: Shapes) -> float | None:
+    """Return the bits of a vector of tensors of these shapes; None where they depend on what the vector holds."""
+    if compressor.name not in FORMULAS:
         return None
-    return formula(dict(defaults) | dict(compressor.settings), sizes, shapes)
+    parameters = inspect.signature(fedcomp.METHODS[compressor.name]).parameters
+    defaults = {name: parameter.default for name, parameter in parameters.items()}
+    return FORMULAS[compressor.name](Case(defaults | dict(compressor.settings), shapes))
 
 
 def position_bits(density: float) -> float:
@@ -33,92 +67,69 @@ def position_bits(density: float) -> float:
     return rice + 1 / (1 - math.pow(1 - density, 2**rice))
 
 
-def _sparse(each: Callable[[Settings], float]) -> Callable[[Settings, list[int], Shapes], float]:
-    def bits(settings: Settings, sizes: list[int], shapes: Shapes) -> float:
-        k = kept(settings["density"], sum(sizes))
-        return k * (position_bits(k / sum(sizes)) + each(settings))
-
-    return bits
+def _selective(case: Case) -> float:
+    k = sum(kept(case.settings["density"], size) for size in case.sizes)
+    return k * (position_bits(k / case.n) + 32)
 
 
-def _masked(settings: Settings, sizes: list[int], shapes: Shapes) -> float:
-    k = sum(kept(settings["density"], size) for size in sizes)
-    return k * (position_bits(k / sum(sizes)) + 32)
-
-
-def _hierarchical(settings: Settings, sizes: list[int], shapes: Shapes) -> float:
-    shares = [0.5**level for level in range(1, settings["levels"])]
-    top = 1 - sum(shares)
-    shares += [top / settings["top_levels"]] * settings["top_levels"]
+def _hierarchical(case: Case) -> float:
+    shares = [0.5**level for level in range(1, case.settings["levels"])]
+    splits = case.settings["top_levels"]
+    shares += [(1 - sum(shares)) / splits] * splits
     entropy = -sum(share * math.log2(share) for share in shares)
-    return _sparse(lambda _: 1 + entropy)(settings, sizes, shapes) + 32 * len(shares)
+    return case.sparse(1 + entropy) + 32 * len(shares)
 
 
-def _buckets(bits: Callable[[Settings], float], scales: int) -> Callable[[Settings, list[int], Shapes], float]:
-    def count(settings: Settings, sizes: list[int], shapes: Shapes) -> float:
-        n = sum(sizes)
-        return bits(settings) * n + 32 * scales * math.ceil(n / settings["bucket"])
-
-    return count
+def _doublesqueeze(case: Case) -> float:
+    if case.settings["codec"] == "sign":
+        return case.tensors(1, 1)
+    return case.sparse(32, case.settings["density"] or 0.0269)
 
 
-def _per_tensor(bits: float, scales: int) -> Callable[[Settings, list[int], Shapes], float]:
-    return lambda settings, sizes, shapes: bits * sum(sizes) + 32 * scales * len(sizes)
+def _qsgd(case: Case) -> float:
+    return case.buckets(math.ceil(math.log2(2 * case.settings["levels"] + 1)))
 
 
-def _cgx(settings: Settings, sizes: list[int], shapes: Shapes) -> float:
+def _cgx(case: Case) -> float:
+    bits, bucket = case.settings["bits"], case.settings["bucket"]
     total = 0.0
-    for size, shape in zip(sizes, shapes, strict=True):
-        small = size < settings["dense_below"] or len(shape) < 2
-        total += 32 * size if small else settings["bits"] * size + 64 * math.ceil(size / settings["bucket"])
+    for size, shape in zip(case.sizes, case.shapes, strict=True):
+        small = size < case.settings["dense_below"] or len(shape) < 2
+        total += 32 * size if small else bits * size + 64 * math.ceil(size / bucket)
     return total
 
 
-def _powersgd(settings: Settings, sizes: list[int], shapes: Shapes) -> float:
-    total = 0.0
-    for size, shape in zip(sizes, shapes, strict=True):
-        factors = settings["rank"] * (shape[0] + size // shape[0]) if len(shape) > 1 else size
-        total += 32 * min(factors, size)
-    return total
+def _powersgd(case: Case) -> float:
+    floats = 0
+    for size, shape in zip(case.sizes, case.shapes, strict=True):
+        rows = shape[0] if len(shape) > 1 else 0
+        floats += min(size, case.settings["rank"] * (rows + size // rows)) if rows else size
+    return 32 * floats
 
 
-def _doublesqueeze(settings: Settings, sizes: list[int], shapes: Shapes) -> float:
-    if settings["codec"] == "sign":
-        return _per_tensor(1, 1)(settings, sizes, shapes)
-    return _sparse(lambda _: 32)(dict(settings) | {"density": settings["density"] or 0.0269}, sizes, shapes)
-
-
-def _rotated(bits: Callable[[Settings], float]) -> Callable[[Settings, list[int], Shapes], float]:
-    return lambda settings, sizes, shapes: bits(settings) * sum(sizes) + 96
-
-
-def _values(settings: Settings) -> float:
-    return VALUE_BITS[settings["values"]]
-
-
-FORMULAS: Mapping[str, Callable[[Settings, list[int], Shapes], float]] = {
-    "dense": lambda settings, sizes, shapes: 32 * sum(sizes),
-    "stc": _sparse(lambda _: 1),
-    "topk": _sparse(_values),
-    "randk": lambda settings, sizes, shapes: 32 * kept(settings["density"], sum(sizes)),
-    "selective": _masked,
+FORMULAS: Mapping[str, Callable[[Case], float]] = {
+    "dense": lambda case: 32 * case.n,
+    "stc": lambda case: case.sparse(1) + 32,
+    "topk": Case.values,
+    "randk": lambda case: 32 * kept(case.settings["density"], case.n),
+    "selective": _selective,
     "hierarchical": _hierarchical,
-    "regtopk": _sparse(_values),
-    "dgc": _sparse(_values),
-    "sparseloco": _sparse(lambda settings: settings["bits"]),
-    "ef21": _sparse(_values),
-    "signsgd": _per_tensor(1, 0),
-    "onebit": _per_tensor(1, 2),
-    "efsign": _per_tensor(1, 1),
+    "regtopk": Case.values,
+    "dgc": Case.values,
+    "sparseloco": lambda case: case.sparse(case.settings["bits"]),
+    "ef21": Case.values,
+    "signsgd": lambda case: case.tensors(1, 0),
+    "onebit": lambda case: case.tensors(1, 2),
+    "efsign": lambda case: case.tensors(1, 1),
     "doublesqueeze": _doublesqueeze,
-    "qsgd": _buckets(lambda settings: math.ceil(math.log2(2 * settings["levels"] + 1)), 1),
-    "ecqsgd": _buckets(lambda settings: math.ceil(math.log2(2 * settings["levels"] + 1)), 1),
-    "natural": lambda settings, sizes, shapes: 9 * sum(sizes),
-    "natural_dithering": _buckets(lambda settings: 1 + math.log2(2 * settings["levels"]), 1),
-    "terngrad": _per_tensor(math.log2(3), 1),
+    "qsgd": _qsgd,
+    "ecqsgd": _qsgd,
+    "natural": lambda case: 9 * case.n,
+    "natural_dithering": lambda case: case.buckets(1 + math.log2(2 * case.settings["levels"])),
+    "terngrad": lambda case: case.tensors(math.log2(3), 1),
     "cgx": _cgx,
-    "drive": _rotated(lambda _: 1),
-    "eden": _rotated(lambda settings: settings["bits"]),
+    "drive": lambda case: case.n + 96,
+    "eden": lambda case: case.settings["bits"] * case.n + 96,
     "powersgd": _powersgd,
 }
 """FastSGD is missing: how much it keeps is up to the vector."""

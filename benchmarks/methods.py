@@ -9,7 +9,6 @@ the downlink dense.  A finished run is not run again.  `speed` encodes and decod
 
 import argparse
 import contextlib
-import inspect
 import io
 import json
 import logging
@@ -166,10 +165,7 @@ def speed(arms: Sequence[Arm], repeats: int) -> Table:
     for arm in arms:
         compressor = fedcomp.parse(arm.uplink)
         row = measure(compressor, n, repeats, shapes)
-        defaults = {
-            item.name: item.default for item in inspect.signature(fedcomp.METHODS[arm.name]).parameters.values()
-        }
-        paper = paper_bits(compressor, defaults, shapes)
+        paper = paper_bits(compressor, shapes)
         table.add_row(
             arm.uplink,
             *(f"{x:.1f}" for x in (row.encode, row.decode, row.accumulate)),

@@ -69,7 +69,7 @@ def distances(problem: Problem, compressor: fedcomp.Compressor, rounds: int) -> 
             seed = number * SENDERS + sender
             body, states[sender] = compressor.encode(update, states[sender], seed, server_round=number, model=model)
             total += compressor.decode(body, FEATURES)
-        model = model + total / np.float32(SENDERS)
+        model += total / np.float32(SENDERS)
         yield float(np.linalg.norm(model - problem.optimum))
 
 

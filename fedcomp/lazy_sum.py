@@ -38,7 +38,8 @@ class LazySum:
         origin: int = 0,
     ) -> None:
         """Take numpy vectors, or torch tensors of one device."""
-        self.parts, self.weights = parts, tuple(weights or (1.0,) * len(parts))
+        self.parts: tuple[Any, ...] = parts
+        self.weights: tuple[float, ...] = tuple(weights or (1.0,) * len(parts))
         self.in_place, self.bounded, self.occasion, self.hint = in_place, bounded, occasion, hint
         self.origin = origin
 

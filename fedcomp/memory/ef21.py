@@ -77,7 +77,8 @@ class _Correction(LazySum):
             for start in range(0, self.n, step):
                 self._average(start, min(start + step, self.n))
             self._settled()
-        return self.parts[1]
+        _, average = self.parts
+        return average
 
     def _average(self, start: int, end: int) -> tuple[Any, Any]:
         estimate, average, update = (part[start:end] for part in self.parts)

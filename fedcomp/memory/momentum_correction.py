@@ -106,7 +106,8 @@ class _Velocities(LazySum):
             for start in range(0, self.n, step):
                 self._settle(start, min(start + step, self.n))
             self._settled()
-        return self.parts[0]
+        (unsent,) = self.parts
+        return unsent
 
     def _settle(self, start: int, end: int) -> Any:
         v, u, g = (part[start:end] for part in self.parts)

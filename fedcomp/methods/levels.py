@@ -41,7 +41,7 @@ def ecqsgd(alpha: float = 0.2, beta: float = 0.9, levels: int = 4, norm: str = "
     contraction = remembered.contraction(quantizer.variance_constant)
     if contraction >= 1:
         raise ValueError(
-            f"alpha is {alpha!r} and beta {beta!r}; alpha^2 gamma + (beta - alpha)^2 has to be below 1, and is {contraction:.3g}: "
+            f"alpha is {alpha!r} and beta {beta!r}; alpha^2 gamma + (beta - alpha)^2 must be below 1 and is {contraction:.3g}, "
             f"gamma is {quantizer.variance_constant:.3g} with levels={levels}, norm={norm!r}, bucket={bucket}"
         )
     return quantizer, LevelsCode(), remembered

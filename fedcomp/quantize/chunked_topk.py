@@ -40,12 +40,12 @@ class ChunkedTopK:
                     found = _reaching(part, kept(self.density, part.shape[1]))
                     indices.append(found + (start + begin))
                     values.append(part.ravel()[found])
-        index, found = np.concatenate(indices), np.concatenate(values)
+        index, entries = np.concatenate(indices), np.concatenate(values)
         last = kept(self.density, (value.n - 1) % self.chunk + 1)
         keep = _largest_of_each(
-            index // self.chunk, np.abs(found), kept(self.density, self.chunk), last, value.n // self.chunk
+            index // self.chunk, np.abs(entries), kept(self.density, self.chunk), last, value.n // self.chunk
         )
-        return Sparse(value.n, index[keep], found[keep])
+        return Sparse(value.n, index[keep], entries[keep])
 
     def decode(self, value: Sparse, /) -> LazySum:
         """Return the kept entries in place and zeros elsewhere."""

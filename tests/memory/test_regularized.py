@@ -29,7 +29,8 @@ def chosen(others: float, update: Vector, mu: float = 1.0, denominator: str = "s
     """Return the one entry that is kept of four, where the others sent `others` of entry 0, and this node 2."""
     hint = Aftermath(np.array([0]), np.array([others], np.float32), np.array([2], np.float32))
     stage = RegularizedTopK(0.25, mu, denominator)
-    return stage.encode(LazySum(update, hint=hint)).indices.tolist()
+    indices: list[int] = stage.encode(LazySum(update, hint=hint)).indices.tolist()
+    return indices
 
 
 def test_the_hint_is_what_the_others_did_to_the_entries_sent_last() -> None:

@@ -97,7 +97,7 @@ def test_what_claims_to_be_unbiased_is_within_four_standard_errors_over_2000_dra
 
 
 def test_ecq_sgd_refuses_settings_whose_error_grows_without_end() -> None:
-    with pytest.raises(ValueError, match=r"alpha is 1 and beta 1; alpha\^2 gamma .* has to be below 1, and is 5.66"):
+    with pytest.raises(ValueError, match=r"alpha is 1 and beta 1; alpha\^2 gamma .* must be below 1 and is 5.66"):
         fedcomp.parse("ecqsgd(alpha=1, beta=1)")
 
 

@@ -87,7 +87,7 @@ def test_the_rotated_body_of_two_and_a_half_bits_is_what_the_matrix_says() -> No
     levels = [two[level] for level in (3, 2, 1, 0, 0, 1, 2, 3)], [three[level] for level in (7, 2)]
     words = [int(word) for word in np.random.PCG64(np.random.SeedSequence([2, 0])).random_raw(1)]
     coins = "".join(f"{byte:08b}" for byte in words[0].to_bytes(8, "little"))
-    expected = []
+    expected: list[float] = []
     for values, scale, power in zip(levels, (1.0, 2.0), (0.5, 1.0), strict=True):
         for row in range(len(values)):
             total = sum(value * (-1) ** (row & column).bit_count() for column, value in enumerate(values))
