@@ -34,7 +34,7 @@ class Case:
     def sparse(self, each: float, density: float | None = None) -> float:
         """Return the bits of the kept entries: a position and `each` more."""
         k = kept(self.settings["density"] if density is None else density, self.n)
-        return k * (position_bits(k / self.n) + each)
+        return float(k * (position_bits(k / self.n) + each))
 
     def values(self) -> float:
         """Return the bits of kept floats."""
@@ -42,7 +42,7 @@ class Case:
 
     def buckets(self, bits: float) -> float:
         """Return the bits of levels of `bits` each, and a float32 a bucket."""
-        return bits * self.n + 32 * math.ceil(self.n / self.settings["bucket"])
+        return float(bits * self.n + 32 * math.ceil(self.n / self.settings["bucket"]))
 
     def tensors(self, bits: float, floats: int) -> float:
         """Return the bits of levels of `bits` each, and so many float32 a tensor."""

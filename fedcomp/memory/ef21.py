@@ -72,13 +72,12 @@ class _Correction(LazySum):
 
     def settle(self) -> Any:
         """Leave v' in the memory of v, and return it."""
-        if len(self.parts) > 2:
+        if self.weights[2:]:
             step = BLOCK if self.on_host else self.n
             for start in range(0, self.n, step):
                 self._average(start, min(start + step, self.n))
             self._settled()
-        _, average = self.parts
-        return average
+        return self.parts[1]
 
     def _average(self, start: int, end: int) -> tuple[Any, Any]:
         estimate, average, update = (part[start:end] for part in self.parts)

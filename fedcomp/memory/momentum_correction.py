@@ -101,13 +101,12 @@ class _Velocities(LazySum):
 
     def settle(self) -> Any:
         """Return v + u' in the memory of v; u' is in that of u."""
-        if len(self.parts) > 1:
+        if self.weights[1:]:
             step = BLOCK if self.on_host else self.n
             for start in range(0, self.n, step):
                 self._settle(start, min(start + step, self.n))
             self._settled()
-        (unsent,) = self.parts
-        return unsent
+        return self.parts[0]
 
     def _settle(self, start: int, end: int) -> Any:
         v, u, g = (part[start:end] for part in self.parts)
