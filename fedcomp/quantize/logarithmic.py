@@ -34,7 +34,9 @@ class Logarithmic:
             largest = max(largest, np.abs(block).max())
         magnitudes = geometric(largest, self.base, self.levels)
         magnitudes = magnitudes[: max(1, np.count_nonzero(magnitudes))]
-        bound = float(largest) / self.base ** (self.levels - 0.5)
+        bound = np.float32(
+            float(largest) / self.base ** (self.levels - 0.5)
+        )  # 0 where it is below float32: all but zeros
         indices, negative, levels = [], [], []
         for start, block in value.blocks():
             magnitude = np.abs(block)

@@ -38,6 +38,11 @@ def test_the_ends_of_float32(scale: float) -> None:
     assert found.sparse().values.all()
 
 
+def test_zeros_are_not_kept_where_the_cut_lies_below_float32() -> None:
+    update = np.array([0, 2e-45, 0, -1e-44], np.float32)
+    assert Logarithmic(2, 40).encode(LazySum(update)).indices.tolist() == [1, 3]
+
+
 def test_tensors_give_the_same() -> None:
     update = np.random.default_rng(1).standard_normal(1000, np.float32)
     one, other = (Logarithmic(1.2, 6).encode(LazySum(given)) for given in (update, torch.from_numpy(update)))
