@@ -7,12 +7,16 @@ positions, larger on real updates (one Rice parameter for all), and slower to de
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedcomp.entropy import bits, varint
+from fedcomp.entropy import bits, head
 from fedcomp.entropy.golomb import read_head, rice_parameter
 from fedcomp.entropy.golomb_positions import MAX_RICE, gaps, positions
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.symbols import Indices, Ternary
+
+STRETCH = 1 << 14
+"""Bytes read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +26,9 @@ class GolombTernaryInterleaved:
     def encode(self, value: Ternary, /) -> bytes:
         """Return the body: n, k, magnitude, b, then per entry the quotient, the remainder and the sign."""
         k = value.indices.size
-        head = varint.put(value.n) + varint.put(k)
+        begin = head.put(value.n, k)
         if not k:
-            return head
+            return begin
         rice = min(MAX_RICE, rice_parameter(k / value.n))
         runs = gaps(value.indices, value.n).ravel()[:k].astype(np.int64)
         ends = np.cumsum((runs >> rice) + (rice + 2))
@@ -33,7 +37,7 @@ class GolombTernaryInterleaved:
         for place in range(rice):
             stream[ends - 2 - place] = runs >> place & 1
         stream[ends - 1] = value.negative
-        return head + np.array(value.magnitude, "<f4").tobytes() + bytes([rice]) + np.packbits(stream).tobytes()
+        return begin + np.array(value.magnitude, "<f4").tobytes() + bytes([rice]) + np.packbits(stream).tobytes()
 
     def decode(self, value: bytes, /, n: int | None = None) -> Ternary:
         """Return the symbols."""
@@ -45,33 +49,55 @@ class GolombTernaryInterleaved:
         rice = value[at]
         if rice > MAX_RICE:
             raise CorruptError(f"a Rice parameter of {rice}; at most {MAX_RICE}")
-        data = value[at + 1 :]
+        data = memoryview(value)[at + 1 :]
         if 8 * len(data) > k * (rice + 2) + (total >> rice) + 7:
             raise CorruptError(f"{len(data)} bytes of gaps; {k} within {total} entries take fewer")
-        stream = np.unpackbits(np.frombuffer(data, np.uint8))
-        closing = _closing_zeros(np.flatnonzero(stream == 0), k, rice, stream.size)
-        ends = closing + (rice + 2)
-        bits.check_padding(data, int(ends[-1]), "gaps")
-        runs = np.diff(ends, prepend=0) - (rice + 2)
-        for place in range(1, rice + 1):
-            runs <<= 1
-            runs |= stream[closing + place]
-        return Ternary(total, positions(runs, total), stream[ends - 1].astype(np.bool_), magnitude)
+        runs, negative = _read(data, k, rice, total)
+        return Ternary(total, positions(runs, total), negative, magnitude)
 
 
-def _closing_zeros(zeros: Indices, k: int, rice: int, size: int) -> Indices:
-    """Return where the `k` quotients end.
+def _read(data: memoryview, k: int, rice: int, n: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the runs and signs of the `k` entries that fill `data` but for the padding; refuse gaps longer than `n`."""
+    octets = np.frombuffer(data, np.uint8)
+    runs, negative = np.empty(k, np.int64), np.empty(k, np.bool_)
+    done = at = end = (
+        0  # entries; where the next stretch begins, within or before a quotient; where the last entry ended
+    )
+    while done < k:
+        first = at // 8
+        stretch = np.unpackbits(octets[first : first + STRETCH])[at % 8 :]
+        zeros = np.flatnonzero(stretch == 0)
+        closing = _closing_zeros(zeros, rice, stretch.size)[: k - done]
+        if closing.size:
+            part = slice(done, done + closing.size)
+            ends = closing + (at + rice + 2)
+            quotients = np.diff(ends, prepend=end) - (rice + 2)
+            if quotients.max() > n >> rice:
+                raise CorruptError(f"a gap is longer than the {n} entries")
+            for place in range(1, rice + 1):
+                quotients <<= 1
+                quotients |= stretch[closing + place]
+            runs[part], negative[part] = quotients, stretch[closing + (rice + 1)]
+            done, at = part.stop, int(ends[-1])
+            end = at
+        elif first + STRETCH < octets.size:
+            at += int(zeros[0]) if zeros.size else stretch.size
+        else:
+            raise TruncatedError(f"the gaps end before {k} of them are read")
+    bits.check_padding(data, end, "gaps")
+    return runs, negative
+
+
+def _closing_zeros(zeros: Indices, rice: int, size: int) -> Indices:
+    """Return where the quotients end of all entries that lie within a stretch of `size` bits with these `zeros`.
 
     After a closing zero come the remainder and the sign; the next closing zero is the first zero behind them.  That rule
-    links every zero to its successor; following the links from the first zero, doubling the steps, takes log2(k) gathers.
+    links every zero to its successor; following the links from the first zero, doubling the steps, takes few gathers.
     """
-    beyond = np.int32(zeros.size)
-    successor = np.append(np.searchsorted(zeros, zeros + (rice + 2)).astype(np.int32), beyond)
-    path = np.zeros(1, np.int32)
-    while path.size < k:
+    successor = np.append(np.searchsorted(zeros, zeros + (rice + 2)), zeros.size)
+    path = np.zeros(1, np.int64)
+    while path[-1] < zeros.size:
         path = np.concatenate((path, successor[path]))
         successor = successor[successor]
-    path = path[:k]
-    if path[-1] == beyond or zeros[path[-1]] + rice + 2 > size:
-        raise TruncatedError(f"the gaps end before {k} of them are read")
-    return zeros[path]
+    closing = zeros[path[path < zeros.size]]
+    return closing[closing + (rice + 2) <= size]

@@ -124,7 +124,7 @@ def _check(scale: Scale, scales: Vector, offsets: Vector | None) -> None:
     """Refuse scales that are not finite, 0 or above, and values that float32 does not reach."""
     if np.signbit(scales).any() or not np.isfinite(scales).all():
         raise CorruptError("a scale that is negative or not finite")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         largest = scales * scale.values()[-1]
         if offsets is not None:
             largest += np.abs(offsets)
@@ -201,24 +201,23 @@ def take_sparse(data: bytes, at: int, n: int, count: int) -> tuple[NDArray[Any],
     if not 1 <= k <= min(n, 8 * len(data)):
         raise CorruptError(f"{k} levels that are not zero, of {n} in {len(data)} bytes")
     stream = prefix.Lockstep(data, at, k, "Elias codewords")
-    gaps, steps = np.empty((2, stream.size, stream.chunks), np.int64)
+    gaps, steps = np.empty((2, stream.chunks, stream.size), np.int64)
     for rows, live in stream.stretches():
         for row in rows:
-            gaps[row, :live], lengths = read(stream.windows(live))
+            gaps[:live, row], lengths = read(stream.windows(live))
             stream.skip(lengths)
             windows = stream.windows(live)
             distance, lengths = read(windows << np.uint64(1))
             stream.skip(lengths + np.uint64(1))
-            steps[row, :live] = distance
-            np.negative(steps[row, :live], out=steps[row, :live], where=windows >> np.uint64(63) == 1)
+            step = distance.view(np.int64)
+            steps[:live, row] = np.negative(step, out=step, where=windows >> np.uint64(63) == 1)
     stream.finish()
-    gaps, steps = gaps.T.reshape(-1)[:k], steps.T.reshape(-1)[:k]
-    middle = count // 2
-    if gaps.max() > n or np.abs(steps).max() > middle:
-        raise CorruptError(
-            f"a gap of {gaps.max()} or a level {np.abs(steps).max()} from zero; at most {n} and {middle}"
-        )
+    gaps, steps = gaps.reshape(-1)[:k], steps.reshape(-1)[:k]
+    middle, farthest = count // 2, max(steps.max(), -steps.min())
+    if gaps.max() > n or farthest > middle:
+        raise CorruptError(f"a gap of {gaps.max()} or a level {farthest} from zero; at most {n} and {middle}")
     indices = ascend(gaps, n)
     levels = np.full(n, middle, symbol_type(count))
-    levels[indices] = steps + middle
+    steps += middle
+    levels[indices] = steps
     return levels, stream.end

@@ -13,6 +13,7 @@ from fedcomp.symbols.pieces import Pieces
 
 RAW, LEVELS = range(2)
 CODES: tuple[EntropyCode[Any], ...] = (Raw(), LevelsCode())
+MAX_PIECES = 1 << 16
 LEAST = 3
 """Bytes of a row of the table, at least."""
 
@@ -26,8 +27,11 @@ class PiecesCode:
 
     def encode(self, value: Pieces, /) -> bytes:
         """Return the body: the number of pieces; code, entries and length of each; their bodies."""
-        if value.n > MAX_ENTRIES:
-            raise ValueError(f"a vector of {value.n} entries; at most {MAX_ENTRIES} can be encoded")
+        if value.n > MAX_ENTRIES or len(value.pieces) > MAX_PIECES:
+            raise ValueError(
+                f"a vector of {value.n} entries in {len(value.pieces)} pieces; "
+                f"at most {MAX_ENTRIES} in {MAX_PIECES} can be encoded"
+            )
         table, bodies = [varint.put(len(value.pieces))], []
         for piece in value.pieces:
             code = RAW if isinstance(piece, Dense) else LEVELS
@@ -60,6 +64,8 @@ class PiecesCode:
 def _table(data: bytes) -> tuple[list[Row], int]:
     """Return the rows of the table, and where the first body begins."""
     count, at = varint.take(data, 0, "the number of pieces")
+    if count > MAX_PIECES:
+        raise CorruptError(f"{count} pieces; at most {MAX_PIECES}")
     if count > (len(data) - at) // LEAST:
         raise TruncatedError(f"{len(data) - at} bytes; {count} pieces need at least {LEAST} each")
     rows: list[Row] = []

@@ -1,5 +1,6 @@
 """Matrices as products of two thin ones, between stretches of entries as they are."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,7 @@ class Product:
     def bound(self) -> float:
         """What no entry, nor sum on the way to it, is above: the sum over r of the largest magnitudes' product."""
         peaks = np.abs(self.left).max(axis=1).astype(np.float64) * np.abs(self.right).max(axis=1)
-        return float(peaks.sum())
+        return math.fsum(peaks)  # exactly rounded, in whatever order
 
     def blocks(self) -> Iterator[tuple[int, Vector]]:
         """Yield (start, entries) in order; the entries are to be read before the next block.
@@ -40,10 +41,10 @@ class Product:
         Products are added in the order of r, one after the other, so that the sum is the same on every machine.
         """
         (rank, rows), columns = self.left.shape, self.right.shape[1]
-        tall, wide = max(1, BLOCK // columns), min(columns, BLOCK)
+        tall, wide = min(rows, max(1, BLOCK // columns)), min(columns, BLOCK)
         total, term = np.empty(tall * wide, np.float32), np.empty(tall * wide if rank > 1 else 0, np.float32)
         for row in range(0, rows, tall):
-            for column in range(0, columns, wide):
+            for column in range(0, min(columns, self.n - row * columns), wide):
                 ends = slice(row, min(row + tall, rows)), slice(column, min(column + wide, columns))
                 shape = ends[0].stop - row, ends[1].stop - column
                 values = total[: shape[0] * shape[1]].reshape(shape)

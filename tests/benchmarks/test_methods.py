@@ -1,0 +1,68 @@
+"""All methods side by side: the arms, the table, and what the papers say."""
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedcomp
+from benchmarks import methods
+from benchmarks.formulas import paper_bits
+from server.strategies import parse_strategy
+
+
+def test_every_method_has_an_arm_that_can_run() -> None:
+    assert {arm.name for arm in methods.ARMS} == set(fedcomp.METHODS)
+    for arm in methods.ARMS:
+        fedcomp.parse(arm.uplink)
+        fedcomp.parse(arm.downlink)
+        parse_strategy(arm.strategy)
+
+
+def test_the_shapes_are_resnet_18s() -> None:
+    shapes = methods.resnet18()
+    assert len(shapes) == 62
+    assert sum(map(math.prod, shapes)) == 11_173_962
+
+
+def test_the_papers_bits_of_known_cases() -> None:
+    assert paper_bits(fedcomp.parse("randk(density=0.1)"), ((100, 10),)) == 3200
+    assert paper_bits(fedcomp.parse("cgx(bits=4, bucket=1024)"), ((1024, 1024),)) == 1024 * 1024 * 4 + 64 * 1024
+    assert paper_bits(fedcomp.parse("qsgd(levels=7, bucket=512)"), ((512,),)) == 4 * 512 + 32
+    assert paper_bits(fedcomp.parse("powersgd(rank=2)"), ((64, 3, 3, 3), (64,))) == 32 * (2 * (64 + 27) + 64)
+    assert paper_bits(fedcomp.parse("fastsgd()"), ((10,),)) is None
+
+
+def test_a_table_is_printed_and_a_finished_run_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(methods, "ROUNDS", 2)
+    monkeypatch.setattr(methods, "NODES", 10)
+    monkeypatch.setattr(
+        sys, "argv", ["methods", "accuracy", "--methods", "efsign", "--seeds", "1", "--out", str(tmp_path)]
+    )
+    methods.main()
+    first = capsys.readouterr()
+    assert "efsign()" in first.out
+    assert "efsign(), seed 0" in first.err
+    methods.main()
+    assert capsys.readouterr() == (first.out, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sizes"], "there is no part sizes; there are accuracy, speed"),
+        (["--methods", "gzip"], "there is no method gzip; there are"),
+        (["--seeds", "0"], "0 seeds and 7 repeats; at least 1 of each is needed"),
+    ],
+)
+def test_what_is_not_there_is_refused(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["methods", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        methods.main()
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
