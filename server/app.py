@@ -10,6 +10,7 @@ import fedcomp
 from fedcomp import FedcompError
 from fedcomp.data import load, partition, read_card
 from fedcomp.flower import CompressedStrategy, DynamicSampling
+from fedcomp.flower.strategy import check_links
 from server import figure, report
 from server.evaluate import Evaluator, build_evaluator
 from server.folder import RunFolder, create_folder, reopen_folder
@@ -65,11 +66,13 @@ def open_run(settings: Settings) -> tuple[RunFolder, CompressedStrategy]:
         min_evaluate_nodes=1,
         min_available_nodes=settings.min_nodes,
     )
+    uplink, downlink = fedcomp.parse(settings.uplink), fedcomp.parse(settings.downlink)
+    check_links(inner, uplink, downlink)
     folder = reopen_folder(settings) if settings.resume else create_folder(settings)
     strategy = CompressedStrategy(
         DynamicSampling(inner, beta=settings.sampling_decay) if settings.sampling_decay else inner,
-        uplink=fedcomp.parse(settings.uplink),
-        downlink=fedcomp.parse(settings.downlink),
+        uplink=uplink,
+        downlink=downlink,
         seed=settings.seed,
         checkpoint=folder.checkpoint if settings.checkpoint_every else None,
         checkpoint_every=max(settings.checkpoint_every, 1),

@@ -15,7 +15,7 @@ from fedcomp.entropy.golomb_positions import MAX_RICE, gaps, positions
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.symbols import Indices, Ternary
 
-STRETCH = 1 << 14
+STRETCH = 1 << 12
 """Bytes read at a time."""
 
 

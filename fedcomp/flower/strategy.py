@@ -71,7 +71,7 @@ class CompressedStrategy(Strategy):
             if not isinstance(compressor, Compressor):
                 raise ValueError(f"{compressor!r} is no compressor; fedcomp.parse makes one of a text")
             codec_id(compressor.entropy)  # raises where it cannot travel
-        _check_directions(inner, self.uplink, self.downlink)
+        check_links(inner, self.uplink, self.downlink)
         if seed < 0:
             raise ValueError(f"seed is {seed}; it is at least 0")
         self.local = (local,) if isinstance(local, str) else tuple(local)
@@ -340,7 +340,7 @@ class CompressedStrategy(Strategy):
             log(WARNING, "fedcomp: uplink %s hardly compresses this model: ratio %.2f", self.uplink, ratio)
 
 
-def _check_directions(inner: Strategy, uplink: Compressor, downlink: Compressor) -> None:
+def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> None:
     """Refuse a compressor on a link that it is not made for, and an uplink whose sums nobody keeps."""
     if uplink.name in ABOUT and not ABOUT[uplink.name].uplink:
         raise ValueError(f"{uplink} does not work as uplink; `python -m fedcomp methods` says which do")

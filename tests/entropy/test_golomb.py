@@ -9,8 +9,8 @@ import pytest
 
 from fedcomp.entropy import MAX_ENTRIES, EntropyCode, varint
 from fedcomp.entropy.golomb import GolombTernary, rice_parameter
-from fedcomp.entropy.golomb_interleaved import GolombTernaryInterleaved
-from fedcomp.entropy.golomb_positions import CHUNK, GROUP, _write_quotients, _write_remainders
+from fedcomp.entropy.golomb_interleaved import STRETCH, GolombTernaryInterleaved
+from fedcomp.entropy.golomb_positions import CHUNK, GROUP, MAX_RICE, _write_quotients, _write_remainders
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError
 from fedcomp.symbols import Ternary
 from tests.reference import (
@@ -101,6 +101,17 @@ def test_a_thousand_small_selections_come_back_to_the_bit(code: EntropyCode[Tern
 def test_more_chunks_than_are_worked_on_at_a_time_come_back(code: EntropyCode[Ternary], k: int, draw: Draw) -> None:
     symbols = draw(np.random.default_rng(k), 20 * k, k)
     assert same(code.decode(code.encode(symbols)), symbols)
+
+
+def test_quotients_longer_than_is_read_at_a_time_come_back() -> None:
+    runs = [0, 8 * STRETCH - 1, 8 * STRETCH, 3, 20 * STRETCH + 5]
+    stream = "".join("1" * run + "0" + sign for run, sign in zip(runs, "01101", strict=True))
+    n = sum(runs) + len(runs)
+    head = varint.put(n) + varint.put(len(runs)) + bytes.fromhex("0000003f 00")
+    body = head + np.packbits(np.frombuffer(stream.encode(), np.uint8) - ord("0")).tobytes()
+    found = GolombTernaryInterleaved().decode(body, n)
+    assert found.indices.tolist() == [sum(runs[: end + 1]) + end for end in range(len(runs))]
+    assert found.negative.tolist() == [False, True, True, False, True]
 
 
 def test_chunks_of_every_density_beside_each_other_come_back_each_with_its_own_parameter() -> None:
@@ -229,6 +240,7 @@ def test_a_split_body_that_contradicts_itself_is_refused(body: str, text: str) -
         ("c801 04 0000003f 05 ffffffff", "the gaps end before 4 of them are read"),
         ("c801 04 0000003f", "the body ends before the Rice parameter"),
         ("64 04 0000003f 05 10440ea8", "an index of 100 in a vector of 100 entries"),
+        ("3f 04 0000003f 05 10440ea8", "a gap is longer than the 63 entries"),
         ("c801 04 0000003f 05 10440ea8 0000000000", "9 bytes of gaps; 4 within 200 entries take fewer"),
     ],
 )
@@ -271,6 +283,17 @@ def test_changed_bytes_are_refused_or_decode_to_symbols_that_can_be(code: Entrop
         assert not k or (found.indices[0] >= 0 and found.indices[-1] < found.n and (np.diff(found.indices) > 0).all())
         assert math.isfinite(found.magnitude)
     assert 500 < refused < 3000
+
+
+def test_interleaved_entries_of_33_bits_take_little_more_memory_than_their_positions() -> None:
+    n = 1 << 18
+    body = varint.put(n) + varint.put(n) + bytes.fromhex("0000003f") + bytes([MAX_RICE]) + bytes(33 * n // 8)
+    tracemalloc.start()
+    found = GolombTernaryInterleaved().decode(body, n)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.indices.size == n
+    assert peak < 5 * 4 * n
 
 
 @codes

@@ -260,6 +260,26 @@ def test_a_body_that_contradicts_itself_is_refused(body: str, text: str) -> None
         CODE.decode(bytes.fromhex(body))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("offset", ["0100807f", "0100a0ff", "0000c07f", "0000807f"])
+def test_an_offset_that_is_no_number_is_refused_without_a_warning(offset: str) -> None:
+    with pytest.raises(CorruptError, match="scales and offsets whose values are not finite"):
+        CODE.decode(bytes.fromhex("01 04 05 01 0000803f" + offset + "00 01 80"))
+
+
+def test_a_stream_of_codewords_of_one_bit_takes_little_more_than_positions_and_levels() -> None:
+    n = 1 << 18
+    body = CODE.encode(symbols(np.ones(n, np.uint8), Scale(LINEAR, 3), n))[: -len("000180") // 2]
+    body += bytes([SPARSE]) + varint.put(n) + bytes([8]) + varint.put(3 * n) + varint.put(3 * 256) + b"\0"
+    body += np.packbits(np.tile(np.array([1, 0, 1], np.uint8), n)).tobytes()
+    tracemalloc.start()
+    found = CODE.decode(body, n)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (found.levels == 2).all()
+    assert peak < 5 * 4 * n
+
+
 @kinds
 def test_every_truncation_is_refused(kind: str) -> None:
     body = CODE.encode(draw(300)[kind])

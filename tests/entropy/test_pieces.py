@@ -7,7 +7,7 @@ import pytest
 
 from fedcomp.entropy import MAX_ENTRIES, varint
 from fedcomp.entropy.levels import LevelsCode
-from fedcomp.entropy.pieces import PiecesCode
+from fedcomp.entropy.pieces import MAX_PIECES, PiecesCode
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.lazy_sum import LazySum
 from fedcomp.occasion import Occasion
@@ -167,5 +167,18 @@ def test_equal_pieces_by_the_thousand_are_refused_where_nobody_asked_for_so_many
 
 def test_a_vector_too_long_to_encode_is_refused() -> None:
     half = Dense(np.broadcast_to(np.float32(0), (1 << 30,)))
-    with pytest.raises(ValueError, match="a vector of 3221225472 entries; at most 2147483648 can be encoded"):
+    with pytest.raises(
+        ValueError, match="a vector of 3221225472 entries in 3 pieces; at most 2147483648 in 65536 can be encoded"
+    ):
         CODE.encode(Pieces((half, half, half)))
+
+
+def test_more_pieces_than_can_be_are_refused() -> None:
+    piece = Dense(np.ones(1, np.float32))
+    most = CODE.encode(Pieces((piece,) * MAX_PIECES))
+    assert CODE.decode(most).n == MAX_PIECES
+    with pytest.raises(ValueError, match="a vector of 65537 entries in 65537 pieces; at most 2147483648 in 65536 can"):
+        CODE.encode(Pieces((piece,) * (MAX_PIECES + 1)))
+    rows, bodies = b"\0\1\4" * (MAX_PIECES + 1), np.ones(MAX_PIECES + 1, "<f4").tobytes()
+    with pytest.raises(CorruptError, match="65537 pieces; at most 65536"):
+        CODE.decode(varint.put(MAX_PIECES + 1) + rows + bodies)

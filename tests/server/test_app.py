@@ -144,8 +144,31 @@ def test_nodes_that_are_there_need_no_waiting() -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_strategy_runs_compressed(short: Config, tmp_path: Path, strategy: str) -> None:
-    run(short | {"strategy": strategy, "num-rounds": 2, "fraction-train": 1.0, "fraction-evaluate": 1.0})
+    uplink = "ef21(density=0.02)" if strategy == "ef21" else "stc(density=0.02)"
+    whole = {"num-rounds": 2, "fraction-train": 1.0, "fraction-evaluate": 1.0}
+    run(short | whole | {"strategy": strategy, "uplink": uplink})
     assert all(line["uplink_bytes"] > 0 for line in lines(tmp_path / "runs" / "digits-001")[1:])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"uplink": "ef21()"}, "ef21.density=0.01. sends increments of an estimate, and FedAvg takes whole updates"),
+        ({"strategy": "ef21"}, "sends whole updates, and EF21 takes increments"),
+        ({"downlink": "dgc()"}, "dgc.density=0.001. does not work as downlink"),
+        ({"uplink": "topk(density=7)"}, "uplink is 'topk.density=7.'; density is 7; it is the fraction kept"),
+        (
+            {"uplink": "qsgd(bits=4)"},
+            "unexpected keyword argument 'bits'; the settings of qsgd are: levels, norm, bucket",
+        ),
+    ],
+)
+def test_a_method_that_cannot_work_here_is_refused_before_a_folder_is_made(
+    short: Config, tmp_path: Path, settings: Config, message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message):
+        run(short | settings)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_nothing_is_compressed_when_nothing_is_asked_to_be(short: Config, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from fedcomp.lazy_sum import BLOCK
 from fedcomp.symbols import Dense
 from fedcomp.symbols.low_rank import LowRankFactors, Product, worthwhile
 
-SIDES = [(3, 3), (5, 400), (400, 5), (70, 1000), (3, BLOCK + 100), (BLOCK + 3, 3)]
+SIDES = [(3, 3), (5, 400), (400, 5), (70, 1000), (3, BLOCK + 100), (2, 2 * BLOCK + 100), (BLOCK + 3, 3)]
 
 
 def product(rows: int, columns: int, rank: int, n: int | None = None) -> Product:
@@ -31,6 +31,13 @@ def test_a_matrix_of_rank_two_by_hand() -> None:
     assert Product(9, left, right).dense().tolist() == [1, 0, -1, 12, 20, 28, 10, 20, 30]
     assert Product(7, left, right).dense().tolist() == [1, 0, -1, 12, 20, 28, 10]
     assert Product(9, left, right).bound == 2 * 1 + 1 * 30
+
+
+def test_the_bound_is_the_exact_sum_whatever_the_order() -> None:
+    left = np.array([[1], [2**-24], [2**-24]], np.float32)
+    right = np.array([[1], [2**-29], [2**-29]], np.float32)
+    for order in ([0, 1, 2], [1, 2, 0]):
+        assert Product(1, left[order], right[order]).bound == 1 + 2**-52
 
 
 @pytest.mark.parametrize("sides", SIDES)
