@@ -30,7 +30,7 @@ SENDERS, FEATURES, SAMPLES = 20, 100, 500
 STEP, NOISE, SPREAD = 0.01, 0.5, 5.0
 COLORS = ("#000000", "#d55e00", "#0072b2", "#009e73")
 STYLES = ("-", "--", "-", "-.")
-SHOWN = (100, 500, 1000, 2500)
+SHOWN = (100, 500, 2500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,8 @@ def main() -> None:
         table.add_column(f"round {number}", justify="right")
     for text, runs in curves.items():
         at = [runs[:, number - 1] for number in shown]
-        table.add_row(text, *(f"{np.median(one):.3g} ({one.min():.2g} to {one.max():.2g})" for one in at))
-    Console(width=170).print(table)
+        table.add_row(text, *(f"{np.median(one):.2g} ({one.min():.1g} to {one.max():.1g})" for one in at))
+    Console(width=130).print(table)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         title = f"linear regression, {SENDERS} senders, {FEATURES} weights, density {options.density:g}"

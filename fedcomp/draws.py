@@ -36,11 +36,6 @@ class Draws:
         uniform *= np.float32(2**-24)
         return uniform
 
-    def signs(self, count: int) -> NDArray[np.bool_]:
-        """Return `count` fair coins."""
-        words = np.asarray(self._bits.random_raw(-(-count // 64)), "<u8")
-        return np.unpackbits(np.atleast_1d(words).view(np.uint8), count=count).view(np.bool_)
-
     def subset(self, n: int, k: int) -> NDArray[np.int64]:
         """Return `k` different indices below `n` <= 2^32, ascending, every such set equally likely.
 

@@ -220,6 +220,12 @@ def levels_entries(body: bytes) -> tuple[int, dict[int, float]]:
     return n, dict(zip(indices, values, strict=True))
 
 
+def coins(seed: int, count: int) -> NDArray[np.bool_]:
+    """Return the first coins of stream 0 of `seed`: the bits of its words, byte by byte from the lowest byte."""
+    words = np.random.PCG64(np.random.SeedSequence([seed, 0])).random_raw(-(-count // 64))
+    return np.unpackbits(words.astype("<u8").view(np.uint8), count=count).view(np.bool_)
+
+
 def slow_fingerprint(vector: Vector, exact: bytes) -> int:
     """Return the fingerprint in Python's integers."""
     word = 2**64 - 1

@@ -34,11 +34,6 @@ def test_uniform_numbers_are_the_upper_24_bits_of_the_words() -> None:
     assert Draws(7).uniform(3).dtype == np.float32
 
 
-def test_signs_are_the_bits_of_the_words_byte_by_byte_from_the_lowest() -> None:
-    # 0x8b is 10001011, 0x4a is 01001010
-    assert Draws(7).signs(16).tolist() == [bit == "1" for bit in "10001011" + "01001010"]
-
-
 def test_a_subset_is_the_first_different_remainders_in_order() -> None:
     # modulo 100 the raw words are 43, 25, 86, 14; modulo 4 they are 3, 1, 2, 2: all but the first of these is 0, 1, 2
     assert Draws(7).subset(100, 3).tolist() == [25, 43, 86]
@@ -66,7 +61,6 @@ def test_a_call_goes_on_where_the_one_before_ended() -> None:
     draws = Draws(7)
     draws.words(2)
     assert draws.words(2).tolist() == [RAW[1] & 0xFFFFFFFF, RAW[1] >> 32]
-    assert draws.signs(8).tolist() == [bit == "1" for bit in f"{RAW[2] & 255:08b}"]
 
 
 def test_the_stream_behind_a_subset_goes_on_after_as_many_draws_everywhere() -> None:
@@ -78,7 +72,7 @@ def test_the_stream_behind_a_subset_goes_on_after_as_many_draws_everywhere() -> 
 
 
 def test_none_of_anything_is_nothing() -> None:
-    for nothing in (Draws(7).words(0), Draws(7).uniform(0), Draws(7).signs(0), Draws(7).subset(9, 0)):
+    for nothing in (Draws(7).words(0), Draws(7).uniform(0), Draws(7).subset(9, 0)):
         assert nothing.size == 0
 
 
@@ -109,12 +103,11 @@ def test_a_large_subset_is_spread_evenly(density: float) -> None:
     assert chi_square(counts.tolist(), k / parts) / (1 - density) < most(parts - 1)
 
 
-def test_uniform_numbers_and_signs_are_spread_evenly() -> None:
+def test_uniform_numbers_are_spread_evenly() -> None:
     count = 100_000
     tenths = np.bincount((Draws(4).uniform(count) * 10).astype(int), minlength=10)
     assert tenths.size == 10
     assert chi_square(tenths.tolist(), count / 10) < most(9)
-    assert abs(np.count_nonzero(Draws(5).signs(count)) - count / 2) < 4 * math.sqrt(count / 4)
 
 
 @pytest.mark.parametrize(("n", "k"), [(5, 6), (5, -1), (0, 1)])

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.entropy import MAX_ENTRIES, alphabet, elias, prefix, varint
+from fedcomp.entropy import MAX_ENTRIES, alphabet, elias, head, prefix, varint
 from fedcomp.entropy.golomb_positions import ascend
-from fedcomp.entropy.head import check_end
 from fedcomp.entropy.symbol_set import octets, symbol_type
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.lazy_sum import BLOCK
@@ -27,8 +26,6 @@ SPARSE = 16
 """Added to the number of the Elias code, it stands in place of the mode of an alphabet."""
 COUNTS = {LINEAR: range(2, 512), POWERS: range(3, 256, 2), EXPONENTS: range(509, 510)}
 MAX_TENSORS = 1 << 16
-FREE, EACH = 1 << 20, 1024
-"""Entries that any body may claim, or as many for each of its bytes, where its reader does not know how many to expect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +59,16 @@ class LevelsCode:
         A few bytes may stand for any number of equal levels.  Where `n` is not given, a body is refused that claims more than
         2^20 entries and more than 1024 for each of its bytes.
         """
-        total, at = varint.take(value, 0, "n")
-        if n is not None and total != n:
-            raise CorruptError(f"a body for {total} entries; {n} are needed")
-        if not 1 <= total <= MAX_ENTRIES:
-            raise CorruptError(f"a body that claims {total} entries; it is 1 to {MAX_ENTRIES}")
-        if n is None and total > max(FREE, EACH * len(value)):
-            raise CorruptError(f"{len(value)} bytes that claim {total} entries, which nobody asked for")
+        total, at = head.take_n(value, n)
+        if not total:
+            raise CorruptError("a body for no entries; it has one at least")
+        head.check_claim(value, total, n)
         scale, flags, at = _take_scale(value, at)
         groups, at = _take_groups(value, at, total, bool(flags & TENSORS))
         scales, offsets, at = _take_scales(value, at, group_count(total, groups), bool(flags & OFFSETS))
         _check(scale, scales, offsets)
         levels, at = _take_levels(value, at, total, scale.count)
-        check_end(value, at)
+        head.check_end(value, at)
         return Levels(levels, scale, scales, offsets, groups)
 
 

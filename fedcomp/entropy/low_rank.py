@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.entropy import MAX_ENTRIES, varint
+from fedcomp.entropy import MAX_ENTRIES, head, varint
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.lazy_sum import BLOCK
 from fedcomp.symbols import Dense
@@ -28,24 +28,20 @@ class LowRankRaw:
                 f"a vector of {value.n} entries in {len(value.parts)} parts; "
                 f"at most {MAX_ENTRIES} in {MAX_PARTS} can be encoded"
             )
-        head, numbers = [varint.put(value.n), varint.put(len(value.parts))], []
+        plan, numbers = [varint.put(value.n), varint.put(len(value.parts))], []
         for part in value.parts:
             if isinstance(part, Product):
                 rank, rows = part.left.shape
-                head += map(varint.put, (rank, rows, part.right.shape[1]))
+                plan += map(varint.put, (rank, rows, part.right.shape[1]))
                 numbers += [part.left, part.right]
             else:
-                head += map(varint.put, (0, part.n))
+                plan += map(varint.put, (0, part.n))
                 numbers.append(part.vector)
-        return b"".join(head + [array.astype("<f4", copy=False).tobytes() for array in numbers])
+        return b"".join(plan + [array.astype("<f4", copy=False).tobytes() for array in numbers])
 
     def decode(self, value: bytes, /, n: int | None = None) -> LowRankFactors:
         """Return the factors and the entries between them."""
-        total, at = varint.take(value, 0, "n")
-        if n is not None and total != n:
-            raise CorruptError(f"a body for {total} entries; {n} are needed")
-        if total > MAX_ENTRIES:
-            raise CorruptError(f"a body that claims {total} entries; at most {MAX_ENTRIES}")
+        total, at = head.take_n(value, n)
         plan, at = _take_plan(value, at, total)
         needed = sum(_numbers(part) for part in plan)
         if len(value) - at != 4 * needed:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fedcomp.entropy import MAX_ENTRIES, EntropyCode, varint
-from fedcomp.entropy.levels import EACH, FREE, LevelsCode
+from fedcomp.entropy import MAX_ENTRIES, EntropyCode, head, varint
+from fedcomp.entropy.levels import LevelsCode
 from fedcomp.entropy.raw import Raw
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.symbols import Dense
@@ -44,12 +44,8 @@ class PiecesCode:
         """Return the pieces.  Where `n` is not given, a body may claim as many entries as one of `LevelsCode`."""
         rows, at = _table(value)
         total = sum(entries for _, entries, _ in rows)
-        if n is not None and total != n:
-            raise CorruptError(f"a body for {total} entries; {n} are needed")
-        if total > MAX_ENTRIES:
-            raise CorruptError(f"a body that claims {total} entries; at most {MAX_ENTRIES}")
-        if n is None and total > max(FREE, EACH * len(value)):
-            raise CorruptError(f"{len(value)} bytes that claim {total} entries, which nobody asked for")
+        head.check_n(total, n)
+        head.check_claim(value, total, n)
         needed = sum(length for _, _, length in rows)
         if len(value) - at != needed:
             short = len(value) - at < needed

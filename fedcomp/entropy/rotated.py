@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.entropy import MAX_ENTRIES, bits, fixed_width, varint
+from fedcomp.entropy import MAX_ENTRIES, bits, fixed_width, head, varint
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.symbols.hadamard import chunk_count
 from fedcomp.symbols.rotated import GROUP, LARGEST_SCALE, MOST_BITS, Rotated, kept, subset, wide_blocks
@@ -42,11 +42,9 @@ class RotatedBits:
 
     def decode(self, value: bytes, /, n: int | None = None) -> Rotated:
         """Return the symbols; what the seed tells is drawn once the levels are there, so that it is no more than came."""
-        total, at = varint.take(value, 0, "n")
-        if n is not None and total != n:
-            raise CorruptError(f"a body for {total} entries; {n} are needed")
-        if not 0 < total <= MAX_ENTRIES:
-            raise CorruptError(f"a body that claims {total} entries; 1 to {MAX_ENTRIES}")
+        total, at = head.take_n(value, n)
+        if not total:
+            raise CorruptError("a body for no entries; it has one at least")
         if len(value) < at + HEAD.size:
             raise TruncatedError("the body ends within seed and bits")
         seed, rate = HEAD.unpack_from(value, at)

@@ -4,7 +4,7 @@ FP32: as they are.  BF16: the upper halves, where the lower ones are zero.  FP16
 and exponents, where every value is 0 or ±2^e: the 9 bits of Horváth et al., "Natural Compression for Distributed Deep
 Learning", arXiv:1905.10988, or fewer.  How many there are is not in the stream.  No values take no bytes.
 
-Quantizers that round to one of these formats do it with `round_to`.
+Quantizers round to one of these formats with `symbols/precision.py`.
 """
 
 import math
@@ -18,9 +18,7 @@ from fedcomp.entropy import alphabet, bits
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.lazy_sum import BLOCK, LARGEST
 from fedcomp.stage import Vector
-from fedcomp.symbols.precision import from_halves, half_exponent, peak, round_to, to_halves
-
-__all__ = ["put", "round_to", "take"]
+from fedcomp.symbols.precision import from_halves, half_exponent, peak, to_halves
 
 FP32, BF16, FP16, NATURAL = range(4)
 EXPONENTS = 255

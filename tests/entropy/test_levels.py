@@ -217,8 +217,8 @@ def changed(old: str, new: str) -> str:
     ("body", "text"),
     [
         ("", "the body ends within n"),
-        ("00 00 05 04", "a body that claims 0 entries; it is 1 to 2147483648"),
-        ("8180808008 00 05 04", "a body that claims 2147483649 entries; it is 1 to 2147483648"),
+        ("00 00 05 04", "a body for no entries; it has one at least"),
+        ("8180808008 00 05 04", "a body that claims 2147483649 entries; at most 2147483648"),
         ("08", "the body ends before the kind of the scale"),
         ("08 03 05 04", "a scale of kind 3 with flags 0; not known"),
         ("08 10 05 04", "a scale of kind 0 with flags 16; not known"),

@@ -81,8 +81,8 @@ def test_a_body_takes_the_bits_that_were_asked_for(rate: float) -> None:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ("00 0400000000000000 0000803f 0000003f d8", "a body that claims 0 entries; 1 to 2147483648"),
-        ("8180808008 0400000000000000 0000803f", "a body that claims 2147483649 entries; 1 to 2147483648"),
+        ("00 0400000000000000 0000803f 0000003f d8", "a body for no entries; it has one at least"),
+        ("8180808008 0400000000000000 0000803f", "a body that claims 2147483649 entries; at most 2147483648"),
         ("06 0400000000000000 000080", "the body ends within seed and bits"),
         ("06 0400000000000000 00000000 0000003f 00000040 d8", "0.0 bits an entry; above 0 and at most 4"),
         ("06 0400000000000000 000080bf 0000003f 00000040 d8", "-1.0 bits an entry; above 0 and at most 4"),

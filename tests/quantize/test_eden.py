@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from fedcomp.draws import Draws
 from fedcomp.errors import NonFiniteError
 from fedcomp.lazy_sum import LARGEST, LazySum
 from fedcomp.occasion import Occasion
@@ -13,6 +12,7 @@ from fedcomp.quantize.eden import Eden
 from fedcomp.stage import Vector
 from fedcomp.symbols.hadamard import BLOCK, LENGTH
 from fedcomp.symbols.rotated import Rotated
+from tests.reference import coins
 
 N = 3 * LENGTH * 32 + 5000
 DISTORTION = {1: 1 - 2 / math.pi, 2: 0.117482, 3: 0.034548, 4: 0.009501}  # of the best levels for N(0, 1)
@@ -54,7 +54,7 @@ def expected_error(bits: float) -> float:
 def test_two_entries_by_hand() -> None:
     # (3, 1) with its signs flipped by those of the seed, then sums: |r| = 4 and 2; |x|^2 / |r|_1 = 10 / 6
     value = np.array([3, 1], np.float32)
-    flips = np.where(Draws(5, 0).signs(2), -1, 1)
+    flips = np.where(coins(5, 2), -1, 1)
     rotated = np.array([[1, 1], [1, -1]]) @ (flips * value)
     symbols = encoded(value, 1, seed=5)
     assert symbols.levels.tolist() == (rotated > 0).astype(int).tolist()

@@ -43,7 +43,7 @@ def test_the_bound_is_the_exact_sum_whatever_the_order() -> None:
 @pytest.mark.parametrize("sides", SIDES)
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_entries_are_sums_in_the_order_of_the_rank(sides: tuple[int, int], rank: int) -> None:
-    for cut in (0, 1, sides[1] - 1):
+    for cut in (0, 1, sides[1] - 1 - sides[1] // 100, sides[1] - 1):
         value = product(*sides, rank, sides[0] * sides[1] - cut)
         assert value.dense().tobytes() == slowly(value).tobytes()
 

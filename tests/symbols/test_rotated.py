@@ -12,6 +12,7 @@ from fedcomp.lazy_sum import LARGEST
 from fedcomp.stage import Vector
 from fedcomp.symbols.hadamard import BLOCK, LENGTH, chunk_count, pieces
 from fedcomp.symbols.rotated import CENTROIDS, LARGEST_SCALE, Rotated, centroids, kept, subset
+from tests.reference import coins
 
 RATES = [1e-3, 0.3, 1.0, 1.25, 2.0, 2.5, 3.0, 3.75, 4.0]
 SIZES = [1, 2, 31, 1000, 5001, BLOCK + 77]
@@ -28,8 +29,8 @@ def symbols(rate: float, n: int, seed: int = 7) -> Rotated:
     k = kept(rate, n)
     width = np.full(k, max(1, math.floor(rate)))
     if rate > 1:
-        coins = Draws(seed, 1).words(-(-k // 16)).astype("<u4").view("<u2")[: -(-k // 8)]
-        width += (coins < int(rate % 1 * 65536)).repeat(8)[:k]
+        halves = Draws(seed, 1).words(-(-k // 16)).astype("<u4").view("<u2")[: -(-k // 8)]
+        width += (halves < int(rate % 1 * 65536)).repeat(8)[:k]
     levels = rng.integers(0, 2**width).astype(np.uint8)
     scales = rng.lognormal(0, 1, chunk_count(k)).astype(np.float32)
     return Rotated(n, seed, rate, scales, levels, subset(seed, n, k) if rate < 1 else None)
@@ -51,8 +52,8 @@ def place_in(k: int, place: int) -> tuple[int, NDArray[np.int64], int]:
 def some_entries(value: Rotated, places: NDArray[np.int64]) -> list[float]:
     """Return the entries that lie at `places` among those that were rotated, each as a sum over its chunk."""
     k = value.levels.size
-    signs = Draws(value.seed, 0).signs(k)
-    coins = Draws(value.seed, 1).words(-(-k // 16)).astype("<u4").view("<u2")
+    signs = coins(value.seed, k)
+    halves = Draws(value.seed, 1).words(-(-k // 16)).astype("<u4").view("<u2")
     found = []
     for place in places.tolist():
         chunk, at, row = place_in(k, place)
@@ -60,7 +61,7 @@ def some_entries(value: Rotated, places: NDArray[np.int64]) -> list[float]:
         if value.bits <= 1:
             values = 2.0 * levels - 1
         else:
-            widths = math.floor(value.bits) + (coins[at // 8] < int(value.bits % 1 * 65536))
+            widths = math.floor(value.bits) + (halves[at // 8] < int(value.bits % 1 * 65536))
             both = zip(levels.tolist(), widths.tolist(), strict=True)
             values = np.array([centroids(bits)[level] for level, bits in both])
         total = float(sylvester_row(row, at.size) @ values) * 2.0 ** -(int(math.log2(at.size)) // 2)
@@ -97,7 +98,7 @@ def test_the_centroids_leave_the_error_of_maxs_table(bits: int, distortion: floa
 
 def test_two_entries_by_hand() -> None:
     # H (1, -1) = (0, 2), times 2^0 and the scale 3; of two signs the seed tells
-    flips = [-1.0 if flip else 1.0 for flip in Draws(5, 0).signs(2)]
+    flips = [-1.0 if flip else 1.0 for flip in coins(5, 2)]
     value = Rotated(2, 5, 1.0, np.array([3], np.float32), np.array([1, 0], np.uint8))
     assert value.dense().tolist() == [0.0, 6.0 * flips[1]]
 

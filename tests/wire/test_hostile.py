@@ -2,16 +2,21 @@
 
 import hashlib
 import struct
+import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import fedcomp
 from fedcomp.__main__ import describe
+from fedcomp.compressor import Compressor
+from fedcomp.entropy import varint
 from fedcomp.errors import FedcompError
 from fedcomp.fingerprint import fingerprint
 from fedcomp.replica import LENGTH, Replica, from_key_frame, step
@@ -21,6 +26,27 @@ from fedcomp.wire.frame import EXACT, Frame, Kind
 GOLDEN = Path(__file__).parents[1] / "golden"
 STARTS = (b"", b"FCMP", b"FCMP\1\2", b"FCIN\1\0")
 FILES = sorted(path for path in GOLDEN.iterdir() if path.suffix in (".frame", ".instruction"))
+
+
+SETTINGS = {
+    "stc": ("", "density=0.3", "density=0.05, order='interleaved'"),
+    "topk": ("", "density=0.3, values='fp16'", "density=0.9, values='natural'", "density=1.0, values='bf16'"),
+    "randk": ("", "density=0.7"),
+    "hierarchical": ("", "density=0.4, levels=16, top_levels=4"),
+    "fastsgd": ("", "base=1.1, levels=40"),
+    "sparseloco": ("", "density=0.5, bits=4, chunk=64"),
+    "qsgd": ("", "levels=1, norm='l2', bucket=100000", "levels=255", "levels=1, bucket=1"),
+    "natural_dithering": ("", "levels=3, norm='l2'"),
+    "cgx": ("", "adaptive=True, dense_below=10"),
+    "eden": ("bits=0.3", "bits=1.5", "bits=2", "bits=4"),
+    "powersgd": ("rank=1", "rank=4"),
+}
+"""Settings that give bodies of every form; those of other methods change none."""
+SHAPES = {1: ((),), 31: ((4, 5), (0, 3), (11,)), 1000: ((25, 30), (50,), (10, 20)), 5000: ((60, 70), (60,), (37, 20))}
+HUGE = (0, 1, 255, 256, 512, 2**16, 2**16 + 1, 2**20, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1)
+FLOATS = ("0000807f", "0100807f", "0000c0ff", "ffff7f7f", "ffff7fff", "00000080", "01000000", "ffffffffffffef7f")
+STEADY = 400_000
+"""Bytes that decoding may take however short the vector is: tables, and blocks of a size of their own."""
 
 
 def golden(name: str) -> bytes:
@@ -50,6 +76,33 @@ def change(rng: np.random.Generator, data: bytes) -> bytearray:
         if not changed:
             changed = bytearray(b"\0")
     return changed
+
+
+def sent_by(compressor: Compressor) -> list[tuple[int, bytes]]:
+    """Return n and body of vectors of several lengths: dense and sparse ones, with the shapes known and not."""
+    rng = np.random.default_rng(7)
+    sent = []
+    for n, shapes in SHAPES.items():
+        bell = rng.standard_normal(n, np.float32)
+        few = np.where(rng.random(n) < 0.02, bell, np.float32(0))
+        for vector, known in ((bell, shapes), (few, ()), (bell**5, ())):
+            sent.append((n, compressor.encode(vector, compressor.init(n), seed=3, shapes=known)[0]))
+    return sent
+
+
+def disturb(rng: np.random.Generator, data: bytes, other: bytes) -> bytes:
+    """Return `data` changed as by `change`, or spliced with `other`, or with a field that is another number or no number."""
+    what, early = rng.integers(4), int(rng.integers(min(len(data), 24)))
+    place = early if rng.random() < 0.5 else int(rng.integers(len(data)))
+    if what == 0:
+        return data[:place] + other[int(rng.integers(len(other))) :]
+    if what == 1:
+        number = HUGE[int(rng.integers(len(HUGE)))]
+        return data[:early] + varint.put(number) + data[early + int(rng.integers(1, 4)) :]
+    if what == 2:
+        field = bytes.fromhex(FLOATS[int(rng.integers(len(FLOATS)))])
+        return data[:place] + field + data[place + len(field) :]
+    return bytes(change(rng, data))
 
 
 def bits(replica: Replica) -> tuple[object, ...]:
@@ -134,6 +187,50 @@ def test_changed_bodies_are_refused_or_lead_to_a_whole_model(codec: int) -> None
         after = replace(held, vector=held.vector.copy()).advance(made)
         assert is_whole(after)
     assert 300 < refused < 1500
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", fedcomp.METHODS)
+def test_changed_bodies_of_every_method_are_refused_or_vectors_like_any_other(name: str) -> None:
+    refused = kept = 0
+    for settings in SETTINGS.get(name, ("",)):
+        compressor = fedcomp.parse(f"{name}({settings})")
+        sent = sent_by(compressor)
+        rng = np.random.default_rng(8)
+        for turn in range(160):
+            n, body = sent[turn % len(sent)]
+            changed = disturb(rng, body, sent[int(rng.integers(len(sent)))][1])
+            begin = time.perf_counter()
+            try:
+                symbols = compressor.entropy.decode(changed, n=n if turn % 4 else None)
+            except FedcompError:
+                refused += 1
+            else:
+                kept += 1
+                if turn % 4 or symbols.n <= 1 << 20:  # zeros take no bytes on the wire: nobody makes them unasked
+                    vector = symbols.dense()
+                    assert vector.shape == ((n,) if turn % 4 else (symbols.n,))
+                    assert vector.dtype == np.float32
+                    assert np.isfinite(vector).all()
+            assert time.perf_counter() - begin < 10, f"{compressor}: {changed.hex()}"
+    assert refused > 40
+    assert kept > 5
+
+
+@pytest.mark.parametrize("name", fedcomp.METHODS)
+def test_changed_bodies_of_every_method_take_memory_for_the_vector_that_is_needed(name: str) -> None:
+    for settings in SETTINGS.get(name, ("",)):
+        compressor = fedcomp.parse(f"{name}({settings})")
+        sent = sent_by(compressor)
+        rng = np.random.default_rng(9)
+        for n, body in sent[-3:]:
+            for _ in range(8):
+                changed = disturb(rng, body, sent[int(rng.integers(len(sent)))][1])
+                tracemalloc.start()
+                refused_by(partial(compressor.decode, n=n), changed)
+                _, peak = tracemalloc.get_traced_memory()
+                tracemalloc.stop()
+                assert peak < 4 * 4 * n + 32 * len(changed) + STEADY, f"{compressor}: {changed.hex()}"
 
 
 def test_changed_models_in_key_frames_are_refused_or_whole() -> None:
