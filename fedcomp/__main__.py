@@ -15,7 +15,7 @@ from fedcomp.methods import table
 from fedcomp.replica import from_key_frame, split_payload
 from fedcomp.symbols import Ternary
 from fedcomp.wire import codecs, frame, instruction
-from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
+from fedcomp.wire.frame import EXACT, FIRST, SECONDS, Frame, Kind
 from fedcomp.wire.layout import Layout
 
 METHODS = "methods"
@@ -60,7 +60,9 @@ def _fields(one: Frame, layouts: dict[int, Layout]) -> Iterator[tuple[str, str]]
     known = codecs.CODECS.get(one.codec)
     name = "none" if one.codec == codecs.NO_BODY else type(known).__name__ if known else "not known here"
     yield "codec", f"{one.codec} ({name})"
-    yield "flags", f"{one.flags:#x}{' (exact tensors behind the body)' if one.flags & EXACT else ''}"
+    meanings = {EXACT: "exact tensors behind the body", FIRST: "the first of an estimate"}
+    said = ", ".join(text for flag, text in meanings.items() if one.flags & flag)
+    yield "flags", f"{one.flags:#x}{f' ({said})' if said else ''}"
     yield "layout", f"{one.layout:016x}"
     if one.kind in (Kind.KEY, Kind.DELTA):
         yield "versions", f"{one.base_version} -> {one.version}"

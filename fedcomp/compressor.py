@@ -11,8 +11,11 @@ from fedcomp.entropy import MAX_ENTRIES, EntropyCode
 from fedcomp.lazy_sum import LazySum
 from fedcomp.memory import Memory, State
 from fedcomp.occasion import Occasion, Shapes
+from fedcomp.settings import whole
 from fedcomp.stage import Stage, Vector
 from fedcomp.symbols import Symbols
+
+LAST_SEED = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,21 @@ class Compressor:
         """Return the body of `update` and the state after it.
 
         `update` is float32 (n,), a numpy array or a torch tensor on any device, and is not touched.  The state passed in is
-        spent: its memory may live on in the new one.  `seed` drives compressors that draw random numbers; STC draws none.
+        spent: its memory may live on in the new one.  `seed`, 0 to 2^64 - 1, drives compressors that draw random numbers; STC
+        draws none.
         What else the sender knows helps compressors that look at it (`Occasion`): the round, the `shapes` of the tensors
         behind the vector, and the `model` that the update starts from.
         Raises `ValueError`, the state as it was, for another dtype or shape, and for NaN or infinity.
         """
         _check(update)
+        whole("seed", seed, 0, LAST_SEED)
         if shapes and sum(map(math.prod, shapes)) != update.shape[0]:
             raise ValueError(f"shapes of {sum(map(math.prod, shapes))} entries; the update has {update.shape[0]}")
-        occasion = Occasion(seed, server_round, shapes, model)
+        if model is not None and (str(model.dtype) != "float32" or model.shape != tuple(update.shape)):
+            raise ValueError(
+                f"a model of {model.dtype} {model.shape}; a numpy vector, float32 {tuple(update.shape)}, is needed"
+            )
+        occasion = Occasion(int(seed), server_round, shapes, model)
         asked = self.memory.compensate(update if isinstance(update, np.ndarray) else update.detach(), state, occasion)
         sent = self.quantize.encode(asked)
         body = self.entropy.encode(sent)

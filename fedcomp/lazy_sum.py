@@ -18,7 +18,7 @@ LARGEST = float(np.finfo(np.float32).max)
 class LazySum:
     """The entry-wise weighted sum of float32 vectors of one length, summed block by block while it is read.
 
-    A sender's memory and its update are never summed into a temporary of the vector's size.  The update is the last part.
+    A sender's memory and its update are never summed into a temporary of the vector's size.
     `in_place` is for a sum that is known to be finite: the first reading leaves it in the first part's memory, which saves a
     pass over all.  A sum that is `bounded` stays at the largest float32 where finite parts lead beyond it; any other is
     refused there.  `occasion` is what else the sender knows, `hint` what its memory tells the quantizer.  `origin` is where
@@ -85,7 +85,7 @@ class LazySum:
             with np.errstate(over="ignore", invalid="ignore"):
                 block = parts[0] if plain else self._sum(parts, buffer[: parts[0].size], product)
             if not (self.in_place or np.isfinite(block).all()):
-                block = self._bound(block, parts[-1], start)
+                block = self._bound(block, parts, start)
             yield start, block
 
     def sample(self, begin: int, step: int, run: int) -> Vector:
@@ -173,12 +173,12 @@ class LazySum:
             first = np.add(first, part, out=out)
         return out
 
-    def _bound(self, block: Vector, update: Vector, start: int) -> Vector:
-        """Return the block within float32, where that is asked for; refuse it where not, or where the update is not finite."""
-        wrong = update if self.bounded else block
-        if not np.isfinite(wrong).all():
-            at = int(np.flatnonzero(~np.isfinite(wrong))[0])
-            raise NonFiniteError(self.origin + start + at, float(wrong[at]))
+    def _bound(self, block: Vector, parts: list[Vector], start: int) -> Vector:
+        """Return the block within float32, where that is asked for; refuse it where not, or where a part is not finite."""
+        for wrong in parts if self.bounded else [block]:
+            if not np.isfinite(wrong).all():
+                at = int(np.flatnonzero(~np.isfinite(wrong))[0])
+                raise NonFiniteError(self.origin + start + at, float(wrong[at]))
         return np.nan_to_num(block, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
 
 

@@ -136,3 +136,34 @@ def test_another_length_is_refused(compressor: fedcomp.Compressor) -> None:
 def test_settings_are_frozen() -> None:
     with pytest.raises(AttributeError):
         fedcomp.stc().name = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        ({"seed": -1}, "seed is -1; it is a whole number, 0 to 18446744073709551615"),
+        ({"seed": 1.5}, "seed is 1.5; it is a whole number"),
+        ({"model": np.zeros(3, np.float32)}, r"a model of float32 \(3,\); a numpy vector, float32 \(50,\), is needed"),
+        ({"model": np.zeros(50)}, "a model of float64"),
+        ({"shapes": ((7, 7),)}, "shapes of 49 entries; the update has 50"),
+    ],
+)
+@pytest.mark.parametrize("text", ["topk(values='natural')", "regtopk", "dgc", "ef21(values='natural')", "randk"])
+def test_what_a_sender_claims_to_know_is_checked_before_the_state_is_touched(
+    text: str, known: dict[str, Any], message: str
+) -> None:
+    compressor = fedcomp.parse(text)
+    update = np.ones(50, np.float32)
+    _, state = compressor.encode(update, compressor.init(50))
+    before = {name: array.tobytes() for name, array in state.items()}
+    with pytest.raises(ValueError, match=message):
+        compressor.encode(update, state, **known)
+    assert {name: array.tobytes() for name, array in state.items()} == before
+
+
+def test_a_state_of_another_length_is_not_recalled() -> None:
+    compressor = fedcomp.parse("topk")
+    state = {"residual": np.ones(7, np.float32), "velocity": np.ones(9, np.float32)}
+    assert compressor.recall(state, 7)["residual"].tolist() == [1] * 7
+    assert compressor.recall(state, 8)["residual"].tolist() == [0] * 8
+    assert set(compressor.recall(state, 8)) == {"residual"}

@@ -50,7 +50,7 @@ TEXTS = [
     "ecqsgd(alpha=1, beta=1, levels=8, bucket=16)",
     "natural(feedback=True)",
     "natural_dithering(levels=3, norm='l2', bucket=1000)",
-    "terngrad(clip=0, feedback=True)",
+    "terngrad(clip=0)",
     "cgx(bits=8, bucket=128, dense_below=0, feedback=True)",
     "cgx(adaptive=True, tolerance=2.0, dense_below=10)",
     "drive(feedback=True)",

@@ -41,6 +41,7 @@ class Checkpoint:
     ledger: Ledger
     local: Arrays
     number: int
+    epoch: int
     random_state: Any
 
     def save(self, path: str | Path, inner: Strategy, settings: Scalars) -> None:
@@ -59,7 +60,13 @@ class Checkpoint:
         plain: dict[str, Any] = {}
         _take_apart(inner, "inner", arrays, plain)
         plain |= {key: value for key, value in scalars(inner).items() if key not in settings or settings[key] != value}
-        plain |= {"format": FORMAT, "round": self.round, "number": self.number, "random": self.random_state}
+        plain |= {
+            "format": FORMAT,
+            "round": self.round,
+            "number": self.number,
+            "epoch": self.epoch,
+            "random": self.random_state,
+        }
         arrays["plain"] = _octets(json.dumps(plain).encode())
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
@@ -85,6 +92,7 @@ class Checkpoint:
                 ledger=Ledger.from_array(arrays["ledger"]),
                 local=_under(arrays, "local/"),
                 number=plain["number"],
+                epoch=plain["epoch"],
                 random_state=(version, tuple(internal), gauss),
             )
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, FedcompError) as error:

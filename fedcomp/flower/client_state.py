@@ -26,9 +26,9 @@ STYPE = "fedcomp.state/1"
 class ClientState:
     """A node's state, a value in ``Context.state``; `save` writes it back.
 
-    `number` is that of the last instruction followed.  `pending` is the update frame sent in answer to instruction
-    `pending_number`, made by the compressor `uplink`; `answer` is what went beside it, `answer_key` where
-    it stood.  `local` are tensors that stay here.
+    `number` is that of the last instruction followed, `taken_number` that of the last one whose answer the server took.
+    `pending` is the update frame sent in answer to instruction `pending_number`, made by the compressor `uplink`; `answer` is
+    what went beside it, `answer_key` where it stood.  `local` are tensors that stay here.
     """
 
     replica: Replica | None = None
@@ -37,12 +37,17 @@ class ClientState:
     pending: bytes = b""
     pending_number: int = 0
     uplink: str = ""
+    taken_number: int = 0
     answer_key: str = ""
     local: dict[str, Array] = field(default_factory=dict)
     answer: dict[str, Any] = field(default_factory=dict)
 
     def settle(self, taken: Receipt) -> None:
         """Forget the pending uplink if it is the one that the server took; else take its mass back."""
+        if taken.number < self.taken_number:
+            # The server is back from an older state: its sums lack what it took since, and no estimate agrees with them.
+            self._forget_estimate()
+        self.taken_number = taken.number
         if not self.pending:
             return
         if self.replica is not None and receipt(self.pending_number, self.pending) != taken:
@@ -53,6 +58,13 @@ class ClientState:
                 lost = codecs.codec(frame.codec).decode(body, n=layout.n)
                 self.memory |= parse(self.uplink).memory.restore(lost, self.memory)
         self.pending, self.pending_number, self.answer = b"", 0, {}
+
+    def _forget_estimate(self) -> None:
+        memory = parse(self.uplink).memory if self.uplink else None
+        if memory is not None and memory.incremental:
+            for name in memory.init(1):
+                self.memory.pop(name, None)
+            self.pending, self.pending_number, self.answer = b"", 0, {}
 
     def follow(self, instruction: Instruction, frames: tuple[Frame, ...]) -> None:
         """Bring the replica to the version that `instruction` names.
@@ -84,6 +96,7 @@ class ClientState:
             "pending_number": str(self.pending_number),
             "uplink": self.uplink,
             "answer_key": self.answer_key,
+            "taken_number": str(self.taken_number),
             "version": "",
         }
         if self.replica is not None:
@@ -123,6 +136,7 @@ def load(records: RecordDict) -> ClientState:
             pending_number=int(plain["pending_number"]),
             uplink=plain["uplink"],
             answer_key=plain["answer_key"],
+            taken_number=int(plain["taken_number"]),
             local=dict(records.array_records.get(LOCAL, {})),
             answer={
                 key.removeprefix(ANSWER): record

@@ -15,16 +15,19 @@ from fedcomp.flower.server_step import FromPublished, Sums
 class EF21(FromPublished):
     """model = published + eta g, where g follows the mean of all nodes' estimates by the increments that they send.
 
-    g += (number of replies / number of connected nodes) * mean increment: a node that is absent has an increment of 0, and
-    its estimate still counts.  So the mean is over nodes, and no weights go into it.  Richtárik, Sokolov and Fatkhullin,
+    g is the sum of all increments over the number of connected nodes: a node that is absent has an increment of 0, and its
+    estimate still counts.  So the mean is over nodes, and no weights go into it.  Richtárik, Sokolov and Fatkhullin,
     NeurIPS 2021, algorithm 2; with momentum on the nodes' side, Fatkhullin, Tyurin and Richtárik, NeurIPS 2023 (EF21-SGDM).
 
-    A reply's increment is its model minus the published one.  Nobody sends an estimate whole again: what rounding takes from
-    g once would stay lost, so it is float64.
+    A reply's increment is its model minus the published one, and comes in float64, as g is: nobody sends an estimate whole
+    again, and what rounding took once would stay lost.  A node that loses its estimate makes all begin anew (`restart`,
+    which `CompressedStrategy` calls); one that leaves for good stays in g until then.
     """
 
     accumulates: ClassVar[bool] = True
     """Replies are increments of what a node asks for, not updates: the uplink's memory must send such."""
+    takes_differences: ClassVar[bool] = True
+    """Replies count as what they are beside the published model."""
 
     def __init__(self, *, eta: float = 1.0, **fedavg: Any) -> None:
         """Make it; what FedAvg takes, it takes as well.  Raises `ValueError` for an eta out of range."""
@@ -34,6 +37,10 @@ class EF21(FromPublished):
         self.eta = eta
         self.num_nodes = 0
         self.estimate: Sums = {}
+
+    def restart(self) -> None:
+        """Begin the sum anew."""
+        self.estimate = {}
 
     def summary(self) -> None:
         """Log the step size."""
@@ -61,6 +68,6 @@ class EF21(FromPublished):
         for name in step.parameters:
             published, estimate = step.begin(name), self.estimate[name]
             for reply in step.replies:
-                estimate += (reply[name].numpy() - published) / num_nodes
-            moved[name] = published + self.eta * estimate
+                estimate += reply[name].numpy() - published
+            moved[name] = published + self.eta / num_nodes * estimate
         return step.end(moved), step.metrics

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from logging import INFO
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord
@@ -19,6 +19,9 @@ class MajorityVote(FromPublished):
     Bernstein et al., ICML 2018, algorithm 3; ICLR 2019 on why a minority of liars cannot turn it.  An entry that a node left
     as it was is no vote, and a tie moves nothing.  Votes are not weighted; counters, BatchNorm statistics and metrics are.
     """
+
+    takes_differences: ClassVar[bool] = True
+    """Replies count as what they are beside the published model."""
 
     def __init__(self, *, step: float = 1e-3, **fedavg: Any) -> None:
         """Make it; what FedAvg takes, it takes as well.  Raises `ValueError` for a step out of range."""

@@ -2,6 +2,7 @@
 
 import time
 from logging import WARNING
+from typing import cast
 
 import numpy as np
 from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
@@ -11,10 +12,11 @@ from flwr.supercore import log
 from fedcomp.errors import FedcompError, NonFiniteError, StaleError, UnknownFormatError
 from fedcomp.flower import client_state, envelope
 from fedcomp.flower.client_state import ClientState
+from fedcomp.memory import Incremental
 from fedcomp.methods import parse
 from fedcomp.replica import Replica
 from fedcomp.wire import codecs, instruction
-from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
+from fedcomp.wire.frame import EXACT, FIRST, SECONDS, Frame, Kind
 from fedcomp.wire.instruction import Instruction
 
 
@@ -88,6 +90,7 @@ class CompressionMod:
             raise UnknownFormatError(f"the server asks for an uplink that is not known here: {error}") from error
         # The server may ask for another compressor; what another memory holds is left for when it is asked for again.
         memory = compressor.recall(state.memory, layout.n)
+        first = compressor.memory.incremental and cast(Incremental, compressor.memory).begins(memory)
         identity = int(context.node_config.get("partition-id", context.node_id))
         seed = int(np.random.SeedSequence([asked.seed, identity & (1 << 64) - 1]).generate_state(1, np.uint64)[0])
         try:
@@ -97,9 +100,9 @@ class CompressionMod:
         except NonFiniteError as error:
             raise NonFiniteError(error.index, error.value, f" (in tensor {layout.name_at(error.index)!r})") from None
         state.memory |= memory
-        flags = 0 if exact == replica.exact else EXACT
+        flags = (0 if exact == replica.exact else EXACT) | (FIRST if first else 0)
         seconds = SECONDS.pack(time.perf_counter() - begin, decode_seconds)
-        payload = b"".join((seconds, body, exact if flags else b""))
+        payload = b"".join((seconds, body, exact if flags & EXACT else b""))
         codec = codecs.codec_id(compressor.entropy)
         frame = Frame(Kind.UPDATE, codec, flags, *_here(replica), asked.number, payload).to_bytes()
         state.pending, state.pending_number, state.uplink = frame, asked.number, asked.uplink

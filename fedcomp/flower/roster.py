@@ -15,6 +15,7 @@ ROW = np.dtype(
         ("number", "<u8"),
         ("taken_number", "<u8"),
         ("taken_crc", "<u4"),
+        ("summed", "?"),
     ]
 )
 UNKNOWN = -1
@@ -25,7 +26,8 @@ NOTHING = Receipt()
 class Standing:
     """`version` and `fingerprint` as confirmed (`UNKNOWN` before); `number` of the newest instruction to the node.
 
-    `answered` is the last instruction that the node answered, `taken` its last uplink that went into the model.
+    `answered` is the last instruction that the node answered, `taken` its last uplink that went into the model; `summed`
+    says that increments of it are in the strategy's sum.
     """
 
     version: int = UNKNOWN
@@ -33,6 +35,7 @@ class Standing:
     number: int = 0
     answered: int = 0
     taken: Receipt = NOTHING
+    summed: bool = False
 
 
 class Roster(dict[int, Standing]):
@@ -45,13 +48,16 @@ class Roster(dict[int, Standing]):
 
     def to_array(self) -> NDArray[np.void]:
         """Return one row a node, of dtype `ROW`."""
-        rows = [(node, s.version, s.fingerprint, s.number, s.taken.number, s.taken.crc) for node, s in self.items()]
+        rows = [
+            (node, s.version, s.fingerprint, s.number, s.taken.number, s.taken.crc, s.summed)
+            for node, s in self.items()
+        ]
         return np.array(rows, ROW)
 
     @classmethod
     def from_array(cls, rows: NDArray[np.void]) -> "Roster":
         """Return the roster of which `to_array` gave `rows`."""
         roster = cls()
-        for node, version, fingerprint, number, taken_number, taken_crc in rows.tolist():
-            roster[node] = Standing(version, fingerprint, number, taken=Receipt(taken_number, taken_crc))
+        for node, version, fingerprint, number, taken_number, taken_crc, summed in rows.tolist():
+            roster[node] = Standing(version, fingerprint, number, taken=Receipt(taken_number, taken_crc), summed=summed)
         return roster

@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvgM, Result, Strategy
 from flwr.supercore import log
 
+from fedcomp.call import format_call
 from fedcomp.compressor import Compressor
 from fedcomp.flower import envelope, uplink
 from fedcomp.flower.averaging import aggregate_mean, averages
@@ -86,6 +87,7 @@ class CompressedStrategy(Strategy):
         self._roster = Roster()
         # Numbers grow across restarts too: a node tells an old instruction from a new one by them.
         self._number = time.time_ns() // 1000
+        self._epoch = 0
         self._log: Downlink | None = None
         self._kept_local: dict[str, Any] = {}
         self._arrays = ArrayRecord()
@@ -173,12 +175,17 @@ class CompressedStrategy(Strategy):
         """Return the next published model and the inner strategy's metrics."""
         server_round += self._offset
         answers, failed = self._open(server_round, replies, train=True)
-        if averages(self.inner) and all(answer.update is not None for answer in answers):
+        arrays: ArrayRecord | None = None
+        metrics: MetricRecord | None = None
+        if self.uplink.memory.incremental and any(self._lost_its_estimate(answer) for answer in answers):
+            self._begin_epoch()
+        elif averages(self.inner) and all(answer.update is not None for answer in answers):
             arrays, metrics = aggregate_mean(self.inner, server_round, answers, failed, self._published())
         else:
             for answer in answers:
                 if answer.update is not None:
-                    plain = envelope.to_record(uplink.arrays(answer.update, self._published()))
+                    make = uplink.wide_arrays if _takes_differences(self.inner) else uplink.arrays
+                    plain = envelope.to_record(make(answer.update, self._published()))
                     answer.message.content[answer.key] = plain
             messages = [answer.message for answer in answers]
             arrays, metrics = self.inner.aggregate_train(server_round, [*messages, *failed])
@@ -187,7 +194,8 @@ class CompressedStrategy(Strategy):
             # Only now: an uplink that went into no model goes back to its node.
             for answer in answers:
                 if answer.update is not None:
-                    self._roster[answer.node].taken = answer.receipt
+                    standing = self._roster[answer.node]
+                    standing.taken, standing.summed = answer.receipt, self.uplink.memory.incremental
         self.round = server_round
         if self._checkpoint is not None and server_round % self._checkpoint_every == 0:
             self.save(self._checkpoint)
@@ -199,6 +207,26 @@ class CompressedStrategy(Strategy):
         server_round += self._offset
         answers, failed = self._open(server_round, replies, train=False)
         return self.inner.aggregate_evaluate(server_round, [*(answer.message for answer in answers), *failed])
+
+    def _lost_its_estimate(self, answer: Answer) -> bool:
+        return answer.update is not None and answer.update.first and self._roster[answer.node].summed
+
+    def _begin_epoch(self) -> None:
+        """Let all estimates start from zero, on both sides: of a node that lost its own, nobody can take the old one out."""
+        log(
+            WARNING,
+            "fedcomp: a node has lost its estimate of the update; all of them begin anew, and this round goes back",
+        )
+        aggregating(self.inner).restart()  # type: ignore[attr-defined]  # check_links saw that it accumulates
+        self._epoch = self._number
+        for standing in self._roster.values():
+            standing.summed = False
+
+    def _uplink_text(self) -> str:
+        """Return the uplink that nodes are to answer with."""
+        if not self._epoch:
+            return str(self.uplink)
+        return format_call(self.uplink.name, dict(self.uplink.settings) | {"epoch": self._epoch})
 
     def save(self, path: str | Path) -> None:
         """Write everything that the server must not lose into one file, atomically."""
@@ -212,6 +240,7 @@ class CompressedStrategy(Strategy):
             ledger=self.ledger,
             local=self._kept_local,
             number=self._number,
+            epoch=self._epoch,
             random_state=random.getstate(),
         ).save(path, self.inner, self._settings)
 
@@ -225,6 +254,7 @@ class CompressedStrategy(Strategy):
         self._roster, self.ledger, self.round = saved.roster, saved.ledger, saved.round
         self._kept_local = saved.local
         self._number = max(self._number, saved.number + 1)
+        self._epoch = saved.epoch
         random.setstate(saved.random_state)
         self._renew()
 
@@ -272,7 +302,7 @@ class CompressedStrategy(Strategy):
         route = cast(Downlink, self._log).route(standing)
         seed = int(np.random.SeedSequence([self.seed, server_round]).generate_state(1, np.uint64)[0])
         newest = (published.version, published.fingerprint)
-        data = Instruction(self._number, standing.taken, *newest, seed, str(self.uplink), route.frames).to_bytes()
+        data = Instruction(self._number, standing.taken, *newest, seed, self._uplink_text(), route.frames).to_bytes()
         self.ledger.add(
             server_round,
             node,
@@ -315,7 +345,8 @@ class CompressedStrategy(Strategy):
         memory = cast(Downlink, self._log)
         if getattr(aggregating(self.inner), "absolute", False):
             # What was kept back is in the distance to such a model already; from memory it would be sent twice.
-            memory.memory = {}
+            for name in self.downlink.memory.vectors:
+                memory.memory.pop(name, None)
         memory.publish(envelope.to_arrays(arrays), self.downlink, seed)
         self.ledger.add(server_round, SERVER, encode_seconds=time.perf_counter() - begin)
         self._renew()
@@ -349,11 +380,16 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> No
     accumulates = bool(getattr(aggregating(inner), "accumulates", False))
     if uplink.memory.incremental != accumulates:
         sends = "increments of an estimate" if uplink.memory.incremental else "whole updates"
-        needs = "increments, as of ef21()," if accumulates else "whole updates"
+        needs = "increments" if accumulates else "whole updates"
         raise ValueError(
             f"uplink {uplink} sends {sends}, and {type(aggregating(inner)).__name__} takes {needs}; "
             "the uplink ef21 and the strategy EF21 belong together"
         )
+
+
+def _takes_differences(inner: Strategy) -> bool:
+    """Say whether a strategy looks at replies minus the published model, which rounding to the model's dtype would spoil."""
+    return bool(getattr(aggregating(inner), "takes_differences", False))
 
 
 def _nested(strategy: Strategy) -> Iterator[Strategy]:

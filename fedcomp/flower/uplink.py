@@ -12,7 +12,7 @@ from fedcomp.flower.roster import Standing
 from fedcomp.replica import Replica, split_payload
 from fedcomp.symbols import Symbols
 from fedcomp.wire import codecs
-from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
+from fedcomp.wire.frame import EXACT, FIRST, SECONDS, Frame, Kind
 
 FURTHEST = 1e38
 """A magnitude that no weight of a model has for a good reason, and that sums of float32 do not overflow from."""
@@ -20,12 +20,16 @@ FURTHEST = 1e38
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What a node learned: `sent` on top of the published vector, `exact` as it is; and its seconds of work."""
+    """What a node learned: `sent` on top of the published vector, `exact` as it is; and its seconds of work.
+
+    `first` says that it is the first increment of an estimate.
+    """
 
     sent: Symbols
     exact: bytes
     encode_seconds: float
     decode_seconds: float
+    first: bool = False
 
 
 def check(frame: Frame, standing: Standing, published: Replica) -> None:
@@ -60,7 +64,7 @@ def decode(frame: Frame, published: Replica) -> Update:
     if frame.flags & EXACT:
         layout.check_exact(exact)
     _check_reach(sent, published)
-    return Update(sent, exact, encode_seconds, decode_seconds)
+    return Update(sent, exact, encode_seconds, decode_seconds, bool(frame.flags & FIRST))
 
 
 def _check_reach(sent: Symbols, published: Replica) -> None:
@@ -78,6 +82,18 @@ def arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]]:
     vector = published.vector.copy()
     update.sent.add_to(vector)
     return published.layout.unflatten(vector, update.exact)
+
+
+def wide_arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]]:
+    """Return the published tensors plus the update in float64: what was sent is their difference, also of float16 ones."""
+    sent, layout, at = np.zeros(published.layout.n), published.layout, 0
+    update.sent.add_to(sent)
+    model = layout.unflatten(published.vector, update.exact)
+    for tensor in layout.tensors:
+        if tensor.policy == "compressed":
+            model[tensor.name] = model[tensor.name] + sent[at : at + tensor.size].reshape(tensor.shape)
+            at += tensor.size
+    return model
 
 
 def mean(updates: Sequence[tuple[Update, float]], published: Replica) -> dict[str, NDArray[Any]]:

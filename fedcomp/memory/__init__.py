@@ -49,6 +49,14 @@ class Memory(Protocol):
         ...
 
 
+class Incremental(Memory, Protocol):
+    """A memory whose messages the receiver sums into an estimate, which the sender holds as well."""
+
+    def begins(self, state: State) -> bool:
+        """Say whether the next message is the first one of its estimate: nothing of it is in anybody's sum."""
+        ...
+
+
 def check(state: State, vectors: tuple[str, ...], n: int) -> None:
     """Refuse a state without these arrays, float32 (n,)."""
     for name in vectors:

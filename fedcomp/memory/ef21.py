@@ -8,7 +8,7 @@ import numpy as np
 from fedcomp.lazy_sum import BLOCK, LARGEST, LazySum
 from fedcomp.memory import State, arithmetic, check
 from fedcomp.occasion import NOWHERE, Occasion
-from fedcomp.settings import within
+from fedcomp.settings import whole, within
 from fedcomp.symbols import Symbols
 
 
@@ -17,11 +17,13 @@ class Ef21:
     """v = (1 - momentum) v + momentum update;  send c = C(v - g);  g = g + c.
 
     g estimates the update; the receiver sums the c of all senders into the mean of all g (`fedcomp.flower.EF21`).  Nothing
-    grows without end, as a residual may.  The first update is v as it is; with momentum = 1 this is EF21 of Richtárik,
+    grows without end, as a residual may.  A state of another `epoch` counts for nothing: so the receiver, whose sum has lost
+    its meaning, has all senders begin anew.  The first update is v as it is; with momentum = 1 this is EF21 of Richtárik,
     Sokolov, Fatkhullin, NeurIPS 2021; below it EF21-SGDM of Fatkhullin, Tyurin, Richtárik, NeurIPS 2023, Algorithm 1.
     """
 
     momentum: float
+    epoch: int = 0
 
     vectors = ("estimate", "averaged_update")
     incremental = True
@@ -29,20 +31,28 @@ class Ef21:
     def __post_init__(self) -> None:
         """Refuse a momentum outside (0, 1]."""
         within("momentum", self.momentum, above=0, most=1, what="the weight of the newest update")
+        whole("epoch", self.epoch, 0, 2**63 - 1)
 
     def init(self, n: int) -> State:
         """Return an estimate and an average of zeros, float32 (n,), and that nothing was averaged."""
-        return {name: np.zeros(n, np.float32) for name in self.vectors} | {"averaged_rounds": np.array([0])}
+        counts = {"averaged_rounds": np.array([0]), "estimate_epoch": np.array([self.epoch])}
+        return {name: np.zeros(n, np.float32) for name in self.vectors} | counts
+
+    def begins(self, state: State) -> bool:
+        """Say whether nothing was sent from `state` in this epoch."""
+        return not int(state["averaged_rounds"][0]) or int(state["estimate_epoch"][0]) != self.epoch
 
     def compensate(self, update: Any, state: State, occasion: Occasion = NOWHERE) -> LazySum:
         """Return v - g."""
         check(state, self.vectors, update.shape[0])
+        if self.begins(state):
+            state = self.init(update.shape[0])
         estimate, average = (arithmetic.beside(state[name], update) for name in self.vectors)
         rounds = int(state["averaged_rounds"][0])
         newest = self.momentum if rounds else 1.0
         return _Correction(
-            *(estimate, average, update),
-            weights=(-1.0, 1.0 - newest, newest),
+            *(average, update, estimate),
+            weights=(1.0 - newest, newest, -1.0),
             in_place=arithmetic.small(update),
             bounded=True,
             occasion=occasion,
@@ -52,10 +62,15 @@ class Ef21:
     def keep(self, asked: LazySum, sent: Symbols) -> State:
         """Return g + sent, and v."""
         asked.settle()
-        estimate, average = asked.parts
+        average, estimate = asked.parts
         arithmetic.add(estimate, sent, 1.0)
         arithmetic.bound(estimate, sent)
-        return {"estimate": estimate, "averaged_update": average, "averaged_rounds": np.array([asked.hint + 1])}
+        return {
+            "estimate": estimate,
+            "averaged_update": average,
+            "averaged_rounds": np.array([asked.hint + 1]),
+            "estimate_epoch": np.array([self.epoch]),
+        }
 
     def restore(self, lost: Symbols, state: State) -> State:
         """Return g - lost: the receiver never added it."""
@@ -77,13 +92,12 @@ class _Correction(LazySum):
             for start in range(0, self.n, step):
                 self._average(start, min(start + step, self.n))
             self._settled()
-        return self.parts[1]
+        return self.parts[0]
 
     def _average(self, start: int, end: int) -> tuple[Any, Any]:
-        estimate, average, update = (part[start:end] for part in self.parts)
-        _, older, newest = self.weights
-        if older != 1:
-            average *= older
+        average, update, estimate = (part[start:end] for part in self.parts)
+        older, newest, _ = self.weights
+        average *= older
         average += update if newest == 1 else update * newest
         return estimate, average
 
@@ -96,4 +110,5 @@ class _Correction(LazySum):
         return difference
 
     def _settled(self) -> None:
-        self.parts, self.weights, self.in_place = self.parts[:2], (-1.0, 1.0), False
+        average, _, estimate = self.parts
+        self.parts, self.weights, self.in_place = (average, estimate), (1.0, -1.0), False

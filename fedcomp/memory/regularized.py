@@ -23,8 +23,9 @@ class Regularized:
 
     It is (g - w a) / w, where g is the aggregate, read off the model's change since then, a what was sent, and w = 1 / `nodes`
     the sender's weight.
-    The hint is there only where the aggregate is that of the round in which they were sent: after a skipped round, a lost
-    message or without a known model there is none, and RegTop-k is top-k.
+    The hint is there only where the model is one version on from the round in which they were sent: after a skipped round,
+    a lost message or without a known model there is none, and RegTop-k is top-k.  What moved the model is taken for the mean
+    of the senders' messages: so the downlink should be dense, the server's step that of FedAvg, and the weights equal.
     Bereyhi, Liang, Boudreau, Afana, arXiv:2501.05633, Algorithm 1.
     """
 

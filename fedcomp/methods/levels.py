@@ -28,7 +28,13 @@ def qsgd(levels: int = 7, norm: str = "max", bucket: int = 512, feedback: bool =
     entries are then zero, and their positions take few bits.  Unbiased, and without a memory unless `feedback` is on.
     Alistarh, Grubic, Li, Tomioka, Vojnović, NeurIPS 2017, arXiv:1610.02132.
     """
-    return Qsgd(levels, norm, bucket), LevelsCode(), memory(feedback)
+    quantizer = Qsgd(levels, norm, bucket)
+    if feedback and quantizer.variance_constant >= 1:
+        raise ValueError(
+            f"feedback is {feedback!r}; with levels={levels}, norm={norm!r}, bucket={bucket} the error would grow without end: "
+            f"its variance is {quantizer.variance_constant:.3g} times the square of what is sent, and below 1 is needed"
+        )
+    return quantizer, LevelsCode(), memory(feedback)
 
 
 @method("Wu et al., ICML 2018, arXiv:1806.08054")
@@ -57,22 +63,22 @@ def natural(feedback: bool = False) -> Parts:
 
 
 @method("Horváth et al., MSML 2022, arXiv:1905.10988")
-def natural_dithering(levels: int = 8, norm: str = "max", bucket: int = 512, feedback: bool = False) -> Parts:
+def natural_dithering(levels: int = 8, norm: str = "max", bucket: int = 512) -> Parts:
     """Return natural dithering: QSGD with the levels 0, 2^(1 - levels), ..., 1/2, 1.  Unbiased.
 
     Horváth, Ho, Horváth, Sahu, Canini, Richtárik, MSML 2022, arXiv:1905.10988.
     """
-    return NaturalDithering(levels, norm, bucket), LevelsCode(), memory(feedback)
+    return NaturalDithering(levels, norm, bucket), LevelsCode(), NoMemory()
 
 
 @method("Wen et al., NeurIPS 2017, arXiv:1705.07878")
-def terngrad(clip: float = 2.5, feedback: bool = False) -> Parts:
+def terngrad(clip: float = 2.5) -> Parts:
     """Return TernGrad: of each tensor, clipped at `clip` standard deviations, random trits of the largest magnitude.
 
     `clip` 0 clips nothing.  Unbiased but for the clipping.  Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017,
     arXiv:1705.07878, with scalers of each sender's own.
     """
-    return TernGrad(clip), LevelsCode(), memory(feedback)
+    return TernGrad(clip), LevelsCode(), NoMemory()
 
 
 @method("Markov et al., Middleware 2022, arXiv:2111.08617")
@@ -90,4 +96,8 @@ def cgx(
     solver chooses the bits of each tensor, 2 to 8, so that the error stays within `tolerance` times that of `bits` for all.
     Markov, Ramezanikebrya, Alistarh, Middleware 2022, arXiv:2111.08617; the solver is in their style.
     """
+    if feedback and bits < 2:
+        raise ValueError(
+            f"feedback is {feedback!r} with bits={bits}; it needs at least 2, or the error grows without end"
+        )
     return Cgx(bits, bucket, adaptive, tolerance, dense_below), PiecesCode(), memory(feedback)

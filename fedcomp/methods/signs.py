@@ -8,7 +8,7 @@ from fedcomp.methods.registry import Parts, method
 from fedcomp.quantize.one_bit import OneBit
 from fedcomp.quantize.signs import Signs
 from fedcomp.quantize.topk import TopK
-from fedcomp.settings import one_of, within
+from fedcomp.settings import one_of
 
 
 @method("Bernstein et al., ICML 2018, arXiv:1802.04434")
@@ -18,7 +18,6 @@ def signsgd(step: float = 0.001) -> Parts:
     With `fedcomp.flower.MajorityVote` as the strategy the server counts votes, and this is its downlink too.
     Bernstein, Wang, Azizzadenesheli, Anandkumar, ICML 2018, arXiv:1802.04434; ICLR 2019, arXiv:1810.05291 (majority vote).
     """
-    within("step", step, above=0, most=1e30)
     return Signs(step), LevelsCode(), NoMemory()
 
 

@@ -92,7 +92,8 @@ def regtopk(
     """Return regularized top-k: top-k that leaves out what the other `nodes` of a round are about to cancel.
 
     `mu` is the regularization: towards 0 it is top-k with error feedback, as it is after a skipped round.  `denominator`,
-    "sent" or "asked", is what `RegularizedTopK` says of it.
+    "sent" or "asked", is what `RegularizedTopK` says of it.  It reads off the model what the others sent, and so wants a
+    `dense()` downlink, FedAvg's step and equal weights; with less it still works, and regularizes by something else.
     Bereyhi, Liang, Boudreau, Afana, arXiv:2409.14893 and arXiv:2501.05633.
     """
     return RoundValues(RegularizedTopK(density, mu, denominator), values), SparseValues(), Regularized(nodes)
@@ -138,11 +139,12 @@ def sparseloco(density: float = 1 / 64, bits: int = 2, decay: float = 0.95, chun
 
 
 @method("Fatkhullin et al., NeurIPS 2023, arXiv:2305.15155", downlink=False)
-def ef21(density: float = 1 / 100, momentum: float = 0.1, values: str = "fp32") -> Parts:
+def ef21(density: float = 1 / 100, momentum: float = 0.1, values: str = "fp32", epoch: int = 0) -> Parts:
     """Return EF21-SGDM with top-k: what brings an estimate nearer to the averaged update, instead of updates.
 
-    The server has to sum it: inside `CompressedStrategy` belongs `fedcomp.flower.EF21`.  On the downlink, error feedback as
-    every method has it is EF21-P already (Gruntkowska, Tyurin, Richtárik, ICML 2023).  Richtárik, Sokolov, Fatkhullin,
-    NeurIPS 2021, arXiv:2106.05203; Fatkhullin, Tyurin, Richtárik, NeurIPS 2023, arXiv:2305.15155.
+    The server has to sum what is sent: inside `CompressedStrategy` belongs `fedcomp.flower.EF21`.  `epoch` is the server's:
+    under a new one all senders begin anew.  On the downlink, error feedback as every method has it is EF21-P already
+    (Gruntkowska, Tyurin, Richtárik, ICML 2023).  Richtárik, Sokolov, Fatkhullin, NeurIPS 2021, arXiv:2106.05203; Fatkhullin,
+    Tyurin, Richtárik, NeurIPS 2023, arXiv:2305.15155.
     """
-    return RoundValues(TopK(density), values), SparseValues(), Ef21(momentum)
+    return RoundValues(TopK(density), values), SparseValues(), Ef21(momentum, epoch)

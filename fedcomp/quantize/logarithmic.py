@@ -34,9 +34,8 @@ class Logarithmic:
             largest = max(largest, np.abs(block).max())
         magnitudes = geometric(largest, self.base, self.levels)
         magnitudes = magnitudes[: max(1, np.count_nonzero(magnitudes))]
-        bound = np.float32(
-            float(largest) / self.base ** (self.levels - 0.5)
-        )  # 0 where it is below float32: all but zeros
+        # 0 where it lies below float32: all are kept but zeros.
+        bound = np.float32(float(largest) * self.base ** (0.5 - self.levels))
         indices, negative, levels = [], [], []
         for start, block in value.blocks():
             magnitude = np.abs(block)

@@ -21,12 +21,12 @@ def top_k(value: LazySum, k: int) -> tuple[Indices, Vector]:
     whole: Any = 0.0
     for part, weight in zip(value.parts, value.weights, strict=True):
         whole = whole + (part if weight == 1 else part * weight)
-    if value.bounded and bool(torch.isfinite(value.parts[-1]).all()):
+    if value.bounded and all(bool(torch.isfinite(part).all()) for part in value.parts):
         whole = whole.clamp(-LARGEST, LARGEST)
     magnitude = whole.abs()
     if not bool(torch.isfinite(magnitude).all()):
         at = int(torch.nonzero(~torch.isfinite(magnitude))[0])
-        raise NonFiniteError(at, float(whole[at]))
+        raise NonFiniteError(value.origin + at, float(whole[at]))
     least = torch.topk(magnitude, min(k, value.n), sorted=False).values.min()
     keep = torch.nonzero(magnitude > least).ravel()
     if least > 0 and keep.numel() < k:

@@ -11,6 +11,7 @@ MAGIC = b"FCMP"
 FORMAT = 1
 HEAD = struct.Struct("<4sBBBBIIQQQQI")
 EXACT = 1  # flag: the exact tensors ride behind the body
+FIRST = 2  # flag of an update: the first increment of an estimate that starts from zero
 SECONDS = struct.Struct("<ff")  # an update begins with them: what the node spent in encode and in decode
 
 
@@ -86,8 +87,8 @@ def parse(data: bytes, at: int = 0) -> tuple[Frame, int]:
         raise CorruptError("the frame's CRC32 does not fit its bytes")
     if kind not in list(Kind):
         raise UnknownFormatError(f"frame kind {kind}; known are {', '.join(f'{k.value} ({k.name})' for k in Kind)}")
-    if flags & ~EXACT:
-        raise UnknownFormatError(f"frame flags {flags:#x}; known is {EXACT:#x}")
+    if flags & ~(EXACT | FIRST if kind == Kind.UPDATE else EXACT):
+        raise UnknownFormatError(f"frame flags {flags:#x}; known are {EXACT:#x} and, in an update, {FIRST:#x}")
     return Frame(Kind(kind), codec, flags, base, version, layout, before, after, bytes(view[begin:end])), end
 
 

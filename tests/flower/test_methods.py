@@ -1,17 +1,24 @@
 """Every method on the wire: uplinks and downlinks of every kind, through absence and loss."""
 
 import random
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Context
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 import fedcomp
-from fedcomp.flower import EF21, CompressedStrategy, DynamicSampling, LocalGrid
+from fedcomp.flower import EF21, CompressedStrategy, CompressionMod, DynamicSampling, LocalGrid, uplink
 from fedcomp.flower.local_grid import Fault
 from fedcomp.methods import ABOUT
+from fedcomp.replica import start
+from fedcomp.symbols import Dense
+from fedcomp.wire import codecs
+from fedcomp.wire.frame import SECONDS, parse_one
+from fedcomp.wire.layout import layout_of
 from tests.flower.toy import Watching, app, floats, model, state_of
 
 UPLINKS = [name for name, about in ABOUT.items() if about.uplink]
@@ -19,16 +26,14 @@ SMALL = {"cgx": "cgx(dense_below=100)"}  # the toy's matrix has 1000 entries
 DOWNLINKS = [name for name, about in ABOUT.items() if about.downlink]
 
 
-def inner(uplink: str, **settings: Any) -> Strategy:
+def inner(text: str, **settings: Any) -> Strategy:
     settings = {"fraction_evaluate": 0.0} | settings
-    return EF21(**settings) if fedcomp.parse(uplink).memory.incremental else FedAvg(**settings)
+    return EF21(**settings) if fedcomp.parse(text).memory.incremental else FedAvg(**settings)
 
 
-def run(uplink: str, downlink: str, rounds: int = 5, nodes: int = 4, **settings: Any) -> tuple[Any, LocalGrid]:
+def run(up: str, down: str, rounds: int = 5, nodes: int = 4, **settings: Any) -> tuple[Any, LocalGrid]:
     random.seed(5)
-    strategy = CompressedStrategy(
-        inner(uplink, **settings), uplink=fedcomp.parse(uplink), downlink=fedcomp.parse(downlink), seed=3
-    )
+    strategy = CompressedStrategy(inner(up, **settings), uplink=fedcomp.parse(up), downlink=fedcomp.parse(down), seed=3)
     grid = LocalGrid(app(), nodes)
     strategy.start(grid, model(), num_rounds=rounds)
     return strategy, grid
@@ -53,7 +58,7 @@ def test_every_uplink_arrives_and_the_server_is_sent_fewer_bytes(name: str) -> N
 @pytest.mark.parametrize("name", DOWNLINKS)
 def test_every_downlink_keeps_all_nodes_at_the_published_model_to_the_bit(name: str) -> None:
     strategy, grid = run("topk", name, rounds=6, fraction_train=0.5)
-    strategy.inner.fraction_train = 1.0
+    cast(FedAvg, strategy.inner).fraction_train = 1.0
     before = strategy.arrays
     strategy.start(grid, before, num_rounds=1)
     assert strategy.ledger.refused == 0, "nobody was LOST: every decoder gave the same bits"
@@ -73,15 +78,6 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_others(name: str) ->
     assert vectors[0] == vectors[1]
     drawn = {"randk", "qsgd", "ecqsgd", "natural", "natural_dithering", "terngrad", "drive", "eden", "powersgd"}
     assert (vectors[0] != vectors[2]) == (name in drawn)
-
-
-def test_two_nodes_round_with_random_numbers_of_their_own() -> None:
-    """The error of a mean of unbiased messages falls with their number only if they are independent."""
-    update = np.random.default_rng(0).standard_normal(1000, np.float32)
-    seeds = [int(np.random.SeedSequence([9, node]).generate_state(1, np.uint64)[0]) for node in range(2)]
-    compressor = fedcomp.parse("terngrad")
-    bodies = {compressor.encode(update, compressor.init(1000), seed)[0] for seed in seeds}
-    assert len(bodies) == 2
 
 
 @pytest.mark.parametrize("name", [name for name in UPLINKS if fedcomp.parse(name).memory.vectors == ("residual",)])
@@ -111,6 +107,90 @@ def test_ef21_without_compression_is_the_plain_mean_of_the_updates() -> None:
     assert np.allclose(floats(strategy.arrays) - before, step, atol=1e-6), "the update, not the sum of increments"
 
 
+def estimates_agree(strategy: CompressedStrategy, grid: LocalGrid) -> bool:
+    """Say whether the server's sum is the sum of the estimates that the nodes hold."""
+    inner = cast(EF21, strategy.inner)
+    server = np.concatenate([inner.estimate[name].ravel() for name in ("layer.weight", "layer.bias")])
+    states = [state_of(context).memory for context in grid.contexts.values()]
+    held = [memory["estimate"] for memory in states if memory.get("estimate_epoch") == strategy._epoch]
+    return bool(np.allclose(server, np.sum(held, axis=0, dtype=np.float64), atol=1e-5))
+
+
+@pytest.mark.parametrize("fault", [*Fault])
+def test_ef21s_sum_is_that_of_the_nodes_estimates_whatever_goes_wrong(fault: Fault) -> None:
+    strategy, grid = run("ef21(density=0.2)", "dense()", rounds=4)
+    assert estimates_agree(strategy, grid)
+    before = strategy._epoch
+    grid.order(2, fault)
+    strategy.start(grid, strategy.arrays, num_rounds=6)
+    assert (strategy._epoch != before) == (fault is Fault.FORGET)
+    assert estimates_agree(strategy, grid)
+
+
+def test_nodes_that_hold_more_than_a_server_that_went_back_begin_anew(tmp_path: Path) -> None:
+    strategy, grid = run("ef21(density=0.2)", "dense()", rounds=3)
+    strategy.save(tmp_path / "old")
+    strategy.start(grid, strategy.arrays, num_rounds=3)
+    back = CompressedStrategy(
+        inner("ef21", fraction_train=0.5), uplink=fedcomp.parse("ef21(density=0.2)"), downlink=fedcomp.dense()
+    )
+    back.load(tmp_path / "old")
+    back.start(grid, back.arrays, num_rounds=8)
+    cast(EF21, back.inner).fraction_train = 1.0
+    back.start(grid, back.arrays, num_rounds=2)
+    assert estimates_agree(back, grid)
+
+
+def test_a_node_that_joins_later_is_counted_and_the_step_is_the_mean_over_all() -> None:
+    strategy, _ = run("ef21(density=1.0, momentum=1.0)", "dense()", rounds=2, nodes=3)
+    more = LocalGrid(app(), 5)
+    before = floats(strategy.arrays)
+    strategy.start(more, strategy.arrays, num_rounds=1)
+    server = cast(EF21, strategy.inner).estimate
+    step = np.concatenate([server[name].ravel() for name in ("layer.weight", "layer.bias")]) / 5
+    assert np.allclose(floats(strategy.arrays) - before, step, atol=1e-6)
+
+
+def test_what_is_sent_to_a_float16_model_reaches_ef21_unrounded() -> None:
+    update = np.zeros(1000, np.float32)
+    update[::7] = 1e-4
+    start_at = {"w": np.full((40, 25), 8, np.float16)}
+    held = start(layout_of(start_at), start_at)
+    wide = uplink.wide_arrays(uplink.Update(Dense(update), b"", 0, 0), held)
+    assert np.array_equal(wide["w"].ravel() - 8, update.astype(np.float64) + 8 - 8)
+    assert not (uplink.arrays(uplink.Update(Dense(update), b"", 0, 0), held)["w"] - start_at["w"]).any()
+
+
+def test_two_nodes_round_with_random_numbers_of_their_own() -> None:
+    """The error of a mean of unbiased messages falls with their number only if they are independent."""
+
+    same = ClientApp(mods=[CompressionMod()])
+
+    @same.train()
+    def train(message: Message, context: Context) -> Message:
+        given = cast(ArrayRecord, message.content["arrays"])
+        step = np.random.default_rng(0).standard_normal((40, 25)).astype(np.float32)
+        record = ArrayRecord(dict(given))
+        record["layer.weight"] = Array(given["layer.weight"].numpy() + step)
+        return Message(RecordDict({"arrays": record, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
+
+    watching = Watching(fraction_evaluate=0.0)
+    strategy = CompressedStrategy(watching, uplink=fedcomp.parse("terngrad"), downlink=fedcomp.dense())
+    strategy.start(LocalGrid(same, 3), model(), num_rounds=1)
+    sent = {vector.tobytes() for vector in watching.taken.values()}
+    assert len(sent) == 3
+
+
+def test_nodes_and_server_tell_the_compressor_the_shapes_of_the_tensors() -> None:
+    _, grid = run("selective(density=0.01)", "selective(density=0.02)", rounds=1)
+    frame = parse_one(state_of(grid.contexts[1]).pending)
+    indices = codecs.codec(frame.codec).decode(frame.payload[SECONDS.size : -8], n=1025).sparse().indices
+    assert np.count_nonzero(indices >= 1000) == 1, "the bias sends its own largest entry"
+    strategy, grid = run("dense()", "selective(density=0.02)", rounds=1)
+    before, after = floats(model()), floats(strategy.arrays)
+    assert np.count_nonzero((before != after)[1000:]) == 1
+
+
 def test_regtopk_hears_of_the_aggregate_from_the_downlink() -> None:
     _, grid = run("regtopk(density=0.1, nodes=4)", "dense()", rounds=3)
     for context in grid.contexts.values():
@@ -127,7 +207,7 @@ def test_a_warm_up_is_counted_in_the_servers_rounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("uplink", "downlink", "strategy", "message"),
+    ("up", "down", "strategy", "message"),
     [
         ("stc", "dgc", FedAvg(), "does not work as downlink; `python -m fedcomp methods` says which do"),
         ("stc", "ef21", FedAvg(), "does not work as downlink"),
@@ -136,6 +216,6 @@ def test_a_warm_up_is_counted_in_the_servers_rounds() -> None:
         ("stc", "stc", DynamicSampling(EF21(), beta=0.1), "sends whole updates, and EF21 takes increments"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(uplink: str, downlink: str, strategy: Strategy, message: str) -> None:
+def test_what_does_not_fit_together_is_refused(up: str, down: str, strategy: Strategy, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        CompressedStrategy(strategy, uplink=fedcomp.parse(uplink), downlink=fedcomp.parse(downlink))
+        CompressedStrategy(strategy, uplink=fedcomp.parse(up), downlink=fedcomp.parse(down))

@@ -24,6 +24,7 @@ from fedcomp.flower import (
     QrdaAdagrad,
 )
 from fedcomp.flower.averaging import averages
+from fedcomp.flower.dynamic_sampling import aggregating
 from fedcomp.flower.server_step import FromPublished
 from tests.flower.by_hand import grid, one_round, record, values
 from tests.flower.toy import app, floats, model, state_of
@@ -39,6 +40,11 @@ STRATEGIES: dict[str, Make] = {
 }
 HALF = {"fraction_train": 0.5, "fraction_evaluate": 0.0}
 every = pytest.mark.parametrize("make", STRATEGIES.values(), ids=STRATEGIES.keys())
+
+
+def uplink_of(inner: Strategy) -> fedcomp.Compressor:
+    """Return an uplink that sends what `inner` takes."""
+    return fedcomp.parse("ef21(density=0.05)" if isinstance(aggregating(inner), EF21) else "stc(density=0.05)")
 
 
 def _batch_norm(rng: np.random.Generator) -> dict[str, Any]:
@@ -129,8 +135,7 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_bits_of_one_that_is_not(
         inner: Strategy = make(**HALF)
         if sampled:
             inner = DynamicSampling(make(**HALF | {"fraction_train": 0.9}), beta=0.15)
-        stc = fedcomp.stc(density=0.05)
-        return CompressedStrategy(inner, uplink=stc, downlink=stc, **more)
+        return CompressedStrategy(inner, uplink=uplink_of(inner), downlink=fedcomp.stc(density=0.05), **more)
 
     random.seed(4)
     whole, whole_grid = strategy(), LocalGrid(app(), 8)
@@ -166,9 +171,8 @@ def _inner_state(checkpoint: Path) -> dict[str, np.ndarray]:
 @every
 def test_with_losses_both_ways_the_run_stays_finite_and_goes_on(make: Make) -> None:
     random.seed(0)
-    stc = fedcomp.stc(density=0.05)
     inner = make(**HALF)
-    strategy = CompressedStrategy(inner, uplink=stc, downlink=stc)
+    strategy = CompressedStrategy(inner, uplink=uplink_of(inner), downlink=fedcomp.stc(density=0.05))
     seen: list[ArrayRecord] = []
 
     def watch(server_round: int, arrays: ArrayRecord) -> None:
@@ -195,6 +199,6 @@ def test_those_that_look_at_the_mean_alone_get_one_merged_reply_and_the_others_a
 
         inner.server_step = counted  # type: ignore[method-assign]
         strategy: Strategy = DynamicSampling(inner, beta=0.0) if wrap else inner
-        CompressedStrategy(strategy).start(LocalGrid(app(), 5), model(), num_rounds=2)
+        CompressedStrategy(strategy, uplink=uplink_of(strategy)).start(LocalGrid(app(), 5), model(), num_rounds=2)
         assert averages(strategy) == (name not in ("MajorityVote", "EF21"))
     assert counts == [1 if averages(inner) else 5] * 4

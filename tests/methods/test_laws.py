@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import fedcomp
 from fedcomp.memory import State
@@ -119,7 +120,7 @@ def test_ecq_sgd_refuses_settings_whose_error_grows_without_end() -> None:
         ("sparseloco(bits=0)", "bits is 0; it is a whole number, 1 to 8"),
         ("sparseloco(decay=2)", "decay is 2; it is a number, at least 0 and at most 1"),
         ("ef21(momentum=0)", "momentum is 0; it is the weight of the newest update"),
-        ("signsgd(step=0)", "step is 0; it is a number, above 0"),
+        ("signsgd(step=0)", "step is 0; it is the magnitude of all entries, at least 1e-37 and at most 1e.37"),
         ("doublesqueeze(codec='bits')", "codec is 'bits'; it is one of 'sign', 'topk'"),
         ("qsgd(levels=0)", "levels is 0; it is"),
         ("qsgd(norm='l1')", "norm is 'l1'; it is one of"),
@@ -130,8 +131,44 @@ def test_ecq_sgd_refuses_settings_whose_error_grows_without_end() -> None:
         ("cgx(bits=9)", "bits is 9; it is"),
         ("eden(bits=0)", "bits is 0; it is"),
         ("powersgd(rank=0)", "rank is 0; it is"),
+        (
+            "qsgd(levels=4, norm='l2', feedback=True)",
+            "feedback is True; .* the error would grow without end: its variance is 5.66",
+        ),
+        ("cgx(bits=1, feedback=True)", "feedback is True with bits=1; it needs at least 2"),
     ],
 )
 def test_a_setting_out_of_range_is_refused_by_name_value_and_range(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fedcomp.parse(text)
+
+
+@pytest.mark.parametrize("name", sorted(fedcomp.METHODS))
+def test_a_torch_tensor_gives_the_same_bytes_and_state_as_a_numpy_vector(name: str) -> None:
+    shapes = ((60, 60), (400,))
+    compressor = fedcomp.parse(name)
+    one, other = compressor.init(N), compressor.init(N)
+    for number, update in enumerate(updates(4)):
+        known: dict[str, Any] = {"seed": number, "server_round": number, "shapes": shapes}
+        body, one = compressor.encode(update, one, **known)
+        again, other = compressor.encode(torch.from_numpy(update), other, **known)
+        assert body == again
+    for key, array in one.items():
+        assert np.array_equal(array, np.asarray(other[key])), key
+
+
+@pytest.mark.parametrize("name", sorted(fedcomp.METHODS))
+def test_restore_takes_back_exactly_what_a_body_holds(name: str) -> None:
+    """Sent and restored, the next message is that of a sender whose memory holds what was sent as well."""
+    compressor = fedcomp.parse(name)
+    _, state = compressor.encode(updates(1)[0], compressor.init(N), seed=1)
+    body, state = compressor.encode(updates(2)[1], state, seed=2)
+    if not compressor.memory.vectors:
+        assert compressor.memory.restore(compressor.entropy.decode(body, n=N), state) == {}
+        return
+    where = {"estimate": -1.0, "unsent_velocity": 1.0, "decayed": 1.0, "accumulated_error": 1.0, "residual": 1.0}
+    (key,) = [key for key in compressor.memory.vectors if key in where]
+    before = np.array(state[key])
+    after = compressor.memory.restore(compressor.entropy.decode(body, n=N), state)[key]
+    assert np.allclose(after, before + where[key] * compressor.decode(body, N), atol=1e-5)
+    assert not np.allclose(after, before)

@@ -38,6 +38,11 @@ def test_the_ends_of_float32(scale: float) -> None:
     assert found.sparse().values.all()
 
 
+def test_a_base_beyond_all_floats_at_its_highest_power_keeps_all_but_zeros() -> None:
+    update = np.array([1, 0, 1e-30], np.float32)
+    assert Logarithmic(1024, 256).encode(LazySum(update)).indices.tolist() == [0, 2]
+
+
 def test_zeros_are_not_kept_where_the_cut_lies_below_float32() -> None:
     update = np.array([0, 2e-45, 0, -1e-44], np.float32)
     assert Logarithmic(2, 40).encode(LazySum(update)).indices.tolist() == [1, 3]

@@ -47,7 +47,7 @@ def test_a_missing_setting_is_refused(config: Config) -> None:
         ("runs-dir", "", "a folder"),
         ("dataset", "a/b", "the name of a card"),
         ("uplink", "stc(density=2)", "density"),
-        ("uplink", "nothing()", "unknown method 'nothing'; there are: dense, .*stc"),
+        ("uplink", "nothing()", "unknown method 'nothing'; there are: .*dense, .*stc"),
         ("downlink", "stc(", "name"),
         ("downlink", 3, "a text"),
         ("partition", "classes(0)", "at least 1"),

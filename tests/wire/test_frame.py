@@ -72,8 +72,9 @@ def test_every_changed_bit_is_refused() -> None:
         (4, 2, "frame format 2; this version reads format 1"),
         (5, 0, r"frame kind 0; known are 1 \(KEY\), 2 \(DELTA\), .*"),
         (5, 6, r"frame kind 6; known are 1 \(KEY\), 2 \(DELTA\), .*"),
-        (7, 2, "frame flags 0x2; known is 0x1"),
-        (7, 255, "frame flags 0xff; known is 0x1"),
+        (7, 2, "frame flags 0x2; known are 0x1 and, in an update, 0x2"),
+        (7, 4, "frame flags 0x4; known are 0x1 and, in an update, 0x2"),
+        (7, 255, "frame flags 0xff; known are 0x1 and, in an update, 0x2"),
     ],
 )
 def test_what_is_not_known_is_refused_however_well_it_is_sealed(place: int, value: int, text: str) -> None:
