@@ -192,7 +192,7 @@ def main() -> None:
             cells = accuracy(arm, options.out, options.seeds) if "accuracy" in parts else []
             cells += speed(arm, options.repeats) if "speed" in parts else []
             table.add_row(arm.uplink, *cells)
-    Console(width=130).print(table)
+    Console(width=136).print(table)
 
 
 def _slug(arm: Arm, seed: int) -> str:

@@ -48,6 +48,10 @@ class Dense:
         """Return the vector, float32 (n,)."""
         return self.vector
 
+    def put_into(self, vector: Vector) -> None:
+        """Write the vector into `vector`, float32 (n,)."""
+        vector[:] = self.vector
+
     def sparse(self) -> None:
         """Return None: every entry is there."""
         return

@@ -66,9 +66,13 @@ class Levels:
     def dense(self) -> Vector:
         """Return the vector, float32 (n,)."""
         whole = np.empty(self.n, np.float32)
-        for part, values in self.blocks():
-            whole[part] = values
+        self.put_into(whole)
         return whole
+
+    def put_into(self, vector: Vector) -> None:
+        """Write the vector into `vector`, float32 (n,)."""
+        for part, values in self.blocks():
+            vector[part] = values
 
     def sparse(self) -> None:
         """Return None: every entry is there."""

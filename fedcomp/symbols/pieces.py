@@ -27,7 +27,7 @@ class Pieces:
         """Return the vector, float32 (n,)."""
         whole = np.empty(self.n, np.float32)
         for part, piece in self._parts():
-            whole[part] = piece.dense()
+            piece.put_into(whole[part])
         return whole
 
     def sparse(self) -> None:
