@@ -15,12 +15,14 @@ from fedcomp.errors import CorruptError, TruncatedError
 
 Words = NDArray[np.uint64]
 
-LEAST, MOST = 8, 11
+LEAST, MOST = 6, 11
 """Binary logarithms of the items in a chunk: a long chunk takes more steps to read, a short one more to describe."""
 BATCH = 1 << 15
 """Items that a writer is handed at a time, whole chunks of any size."""
 CHUNK_BITS = 2048
 """With this many bits, the length of a chunk takes less than 0.5 % of it."""
+FEW, FEW_BITS = 1 << 16, 512
+"""Of fewer items, a step for each one of a chunk costs more than the lengths of shorter chunks, less than 2 %."""
 
 _WORD = np.uint64(64)
 
@@ -130,7 +132,7 @@ def _chunk(count: int, total: int) -> int:
     if count >> MOST >= 1 << 10:
         return MOST
     chunk = LEAST
-    while chunk < MOST and (total << chunk) < CHUNK_BITS * count:
+    while chunk < MOST and (total << chunk) < (FEW_BITS if count < FEW else CHUNK_BITS) * count:
         chunk += 1
     return chunk
 

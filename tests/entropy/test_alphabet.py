@@ -75,8 +75,8 @@ def test_a_huffman_stream_is_the_one_written_by_hand() -> None:
     # 64 times 0 and one of each other: a codeword of 1 bit, and sixteen of 5.
     symbols = np.concatenate((np.zeros(64, np.uint8), np.arange(1, 17, dtype=np.uint8)))
     bits = "0" * 64 + "".join(f"1{place:04b}" for place in range(16))
-    # mode, all of 17, one at once; the lengths; chunks of 2^11, 144 bits
-    head = bytes.fromhex("02 11 01 155555555555555550 0b 9001")
+    # mode, all of 17, one at once; the lengths; chunks of 2^9, 144 bits
+    head = bytes.fromhex("02 11 01 155555555555555550 09 9001")
     data = b"".join(alphabet.Coded(alphabet.histogram(symbols, 17), 1).write(symbols))
     assert data == head + int(bits, 2).to_bytes(18, "big")
     assert take(data, 0, 80, 17)[0].tolist() == symbols.tolist()
@@ -86,8 +86,8 @@ def test_five_trits_share_a_codeword() -> None:
     symbols = np.array([2, 0, 0, 0, 0] + [0] * 10 + [0, 0, 0, 1], np.uint8)
     data = b"".join(alphabet.Coded(alphabet.histogram(symbols, 3), 5).write(symbols))
     # mode, all of 3, five at once; of 243 a set of 3 as a list: 00000, 00010 (whose last zero fills up), 20000;
-    # their lengths 1, 2, 2, so codewords 0, 10, 11; chunks of 2^11, 6 bits
-    assert data == bytes.fromhex("02 03 05 03 0003a2 1220 0b 06") + bytes([0b11_0_0_10_00])
+    # their lengths 1, 2, 2, so codewords 0, 10, 11; chunks of 2^9, 6 bits
+    assert data == bytes.fromhex("02 03 05 03 0003a2 1220 09 06") + bytes([0b11_0_0_10_00])
     assert take(data, 0, 19, 3)[0].tolist() == symbols.tolist()
 
 
@@ -147,7 +147,7 @@ def test_no_mode_would_take_fewer_bytes_by_more_than_one_percent(kind: tuple[lis
     written = [len(b"".join(plan.write(symbols))) for plan in plans if plan.bits < math.inf]
     assert len(put(symbols, bound)) <= 1.01 * min(written) + 8
     for plan, size in zip([plan for plan in plans if plan.bits < math.inf], written, strict=True):
-        assert plan.bits / 8 == pytest.approx(size, rel=0.01, abs=24)
+        assert plan.bits / 8 == pytest.approx(size, rel=0.015, abs=24)
 
 
 @pytest.mark.parametrize("p", [0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3])

@@ -55,7 +55,7 @@ def test_the_code_is_the_textbooks() -> None:
 def test_the_stream_is_the_one_written_by_hand() -> None:
     code = Huffman(code_lengths(FRUIT))
     data = written(code, np.array([5, 0, 2, 4], np.uint8))  # f a c e
-    assert data[:2] == bytes([10, 12])  # chunks of 2^10, 12 bits
+    assert data[:2] == bytes([8, 12])  # chunks of 2^8, 12 bits
     assert bits_of(data[2:]) == "1111" + "0" + "101" + "1110" + "0000"
 
 

@@ -116,7 +116,7 @@ def test_qsgds_sparse_regime_is_the_one_written_by_hand() -> None:
     body = CODE.encode(symbols(levels, Scale(LINEAR, 7), 1000))
     # Gamma takes 7 and 9 bits for the gaps, 3 and 1 for the distances; delta 8, 9, 4, 1; omega 7, 11, 3, 1.
     stream = "0001001" + "1" + "010" + "000010000" + "0" + "1"
-    assert body[10:] == bytes([SPARSE, 2, 8, 22]) + int(stream.ljust(24, "0"), 2).to_bytes(3, "big")
+    assert body[10:] == bytes([SPARSE, 2, 6, 22]) + int(stream.ljust(24, "0"), 2).to_bytes(3, "big")
     assert (CODE.decode(body).levels == levels).all()
 
 

@@ -38,7 +38,7 @@ def draw(count: int, seed: int = 0) -> Words:
 def test_the_stream_is_the_one_written_by_hand() -> None:
     # delta of 1, 2, 17: 1 0100 001010001
     data = written(np.array([1, 2, 17], np.uint64))
-    assert data == bytes([9, 14, 0b1_0100_001, 0b010001_00])  # chunks of 2^9, 14 bits in all
+    assert data == bytes([7, 14, 0b1_0100_001, 0b010001_00])  # chunks of 2^7, 14 bits in all
 
 
 def test_the_length_of_every_chunk_stands_before_the_codewords() -> None:
@@ -83,12 +83,12 @@ def test_codewords_of_every_length_come_back() -> None:
 
 
 @pytest.mark.parametrize("count", [1000, 10_000, 100_000, 1_000_000])
-def test_what_stands_before_the_codewords_is_less_than_half_a_percent(count: int) -> None:
+def test_what_stands_before_the_codewords_is_less_than_half_a_percent_or_two_of_few(count: int) -> None:
     for p in (0.9, 0.1, 0.001):
         values = np.random.default_rng(count).geometric(p, count).astype(np.uint64)
         total = int(elias.delta(values)[1].sum())
         head = 8 * len(written(values)) - total
-        assert head <= 0.005 * total + 8 * 8
+        assert head <= (0.02 if count < 1 << 16 else 0.005) * total + 8 * 8
         assert head <= prefix.head_bits(count, total) + 8
 
 
@@ -112,8 +112,8 @@ def test_another_total_than_announced_is_refused() -> None:
     ("data", "count", "text"),
     [
         ("", 3, "integers: the body ends before the size of a chunk"),
-        ("07 0e a145", 3, r"integers: chunks of 2\^7; they are of 2\^8 to 2\^11"),
-        ("0c 0e a145", 3, r"integers: chunks of 2\^12; they are of 2\^8 to 2\^11"),
+        ("05 0e a145", 3, r"integers: chunks of 2\^5; they are of 2\^6 to 2\^11"),
+        ("0c 0e a145", 3, r"integers: chunks of 2\^12; they are of 2\^6 to 2\^11"),
         ("0b 02 a145", 3, "integers: 2 bits of 3 items; 2 bytes are left"),
         ("0b 12 a144", 3, "integers: 18 bits of 3 items; 2 bytes are left"),
         ("0b 0e a145", 3, "integers: the padding bits are not zero"),
