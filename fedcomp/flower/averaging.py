@@ -11,24 +11,19 @@ from flwr.supercore import log
 
 from fedcomp.flower import envelope, uplink
 from fedcomp.flower.dynamic_sampling import aggregating
-from fedcomp.flower.fedams import FedAMS
 from fedcomp.flower.intake import Answer
-from fedcomp.flower.proximal import QcmdAdagrad, QrdaAdagrad
+from fedcomp.flower.server_step import FromPublished
 from fedcomp.replica import Replica
 
-AVERAGING = {
-    kind.aggregate_train
-    for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi, FedAMS, QcmdAdagrad, QrdaAdagrad)
-}
+AVERAGING = {kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi)}
 
 
 def averages(inner: Strategy) -> bool:
     """Say whether the mean is all that a strategy, and its function for metrics, look at."""
     inner = aggregating(inner)
-    return (
-        type(inner).aggregate_train in AVERAGING
-        and cast(FedAvg, inner).train_metrics_aggr_fn is aggregate_metricrecords
-    )
+    aggregate = type(inner).aggregate_train
+    ours = isinstance(inner, FromPublished) and aggregate is FromPublished.aggregate_train and inner.takes_mean
+    return (ours or aggregate in AVERAGING) and cast(FedAvg, inner).train_metrics_aggr_fn is aggregate_metricrecords
 
 
 def aggregate_mean(

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from logging import INFO
 from typing import Any, ClassVar
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
-from fedcomp.flower.server_step import FromPublished, Sums
+from fedcomp.flower.server_step import FromPublished, ServerStep, Sums
 
 
 class EF21(FromPublished):
@@ -55,13 +55,8 @@ class EF21(FromPublished):
         self.num_nodes = len(list(grid.get_node_ids()))  # after sampling, which waits for nodes
         return messages
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the model one step on along the mean estimate, and the metrics."""
-        step = self.server_step(replies)
-        if step is None:
-            return None, None
+    def moved(self, step: ServerStep) -> Sums:
+        """Return the parameters one step on along the mean estimate."""
         self.estimate = self.estimate or step.zeros()
         num_nodes = max(self.num_nodes, len(step.replies))  # who answered and left has been there
         moved: Sums = {}
@@ -70,4 +65,4 @@ class EF21(FromPublished):
             for reply in step.replies:
                 estimate += reply[name].numpy() - published
             moved[name] = published + self.eta / num_nodes * estimate
-        return step.end(moved), step.metrics
+        return moved

@@ -1,15 +1,13 @@
 """AMSGrad on the server: the optimizer that COMP-AMS steps with, whatever compressed the updates."""
 
 import math
-from collections.abc import Iterable
 from logging import INFO
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.supercore import log
 
-from fedcomp.flower.server_step import FromPublished, Sums
+from fedcomp.flower.server_step import FromPublished, ServerStep, Sums
 
 
 class FedAMS(FromPublished):
@@ -21,6 +19,8 @@ class FedAMS(FromPublished):
     Other than in Flower's FedAdam, eps is inside the root, and no bias is corrected.  Error feedback makes an update come in
     bursts, and v is quadratic in it: at very small densities a larger `eps` or `beta_2` helps.
     """
+
+    takes_mean: ClassVar[bool] = True
 
     def __init__(
         self, *, eta: float = 0.01, beta_1: float = 0.9, beta_2: float = 0.999, eps: float = 1e-8, **fedavg: Any
@@ -44,13 +44,8 @@ class FedAMS(FromPublished):
         log(INFO, "\t├──> FedAMS: eta %g | beta_1 %g | beta_2 %g | eps %g", *settings)
         super().summary()
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the model after one step of AMSGrad, and the metrics."""
-        step = self.server_step(replies)
-        if step is None:
-            return None, None
+    def moved(self, step: ServerStep) -> Sums:
+        """Return the parameters after one step of AMSGrad."""
         if not self.m_t:
             self.m_t, self.v_t, self.v_hat = step.zeros(), step.zeros(), step.zeros()
         moved: Sums = {}
@@ -63,4 +58,4 @@ class FedAMS(FromPublished):
             v += (1 - self.beta_2) * np.square(gradient)
             np.maximum(v_hat, v, out=v_hat)
             moved[name] = step.begin(name) - self.eta * m / np.sqrt(v_hat + self.eps)
-        return step.end(moved), step.metrics
+        return moved

@@ -1,16 +1,13 @@
 """signSGD with majority vote: each node one vote an entry, whatever its data and however loud its update."""
 
 import math
-from collections.abc import Iterable
 from logging import INFO
 from typing import Any, ClassVar
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.supercore import log
-from numpy.typing import NDArray
 
-from fedcomp.flower.server_step import FromPublished
+from fedcomp.flower.server_step import FromPublished, ServerStep, Sums
 
 
 class MajorityVote(FromPublished):
@@ -35,14 +32,9 @@ class MajorityVote(FromPublished):
         log(INFO, "\t├──> Majority vote: step %g", self.step)
         super().summary()
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the model one step on towards where most nodes go, and the metrics."""
-        step = self.server_step(replies)
-        if step is None:
-            return None, None
-        moved: dict[str, NDArray[np.float64]] = {}
+    def moved(self, step: ServerStep) -> Sums:
+        """Return the parameters one step on towards where most nodes go."""
+        moved: Sums = {}
         for name in step.parameters:
             published = step.published[name]
             votes = np.zeros(published.shape, np.int32)
@@ -51,4 +43,4 @@ class MajorityVote(FromPublished):
                 votes += model > published
                 votes -= model < published
             moved[name] = step.begin(name) + self.step * np.sign(votes)
-        return step.end(moved), step.metrics
+        return moved

@@ -12,12 +12,10 @@ residual was sent.
 """
 
 import math
-from collections.abc import Iterable
 from logging import INFO
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.supercore import log
 from numpy.typing import NDArray
 
@@ -34,6 +32,8 @@ def shrink(array: NDArray[np.float64], threshold: NDArray[np.float64] | float) -
 
 class _AdaGrad(FromPublished):
     """The settings and AdaGrad's diagonal, that both share; by itself it averages."""
+
+    takes_mean: ClassVar[bool] = True
 
     def __init__(self, *, eta: float = 0.01, delta: float = 1e-3, l1_strength: float = 1e-5, **fedavg: Any) -> None:
         """Make it; what FedAvg takes, it takes as well.  Raises `ValueError` for a setting out of range."""
@@ -66,19 +66,14 @@ class _AdaGrad(FromPublished):
 class QcmdAdagrad(_AdaGrad):
     """Composite mirror descent: model = shrink(published - eta g / H, eta l1_strength / H).  With no penalty it is AdaGrad."""
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the model after one proximal step from the published one, and the metrics."""
-        step = self.server_step(replies)
-        if step is None:
-            return None, None
+    def moved(self, step: ServerStep) -> Sums:
+        """Return the parameters after one proximal step from the published one."""
         self.sum_of_squares = self.sum_of_squares or step.zeros()
         moved: Sums = {}
         for name in step.parameters:
             rate = self.eta / self.diagonal(step, name)
             moved[name] = shrink(step.begin(name) - rate * step.gradient(name), rate * self.penalty(step, name))
-        return step.end(moved), step.metrics
+        return moved
 
 
 class QrdaAdagrad(_AdaGrad):
@@ -104,13 +99,8 @@ class QrdaAdagrad(_AdaGrad):
         self.num_gradients = 0
         self.initial: dict[str, NDArray[Any]] = {}
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the model that all gradients so far give, and the metrics."""
-        step = self.server_step(replies)
-        if step is None:
-            return None, None
+    def moved(self, step: ServerStep) -> Sums:
+        """Return the parameters that all gradients so far give."""
         if not self.num_gradients:
             self.sum_of_squares, self.sum_of_gradients = step.zeros(), step.zeros()
             if self.center == "initial":
@@ -123,4 +113,4 @@ class QrdaAdagrad(_AdaGrad):
             rate = self.eta / self.diagonal(step, name)
             threshold = rate * (self.num_gradients * self.penalty(step, name))
             moved[name] = shrink(self.initial.get(name, 0.0) - rate * gradients, threshold)
-        return step.end(moved), step.metrics
+        return moved

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from logging import WARNING
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -79,8 +79,11 @@ class ServerStep:
 class FromPublished(FedAvg):
     """FedAvg that knows, from a round's messages to its replies, which model its nodes started from.
 
-    By itself it averages; `server_step` is what others make more of.
+    Which model comes next, `moved` says: by itself it is the weighted mean.  `takes_mean` says that it looks at nothing else of
+    the replies, so that they may come as one.
     """
+
+    takes_mean: ClassVar[bool] = False
 
     def __init__(self, **fedavg: Any) -> None:
         """Make it with the settings of Flower's FedAvg."""
@@ -93,6 +96,17 @@ class FromPublished(FedAvg):
         """Return FedAvg's messages."""
         self.published = arrays
         return super().configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Return the next model and the metrics; neither if none trained, or nothing that has a weight."""
+        step = self.server_step(replies)
+        return (None, None) if step is None else (step.end(self.moved(step)), step.metrics)
+
+    def moved(self, step: ServerStep) -> Sums:
+        """Return the parameters of the next model."""
+        return {name: np.array(step.mean[name], np.float64) for name in step.parameters}
 
     def server_step(self, replies: Iterable[Message]) -> ServerStep | None:
         """Return what the replies give to step with; None if none trained, or nothing that has a weight.
