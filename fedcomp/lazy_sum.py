@@ -118,8 +118,9 @@ class LazySum:
         first = self.parts[0]
         if self.weights[0] != 1:
             first *= self.weights[0]
-        for part, weight in zip(self.parts[1:], self.weights[1:], strict=True):
-            first += part if weight == 1 else part * weight
+        with np.errstate(over="ignore"):
+            for part, weight in zip(self.parts[1:], self.weights[1:], strict=True):
+                first += part if weight == 1 else part * weight
         self.parts, self.weights = (first,), (1.0,)
         return first
 
