@@ -3,16 +3,20 @@
 What crosses the network is `CompressionMod`'s matter: this code sees plain arrays, as without it.
 """
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 import numpy as np
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from clients.devices import pick_device
+from clients.devices import pick_device, seed_torch
 from clients.local import LocalPlan
 from clients.local import train as train_locally
 from clients.samples import own_card, own_samples, partition_of
+from fedcomp.data import Card
 from fedcomp.flower import CompressionMod
 from fedcomp.tasks import build_model, input_shape
 from fedcomp.tasks import evaluate as evaluate_model
@@ -26,9 +30,9 @@ app = ClientApp(mods=[CompressionMod()])
 def train(message: Message, context: Context) -> Message:
     """Return the weights after local training, the number of samples and their mean loss on the way."""
     run, config = context.run_config, _config(message)
-    device = _device(context)
+    device = _device(run)
     x, y = own_samples(run, context.node_config, device)
-    model = _model(message, context, device)
+    model = _model(message, run, device)
     number, _ = partition_of(context.node_config)
     rng = np.random.default_rng([int(run["seed"]), int(str(config["server-round"])), number])
     plan = LocalPlan(
@@ -40,7 +44,7 @@ def train(message: Message, context: Context) -> Message:
         weight_decay=float(run["weight-decay"]),
         proximal_mu=float(str(config.get("proximal-mu", 0.0))),
     )
-    torch.manual_seed(int(rng.integers(2**63)))  # for models that draw, as dropout does
+    seed_torch(int(rng.integers(2**63)), device)  # for models that draw, as dropout does
     loss = train_locally(model, x, y, plan, rng)
     weights = ArrayRecord({name: tensor.cpu() for name, tensor in model.state_dict().items()})
     return _reply(message, {"num-examples": len(y), "train-loss": loss}, weights)
@@ -49,17 +53,18 @@ def train(message: Message, context: Context) -> Message:
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Return loss and accuracy of the published model on the node's own training samples."""
-    device = _device(context)
-    x, y = own_samples(context.run_config, context.node_config, device)
-    loss, accuracy = evaluate_model(_model(message, context, device), x, y, EVALUATION_BATCH)
+    run = context.run_config
+    device = _device(run)
+    x, y = own_samples(run, context.node_config, device)
+    loss, accuracy = evaluate_model(_model(message, run, device), x, y, EVALUATION_BATCH)
     return _reply(message, {"num-examples": len(y), "eval-loss": loss, "eval-accuracy": accuracy})
 
 
-def _device(context: Context) -> torch.device:
-    threads = int(context.run_config["num-threads"])
-    if threads:
+def _device(run: Mapping[str, object]) -> torch.device:
+    threads = int(str(run["num-threads"]))
+    if threads and threads != torch.get_num_threads():
         torch.set_num_threads(threads)
-    return pick_device(str(context.run_config["device"]))
+    return pick_device(str(run["device"]))
 
 
 def _config(message: Message) -> ConfigRecord:
@@ -69,15 +74,19 @@ def _config(message: Message) -> ConfigRecord:
     return config
 
 
-def _model(message: Message, context: Context, device: torch.device) -> nn.Module:
+def _model(message: Message, run: Mapping[str, object], device: torch.device) -> nn.Module:
     arrays = message.content["arrays"]
     if not isinstance(arrays, ArrayRecord):
         raise TypeError(f"the message's 'arrays' is a {type(arrays).__name__}; an ArrayRecord is needed")
-    run = context.run_config
-    card = own_card(run)
-    model = build_model(str(run["model"]), input_shape(card), card.num_classes, int(run["seed"]))
+    model = _module(str(run["model"]), own_card(str(run["dataset"])), device)
     model.load_state_dict(arrays.to_torch_state_dict())
-    return model.to(device)
+    return model
+
+
+@lru_cache(maxsize=1)
+def _module(name: str, card: Card, device: torch.device) -> nn.Module:
+    """Return the model with any weights: those of a message replace them all, so a process builds it once."""
+    return build_model(name, input_shape(card), card.num_classes, seed=0).to(device)
 
 
 def _reply(

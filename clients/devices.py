@@ -1,5 +1,7 @@
 """Which device a node trains on."""
 
+from functools import cache
+
 import torch
 
 
@@ -9,6 +11,7 @@ def available() -> list[str]:
     return [kind for kind, works in there if works]
 
 
+@cache
 def pick_device(name: str) -> torch.device:
     """Return the device that `name` asks for: auto, cpu, cuda, cuda:<number> or mps.
 
@@ -23,3 +26,12 @@ def pick_device(name: str) -> torch.device:
     if kind == "cuda" and number and int(number) >= torch.cuda.device_count():
         raise ValueError(f"device is {name!r}; this node's GPUs are numbered 0 to {torch.cuda.device_count() - 1}")
     return torch.device(name)
+
+
+def seed_torch(seed: int, device: torch.device) -> None:
+    """Seed torch's random numbers on the CPU and on `device`; ``torch.manual_seed`` costs more than a small training step."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)

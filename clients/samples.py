@@ -1,6 +1,7 @@
-"""A node's own samples: its partition of the training split, cut anew from the dataset but loaded once a process."""
+"""A node's own samples: its partition of the training split, prepared once and kept while the run is the same."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
 from pathlib import Path
 
 import torch
@@ -11,10 +12,13 @@ from fedcomp.tasks import prepare
 
 CARDS = Path(__file__).resolve().parents[1] / "datasets"
 
+Samples = tuple[Tensor, Tensor]
 
-def own_card(run: Mapping[str, object]) -> Card:
+
+@lru_cache(maxsize=1)
+def own_card(dataset: str) -> Card:
     """Return the card of the run's dataset."""
-    return read_card(str(run["dataset"]), CARDS)
+    return read_card(dataset, CARDS)
 
 
 def partition_of(node: Mapping[str, object]) -> tuple[int, int]:
@@ -28,13 +32,28 @@ def partition_of(node: Mapping[str, object]) -> tuple[int, int]:
     return number, count
 
 
-def own_samples(run: Mapping[str, object], node: Mapping[str, object], device: torch.device) -> tuple[Tensor, Tensor]:
+def own_samples(run: Mapping[str, object], node: Mapping[str, object], device: torch.device) -> Samples:
     """Return samples, as the model reads them, and labels of the node with config `node` in a run with config `run`.
 
     A node's `data-dir` goes before the run's: on real devices the data lies where each has it.
     """
-    card = own_card(run)
     number, count = partition_of(node)
-    dataset = load(card, str(node.get("data-dir", run["data-dir"])) or None)
-    rows = partition_train(dataset, str(run["partition"]), count, int(str(run["seed"])))[number]
-    return prepare(dataset.train.x[rows], card, device), torch.tensor(dataset.train.y[rows], device=device)
+    data_dir = str(node.get("data-dir", run["data-dir"]))
+    return _shares(str(run["dataset"]), data_dir, str(run["partition"]), count, int(str(run["seed"])), device)(number)
+
+
+@lru_cache(maxsize=1)
+def _shares(
+    dataset_name: str, data_dir: str, scheme: str, count: int, seed: int, device: torch.device
+) -> Callable[[int], Samples]:
+    """Return what gives the samples of a partition: a simulation's process works for many nodes, and those come back."""
+    card = own_card(dataset_name)
+    dataset = load(card, data_dir or None)
+    parts = partition_train(dataset, scheme, count, seed)
+
+    @cache
+    def share(number: int) -> Samples:
+        rows = parts[number]
+        return prepare(dataset.train.x[rows], card, device), torch.tensor(dataset.train.y[rows], device=device)
+
+    return share
