@@ -1,7 +1,7 @@
 """A model at a version, and the one way to the next: the same float32 additions, in the same order, everywhere."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,11 +59,12 @@ class Replica:
             0,
             body + exact if flags else body,
         )
-        return replace(frame, after=_Step.of(self, frame).fingerprint)
+        return replace(frame, after=Step.of(self, frame).fingerprint)
 
-    def advance(self, frame: Frame) -> "Replica":
+    def advance(self, frame: Frame, find: "FindStep | None" = None) -> "Replica":
         """Return the replica after a delta frame; this one is spent, its memory lives on.
 
+        `find` works the step out, `Step.of` unless somebody knows it already.
         A frame that was applied before changes nothing.  Raises `VersionError` for one that starts elsewhere, `LayoutError`
         for another model's, `CorruptError` for one that does not end where it says; the replica is then as it was.
         """
@@ -78,7 +79,7 @@ class Replica:
                 f"a delta from version {frame.base_version} ({frame.before:016x}); "
                 f"version {self.version} ({self.fingerprint:016x}) is held"
             )
-        step = _Step.of(self, frame)
+        step = (find or Step.of)(self, frame)
         if frame.version != self.version + 1 or step.fingerprint != frame.after:
             raise CorruptError(
                 f"a delta that does not end in the version {frame.version} ({frame.after:016x}) that it names"
@@ -88,7 +89,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class Step:
     """What a delta frame does to a replica, worked out before anything is touched."""
 
     at: Any
@@ -96,8 +97,14 @@ class _Step:
     exact: bytes
     fingerprint: int
 
+    @property
+    def size(self) -> int:
+        """Bytes of memory that it takes, about."""
+        return 2 * self.values.nbytes + len(self.exact)
+
     @classmethod
-    def of(cls, replica: Replica, frame: Frame) -> "_Step":
+    def of(cls, replica: Replica, frame: Frame) -> "Step":
+        """Return the step of `frame` from `replica`; the same for every replica that is equal to it."""
         layout = replica.layout
         body, exact = split_payload(frame, frame.payload, layout, replica.exact)
         if frame.flags & EXACT:
@@ -117,6 +124,9 @@ class _Step:
         if not np.isfinite(new).all():
             raise CorruptError("a delta takes the model out of float32")
         return cls(at, new, exact, total & WORD)
+
+
+FindStep = Callable[[Replica, Frame], Step]
 
 
 def start(layout: Layout, arrays: Mapping[str, NDArray[Any]], version: int = 0) -> Replica:
@@ -150,7 +160,7 @@ def from_key_frame(frame: Frame) -> Replica:
     return Replica(layout, frame.version, vector, exact, mark)
 
 
-def step(replica: Replica | None, frame: Frame) -> Replica:
+def step(replica: Replica | None, frame: Frame, find: FindStep | None = None) -> Replica:
     """Return the replica after `frame`; a key frame starts anew, a delta that lies behind `replica` changes nothing.
 
     The replica passed in is spent.  Raises `VersionError` for a delta that does not reach on from it.
@@ -162,7 +172,7 @@ def step(replica: Replica | None, frame: Frame) -> Replica:
     if replica is None:
         raise VersionError(f"a delta from version {frame.base_version}; no model is held")
     behind = frame.kind is Kind.DELTA and frame.layout == replica.layout.digest and frame.version < replica.version
-    return replica if behind else replica.advance(frame)
+    return replica if behind else replica.advance(frame, find)
 
 
 def split_payload(frame: Frame, payload: bytes, layout: Layout, exact: bytes) -> tuple[bytes, bytes]:

@@ -38,14 +38,14 @@ def aggregate_mean(
     contents = [answer.message.content for answer in answers]
     if contents:
         validate_message_reply_consistency(contents, key, check_arrayrecord=False)
-    weights = [float(cast(float, next(iter(content.metric_records.values()))[key])) for content in contents]
+    weights = [float(cast(float, next(iter(envelope.metric_records(content).values()))[key])) for content in contents]
     if not sum(weights):
         if answers:
             log(WARNING, "fedcomp: all weights %r are 0; nothing is aggregated", key)
         return inner.aggregate_train(server_round, failed)
     updates = [cast(uplink.Update, answer.update) for answer in answers]
     mean = uplink.mean(list(zip(updates, weights, strict=True)), published)
-    metric_key, metrics = next(iter(contents[0].metric_records.items()))
+    metric_key, metrics = next(iter(envelope.metric_records(contents[0]).items()))
     merged = RecordDict(
         {
             answers[0].key: envelope.to_record(mean),

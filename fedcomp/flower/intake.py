@@ -112,7 +112,7 @@ class Intake:
             return None
         if not train:
             raise CorruptError("an update in answer to a message that asked for none")
-        for record in content.metric_records.values():
+        for record in envelope.metric_records(content).values():
             weight = record.get(self.weight_key, 1) if self.weight_key else 1
             if not isinstance(weight, int | float) or not np.isfinite(weight) or not 0 <= weight <= HEAVIEST:
                 raise CorruptError(f"its weight {self.weight_key!r} is {weight}; a number from 0 to 2^53 is needed")
@@ -138,9 +138,10 @@ class Intake:
 def _shape(answer: Answer) -> Hashable:
     """Return what must be alike in replies that Flower aggregates: the names of records and metrics, and their lengths."""
     content = answer.message.content
-    metrics = {
+    metrics = envelope.metric_records(content)
+    entries = {
         (key, name, len(value) if isinstance(value, list) else None)
-        for key, record in content.metric_records.items()
+        for key, record in metrics.items()
         for name, value in record.items()
     }
-    return answer.key, frozenset(content.array_records), frozenset(content.metric_records), frozenset(metrics)
+    return answer.key, frozenset(envelope.array_records(content)), frozenset(metrics), frozenset(entries)

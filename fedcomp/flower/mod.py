@@ -10,8 +10,9 @@ from flwr.clientapp.typing import ClientAppCallable
 from flwr.supercore import log
 
 from fedcomp.errors import FedcompError, NonFiniteError, StaleError, UnknownFormatError
-from fedcomp.flower import client_state, envelope
+from fedcomp.flower import envelope, in_memory
 from fedcomp.flower.client_state import ClientState
+from fedcomp.flower.in_memory import Shared
 from fedcomp.memory import Incremental
 from fedcomp.methods import parse
 from fedcomp.replica import Replica
@@ -34,7 +35,7 @@ class CompressionMod:
             return call_next(message, context)
         key, data = found
         begin = time.perf_counter()
-        state = client_state.load(context.state)
+        state, shared = in_memory.recall(context.state)
         asked, frames = instruction.parse(data)
         if asked.number < state.number:
             raise StaleError(f"instruction {asked.number}; instruction {state.number} was followed already")
@@ -46,17 +47,17 @@ class CompressionMod:
         state.number = asked.number
         state.settle(asked.taken)
         try:
-            state.follow(asked, frames)
+            state.follow(asked, frames, shared.step if shared else None)
         except FedcompError as error:
             log(WARNING, "fedcomp: this node cannot follow: %s", error)
-            state.save(context.state)
+            in_memory.remember(state, context.state)
             lost = Frame(Kind.LOST, codecs.NO_BODY, 0, 0, 0, 0, 0, asked.number)
             return Message(RecordDict({key: envelope.seal(lost.to_bytes())}), reply_to=message)
-        decode_seconds = time.perf_counter() - begin
+        decode_seconds = time.perf_counter() - begin + (shared.spared if shared else 0.0)
 
         replica = _held(state)
         plain = RecordDict(dict(message.content.items()))
-        plain[key] = _model(state, replica)
+        plain[key] = _model(state, replica, shared)
         message.content = plain
         reply = call_next(message, context)
 
@@ -64,7 +65,7 @@ class CompressionMod:
             content = RecordDict(dict(reply.content.items()))
             trained = _trained(message, content, key, replica)
             if trained is not None:
-                frame = self._update(state, content.array_records[trained], asked, decode_seconds, context)
+                frame = self._update(state, envelope.array_records(content)[trained], asked, decode_seconds, context)
                 state.answer = {name: record for name, record in content.items() if name != trained}
                 state.answer_key = trained
                 content[trained] = envelope.seal(frame)
@@ -72,7 +73,7 @@ class CompressionMod:
                 held = Frame(Kind.HELD, codecs.NO_BODY, 0, *_here(replica), asked.number)
                 content[envelope.KEY] = envelope.seal(held.to_bytes())
             reply.content = content
-        state.save(context.state)
+        in_memory.remember(state, context.state)
         return reply
 
     def _update(
@@ -122,11 +123,13 @@ def _here(replica: Replica) -> tuple[int, int, int, int]:
     return replica.version, replica.version, replica.layout.digest, replica.fingerprint
 
 
-def _model(state: ClientState, replica: Replica) -> ArrayRecord:
+def _model(state: ClientState, replica: Replica, shared: Shared | None) -> ArrayRecord:
     """Return the model as the ClientApp expects it; local tensors as they were last trained here."""
-    shared = dict(envelope.to_record(replica.arrays()))
-    names = [tensor.name for tensor in replica.layout.tensors]
-    return ArrayRecord({name: (shared | state.local)[name] for name in names if name in shared or name in state.local})
+    plain = shared.plain(replica) if shared else envelope.to_record(replica.arrays())
+    if not state.local:
+        return plain
+    both = dict(plain) | state.local
+    return envelope.record_of({item.name: both[item.name] for item in replica.layout.tensors if item.name in both})
 
 
 def _trained(message: Message, content: RecordDict, key: str, replica: Replica) -> str | None:
@@ -137,7 +140,7 @@ def _trained(message: Message, content: RecordDict, key: str, replica: Replica) 
     if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
         return None
     names = {tensor.name for tensor in replica.layout.tensors}
-    fitting = [name for name, record in content.array_records.items() if names & record.keys()]
+    fitting = [name for name, record in envelope.array_records(content).items() if names & record.keys()]
     if key in fitting:
         return key
     if len(fitting) > 1:

@@ -308,7 +308,9 @@ class CompressedStrategy(Strategy):
             node,
             downlink_bytes=len(data) + envelope.size_beside(message.content, key),
             catch_up_bytes=route.catch_up_bytes,
-            dense_downlink_bytes=sum(envelope.dense_size(record) for record in message.content.array_records.values()),
+            dense_downlink_bytes=sum(
+                envelope.dense_size(record) for record in envelope.array_records(message.content).values()
+            ),
         )
         # The inner strategy may have given several messages one content.
         content = RecordDict(dict(message.content.items()))
@@ -318,7 +320,7 @@ class CompressedStrategy(Strategy):
 
     def _model_key(self, message: Message) -> str:
         """Return the key of the published model in a message of the inner strategy."""
-        mine, records = self._inner_arrays, message.content.array_records
+        mine, records = self._inner_arrays, envelope.array_records(message.content)
         same = [key for key, record in records.items() if record is mine] or [
             key
             for key, record in records.items()

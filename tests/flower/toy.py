@@ -12,7 +12,8 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
 from fedcomp.flower import CompressionMod
-from fedcomp.flower.client_state import ClientState, load
+from fedcomp.flower.client_state import ClientState
+from fedcomp.flower.in_memory import recall
 
 logging.getLogger("flwr").setLevel(logging.ERROR)
 Arrays = dict[str, NDArray[np.floating]]
@@ -71,7 +72,7 @@ def app(*, with_mod: bool = True) -> ClientApp:
 
 def state_of(context: Context) -> ClientState:
     """Return what a node remembers."""
-    return load(context.state)
+    return recall(context.state)[0]
 
 
 class Watching(FedAvg):

@@ -1,0 +1,113 @@
+"""What nodes that live in one process need not do each for itself, nor through bytes.
+
+A `LocalGrid` for studies gives it to its nodes as their ``Context.state``.  The messages stay the same to the byte.
+"""
+
+import copy
+import time
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, RecordDict
+from numpy.typing import NDArray
+
+from fedcomp.flower import client_state, envelope
+from fedcomp.flower.client_state import ClientState
+from fedcomp.replica import Replica, Step
+from fedcomp.wire.frame import Frame
+
+ROOM = 1 << 28
+"""Bytes of steps that are kept."""
+
+
+class Shared:
+    """Steps from version to version, worked out once for all nodes, and the newest model as plain arrays.
+
+    `spared` are the seconds that the work took when it was done: a node on its own would have spent them too.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing worked out."""
+        self.spared = 0.0
+        self._steps: OrderedDict[Frame, tuple[Step, float]] = OrderedDict()
+        self._size = 0
+        self._plain: tuple[tuple[int, int], ArrayRecord] | None = None
+
+    def step(self, replica: Replica, frame: Frame) -> Step:
+        """Return ``Step.of(replica, frame)``, which is the same for every replica of the frame's base version."""
+        known = self._steps.get(frame)
+        if known is not None:
+            self.spared += known[1]
+            return known[0]
+        begin = time.perf_counter()
+        step = Step.of(replica, frame)
+        self._steps[frame] = (step, time.perf_counter() - begin)
+        self._size += step.size
+        while self._size > ROOM:
+            self._size -= self._steps.popitem(last=False)[1][0].size
+        return step
+
+    def plain(self, replica: Replica) -> ArrayRecord:
+        """Return the replica's tensors, local ones apart, as a ClientApp gets them."""
+        mark = (replica.version, replica.fingerprint)
+        if self._plain is None or self._plain[0] != mark:
+            arrays = {name: HeldArray(array) for name, array in replica.arrays().items()}
+            self._plain = (mark, envelope.record_of(arrays))
+        return self._plain[1].copy()
+
+
+class HeldArray(Array):
+    """An Array that is a numpy array still: it becomes bytes only if somebody asks for them."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        """Keep a copy of `array`."""
+        self.__dict__["held"] = np.array(array)
+        self.__dict__.update(dtype=str(array.dtype), shape=array.shape, stype="numpy.ndarray")
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the bytes, made now; everything else is there."""
+        if name != "data":
+            raise AttributeError(name)
+        self.__dict__["data"] = data = Array(self.held).data
+        return data
+
+    def numpy(self) -> NDArray[Any]:
+        """Return a copy of the array, the caller's own."""
+        own: NDArray[Any] = self.held.copy()
+        return own
+
+
+class LiveState(RecordDict):
+    """A ``Context.state`` in which the mod's part stays a value; what the app puts beside it is as ever."""
+
+    def __init__(self, shared: Shared) -> None:
+        """Begin with nothing remembered."""
+        super().__init__()
+        self.__dict__["shared"] = shared
+        self.__dict__["client"] = ClientState()
+
+    def copy(self) -> "LiveState":
+        """Return the same, with a table of its own for the app's records."""
+        twin = super().copy()
+        twin.__dict__.update(shared=self.__dict__["shared"], client=self.__dict__["client"])
+        return twin
+
+    def snapshot(self) -> "LiveState":
+        """Return what is remembered now, whatever is done with it later."""
+        twin = self.copy()
+        twin.__dict__["client"] = copy.deepcopy(self.__dict__["client"])
+        return twin
+
+
+def recall(records: RecordDict) -> tuple[ClientState, Shared | None]:
+    """Return what the mod remembers in a ``Context.state``, and what the nodes of this process share, if they do."""
+    if isinstance(records, LiveState):
+        return records.__dict__["client"], records.__dict__["shared"]
+    return client_state.load(records), None
+
+
+def remember(state: ClientState, records: RecordDict) -> None:
+    """Write the state back, where it is not there already."""
+    if not isinstance(records, LiveState):
+        state.save(records)

@@ -1,0 +1,134 @@
+"""Nodes that share their process end in the same bits, by the same bytes, as nodes on their own."""
+
+import random
+from typing import cast
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+
+import fedcomp
+from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
+from fedcomp.flower.in_memory import HeldArray, LiveState, Shared
+from fedcomp.flower.ledger import Totals
+from fedcomp.flower.local_grid import Fault
+from fedcomp.replica import start
+from fedcomp.wire.codecs import codec_id
+from fedcomp.wire.layout import layout_of
+from tests.flower.toy import Watching, app, arrays_of, model, state_of
+
+NODES, ROUNDS = 8, 40
+
+
+def _run(uplink: str, downlink: str, *, in_memory: bool) -> tuple[CompressedStrategy, LocalGrid]:
+    random.seed(3)
+    faults = random.Random(4)
+    grid = LocalGrid(app(), NODES, in_memory=in_memory)
+    inner = Watching(fraction_train=0.5, fraction_evaluate=0.3)
+    strategy = CompressedStrategy(inner, uplink=fedcomp.parse(uplink), downlink=fedcomp.parse(downlink))
+    for server_round in range(ROUNDS):
+        for node in grid.get_node_ids():
+            if faults.random() < 0.1:
+                grid.order(node, faults.choice(list(Fault)))
+        strategy.start(grid, model() if server_round == 0 else strategy.arrays, num_rounds=1)
+    return strategy, grid
+
+
+def _bytes(totals: Totals) -> tuple[int, ...]:
+    return totals.uplink_bytes, totals.downlink_bytes, totals.catch_up_bytes, totals.dense_bytes, totals.refused
+
+
+@pytest.mark.parametrize(
+    ("uplink", "downlink"),
+    [("stc(density=0.02)", "stc(density=0.05)"), ("dgc(density=0.02)", "dense()"), ("dense()", "qsgd(levels=4)")],
+)
+def test_bytes_models_and_memories_are_those_of_nodes_on_their_own(uplink: str, downlink: str) -> None:
+    (apart, own), (together, sharing) = (_run(uplink, downlink, in_memory=mode) for mode in (False, True))
+    assert _bytes(apart.ledger.total()) == _bytes(together.ledger.total())
+    assert apart.ledger.total().refused > 0, "the faults were felt"
+    for name, array in arrays_of(apart.arrays).items():
+        np.testing.assert_array_equal(array, together.arrays[name].numpy())
+    for node, context in own.contexts.items():
+        alone, shared = state_of(context), state_of(sharing.contexts[node])
+        assert (alone.replica is None) == (shared.replica is None)
+        if alone.replica is not None and shared.replica is not None:
+            np.testing.assert_array_equal(alone.replica.vector, shared.replica.vector)
+        assert alone.memory.keys() == shared.memory.keys()
+        for key, vector in alone.memory.items():
+            np.testing.assert_array_equal(vector, shared.memory[key])
+
+
+def test_a_step_is_worked_out_once_and_its_seconds_are_counted_for_each_node_that_takes_it() -> None:
+    arrays = {"w": np.zeros(100, np.float32)}
+    mine, yours = (start(layout_of(arrays), arrays) for _ in range(2))
+    compressor = fedcomp.stc(density=0.1)
+    body, _ = compressor.encode(np.arange(100, dtype=np.float32), compressor.init(100))
+    frame = mine.delta_frame(codec_id(compressor.entropy), body, b"")
+    shared = Shared()
+    first = shared.step(mine, frame)
+    assert shared.spared == 0
+    assert shared.step(yours, frame) is first
+    assert shared.spared > 0
+    np.testing.assert_array_equal(mine.advance(frame, shared.step).vector, yours.advance(frame).vector)
+
+
+def test_the_grid_says_what_each_node_spent_in_each_round() -> None:
+    grid = LocalGrid(app(), NODES, in_memory=True)
+    CompressedStrategy(Watching(fraction_train=1.0, fraction_evaluate=0.0)).start(grid, model(), num_rounds=3)
+    training = [nodes for nodes in grid.seconds if nodes]  # the batches between them asked nobody to evaluate
+    assert [set(nodes) for nodes in training] == 3 * [set(range(1, NODES + 1))]
+    assert all(min(nodes.values()) > 0 for nodes in training)
+
+
+def test_a_node_that_raises_goes_on_from_what_it_had_taken_in() -> None:
+    failing = ClientApp(mods=[CompressionMod()])
+    calls = []
+
+    @failing.train()
+    def train(message: Message, context: Context) -> Message:
+        calls.append(context.node_id)
+        if len(calls) == 3:
+            raise RuntimeError("as ordered")
+        given = cast(ArrayRecord, message.content["arrays"])
+        rng = np.random.default_rng(
+            [context.node_id, cast(int, cast(ConfigRecord, message.content["config"])["server-round"])]
+        )
+        trained = {
+            name: Array(a + rng.standard_normal(a.shape).astype(a.dtype)) for name, a in arrays_of(given).items()
+        }
+        metrics = MetricRecord({"num-examples": 1})
+        return Message(RecordDict({"arrays": ArrayRecord(trained), "metrics": metrics}), reply_to=message)
+
+    published = []
+    for in_memory in (False, True):
+        calls.clear()
+        random.seed(1)
+        grid = LocalGrid(failing, 2, in_memory=in_memory)
+        strategy = CompressedStrategy(
+            FedAvg(fraction_train=1.0, fraction_evaluate=0.0), uplink=fedcomp.stc(density=0.1)
+        )
+        strategy.start(grid, ArrayRecord({"w": Array(np.zeros(50, np.float32))}), num_rounds=6)
+        published.append(strategy.arrays["w"].numpy())
+    np.testing.assert_array_equal(published[0], published[1])
+
+
+def test_an_array_that_is_held_is_the_callers_own_copy_and_turns_into_bytes_when_asked() -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    held = HeldArray(array)
+    array[:] = 0
+    first = held.numpy()
+    first[:] = 7
+    assert held.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert (held.dtype, held.shape, held.stype) == ("float32", (2, 3), "numpy.ndarray")
+    assert Array(held.dtype, held.shape, held.stype, held.data).numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_a_snapshot_stays_as_it_was() -> None:
+    state = LiveState(Shared())
+    state.__dict__["client"].memory["residual"] = np.ones(2, np.float32)
+    before, same = state.snapshot(), state.copy()
+    state.__dict__["client"].memory["residual"][0] = 5
+    assert before.__dict__["client"].memory["residual"].tolist() == [1, 1]
+    assert same.__dict__["client"].memory["residual"].tolist() == [5, 1]
