@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedcomp.data import Card, load, partition_train, read_card
-from fedcomp.tasks import prepare
+from fedcomp.tasks import prepare, skew
 
 CARDS = Path(__file__).resolve().parents[1] / "datasets"
 
@@ -54,6 +54,7 @@ def _shares(
     @cache
     def share(number: int) -> Samples:
         rows = parts[number]
-        return prepare(dataset.train.x[rows], card, device), torch.tensor(dataset.train.y[rows], device=device)
+        x = skew(prepare(dataset.train.x[rows], card, device), scheme, number, count, seed)
+        return x, torch.tensor(dataset.train.y[rows], device=device)
 
     return share

@@ -8,7 +8,7 @@ from flwr.serverapp import Grid, ServerApp
 
 import fedcomp
 from fedcomp import FedcompError
-from fedcomp.data import load, partition, read_card
+from fedcomp.data import load, partition_train, read_card
 from fedcomp.flower import CompressedStrategy, DynamicSampling
 from fedcomp.flower.strategy import check_links
 from server import figure, report
@@ -53,7 +53,7 @@ def prepare(settings: Settings, grid: Grid) -> Evaluator:
     dataset = load(read_card(settings.dataset, CARDS), settings.data_dir or None)
     evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device)
     num_nodes = wait_for_nodes(grid, settings.min_nodes, settings.node_timeout)
-    partition(settings.partition, dataset.train.y, num_nodes, settings.seed)
+    partition_train(dataset, settings.partition, num_nodes, settings.seed)
     return evaluator
 
 

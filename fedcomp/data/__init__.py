@@ -3,7 +3,8 @@
 from fedcomp.data.card import Card, read_card
 from fedcomp.data.dataset import DataError, Dataset, Split
 from fedcomp.data.load import load
-from fedcomp.data.partition import SCHEMES, parse_scheme, partition, partition_train
+from fedcomp.data.partition import parse_partition, parse_scheme, partition, partition_train
+from fedcomp.data.schemes import SCHEMES
 
 __all__ = [
     "SCHEMES",
@@ -12,6 +13,7 @@ __all__ = [
     "Dataset",
     "Split",
     "load",
+    "parse_partition",
     "parse_scheme",
     "partition",
     "partition_train",

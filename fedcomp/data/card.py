@@ -14,6 +14,7 @@ FILES_PER_SPLIT: Mapping[str, tuple[int, int]] = {
     "sklearn-digits": (0, 0),
     "huggingface": (0, 0),
     "idx": (2, 2),
+    "qmnist": (3, 3),
     "npz": (1, 1),
     "cifar-binary": (1, 1000),
 }
@@ -22,16 +23,21 @@ FILES_PER_SPLIT: Mapping[str, tuple[int, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class CardFile:
-    """A file as its authors publish it: plain name, size in bytes, md5 of the uncompressed content."""
+    """A file as its authors publish it: plain name, size in bytes, md5 of the uncompressed content.
+
+    `folder` is the name of its folder, where that is not the card's.
+    """
 
     name: str
     size: int
     md5: str
+    folder: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a name that leaves the folder, a negative size and a checksum that is none."""
-        if PurePath(self.name).name != self.name or "\\" in self.name:
-            raise ValueError(f"file name {self.name!r}; a plain name without folders is needed")
+        """Refuse names that leave the folder, a negative size and a checksum that is none."""
+        for what, name in (("file name", self.name), ("folder", self.folder)):
+            if PurePath(name).name != name or "\\" in name:
+                raise ValueError(f"{what} {name!r}; a plain name without folders is needed")
         if self.size < 0:
             raise ValueError(f"file {self.name}: size {self.size}; at least 0 is needed")
         if len(self.md5) != 32 or set(self.md5) - set("0123456789abcdef"):
@@ -55,7 +61,10 @@ class Card:
 
     `train` and `test` list the files of each split; for ``idx`` the images, then the labels.  `folder` is the name of
     the folder in which the authors publish them.  `resize` is the height and width that models are given, if not the
-    stored ones.  Construction raises `ValueError` where the settings contradict each other.
+    stored ones.  `groups` are the columns that say whose each sample is, as ``writer``.  Where the authors give no test
+    split, `test_every` n makes one of all the samples of every n-th of the first column.
+
+    Construction raises `ValueError` where the settings contradict each other.
     """
 
     name: str
@@ -72,6 +81,8 @@ class Card:
     hub: Hub | None = None
     resize: int | None = None
     folder: str = ""
+    groups: tuple[str, ...] = ()
+    test_every: int | None = None
 
     def __post_init__(self) -> None:
         """Check every setting against the others."""
@@ -93,8 +104,12 @@ class Card:
             raise ValueError(f"std {list(self.std)}; numbers above 0 are needed")
         if self.resize is not None and (self.resize < 1 or len(self.shape) != 3):
             raise ValueError(f"resize {self.resize} of shape {list(self.shape)}; at least 1 and (C, H, W) are needed")
-        least, most = FILES_PER_SPLIT[self.format]
-        for key, files in (("files.train", self.train), ("files.test", self.test)):
+        if self.test_every is not None and (self.test_every < 2 or not self.groups):
+            there = f"test_every {self.test_every} with groups {list(self.groups)}"
+            raise ValueError(f"{there}; at least 2 and a column to go by are needed")
+        of_train = FILES_PER_SPLIT[self.format]
+        of_test = (0, 0) if self.test_every else of_train
+        for key, files, (least, most) in (("files.train", self.train, of_train), ("files.test", self.test, of_test)):
             if not least <= len(files) <= most:
                 need = str(least) if least == most else f"at least {least}"
                 raise ValueError(f"{key} lists {len(files)} files; format {self.format} needs {need}")
@@ -132,7 +147,7 @@ def read_card(name: str, folder: str | Path) -> Card:
 def _card(table: Mapping[str, object]) -> Card:
     """Return the card that a parsed TOML table describes."""
     needed = ("name", "title", "format", "shape", "classes", "mean", "std", "licence", "source")
-    _check_keys(table, needed, ("files", "hub", "resize", "folder"), "the card")
+    _check_keys(table, needed, ("files", "hub", "resize", "folder", "groups", "test_every"), "the card")
     files = _table(table, "files")
     _check_keys(files, (), ("train", "test"), "[files]")
     return Card(
@@ -150,6 +165,8 @@ def _card(table: Mapping[str, object]) -> Card:
         hub=_hub(_table(table, "hub")) if "hub" in table else None,
         resize=_whole(table["resize"], "resize") if "resize" in table else None,
         folder=_text(table, "folder") if "folder" in table else "",
+        groups=_names(table, "groups"),
+        test_every=_whole(table["test_every"], "test_every") if "test_every" in table else None,
     )
 
 
@@ -161,8 +178,9 @@ def _hub(table: Mapping[str, object]) -> Hub:
 def _file(item: object, where: str) -> CardFile:
     if not isinstance(item, dict):
         raise ValueError(f"key {where!r} holds {item!r}; tables {{ name, size, md5 }} are needed")
-    _check_keys(item, ("name", "size", "md5"), (), where)
-    return CardFile(_text(item, "name"), _whole(item["size"], "size"), _text(item, "md5"))
+    _check_keys(item, ("name", "size", "md5"), ("folder",), where)
+    folder = _text(item, "folder") if "folder" in item else ""
+    return CardFile(_text(item, "name"), _whole(item["size"], "size"), _text(item, "md5"), folder)
 
 
 def _classes(value: object) -> tuple[str, ...]:
@@ -172,6 +190,13 @@ def _classes(value: object) -> tuple[str, ...]:
     if isinstance(value, int) and not isinstance(value, bool) and 2 <= value <= 100_000:
         return tuple(str(index) for index in range(value))
     raise ValueError(f"key 'classes' is {value!r}; a list of names or a count from 2 to 100000 is needed")
+
+
+def _names(table: Mapping[str, object], key: str) -> tuple[str, ...]:
+    names = [name for name in _items(table, key) if isinstance(name, str) and name.isidentifier()]
+    if len(set(names)) < len(_items(table, key)):
+        raise ValueError(f"key {key!r} is {table[key]!r}; a list of different plain names is needed")
+    return tuple(names)
 
 
 def _check_keys(table: Mapping[str, object], needed: tuple[str, ...], optional: tuple[str, ...], where: str) -> None:

@@ -4,13 +4,12 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcomp.data.card import Card
-from fedcomp.data.dataset import DataError
+from fedcomp.data.dataset import Arrays, DataError
 
 
-def read_split(card: Card, contents: Mapping[str, bytes]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def read_split(card: Card, contents: Mapping[str, bytes]) -> Arrays:
     """Return images (N, *shape) and labels (N,) of all the files, in their order.
 
     Raises `DataError` for a file that is not a whole number of records.
@@ -20,4 +19,4 @@ def read_split(card: Card, contents: Mapping[str, bytes]) -> tuple[NDArray[np.ui
         if len(data) == 0 or len(data) % record:
             raise DataError(f"{name}: {len(data)} bytes; a whole number of records of {record} is needed")
     records = np.concatenate([np.frombuffer(data, np.uint8).reshape(-1, record) for data in contents.values()])
-    return records[:, 1:].reshape(-1, *card.shape), records[:, 0]
+    return Arrays(records[:, 1:].reshape(-1, *card.shape), records[:, 0])

@@ -1,7 +1,9 @@
 """What a loader gives: arrays that have been checked against the card, and the one error that says why not."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +15,24 @@ class DataError(ValueError):
     """A dataset is missing, damaged or not what its card says."""
 
 
+class Arrays(NamedTuple):
+    """What a reader found in a split's files, unchecked: samples, labels, and columns that say whose each sample is."""
+
+    x: NDArray[Any]
+    y: NDArray[Any]
+    groups: Mapping[str, NDArray[Any]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """Samples and labels: `x` as stored, uint8 or float32 (N, *shape); `y` int64 (N,).  Both are read-only."""
+    """Samples and labels: `x` as stored, uint8 or float32 (N, *shape); `y` int64 (N,).  All arrays are read-only.
+
+    `groups` are the card's columns, int64 (N,), with a number for each writer, speaker or the like.
+    """
 
     x: NDArray[np.uint8] | NDArray[np.float32]
     y: NDArray[np.int64]
+    groups: Mapping[str, NDArray[np.int64]] = field(default_factory=lambda: MappingProxyType({}))
 
     def __len__(self) -> int:
         """The number of samples."""
@@ -34,26 +48,41 @@ class Dataset:
     test: Split
 
 
-def checked_split(card: Card, x: NDArray[Any], y: NDArray[Any], where: str) -> Split:
+def checked_split(card: Card, arrays: Arrays, where: str) -> Split:
     """Return the split of the arrays that `where` held, made read-only.
 
-    Floats become float32 and labels int64.  Raises `DataError` for another shape, dtype or class range than the card's.
+    Grey images gain their channel, floats become float32, labels and columns int64.  Raises `DataError` for another
+    shape, dtype, class range or column than the card's.
     """
+    x, y, groups = arrays
     if x.dtype != np.uint8:
         if not np.issubdtype(x.dtype, np.floating):
             raise DataError(f"{where}: samples of dtype {x.dtype}; {card.name} needs uint8 or floats")
         x = x.astype(np.float32, copy=False)
         if not np.isfinite(x).all():
             raise DataError(f"{where}: samples hold NaN or infinity; {card.name} needs finite numbers")
+    if (1, *x.shape[1:]) == card.shape:
+        x = x.reshape(-1, *card.shape)
     if x.shape[1:] != card.shape:
         raise DataError(f"{where}: samples of shape {x.shape[1:]}; {card.name} needs {card.shape}")
-    if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
-        raise DataError(f"{where}: labels of shape {y.shape} and dtype {y.dtype}; whole numbers (N,) are needed")
+    y = _whole_numbers(y, f"{where}: labels")
     if len(x) != len(y) or len(x) == 0:
         raise DataError(f"{where}: {len(x)} samples and {len(y)} labels; as many of each are needed, at least 1")
     if y.min() < 0 or y.max() >= card.num_classes:
         raise DataError(f"{where}: labels from {y.min()} to {y.max()}; {card.name} needs 0 to {card.num_classes - 1}")
-    y = y.astype(np.int64)
-    x.setflags(write=False)
-    y.setflags(write=False)
-    return Split(x, y)
+    columns = {name: _whole_numbers(column, f"{where}: {name}") for name, column in groups.items()}
+    if set(columns) != set(card.groups):
+        there, needed = ", ".join(columns) or "none", ", ".join(card.groups) or "none"
+        raise DataError(f"{where}: columns {there} beside the labels; {card.name} needs {needed}")
+    for name, column in columns.items():
+        if len(column) != len(y):
+            raise DataError(f"{where}: {len(y)} labels and {len(column)} of {name}; as many of each are needed")
+    for array in (x, y, *columns.values()):
+        array.setflags(write=False)
+    return Split(x, y, MappingProxyType(columns))
+
+
+def _whole_numbers(array: NDArray[Any], what: str) -> NDArray[np.int64]:
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise DataError(f"{what} of shape {array.shape} and dtype {array.dtype}; whole numbers (N,) are needed")
+    return array.astype(np.int64)

@@ -4,11 +4,10 @@ Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", 1998.
 """
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fedcomp.data.dataset import Arrays
 
 TEST_SIZE = 360
-
-Arrays = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 def read_splits() -> tuple[Arrays, Arrays]:
@@ -25,4 +24,4 @@ def read_splits() -> tuple[Arrays, Arrays]:
     order = np.arange(len(labels))
     train, test = train_test_split(order, test_size=TEST_SIZE, stratify=labels, random_state=0)
     train, test = np.sort(train), np.sort(test)
-    return (images[train], labels[train]), (images[test], labels[test])
+    return Arrays(images[train], labels[train]), Arrays(images[test], labels[test])

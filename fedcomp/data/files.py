@@ -12,17 +12,19 @@ SAVED = "dataset_dict.json"
 """The file by which a folder that Hugging Face's ``save_to_disk`` wrote is known."""
 
 
-def find_folder(card: Card, data_dir: Path) -> Path:
+def find_folder(card: Card, data_dir: Path, published: str = "") -> Path:
     """Return the folder with the card's dataset: `data_dir`, or its child named as published or as the card.
 
-    Raises `DataError` that says where was looked, for what, and how to get it.
+    `published` is the name of the folder for files that lie in another than the rest.  Raises `DataError` that says where
+    was looked, for what, and how to get it.
     """
-    folders = list(dict.fromkeys((data_dir / card.folder, data_dir / card.name, data_dir)))
-    wanted = [name for file in card.train + card.test for name in (file.name, f"{file.name}.gz")] + [SAVED]
+    folders = list(dict.fromkeys((data_dir / (published or card.folder), data_dir / card.name, data_dir)))
+    files = [file for file in card.train + card.test if file.folder == published]
+    wanted = [name for file in files for name in (file.name, f"{file.name}.gz")] + [SAVED]
     for folder in folders:
         if any((folder / name).is_file() for name in wanted):
             return folder
-    first = card.train[0].name if card.train else SAVED
+    first = files[0].name if files else SAVED
     looked = ", ".join(str(folder) for folder in folders)
     raise DataError(f"{card.name}: no {first} in {looked}; {_how_to_get(card)}")
 
@@ -51,9 +53,9 @@ def read_file(card: Card, file: CardFile, folder: Path) -> bytes:
     return data
 
 
-def read_files(card: Card, files: tuple[CardFile, ...], folder: Path) -> dict[str, bytes]:
-    """Return name -> content of `files`, in their order."""
-    return {file.name: read_file(card, file, folder) for file in files}
+def read_files(card: Card, files: tuple[CardFile, ...], data_dir: Path) -> dict[str, bytes]:
+    """Return name -> content of `files`, in their order, each from its folder under `data_dir`."""
+    return {file.name: read_file(card, file, find_folder(card, data_dir, file.folder)) for file in files}
 
 
 def _how_to_get(card: Card) -> str:

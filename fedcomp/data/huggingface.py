@@ -7,9 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.data.card import Card, Hub
-from fedcomp.data.dataset import DataError
-
-Arrays = tuple[NDArray[Any], NDArray[Any]]
+from fedcomp.data.dataset import Arrays, DataError
 
 
 def read_hub(card: Card) -> tuple[Arrays, Arrays]:
@@ -61,7 +59,7 @@ def _arrays(card: Card, hub: Hub, split: Any, where: str) -> Arrays:
     samples = [_planes(np.asarray(sample), card, where) for sample in split.with_format("numpy")[hub.image]]
     if not samples:
         raise DataError(f"{where}: no samples; at least 1 is needed")
-    return np.stack(samples), np.asarray(split[hub.label][:])
+    return Arrays(np.stack(samples), np.asarray(split[hub.label][:]))
 
 
 def _planes(sample: NDArray[Any], card: Card, where: str) -> NDArray[Any]:

@@ -3,21 +3,20 @@
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from numpy.typing import NDArray
-
-from fedcomp.data import cifar, digits, huggingface, idx, npz
+from fedcomp.data import cifar, digits, huggingface, idx, npz, qmnist
 from fedcomp.data.card import Card
-from fedcomp.data.dataset import Dataset, checked_split
+from fedcomp.data.dataset import Arrays, Dataset, checked_split
 from fedcomp.data.files import SAVED, find_folder, read_files
+from fedcomp.data.owners import hold_out
 
-READERS: Mapping[str, Callable[[Card, Mapping[str, bytes]], tuple[NDArray[Any], NDArray[Any]]]] = {
+READERS: Mapping[str, Callable[[Card, Mapping[str, bytes]], Arrays]] = {
     "idx": idx.read_split,
+    "qmnist": qmnist.read_split,
     "cifar-binary": cifar.read_split,
     "npz": npz.read_split,
 }
-"""Format -> reader of the verified files of a split."""
+"""Format -> reader of the verified files of a split; what it returns is checked later."""
 
 
 def load(card: Card, data_dir: str | Path | None = None) -> Dataset:
@@ -40,19 +39,17 @@ def _load(card: Card, data_dir: Path | None) -> Dataset:
     if (folder / SAVED).is_file():
         return _dataset(card, *huggingface.read_saved(card, folder), where=str(folder))
     read = READERS[card.format]
-    train = read(card, read_files(card, card.train, folder))
-    test = read(card, read_files(card, card.test, folder))
+    train = read(card, read_files(card, card.train, data_dir))
+    if card.test_every:
+        train, test = hold_out(train, card.groups[0], card.test_every)
+    else:
+        test = read(card, read_files(card, card.test, data_dir))
     return _dataset(card, train, test, where=str(folder))
 
 
-def _dataset(
-    card: Card,
-    train: tuple[NDArray[Any], NDArray[Any]],
-    test: tuple[NDArray[Any], NDArray[Any]],
-    where: str,
-) -> Dataset:
+def _dataset(card: Card, train: Arrays, test: Arrays, where: str) -> Dataset:
     return Dataset(
         card,
-        train=checked_split(card, *train, where=f"{where}, train"),
-        test=checked_split(card, *test, where=f"{where}, test"),
+        train=checked_split(card, train, f"{where}, train"),
+        test=checked_split(card, test, f"{where}, test"),
     )

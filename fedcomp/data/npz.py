@@ -1,31 +1,33 @@
-"""NumPy's own archive, for a dataset of one's own: a file a split, with the arrays ``x`` and ``y``."""
+"""NumPy's own archive, for a dataset of one's own: the arrays ``x`` and ``y``, and one for each column of the card."""
 
 import io
 import zipfile
 import zlib
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcomp.data.card import Card
-from fedcomp.data.dataset import DataError
+from fedcomp.data.dataset import Arrays, DataError
+from fedcomp.data.owners import numbered
 
 
-def read_split(_card: Card, contents: Mapping[str, bytes]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the arrays ``x`` and ``y``, whose shapes and dtypes are the caller's to check; nothing is unpickled.
+def read_split(card: Card, contents: Mapping[str, bytes]) -> Arrays:
+    """Return the arrays, whose shapes and dtypes are the caller's to check; nothing is unpickled.
 
-    Raises `DataError` for what is no such archive.
+    A column may hold names, which become numbers; other arrays of the archive are not looked at.  Raises `DataError`
+    for what is no such archive.
     """
     ((name, data),) = contents.items()
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = sorted(archive.namelist())
-        if members != ["x.npy", "y.npy"]:
-            raise DataError(f"{name}: an archive of {', '.join(members) or 'nothing'}; x.npy and y.npy are needed")
+        needed = [f"{key}.npy" for key in ("x", "y", *card.groups)]
+        if not set(needed) <= set(members):
+            raise DataError(f"{name}: an archive of {', '.join(members) or 'nothing'}; it needs {', '.join(needed)}")
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            return arrays["x"], arrays["y"]
+            groups = {key: numbered(arrays[key], f"{name}: {key}") for key in card.groups}
+            return Arrays(arrays["x"], arrays["y"], groups)
     except DataError:
         raise
     except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:

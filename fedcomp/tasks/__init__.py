@@ -1,7 +1,8 @@
 """What both sides train: the models, their inputs, and the metric of a central evaluation."""
 
+from fedcomp.tasks.feature_skew import skew
 from fedcomp.tasks.inputs import input_shape, prepare
 from fedcomp.tasks.metrics import evaluate
 from fedcomp.tasks.models import MODELS, build_model
 
-__all__ = ["MODELS", "build_model", "evaluate", "input_shape", "prepare"]
+__all__ = ["MODELS", "build_model", "evaluate", "input_shape", "prepare", "skew"]

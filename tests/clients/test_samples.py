@@ -26,6 +26,14 @@ def test_samples_are_as_the_model_reads_them() -> None:
     assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
 
 
+def test_features_are_skewed_as_the_partition_says_and_labels_are_not() -> None:
+    node = {"partition-id": 9, "num-partitions": 10}
+    x, y = own_samples(RUN, node, CPU)
+    noisy, labels = own_samples(RUN | {"partition": "classes(2) + noise(0.5)"}, node, CPU)
+    assert float((noisy - x).std()) == pytest.approx(0.5, rel=0.05)
+    assert torch.equal(y, labels)
+
+
 @pytest.mark.parametrize("node", [{}, {"partition-id": 0}, {"partition-id": 5, "num-partitions": 5}])
 def test_a_node_that_does_not_say_its_partition_is_told_how(node: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"both are needed, as in --node-config 'partition-id=0 num-partitions=10'"):

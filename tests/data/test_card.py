@@ -59,6 +59,7 @@ def test_a_card_says_what_its_file_says(tmp_path: Path) -> None:
         ("mnist", (1, 28, 28), 60_000 * (28 * 28 + 1) + 16 + 8),
         ("fashion-mnist", (1, 28, 28), 60_000 * (28 * 28 + 1) + 16 + 8),
         ("cifar-10", (3, 32, 32), 50_000 * (3 * 32 * 32 + 1)),
+        ("mnist-writers", (1, 28, 28), 60_000 * (28 * 28 + 1 + 8 * 4) + 16 + 8 + 12),
     ],
 )
 def test_the_cards_of_this_repository_read_and_their_sizes_fit_their_shapes(
@@ -70,8 +71,27 @@ def test_the_cards_of_this_repository_read_and_their_sizes_fit_their_shapes(
     assert sum(file.size for file in card.train) == train_bytes
 
 
+def test_a_card_says_whose_samples_are_whose_and_who_is_held_out(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.toml"
+    without_test = TEXT[: TEXT.index("test = [")] + TEXT[TEXT.index("[hub]") :]
+    path.write_text(without_test.replace("resize = 4", 'groups = ["writer", "school"]\ntest_every = 5'))
+    card = Card.read(path)
+    assert card.groups == ("writer", "school")
+    assert card.test_every == 5
+    assert card.test == ()
+
+
+def test_a_file_may_lie_in_a_folder_of_its_own() -> None:
+    card = read_card("mnist-writers", CARDS)
+    assert [file.folder for file in card.train] == ["", "", "qmnist-writers"]
+    assert card.folder == "mnist"
+
+
 def test_an_unknown_card_names_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"no dataset card 'mnits'.*there are: cifar-10, digits, fashion-mnist, mnist"):
+    with pytest.raises(
+        ValueError,
+        match=r"no dataset card 'mnits'.*there are: cifar-10, digits, fashion-mnist, mnist, ",
+    ):
         read_card("mnits", CARDS)
 
 
@@ -96,7 +116,7 @@ def test_a_card_under_another_name_is_refused(tmp_path: Path) -> None:
         ("label =", "lable =", r"unknown key 'lable'; \[hub\] may have: id, image, label"),
         ("train = [{", "trian = [{", r"unknown key 'trian'; \[files\] may have: train, test"),
         ("size = 22, md5", "md5", "key 'size' is missing; files.train needs: name, size, md5"),
-        ('"idx"', '"idy"', "format 'idy'; there are: cifar-binary, huggingface, idx, npz, sklearn-digits"),
+        ('"idx"', '"idy"', "format 'idy'; there are: cifar-binary, huggingface, idx, npz, qmnist, sklearn-digits"),
         ('"idx"', '"npz"', "files.train lists 2 files; format npz needs 1"),
         ('"idx"', "7", "key 'format' is 7; a text is needed"),
         ("shape = [1, 2, 3]", "shape = [2, 3]", r"shape \[2, 3\]; \(C, H, W\) or \(features,\)"),
@@ -111,6 +131,12 @@ def test_a_card_under_another_name_is_refused(tmp_path: Path) -> None:
         ("resize = 4", "resize = 0", "resize 0 of shape"),
         ('name = "x"', 'name = "../x"', "file name '../x'; a plain name"),
         ('folder = "published"', 'folder = "/etc"', "folder '/etc'; a plain name"),
+        ("resize = 4", 'groups = ["writer", "writer"]', r"key 'groups' is .*; a list of different plain names"),
+        ("resize = 4", "groups = [3]", r"key 'groups' is \[3\]; a list of different plain names"),
+        ("resize = 4", "test_every = 5", r"test_every 5 with groups \[\]; at least 2 and a column"),
+        ("resize = 4", 'groups = ["w"]\ntest_every = 1', r"test_every 1 with groups \['w'\]; at least 2"),
+        ("resize = 4", 'groups = ["w"]\ntest_every = 2', "files.test lists 2 files; format idx needs 0"),
+        ("size = 22", 'folder = "a/b", size = 22', "folder 'a/b'; a plain name"),
         ("size = 22", "size = -1", "file x: size -1"),
         ("0000000", "000", "file x: md5 '0+'; 32 lower-case hexadecimal digits"),
         ("[hub]", "[hub", "tiny.toml: "),

@@ -6,7 +6,7 @@ from fedcomp.data.digits import read_splits
 
 
 def test_there_are_1437_and_360_digits_between_zero_and_one() -> None:
-    (train_x, train_y), (test_x, test_y) = read_splits()
+    (train_x, train_y, _), (test_x, test_y, _) = read_splits()
     assert (train_x.shape, test_x.shape) == ((1437, 1, 8, 8), (360, 1, 8, 8))
     assert train_x.dtype == np.float32
     assert train_y.dtype == np.int64
@@ -16,7 +16,7 @@ def test_there_are_1437_and_360_digits_between_zero_and_one() -> None:
 
 
 def test_the_split_keeps_the_share_of_each_class() -> None:
-    (_, train), (_, test) = read_splits()
+    (_, train, _), (_, test, _) = read_splits()
     both = np.bincount(train) + np.bincount(test)
     assert np.abs(np.bincount(test) - both * 360 / 1797).max() < 1
 

@@ -18,6 +18,13 @@ def test_idx_is_a_magic_number_big_endian_dimensions_and_rows() -> None:
     assert parse_idx(BY_HAND, "x").tolist() == [[1, 2, 3], [4, 5, 255]]
 
 
+def test_integers_are_four_bytes_big_endian() -> None:
+    data = bytes([0, 0, 12, 1]) + bytes([0, 0, 0, 2]) + bytes([0, 0, 1, 2]) + bytes([255, 255, 255, 254])
+    assert parse_idx(data, "x").tolist() == [258, -2]
+    with pytest.raises(DataError, match=r"x: 15 bytes; the dimensions \(2,\) need 16"):
+        parse_idx(data[:-1], "x")
+
+
 def test_any_array_comes_back_and_cannot_be_written(idx_bytes: Callable[[NDArray[np.uint8]], bytes]) -> None:
     rng = np.random.default_rng(1)
     for rank in (1, 2, 3, 4):
@@ -27,12 +34,12 @@ def test_any_array_comes_back_and_cannot_be_written(idx_bytes: Callable[[NDArray
         assert not found.flags.writeable
 
 
-def test_grey_images_gain_their_channel(
+def test_images_come_first_and_then_labels(
     make_card: Callable[..., Card], idx_bytes: Callable[[NDArray[np.uint8]], bytes]
 ) -> None:
     images, labels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3), np.array([0, 2], np.uint8)
-    x, y = read_split(make_card(), {"x": idx_bytes(images), "y": idx_bytes(labels)})
-    assert np.array_equal(x, images[:, np.newaxis])
+    x, y, _ = read_split(make_card(), {"x": idx_bytes(images), "y": idx_bytes(labels)})
+    assert np.array_equal(x, images)
     assert np.array_equal(y, labels)
 
 
@@ -49,7 +56,7 @@ def test_a_byte_too_many_is_refused() -> None:
 
 @pytest.mark.parametrize("magic", [b"\1\0\x08\2", b"\0\1\x08\2", b"\0\0\x0d\2", b"\0\0\x08\0", b"\x1f\x8b\x08\0"])
 def test_another_magic_number_is_refused(magic: bytes) -> None:
-    with pytest.raises(DataError, match=rf"x: magic number {magic.hex()}; .* needs 000008 and a rank"):
+    with pytest.raises(DataError, match=rf"x: magic number {magic.hex()}; .* needs 000008 or 00000c and a rank"):
         parse_idx(magic + BY_HAND[4:], "x")
 
 

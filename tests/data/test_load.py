@@ -1,7 +1,9 @@
 """From a card to checked arrays."""
 
 import os
+import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,12 @@ import pytest
 from numpy.typing import NDArray
 
 from fedcomp.data.card import Card, CardFile, read_card
-from fedcomp.data.dataset import DataError, checked_split
+from fedcomp.data.dataset import Arrays, DataError, checked_split
 from fedcomp.data.load import load
+from tests.data.conftest import Idx, MakeCard, Publish
 
 CARDS = Path(__file__).parents[2] / "datasets"
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 DATA = os.environ.get("FEDCOMP_DATA", "")
 
 
@@ -80,6 +84,50 @@ def test_without_folder_and_hub_the_card_is_at_fault(tiny_idx: tuple[Card, Path]
         load(tiny_idx[0], "")
 
 
+def test_writers_come_from_a_folder_beside(
+    tmp_path: Path,
+    make_card: MakeCard,
+    publish: Publish,
+    idx_bytes: Idx,
+    tiny_arrays: tuple[NDArray[np.uint8], NDArray[np.uint8]],
+) -> None:
+    x, y = tiny_arrays
+    rows = np.zeros((12, 8), ">i4")
+    rows[:, 0], rows[:, 2] = y, np.arange(12) // 2 + 2000
+
+    def files(start: int, stop: int) -> tuple[CardFile, ...]:
+        table = struct.pack(">HBB2I", 0, 12, 2, stop - start, 8) + rows[start:stop].tobytes()
+        return (
+            publish(tmp_path / "digits", f"x{start}", idx_bytes(x[start:stop])),
+            publish(tmp_path / "digits", f"y{start}", idx_bytes(y[start:stop])),
+            replace(publish(tmp_path / "writers", f"w{start}", table), folder="writers"),
+        )
+
+    train, test = files(0, 10), files(10, 12)
+    card = make_card(format="qmnist", folder="digits", groups=("writer",), train=train, test=test)
+    dataset = load(card, tmp_path)
+    assert dataset.train.groups["writer"].tolist() == [2000, 2000, 2001, 2001, 2002, 2002, 2003, 2003, 2004, 2004]
+    assert dataset.test.groups["writer"].tolist() == [2005, 2005]
+    with pytest.raises(ValueError, match="read-only"):
+        dataset.train.groups["writer"][0] = 1
+    (tmp_path / "writers" / "w10").unlink()
+    with pytest.raises(DataError, match="w10"):
+        load(replace(card, title="again"), tmp_path)
+
+
+def test_without_a_test_split_every_other_speaker_is_held_out(
+    tmp_path: Path, make_card: MakeCard, publish: Publish
+) -> None:
+    who = np.array(["bo", "al", "", "cy", "bo", ""])  # al 0, bo 1, cy 2; the nameless in turn: 0, 1
+    np.savez(tmp_path / "a.npz", x=np.arange(36, dtype=np.uint8).reshape(6, 2, 3), y=np.arange(6) % 3, who=who)
+    file = publish(tmp_path, "a.npz", (tmp_path / "a.npz").read_bytes())
+    dataset = load(make_card(format="npz", groups=("who",), test_every=2, train=(file,)), tmp_path)
+    assert dataset.train.groups["who"].tolist() == [0, 0, 2]
+    assert dataset.train.x[:, 0, 0, 0].tolist() == [6, 12, 18]
+    assert dataset.test.groups["who"].tolist() == [1, 1, 1]
+    assert dataset.test.y.tolist() == [0, 1, 2]
+
+
 FOUR = np.zeros((4, 1, 2, 3), np.float32)
 
 
@@ -101,13 +149,46 @@ def test_arrays_that_are_not_what_the_card_says_are_refused(
     make_card: Callable[..., Card], x: NDArray[Any], y: Any, says: str
 ) -> None:
     with pytest.raises(DataError, match=f"^here: {says}"):
-        checked_split(make_card(), x, np.asarray(y), "here")
+        checked_split(make_card(), Arrays(x, np.asarray(y)), "here")
+
+
+def test_columns_are_those_of_the_card_and_as_long_as_the_labels(make_card: Callable[..., Card]) -> None:
+    labels, owners = np.array([0, 1, 2, 0]), np.array([5, 5, 6, 6], np.int32)
+    split = checked_split(make_card(groups=("who",)), Arrays(FOUR, labels, {"who": owners}), "here")
+    assert split.groups["who"].tolist() == [5, 5, 6, 6]
+    assert split.groups["who"].dtype == np.int64
+    with pytest.raises(DataError, match="here: columns none beside the labels; tiny needs who"):
+        checked_split(make_card(groups=("who",)), Arrays(FOUR, labels), "here")
+    with pytest.raises(DataError, match="here: 4 labels and 3 of who"):
+        checked_split(make_card(groups=("who",)), Arrays(FOUR, labels, {"who": owners[:3]}), "here")
 
 
 def test_wider_floats_and_narrower_labels_are_converted(make_card: Callable[..., Card]) -> None:
-    split = checked_split(make_card(), FOUR.astype(np.float64), np.array([0, 1, 2, 0], np.uint8), "here")
+    split = checked_split(make_card(), Arrays(FOUR.astype(np.float64), np.array([0, 1, 2, 0], np.uint8)), "here")
     assert split.x.dtype == np.float32
     assert split.y.dtype == np.int64
+
+
+@pytest.mark.skipif(
+    not (SHARED / "qmnist-writers").is_dir() or not DATA, reason="no ../shared/data, or no FEDCOMP_DATA"
+)
+def test_the_writers_of_mnist_are_539_to_learn_from_and_297_others_to_test_on(tmp_path: Path) -> None:
+    (tmp_path / "mnist").symlink_to(Path(DATA) / "mnist")
+    (tmp_path / "qmnist-writers").symlink_to(SHARED / "qmnist-writers")
+    dataset = load(read_card("mnist-writers", CARDS), tmp_path)
+    train, test = (set(split.groups["writer"].tolist()) for split in (dataset.train, dataset.test))
+    assert (len(train), len(test), train & test) == (539, 297, set())
+
+
+@pytest.mark.skipif(not (SHARED / "speech-commands").is_dir(), reason="no ../shared/data/speech-commands")
+def test_speech_commands_are_split_by_speaker_and_normalised() -> None:
+    card = read_card("speech-commands", CARDS)
+    dataset = load(card, SHARED)
+    train, test = (set(split.groups["speaker"].tolist()) for split in (dataset.train, dataset.test))
+    assert (len(train), len(test), train & test) == (192, 47, set())
+    assert (len(dataset.train), len(dataset.test)) == (3914, 976)
+    assert dataset.train.x.mean() / 255 == pytest.approx(card.mean[0], abs=1e-4)
+    assert dataset.train.x.std() / 255 == pytest.approx(card.std[0], abs=1e-4)
 
 
 @pytest.mark.skipif(not DATA, reason="FEDCOMP_DATA names no folder with mnist and fashion-mnist")

@@ -22,13 +22,21 @@ def archive(**arrays: object) -> bytes:
 def test_the_arrays_come_back(make_card: Callable[..., Card]) -> None:
     rng = np.random.default_rng(2)
     x, y = rng.random((4, 1, 2, 3), dtype=np.float32), np.array([0, 1, 2, 0])
-    found_x, found_y = read_split(make_card(), {"train.npz": archive(x=x, y=y)})
+    found_x, found_y, _ = read_split(make_card(), {"train.npz": archive(x=x, y=y)})
     assert np.array_equal(found_x, x)
     assert np.array_equal(found_y, y)
 
 
-def test_other_names_are_refused(make_card: Callable[..., Card]) -> None:
-    with pytest.raises(DataError, match=r"train.npz: an archive of a.npy; x.npy and y.npy are needed"):
+def test_a_column_of_the_card_comes_as_numbers_and_other_arrays_are_left(make_card: Callable[..., Card]) -> None:
+    data = archive(x=np.zeros((3, 2, 3), np.uint8), y=np.zeros(3, int), who=np.array(["b", "a", "b"]), more=np.zeros(2))
+    found = read_split(make_card(groups=("who",)), {"train.npz": data})
+    assert {name: column.tolist() for name, column in found.groups.items()} == {"who": [1, 0, 1]}
+    with pytest.raises(DataError, match=r"archive of .*; it needs x.npy, y.npy, school.npy"):
+        read_split(make_card(groups=("school",)), {"train.npz": data})
+
+
+def test_missing_arrays_are_named(make_card: Callable[..., Card]) -> None:
+    with pytest.raises(DataError, match=r"train.npz: an archive of a.npy; it needs x.npy, y.npy"):
         read_split(make_card(), {"train.npz": archive(a=np.zeros(1))})
 
 

@@ -1,5 +1,6 @@
 """Partitions: the laws that every scheme keeps, what each promises, and refusals."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +8,35 @@ import pytest
 from numpy.typing import NDArray
 
 from fedcomp.data.card import read_card
+from fedcomp.data.dataset import Arrays, Dataset, checked_split
 from fedcomp.data.load import load
-from fedcomp.data.partition import SCHEMES, partition, partition_train
+from fedcomp.data.partition import parse_partition, partition, partition_train
+from fedcomp.data.schemes import SCHEMES
+from fedcomp.data.skews import Noise, Rotation
+from tests.data.conftest import MakeCard
 
 CARDS = Path(__file__).parents[2] / "datasets"
 
-COVERING = ["iid()", "dirichlet(alpha=0.5)", "classes(2)", "shards(None, 50, True)", "linear()", "square()", "stc(10)"]
-ALL = [*COVERING, "exponential", "shards()", "shards(shards_per_client=3)", "stc(classes=2, gamma=0.95)"]
+COVERING = [
+    "iid()",
+    "dirichlet(alpha=0.5)",
+    "inner_dirichlet(0.5)",
+    "classes(2)",
+    "shards(None, 50, True)",
+    "linear()",
+    "square()",
+    "quantity(0.5)",
+    'natural("writer")',
+    "stc(10)",
+]
+ALL = [*COVERING, "exponential", "shards()", "shards(shards_per_client=3)", "sizes", "stc(classes=2, gamma=0.95)"]
+
+
+def cut(spec: str, labels: NDArray[np.int64], num_clients: int, seed: int) -> list[NDArray[np.int64]]:
+    """Return the partition of labels whose writers wrote seven samples each; ``sizes`` halves what there is."""
+    if spec == "sizes":
+        spec = f"sizes({[max(1, len(labels) // (2 * num_clients))] * num_clients})"
+    return partition(spec, labels, num_clients, seed, {"writer": np.arange(len(labels)) // 7})
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +52,7 @@ def test_every_scheme_is_tried_here() -> None:
 @pytest.mark.parametrize("spec", ALL)
 def test_parts_are_sorted_disjoint_and_none_is_empty(spec: str, labels: NDArray[np.int64]) -> None:
     num_partitions = 5 if spec == "exponential" else 10
-    parts = partition(spec, labels, num_partitions, seed=1)
+    parts = cut(spec, labels, num_partitions, seed=1)
     assert len(parts) == num_partitions
     taken = np.concatenate(parts)
     assert len(np.unique(taken)) == len(taken)
@@ -42,12 +65,12 @@ def test_parts_are_sorted_disjoint_and_none_is_empty(spec: str, labels: NDArray[
 
 @pytest.mark.parametrize("spec", COVERING)
 def test_every_sample_is_somewhere(spec: str, labels: NDArray[np.int64]) -> None:
-    assert np.array_equal(np.sort(np.concatenate(partition(spec, labels, 10, seed=2))), np.arange(2000))
+    assert np.array_equal(np.sort(np.concatenate(cut(spec, labels, 10, seed=2))), np.arange(2000))
 
 
 @pytest.mark.parametrize("spec", ALL)
 def test_the_seed_and_nothing_else_decides(spec: str, labels: NDArray[np.int64]) -> None:
-    first, again, other = (partition(spec, labels, 5, seed) for seed in (3, 3, 4))
+    first, again, other = (cut(spec, labels, 5, seed) for seed in (3, 3, 4))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
 
@@ -76,6 +99,34 @@ def test_dirichlet_keeps_to_the_least_size(labels: NDArray[np.int64]) -> None:
     assert min(map(len, partition("dirichlet(alpha=0.5, min_size=60)", labels, 10, seed=0))) >= 60
 
 
+def test_inner_dirichlet_sizes_are_equal_and_classes_are_not(labels: NDArray[np.int64]) -> None:
+    largest = []
+    for alpha in (0.1, 100.0):
+        parts = partition(f"inner_dirichlet({alpha})", labels[:1003], 10, seed=0)
+        assert [len(part) for part in parts] == [101] * 3 + [100] * 7
+        largest.append(np.mean([np.bincount(labels[part]).max() / len(part) for part in parts]))
+    assert largest[0] > 2 * largest[1]
+
+
+def test_quantity_skews_the_sizes_alone(labels: NDArray[np.int64]) -> None:
+    labels = np.tile(labels, 10)
+    parts = partition("quantity(0.5)", labels, 10, seed=0)
+    sizes = np.array([len(part) for part in parts])
+    assert sizes.sum() == 20_000
+    assert sizes.max() > 10 * sizes.min()
+    large = parts[int(sizes.argmax())]
+    assert np.abs(np.bincount(labels[large]) / len(large) - np.bincount(labels) / 20_000).max() < 0.02
+
+
+def test_a_greater_alpha_evens_the_quantities(labels: NDArray[np.int64]) -> None:
+    assert np.std([len(part) for part in partition("quantity(1e6)", labels, 10, seed=0)]) < 1
+    assert min(len(part) for part in partition("quantity(1e-6, min_size=7)", labels, 100, seed=0)) == 7
+
+
+def test_sizes_are_those_given_and_the_rest_is_unused(labels: NDArray[np.int64]) -> None:
+    assert [len(part) for part in partition("sizes([5, 1, 300])", labels, 3, seed=0)] == [5, 1, 300]
+
+
 def test_shards_are_equal_blocks_of_the_sorted_labels() -> None:
     labels = np.repeat([3, 1, 2, 0], 25)
     parts = partition("shards(1)", labels, 4, seed=0)
@@ -91,7 +142,7 @@ def test_quantities_follow_the_number_of_the_client(labels: NDArray[np.int64]) -
 
 def test_labels_need_not_start_at_zero() -> None:
     labels = np.repeat([7, 40, 90], 10)
-    for spec in ("classes(2)", "stc(2)", "dirichlet(1.0)", "shards(2)"):
+    for spec in ("classes(2)", "stc(2)", "dirichlet(1.0)", "inner_dirichlet(1.0)", "shards(2)"):
         parts = partition(spec, labels, 3, seed=0)
         assert sum(map(len, parts)) == 30
 
@@ -116,10 +167,10 @@ def test_a_process_keeps_the_parts_of_a_dataset() -> None:
         ("iid(", 10, "is not of the form"),
         ("iid(3)", 10, "takes 0 positional arguments"),
         ("dirichlet()", 10, "missing 1 required positional argument: 'alpha'"),
-        ("dirichlet(alpha=0)", 10, "alpha is 0; above 0 is needed"),
-        ("dirichlet(alpha=-0.5)", 10, "alpha is -0.5; above 0"),
-        ("dirichlet(alpha=1e999)", 10, "alpha is inf; a number"),
-        ("dirichlet(alpha='x')", 10, "alpha is 'x'; a number"),
+        ("dirichlet(alpha=0)", 10, "alpha is 0; it is a number, above 0"),
+        ("dirichlet(alpha=-0.5)", 10, "alpha is -0.5; it is a number, above 0"),
+        ("dirichlet(alpha=1e999)", 10, "alpha is inf; it is a number"),
+        ("dirichlet(alpha='x')", 10, "alpha is 'x'; it is a number"),
         ("dirichlet(1.0, min_size=201)", 10, "2000 samples; at least 201 for each client, 2010, are needed"),
         ("dirichlet(0.01, min_size=190)", 10, "attempts"),
         ("classes(11)", 10, "11 classes a client; the labels have 10"),
@@ -132,10 +183,31 @@ def test_a_process_keeps_the_parts_of_a_dataset() -> None:
         ("shards(None, 500)", 10, "2000 samples; at least 500 for each client"),
         ("linear", 2000, "not greater than 0"),
         ("exponential", 1000, "not greater than 0"),
+        ("inner_dirichlet(0)", 10, "alpha is 0; it is a number, above 0"),
+        ("inner_dirichlet(1e-9)", 10, "a client's shares of all the classes that are left came out as 0; a greater"),
+        ("quantity(-1)", 10, "alpha is -1; it is a number, above 0"),
+        ("quantity(1, min_size=201)", 10, "2000 samples; at least 201 for each client, 2010"),
+        ("sizes([])", 10, r"each is \[\]; a list of sizes, one a client"),
+        ("sizes([1, 0])", 2, "a size is 0; a whole number, at least 1"),
+        ("sizes([1, 2])", 3, "2 sizes; one for each client, 3, is needed"),
+        ("sizes([1500, 501])", 2, "2000 samples; the sizes need 2001"),
+        ("natural(3)", 10, "column is 3; the name of a column"),
+        ("natural('writer')", 10, "no column 'writer' that says whose a sample is; it has: none"),
+        ("shards(2, 5, 'yes')", 10, "keep_incomplete_shard is 'yes'; it is True or False"),
+        ("iid + blur(3)", 10, "unknown feature skew 'blur'; there are: noise, rotation"),
+        ("iid + noise(0)", 10, "sigma is 0; it is a number, above 0"),
+        ("iid + rotation(181)", 10, "degrees is 181; it is a number, above 0 and at most 180"),
+        ("iid + rotation()", 10, "missing 1 required positional argument: 'degrees'"),
+        ("iid + noise(1) + noise(2)", 10, "has a feature skew twice; each is needed at most once"),
+        ("noise(1) + iid", 10, "unknown feature skew 'iid'"),
+        ("noise(1)", 10, "unknown partition scheme 'noise'"),
+        ("iid - noise(1)", 10, "'iid - noise.1.' is not of the form"),
+        ("iid +", 10, "'iid [+]' is not of the form"),
+        ("", 10, "'' is not of the form"),
         ("stc(11)", 10, "11 classes a client; the labels have 10"),
-        ("stc(2, gamma=0)", 10, "gamma is 0; above 0 and at most 1"),
-        ("stc(2, gamma=1.1)", 10, "gamma is 1.1; above 0 and at most 1"),
-        ("stc(2, alpha=-1)", 10, "alpha is -1; at least 0 and at most 1"),
+        ("stc(2, gamma=0)", 10, "gamma is 0; it is a number, above 0 and at most 1"),
+        ("stc(2, gamma=1.1)", 10, "gamma is 1.1; it is a number, above 0 and at most 1"),
+        ("stc(2, alpha=-1)", 10, "alpha is -1; it is a number, at least 0 and at most 1"),
         ("stc(5, gamma=0.5)", 100, "client .* would get 2 samples; 5 classes need as many"),
     ],
 )
@@ -143,6 +215,91 @@ def test_what_cannot_be_met_is_one_sentence(spec: str, clients: int, says: str, 
     with pytest.raises(ValueError, match=says) as caught:
         partition(spec, labels, clients, seed=0)
     assert "\n" not in str(caught.value)
+
+
+def test_a_partition_is_a_scheme_and_then_skews_in_their_order() -> None:
+    assert parse_partition("classes(2)").skews == ()
+    text = " dirichlet(alpha=1e+1, min_size=2)  + rotation(degrees=30)+noise(sigma=0.1) "
+    assert parse_partition(text).skews == (Rotation(30), Noise(0.1))
+
+
+def test_a_skew_changes_nobodys_samples(labels: NDArray[np.int64]) -> None:
+    plain, noisy = (partition(text, labels, 10, seed=3) for text in ("classes(2)", "classes(2) + noise(0.1)"))
+    assert all(np.array_equal(a, b) for a, b in zip(plain, noisy, strict=True))
+
+
+def test_only_images_can_be_rotated(make_card: MakeCard) -> None:
+    features = make_card(shape=(6,))
+    split = checked_split(features, Arrays(np.zeros((4, 6), np.uint8), np.array([0, 1, 2, 0])), "here")
+    dataset = Dataset(features, split, split)
+    assert len(partition_train(dataset, "iid + noise(0.1)", 2, 0)) == 2
+    with pytest.raises(ValueError, match=r"samples of shape \[6\]; images of at least 2x2 are needed to rotate"):
+        partition_train(dataset, "iid + rotation(10)", 2, 0)
+
+
+GOLDEN = {
+    "iid()": "8611a50ed022bc28",
+    "dirichlet(0.3)": "0a37e5190f73c405",
+    "inner_dirichlet(0.3)": "734d6dc19a35f7a5",
+    "classes(2)": "a150e7f8c039d533",
+    "shards(2)": "356290c3f725ebb5",
+    "linear()": "31cb6666c67bb218",
+    "square()": "9fa09c38d4c82e0a",
+    "exponential()": "2114840bd8f482fb",
+    "sizes": "9137cdc4f04913a4",
+    "quantity(0.5)": "5ee487f6581d4a1d",
+    'natural("writer")': "d2e369cef5b0cef5",
+    "stc(2, gamma=0.95)": "3d25c9f6106026ec",
+}
+"""First digits of the SHA-256 of sizes and indices, client by client: the same on every machine and in every release."""
+
+
+@pytest.mark.parametrize(("spec", "digest"), GOLDEN.items())
+def test_the_same_seed_gives_the_same_partition_everywhere(spec: str, digest: str) -> None:
+    labels = np.arange(2000) * 7919 % 2003 % 10
+    parts = cut(spec, labels, 5 if spec == "exponential()" else 10, seed=1)
+    data = b"".join(np.array([len(part), *part], "<i8").tobytes() for part in parts)
+    assert hashlib.sha256(data).hexdigest()[:16] == digest
+
+
+def test_every_scheme_has_a_golden_digest() -> None:
+    assert {spec.partition("(")[0] for spec in GOLDEN} == set(SCHEMES)
+
+
+FEW = [[], [5], [0, 0], [0, 1], [3, 3, 9], [0] * 7, [0, 0, 0, 0, 1], [7, 40, 90, 90], [-3, 4, -3], [0] * 30 + [1]]
+EDGES = [
+    *ALL,
+    "dirichlet(1e-300)",
+    "dirichlet(1e300)",
+    "inner_dirichlet(1e-300)",
+    "classes(1)",
+    "shards(1)",
+    "shards(2, 1, True)",
+    "quantity(1e-300)",
+    "quantity(1e300)",
+    "stc(1, gamma=1e-300)",
+]
+
+
+@pytest.mark.parametrize("spec", EDGES)
+@pytest.mark.parametrize("few", FEW, ids=str)
+def test_few_samples_and_many_clients_are_a_partition_or_one_sentence(spec: str, few: list[int]) -> None:
+    labels = np.array(few, np.int64)
+    for num_clients in (1, 2, 3, 5, 12, 40):
+        parts, said = [], ""
+        try:
+            parts = cut(spec, labels, num_clients, seed=1)
+        except ValueError as error:
+            said = str(error)
+        if said:
+            assert f" for {num_clients} clients: " in said
+            assert "\n" not in said
+            continue
+        taken = np.concatenate(parts)
+        assert len(parts) == num_clients
+        assert min(map(len, parts)) > 0
+        assert len(np.unique(taken)) == len(taken)
+        assert set(taken.tolist()) <= set(range(len(labels)))
 
 
 def test_labels_are_a_vector_of_whole_numbers(labels: NDArray[np.int64]) -> None:

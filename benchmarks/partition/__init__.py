@@ -1,0 +1,1 @@
+"""How a partition spreads the data over the clients, before anything is trained."""

@@ -1,0 +1,41 @@
+"""Whose samples are whose: names become numbers, and a test split is made of whole people."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.data.dataset import Arrays, DataError
+
+
+def numbered(names: NDArray[Any], where: str) -> NDArray[np.int64]:
+    """Return a number for each of the `names` (N,): texts are numbered from 0 in their order, whole numbers stay.
+
+    Samples with an empty name, as stretches of silence that nobody spoke, are dealt out to all in turn.  Raises
+    `DataError` for another dtype or shape, and where no sample has a name.
+    """
+    if names.ndim == 1 and np.issubdtype(names.dtype, np.integer):
+        return names.astype(np.int64)
+    if names.ndim != 1 or names.dtype.kind != "U":
+        raise DataError(f"{where} of shape {names.shape} and dtype {names.dtype}; names or numbers (N,) are needed")
+    named = names != ""
+    values, codes = np.unique(names[named], return_inverse=True)
+    if len(values) == 0:
+        raise DataError(f"{where}: {len(names)} samples and no name; at least 1 is needed")
+    numbers = np.empty(len(names), np.int64)
+    numbers[named] = codes
+    numbers[~named] = np.arange(np.count_nonzero(~named)) % len(values)
+    return numbers
+
+
+def hold_out(arrays: Arrays, column: str, every: int) -> tuple[Arrays, Arrays]:
+    """Return train and test: all samples of every `every`-th owner in order, by `column`, are held out to test.
+
+    So nobody is in both, and the split is always the same.
+    """
+    held = np.unique(arrays.groups[column], return_inverse=True)[1] % every == every - 1
+    return _rows(arrays, ~held), _rows(arrays, held)
+
+
+def _rows(arrays: Arrays, rows: NDArray[np.bool_]) -> Arrays:
+    return Arrays(arrays.x[rows], arrays.y[rows], {name: column[rows] for name, column in arrays.groups.items()})

@@ -1,0 +1,94 @@
+"""How unevenly a partition spreads the classes and the sizes, in numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Distribution = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """Who holds what: `counts` int64 (clients, classes), and `total` int64 (classes), all there is, used or not.
+
+    Every client holds at least one sample.  Distances are between a client's distribution over the classes and that of
+    `total`: 0 where they agree, 1 where they share no class.
+    """
+
+    counts: NDArray[np.int64]
+    total: NDArray[np.int64]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Samples of each client, int64 (clients,)."""
+        sizes: NDArray[np.int64] = self.counts.sum(axis=1)
+        return sizes
+
+    @property
+    def unused(self) -> int:
+        """The number of samples that no client holds."""
+        return int(self.total.sum() - self.counts.sum())
+
+    @property
+    def classes(self) -> NDArray[np.int64]:
+        """The number of classes of which each client holds a sample, int64 (clients,)."""
+        return np.asarray(np.count_nonzero(self.counts, axis=1), np.int64)
+
+    @property
+    def shares(self) -> Distribution:
+        """Each client's distribution over the classes (clients, classes); rows sum to one."""
+        return self.counts / self.sizes[:, np.newaxis]
+
+    @property
+    def jensen_shannon(self) -> Distribution:
+        """Each client's Jensen-Shannon distance from the whole (clients,)."""
+        return jensen_shannon(self.shares, self.total / self.total.sum())
+
+    @property
+    def hellinger(self) -> Distribution:
+        """Each client's Hellinger distance from the whole (clients,)."""
+        return hellinger(self.shares, self.total / self.total.sum())
+
+    @property
+    def gini(self) -> float:
+        """The Gini coefficient of the sizes."""
+        return gini(self.sizes)
+
+
+def spread(labels: NDArray[np.integer], parts: Sequence[NDArray[np.int64]], num_classes: int) -> Spread:
+    """Return how `parts`, the indices of each client, share out samples with `labels` of 0 to num_classes - 1."""
+    counts = np.stack([np.bincount(labels[part], minlength=num_classes) for part in parts])
+    return Spread(counts.astype(np.int64), np.bincount(labels, minlength=num_classes).astype(np.int64))
+
+
+def jensen_shannon(p: Distribution, q: Distribution) -> Distribution:
+    """Return the square root of the Jensen-Shannon divergence, base 2, along the last axis: a metric, in [0, 1].
+
+    Endres and Schindelin, IEEE Trans. Inf. Theory, 2003.
+    """
+    middle = (p + q) / 2
+    divergence = (_relative_entropy(p, middle) + _relative_entropy(q, middle)) / 2
+    distance: Distribution = np.sqrt(divergence.clip(0, 1))  # rounding may leave it a hair outside
+    return distance
+
+
+def hellinger(p: Distribution, q: Distribution) -> Distribution:
+    """Return the Hellinger distance along the last axis, in [0, 1]: the distance of the square roots, over sqrt 2."""
+    distance: Distribution = np.sqrt(np.square(np.sqrt(p) - np.sqrt(q)).sum(axis=-1) / 2)
+    return distance
+
+
+def gini(sizes: NDArray[np.integer]) -> float:
+    """Return the Gini coefficient: half the mean difference over the mean; 0 for equal sizes, 1 - 1/n for all at one."""
+    ordered = np.sort(sizes).astype(np.float64)
+    n = len(ordered)
+    return float(((2 * np.arange(1, n + 1) - n - 1) * ordered).sum() / (n * ordered.sum()))
+
+
+def _relative_entropy(p: Distribution, q: Distribution) -> Distribution:
+    """Return the sum of p log2(p / q), where nothing of p contributes nothing; q is nowhere 0 unless p is."""
+    ratio = np.divide(p, q, out=np.ones(np.broadcast_shapes(p.shape, q.shape)), where=p > 0)
+    entropy: Distribution = (p * np.log2(ratio)).sum(axis=-1)
+    return entropy

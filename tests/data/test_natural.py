@@ -1,0 +1,33 @@
+"""Natural clients: whole writers, and as many clients as asked."""
+
+import numpy as np
+import pytest
+
+from fedcomp.data.natural import natural_split
+
+
+def test_as_many_clients_as_writers_are_the_writers() -> None:
+    owners = np.array([7, 40, 7, 9, 40, 40])
+    parts = natural_split(owners, 3, seed=0)
+    assert sorted(part.tolist() for part in parts) == [[0, 2], [1, 4, 5], [3]]
+
+
+def test_fewer_clients_hold_several_whole_writers_as_many_or_one_more() -> None:
+    owners = np.random.default_rng(2).integers(0, 23, 500) * 10
+    parts = natural_split(owners, 5, seed=1)
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(500))
+    held = [set(owners[part].tolist()) for part in parts]
+    assert sorted(map(len, held)) == [4, 4, 5, 5, 5]
+    assert sum(map(len, held)) == len(set.union(*held))
+
+
+def test_the_seed_deals_them_out() -> None:
+    owners = np.arange(100) // 5
+    first, again, other = (natural_split(owners, 4, seed) for seed in (3, 3, 4))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def test_more_clients_than_writers_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 natural clients in the data; at most as many clients are possible"):
+        natural_split(np.array([1, 2, 2]), 3, seed=0)
