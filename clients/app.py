@@ -60,6 +60,12 @@ def evaluate(message: Message, context: Context) -> Message:
     return _reply(message, {"num-examples": len(y), "eval-loss": loss, "eval-accuracy": accuracy})
 
 
+@app.query("partition")
+def tell_partition(message: Message, context: Context) -> Message:
+    """Return the node's partition: the server keeps its nodes in that order."""
+    return _reply(message, {"partition-id": partition_of(context.node_config)[0]})
+
+
 def _device(run: Mapping[str, object]) -> torch.device:
     threads = int(str(run["num-threads"]))
     if threads and threads != torch.get_num_threads():

@@ -1,6 +1,7 @@
 """The ServerApp: everything that can be wrong is found before the first round; then rounds, and a report."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 from flwr.app import Context
@@ -15,6 +16,7 @@ from server import figure, report
 from server.evaluate import Evaluator, build_evaluator
 from server.folder import RunFolder, create_folder, reopen_folder
 from server.nodes import wait_for_nodes
+from server.roll_call import OrderedGrid, call_roll
 from server.rounds import Rounds
 from server.settings import Settings, SettingsError
 from server.strategies import parse_strategy
@@ -30,13 +32,14 @@ def main(grid: Grid, context: Context) -> None:
     try:
         settings = Settings.from_config(context.run_config)
         evaluator = prepare(settings, grid)
-        folder, strategy = open_run(settings)
+        ordered = OrderedGrid(grid, call_roll(grid, settings.node_timeout))
+        folder, strategy = open_run(settings, ordered.place)
     except (ValueError, FedcompError) as error:
         raise SettingsError(str(error)) from None
     print(f"{settings.dataset}, {settings.model}, {settings.strategy}: {folder.path}", flush=True)
     rounds = Rounds(settings, folder, evaluator, strategy)
     strategy.start(
-        grid,
+        ordered,
         strategy.arrays if strategy.round > 0 else evaluator.initial_arrays(),
         num_rounds=settings.num_rounds - strategy.round,
         timeout=settings.round_timeout,
@@ -57,8 +60,11 @@ def prepare(settings: Settings, grid: Grid) -> Evaluator:
     return evaluator
 
 
-def open_run(settings: Settings) -> tuple[RunFolder, CompressedStrategy]:
-    """Return the run's folder and strategy, new or as the checkpoint left them; raise `ValueError` if that fails."""
+def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder, CompressedStrategy]:
+    """Return the run's folder and strategy, new or as the checkpoint left them; raise `ValueError` if that fails.
+
+    `order` gives the place of a node among the others.
+    """
     inner = parse_strategy(settings.strategy).build(
         fraction_train=settings.fraction_train,
         fraction_evaluate=settings.fraction_evaluate,
@@ -76,6 +82,7 @@ def open_run(settings: Settings) -> tuple[RunFolder, CompressedStrategy]:
         seed=settings.seed,
         checkpoint=folder.checkpoint if settings.checkpoint_every else None,
         checkpoint_every=max(settings.checkpoint_every, 1),
+        order=order,
     )
     random.seed(settings.seed)  # Flower draws the nodes of a round from it; a checkpoint brings its state back
     if settings.resume:

@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 
-from fedcomp.flower.ledger import Totals
+from fedcomp.flower.ledger import SERVER, Ledger, Totals
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """A line of ``rounds.jsonl``: this round's own bytes and seconds; accuracy in [0, 1], `None` if not evaluated."""
+    """A line of ``rounds.jsonl``: this round's own bytes and seconds; accuracy in [0, 1], `None` if not evaluated.
+
+    The bytes are those of all nodes together; `slowest_uplink_bytes` and `slowest_downlink_bytes` those of the node that
+    sent, and was sent, the most: the others wait for it.  `server_seconds` went into compressing the new version.
+    """
 
     round: int
     accuracy: float | None
@@ -20,6 +24,9 @@ class RoundRecord:
     refused: int = 0
     encode_seconds: float = 0.0
     decode_seconds: float = 0.0
+    slowest_uplink_bytes: int = 0
+    slowest_downlink_bytes: int = 0
+    server_seconds: float = 0.0
     seconds: float = 0.0
 
     @property
@@ -34,9 +41,12 @@ class RoundRecord:
 
 
 def round_record(
-    server_round: int, loss: float | None, accuracy: float | None, totals: Totals, seconds: float
+    server_round: int, loss: float | None, accuracy: float | None, ledger: Ledger, seconds: float
 ) -> RoundRecord:
-    """Return the record of a round that took `seconds` and sent `totals`."""
+    """Return the record of a round that took `seconds`, with what `ledger` has of it."""
+    totals = ledger.of_round(server_round)
+    nodes = ledger.nodes_of_round(server_round)
+    server = nodes.pop(SERVER, Totals())
     return RoundRecord(
         round=server_round,
         accuracy=accuracy,
@@ -49,5 +59,8 @@ def round_record(
         refused=totals.refused,
         encode_seconds=totals.encode_seconds,
         decode_seconds=totals.decode_seconds,
+        slowest_uplink_bytes=max((node.uplink_bytes for node in nodes.values()), default=0),
+        slowest_downlink_bytes=max((node.downlink_bytes for node in nodes.values()), default=0),
+        server_seconds=server.encode_seconds,
         seconds=seconds,
     )

@@ -39,8 +39,8 @@ class Rounds:
         loss = accuracy = None
         if server_round % self._settings.evaluate_every == 0 or server_round == self._settings.num_rounds:
             loss, accuracy = self._evaluator(arrays)
-        totals = self._strategy.ledger.of_round(server_round)
-        record = round_record(server_round, None if loss is None else finite(loss), accuracy, totals, seconds)
+        ledger = self._strategy.ledger
+        record = round_record(server_round, None if loss is None else finite(loss), accuracy, ledger, seconds)
         if server_round == self._first and record.uplink_bytes == 0:
             raise RuntimeError(f"no node sent an update in round {server_round}; the nodes' own errors say why")
         self.records.append(record)

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from logging import WARNING
 
@@ -42,7 +42,8 @@ class Answer:
 class Intake:
     """What the replies of one round are judged by, and billed to.
 
-    `dense_size` are the bytes of a plain model; `weight_key` names the metric that weighs an update, if one does.
+    `dense_size` are the bytes of a plain model; `weight_key` names the metric that weighs an update, if one does; `order`
+    gives the place of a node among the others.
     """
 
     published: Replica
@@ -51,6 +52,7 @@ class Intake:
     server_round: int
     dense_size: int
     weight_key: str | None
+    order: Callable[[int], int]
 
     def open(self, replies: Iterable[Message], *, train: bool) -> tuple[list[Answer], list[Message]]:
         """Return the answers in the order of their nodes, and the failures; what is refused becomes a failure.
@@ -73,7 +75,7 @@ class Intake:
             for answer in answers
             if answer not in fitting
         ]
-        return sorted(fitting, key=lambda answer: answer.node), failed
+        return sorted(fitting, key=lambda answer: (self.order(answer.node), answer.node)), failed
 
     def _answer(self, message: Message, train: bool) -> Answer:
         node = message.metadata.src_node_id

@@ -65,11 +65,11 @@ class Ledger:
         self._total = Totals()
         self._rounds: defaultdict[int, Totals] = defaultdict(Totals)
         self._nodes: defaultdict[int, Totals] = defaultdict(Totals)
-        self._parts: defaultdict[tuple[int, int], Totals] = defaultdict(Totals)
+        self._parts: defaultdict[int, defaultdict[int, Totals]] = defaultdict(lambda: defaultdict(Totals))
 
     def add(self, server_round: int, node: int, **amounts: float) -> None:
         """Add amounts, by the names of `Totals`, to a round and node."""
-        for sums in (self._total, self._rounds[server_round], self._nodes[node], self._parts[server_round, node]):
+        for sums in (self._total, self._rounds[server_round], self._nodes[node], self._parts[server_round][node]):
             for name, amount in amounts.items():
                 setattr(sums, name, getattr(sums, name) + amount)
 
@@ -91,7 +91,11 @@ class Ledger:
 
     def by_round_and_node(self) -> dict[tuple[int, int], Totals]:
         """Return the sums of each (round, node)."""
-        return {key: replace(part) for key, part in self._parts.items()}
+        return {(number, node): part for number in self._parts for node, part in self.nodes_of_round(number).items()}
+
+    def nodes_of_round(self, server_round: int) -> dict[int, Totals]:
+        """Return the sums of each node in one round; `SERVER` stands for the server's own work."""
+        return {node: replace(part) for node, part in self._parts.get(server_round, {}).items()}
 
     def __getattr__(self, name: str) -> float:
         """Return a sum over the run by its name in `Totals`."""
@@ -101,7 +105,8 @@ class Ledger:
 
     def to_array(self) -> NDArray[np.void]:
         """Return one row for each round and node, of dtype `ROW`."""
-        rows = [(*key, *(getattr(part, name) for name in FIELDS)) for key, part in self._parts.items()]
+        parts = self.by_round_and_node()
+        rows = [(*key, *(getattr(part, name) for name in FIELDS)) for key, part in parts.items()]
         return np.array(rows, ROW)
 
     @classmethod

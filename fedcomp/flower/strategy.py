@@ -44,7 +44,8 @@ class CompressedStrategy(Strategy):
     `uplink` and `downlink` are compressors.  `local` are name patterns of tensors that stay on the nodes; the first message
     to a node is without them, and the app brings its own, as with ``load_state_dict(..., strict=False)``.  `seed` feeds
     compressors that draw random numbers.  With `checkpoint`, the whole state is written to that file before the first
-    message of every `checkpoint_every`-th version leaves.
+    message of every `checkpoint_every`-th version leaves.  Updates are summed in the order of the nodes' ids, or of what
+    `order` makes of an id: Flower draws ids anew in each simulation, so that one that is to repeat needs another order.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class CompressedStrategy(Strategy):
         seed: int = 0,
         checkpoint: str | Path | None = None,
         checkpoint_every: int = 1,
+        order: Callable[[int], int] = int,
     ) -> None:
         """Wrap `inner`; the compressors default to ``stc()``.  Raises `ValueError` for what cannot be."""
         if not isinstance(inner, Strategy):
@@ -77,6 +79,7 @@ class CompressedStrategy(Strategy):
             raise ValueError(f"seed is {seed}; it is at least 0")
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.seed = seed
+        self.order = order
         self.ledger = Ledger()
         self.round = 0
         self._checkpoint = Path(checkpoint) if checkpoint is not None else None
@@ -338,7 +341,7 @@ class CompressedStrategy(Strategy):
     ) -> tuple[list[Answer], list[Message]]:
         weight_key = getattr(aggregating(self.inner), "weighted_by_key", None)
         dense_size = envelope.dense_size(self._inner_arrays)
-        intake = Intake(self._published(), self._roster, self.ledger, server_round, dense_size, weight_key)
+        intake = Intake(self._published(), self._roster, self.ledger, server_round, dense_size, weight_key, self.order)
         return intake.open(replies, train=train)
 
     def _publish(self, server_round: int, arrays: ArrayRecord) -> None:

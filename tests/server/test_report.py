@@ -1,7 +1,7 @@
 import json
 from collections.abc import Callable
 
-from fedcomp.flower.ledger import Totals
+from fedcomp.flower.ledger import SERVER, Ledger, Totals
 from server import figure, report
 from server.record import RoundRecord, round_record
 from server.settings import Settings
@@ -70,11 +70,18 @@ def test_a_loss_that_is_no_number_becomes_null() -> None:
 
 
 def test_a_record_takes_every_measure_from_the_ledger() -> None:
-    record = round_record(3, 1.5, 0.25, TOTALS, seconds=2.0)
+    ledger = Ledger()
+    ledger.add(3, 7, uplink_bytes=4_000, downlink_bytes=21_000, catch_up_bytes=5_000, dense_uplink_bytes=1_000_000)
+    ledger.add(3, 8, uplink_bytes=6_000, downlink_bytes=9_000, dense_downlink_bytes=1_400_000, decode_seconds=0.5)
+    ledger.add(3, 8, encode_seconds=0.25)
+    ledger.add(3, SERVER, encode_seconds=1.0)
+    ledger.add(4, 7, uplink_bytes=50_000)
+    record = round_record(3, 1.5, 0.25, ledger, seconds=2.0)
     assert (record.round, record.loss, record.accuracy, record.seconds) == (3, 1.5, 0.25, 2.0)
     assert record.sent_bytes == 40_000
     assert record.dense_bytes == TOTALS.dense_bytes
     assert (record.catch_up_bytes, record.encode_seconds, record.decode_seconds) == (5_000, 1.25, 0.5)
+    assert (record.slowest_uplink_bytes, record.slowest_downlink_bytes, record.server_seconds) == (6_000, 21_000, 1.0)
 
 
 def test_the_figure_is_a_png_of_readable_size(settings: MakeSettings) -> None:
