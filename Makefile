@@ -13,7 +13,7 @@ install: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -c constraints.txt -e '.[app,dev]'
+	$(BIN)/pip install -c constraints.txt -e '.[study,dev]'
 	touch $@
 
 demo: install

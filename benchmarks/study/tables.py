@@ -1,0 +1,187 @@
+"""The tables of a study: its methods, how well they ended, and what it took to get to a target; also as Markdown."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.study.curves import Curve, Study, read
+from benchmarks.study.network import PROFILES, Profile, format_duration, seconds
+from benchmarks.study.outcome import Measure, Spread, accuracies, at_target, spread, targets
+from benchmarks.study.words import megabytes, percent, seeds
+from server.progress import format_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of texts, with a caption that says what its numbers are; `best` are (row, column) of the best cells."""
+
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    best: frozenset[tuple[int, int]] = frozenset()
+
+    def to_markdown(self) -> str:
+        """Return the table as Markdown: the caption, a line for the head and each row, the best in bold."""
+        rows = [
+            [f"**{cell}**" if (y, x) in self.best else cell for x, cell in enumerate(row)]
+            for y, row in enumerate(self.rows)
+        ]
+        lines = [self.head, ["---", *["---:"] * (len(self.head) - 1)], *rows]
+        text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        return f"{self.caption}\n\n{text}\n"
+
+
+def markdown(frame: pd.DataFrame, asked: Sequence[float] = ()) -> str:
+    """Return final accuracy by method and scenario, and bytes to target, as Markdown.
+
+    `asked` are the target accuracies, 0 to 1; with none they follow from the results, see `outcome.targets`.
+    """
+    study = read(frame)
+    return "\n".join(table.to_markdown() for table in (accuracy_table(study, "final"), target_table(study, asked)))
+
+
+def methods_table(study: Study) -> Table:
+    """Return each method with its settings, and what it sent beside plain Flower."""
+    columns = ("uplink", "downlink", "strategy", "local_steps", "learning_rate", "momentum")
+    rows = []
+    for method in study.methods:
+        runs = [curve for curve in study.curves if curve.method == method]
+        up, down = (_ratio(runs, side) for side in ("uplink", "downlink"))
+        bits = [f"{32 / ratio:.3g}" if ratio else "-" for ratio in (up, down)]
+        ratios = [f"{ratio:.1f}" if ratio else "-" for ratio in (up, down)]
+        rows.append((method, *(study.setting(method, column) for column in columns), *ratios, *bits))
+    return Table(
+        "Ratio: what plain Flower would have sent, over what was sent, both measured, over all cells of the "
+        "method; down holds the catch-up of nodes that were absent. Bits per parameter: 32 over the ratio.",
+        (
+            "method", "uplink", "downlink", "strategy", "local steps", "learning rate", "momentum",
+            "ratio up", "ratio down", "bits up", "bits down",
+        ),
+        tuple(rows),
+    )  # fmt: skip
+
+
+def accuracy_table(study: Study, measure: Measure) -> Table:
+    """Return the accuracy of each method, a column a scenario; the best mean of each column marked."""
+    spreads = [[accuracies(study, method, one, measure) for one in study.scenarios] for method in study.methods]
+    best = set()
+    for x in range(len(study.scenarios)):
+        means = [row[x].mean for row in spreads]
+        if not np.isnan(means).all():
+            best |= {(y, x + 1) for y, mean in enumerate(means) if mean == np.nanmax(means)}
+    single = study.axes[0] if len(study.axes) == 1 else None
+    heads = [single.format(one[0]) if single else study.title(one) or "accuracy" for one in study.scenarios]
+    along = f", by {single.name}" if single else ""
+    which = "at the last evaluation" if measure == "final" else "best of all evaluations"
+    return Table(
+        f"Test accuracy in percent, {which}{along}: mean ± standard deviation over seeds.",
+        ("method", *heads),
+        tuple(
+            (method, *(percent(cell) if cell.of else "" for cell in row))
+            for method, row in zip(study.methods, spreads, strict=True)
+        ),
+        frozenset(best),
+    )
+
+
+def target_table(study: Study, asked: Sequence[float]) -> Table:
+    """Return what each method had sent when it first reached a target accuracy, as the table of the STC paper."""
+    rows: list[tuple[str, ...]] = []
+    best: set[tuple[int, int]] = set()
+    for scenario in study.scenarios:
+        for target in targets(study, scenario, asked):
+            lowest: list[tuple[float, int]] = []
+            for method in study.methods:
+                if not (runs := study.seeds(method, scenario)):
+                    continue
+                up, down = (_at(runs, target, side) for side in ("uplink_bytes", "downlink_bytes"))
+                if up.count == up.of:
+                    lowest.append((up.mean + down.mean, len(rows)))
+                shown = _target_cells(runs, target, up, down) if up.count else ("-",) * 7
+                rows.append((study.title(scenario), f"{100 * target:g} %", method, *shown, seeds(up)))
+            if lowest:
+                best.add((min(lowest)[1], 7))
+    head = (
+        "setting",
+        "target",
+        "method",
+        "rounds",
+        "iterations",
+        "up (MB)",
+        "down (MB)",
+        "both (MB)",
+        "up a message",
+        "down a message",
+    )
+    table = Table(
+        "Bytes until the target accuracy is first reached at an evaluation; - where it never is. Mean over the seeds "
+        "that reach it. Up, down and both: all nodes together, catch-up in down; in bold the fewest of the methods that "
+        "reach it with every seed. A message: divided by rounds and by the clients that take part in a round.",
+        (*head, "reached by"),
+        tuple(rows),
+        frozenset(best),
+    )
+    return table if study.axes else _without_first(table)
+
+
+def time_table(
+    study: Study, asked: Sequence[float], slowdown: float = 1.0, profiles: Sequence[Profile] = PROFILES
+) -> Table:
+    """Return the time until each method first reaches a target accuracy, a column a network."""
+    rows = []
+    for scenario in study.scenarios:
+        for target in targets(study, scenario, asked):
+            for method in study.methods:
+                if runs := study.seeds(method, scenario):
+                    times = [
+                        spread([at_target(run, target, seconds(run.measured, profile, slowdown)) for run in runs])
+                        for profile in profiles
+                    ]
+                    shown = [format_duration(time.mean) if time.count else "-" for time in times]
+                    rows.append((study.title(scenario), f"{100 * target:g} %", method, *shown, seeds(times[0])))
+    table = Table(
+        "Time until the target accuracy is first reached, over four networks; - where it never is. "
+        "Mean over the seeds that reach it.",
+        ("setting", "target", "method", *(profile.name for profile in profiles), "reached by"),
+        tuple(rows),
+    )
+    return table if study.axes else _without_first(table)
+
+
+def network_table(profiles: Sequence[Profile] = PROFILES) -> Table:
+    """Return the networks, each with its source."""
+    return Table(
+        "The networks. A Mbit is 10^6 bits.",
+        ("network", "up (Mbit/s)", "down (Mbit/s)", "round trip (ms)", "source"),
+        tuple(
+            (one.name, f"{one.up_mbit_s:g}", f"{one.down_mbit_s:g}", f"{one.round_trip_ms:g}", one.source)
+            for one in profiles
+        ),
+    )
+
+
+def _target_cells(runs: Sequence[Curve], target: float, up: Spread, down: Spread) -> tuple[str, ...]:
+    rounds, iterations = (_at(runs, target, column) for column in ("round", "iterations"))
+    messages = rounds.mean * float(runs[0].settings["clients"]) * float(runs[0].settings["participation"])
+    each = [format_bytes(side.mean / messages) if messages else "-" for side in (up, down)]
+    sums = (megabytes(size) for size in (up.mean, down.mean, up.mean + down.mean))
+    counts = (f"{count.mean:.1f}".removesuffix(".0") for count in (rounds, iterations))
+    return (*counts, *sums, *each)
+
+
+def _at(runs: Sequence[Curve], target: float, column: str) -> Spread:
+    return spread([at_target(run, target, run[column]) for run in runs])
+
+
+def _ratio(runs: Sequence[Curve], side: str) -> float:
+    """Return dense over sent bytes of all runs together; 0 where nothing was sent."""
+    dense, sent = (sum(float(run[column][-1]) for run in runs) for column in (f"dense_{side}_bytes", f"{side}_bytes"))
+    return dense / sent if sent else 0.0
+
+
+def _without_first(table: Table) -> Table:
+    """Return a table without its first column, which says the scenario where there is but one."""
+    best = frozenset((y, x - 1) for y, x in table.best)
+    return Table(table.caption, table.head[1:], tuple(row[1:] for row in table.rows), best)

@@ -1,0 +1,124 @@
+"""The tables of a study, reckoned by hand."""
+
+from benchmarks.study.curves import Study, read
+from benchmarks.study.results import Row, to_frame
+from benchmarks.study.summary import sentences, summary_table, warnings
+from benchmarks.study.tables import accuracy_table, markdown, methods_table, target_table, time_table
+from tests.benchmarks.study.rows import cell, dense, study
+
+
+def of(rows: list[Row]) -> Study:
+    """Return the study of these rows."""
+    return read(to_frame(rows))
+
+
+def test_a_method_is_said_with_its_settings_and_its_measured_ratios() -> None:
+    table = methods_table(of(cell([0.1, 0.5], up=1000, down=4000)))
+    assert dict(zip(table.head, table.rows[0], strict=True)) == {
+        "method": "STC 1/100",
+        "uplink": "stc(density=0.01)",
+        "downlink": "stc(density=0.01)",
+        "strategy": "fedavg",
+        "local steps": "1",
+        "learning rate": "0.04",
+        "momentum": "0",
+        "ratio up": "100.0",
+        "ratio down": "25.0",
+        "bits up": "0.32",
+        "bits down": "1.28",
+    }
+
+
+def test_a_method_that_has_sent_nothing_has_no_ratio() -> None:
+    assert methods_table(of(cell([0.1]))).rows[0][-4:] == ("-", "-", "-", "-")
+
+
+def test_accuracies_are_means_with_their_deviation_and_the_best_of_a_column_is_marked() -> None:
+    table = accuracy_table(of(study()), "final")
+    assert table.head == ("method", "1", "2", "10")
+    assert table.rows[0] == ("STC 1/100", "85.5 ± 0.7", "85.5 ± 0.7", "85.5 ± 0.7")
+    assert table.rows[1] == ("FedAvg n = 25", "59.0 ± 1.4", "62.0 ± 1.4", "86.0 ± 1.4")
+    assert table.best == {(0, 1), (0, 2), (1, 3)}
+
+
+def test_a_seed_without_an_accuracy_is_said_and_a_cell_that_was_not_run_is_empty() -> None:
+    rows = cell([0.1, 0.5]) + cell([0.1, None], seed=1) + dense([0.1, 0.4], batch_size=1)
+    table = accuracy_table(of(rows), "final")
+    assert table.rows == (("STC 1/100", "", "50.0 (1 of 2 seeds)"), ("FedAvg n = 25", "40.0", ""))
+
+
+def test_bytes_to_target_are_those_at_the_first_evaluation_that_has_it() -> None:
+    rows = cell([0.1, 0.4, 0.6, 0.9], up=1_000_000, down=4_000_000) + dense([0.1, 0.5, 0.55])
+    table = target_table(of(rows), (0.6,))
+    stc, fedavg = (dict(zip(table.head, row, strict=True)) for row in table.rows)
+    assert (stc["rounds"], stc["up (MB)"], stc["down (MB)"], stc["both (MB)"]) == ("2", "2.00", "8.00", "10.0")
+    assert (stc["up a message"], stc["down a message"]) == ("100 kB", "400 kB")  # ten nodes take part
+    assert stc["reached by"] == "1 of 1 seed"
+    assert fedavg["both (MB)"] == "-"
+    assert fedavg["reached by"] == "0 of 1 seed"
+
+
+def test_the_mean_is_over_the_seeds_that_reach_it_and_only_who_always_does_is_the_best() -> None:
+    rows = cell([0.1, 0.6], up=1_000_000, down=0) + cell([0.1, 0.2], seed=1)
+    rows += dense([0.1, 0.2, 0.7]) + dense([0.1, 0.7, 0.7], seed=1)
+    table = target_table(of(rows), (0.6,))
+    column = table.head.index("both (MB)")
+    assert [row[column] for row in table.rows] == ["1.00", "0.300"]
+    assert [row[-1] for row in table.rows] == ["1 of 2 seeds", "2 of 2 seeds"]
+    assert table.best == {(1, column)}
+
+
+def test_times_have_a_column_a_network() -> None:
+    table = time_table(of(cell([0.1, 0.9])), (0.5,))
+    (row,) = (dict(zip(table.head, row, strict=True)) for row in table.rows)
+    # 1 Gb/s: two round trips of 1 ms, 0.5 s on the node and 0.1 s on the server; 100 and 800 bytes take no time
+    assert row["1 Gb/s"] == "0.6 s"
+    assert row["reached by"] == "1 of 1 seed"
+
+
+def test_markdown_has_a_head_a_rule_and_a_line_a_row_and_escapes_what_would_end_a_cell() -> None:
+    text = markdown(to_frame(cell([0.1, 0.5], method="a|b")), (0.5,))
+    lines = text.splitlines()
+    assert "| method | accuracy |" in lines
+    assert "| --- | ---: |" in lines
+    assert "| a\\|b | **50.0** |" in lines
+    assert any(line.startswith("| 50 % | a\\|b | 1 | 1 | 0.00100 |") for line in lines)
+
+
+def test_the_summary_names_who_ends_best_and_who_gets_there_with_fewest_bytes() -> None:
+    found = of(study())
+    table = summary_table(found, (0.5,))
+    assert table.rows[0][:4] == (
+        "classes per client: 1",
+        "STC 1/100 (85.5 ± 0.7 %)",
+        "50 %",
+        "STC 1/100 (5.0 kB; 40.0 times fewer than FedAvg n = 25)",
+    )
+    assert table.rows[2][1] == "FedAvg n = 25 (86.0 ± 1.4 %)"
+    assert sentences(found, (0.5,)) == [
+        "The highest mean final accuracy: of 3 settings, STC 1/100 in 2; FedAvg n = 25 in 1.",
+        "The fewest bytes to the target accuracy, up and down: of 3 settings, STC 1/100 in 3.",
+    ]
+
+
+def test_a_mean_of_the_seeds_that_did_not_diverge_wins_nothing() -> None:
+    rows = cell([0.1, 0.9]) + cell([0.1, None], seed=1) + dense([0.1, 0.4]) + dense([0.1, 0.4], seed=1)
+    assert summary_table(of(rows), (0.3,)).rows[0][1] == "FedAvg n = 25 (40.0 ± 0.0 %)"
+
+
+def test_a_target_that_nobody_reaches_is_said() -> None:
+    found = of(study())
+    assert sentences(found, (0.99,))[1] == "No method reaches a target accuracy with all of its seeds."
+    assert summary_table(found, (0.99,)).rows[0][3:] == ("-", "-")
+
+
+def test_an_unfinished_study_says_how_far_it_is() -> None:
+    found = of(study())
+    assert warnings(found, 12, 40) == ["The study is not finished: 12 of 40 cells (runs) are in this report."]
+    assert warnings(found, 12, 12) == warnings(found) == []
+
+
+def test_runs_that_diverged_and_a_single_seed_are_said() -> None:
+    said = warnings(of(cell([0.1, None]) + dense([0.1, 0.5])))
+    assert said[0] == "1 of 2 runs end without an accuracy or a finite loss (they diverged): STC 1/100."
+    assert said[1].startswith("There is one seed")
