@@ -17,7 +17,7 @@ from clients.local import LocalPlan
 from clients.local import train as train_locally
 from clients.samples import own_card, own_samples, partition_of
 from fedcomp.data import Card
-from fedcomp.flower import CompressionMod
+from fedcomp.flower import CompressionMod, to_record
 from fedcomp.tasks import build_model, input_shape
 from fedcomp.tasks import evaluate as evaluate_model
 
@@ -46,7 +46,7 @@ def train(message: Message, context: Context) -> Message:
     )
     seed_torch(int(rng.integers(2**63)), device)  # for models that draw, as dropout does
     loss = train_locally(model, x, y, plan, rng)
-    weights = ArrayRecord({name: tensor.cpu() for name, tensor in model.state_dict().items()})
+    weights = to_record({name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()})
     return _reply(message, {"num-examples": len(y), "train-loss": loss}, weights)
 
 

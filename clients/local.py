@@ -57,8 +57,8 @@ def train(model: nn.Module, x: Tensor, y: Tensor, plan: LocalPlan, rng: np.rando
     total, seen = torch.zeros((), device=y.device), 0
     for batch in batches(len(y), plan, rng):
         chosen = torch.as_tensor(batch, device=y.device)
-        loss = functional.cross_entropy(model(x[chosen]), y[chosen])
-        total += loss.detach() * len(batch)
+        loss = functional.cross_entropy(model(x.index_select(0, chosen)), y.index_select(0, chosen))
+        total.add_(loss.detach(), alpha=len(batch))
         seen += len(batch)
         for weight, anchor in zip(weights, anchors, strict=False):
             loss = loss + plan.proximal_mu / 2 * (weight - anchor).square().sum()

@@ -13,7 +13,7 @@ from fedcomp.data import load, partition_train, read_card
 from fedcomp.flower import CompressedStrategy, DynamicSampling
 from fedcomp.flower.strategy import check_links
 from server import figure, report
-from server.evaluate import Evaluator, build_evaluator
+from server.evaluate import Evaluator, build_evaluator, to_npz
 from server.folder import RunFolder, create_folder, reopen_folder
 from server.nodes import wait_for_nodes
 from server.roll_call import OrderedGrid, call_roll
@@ -38,6 +38,7 @@ def main(grid: Grid, context: Context) -> None:
         raise SettingsError(str(error)) from None
     print(f"{settings.dataset}, {settings.model}, {settings.strategy}: {folder.path}", flush=True)
     rounds = Rounds(settings, folder, evaluator, strategy)
+    random.seed(settings.seed)  # the strategy draws the nodes of a round from here on, or from where its checkpoint was
     strategy.start(
         ordered,
         strategy.arrays if strategy.round > 0 else evaluator.initial_arrays(),
@@ -48,6 +49,7 @@ def main(grid: Grid, context: Context) -> None:
     totals = strategy.ledger.total()
     folder.write_json("summary.json", report.summarize(settings, rounds.records, totals))
     folder.write("accuracy.png", figure.draw(settings, rounds.records))
+    folder.write("model.npz", to_npz(strategy.arrays))
     print(report.table(settings, rounds.records, totals), flush=True)
 
 
@@ -84,7 +86,6 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
         checkpoint_every=max(settings.checkpoint_every, 1),
         order=order,
     )
-    random.seed(settings.seed)  # Flower draws the nodes of a round from it; a checkpoint brings its state back
     if settings.resume:
         strategy.load(folder.checkpoint)
         if strategy.round >= settings.num_rounds:

@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError
 
+FEW = 2048
+"""Up to so many values a bit matrix is faster: what counts is the number of numpy's calls, not their work."""
+
 Unsigned = NDArray[np.unsignedinteger[Any]]
 
 
@@ -15,6 +18,9 @@ def pack(values: Unsigned, width: int) -> bytes:
 
     Eight values make `width` bytes: each byte is gathered from the values that reach into it, for all groups at once.
     """
+    if values.size <= FEW and width:
+        places = np.arange(width - 1, -1, -1, dtype=values.dtype)
+        return np.packbits((values[:, None] >> places & values.dtype.type(1)).astype(np.bool_)).tobytes()
     groups = -(-values.size // 8)
     table = np.zeros((groups, 8), values.dtype)
     table.reshape(-1)[: values.size] = values
@@ -31,6 +37,9 @@ def pack(values: Unsigned, width: int) -> bytes:
 
 def unpack(octets: NDArray[np.uint8], width: int, count: int) -> NDArray[np.int64]:
     """Return the `count` values of `width` bits that `pack` wrote into `octets`; the padding is not looked at."""
+    if count <= FEW and 0 < width < 63:
+        matrix = np.unpackbits(octets, count=count * width).reshape(count, width)
+        return matrix @ (np.int64(1) << np.arange(width - 1, -1, -1, dtype=np.int64))
     groups = -(-count // 8)
     padded = octets
     if octets.size < groups * width:

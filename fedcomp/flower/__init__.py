@@ -6,6 +6,7 @@ Beside Flower's own strategies there are those that the compression papers step 
 from fedcomp.flower.dynamic_sampling import DynamicSampling
 from fedcomp.flower.ef21 import EF21
 from fedcomp.flower.fedams import FedAMS
+from fedcomp.flower.held_array import to_record
 from fedcomp.flower.ledger import Ledger
 from fedcomp.flower.local_grid import LocalGrid
 from fedcomp.flower.majority_vote import MajorityVote
@@ -24,4 +25,5 @@ __all__ = [
     "MajorityVote",
     "QcmdAdagrad",
     "QrdaAdagrad",
+    "to_record",
 ]

@@ -11,6 +11,7 @@ from flwr.supercore import log
 
 from fedcomp.flower import envelope, uplink
 from fedcomp.flower.dynamic_sampling import aggregating
+from fedcomp.flower.held_array import to_record
 from fedcomp.flower.intake import Answer
 from fedcomp.flower.server_step import FromPublished
 from fedcomp.replica import Replica
@@ -48,7 +49,7 @@ def aggregate_mean(
     metric_key, metrics = next(iter(envelope.metric_records(contents[0]).items()))
     merged = RecordDict(
         {
-            answers[0].key: envelope.to_record(mean),
+            answers[0].key: to_record(mean),
             metric_key: MetricRecord(dict(metrics) | {key: sum(weights)}),
         }
     )

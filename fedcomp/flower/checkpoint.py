@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import envelope
+from fedcomp.flower.held_array import to_record
 from fedcomp.flower.ledger import Ledger
 from fedcomp.flower.roster import Roster
 from fedcomp.memory import State
@@ -197,5 +198,5 @@ def _group(value: object) -> str:
 
 def _regroup(group: str, parts: dict[Any, NDArray[Any]]) -> object:
     if group == "record":
-        return envelope.to_record(parts)
+        return to_record(parts)
     return list(parts.values()) if group == "list" else parts

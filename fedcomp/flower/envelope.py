@@ -15,6 +15,7 @@ from flwr.common.constant import SType
 from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError
+from fedcomp.flower.held_array import HeldArray, record_of
 
 STYPE = "fedcomp.frame/1"
 KEY = "fedcomp"
@@ -66,21 +67,10 @@ def to_arrays(record: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
     return {name: _to_numpy(array) for name, array in record.items()}
 
 
-def to_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:
-    """Return named arrays as Flower sends them."""
-    return record_of({name: Array(np.asarray(array)) for name, array in arrays.items()})
-
-
-def record_of(arrays: Mapping[str, Array]) -> ArrayRecord:
-    """Return a record of `arrays` themselves; its constructor would make each anew."""
-    record = ArrayRecord()
-    for name, array in arrays.items():
-        record[name] = array
-    return record
-
-
 def _to_numpy(array: Array) -> NDArray[Any]:
     """Return ``array.numpy()`` without a copy where the bytes are those that ``np.save`` writes."""
+    if isinstance(array, HeldArray):
+        return array.held
     data = array.data
     if array.stype != SType.NUMPY or data[:8] != NPY_1:
         return array.numpy()

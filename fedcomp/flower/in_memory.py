@@ -6,14 +6,12 @@ A `LocalGrid` for studies gives it to its nodes as their ``Context.state``.  The
 import copy
 import time
 from collections import OrderedDict
-from typing import Any
 
-import numpy as np
-from flwr.app import Array, ArrayRecord, RecordDict
-from numpy.typing import NDArray
+from flwr.app import ArrayRecord, RecordDict
 
-from fedcomp.flower import client_state, envelope
+from fedcomp.flower import client_state
 from fedcomp.flower.client_state import ClientState
+from fedcomp.flower.held_array import to_record
 from fedcomp.replica import Replica, Step
 from fedcomp.wire.frame import Frame
 
@@ -52,30 +50,8 @@ class Shared:
         """Return the replica's tensors, local ones apart, as a ClientApp gets them."""
         mark = (replica.version, replica.fingerprint)
         if self._plain is None or self._plain[0] != mark:
-            arrays = {name: HeldArray(array) for name, array in replica.arrays().items()}
-            self._plain = (mark, envelope.record_of(arrays))
+            self._plain = (mark, to_record(replica.arrays()))
         return self._plain[1].copy()
-
-
-class HeldArray(Array):
-    """An Array that is a numpy array still: it becomes bytes only if somebody asks for them."""
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        """Keep a copy of `array`."""
-        self.__dict__["held"] = np.array(array)
-        self.__dict__.update(dtype=str(array.dtype), shape=array.shape, stype="numpy.ndarray")
-
-    def __getattr__(self, name: str) -> Any:
-        """Return the bytes, made now; everything else is there."""
-        if name != "data":
-            raise AttributeError(name)
-        self.__dict__["data"] = data = Array(self.held).data
-        return data
-
-    def numpy(self) -> NDArray[Any]:
-        """Return a copy of the array, the caller's own."""
-        own: NDArray[Any] = self.held.copy()
-        return own
 
 
 class LiveState(RecordDict):

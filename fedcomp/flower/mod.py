@@ -12,6 +12,7 @@ from flwr.supercore import log
 from fedcomp.errors import FedcompError, NonFiniteError, StaleError, UnknownFormatError
 from fedcomp.flower import envelope, in_memory
 from fedcomp.flower.client_state import ClientState
+from fedcomp.flower.held_array import record_of, to_record
 from fedcomp.flower.in_memory import Shared
 from fedcomp.memory import Incremental
 from fedcomp.methods import parse
@@ -125,11 +126,11 @@ def _here(replica: Replica) -> tuple[int, int, int, int]:
 
 def _model(state: ClientState, replica: Replica, shared: Shared | None) -> ArrayRecord:
     """Return the model as the ClientApp expects it; local tensors as they were last trained here."""
-    plain = shared.plain(replica) if shared else envelope.to_record(replica.arrays())
+    plain = shared.plain(replica) if shared else to_record(replica.arrays())
     if not state.local:
         return plain
     both = dict(plain) | state.local
-    return envelope.record_of({item.name: both[item.name] for item in replica.layout.tensors if item.name in both})
+    return record_of({item.name: both[item.name] for item in replica.layout.tensors if item.name in both})
 
 
 def _trained(message: Message, content: RecordDict, key: str, replica: Replica) -> str | None:

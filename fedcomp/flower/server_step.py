@@ -24,6 +24,7 @@ from flwr.supercore import log
 from numpy.typing import NDArray
 
 from fedcomp.flower import envelope
+from fedcomp.flower.held_array import to_record
 from fedcomp.wire.layout import Layout, layout_of
 
 Sums = dict[str, NDArray[np.float64]]
@@ -73,7 +74,7 @@ class ServerStep:
         model = rest.unflatten_exact(exact)
         for name in self.parameters:
             model[name] = np.asarray(moved[name]).astype(self.published[name].dtype)
-        return envelope.to_record({name: model[name] for name in self.published})
+        return to_record({name: model[name] for name in self.published})
 
 
 class FromPublished(FedAvg):

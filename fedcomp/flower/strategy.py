@@ -1,6 +1,5 @@
 """Any Flower strategy, with compressed traffic both ways."""
 
-import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from logging import INFO, WARNING
@@ -20,9 +19,11 @@ from fedcomp.flower.averaging import aggregate_mean, averages
 from fedcomp.flower.checkpoint import Checkpoint, scalars
 from fedcomp.flower.downlink import Downlink
 from fedcomp.flower.dynamic_sampling import aggregating
+from fedcomp.flower.held_array import to_record
 from fedcomp.flower.history import History
 from fedcomp.flower.intake import Answer, Intake
 from fedcomp.flower.ledger import SERVER, Ledger
+from fedcomp.flower.own_random import OwnRandom
 from fedcomp.flower.roster import Roster
 from fedcomp.methods import ABOUT, stc
 from fedcomp.replica import start
@@ -88,6 +89,7 @@ class CompressedStrategy(Strategy):
         self._offset = 0
         self._reported = False
         self._roster = Roster()
+        self._random = OwnRandom()
         # Numbers grow across restarts too: a node tells an old instruction from a new one by them.
         self._number = time.time_ns() // 1000
         self._epoch = 0
@@ -133,6 +135,7 @@ class CompressedStrategy(Strategy):
                 raise ValueError("the initial arrays are of another model than the published one")
             log(INFO, "fedcomp: goes on from version %d; the initial arrays are not used", self.version)
         self._offset = offset = self.round
+        self._random.hold()
 
         def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             return evaluate_fn(offset + server_round, arrays) if evaluate_fn else None
@@ -160,7 +163,8 @@ class CompressedStrategy(Strategy):
         """Return the inner strategy's messages, each with the frames that its node needs."""
         self._hold(arrays)
         server_round += self._offset
-        messages = self.inner.configure_train(server_round, self._inner_arrays, config, grid)
+        with self._random.used():
+            messages = list(self.inner.configure_train(server_round, self._inner_arrays, config, grid))
         return [self._instruct(message, server_round) for message in messages]
 
     def configure_evaluate(
@@ -169,7 +173,8 @@ class CompressedStrategy(Strategy):
         """Return the inner strategy's messages, each with the frames that its node needs."""
         self._hold(arrays)
         server_round += self._offset
-        messages = self.inner.configure_evaluate(server_round, self._inner_arrays, config, grid)
+        with self._random.used():
+            messages = list(self.inner.configure_evaluate(server_round, self._inner_arrays, config, grid))
         return [self._instruct(message, server_round) for message in messages]
 
     def aggregate_train(
@@ -188,7 +193,7 @@ class CompressedStrategy(Strategy):
             for answer in answers:
                 if answer.update is not None:
                     make = uplink.wide_arrays if _takes_differences(self.inner) else uplink.arrays
-                    plain = envelope.to_record(make(answer.update, self._published()))
+                    plain = to_record(make(answer.update, self._published()))
                     answer.message.content[answer.key] = plain
             messages = [answer.message for answer in answers]
             arrays, metrics = self.inner.aggregate_train(server_round, [*messages, *failed])
@@ -233,6 +238,7 @@ class CompressedStrategy(Strategy):
 
     def save(self, path: str | Path) -> None:
         """Write everything that the server must not lose into one file, atomically."""
+        self._random.hold()
         published, memory = self._published(), cast(Downlink, self._log)
         Checkpoint(
             round=self.round,
@@ -244,7 +250,7 @@ class CompressedStrategy(Strategy):
             local=self._kept_local,
             number=self._number,
             epoch=self._epoch,
-            random_state=random.getstate(),
+            random_state=self._random.state,
         ).save(path, self.inner, self._settings)
 
     def load(self, path: str | Path) -> None:
@@ -258,7 +264,7 @@ class CompressedStrategy(Strategy):
         self._kept_local = saved.local
         self._number = max(self._number, saved.number + 1)
         self._epoch = saved.epoch
-        random.setstate(saved.random_state)
+        self._random.state = saved.random_state
         self._renew()
 
     def _begin(self, arrays: ArrayRecord) -> None:
@@ -276,7 +282,7 @@ class CompressedStrategy(Strategy):
     def _renew(self) -> None:
         """Make the records of the published model, as the inner strategy and as everybody else sees it."""
         shared = self._published().arrays()
-        self._inner_arrays = envelope.to_record(shared)
+        self._inner_arrays = to_record(shared)
         for strategy in _nested(self.inner):
             if isinstance(strategy, FedAvgM) and strategy.current_arrays is not None:
                 # It goes on from the model that it made; the nodes, and the next update, start from the published one.
@@ -284,7 +290,7 @@ class CompressedStrategy(Strategy):
         names = [tensor.name for tensor in self._published().layout.tensors]
         self._arrays = self._inner_arrays
         if self._kept_local:
-            self._arrays = envelope.to_record({name: (shared | self._kept_local)[name] for name in names})
+            self._arrays = to_record({name: (shared | self._kept_local)[name] for name in names})
 
     def _hold(self, arrays: ArrayRecord) -> None:
         """Refuse arrays other than the published ones: nodes would train from a model that they were never sent."""

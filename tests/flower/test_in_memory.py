@@ -11,7 +11,8 @@ from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
-from fedcomp.flower.in_memory import HeldArray, LiveState, Shared
+from fedcomp.flower.held_array import HeldArray
+from fedcomp.flower.in_memory import LiveState, Shared
 from fedcomp.flower.ledger import Totals
 from fedcomp.flower.local_grid import Fault
 from fedcomp.replica import start

@@ -4,15 +4,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
+from flwr.app import Array, ArrayRecord, Context, RecordDict
 
 from clients.app import app as client_app
 from clients.devices import available
+from fedcomp.data import load, read_card
 from fedcomp.flower import LocalGrid
+from server.app import CARDS
 from server.app import app as server_app
+from server.evaluate import build_evaluator
 from server.nodes import wait_for_nodes
-from server.settings import SettingsError
+from server.settings import Settings, SettingsError
 from server.strategies import STRATEGIES
 
 Config = dict[str, Any]
@@ -38,7 +42,8 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 def test_a_run_leaves_its_rounds_its_summary_and_a_figure(short: Config, tmp_path: Path) -> None:
     run(short)
     folder = tmp_path / "runs" / "digits-001"
-    assert {path.name for path in folder.iterdir()} == {"settings.json", "rounds.jsonl", "summary.json", "accuracy.png"}
+    files = {"settings.json", "rounds.jsonl", "summary.json", "accuracy.png", "model.npz"}
+    assert {path.name for path in folder.iterdir()} == files
     assert [line["round"] for line in lines(folder)] == [0, 1, 2, 3, 4]
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["rounds"] == 4
@@ -175,3 +180,15 @@ def test_nothing_is_compressed_when_nothing_is_asked_to_be(short: Config, tmp_pa
     run(short | {"uplink": "dense()", "downlink": "dense()"})
     summary = json.loads((tmp_path / "runs" / "digits-001" / "summary.json").read_text())
     assert summary["ratio"] < 1.05
+
+
+def test_the_model_is_kept_and_is_the_one_that_the_last_round_evaluated(short: Config, tmp_path: Path) -> None:
+    run(short)
+    folder = tmp_path / "runs" / "digits-001"
+    settings = Settings.from_config(short)
+    evaluator = build_evaluator(settings.model, load(read_card(settings.dataset, CARDS)), settings.seed, "cpu")
+    with np.load(folder / "model.npz") as archive:
+        arrays = ArrayRecord({name: Array(archive[name]) for name in archive.files})
+    loss, accuracy = evaluator(arrays)
+    last = lines(folder)[-1]
+    assert (loss, accuracy) == (last["loss"], last["accuracy"])
