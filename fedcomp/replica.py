@@ -127,6 +127,7 @@ class Step:
 
 
 FindStep = Callable[[Replica, Frame], Step]
+Begin = Callable[[Frame], Replica]
 
 
 def start(layout: Layout, arrays: Mapping[str, NDArray[Any]], version: int = 0) -> Replica:
@@ -160,15 +161,18 @@ def from_key_frame(frame: Frame) -> Replica:
     return Replica(layout, frame.version, vector, exact, mark)
 
 
-def step(replica: Replica | None, frame: Frame, find: FindStep | None = None) -> Replica:
+def step(replica: Replica | None, frame: Frame, find: FindStep | None = None, begin: "Begin | None" = None) -> Replica:
     """Return the replica after `frame`; a key frame starts anew, a delta that lies behind `replica` changes nothing.
+
+    `find` and `begin` work out a delta's step and a key frame's replica, `Step.of` and `from_key_frame` unless somebody
+    knows them already.
 
     The replica passed in is spent.  Raises `VersionError` for a delta that does not reach on from it.
     """
     if frame.kind is Kind.KEY:
         if replica is not None and (replica.version, replica.fingerprint) == (frame.version, frame.after):
             return replica
-        return from_key_frame(frame)
+        return (begin or from_key_frame)(frame)
     if replica is None:
         raise VersionError(f"a delta from version {frame.base_version}; no model is held")
     behind = frame.kind is Kind.DELTA and frame.layout == replica.layout.digest and frame.version < replica.version

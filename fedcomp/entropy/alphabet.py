@@ -58,10 +58,20 @@ def histogram(symbols: Symbols, bound: int) -> Counts:
     return counts
 
 
+LEAST_BESIDE = 20
+"""Bits that a Huffman code and the one with exceptions write at least beside symbols and the set of them."""
+
+
 def plan(counts: Counts, *, common: bool = True) -> Plan:
     """Return the way to write symbols that occur `counts` times, one of them at least, in the fewest bits."""
     used = np.flatnonzero(counts)
-    plans: list[Plan] = [Fixed(counts)]
+    fixed = Fixed(counts)
+    if used.size > 3 or used.size == 2:
+        shares = counts[used] / counts.sum()
+        # Every other way takes the entropy and this much more than the set of symbols.
+        if int(counts.sum()) * fixed.set.width <= -float(counts[used] @ np.log2(shares)) + LEAST_BESIDE:
+            return fixed
+    plans: list[Plan] = [fixed]
     if used.size == 3:
         plans.append(Base3(counts))
     if used.size > 1:

@@ -6,13 +6,14 @@ A `LocalGrid` for studies gives it to its nodes as their ``Context.state``.  The
 import copy
 import time
 from collections import OrderedDict
+from dataclasses import replace
 
 from flwr.app import ArrayRecord, RecordDict
 
 from fedcomp.flower import client_state
 from fedcomp.flower.client_state import ClientState
 from fedcomp.flower.held_array import to_record
-from fedcomp.replica import Replica, Step
+from fedcomp.replica import Replica, Step, from_key_frame
 from fedcomp.wire.frame import Frame
 
 ROOM = 1 << 28
@@ -30,6 +31,7 @@ class Shared:
         self.spared = 0.0
         self._steps: OrderedDict[Frame, tuple[Step, float]] = OrderedDict()
         self._size = 0
+        self._key: tuple[Frame, Replica, float] | None = None
         self._plain: tuple[tuple[int, int], ArrayRecord] | None = None
 
     def step(self, replica: Replica, frame: Frame) -> Step:
@@ -45,6 +47,16 @@ class Shared:
         while self._size > ROOM:
             self._size -= self._steps.popitem(last=False)[1][0].size
         return step
+
+    def begin(self, frame: Frame) -> Replica:
+        """Return ``from_key_frame(frame)``; the newest key frame is worked out once."""
+        if self._key is None or self._key[0] != frame:
+            since = time.perf_counter()
+            replica = from_key_frame(frame)
+            self._key = (frame, replica, time.perf_counter() - since)
+        else:
+            self.spared += self._key[2]
+        return replace(self._key[1], vector=self._key[1].vector.copy())  # a replica's vector is its own
 
     def plain(self, replica: Replica) -> ArrayRecord:
         """Return the replica's tensors, local ones apart, as a ClientApp gets them."""

@@ -48,7 +48,10 @@ class CompressionMod:
         state.number = asked.number
         state.settle(asked.taken)
         try:
-            state.follow(asked, frames, shared.step if shared else None)
+            if shared:
+                state.follow(asked, frames, shared.step, shared.begin)
+            else:
+                state.follow(asked, frames)
         except FedcompError as error:
             log(WARNING, "fedcomp: this node cannot follow: %s", error)
             in_memory.remember(state, context.state)

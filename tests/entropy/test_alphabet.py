@@ -278,3 +278,22 @@ def test_other_symbols_in_a_set_than_the_reader_knows_are_refused() -> None:
     data = put(np.array([1, 4, 2], np.uint8), 5)
     with pytest.raises(CorruptError):
         take(data, 0, 3, 4)
+
+
+def test_where_fixed_width_is_taken_at_once_no_other_way_is_shorter() -> None:
+    rng = np.random.default_rng(6)
+    at_once = 0
+    for case in range(400):
+        size = int(rng.choice([2, 4, 5, 8, 16]))
+        skew = rng.uniform(0, 0.3) * rng.integers(0, 2)
+        counts = rng.multinomial(int(rng.integers(2, 20_000)), rng.dirichlet(np.full(size, 1 / (skew + 1e-4))))
+        used = int(np.count_nonzero(counts))
+        if used < 2 or used == 3:
+            continue
+        chosen = alphabet.plan(counts)
+        lengths = sorted({1, tuples.longest(used)})
+        others: list[alphabet.Plan] = [alphabet.Coded(counts, length) for length in lengths]
+        others += [alphabet.Common(counts, 1 << width) for width in range(max(used - 1, 1).bit_length())]
+        assert chosen.bits <= min(other.bits for other in others), case
+        at_once += isinstance(chosen, alphabet.Fixed)
+    assert at_once > 50

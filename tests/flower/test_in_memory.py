@@ -75,6 +75,19 @@ def test_a_step_is_worked_out_once_and_its_seconds_are_counted_for_each_node_tha
     np.testing.assert_array_equal(mine.advance(frame, shared.step).vector, yours.advance(frame).vector)
 
 
+def test_a_key_frame_is_read_once_and_every_node_has_a_vector_of_its_own() -> None:
+    arrays = {"w": np.arange(100, dtype=np.float32)}
+    frame = start(layout_of(arrays), arrays).key_frame()
+    shared = Shared()
+    first = shared.begin(frame)
+    assert shared.spared == 0
+    first.vector[:] = 7
+    second = shared.begin(frame)
+    assert shared.spared > 0
+    np.testing.assert_array_equal(second.vector, arrays["w"])
+    assert (second.version, second.fingerprint) == (first.version, first.fingerprint)
+
+
 def test_the_grid_says_what_each_node_spent_in_each_round() -> None:
     grid = LocalGrid(app(), NODES, in_memory=True)
     CompressedStrategy(Watching(fraction_train=1.0, fraction_evaluate=0.0)).start(grid, model(), num_rounds=3)
