@@ -13,94 +13,99 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from benchmarks.study.check import check
-from benchmarks.study.plan import Cell, Plan, read_plan
+from benchmarks.study.check import check_data, check_settings, uses_gpu
+from benchmarks.study.plan import Plan, read_plan
+from benchmarks.study.progress import watched
 from benchmarks.study.report import About, write
 from benchmarks.study.results import to_frame
-from benchmarks.study.runner import Failure, Results, claimed, run_all
+from benchmarks.study.runner import Results, claimed, run_all
 from benchmarks.study.source import StudyError
+from benchmarks.study.workers import Failure
 
+STUDIES = Path(__file__).resolve().parents[1] / "studies"
+
+FAILED = 1
+REFUSED = 2
 STOPPED = 130
 """The exit code of who was stopped by Ctrl-C, as shells have it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 when all cells are done, 1 when some failed, 2 for a study that cannot run."""
+    """Return the exit code: 0 when all cells are done, 1 when some failed, 2 for a study that cannot run, 130 for Ctrl-C."""
     options = _options(arguments)
     screen = Console(stderr=True)
-    data_dir = str(options.data_dir.expanduser().absolute()) if options.data_dir else ""
     try:
-        plan = read_plan(options.study)
-        screen.print(f"{options.study}: {len(plan.cells)} cells; checking data and partitions", highlight=False)
-        check(plan, data_dir)
-        if options.check:
-            return 0
-        folder = (options.out or Path("runs") / "studies" / options.study.stem).absolute()
-        folder.mkdir(parents=True, exist_ok=True)
-        with claimed(folder):
-            return _run(plan, data_dir, options, folder, screen)
-    except (StudyError, ValueError, OSError) as error:
-        print(f"python -m benchmarks.study: {error}", file=sys.stderr)
-        return 2
-
-
-def _run(plan: Plan, data_dir: str, options: argparse.Namespace, folder: Path, screen: Console) -> int:
-    results = Results(folder / "results.csv", [cell.name for cell in plan.cells])
-    missing = [cell for cell in plan.cells if cell.name not in results.cells]
-    screen.print(f"{len(plan.cells) - len(missing)} of {len(plan.cells)} cells are done; {folder}", highlight=False)
-    failures: list[Failure] = []
-    stopped = False
-    if missing:
-        try:
-            failures = _run_missing(missing, data_dir, min(options.workers, len(missing)), results, screen)
-        except KeyboardInterrupt:
-            stopped = True
-    done = [cell for cell in plan.cells if cell.name in results.cells]
-    if done:
-        frame = to_frame(row for cell in done for row in results.cells[cell.name])
-        write(folder / "report.html", frame, _about(plan, options, len(done)))
-        screen.print(f"{folder / 'results.csv'}\n{folder / 'report.html'}", highlight=False)
-    for failure in failures:
-        print(f"{failure.cell.label}, {_settings(failure.cell, plan)}: {failure.reason}", file=sys.stderr)
-    if stopped:
-        print(f"stopped: {len(done)} of {len(plan.cells)} cells are done; the same command goes on", file=sys.stderr)
+        return _study(options, screen)
+    except StudyError as error:
+        _tell(screen, f"python -m benchmarks.study: {error}")
+    except OSError as error:
+        _tell(screen, f"python -m benchmarks.study: {error.filename or 'the results'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        _tell(screen, "stopped; the same command goes on where it was")
         return STOPPED
-    return 1 if failures else 0
+    return REFUSED
 
 
-def _run_missing(
-    missing: Sequence[Cell], data_dir: str, workers: int, results: Results, screen: Console
-) -> list[Failure]:
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>5.1f} %"), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(),
-    )  # fmt: skip
-    rounds: dict[str, int] = {}
-    with Progress(*columns, console=screen) as progress:
-        task = progress.add_task(f"cell 0 of {len(missing)}", total=sum(cell.work for cell in missing))
+def _study(options: argparse.Namespace, screen: Console) -> int:
+    data_dir = str(options.data_dir.expanduser().absolute()) if options.data_dir else ""
+    plan = read_plan(options.study)
+    _tell(screen, f"{options.study}: {len(plan.cells)} cells; checking settings and data")
+    check_settings(plan)
+    check_data(plan, data_dir, lambda said: _tell(screen, said))
+    if options.check:
+        _tell(screen, "nothing is in its way")
+        return 0
+    folder = (options.out or Path("runs") / "studies" / _name(options.study)).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    with claimed(folder):
+        results = Results(folder / "results.csv", [cell.name for cell in plan.cells])
+        _tell(screen, f"{_done(plan, results)}; results: {results.path}")
+        try:
+            failures = _run(plan, data_dir, options.workers, results, screen)
+        except KeyboardInterrupt:
+            _tell(screen, f"stopped: {_done(plan, results)}; the same command goes on where it was")
+            return STOPPED
+        _report(plan, results, options, screen)
+    for failure in failures:
+        _tell(screen, f"failed: {plan.describe(failure.cell)}: {failure.reason}")
+    return FAILED if failures else 0
 
-        def told(cell: Cell, done: int) -> None:
-            rounds[cell.name] = max(done, rounds.get(cell.name, 0))
-            whole = sum(1 for item in missing if rounds.get(item.name, 0) == item.rounds)
-            work = sum(item.work * rounds.get(item.name, 0) / item.rounds for item in missing)
-            progress.update(task, completed=work, description=f"cell {whole} of {len(missing)}")
 
-        return run_all(missing, data_dir, workers, results, told)
+def _run(plan: Plan, data_dir: str, workers: int | None, results: Results, screen: Console) -> list[Failure]:
+    """Run the cells that are missing; return those that failed."""
+    missing = [cell for cell in plan.cells if cell.name not in results.cells]
+    count = workers or (1 if uses_gpu(plan) else os.cpu_count() or 1)
+    with watched(plan, missing, screen) as told:
+        return run_all(missing, data_dir, min(count, len(missing)), results, told)
 
 
-def _about(plan: Plan, options: argparse.Namespace, done: int) -> About:
+def _report(plan: Plan, results: Results, options: argparse.Namespace, screen: Console) -> None:
+    """Write the report, if a cell is done."""
+    done = [results.cells[cell.name] for cell in plan.cells if cell.name in results.cells]
+    if not done:
+        return
     data = " --data-dir DIR" if options.data_dir else ""
-    return About(
+    about = About(
         title=plan.title,
         question=plan.question,
         targets=plan.targets,
         commands=(f"python -m benchmarks.study {_shown(options.study)}{data}",),
         notes=plan.notes,
-        cells_done=done,
+        cells_done=len(done),
         cells_all=len(plan.cells),
     )
+    path = results.path.with_name("report.html")
+    write(path, to_frame(row for rows in done for row in rows), about)
+    _tell(screen, f"report: {path}")
+
+
+def _done(plan: Plan, results: Results) -> str:
+    return f"{sum(cell.name in results.cells for cell in plan.cells)} of {len(plan.cells)} cells are done"
+
+
+def _tell(screen: Console, said: str) -> None:
+    screen.out(said, highlight=False)
 
 
 def _shown(path: Path) -> str:
@@ -111,10 +116,10 @@ def _shown(path: Path) -> str:
         return path.name
 
 
-def _settings(cell: Cell, plan: Plan) -> str:
-    """Return the settings in which the cells of a study differ."""
-    varied = [key for key in cell.settings if len({str(other.settings.get(key)) for other in plan.cells}) > 1]
-    return ", ".join(f"{key} {cell.settings[key]}" for key in varied)
+def _name(study: Path) -> str:
+    """Return a name for a study's folder: the file's, behind its folder's where that is one of `STUDIES`."""
+    study = study.absolute()
+    return f"{study.parent.name}-{study.stem}" if study.parent.parent == STUDIES else study.stem
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -124,13 +129,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("study", type=Path, help="the study file, TOML")
     parser.add_argument("--data-dir", type=Path, help="where the datasets' own files lie; not needed for digits")
     parser.add_argument("--out", type=Path, help="folder for results.csv and report.html (runs/studies/NAME)")
-    parser.add_argument("--workers", type=_workers, default=os.cpu_count() or 1, help="processes (all cores)")
+    parser.add_argument("--workers", type=_count, help="processes (one a core; one alone where a GPU is used)")
     parser.add_argument("--check", action="store_true", help="read and check the study, and run nothing")
     return parser.parse_args(arguments)
 
 
-def _workers(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}; a whole number, 1 or more, is needed")
     return int(text)
 

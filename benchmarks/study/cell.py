@@ -1,32 +1,58 @@
-"""One cell of a study: a whole run of the Flower app on `LocalGrid`, the code and the bytes of ``flwr run``."""
+"""One cell of a study: a whole run of the Flower app on `LocalGrid`, the code and the bytes of ``flwr run``.
+
+A run diverges when numbers leave float32.  Nodes and server refuse to send those, so the app would go on with fewer nodes,
+or with none and a model that stays as it was.  Plain averaging would have taken them in and lost the model.  So a study ends
+such a run there, and records what came of it: no accuracy.
+"""
 
 import contextlib
 import io
 import json
+import re
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
 
 from flwr.app import Context, Message, RecordDict
-from flwr.clientapp import ClientApp
 
-from benchmarks.study.plan import Cell
+from benchmarks.study.configuration import Cell, Value
 from benchmarks.study.results import Row
 from clients.app import app as client_app
+from fedcomp import FedcompError
 from fedcomp.flower import LocalGrid
 from server.app import app as server_app
+
+NOT_FINITE = re.compile("NaN or infinity|only finite values|beyond float|out of float")
+"""How fedcomp's errors say that a number is NaN, infinite or beyond float32; a node's errors arrive as text."""
+SUMMED = (
+    "uplink_bytes",
+    "downlink_bytes",
+    "catch_up_bytes",
+    "dense_uplink_bytes",
+    "dense_downlink_bytes",
+    "slowest_uplink_bytes",
+    "slowest_downlink_bytes",
+    "server_seconds",
+)
 
 Done = Callable[[int], None]
 """Told, as they come, how many rounds are done."""
 
 
-class Watched(LocalGrid):
-    """A `LocalGrid` that tells how far it is; `client_seconds` holds the mean seconds of a node, round by round."""
+class DivergedError(Exception):
+    """A node has trained to NaN or infinity."""
 
-    def __init__(self, app: ClientApp, cell: Cell, config: dict[str, str | int | float | bool], done: Done) -> None:
+
+class Watched(LocalGrid):
+    """A `LocalGrid` that tells how far it is; `client_seconds` holds the mean seconds of a node, round by round.
+
+    An error of a node ends the run: `DivergedError` for numbers that are not finite, `RuntimeError` for anything else.
+    """
+
+    def __init__(self, cell: Cell, config: dict[str, Value], done: Done) -> None:
         """Make the nodes of `cell`."""
-        super().__init__(app, cell.clients, config, in_memory=True)
+        super().__init__(client_app, cell.clients, config, in_memory=True)
         self.client_seconds: list[float] = []
         self._done = done
 
@@ -40,61 +66,88 @@ class Watched(LocalGrid):
         self.seconds.clear()
         return ids
 
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies."""
+        replies = list(super().pull_messages(message_ids))
+        for reply in replies:
+            if reply.has_error():
+                reason = str(reply.error.reason)
+                if NOT_FINITE.search(reason):
+                    raise DivergedError
+                raise RuntimeError(f"node {reply.metadata.src_node_id} failed: {reason}")
+        return replies
+
 
 def run_cell(cell: Cell, data_dir: str, done: Done = lambda _: None) -> list[Row]:
-    """Return the rows of a cell, once it has run; raises what the app raises."""
+    """Return the rows of a cell, once it has run; raises what the app raises.
+
+    The last row of a run that diverged is of the round in which it did: without accuracy and loss, with the bytes until then.
+    """
     with tempfile.TemporaryDirectory(prefix="fedcomp-study-") as folder:
-        config = cell.config() | {"data-dir": data_dir, "runs-dir": folder, "run-name": "cell"}
-        grid = Watched(client_app, cell, config, done)
-        with contextlib.redirect_stdout(io.StringIO()):
-            server_app(grid, Context(1, 0, {}, RecordDict(), dict(config)))
-        lines = (Path(folder) / "cell" / "rounds.jsonl").read_text().splitlines()
-    return list(_rows(cell, [json.loads(line) for line in lines], grid.client_seconds))
+        config = {**cell.config(), "data-dir": data_dir, "runs-dir": folder, "run-name": "cell"}
+        rounds = Path(folder) / "cell" / "rounds.jsonl"
+        grid = Watched(cell, config, done)
+        diverged = False
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                server_app(grid, Context(1, 0, {}, RecordDict(), dict(config)))
+        except DivergedError:
+            diverged = True
+        except (ValueError, FedcompError) as error:
+            if not (rounds.exists() and NOT_FINITE.search(str(error))):
+                raise
+            diverged = True
+        lines = [json.loads(line) for line in rounds.read_text(encoding="utf-8").splitlines()]
+    return list(_rows(cell, lines, grid.client_seconds, diverged))
 
 
-def _rows(cell: Cell, rounds: list[dict[str, float]], client_seconds: list[float]) -> Iterable[Row]:
+def _rows(
+    cell: Cell, rounds: list[dict[str, float | None]], client_seconds: list[float], diverged: bool
+) -> Iterator[Row]:
     """Yield a row for each evaluated round, with sums since the start."""
-    settings = cell.settings
-    sums = dict.fromkeys(SUMMED, 0) | {"server_seconds": 0.0}
+    sums: dict[str, float] = dict.fromkeys(SUMMED, 0.0)
     spent = 0.0
-    for line in rounds:
-        number = int(line["round"])
-        for key in sums:
-            sums[key] += line[key]
+    for number, line in enumerate(rounds):  # the first is round 0, before training
+        for key in SUMMED:
+            sums[key] += line[key] or 0
         spent += client_seconds[number - 1] if number else 0.0
-        if line["accuracy"] is None:
-            continue
-        yield Row(
-            cell=cell.name,
-            method=cell.label,
-            dataset=str(settings["dataset"]),
-            model=str(settings["model"]),
-            partition=str(settings["partition"]),
-            clients=cell.clients,
-            participation=cell.clients_per_round / cell.clients,
-            local_steps=cell.local_steps,
-            batch_size=int(settings["batch-size"]),
-            learning_rate=float(settings["learning-rate"]),
-            momentum=float(settings["momentum"]),
-            seed=int(settings["seed"]),
-            strategy=str(settings["strategy"]),
-            uplink=str(settings["uplink"]),
-            downlink=str(settings["downlink"]),
-            round=number,
-            iterations=number * cell.local_steps,
-            accuracy=line["accuracy"],
-            loss=line["loss"],
-            client_seconds=round(spent, 4),
-            **{key: round(value, 4) if key == "server_seconds" else int(value) for key, value in sums.items()},  # type: ignore[arg-type]
-        )
+        if line["accuracy"] is not None:
+            yield _row(cell, number, sums, spent, line["accuracy"], line["loss"])
+    if diverged:
+        yield _row(cell, len(rounds), sums, spent, None, None)
 
 
-SUMMED = (
-    "uplink_bytes",
-    "downlink_bytes",
-    "catch_up_bytes",
-    "dense_uplink_bytes",
-    "dense_downlink_bytes",
-    "slowest_uplink_bytes",
-    "slowest_downlink_bytes",
-)
+def _row(
+    cell: Cell, number: int, sums: Mapping[str, float], spent: float, accuracy: float | None, loss: float | None
+) -> Row:
+    settings = cell.settings
+    return Row(
+        cell=cell.name,
+        method=cell.label,
+        dataset=str(settings["dataset"]),
+        model=str(settings["model"]),
+        partition=str(settings["partition"]),
+        clients=cell.clients,
+        participation=cell.clients_per_round / cell.clients,
+        local_steps=cell.local_steps,
+        batch_size=int(settings["batch-size"]),
+        learning_rate=float(settings["learning-rate"]),
+        momentum=float(settings["momentum"]),
+        seed=int(settings["seed"]),
+        strategy=str(settings["strategy"]),
+        uplink=str(settings["uplink"]),
+        downlink=str(settings["downlink"]),
+        round=number,
+        iterations=number * cell.local_steps,
+        accuracy=accuracy,
+        loss=loss,
+        uplink_bytes=int(sums["uplink_bytes"]),
+        downlink_bytes=int(sums["downlink_bytes"]),
+        catch_up_bytes=int(sums["catch_up_bytes"]),
+        dense_uplink_bytes=int(sums["dense_uplink_bytes"]),
+        dense_downlink_bytes=int(sums["dense_downlink_bytes"]),
+        slowest_uplink_bytes=int(sums["slowest_uplink_bytes"]),
+        slowest_downlink_bytes=int(sums["slowest_downlink_bytes"]),
+        client_seconds=round(spent, 4),
+        server_seconds=round(sums["server_seconds"], 4),
+    )

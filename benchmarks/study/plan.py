@@ -21,91 +21,28 @@
     uplink = "stc(density=0.01)"
     downlink = "stc(density=0.01)"
 
-``include = ["methods.toml"]`` takes the [run] and the [[method]] tables of other files beside it; the file's own [run] goes
-before theirs.
+``include = ["methods.toml"]`` takes the [run] and the [[method]] tables of other files, named from this one's folder; its
+own [run] overrides theirs.  A value of [grid] goes before one of [run], and one of a [[method]] before both.
 """
 
-import hashlib
-import json
-import math
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from benchmarks.study.source import Section, Source, StudyError
+from benchmarks.study.configuration import OWN, SET_HERE, Cell, Value, defaults
+from benchmarks.study.source import Place, StudyError, Table, read_table
 from server.settings import Settings, SettingsError
 
-ROOT = Path(__file__).resolve().parents[2]
-OWN = ("clients", "clients-per-round", "iterations", "evaluate-every")
-"""Settings of a study that are no settings of the app, or mean something else there."""
-SET_HERE = frozenset(
-    {
-        "num-rounds", "evaluate-every", "runs-dir", "run-name", "checkpoint-every", "resume", "min-nodes", "data-dir",
-        "node-timeout", "round-timeout", "fraction-evaluate", "num-threads",
-    }
-)  # fmt: skip
-"""Settings of the app that a study sets itself."""
+__all__ = ["Cell", "Plan", "StudyError", "read_plan"]
+
 TOP = ("title", "question", "targets", "notes", "include", "run", "grid", "method")
+KNOWN = tuple(sorted({*defaults(), *OWN} - SET_HERE))
+"""What [run], [grid] and a [[method]] may set."""
+COUNTS = ("clients", "clients-per-round", "iterations", "evaluate-every", "local-steps")
 
-Value = str | int | float | bool
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One run: a method's `label`, and all settings, by their names in the study file."""
-
-    label: str
-    settings: Mapping[str, Value] = field(hash=False)
-
-    @property
-    def name(self) -> str:
-        """Twelve hexadecimal digits that no other settings have."""
-        text = json.dumps([self.label, dict(sorted(self.settings.items()))], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-    @property
-    def clients(self) -> int:
-        """The number of nodes."""
-        return int(self.settings["clients"])
-
-    @property
-    def clients_per_round(self) -> int:
-        """The number of nodes that train in a round."""
-        if "clients-per-round" in self.settings:
-            return int(self.settings["clients-per-round"])
-        return max(1, int(self.clients * float(self.settings["fraction-train"])))  # as Flower rounds
-
-    @property
-    def local_steps(self) -> int:
-        """Steps of SGD in a round."""
-        return int(self.settings["local-steps"])
-
-    @property
-    def rounds(self) -> int:
-        """Rounds for the iterations asked for, rounded up."""
-        return math.ceil(int(self.settings["iterations"]) / self.local_steps)
-
-    @property
-    def work(self) -> int:
-        """A number in proportion to the time that the run takes, roughly: a message costs about as much as three steps."""
-        return self.rounds * self.clients_per_round * (self.local_steps + 3)
-
-    def config(self) -> dict[str, Value]:
-        """Return the run config for the Flower app, folders apart."""
-        config = {key: value for key, value in self.settings.items() if key not in OWN}
-        if "clients-per-round" in self.settings:
-            # Flower rounds down; half a client more keeps clear of the rounding of floats.
-            config["fraction-train"] = min(1.0, (self.clients_per_round + 0.5) / self.clients)
-        evaluate_every = int(self.settings["evaluate-every"])
-        return defaults() | config | {
-            "num-rounds": self.rounds,
-            "evaluate-every": max(1, round(evaluate_every / self.local_steps)),
-            "fraction-evaluate": 0.0,
-            "min-nodes": min(2, self.clients),
-            "num-threads": 1,
-        }  # fmt: skip
+Setting = tuple[object, Place]
+"""A value, and where it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,169 +53,132 @@ class Plan:
     question: str
     targets: tuple[float, ...]
     notes: tuple[str, ...]
+    axes: tuple[str, ...]
+    """The settings of the grid."""
     cells: tuple[Cell, ...]
-    origins: Mapping[str, "Origin"] = field(repr=False)
-    """Cell -> where its settings come from."""
+    places: Mapping[str, Mapping[str, Place]] = field(repr=False)
+    """Name of a cell -> setting -> where it is set; its method is found as "label"."""
 
+    def place(self, cell: Cell, key: str) -> Place:
+        """Return where a setting of a cell stands; for one that has its default, where the method does."""
+        places = self.places[cell.name]
+        return places.get(key, places["label"])
 
-Origin = Mapping[str, Section]
-Placed = dict[str, tuple[object, Section]]
-"""Setting -> its value, and where it stands."""
-
-
-def defaults() -> dict[str, Value]:
-    """Return the run config that the app has by default."""
-    table: dict[str, Value] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
-    return table
+    def describe(self, cell: Cell) -> str:
+        """Return the method, and the settings in which cells differ, as ``STC 1/100, seed 0``."""
+        return ", ".join([cell.label, *(f"{key} {cell.settings[key]}" for key in self.axes)])
 
 
 def read_plan(path: Path) -> Plan:
-    """Return the study in the TOML file `path`; raise `StudyError` for one that cannot be, before anything runs."""
-    table, source = _read(path)
-    top, grid_section = Section(source), Section(source, "grid")
-    included = [_read(path.parent / name) for name in _texts(top, table, "include")]
-    for other, origin in included:
-        _check_keys(Section(origin), other, ("run", "method"))
-    grid = _table(top, table, "grid")
-    _check_keys(grid_section, grid, _known(), " in [grid]")
-    for key, value in grid.items():
-        if not isinstance(value, list) or not value:
-            raise grid_section.error(key, f"{key} is {value!r}; a list of values is needed")
-    run: Placed = {}
-    methods: dict[str, Placed] = {}
-    for part, origin in [*included, (table, source)]:
-        run |= _settings(Section(origin, "run"), _table(Section(origin), part, "run"), _known(), " in [run]")
-        for label, method in _methods(origin, part):
+    """Return the study in the TOML file `path`; raise `StudyError`, naming file and line, for one that cannot be."""
+    study = read_table(path)
+    study.check_keys(TOP)
+    title = study.text("title")
+    run: dict[str, Setting] = {}
+    methods: dict[str, dict[str, Setting]] = {}
+    for part in (*_included(study, path.parent), study):
+        run |= _settings(part.table("run"))
+        for table in part.tables("method"):
+            method = _settings(table, "label")
+            label = table.text("label")
             if label in methods:
-                place = method["label"][1]
-                raise place.error("label", f"label {label!r} is there twice; each method needs its own")
+                raise table.place.at("label").error(f"label {label!r} is there twice; each method needs its own")
             methods[label] = method
     if not methods:
         raise StudyError(f"{path}: no [[method]]; at least one is needed")
-    for method in methods.values():
-        for key in grid.keys() & method.keys():
-            raise grid_section.error(key, f"{key} is in [grid] and in a [[method]]; one of them must decide")
-    found = dict(_cells(path, run, {key: (value, grid_section) for key, value in grid.items()}, methods))
+    grid = _grid(study.table("grid"), methods)
+    found = list(_cells(run, grid, methods, study.place.at("run")))
     return Plan(
-        title=_text(top, table, "title"),
-        question=_text(top, table, "question", ""),
-        targets=_targets(top, table),
-        notes=_texts(top, table, "notes"),
-        cells=tuple(found),
-        origins={cell.name: origin for cell, origin in found.items()},
+        title=title,
+        question=study.text("question", ""),
+        targets=study.shares("targets"),
+        notes=study.texts("notes"),
+        axes=tuple(grid),
+        cells=tuple(cell for cell, _ in found),
+        places={cell.name: places for cell, places in found},
     )
 
 
-def _read(path: Path) -> tuple[dict[str, object], Source]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        table = tomllib.loads(text)
-    except OSError as error:
-        raise StudyError(f"{path}: {error.strerror}; a study file is needed") from None
-    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors too
-        raise StudyError(f"{path}: {error}; a TOML file is needed") from None
-    source = Source(path, text)
-    _check_keys(Section(source), table, TOP)
-    return table, source
+def _included(study: Table, folder: Path) -> Iterator[Table]:
+    for at, name in enumerate(study.texts("include")):
+        if not (folder / name).is_file():
+            raise study.place.at("include", at).error(f"no file {folder / name}; a TOML file to include is needed")
+        table = read_table(folder / name)
+        table.check_keys(("run", "method"))
+        yield table
 
 
-def _cells(path: Path, run: Placed, grid: Placed, methods: Mapping[str, Placed]) -> Iterator[tuple[Cell, Origin]]:
-    """Yield the cells, checked, and where their settings come from.
+def _settings(table: Table, *others: str) -> dict[str, Setting]:
+    """Return the settings in a table, with their places; `others` are keys that it may have beside them."""
+    _check_settings(table, *others)
+    for key, value in table.values.items():
+        if isinstance(value, list):
+            raise table.place.at(key).error(f"{key} is a list; a single value is needed, and lists stand in [grid]")
+    return {key: (value, table.place.at(key)) for key, value in table.values.items()}
+
+
+def _grid(table: Table, methods: Mapping[str, Mapping[str, Setting]]) -> dict[str, list[Setting]]:
+    """Return the values of each setting, with their places."""
+    _check_settings(table)
+    grid: dict[str, list[Setting]] = {}
+    for key, values in table.values.items():
+        place = table.place.at(key)
+        if not isinstance(values, list) or not values:
+            raise place.error(f"{key} is {values!r}; a list of values is needed")
+        if any(key in method for method in methods.values()):
+            raise place.error(f"{key} is in [grid] and in a [[method]]; one of them must decide")
+        for at, value in enumerate(values):
+            if value in values[:at]:
+                raise place.at(at).error(f"{key} holds {value!r} twice; each value is needed once")
+        grid[key] = [(value, place.at(at)) for at, value in enumerate(values)]
+    return grid
+
+
+def _check_settings(table: Table, *others: str) -> None:
+    for key in table.values:
+        if key in SET_HERE:
+            raise table.place.at(key).error(f"{key} is what a study sets itself; there are: {', '.join(KNOWN)}")
+    table.check_keys((*others, *KNOWN))
+
+
+def _cells(
+    run: Mapping[str, Setting],
+    grid: Mapping[str, list[Setting]],
+    methods: Mapping[str, Mapping[str, Setting]],
+    missing: Place,
+) -> Iterator[tuple[Cell, dict[str, Place]]]:
+    """Yield the cells, checked, with the places of their settings; `missing` is where one that is not there belongs.
 
     The seed turns slowest: a study that is stopped halfway has all of its cells with some seeds.
     """
     axes = sorted(grid, key=lambda key: key != "seed")
-    app = {key: value for key, value in defaults().items() if key not in SET_HERE}
-    seen: set[str] = set()
-    for values in product(*(grid[key][0] for key in axes)):  # type: ignore[call-overload]
-        here = {key: (value, grid[key][1]) for key, value in zip(axes, values, strict=True)}
+    given: dict[str, Value] = {key: value for key, value in defaults().items() if key in KNOWN and key not in OWN}
+    for values in product(*(grid[key] for key in axes)):
         for label, method in methods.items():
-            placed = run | here | {key: value for key, value in method.items() if key != "label"}
-            cell = Cell(label, {**app, **{key: value for key, (value, _) in placed.items()}})  # type: ignore[dict-item]
-            origin = {key: section for key, (_, section) in placed.items()}
-            _check_cell(cell, origin, method["label"][1])
-            if cell.name in seen:
-                raise StudyError(f"{path}: two cells of the grid have the same settings; a value is there twice")
-            seen.add(cell.name)
-            yield cell, origin
+            settings = {**run, **dict(zip(axes, values, strict=True)), **method}
+            places = {key: place for key, (_, place) in settings.items()}
+            chosen = {key: value for key, (value, _) in settings.items() if key != "label"}
+            _check_counts(chosen, places, missing)
+            cell = Cell(label, {**given, **chosen})  # type: ignore[dict-item]  # what is no `Value` is refused now
+            try:
+                Settings.from_config(cell.config())
+            except SettingsError as error:
+                raise places.get(str(error).split()[0], places["label"]).error(str(error)) from None
+            yield cell, places
 
 
-def _check_cell(cell: Cell, origin: Origin, method: Section) -> None:
-    """Refuse settings that are out of range, with the line that they come from."""
-    for key in ("clients", "iterations", "evaluate-every", "local-steps", "clients-per-round"):
-        if key == "clients-per-round" and key not in cell.settings:
-            continue
-        value = cell.settings.get(key)
-        if key not in origin:
-            raise method.error("label", f"{key} is missing; [run], [grid] or the [[method]] must set it")
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise origin[key].error(key, f"{key} is {value!r}; a whole number, 1 or more, is needed", value)
-    if "clients-per-round" in origin:
-        place = origin["clients-per-round"]
-        if "fraction-train" in origin:
-            raise place.error("clients-per-round", "clients-per-round and fraction-train are both set; one must decide")
-        if cell.clients_per_round > cell.clients:
-            sentence = (
-                f"{cell.clients_per_round} clients a round of {cell.clients}; no more than there are can take part"
-            )
-            raise place.error("clients-per-round", sentence, cell.settings["clients-per-round"])
-    try:
-        Settings.from_config(cell.config())
-    except SettingsError as error:
-        key = str(error).split(" ")[0]
-        raise origin.get(key, method).error(key, str(error), cell.settings.get(key)) from None
-
-
-def _known() -> tuple[str, ...]:
-    return tuple(sorted({*defaults(), *OWN} - (SET_HERE - set(OWN))))
-
-
-def _check_keys(section: Section, table: Mapping[str, object], known: tuple[str, ...], where: str = "") -> None:
-    for key in table:
-        if key not in known:
-            raise section.error(key, f"unknown key {key!r}{where}; there are: {', '.join(known)}")
-
-
-def _settings(section: Section, table: Mapping[str, object], known: tuple[str, ...], where: str) -> Placed:
-    _check_keys(section, table, known, where)
-    return {key: (value, section) for key, value in table.items()}
-
-
-def _methods(source: Source, table: Mapping[str, object]) -> Iterator[tuple[str, Placed]]:
-    methods = table.get("method", [])
-    if not isinstance(methods, list) or not all(isinstance(item, dict) for item in methods):
-        raise Section(source).error("method", f"method is {methods!r}; tables [[method]] are needed")
-    for number, method in enumerate(methods):
-        section = Section(source, f"method {number}")
-        label = method.get("label")
-        if not isinstance(label, str) or not label.strip():
-            raise section.error("label", f"label is {label!r}; each [[method]] needs a text")
-        yield label, _settings(section, method, ("label", *_known()), " in [[method]]")
-
-
-def _table(section: Section, table: Mapping[str, object], key: str) -> Mapping[str, object]:
-    value = table.get(key, {})
-    if not isinstance(value, dict):
-        raise section.error(key, f"{key} is {value!r}; a table [{key}] is needed")
-    return value
-
-
-def _text(section: Section, table: Mapping[str, object], key: str, default: str | None = None) -> str:
-    value = table.get(key, default)
-    if not isinstance(value, str):
-        raise section.error(key, f"{key} is {value!r}; a text is needed")
-    return value
-
-
-def _texts(section: Section, table: Mapping[str, object], key: str) -> tuple[str, ...]:
-    values = table.get(key, [])
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise section.error(key, f"{key} is {values!r}; a list of texts is needed")
-    return tuple(values)
-
-
-def _targets(section: Section, table: Mapping[str, object]) -> tuple[float, ...]:
-    values = table.get("targets", [])
-    if not isinstance(values, list) or not all(isinstance(v, int | float) and 0 < v <= 1 for v in values):
-        raise section.error("targets", f"targets is {values!r}; a list of accuracies above 0, at most 1, is needed")
-    return tuple(map(float, values))
+def _check_counts(settings: Mapping[str, object], places: Mapping[str, Place], missing: Place) -> None:
+    """Refuse what a study says in its own way: how many nodes and steps there are."""
+    for key in COUNTS:
+        value = settings.get(key)
+        if key not in settings and key != "clients-per-round":
+            raise missing.error(f"{key} is missing; [run], [grid] or the [[method]] must set it")
+        if key in settings and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise places[key].error(f"{key} is {value!r}; a whole number, 1 or more, is needed")
+    taking_part, clients = settings.get("clients-per-round", 0), settings["clients"]
+    if taking_part and "fraction-train" in settings:
+        raise places["clients-per-round"].error("clients-per-round and fraction-train are both set; one must decide")
+    if taking_part > clients:  # type: ignore[operator]  # counts, both
+        raise places["clients-per-round"].error(
+            f"clients-per-round is {taking_part} of {clients} clients; no more than there are can take part"
+        )
