@@ -85,7 +85,7 @@ class Replica:
                 f"a delta that does not end in the version {frame.version} ({frame.after:016x}) that it names"
             )
         self.vector[step.at] = step.values
-        return replace(self, version=frame.version, exact=step.exact, fingerprint=step.fingerprint)
+        return Replica(self.layout, frame.version, self.vector, step.exact, step.fingerprint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,8 @@ class Intake:
                 encode_seconds=update.encode_seconds,
                 decode_seconds=update.decode_seconds + time.perf_counter() - begin,
             )
-        message.content = RecordDict({name: record for name, record in message.content.items() if name != key})
+        message.content = message.content.copy()
+        del message.content[key]
         return Answer(message, key, update, receipt(frame.after, data))
 
     def _update(self, frame: Frame, content: RecordDict, train: bool) -> uplink.Update | None:

@@ -60,13 +60,13 @@ class CompressionMod:
         decode_seconds = time.perf_counter() - begin + (shared.spared if shared else 0.0)
 
         replica = _held(state)
-        plain = RecordDict(dict(message.content.items()))
+        plain = message.content.copy()
         plain[key] = _model(state, replica, shared)
         message.content = plain
         reply = call_next(message, context)
 
         if reply.has_content():
-            content = RecordDict(dict(reply.content.items()))
+            content = reply.content.copy()
             trained = _trained(message, content, key, replica)
             if trained is not None:
                 frame = self._update(state, envelope.array_records(content)[trained], asked, decode_seconds, context)

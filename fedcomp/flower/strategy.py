@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvgM, Result, Strategy
 from flwr.supercore import log
@@ -322,7 +322,7 @@ class CompressedStrategy(Strategy):
             ),
         )
         # The inner strategy may have given several messages one content.
-        content = RecordDict(dict(message.content.items()))
+        content = message.content.copy()
         content[key] = envelope.seal(data)
         message.content = content
         return message
