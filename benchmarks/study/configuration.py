@@ -16,10 +16,19 @@ OWN = ("clients", "clients-per-round", "iterations", "evaluate-every")
 SET_HERE = frozenset(
     {
         "num-rounds", "runs-dir", "run-name", "checkpoint-every", "resume", "min-nodes", "data-dir", "node-timeout",
-        "round-timeout", "fraction-evaluate", "num-threads",
+        "round-timeout", "fraction-evaluate", "num-threads", "local-epochs",
     }
 )  # fmt: skip
 """Settings of the app that a study sets itself."""
+
+NAMING = frozenset(
+    {
+        "dataset", "partition", "model", "seed", "strategy", "fraction-train", "sampling-decay", "batch-size", "local-steps",
+        "learning-rate", "momentum", "weight-decay", "uplink", "downlink", *OWN,
+    }
+)  # fmt: skip
+"""Settings that are always part of a cell's name.  One that the app gains later is only where it is not the default, so that
+results of before are still found; the device never is."""
 
 Value = str | int | float | bool
 
@@ -41,7 +50,13 @@ class Cell:
     @property
     def name(self) -> str:
         """Twelve hexadecimal digits that no other settings have."""
-        text = json.dumps([self.label, dict(self.settings)], sort_keys=True)
+        unused = {"device"} | ({"fraction-train"} if "clients-per-round" in self.settings else set())
+        named = {
+            key: value
+            for key, value in self.settings.items()
+            if key not in unused and (key in NAMING or value != defaults().get(key))
+        }
+        text = json.dumps([self.label, named], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property

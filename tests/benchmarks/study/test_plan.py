@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord, ConfigRecord
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
-from benchmarks.study.configuration import Cell, Value
+from benchmarks.study.configuration import Cell, Value, defaults
 from benchmarks.study.plan import Plan, read_plan
 from benchmarks.study.source import StudyError
 from fedcomp.flower import LocalGrid
@@ -124,12 +124,14 @@ def test_a_fraction_is_as_many_clients_as_flower_picks(tmp_path: Path, clients: 
     assert cell.clients_per_round == sampled(cell)
 
 
-def test_a_cells_name_changes_with_any_setting_and_not_with_their_order(tmp_path: Path) -> None:
+def test_a_cells_name_changes_with_any_setting_that_counts_and_not_with_their_order(tmp_path: Path) -> None:
     (cell,) = study(tmp_path, f"title = 'x'\n{RUN}{METHOD}").cells
     changed: dict[str, Value] = {key: f"{value}?" for key, value in cell.settings.items()}
-    others = [Cell(cell.label, {**cell.settings, key: value}) for key, value in changed.items()]
-    others.append(Cell("two", cell.settings))
-    assert len({cell.name, *(other.name for other in others)}) == len(cell.settings) + 2
+    others = {key: Cell(cell.label, {**cell.settings, key: value}) for key, value in changed.items()}
+    others["label"] = Cell("two", cell.settings)
+    same = {others.pop("device").name, others.pop("fraction-train").name}  # clients-per-round is set
+    assert same == {cell.name}
+    assert len({cell.name, *(other.name for other in others.values())}) == len(others) + 1
     assert Cell(cell.label, dict(reversed(list(cell.settings.items())))).name == cell.name
     assert re.fullmatch("[0-9a-f]{12}", cell.name)
 
@@ -137,6 +139,13 @@ def test_a_cells_name_changes_with_any_setting_and_not_with_their_order(tmp_path
 def test_a_cells_name_does_not_change_from_version_to_version() -> None:
     # a study's results are found again by it: of sha256sum, for the label and the settings as JSON, the first digits
     assert Cell("STC 1/100", {"seed": 0, "learning-rate": 0.04, "uplink": "stc(density=0.01)"}).name == "74f1106ac765"
+
+
+def test_a_setting_that_the_app_gains_later_leaves_the_names_as_they_are() -> None:
+    key, value = "evaluate-every", defaults()["evaluate-every"]
+    assert Cell("a", {"seed": 0, "run-name": defaults()["run-name"]}).name == Cell("a", {"seed": 0}).name
+    assert Cell("a", {"seed": 0, "run-name": "x"}).name != Cell("a", {"seed": 0}).name
+    assert Cell("a", {"seed": 0, key: value}).name != Cell("a", {"seed": 0}).name, "it counts, whatever the default"
 
 
 BASE = f"title = 'x'\n{RUN}{METHOD}"
