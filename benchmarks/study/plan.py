@@ -39,6 +39,8 @@ __all__ = ["Cell", "Plan", "StudyError", "read_plan"]
 TOP = ("title", "question", "targets", "notes", "include", "run", "grid", "method")
 KNOWN = tuple(sorted({*defaults(), *OWN} - SET_HERE))
 """What [run], [grid] and a [[method]] may set."""
+FOR_ALL = ("device", "weight-decay")
+"""What only [run] may set: the table of results has no column that would tell such cells apart."""
 COUNTS = ("clients", "clients-per-round", "iterations", "evaluate-every", "local-steps")
 
 Setting = tuple[object, Place]
@@ -79,6 +81,7 @@ def read_plan(path: Path) -> Plan:
     for part in (*_included(study, path.parent), study):
         run |= _settings(part.table("run"))
         for table in part.tables("method"):
+            _check_varied(table)
             method = _settings(table, "label")
             label = table.text("label")
             if label in methods:
@@ -119,6 +122,7 @@ def _settings(table: Table, *others: str) -> dict[str, Setting]:
 
 def _grid(table: Table, methods: Mapping[str, Mapping[str, Setting]]) -> dict[str, list[Setting]]:
     """Return the values of each setting, with their places."""
+    _check_varied(table)
     _check_settings(table)
     grid: dict[str, list[Setting]] = {}
     for key, values in table.values.items():
@@ -134,10 +138,20 @@ def _grid(table: Table, methods: Mapping[str, Mapping[str, Setting]]) -> dict[st
     return grid
 
 
+def _check_varied(table: Table) -> None:
+    """Refuse settings that may not differ from cell to cell."""
+    for key in FOR_ALL:
+        if key in table.values:
+            may = ", ".join(known for known in KNOWN if known not in FOR_ALL)
+            raise table.place.at(key).error(f"{key} is the same for all cells, and stands in [run]; here may be: {may}")
+
+
 def _check_settings(table: Table, *others: str) -> None:
     for key in table.values:
         if key in SET_HERE:
             raise table.place.at(key).error(f"{key} is what a study sets itself; there are: {', '.join(KNOWN)}")
+        if key == "sampling-decay":
+            raise table.place.at(key).error(f"{key} stays 0 in a study, whose clients a round are counted as fixed")
     table.check_keys((*others, *KNOWN))
 
 

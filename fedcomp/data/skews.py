@@ -33,8 +33,8 @@ class Noise:
     """Gaussian noise on the samples as the model reads them, the more the later the client: sigma * i / N.
 
     Li et al., "Federated Learning on Non-IID Data Silos", arXiv 2102.02079, section III; there for values in [0, 1],
-    here after normalisation, so that `sigma` is a share of the data's own standard deviation on every dataset.  Raises
-    `ValueError` for `sigma` outside (0, 100].
+    here after normalisation, so that `sigma` is in units of the card's `std`.  Raises `ValueError` for `sigma` outside
+    (0, 100].
     """
 
     sigma: float

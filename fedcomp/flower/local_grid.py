@@ -54,8 +54,10 @@ class LocalGrid(Grid):
         node_config: Callable[[int], UserConfig] | None = None,
         *,
         in_memory: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Make the nodes; `node_config` maps a node id to more of its configuration."""
+        """Make the nodes; `node_config` maps a node id to more of its configuration, `clock` gives seconds."""
+        self._clock = clock
         if num_nodes < 1:
             raise ValueError(f"num_nodes is {num_nodes}; it is at least 1")
         self._app = client_app
@@ -148,7 +150,7 @@ class LocalGrid(Grid):
         working = Context(
             context.run_id, context.node_id, context.node_config, _copy(context.state), dict(context.run_config)
         )
-        begin = time.perf_counter()
+        begin = self._clock()
         try:
             reply = self._app(_copied(message), working)
         except Exception as error:  # as Flower does: the node answers with the error
@@ -157,7 +159,7 @@ class LocalGrid(Grid):
             return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
         context.state = working.state
         spent = self.seconds[-1]
-        spent[context.node_id] = spent.get(context.node_id, 0.0) + time.perf_counter() - begin + self._spared()
+        spent[context.node_id] = spent.get(context.node_id, 0.0) + self._clock() - begin + self._spared()
         return reply
 
     def _fresh(self) -> RecordDict:

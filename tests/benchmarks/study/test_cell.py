@@ -81,8 +81,17 @@ def test_a_run_that_diverges_ends_with_a_row_without_accuracy(settings: dict[str
     assert last.uplink_bytes == rows[-2].uplink_bytes  # the round that failed is not counted
 
 
-def test_a_node_that_fails_for_another_reason_ends_the_run_with_that_reason() -> None:
-    with pytest.raises(RuntimeError, match=r"node \d+ failed: .*this node has"):
+def test_a_node_that_fails_for_another_reason_ends_the_run_with_that_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> float:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("clients.app.train_locally", breaks)
+    with pytest.raises(RuntimeError, match=r"node \d+ failed: .*the disk is full"):
+        run_cell(cell(), "")
+
+
+def test_a_device_that_is_not_there_is_a_sentence() -> None:
+    with pytest.raises(ValueError, match=r"device is 'cuda:99'; this node"):
         run_cell(cell(device="cuda:99"), "")
 
 

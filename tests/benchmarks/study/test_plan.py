@@ -155,6 +155,14 @@ BASE = f"title = 'x'\n{RUN}{METHOD}"
     ("text", "line", "says"),
     [
         (f"titel = 'y'\n{BASE}", 1, "unknown key 'titel'; there are: title, question, targets, notes, include, run, "),
+        (BASE.replace("[run]", "[run]\nsampling-decay = 0.1"), 3, "sampling-decay stays 0 in a study"),
+        (
+            f"{BASE}[grid]\nweight-decay = [0.1, 0.2]",
+            11,
+            r"weight-decay is the same for all cells, and stands in \[run\]",
+        ),
+        (f"{BASE}[grid]\ndevice = ['cpu']", 11, r"device is the same for all cells, and stands in \[run\]"),
+        (f"{BASE}weight-decay = 0.1", 10, r"weight-decay is the same for all cells, and stands in \[run\]"),
         (BASE.replace("[run]", "[run]\nclient = 3"), 3, r"unknown key 'client' in \[run\]; there are: .*clients, "),
         (f"{BASE}[grid]\nsede = [1]", 11, r"unknown key 'sede' in \[grid\]; there are: .*seed"),
         (f"{BASE}[grid]\nlabel = ['a']", 11, r"unknown key 'label' in \[grid\]"),
