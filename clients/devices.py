@@ -32,6 +32,7 @@ def seed_torch(seed: int, device: torch.device) -> None:
     """Seed torch's random numbers on the CPU and on `device`; ``torch.manual_seed`` costs more than a small training step."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
-        torch.cuda.manual_seed(seed)
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
     elif device.type == "mps":
         torch.mps.manual_seed(seed)

@@ -42,7 +42,7 @@ def own_samples(run: Mapping[str, object], node: Mapping[str, object], device: t
     return _shares(str(run["dataset"]), data_dir, str(run["partition"]), count, int(str(run["seed"])), device)(number)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=4)
 def _shares(
     dataset_name: str, data_dir: str, scheme: str, count: int, seed: int, device: torch.device
 ) -> Callable[[int], Samples]:

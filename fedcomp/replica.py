@@ -170,7 +170,8 @@ def step(replica: Replica | None, frame: Frame, find: FindStep | None = None, be
     The replica passed in is spent.  Raises `VersionError` for a delta that does not reach on from it.
     """
     if frame.kind is Kind.KEY:
-        if replica is not None and (replica.version, replica.fingerprint) == (frame.version, frame.after):
+        same = replica is not None and replica.layout.digest == frame.layout
+        if replica is not None and same and (replica.version, replica.fingerprint) == (frame.version, frame.after):
             return replica
         return (begin or from_key_frame)(frame)
     if replica is None:

@@ -32,7 +32,7 @@ def main(grid: Grid, context: Context) -> None:
     try:
         settings = Settings.from_config(context.run_config)
         evaluator = prepare(settings, grid)
-        ordered = OrderedGrid(grid, call_roll(grid, settings.node_timeout))
+        ordered = OrderedGrid(grid, call_roll(grid))
         folder, strategy = open_run(settings, ordered.place)
     except (ValueError, FedcompError) as error:
         raise SettingsError(str(error)) from None

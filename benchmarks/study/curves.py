@@ -15,8 +15,11 @@ from numpy.typing import NDArray
 from benchmarks.study.axes import Axis, Value, column_axis, partition_axes
 from benchmarks.study.results import DTYPES
 
-GIVEN = ("dataset", "model", "partition", "clients", "participation", "batch_size")
-"""What a study gives to all methods alike: swept where it takes several values at all."""
+GIVEN = ("dataset", "model", "partition", "participation", "clients", "batch_size")
+"""What a study gives to all methods alike: swept where it takes several values at all.
+
+Of those that go together one to one, as five of ever more clients do, the first alone is swept.
+"""
 CHOSEN = ("local_steps", "learning_rate", "momentum", "strategy", "uplink", "downlink")
 """What a method may choose for itself: swept where it varies within one method and scenario."""
 MEASURED = tuple(name for name in DTYPES if name not in ("cell", "method", "seed", *GIVEN, *CHOSEN))
@@ -88,11 +91,15 @@ def read(frame: pd.DataFrame) -> Study:
 
 def _axes(heads: list[dict[str, Value]]) -> tuple[Axis, ...]:
     axes: list[Axis] = []
+    swept: list[str] = []
     for column in GIVEN:
         values = list(dict.fromkeys(head[column] for head in heads))
+        if len(values) == 1 or any(_go_together(heads, column, other) for other in swept):
+            continue
+        swept.append(column)
         if column == "partition":
             axes += partition_axes([str(value) for value in values])
-        elif len(values) > 1:
+        else:
             axes.append(column_axis(column, values))
     for column in CHOSEN:
         within: dict[tuple[Value, ...], set[Value]] = {}
@@ -101,6 +108,12 @@ def _axes(heads: list[dict[str, Value]]) -> tuple[Axis, ...]:
         if any(len(values) > 1 for values in within.values()):
             axes.append(column_axis(column, list(dict.fromkeys(head[column] for head in heads))))
     return tuple(axes)
+
+
+def _go_together(heads: list[dict[str, Value]], column: str, other: str) -> bool:
+    """Return whether two columns map one to one: each value of one stands with one value of the other alone."""
+    pairs = {(head[column], head[other]) for head in heads}
+    return len(pairs) == len({one for one, _ in pairs}) == len({one for _, one in pairs})
 
 
 def _plain(value: object) -> Value:

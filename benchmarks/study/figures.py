@@ -87,13 +87,19 @@ def accuracy_against(study: Study, quantity: Quantity) -> Figure:
 
 
 def _line(axes: Axes, curves: Sequence[Curve], quantity: Quantity, style: Style, shift: float) -> None:
-    """Draw the mean over seeds, of the rounds that all have, with its band; `shift` sets the markers apart."""
-    rounds = curves[0]["round"]
-    for curve in curves[1:]:
-        rounds = np.intersect1d(rounds, curve["round"])
-    rows = [np.isin(curve["round"], rounds) for curve in curves]
-    x = np.mean([quantity.of(curve)[kept] for curve, kept in zip(curves, rows, strict=True)], axis=0)
-    y = 100 * np.array([curve["accuracy"][kept] for curve, kept in zip(curves, rows, strict=True)])
+    """Draw the mean over seeds, of the rounds that all have, with its band; `shift` sets the markers apart.
+
+    From where a seed has diverged on, it is the mean of those that are left.
+    """
+    rounds = np.array(
+        [one for one in np.unique(np.concatenate([c["round"] for c in curves])) if _all_have(curves, one)]
+    )
+    x, y = (np.full((len(curves), len(rounds)), math.nan) for _ in range(2))
+    for seed, curve in enumerate(curves):
+        _, to, row = np.intersect1d(rounds, curve["round"], return_indices=True)
+        x[seed, to], y[seed, to] = quantity.of(curve)[row], 100 * curve["accuracy"][row]
+    left = ~np.isnan(y) | np.isnan(y).all(axis=0)  # bytes of the seeds whose accuracy is drawn; at a gap, of all
+    x = _over_seeds(np.mean, np.where(left, x, math.nan))
     if quantity.logarithmic:
         x, y = x[x > 0], y[:, x > 0]
     every = (shift, 0.13)
@@ -103,6 +109,11 @@ def _line(axes: Axes, curves: Sequence[Curve], quantity: Quantity, style: Style,
     )  # fmt: skip
     if len(curves) > 1:
         axes.fill_between(x, _over_seeds(np.min, y), _over_seeds(np.max, y), color=style.color, alpha=0.15, linewidth=0)
+
+
+def _all_have(curves: Sequence[Curve], at: float) -> bool:
+    """Return whether all seeds were evaluated after this round, but for those that had diverged before."""
+    return all(at in c["round"] or (math.isnan(c["accuracy"][-1]) and at > c["round"][-1]) for c in curves)
 
 
 def _over_seeds(reduce: Callable[[NDArray[np.float64]], np.floating], y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -158,6 +169,11 @@ def _swept(axes: Axes, study: Study, method: str, measure: Measure, along: dict[
         x, [100 * point.mean for point in points.values()], color=style.color, linestyle=style.dash,
         linewidth=1.5, marker=style.marker, markersize=4.5,
     )  # fmt: skip
+    if part := [at for at, point in points.items() if not point.whole]:
+        axes.plot(
+            part, [100 * points[at].mean for at in part], color=style.color, linestyle="", marker=style.marker,
+            markersize=4.5, markerfacecolor="white",
+        )  # fmt: skip
     if any(point.count > 1 for point in points.values()):
         low, high = ([100 * getattr(point, side) for point in points.values()] for side in ("low", "high"))
         axes.fill_between(x, low, high, color=style.color, alpha=0.13, linewidth=0)

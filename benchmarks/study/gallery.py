@@ -1,5 +1,6 @@
 """Which figures a study has, each with what it shows and how to read it."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from matplotlib.figure import Figure
 from benchmarks.study.curves import Scenario, Study
 from benchmarks.study.figures import QUANTITIES, accuracy_against, sweep, sweepable, time
 from benchmarks.study.network import PROFILES
-from benchmarks.study.outcome import reached, targets
+from benchmarks.study.outcome import Measure, accuracy, reached, targets
 from benchmarks.study.panels import ROOM
 from benchmarks.study.points import pareto, time_to_target
 
@@ -21,6 +22,7 @@ AGAINST = {
     "rounds": "Test accuracy against the times that nodes and server have spoken.",
 }
 """What is drawn against -> how to read it."""
+MEASURES: tuple[Measure, ...] = ("final", "best")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ def gallery(study: Study, asked: Sequence[float] = (), slowdown: float = 1.0) ->
     """
     lines = _lines(study)
     for axis in sweepable(study):
-        for measure in ("final", "best"):
+        for measure in MEASURES:
             which = (
                 "at the last evaluation" if measure == "final" else "best of all evaluations, as the STC paper reports"
             )
@@ -48,7 +50,7 @@ def gallery(study: Study, asked: Sequence[float] = (), slowdown: float = 1.0) ->
                 f"{measure}-against-{_slug(axis.name)}",
                 sweep(study, axis, measure),
                 f"Test accuracy ({which}) against {axis.name}. Where a line is flat, its method is indifferent to it. "
-                f"{_bands(study)}",
+                f"{_bands(study, measure)}{_hollow(study, measure)}",
             )
     for quantity in QUANTITIES:
         caption = f"{AGAINST[quantity.name]} {lines}"
@@ -57,10 +59,13 @@ def gallery(study: Study, asked: Sequence[float] = (), slowdown: float = 1.0) ->
         "pareto",
         pareto(study),
         "Final accuracy against all traffic of the whole run. Filled markers lie on the Pareto front, the grey line: no "
-        f"other method ends better with fewer bytes. Hollow ones lie behind it. {_bars(study)}{_left_out(study)}",
+        f"other method ends better with fewer bytes. Hollow ones lie behind it, or not all of their seeds have an end. "
+        f"{_bars(study)}{_left_out(study)}",
     )
     chosen = _highest(study, asked)
-    if any(reached(curve, dict(chosen)[curve.scenario]) is not None for curve in study.curves):
+    if any(
+        reached(curve, target) is not None for curve in study.curves for one, target in chosen if curve.scenario == one
+    ):
         yield Picture(
             "time-to-target",
             time_to_target(study, chosen, slowdown=slowdown),
@@ -77,13 +82,14 @@ def gallery(study: Study, asked: Sequence[float] = (), slowdown: float = 1.0) ->
 
 
 def _highest(study: Study, asked: Sequence[float]) -> list[tuple[Scenario, float]]:
-    """Return each scenario with the highest of its targets that a method reaches; with its lowest if none is."""
+    """Return each scenario that has a target, with the highest that a method reaches; with its lowest if none is."""
     chosen = []
     for scenario in study.scenarios:
         there = [curve for curve in study.curves if curve.scenario == scenario]
         every = targets(study, scenario, asked)
         hit = [one for one in every if any(reached(curve, one) is not None for curve in there)]
-        chosen.append((scenario, max(hit) if hit else min(every)))
+        if every:
+            chosen.append((scenario, max(hit) if hit else min(every)))
     return chosen
 
 
@@ -92,8 +98,17 @@ def _lines(study: Study) -> str:
     return f"{panel}{_bands(study)}{_left_out(study)}"
 
 
-def _bands(study: Study) -> str:
-    return "A line is the mean over seeds, its band goes from the lowest seed to the highest." if _seeds(study) else ""
+def _bands(study: Study, measure: Measure = "final") -> str:
+    if not _seeds(study):
+        return ""
+    said = "A line is the mean over seeds, its band goes from the lowest seed to the highest."
+    lost = any(math.isnan(accuracy(curve, measure)) for curve in study.curves)
+    return f"{said} Where a seed has diverged, both are of the seeds that are left." if lost else said
+
+
+def _hollow(study: Study, measure: Measure) -> str:
+    lost = any(math.isnan(accuracy(curve, measure)) for curve in study.curves)
+    return " A hollow marker: not all seeds have an accuracy." if lost and _seeds(study) else ""
 
 
 def _bars(study: Study) -> str:

@@ -31,6 +31,11 @@ class Spread:
     of: int
     """Seeds that were run."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether every seed has a number: a mean of the survivors would flatter, so it must win nothing."""
+        return 0 < self.count == self.of
+
 
 def spread(values: Sequence[float]) -> Spread:
     """Return the spread of one number a seed.  NaN is a seed without one: it counts in `of` alone."""
@@ -60,8 +65,11 @@ def total_bytes(curve: Curve) -> float:
 
 
 def reached(curve: Curve, target: float) -> int | None:
-    """Return the index of the first evaluation with at least this accuracy; None where there is none."""
-    hits = np.flatnonzero(curve["accuracy"] >= target)
+    """Return the index of the first evaluation with at least this accuracy; None where there is none.
+
+    Round 0 does not count: an untrained model costs nothing, and says nothing of a method.
+    """
+    hits = np.flatnonzero((curve["accuracy"] >= target) & (curve["round"] > 0))
     return int(hits[0]) if len(hits) else None
 
 
@@ -79,14 +87,32 @@ def is_dense(curve: Curve) -> bool:
 def targets(study: Study, scenario: Scenario, asked: Sequence[float]) -> tuple[float, ...]:
     """Return the target accuracies of a scenario, 0 to 1: those asked for, or `SHARES` of the best, in whole percent.
 
-    The best is the highest mean final accuracy of the methods that send dense; of all, where none does.
+    The best is the highest mean final accuracy of the methods that send dense, of all where none does, and always of
+    those with an end for every seed.  Only targets above every accuracy of round 0 are returned: there may be none.
     """
     if asked:
-        return tuple(asked)
+        return tuple(dict.fromkeys(asked))
     there = [curve for curve in study.curves if curve.scenario == scenario]
-    methods = {curve.method for curve in there if is_dense(curve)} or {curve.method for curve in there}
-    best = max((accuracies(study, method, scenario, "final").mean for method in methods), key=_or_zero)
-    return tuple(dict.fromkeys(math.floor(100 * share * _or_zero(best) + 1e-9) / 100 for share in SHARES))
+    ends = {curve.method: accuracies(study, curve.method, scenario, "final") for curve in there}
+    means = {method: end.mean for method, end in ends.items() if end.whole}
+    dense = [means[curve.method] for curve in there if is_dense(curve) and curve.method in means]
+    best = max(dense or means.values(), default=0.0)
+    untrained = [float(value) for curve in there for value in curve["accuracy"][curve["round"] == 0]]
+    least = max((value for value in untrained if not math.isnan(value)), default=0.0)
+    derived = dict.fromkeys(math.floor(100 * share * best + 1e-9) / 100 for share in SHARES)
+    return tuple(target for target in derived if target > least)
+
+
+def winners(values: Sequence[tuple[float, str]], *, most: bool = False) -> list[int]:
+    """Return the indices of the least of (number, number as shown), or of the `most`; who is shown alike, ties.
+
+    NaN wins nothing.
+    """
+    there = [(number, shown) for number, shown in values if not math.isnan(number)]
+    if not there:
+        return []
+    best = (max if most else min)(there, key=lambda one: one[0])[1]
+    return [at for at, (number, shown) in enumerate(values) if shown == best and not math.isnan(number)]
 
 
 def front(points: Sequence[tuple[float, float]]) -> list[int]:
@@ -101,7 +127,3 @@ def front(points: Sequence[tuple[float, float]]) -> list[int]:
             best = points[at][1]
             kept.append(at)
     return kept
-
-
-def _or_zero(value: float) -> float:
-    return 0.0 if math.isnan(value) else value

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, Locator, NullLocator
 from matplotlib.typing import LineStyleType
 
 from benchmarks.study.network import format_duration
@@ -20,8 +20,16 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">", "p")
 GREY = "#555555"
 WRAP = 44
 """The most letters of a line over a panel."""
-TIMES = (0.01, 0.1, 1, 10, 60, 600, 3600, 36000, 86400, 864000, 8640000, 86400 * 365.25, 864000 * 365.25)
+YEAR = 86400 * 365.25
+TIMES = (1e-3, 0.01, 0.1, 1, 10, 60, 600, 3600, 36000, 86400, 864000, 8640000, YEAR, 10 * YEAR, 100 * YEAR)
 """Where an axis of seconds is marked."""
+FINE = (
+    *(mark * 10.0**power for power in range(-6, 1) for mark in (1, 2, 5)), 10, 20,
+    *(60 * mark for mark in (1, 2, 5, 10, 20)), *(3600 * mark for mark in (1, 2, 5, 10)),
+    *(86400 * mark for mark in (1, 2, 5, 10, 20, 50, 100, 200)),
+    *(YEAR * mark * 10.0**power for power in range(8) for mark in (1, 2, 5)),
+)  # fmt: skip
+"""Where it is marked if fewer than two of those can be seen: at 1, 2 and 5 of each unit."""
 ROOM = 24
 """The most panels of one figure; more are no longer seen at a glance."""
 
@@ -56,13 +64,18 @@ def grid(titles: Sequence[str], x: str, y: str, height: float = 2.5) -> tuple[Fi
     for spare in every[len(titles) :]:
         spare.remove()
     for at, (axes, title) in enumerate(zip(every, titles, strict=False)):
-        axes.set_title(fill(title, WRAP), fontsize=9)
+        axes.set_title(_wrapped(title), fontsize=9)
         axes.grid(visible=True, which="major", alpha=0.3, linewidth=0.6)
-        axes.tick_params(labelsize=8, labelbottom=at + columns >= len(titles))
+        axes.tick_params(which="both", labelsize=8, labelbottom=at + columns >= len(titles))
         axes.spines[["top", "right"]].set_visible(False)
     figure.supxlabel(x, fontsize=10)
     figure.supylabel(y, fontsize=10)
     return figure, every[: len(titles)]
+
+
+def _wrapped(title: str) -> str:
+    """Return a title in lines of at most `WRAP` letters; a percent sign stays with its number."""
+    return fill(title.replace(" %", "\u00a0%"), WRAP).replace("\u00a0", " ")
 
 
 def legend(figure: Figure, entries: Mapping[str, Style], *, lines: bool = True) -> None:
@@ -83,13 +96,51 @@ def logarithmic(axes: Axes) -> None:
     if axes.dataLim.xmax > 0:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _at: between(value, *sorted(axes.get_xlim()))))
+
+
+def between(value: float, low: float, high: float) -> str:
+    """Return the label of a mark between powers of ten: none on a wide axis, 2 and 5, or all on a narrow one."""
+    if high >= 100 * low:
+        return ""
+    return f"{value:g}" if high <= 5 * low or f"{value:e}"[0] in "25" else ""
+
+
+class Clock(Locator):
+    """Marks for a logarithmic axis of seconds: two at least, for which a narrow axis is widened."""
+
+    def __call__(self) -> Sequence[float]:
+        """Return the marks that can be seen."""
+        return [] if self.axis is None else self.tick_values(*self.axis.get_view_interval())
+
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        """Return the marks from `vmin` to `vmax`, in seconds."""
+        coarse = [time for time in TIMES if vmin <= time <= vmax]
+        return coarse if len(coarse) > 1 else [time for time in FINE if vmin <= time <= vmax]
+
+    def nonsingular(self, v0: float, v1: float) -> tuple[float, float]:
+        """Return limits that hold two marks and these."""
+        low, high = min(v0, v1), max(v0, v1)
+        if not FINE[0] < low <= high < FINE[-1]:
+            return low, high if high > low else low + 1
+        if len(self.tick_values(low, high)) > 1:
+            return low, high
+        return max(time for time in FINE if time <= low), min(time for time in FINE if time > high)
+
+
+def mark(time_s: float) -> str:
+    """Return the label of a mark on an axis of seconds, as 1 day, 20 min or 0.01 s."""
+    number, unit = format_duration(time_s).split()
+    number = number.removesuffix(".0")
+    return f"{number} {unit.removesuffix('s') if number == '1' and len(unit) > 1 else unit}"
 
 
 def clock(axes: Axes) -> None:
     """Mark a logarithmic axis of seconds at whole seconds, minutes, hours and days."""
     if axes.dataLim.xmax > 0:
         axes.set_xscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(TIMES))
+    axes.xaxis.set_major_locator(Clock())
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: format_duration(value).replace(".0", "")))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: mark(value)))
     axes.tick_params(axis="x", labelrotation=35)
+    axes.autoscale(enable=True, axis="x")  # so that these marks set the limits

@@ -1,5 +1,6 @@
 """The figures of a study that are points, one a method: the Pareto front, and the time to a target over a network."""
 
+import math
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
@@ -7,12 +8,16 @@ from matplotlib.figure import Figure
 from benchmarks.study.curves import Scenario, Study
 from benchmarks.study.figures import MEGABYTE
 from benchmarks.study.network import PROFILES, Profile, seconds
-from benchmarks.study.outcome import accuracies, at_target, front, spread, total_bytes
+from benchmarks.study.outcome import accuracies, accuracy, at_target, front, spread, total_bytes
 from benchmarks.study.panels import GREY, MARKERS, ROOM, Style, clock, grid, legend, logarithmic, styles
+from benchmarks.study.words import seeds
 
 
 def pareto(study: Study) -> Figure:
-    """Return final accuracy against the bytes of the whole run, both ways: filled on the Pareto front, hollow behind."""
+    """Return final accuracy against the bytes of the whole run, both ways: filled on the Pareto front, hollow behind.
+
+    Both are of the runs that have an end.  A method of which a run has none lies on no front, and says how many have.
+    """
     scenarios = study.scenarios[:ROOM]
     label = "sent up and down in the whole run, all nodes together (MB, logarithmic)"
     figure, panels = grid([study.title(one) for one in scenarios], label, "final test accuracy (%)")
@@ -20,22 +25,33 @@ def pareto(study: Study) -> Figure:
     for axes, scenario in zip(panels, scenarios, strict=True):
         there = [method for method in study.methods if study.seeds(method, scenario)]
         ends = [accuracies(study, method, scenario, "final") for method in there]
-        sent = [spread([total_bytes(run) / MEGABYTE for run in study.seeds(method, scenario)]).mean for method in there]
-        best = front([(size, end.mean) for size, end in zip(sent, ends, strict=True)])
+        sent = [_sent(study, method, scenario) for method in there]
+        best = front([(size, end.mean if end.whole else math.nan) for size, end in zip(sent, ends, strict=True)])
         axes.plot(
             [sent[at] for at in best], [100 * ends[at].mean for at in best],
             color=GREY, linewidth=1.0, drawstyle="steps-post", zorder=1,
         )  # fmt: skip
         for at, (method, size, end) in enumerate(zip(there, sent, ends, strict=True)):
             style = look[method]
+            bar = [[100 * max(side, 0.0)] for side in (end.mean - end.low, end.high - end.mean)]  # a mean is rounded
             axes.errorbar(
-                size, 100 * end.mean, yerr=[[100 * (end.mean - end.low)], [100 * (end.high - end.mean)]],
+                size, 100 * end.mean, yerr=bar,
                 color=style.color, marker=style.marker, markersize=6.5, elinewidth=1.0, capsize=2,
                 markerfacecolor=style.color if at in best else "white",
             )  # fmt: skip
+            if 0 < end.count < end.of:
+                axes.annotate(
+                    seeds(end), (size, 100 * end.mean), (6, 4), textcoords="offset points", fontsize=7, color=GREY
+                )
         logarithmic(axes)
     legend(figure, look, lines=False)
     return figure
+
+
+def _sent(study: Study, method: str, scenario: Scenario) -> float:
+    """Return the mean bytes, in MB, of the runs that have a final accuracy; NaN where none has."""
+    ended = [run for run in study.seeds(method, scenario) if not math.isnan(accuracy(run, "final"))]
+    return spread([total_bytes(run) / MEGABYTE for run in ended]).mean
 
 
 def time_to_target(
@@ -67,7 +83,7 @@ def time_to_target(
                 axes.plot(time.mean, y, marker, color=look[method].color, markersize=5.5)
             if times[0].count < times[0].of:
                 axes.annotate(
-                    f"{times[0].count} of {times[0].of} seeds", (max(time.mean for time in times), y), (6, 0),
+                    seeds(times[0]), (max(time.mean for time in times), y), (6, 0),
                     textcoords="offset points", fontsize=7, color=GREY, va="center",
                 )  # fmt: skip
         axes.set_yticks(range(len(study.methods)), study.methods)

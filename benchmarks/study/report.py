@@ -1,6 +1,6 @@
 """The report of a study: one HTML page, all in it, for who has never seen the project.
 
-    python -m benchmarks.study.report RESULTS.csv [--out report.html] [--title TEXT] [--target 0.85 ...] [--figures DIR]
+    python -m benchmarks.study.report RESULTS.csv [--out PAGE] [--title TEXT] [--target 0.85 ...] [--figures DIR]
 
 It is made from the table of results alone, so it can be made anew at any time.
 """
@@ -9,6 +9,7 @@ import argparse
 import base64
 import io
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -158,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Make the report of a table of results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="the CSV file of a study")
-    parser.add_argument("--out", type=Path, help="the page; by default report.html beside the results")
+    parser.add_argument("--out", type=Path, help="the page; by default beside the results, with .html in place of .csv")
     parser.add_argument("--title", help="by default the name of the results' file")
     parser.add_argument("--question", default="", help="what the study asks, a paragraph")
     parser.add_argument("--target", type=float, nargs="+", default=[], help="target accuracies, 0 to 1")
@@ -166,8 +167,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--figures", type=Path, help="a folder for the figures as PNG files")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown as well")
     options = parser.parse_args(arguments)
-    out = options.out or options.results.with_name("report.html")
-    command = f"python -m benchmarks.study.report {options.results.name}"
+    out = options.out or options.results.with_suffix(".html")
+    command = shlex.join(
+        ["python", "-m", "benchmarks.study.report", *(sys.argv[1:] if arguments is None else arguments)]
+    )
     try:
         about = About(
             title=options.title or options.results.stem,

@@ -1,14 +1,14 @@
 """The tables of a study: its methods, how well they ended, and what it took to get to a target; also as Markdown."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from benchmarks.study.curves import Curve, Study, read
 from benchmarks.study.network import PROFILES, Profile, format_duration, seconds
-from benchmarks.study.outcome import Measure, Spread, accuracies, at_target, spread, targets
+from benchmarks.study.outcome import Measure, Spread, accuracies, at_target, spread, targets, winners
 from benchmarks.study.words import megabytes, percent, seeds
 from server.progress import format_bytes
 
@@ -49,28 +49,28 @@ def methods_table(study: Study) -> Table:
     for method in study.methods:
         runs = [curve for curve in study.curves if curve.method == method]
         up, down = (_ratio(runs, side) for side in ("uplink", "downlink"))
-        bits = [f"{32 / ratio:.3g}" if ratio else "-" for ratio in (up, down)]
         ratios = [f"{ratio:.1f}" if ratio else "-" for ratio in (up, down)]
-        rows.append((method, *(study.setting(method, column) for column in columns), *ratios, *bits))
+        rows.append((method, *(study.setting(method, column) for column in columns), *ratios))
     return Table(
         "Ratio: what plain Flower would have sent, over what was sent, both measured, over all cells of the "
-        "method; down holds the catch-up of nodes that were absent. Bits per parameter: 32 over the ratio.",
+        "method; down holds the catch-up of nodes that were absent.",
         (
             "method", "uplink", "downlink", "strategy", "local steps", "learning rate", "momentum",
-            "ratio up", "ratio down", "bits up", "bits down",
+            "ratio up", "ratio down",
         ),
         tuple(rows),
     )  # fmt: skip
 
 
 def accuracy_table(study: Study, measure: Measure) -> Table:
-    """Return the accuracy of each method, a column a scenario; the best mean of each column marked."""
+    """Return the accuracy of each method, a column a scenario; the best mean of each column marked, and who ties.
+
+    A method of which a seed has no accuracy is not marked.
+    """
     spreads = [[accuracies(study, method, one, measure) for one in study.scenarios] for method in study.methods]
     best = set()
     for x in range(len(study.scenarios)):
-        means = [row[x].mean for row in spreads]
-        if not np.isnan(means).all():
-            best |= {(y, x + 1) for y, mean in enumerate(means) if mean == np.nanmax(means)}
+        best |= {(y, x + 1) for y in highest([row[x] for row in spreads])}
     single = study.axes[0] if len(study.axes) == 1 else None
     heads = [single.format(one[0]) if single else study.title(one) or "accuracy" for one in study.scenarios]
     along = f", by {single.name}" if single else ""
@@ -92,17 +92,16 @@ def target_table(study: Study, asked: Sequence[float]) -> Table:
     best: set[tuple[int, int]] = set()
     for scenario in study.scenarios:
         for target in targets(study, scenario, asked):
-            lowest: list[tuple[float, int]] = []
+            first = len(rows)
+            costs: list[float] = []
             for method in study.methods:
                 if not (runs := study.seeds(method, scenario)):
                     continue
                 up, down = (_at(runs, target, side) for side in ("uplink_bytes", "downlink_bytes"))
-                if up.count == up.of:
-                    lowest.append((up.mean + down.mean, len(rows)))
+                costs.append(up.mean + down.mean if up.whole else math.nan)
                 shown = _target_cells(runs, target, up, down) if up.count else ("-",) * 7
                 rows.append((study.title(scenario), f"{100 * target:g} %", method, *shown, seeds(up)))
-            if lowest:
-                best.add((min(lowest)[1], 7))
+            best |= {(first + at, 7) for at in fewest(costs)}
     head = (
         "setting",
         "target",
@@ -148,6 +147,17 @@ def time_table(
         tuple(rows),
     )
     return table if study.axes else _without_first(table)
+
+
+def highest(ends: Sequence[Spread]) -> list[int]:
+    """Return the indices of the highest mean accuracy, to the digits shown, of those with a number for every seed."""
+    means = [end.mean if end.whole else math.nan for end in ends]
+    return winners([(mean, f"{100 * mean:.1f}") for mean in means], most=True)
+
+
+def fewest(costs: Sequence[float]) -> list[int]:
+    """Return the indices of the fewest bytes, to the digits shown; NaN stands for a method that is out."""
+    return winners([(cost, megabytes(cost)) for cost in costs])
 
 
 def network_table(profiles: Sequence[Profile] = PROFILES) -> Table:

@@ -7,12 +7,15 @@ import copy
 import time
 from collections import OrderedDict
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 from flwr.app import ArrayRecord, RecordDict
+from numpy.typing import NDArray
 
 from fedcomp.flower import client_state
 from fedcomp.flower.client_state import ClientState
-from fedcomp.flower.held_array import to_record
+from fedcomp.flower.held_array import HeldArray, record_of
 from fedcomp.replica import Replica, Step, from_key_frame
 from fedcomp.wire.frame import Frame
 
@@ -32,7 +35,7 @@ class Shared:
         self._steps: OrderedDict[Frame, tuple[Step, float]] = OrderedDict()
         self._size = 0
         self._key: tuple[Frame, Replica, float] | None = None
-        self._plain: tuple[tuple[int, int], ArrayRecord] | None = None
+        self._plain: tuple[tuple[int, int, int], dict[str, NDArray[Any]]] | None = None
 
     def step(self, replica: Replica, frame: Frame) -> Step:
         """Return ``Step.of(replica, frame)``, which is the same for every replica of the frame's base version."""
@@ -60,10 +63,10 @@ class Shared:
 
     def plain(self, replica: Replica) -> ArrayRecord:
         """Return the replica's tensors, local ones apart, as a ClientApp gets them."""
-        mark = (replica.version, replica.fingerprint)
+        mark = (replica.layout.digest, replica.version, replica.fingerprint)
         if self._plain is None or self._plain[0] != mark:
-            self._plain = (mark, to_record(replica.arrays()))
-        return self._plain[1].copy()
+            self._plain = (mark, {name: np.array(array) for name, array in replica.arrays().items()})
+        return record_of({name: HeldArray(array) for name, array in self._plain[1].items()})
 
 
 class LiveState(RecordDict):

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,7 @@ class Ledger:
         self._total = Totals()
         self._rounds: defaultdict[int, Totals] = defaultdict(Totals)
         self._nodes: defaultdict[int, Totals] = defaultdict(Totals)
-        self._parts: defaultdict[int, defaultdict[int, Totals]] = defaultdict(lambda: defaultdict(Totals))
+        self._parts: defaultdict[int, defaultdict[int, Totals]] = defaultdict(partial(defaultdict, Totals))
 
     def add(self, server_round: int, node: int, **amounts: float) -> None:
         """Add amounts, by the names of `Totals`, to a round and node."""

@@ -150,6 +150,7 @@ class LocalGrid(Grid):
         working = Context(
             context.run_id, context.node_id, context.node_config, _copy(context.state), dict(context.run_config)
         )
+        self._spared()  # what a call that raised has left
         begin = self._clock()
         try:
             reply = self._app(_copied(message), working)

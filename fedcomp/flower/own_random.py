@@ -5,9 +5,11 @@ likes: without this, the same seed would pick other nodes in a run that has a Su
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from fedcomp.flower.grid_around import GridAround
 
 
 class OwnRandom:
@@ -24,10 +26,23 @@ class OwnRandom:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Let the module go on from here for a while."""
+        """Let the module go on from here for a while; to all others it is then where it was."""
         self.hold()
+        outside = random.getstate()
         random.setstate(self.state)
         try:
             yield
         finally:
             self.state = random.getstate()
+            random.setstate(outside)
+
+
+class SteadyGrid(GridAround):
+    """A grid that leaves the module `random` where it is: asking a SuperLink for its nodes takes time, and others draw then."""
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of all connected nodes."""
+        state = random.getstate()
+        nodes = list(super().get_node_ids())
+        random.setstate(state)
+        return nodes

@@ -23,7 +23,7 @@ from fedcomp.flower.held_array import to_record
 from fedcomp.flower.history import History
 from fedcomp.flower.intake import Answer, Intake
 from fedcomp.flower.ledger import SERVER, Ledger
-from fedcomp.flower.own_random import OwnRandom
+from fedcomp.flower.own_random import OwnRandom, SteadyGrid
 from fedcomp.flower.roster import Roster
 from fedcomp.methods import ABOUT, stc
 from fedcomp.replica import start
@@ -164,7 +164,7 @@ class CompressedStrategy(Strategy):
         self._hold(arrays)
         server_round += self._offset
         with self._random.used():
-            messages = list(self.inner.configure_train(server_round, self._inner_arrays, config, grid))
+            messages = list(self.inner.configure_train(server_round, self._inner_arrays, config, SteadyGrid(grid)))
         return [self._instruct(message, server_round) for message in messages]
 
     def configure_evaluate(
@@ -174,7 +174,7 @@ class CompressedStrategy(Strategy):
         self._hold(arrays)
         server_round += self._offset
         with self._random.used():
-            messages = list(self.inner.configure_evaluate(server_round, self._inner_arrays, config, grid))
+            messages = list(self.inner.configure_evaluate(server_round, self._inner_arrays, config, SteadyGrid(grid)))
         return [self._instruct(message, server_round) for message in messages]
 
     def aggregate_train(
@@ -188,7 +188,8 @@ class CompressedStrategy(Strategy):
         if self.uplink.memory.incremental and any(self._lost_its_estimate(answer) for answer in answers):
             self._begin_epoch()
         elif averages(self.inner) and all(answer.update is not None for answer in answers):
-            arrays, metrics = aggregate_mean(self.inner, server_round, answers, failed, self._published())
+            with self._random.used():
+                arrays, metrics = aggregate_mean(self.inner, server_round, answers, failed, self._published())
         else:
             for answer in answers:
                 if answer.update is not None:
@@ -196,7 +197,8 @@ class CompressedStrategy(Strategy):
                     plain = to_record(make(answer.update, self._published()))
                     answer.message.content[answer.key] = plain
             messages = [answer.message for answer in answers]
-            arrays, metrics = self.inner.aggregate_train(server_round, [*messages, *failed])
+            with self._random.used():
+                arrays, metrics = self.inner.aggregate_train(server_round, [*messages, *failed])
         if arrays is not None:
             self._publish(server_round, arrays)
             # Only now: an uplink that went into no model goes back to its node.
@@ -214,7 +216,8 @@ class CompressedStrategy(Strategy):
         """Return the inner strategy's metrics."""
         server_round += self._offset
         answers, failed = self._open(server_round, replies, train=False)
-        return self.inner.aggregate_evaluate(server_round, [*(answer.message for answer in answers), *failed])
+        with self._random.used():
+            return self.inner.aggregate_evaluate(server_round, [*(answer.message for answer in answers), *failed])
 
     def _lost_its_estimate(self, answer: Answer) -> bool:
         return answer.update is not None and answer.update.first and self._roster[answer.node].summed

@@ -11,8 +11,7 @@ from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
-from fedcomp.flower.held_array import HeldArray
-from fedcomp.flower.in_memory import LiveState, Shared
+from fedcomp.flower.in_memory import LiveState, Shared, recall
 from fedcomp.flower.ledger import Totals
 from fedcomp.flower.local_grid import Fault
 from fedcomp.replica import start
@@ -128,17 +127,6 @@ def test_a_node_that_raises_goes_on_from_what_it_had_taken_in() -> None:
     np.testing.assert_array_equal(published[0], published[1])
 
 
-def test_an_array_that_is_held_is_the_callers_own_copy_and_turns_into_bytes_when_asked() -> None:
-    array = np.arange(6, dtype=np.float32).reshape(2, 3)
-    held = HeldArray(array)
-    array[:] = 0
-    first = held.numpy()
-    first[:] = 7
-    assert held.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert (held.dtype, held.shape, held.stype) == ("float32", (2, 3), "numpy.ndarray")
-    assert Array(held.dtype, held.shape, held.stype, held.data).numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
-
-
 def test_a_snapshot_stays_as_it_was() -> None:
     state = LiveState(Shared())
     state.__dict__["client"].memory["residual"] = np.ones(2, np.float32)
@@ -146,3 +134,30 @@ def test_a_snapshot_stays_as_it_was() -> None:
     state.__dict__["client"].memory["residual"][0] = 5
     assert before.__dict__["client"].memory["residual"].tolist() == [1, 1]
     assert same.__dict__["client"].memory["residual"].tolist() == [5, 1]
+
+
+def test_what_an_app_does_to_the_model_it_was_given_is_seen_by_no_other_node() -> None:
+    arrays = {"w": np.zeros(4, np.float32)}
+    replica, shared = start(layout_of(arrays), arrays), Shared()
+    mine, yours = shared.plain(replica), shared.plain(replica)
+    mine["w"].data = Array(np.ones(4, np.float32)).data
+    assert mine["w"].numpy().tolist() == [1, 1, 1, 1]
+    assert yours["w"].numpy().tolist() == [0, 0, 0, 0]
+
+
+def test_seconds_of_a_node_that_raised_are_not_billed_to_the_next() -> None:
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        recall_shared = recall(context.state)[1]
+        assert recall_shared is not None
+        if context.node_id == 1:
+            recall_shared.spared = 1000.0
+            raise RuntimeError("as ordered")
+        return Message(RecordDict({"m": MetricRecord({"num-examples": 1})}), reply_to=message)
+
+    grid = LocalGrid(app, 2, in_memory=True)
+    list(grid.send_and_receive([Message(RecordDict({"config": ConfigRecord()}), node, "train") for node in (1, 2)]))
+    assert grid.seconds[0].keys() == {2}
+    assert grid.seconds[0][2] < 100

@@ -1,5 +1,7 @@
 """The server's books: history, roster, ledger."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -118,3 +120,11 @@ def test_the_roster_comes_back_as_it_was() -> None:
     roster[2**63 + 5] = Standing(4, 2**64 - 1, 2**60, taken=Receipt(2**60 - 1, 2**32 - 1))
     again = Roster.from_array(roster.to_array())
     assert again == roster
+
+
+def test_a_ledger_can_be_pickled() -> None:
+    ledger = Ledger()
+    ledger.add(1, 2, uplink_bytes=3)
+    again = pickle.loads(pickle.dumps(ledger))  # noqa: S301
+    again.add(1, 4, uplink_bytes=5)
+    assert {node: part.uplink_bytes for node, part in again.nodes_of_round(1).items()} == {2: 3, 4: 5}

@@ -61,3 +61,33 @@ def test_a_thread_that_draws_as_flowers_heartbeat_does_picks_no_other_nodes() ->
         picked.append(inner.picked)
     assert picked[0] == picked[1]
     assert len({tuple(nodes) for nodes in picked[0]}) > 1, "the rounds differ"
+
+
+def test_to_all_others_the_numbers_go_on_as_if_it_were_not_there() -> None:
+    random.seed(1)
+    expected = [random.random() for _ in range(4)]
+    random.seed(1)
+    own, drawn = OwnRandom(), []
+    for _ in range(4):
+        with own.used():
+            random.random()
+        drawn.append(random.random())
+    assert drawn == expected
+
+
+class Busy(LocalGrid):
+    """A grid while whose nodes are listed somebody else draws, as Flower's heartbeat may."""
+
+    def get_node_ids(self) -> Iterable[int]:
+        random.uniform(0.7, 0.9)
+        return super().get_node_ids()
+
+
+def test_who_draws_while_the_nodes_are_listed_changes_nothing() -> None:
+    picked = []
+    for kind in (LocalGrid, Busy):
+        inner = Drawn()
+        random.seed(8)
+        CompressedStrategy(inner).start(kind(app(), 10), model(), num_rounds=5)
+        picked.append(inner.picked)
+    assert picked[0] == picked[1]

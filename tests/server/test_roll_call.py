@@ -32,14 +32,14 @@ def _shuffled(seed: int, nodes: int = 9) -> Renamed:
 
 def test_the_roll_says_which_partition_each_node_has() -> None:
     grid = _shuffled(3)
-    assert call_roll(grid, 0) == {node: context.node_config["partition-id"] for node, context in grid.contexts.items()}
+    assert call_roll(grid) == {node: context.node_config["partition-id"] for node, context in grid.contexts.items()}
 
 
 def test_the_same_seed_draws_the_same_partitions_in_the_same_order() -> None:
     drawn = []
     for seed in range(5):
         grid = _shuffled(seed)
-        partitions = call_roll(grid, 0)
+        partitions = call_roll(grid)
         random.seed(11)
         drawn.append([partitions[node] for node in sample_nodes(OrderedGrid(grid, partitions), 9, 4)[0]])
     assert drawn == 5 * [drawn[0]]
@@ -48,7 +48,7 @@ def test_the_same_seed_draws_the_same_partitions_in_the_same_order() -> None:
 
 def test_a_node_that_does_not_answer_or_came_later_is_the_last() -> None:
     grid = _shuffled(0)
-    partitions = {node: number for node, number in call_roll(grid, 0).items() if number not in (2, 5)}
+    partitions = {node: number for node, number in call_roll(grid).items() if number not in (2, 5)}
     ordered = [grid.contexts[node].node_config["partition-id"] for node in OrderedGrid(grid, partitions).get_node_ids()]
     assert ordered[:7] == [0, 1, 3, 4, 6, 7, 8]
     assert set(ordered[7:]) == {2, 5}
@@ -66,4 +66,4 @@ def test_a_lost_message_an_error_and_an_answer_without_a_number_leave_a_node_out
 
     grid = LocalGrid(app, 4)
     grid.order(3, Fault.LOSE_REPLY)
-    assert call_roll(grid, 0) == {4: 4}
+    assert call_roll(grid) == {4: 4}

@@ -12,7 +12,7 @@ from benchmarks.study.curves import Study, read
 from benchmarks.study.figures import QUANTITIES, accuracy_against, sweep, sweepable, time
 from benchmarks.study.gallery import gallery
 from benchmarks.study.network import PROFILES, seconds
-from benchmarks.study.panels import ROOM, styles
+from benchmarks.study.panels import FINE, ROOM, between, clock, grid, logarithmic, mark, styles
 from benchmarks.study.points import pareto, time_to_target
 from benchmarks.study.results import Row, to_frame
 from tests.benchmarks.study.rows import cell, dense, study
@@ -77,6 +77,17 @@ def test_seeds_that_were_evaluated_at_other_rounds_meet_where_both_were() -> Non
 def test_an_accuracy_that_is_missing_is_a_gap_and_not_a_zero() -> None:
     _, y = line(accuracy_against(of(cell([0.1, 0.2, None, 0.4])), ROUNDS).axes[0])
     assert y == pytest.approx([20, np.nan, 40], nan_ok=True)
+
+
+def test_a_line_goes_on_with_the_seeds_that_are_left_when_one_diverged() -> None:
+    rows = cell([0.1, 0.5, 0.9], up=1_000_000) + cell([0.1, 0.3, 0.7], up=1_000_000, seed=1)
+    rows += cell([0.1, 0.1, None], up=7_000_000, seed=2)
+    found = of([*rows, *cell([0.1, None], up=7_000_000, seed=3)])
+    x, y = line(accuracy_against(found, UP).axes[0])
+    assert x == pytest.approx([3, 2])  # MB: at round 1 of three seeds, at round 2 of the two that are left
+    assert y == pytest.approx([30, 80])
+    captions = {picture.name: picture.caption for picture in gallery(found)}
+    assert "the seeds that are left" in captions["accuracy-against-uplink"]
 
 
 def test_a_panel_a_scenario_with_one_legend_and_labels_with_units() -> None:
@@ -148,6 +159,17 @@ def test_who_lies_on_the_front_is_filled_and_who_lies_behind_it_is_hollow() -> N
     assert points[look["FedAvg n = 25"].color] == look["FedAvg n = 25"].color
 
 
+def test_survivors_lie_on_no_front_and_at_their_own_bytes_and_say_how_many_they_are() -> None:
+    rows = cell([0.1, 0.5, 0.9], up=1_000_000, down=0) + cell([0.1, None], seed=1) + cell([0.1, None], seed=2)
+    rows += [row for seed in range(3) for row in dense([0.1, 0.7, 0.8], seed=seed)]
+    (axes,) = pareto(of(rows)).axes
+    front, *points = axes.get_lines()
+    assert np.asarray(front.get_ydata()) == pytest.approx([80])
+    (survivor,) = [one for one in points if one.get_markerfacecolor() == "white"]
+    assert np.asarray(survivor.get_xdata()) == pytest.approx([2])
+    assert [text.get_text() for text in axes.texts] == ["1 of 3 seeds"]
+
+
 def test_the_time_to_a_target_is_that_of_its_first_evaluation() -> None:
     found = of(cell([0.1, 0.5, 0.9]) + dense([0.1, 0.2, 0.3]))
     (axes,) = time_to_target(found, [((), 0.5)]).axes
@@ -194,3 +216,41 @@ def test_more_panels_than_there_is_room_for_are_left_out_and_it_is_said() -> Non
     assert len(accuracy_against(found, UP).axes) == ROOM
     captions = {picture.name: picture.caption for picture in gallery(found)}
     assert f"the first {ROOM} of {ROOM + 1} settings" in captions["accuracy-against-uplink"]
+
+
+def test_marks_of_time_have_whole_numbers_and_their_units_in_the_singular() -> None:
+    marks = (0.01, 0.1, 1, 10, 60, 1200, 3600, 86400, 10 * 86400, 365.25 * 86400)
+    said = ["0.01 s", "0.1 s", "1 s", "10 s", "1 min", "20 min", "1 h", "1 day", "10 days", "1 year"]
+    assert [mark(time) for time in marks] == said
+    assert len({mark(time) for time in FINE}) == len(FINE)
+
+
+@pytest.mark.parametrize("low", [0.011, 0.9, 11, 61, 700, 4000, 40_000, 90_000, 9e6, 4e7])
+@pytest.mark.parametrize("ratio", [1.0, 1.01, 2.5, 30.0, 1e4])
+def test_every_axis_of_time_has_two_marks_at_least(low: float, ratio: float) -> None:
+    _, (axes,) = grid(["a panel"], "time", "accuracy")
+    axes.plot([low, low * ratio], [0, 1])
+    clock(axes)
+    least, most = axes.get_xlim()
+    assert least <= low
+    assert low * ratio <= most
+    assert len([tick for tick in axes.get_xticks() if least <= tick <= most]) >= 2
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.2, 1.9), (11, 19), (2.1, 8.4), (5, 60), (0.3, 0.31), (0.001, 5000)])
+def test_every_logarithmic_axis_has_two_plain_labels_at_least(low: float, high: float) -> None:
+    figure, (axes,) = grid(["a panel"], "MB", "accuracy")
+    axes.plot([low, high], [0, 1])
+    logarithmic(axes)
+    figure.draw_without_rendering()
+    least, most = axes.get_xlim()
+    ticks = [*axes.xaxis.get_major_ticks(), *axes.xaxis.get_minor_ticks()]
+    labels = [tick.label1.get_text() for tick in ticks if least <= tick.get_loc() <= most and tick.label1.get_text()]
+    assert len(labels) >= 2
+    assert all(float(label) > 0 for label in labels)
+
+
+def test_a_wide_axis_is_not_labelled_between_powers_of_ten() -> None:
+    assert between(2, 1, 1000) == ""
+    assert [between(value, 1, 10) for value in (2, 3, 5)] == ["2", "", "5"]
+    assert between(3, 2, 4) == "3"

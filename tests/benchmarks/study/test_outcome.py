@@ -1,12 +1,13 @@
 """What came of a method: its accuracy over seeds, what it took to a target, and who lies on the Pareto front."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from benchmarks.study.curves import Study, read
-from benchmarks.study.outcome import accuracies, accuracy, at_target, front, reached, spread, targets
+from benchmarks.study.outcome import accuracies, accuracy, at_target, front, reached, spread, targets, winners
 from benchmarks.study.results import Row, to_frame
 from tests.benchmarks.study.rows import cell, dense, study
 
@@ -37,6 +38,27 @@ def test_a_learning_rate_that_goes_with_the_dataset_is_no_axis_of_its_own() -> N
         [0.1], dataset="cifar10", learning_rate=0.016, seed=1
     )
     assert [axis.column for axis in of(rows).axes] == ["dataset"]
+
+
+def test_clients_that_grow_while_five_take_part_are_one_axis_the_participation() -> None:
+    rows = [
+        row
+        for clients in (5, 10, 20, 50, 100, 200, 400)
+        for classes in (2, 10)
+        for row in cell([0.1], partition=f"stc(classes={classes})", clients=clients, participation=5 / clients)
+    ]
+    found = of(rows)
+    assert [axis.name for axis in found.axes] == ["classes per client", "participation"]
+    assert found.title((2, 0.0125)) == "classes per client: 2, participation: 1.25 %"
+    assert len(found.scenarios) == 14
+
+
+def test_clients_and_participation_that_vary_by_themselves_are_two_axes() -> None:
+    rows = [
+        row for clients in (5, 10) for part in (0.2, 1.0) for row in cell([0.1], clients=clients, participation=part)
+    ]
+    rows = [replace(row, cell=f"{row.cell}|{row.clients}") for row in rows]
+    assert [axis.column for axis in of(rows).axes] == ["participation", "clients"]
 
 
 def test_rounds_are_put_in_order() -> None:
@@ -79,6 +101,31 @@ def test_a_target_counts_from_the_first_evaluation_that_has_it() -> None:
     assert reached(curve, 0.9) is None
     assert at_target(curve, 0.51, curve["uplink_bytes"]) == 3000
     assert math.isnan(at_target(curve, 0.9, curve["uplink_bytes"]))
+
+
+def test_an_untrained_model_reaches_nothing() -> None:
+    (curve,) = of(cell([0.5, 0.4, 0.6])).curves
+    assert reached(curve, 0.5) == 2
+
+
+def test_a_target_that_the_untrained_model_has_is_not_derived() -> None:
+    assert targets(of(cell([0.1, 0.9]) + dense([0.1, 0.102])), (), ()) == ()
+    assert targets(of(cell([0.74, 0.9]) + dense([0.1, 0.8])), (), ()) == (0.76,)
+
+
+def test_targets_follow_from_all_methods_where_those_that_send_dense_diverged() -> None:
+    assert targets(of(cell([0.1, 0.8]) + dense([0.1, None])), (), ()) == (0.72, 0.76)
+    assert targets(of(cell([0.1, None]) + dense([0.1, None])), (), ()) == ()
+
+
+def test_a_target_asked_for_twice_is_one() -> None:
+    assert targets(of(cell([0.1, 0.8])), (), (0.8, 0.5, 0.8)) == (0.8, 0.5)
+
+
+def test_winners_are_all_that_are_shown_as_the_best_is() -> None:
+    assert winners([(1.04, "1.0"), (1.0, "1.0"), (2.0, "2.0"), (math.nan, "nan")]) == [0, 1]
+    assert winners([(1.04, "1.0"), (1.0, "1.0"), (2.0, "2.0")], most=True) == [2]
+    assert winners([(math.nan, "nan")]) == []
 
 
 def test_targets_not_asked_for_are_parts_of_the_best_that_sends_dense() -> None:

@@ -66,7 +66,7 @@ def test_it_says_title_question_commands_notes_and_every_method_with_its_setting
     assert "12 runs, 2 methods, 3 settings" in text(whole)
     assert "Sparse ternary compression with error feedback." in whole
     assert "WebPageTest" in whole
-    assert "were given with the study" in whole
+    assert "target accuracies were given" in whole
 
 
 def test_texts_are_escaped() -> None:
@@ -82,7 +82,9 @@ def test_what_a_reader_must_know_first_stands_first() -> None:
 
 
 def test_targets_that_were_not_given_are_explained() -> None:
-    assert "90% and 95%" in text(page(cell([0.1, 0.5]), About("t")))
+    html = text(page(cell([0.1, 0.5]), About("t")))
+    assert "No target accuracy was given" in html
+    assert "90% and 95%" in html
 
 
 def test_a_study_without_a_row_is_refused() -> None:
@@ -108,8 +110,12 @@ def test_a_page_is_replaced_in_one_step_and_its_figures_can_be_had(tmp_path: Pat
 
 def test_a_report_can_be_made_anew_from_the_table_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_csv(tmp_path / "results.csv", cell([0.1, 0.5]))
-    main([str(tmp_path / "results.csv"), "--title", "Anew", "--target", "0.4", "--markdown"])
-    assert "<h1>Anew</h1>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    (tmp_path / "report.html").write_text("the study's own", encoding="utf-8")
+    main([str(tmp_path / "results.csv"), "--title", "Made anew", "--target", "0.4", "--markdown"])
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == "the study's own"
+    html = (tmp_path / "results.html").read_text(encoding="utf-8")
+    assert "results.csv --title &#39;Made anew&#39; --target 0.4 --markdown" in html
+    assert "<h1>Made anew</h1>" in (tmp_path / "results.html").read_text(encoding="utf-8")
     assert "| 40 % | STC 1/100 |" in capsys.readouterr().out
 
 
@@ -131,4 +137,4 @@ def test_a_mistake_on_the_command_line_is_one_sentence(
         main([str(path), *more])
     assert end.value.code == 2
     assert said in capsys.readouterr().err
-    assert not (tmp_path / "report.html").exists()
+    assert not list(tmp_path.glob("*.html"))

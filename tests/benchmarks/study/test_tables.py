@@ -24,13 +24,11 @@ def test_a_method_is_said_with_its_settings_and_its_measured_ratios() -> None:
         "momentum": "0",
         "ratio up": "100.0",
         "ratio down": "25.0",
-        "bits up": "0.32",
-        "bits down": "1.28",
     }
 
 
 def test_a_method_that_has_sent_nothing_has_no_ratio() -> None:
-    assert methods_table(of(cell([0.1]))).rows[0][-4:] == ("-", "-", "-", "-")
+    assert methods_table(of(cell([0.1]))).rows[0][-2:] == ("-", "-")
 
 
 def test_accuracies_are_means_with_their_deviation_and_the_best_of_a_column_is_marked() -> None:
@@ -45,6 +43,7 @@ def test_a_seed_without_an_accuracy_is_said_and_a_cell_that_was_not_run_is_empty
     rows = cell([0.1, 0.5]) + cell([0.1, None], seed=1) + dense([0.1, 0.4], batch_size=1)
     table = accuracy_table(of(rows), "final")
     assert table.rows == (("STC 1/100", "", "50.0 (1 of 2 seeds)"), ("FedAvg n = 25", "40.0", ""))
+    assert table.best == {(1, 1)}
 
 
 def test_bytes_to_target_are_those_at_the_first_evaluation_that_has_it() -> None:
@@ -95,8 +94,9 @@ def test_the_summary_names_who_ends_best_and_who_gets_there_with_fewest_bytes() 
         "STC 1/100 (5.0 kB; 40.0 times fewer than FedAvg n = 25)",
     )
     assert table.rows[2][1] == "FedAvg n = 25 (86.0 ± 1.4 %)"
+    clear = " The lead over the next is larger than the spread over seeds (the larger ± of the two) in 2 of 3 settings."
     assert sentences(found, (0.5,)) == [
-        "The highest mean final accuracy: of 3 settings, STC 1/100 in 2; FedAvg n = 25 in 1.",
+        "The highest mean final accuracy: of 3 settings, STC 1/100 in 2; FedAvg n = 25 in 1." + clear,
         "The fewest bytes to the target accuracy, up and down: of 3 settings, STC 1/100 in 3.",
     ]
 
@@ -122,3 +122,44 @@ def test_runs_that_diverged_and_a_single_seed_are_said() -> None:
     said = warnings(of(cell([0.1, None]) + dense([0.1, 0.5])))
     assert said[0] == "1 of 2 runs end without an accuracy or a finite loss (they diverged): STC 1/100."
     assert said[1].startswith("There is one seed")
+
+
+def test_who_shows_the_same_number_ties_and_stands_in_the_order_of_the_study() -> None:
+    found = of(dense([0.1, 0.80001], method="B") + dense([0.1, 0.8], method="A") + dense([0.1, 0.7], method="C"))
+    assert accuracy_table(found, "final").best == {(0, 1), (1, 1)}
+    assert target_table(found, (0.75,)).best == {(0, 6), (1, 6)}
+    assert summary_table(found, (0.75,)).rows[0][1:4] == ("B (80.0 %) = A (80.0 %)", "75 %", "B = A (200 kB)")
+    assert sentences(found, (0.75,)) == [
+        "The highest mean final accuracy: B = A.",
+        "The fewest bytes to the target accuracy, up and down: B = A.",
+    ]
+
+
+def test_ties_count_for_all_who_tie() -> None:
+    rows = dense([0.1, 0.8], method="B") + dense([0.1, 0.8], method="A")
+    rows += dense([0.1, 0.7], method="B", batch_size=1) + dense([0.1, 0.8], method="A", batch_size=1)
+    assert sentences(of(rows), (0.75,)) == [
+        "The highest mean final accuracy: of 2 settings (who ties counts), A in 2; B in 1.",
+        "The fewest bytes to the target accuracy, up and down: of 2 settings (who ties counts), A in 2; B in 1.",
+    ]
+
+
+def test_a_lead_within_the_spread_is_not_counted_as_clear() -> None:
+    rows = cell([0.1, 0.7]) + cell([0.1, 0.9], seed=1) + dense([0.1, 0.79]) + dense([0.1, 0.79], seed=1)
+    assert sentences(of(rows), (0.5,))[0].endswith("in 0 of 1 setting.")
+
+
+def test_a_setting_without_a_target_says_who_ends_best_all_the_same() -> None:
+    found = of(cell([0.1, 0.5]) + dense([0.1, 0.102]))
+    assert summary_table(found, ()).rows == (("", "STC 1/100 (50.0 %)", "-", "-", "-"),)
+    assert sentences(found, ())[1].startswith("No target accuracy follows")
+
+
+def test_a_target_that_is_asked_for_twice_counts_once() -> None:
+    assert len(target_table(of(cell([0.1, 0.9])), (0.8, 0.8)).rows) == 1
+
+
+def test_holes_are_said_where_no_plan_says_what_there_should_be() -> None:
+    rows = cell([0.1, 0.5]) + cell([0.1, 0.5], seed=1) + dense([0.1, 0.5])
+    assert warnings(of(rows))[0].startswith("3 of 4 runs are there")
+    assert warnings(of(rows), 3, 3) == []
