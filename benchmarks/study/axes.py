@@ -25,7 +25,7 @@ NAMES = {
     "quantity.alpha": ("Dirichlet alpha of the sizes", "small: uneven"),
     "shards.shards_per_client": ("shards per client", ""),
     "rotation.degrees": ("rotation", "degrees, either way"),
-    "noise.sigma": ("noise sigma", "of the data's deviation"),
+    "noise.sigma": ("noise sigma", "in units of the card's std"),
 }
 """Column, or scheme or skew with its setting -> what it is called, and its unit or what it means."""
 
