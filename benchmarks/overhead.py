@@ -48,7 +48,7 @@ class Work:
 WORKS = tuple(
     Work(model, link, steps, rounds)
     for model, pace in (("logistic", 1), ("cnn", 4))
-    for steps, rounds in ((1, 40 // pace), (25, 8 // pace))
+    for steps, rounds in ((1, 40 // pace), (25, 4 // pace))
     for link in ("dense()", "stc(density=0.01)")
 )
 
@@ -56,7 +56,7 @@ WORKS = tuple(
 def turns(work: Work, config: Config, repeat: int) -> Iterator[tuple[float, float]]:
     """Yield steps per second on the grid and in the bare loop, for each of `repeat` turns."""
     torch.set_num_threads(1)
-    config = config | {"model": work.model, "local-steps": work.local_steps}
+    config = config | {"model": work.model, "local-steps": 1}
     card = own_card(str(config["dataset"]))
     model = build_model(work.model, input_shape(card), card.num_classes, 0)
     link = fedcomp.parse(work.link)
@@ -64,7 +64,9 @@ def turns(work: Work, config: Config, repeat: int) -> Iterator[tuple[float, floa
         FedAvg(fraction_train=A_ROUND / CLIENTS + 1e-9, fraction_evaluate=0.0), uplink=link, downlink=link
     )
     grid = LocalGrid(client_app, CLIENTS, config, in_memory=True)
-    strategy.start(grid, ArrayRecord(model.state_dict()), num_rounds=3 * CLIENTS // A_ROUND)  # all nodes hold a replica
+    strategy.start(grid, ArrayRecord(model.state_dict()), num_rounds=3 * CLIENTS // A_ROUND)  # most nodes hold a replica
+    for context in grid.contexts.values():
+        context.run_config["local-steps"] = work.local_steps
     plan = LocalPlan(1, work.local_steps, int(config["batch-size"]), 0.04, 0.0, 0.0)
     seeds = count()
     steps = work.rounds * A_ROUND * work.local_steps
@@ -84,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="digits")
     parser.add_argument("--data-dir", default="", help="where the dataset's own files lie; not needed for digits")
-    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--turns", type=int, default=5)
     options = parser.parse_args()
     logging.getLogger("flwr").setLevel(logging.ERROR)
     config: Config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
