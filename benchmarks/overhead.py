@@ -64,7 +64,9 @@ def turns(work: Work, config: Config, repeat: int) -> Iterator[tuple[float, floa
         FedAvg(fraction_train=A_ROUND / CLIENTS + 1e-9, fraction_evaluate=0.0), uplink=link, downlink=link
     )
     grid = LocalGrid(client_app, CLIENTS, config, in_memory=True)
-    strategy.start(grid, ArrayRecord(model.state_dict()), num_rounds=3 * CLIENTS // A_ROUND)  # most nodes hold a replica
+    strategy.start(
+        grid, ArrayRecord(model.state_dict()), num_rounds=3 * CLIENTS // A_ROUND
+    )  # most nodes hold a replica
     for context in grid.contexts.values():
         context.run_config["local-steps"] = work.local_steps
     plan = LocalPlan(1, work.local_steps, int(config["batch-size"]), 0.04, 0.0, 0.0)
