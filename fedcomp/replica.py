@@ -1,9 +1,9 @@
 """A model at a version, and the one way to the next: the same float32 additions, in the same order, everywhere."""
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,10 +61,10 @@ class Replica:
         )
         return replace(frame, after=Step.of(self, frame).fingerprint)
 
-    def advance(self, frame: Frame, find: "FindStep | None" = None) -> "Replica":
+    def advance(self, frame: Frame, reader: "Reader | None" = None) -> "Replica":
         """Return the replica after a delta frame; this one is spent, its memory lives on.
 
-        `find` works the step out, `Step.of` unless somebody knows it already.
+        `reader` works the step out, where that is not done here.
         A frame that was applied before changes nothing.  Raises `VersionError` for one that starts elsewhere, `LayoutError`
         for another model's, `CorruptError` for one that does not end where it says; the replica is then as it was.
         """
@@ -79,7 +79,7 @@ class Replica:
                 f"a delta from version {frame.base_version} ({frame.before:016x}); "
                 f"version {self.version} ({self.fingerprint:016x}) is held"
             )
-        step = (find or Step.of)(self, frame)
+        step = (reader or Alone()).step(self, frame)
         if frame.version != self.version + 1 or step.fingerprint != frame.after:
             raise CorruptError(
                 f"a delta that does not end in the version {frame.version} ({frame.after:016x}) that it names"
@@ -126,10 +126,6 @@ class Step:
         return cls(at, new, exact, total & WORD)
 
 
-FindStep = Callable[[Replica, Frame], Step]
-Begin = Callable[[Frame], Replica]
-
-
 def start(layout: Layout, arrays: Mapping[str, NDArray[Any]], version: int = 0) -> Replica:
     """Return the replica that holds `arrays`."""
     vector, exact = layout.flatten(arrays)
@@ -161,23 +157,40 @@ def from_key_frame(frame: Frame) -> Replica:
     return Replica(layout, frame.version, vector, exact, mark)
 
 
-def step(replica: Replica | None, frame: Frame, find: FindStep | None = None, begin: "Begin | None" = None) -> Replica:
+class Reader(Protocol):
+    """Works out what frames say."""
+
+    def step(self, replica: Replica, frame: Frame, /) -> Step:
+        """Return what a delta frame does to `replica`."""
+        ...
+
+    def begin(self, frame: Frame, /) -> Replica:
+        """Return the replica that a key frame holds."""
+        ...
+
+
+class Alone:
+    """The reader of who reads each frame anew."""
+
+    step = staticmethod(Step.of)
+    begin = staticmethod(from_key_frame)
+
+
+def step(replica: Replica | None, frame: Frame, reader: Reader | None = None) -> Replica:
     """Return the replica after `frame`; a key frame starts anew, a delta that lies behind `replica` changes nothing.
 
-    `find` and `begin` work out a delta's step and a key frame's replica, `Step.of` and `from_key_frame` unless somebody
-    knows them already.
-
-    The replica passed in is spent.  Raises `VersionError` for a delta that does not reach on from it.
+    `reader` works out what the frame says, where that is not done here.  The replica passed in is spent.
+    Raises `VersionError` for a delta that does not reach on from it.
     """
     if frame.kind is Kind.KEY:
         same = replica is not None and replica.layout.digest == frame.layout
         if replica is not None and same and (replica.version, replica.fingerprint) == (frame.version, frame.after):
             return replica
-        return (begin or from_key_frame)(frame)
+        return (reader or Alone()).begin(frame)
     if replica is None:
         raise VersionError(f"a delta from version {frame.base_version}; no model is held")
     behind = frame.kind is Kind.DELTA and frame.layout == replica.layout.digest and frame.version < replica.version
-    return replica if behind else replica.advance(frame, find)
+    return replica if behind else replica.advance(frame, reader)
 
 
 def split_payload(frame: Frame, payload: bytes, layout: Layout, exact: bytes) -> tuple[bytes, bytes]:

@@ -275,3 +275,11 @@ def test_a_frame_says_whether_exact_tensors_ride_in_it() -> None:
     changed = delta(held, 1, exact=b"\7" * 8)
     assert changed.flags == EXACT
     assert len(changed.payload) == len(delta(held, 1).payload) + 8
+
+
+def test_a_key_frame_of_another_model_is_taken_also_where_version_and_fingerprint_are_the_same() -> None:
+    values = np.arange(6, dtype=np.float32)
+    held, other = ({"w": values}, {"v": values.reshape(2, 3)})
+    here, there = (start(layout_of(arrays), arrays) for arrays in (held, other))
+    assert (here.version, here.fingerprint) == (there.version, there.fingerprint)
+    assert step(here, there.key_frame()).layout == there.layout

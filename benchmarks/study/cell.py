@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from flwr.app import Context, Message, RecordDict
@@ -31,7 +32,7 @@ from server.app import app as server_app
 
 NOT_FINITE = re.compile("NaN or infinity|only finite values|beyond float|out of float")
 """How fedcomp's errors say that a number is NaN, infinite or beyond float32; a node's errors arrive as text."""
-SUMMED = (
+COUNTED = (
     "uplink_bytes",
     "downlink_bytes",
     "catch_up_bytes",
@@ -39,7 +40,6 @@ SUMMED = (
     "dense_downlink_bytes",
     "slowest_uplink_bytes",
     "slowest_downlink_bytes",
-    "server_seconds",
 )
 
 Done = Callable[[int], None]
@@ -127,10 +127,10 @@ def _rows(
     cell: Cell, rounds: list[dict[str, float | None]], client_seconds: list[float], diverged: bool
 ) -> Iterator[Row]:
     """Yield a row for each evaluated round, with sums since the start."""
-    sums: dict[str, float] = dict.fromkeys(SUMMED, 0.0)
+    sums: dict[str, float] = dict.fromkeys((*COUNTED, "server_seconds"), 0.0)
     spent = 0.0
     for number, line in enumerate(rounds):  # the first is round 0, before training
-        for key in SUMMED:
+        for key in sums:
             sums[key] += line[key] or 0
         spent += client_seconds[number - 1] if number else 0.0
         if line["accuracy"] is not None:
@@ -143,6 +143,7 @@ def _row(
     cell: Cell, number: int, sums: Mapping[str, float], spent: float, accuracy: float | None, loss: float | None
 ) -> Row:
     settings = cell.settings
+    counted: dict[str, Any] = {key: int(sums[key]) for key in COUNTED}
     return Row(
         cell=cell.name,
         method=cell.label,
@@ -163,13 +164,7 @@ def _row(
         iterations=number * cell.local_steps,
         accuracy=accuracy,
         loss=loss,
-        uplink_bytes=int(sums["uplink_bytes"]),
-        downlink_bytes=int(sums["downlink_bytes"]),
-        catch_up_bytes=int(sums["catch_up_bytes"]),
-        dense_uplink_bytes=int(sums["dense_uplink_bytes"]),
-        dense_downlink_bytes=int(sums["dense_downlink_bytes"]),
-        slowest_uplink_bytes=int(sums["slowest_uplink_bytes"]),
-        slowest_downlink_bytes=int(sums["slowest_downlink_bytes"]),
         client_seconds=round(spent, 4),
         server_seconds=round(sums["server_seconds"], 4),
+        **counted,
     )

@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from fedcomp.errors import FedcompError, LayoutError, VersionError
 from fedcomp.memory import State, check
 from fedcomp.methods import parse
-from fedcomp.replica import Begin, FindStep, Replica, split_payload, step
+from fedcomp.replica import Reader, Replica, split_payload, step
 from fedcomp.wire import codecs
 from fedcomp.wire.frame import SECONDS, Frame, parse_one
 from fedcomp.wire.instruction import Instruction, Receipt, receipt
@@ -66,20 +66,14 @@ class ClientState:
                 self.memory.pop(name, None)
             self.pending, self.pending_number, self.answer = b"", 0, {}
 
-    def follow(
-        self,
-        instruction: Instruction,
-        frames: tuple[Frame, ...],
-        find: FindStep | None = None,
-        begin: Begin | None = None,
-    ) -> None:
-        """Bring the replica to the version that `instruction` names; `find` and `begin` may know the way already.
+    def follow(self, instruction: Instruction, frames: tuple[Frame, ...], reader: Reader | None = None) -> None:
+        """Bring the replica to the version that `instruction` names; `reader` works out what the frames say.
 
         Raises `FedcompError` where the frames do not lead there; the replica is then at the last version reached.
         """
         for frame in frames:
             before = self.replica
-            self.replica = step(self.replica, frame, find, begin)
+            self.replica = step(self.replica, frame, reader)
             if before is not None and before.layout.digest != self.replica.layout.digest:
                 self.memory, self.local = {}, {}
         replica = self.replica

@@ -75,26 +75,26 @@ class LiveState(RecordDict):
     def __init__(self, shared: Shared) -> None:
         """Begin with nothing remembered."""
         super().__init__()
-        self.__dict__["shared"] = shared
-        self.__dict__["client"] = ClientState()
+        self.shared = shared
+        self.client = ClientState()
 
     def copy(self) -> "LiveState":
         """Return the same, with a table of its own for the app's records."""
         twin = super().copy()
-        twin.__dict__.update(shared=self.__dict__["shared"], client=self.__dict__["client"])
+        twin.shared, twin.client = self.shared, self.client
         return twin
 
     def snapshot(self) -> "LiveState":
         """Return what is remembered now, whatever is done with it later."""
         twin = self.copy()
-        twin.__dict__["client"] = copy.deepcopy(self.__dict__["client"])
+        twin.client = copy.deepcopy(self.client)
         return twin
 
 
 def recall(records: RecordDict) -> tuple[ClientState, Shared | None]:
     """Return what the mod remembers in a ``Context.state``, and what the nodes of this process share, if they do."""
     if isinstance(records, LiveState):
-        return records.__dict__["client"], records.__dict__["shared"]
+        return records.client, records.shared
     return client_state.load(records), None
 
 

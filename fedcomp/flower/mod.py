@@ -48,10 +48,7 @@ class CompressionMod:
         state.number = asked.number
         state.settle(asked.taken)
         try:
-            if shared:
-                state.follow(asked, frames, shared.step, shared.begin)
-            else:
-                state.follow(asked, frames)
+            state.follow(asked, frames, shared)
         except FedcompError as error:
             log(WARNING, "fedcomp: this node cannot follow: %s", error)
             in_memory.remember(state, context.state)

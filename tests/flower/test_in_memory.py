@@ -71,7 +71,7 @@ def test_a_step_is_worked_out_once_and_its_seconds_are_counted_for_each_node_tha
     assert shared.spared == 0
     assert shared.step(yours, frame) is first
     assert shared.spared > 0
-    np.testing.assert_array_equal(mine.advance(frame, shared.step).vector, yours.advance(frame).vector)
+    np.testing.assert_array_equal(mine.advance(frame, shared).vector, yours.advance(frame).vector)
 
 
 def test_a_key_frame_is_read_once_and_every_node_has_a_vector_of_its_own() -> None:
@@ -129,11 +129,11 @@ def test_a_node_that_raises_goes_on_from_what_it_had_taken_in() -> None:
 
 def test_a_snapshot_stays_as_it_was() -> None:
     state = LiveState(Shared())
-    state.__dict__["client"].memory["residual"] = np.ones(2, np.float32)
+    state.client.memory["residual"] = np.ones(2, np.float32)
     before, same = state.snapshot(), state.copy()
-    state.__dict__["client"].memory["residual"][0] = 5
-    assert before.__dict__["client"].memory["residual"].tolist() == [1, 1]
-    assert same.__dict__["client"].memory["residual"].tolist() == [5, 1]
+    state.client.memory["residual"][0] = 5
+    assert before.client.memory["residual"].tolist() == [1, 1]
+    assert same.client.memory["residual"].tolist() == [5, 1]
 
 
 def test_what_an_app_does_to_the_model_it_was_given_is_seen_by_no_other_node() -> None:

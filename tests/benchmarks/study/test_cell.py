@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from flwr.app import Context, RecordDict
 
-from benchmarks.study.cell import SUMMED, run_cell
+from benchmarks.study.cell import COUNTED, run_cell
 from benchmarks.study.configuration import Cell, Value
 from benchmarks.study.results import Row
 from clients.app import app as client_app
@@ -35,9 +35,8 @@ def test_rows_are_the_evaluated_rounds_of_the_app_with_sums_since_the_start(tmp_
     assert [(row.round, row.iterations) for row in rows] == [(0, 0), (2, 20), (4, 40), (5, 50)]
     for row in rows:
         assert (row.accuracy, row.loss) == (records[row.round]["accuracy"], records[row.round]["loss"])
-        for name in SUMMED:
-            if name.endswith("bytes"):
-                assert getattr(row, name) == list(accumulate(record[name] for record in records))[row.round]
+        for name in COUNTED:
+            assert getattr(row, name) == list(accumulate(record[name] for record in records))[row.round]
     assert rows[-1].uplink_bytes > rows[1].uplink_bytes > rows[0].uplink_bytes == 0
     assert rows[-1].client_seconds > rows[1].client_seconds > rows[0].client_seconds == 0
     assert rows[-1].server_seconds > 0
