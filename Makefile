@@ -1,4 +1,4 @@
-# make install | demo | test | lint | types | clean
+# make install | demo | test | chaos | lint | types | clean
 # Other settings of a demo: make demo ARGS='-c "uplink=stc(density=0.01)"'
 
 PYTHON ?= python3.11
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 
-.PHONY: install demo test lint types clean
+.PHONY: install demo test chaos lint types clean
 
 install: $(STAMP)
 
@@ -21,6 +21,9 @@ demo: install
 
 test: install
 	$(BIN)/python -m pytest $(ARGS)
+
+chaos: install
+	$(BIN)/python -m pytest -m chaos $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .
