@@ -50,6 +50,7 @@ def _instruction(asked: instruction.Instruction, size: int) -> Iterator[str]:
         "uplink": f"{asked.uplink!r}",
         "seed": f"{asked.seed}",
         "last taken": taken,
+        "lineage": f"{asked.lineage:016x}" if asked.lineage else "not said",
     }
     yield from (f"  {name:<13}{text}" for name, text in fields.items())
 

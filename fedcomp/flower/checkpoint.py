@@ -1,9 +1,6 @@
 """Everything that the server must not lose, in one file: numpy's own archive, no pickle, written whole or not at all."""
 
-import io
 import json
-import os
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from logging import WARNING
@@ -18,6 +15,7 @@ from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import envelope
+from fedcomp.flower.atomic_file import write_atomically
 from fedcomp.flower.held_array import to_record
 from fedcomp.flower.ledger import Ledger
 from fedcomp.flower.roster import Roster
@@ -43,6 +41,7 @@ class Checkpoint:
     local: Arrays
     number: int
     epoch: int
+    lineage: int
     random_state: Any
 
     def save(self, path: str | Path, inner: Strategy, settings: Scalars) -> None:
@@ -66,12 +65,11 @@ class Checkpoint:
             "round": self.round,
             "number": self.number,
             "epoch": self.epoch,
+            "lineage": self.lineage,
             "random": self.random_state,
         }
         arrays["plain"] = _octets(json.dumps(plain).encode())
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)  # type: ignore[arg-type]
-        write_atomically(Path(path), buffer.getvalue())
+        write_atomically(Path(path), lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: str | Path, inner: Strategy) -> "Checkpoint":
@@ -94,32 +92,13 @@ class Checkpoint:
                 local=_under(arrays, "local/"),
                 number=plain["number"],
                 epoch=plain["epoch"],
+                lineage=plain.get("lineage", 0),
                 random_state=(version, tuple(internal), gauss),
             )
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, FedcompError) as error:
             raise CorruptError(f"{path} is not a whole checkpoint: {error}") from error
         _put_back(inner, "inner", arrays, plain)
         return saved
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to `path` so that there is, at any moment, the old file or the new one, whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _octets(data: bytes) -> NDArray[np.uint8]:

@@ -1,6 +1,7 @@
 """What a node remembers between messages: its replica, the sender's memory, and the uplink that may not have arrived."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,11 @@ KEY = "fedcomp"
 LOCAL = "fedcomp.local"
 ANSWER = "fedcomp.answer."
 STYPE = "fedcomp.state/1"
+DAMAGE = (FedcompError, ValueError, KeyError, TypeError)
+"""What parts that are not whole raise."""
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+Record = ArrayRecord | MetricRecord | ConfigRecord
 
 
 @dataclass(slots=True)
@@ -28,7 +34,8 @@ class ClientState:
 
     `number` is that of the last instruction followed, `taken_number` that of the last one whose answer the server took.
     `pending` is the update frame sent in answer to instruction `pending_number`, made by the compressor `uplink`; `answer` is
-    what went beside it, `answer_key` where it stood.  `local` are tensors that stay here.
+    what went beside it, `answer_key` where it stood.  `local` are tensors that stay here.  `lineage` names the training
+    that all of it belongs to, 0: not known; `node` is the id under which the node took part.
     """
 
     replica: Replica | None = None
@@ -38,12 +45,19 @@ class ClientState:
     pending_number: int = 0
     uplink: str = ""
     taken_number: int = 0
+    lineage: int = 0
+    node: int = 0
     answer_key: str = ""
     local: dict[str, Array] = field(default_factory=dict)
-    answer: dict[str, Any] = field(default_factory=dict)
+    answer: dict[str, Record] = field(default_factory=dict)
 
-    def settle(self, taken: Receipt) -> None:
-        """Forget the pending uplink if it is the one that the server took; else take its mass back."""
+    def settle(self, taken: Receipt, node: int) -> None:
+        """Forget the pending uplink if it is the one that the server took; else take its mass back.
+
+        Of a node that has come back under another id the server cannot say what it took: most likely all.
+        """
+        if node != self.node:
+            self.node, self.pending, self.pending_number, self.answer = node, b"", 0, {}
         if taken.number < self.taken_number:
             # The server is back from an older state: its sums lack what it took since, and no estimate agrees with them.
             self._forget_estimate()
@@ -85,31 +99,49 @@ class ClientState:
                 f"version {instruction.version} ({instruction.fingerprint:016x})"
             )
 
-    def save(self, records: RecordDict) -> None:
-        """Write the state into the records of a ``Context.state``."""
-        for key in [key for key in records if key in (KEY, LOCAL) or key.startswith(ANSWER)]:
-            del records[key]
-        arrays = {f"memory.{name}": _to_array(np.asarray(array)) for name, array in self.memory.items()}
-        arrays["pending"] = _to_array(np.frombuffer(self.pending, np.uint8))
-        plain: dict[str, Any] = {
+    def plain(self) -> dict[str, str]:
+        """Return the numbers and names, as texts: JSON has no integers of 64 bits."""
+        replica = self.replica
+        return {
+            "lineage": str(self.lineage),
+            "node": str(self.node),
             "number": str(self.number),
             "pending_number": str(self.pending_number),
             "uplink": self.uplink,
             "answer_key": self.answer_key,
             "taken_number": str(self.taken_number),
-            "version": "",
+            "version": str(replica.version) if replica is not None else "",
+            "fingerprint": str(replica.fingerprint) if replica is not None else "",
         }
+
+    def arrays(self) -> Arrays:
+        """Return what is big, by name; bytes as uint8.  Nothing is copied."""
+        arrays = {f"memory.{name}": np.asarray(array) for name, array in self.memory.items()}
+        arrays["pending"] = np.frombuffer(self.pending, np.uint8)
         if self.replica is not None:
-            arrays["vector"] = _to_array(self.replica.vector)
-            arrays["exact"] = _to_array(np.frombuffer(self.replica.exact, np.uint8))
-            arrays["layout"] = _to_array(np.frombuffer(self.replica.layout.text, np.uint8))
-            plain |= {"version": str(self.replica.version), "fingerprint": str(self.replica.fingerprint)}
-        records[KEY] = ArrayRecord(arrays)
-        records[f"{KEY}.plain"] = ConfigRecord({"json": json.dumps(plain)})
-        if self.local:
-            records[LOCAL] = ArrayRecord(self.local)
-        for key, record in self.answer.items():
-            records[ANSWER + key] = record
+            arrays["vector"] = self.replica.vector
+            arrays["exact"] = np.frombuffer(self.replica.exact, np.uint8)
+            arrays["layout"] = np.frombuffer(self.replica.layout.text, np.uint8)
+        return arrays
+
+    def records(self) -> dict[str, Record]:
+        """Return what came from the ClientApp as records, by key."""
+        answer = {ANSWER + key: record for key, record in self.answer.items()}
+        return {LOCAL: ArrayRecord(self.local)} | answer if self.local else answer
+
+    def save(self, records: RecordDict) -> None:
+        """Write the state into the records of a ``Context.state``."""
+        for key in [key for key in records if key in (KEY, LOCAL) or key.startswith(ANSWER)]:
+            del records[key]
+        records[KEY] = ArrayRecord(
+            {
+                name: Array(str(array.dtype), tuple(array.shape), STYPE, array.tobytes())
+                for name, array in self.arrays().items()
+            }
+        )
+        records[f"{KEY}.plain"] = ConfigRecord({"json": json.dumps(self.plain())})
+        for key, record in self.records().items():
+            records[key] = record
 
 
 def load(records: RecordDict) -> ClientState:
@@ -117,53 +149,54 @@ def load(records: RecordDict) -> ClientState:
     if KEY not in records.array_records or f"{KEY}.plain" not in records.config_records:
         return ClientState()
     try:
-        stored = records.array_records[KEY]
-        plain = json.loads(str(records.config_records[f"{KEY}.plain"]["json"]))
-        replica = None
-        if plain["version"]:
-            layout = parse_layout(stored["layout"].data)
-            vector = _to_vector(stored["vector"])
-            if vector.size != layout.n:
-                raise LayoutError(f"a stored vector of {vector.size} entries; the stored layout has {layout.n}")
-            replica = Replica(layout, int(plain["version"]), vector, stored["exact"].data, int(plain["fingerprint"]))
-        state = ClientState(
-            replica=replica,
-            memory={
-                name.removeprefix("memory."): _to_vector(stored[name]) for name in stored if name.startswith("memory.")
-            },
-            number=int(plain["number"]),
-            pending=stored["pending"].data,
-            pending_number=int(plain["pending_number"]),
-            uplink=plain["uplink"],
-            answer_key=plain["answer_key"],
-            taken_number=int(plain["taken_number"]),
-            local=dict(records.array_records.get(LOCAL, {})),
-            answer={
-                key.removeprefix(ANSWER): record
-                for key, record in records.items()
-                if key.startswith(ANSWER) and isinstance(record, MetricRecord | ConfigRecord | ArrayRecord)
-            },
-        )
-        _check(state)
-        return state
-    except (FedcompError, ValueError, KeyError, TypeError):
+        stored = {
+            name: np.frombuffer(bytearray(array.data), array.dtype).reshape(array.shape)  # writable
+            for name, array in records.array_records[KEY].items()
+        }
+        return from_parts(json.loads(str(records.config_records[f"{KEY}.plain"]["json"])), stored, records)
+    except DAMAGE:
         return ClientState()
 
 
-def _check(state: ClientState) -> None:
-    """Refuse stored parts that do not belong together."""
-    n = state.replica.layout.n if state.replica is not None else 0
-    if state.replica is not None and len(state.replica.exact) != state.replica.layout.exact_size:
-        raise LayoutError("the stored exact tensors do not fit the stored layout")
+def from_parts(plain: Mapping[str, str], arrays: Arrays, records: Mapping[str, Record]) -> ClientState:
+    """Return the state of which `plain`, `arrays` and `records` are the parts; other records are left alone.
+
+    The arrays are handed over, and writable.  Raises one of `DAMAGE` for parts that do not belong together.
+    """
+    replica = None
+    if plain["version"]:
+        layout = parse_layout(arrays["layout"].tobytes())
+        exact = arrays["exact"].tobytes()
+        if arrays["vector"].shape != (layout.n,) or arrays["vector"].dtype != np.float32:
+            raise LayoutError(f"a stored vector of {arrays['vector'].size} entries; the stored layout has {layout.n}")
+        if len(exact) != layout.exact_size:
+            raise LayoutError("the stored exact tensors do not fit the stored layout")
+        replica = Replica(layout, int(plain["version"]), arrays["vector"], exact, int(plain["fingerprint"]))
+    local = records.get(LOCAL)
+    state = ClientState(
+        replica=replica,
+        memory={name.removeprefix("memory."): array for name, array in arrays.items() if name.startswith("memory.")},
+        number=int(plain["number"]),
+        pending=arrays["pending"].tobytes(),
+        pending_number=int(plain["pending_number"]),
+        uplink=plain["uplink"],
+        taken_number=int(plain["taken_number"]),
+        lineage=int(plain.get("lineage", 0)),
+        node=int(plain.get("node", 0)),
+        answer_key=plain["answer_key"],
+        local=dict(local) if isinstance(local, ArrayRecord) else {},
+        answer={
+            key.removeprefix(ANSWER): record
+            for key, record in records.items()
+            if key.startswith(ANSWER) and isinstance(record, Record)
+        },
+    )
     if state.pending:
         parse_one(state.pending)
-        check(state.memory, parse(state.uplink).memory.vectors, n)
+        check(state.memory, parse(state.uplink).memory.vectors, replica.layout.n if replica is not None else 0)
+    return state
 
 
-def _to_array(array: np.ndarray[Any, Any]) -> Array:
-    return Array(str(array.dtype), tuple(array.shape), STYPE, array.tobytes())
-
-
-def _to_vector(array: Array) -> np.ndarray[Any, Any]:
-    """Return a writable copy of a stored array."""
-    return np.frombuffer(bytearray(array.data), array.dtype).reshape(array.shape)
+def of_lineage(state: ClientState, lineage: int) -> ClientState:
+    """Return `state` if it belongs to `lineage`, or if that is not said (0); else an empty one."""
+    return state if lineage in (0, state.lineage) else ClientState(lineage=lineage)

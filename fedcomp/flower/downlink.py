@@ -66,4 +66,4 @@ class Downlink:
             return route
         if self._key is None or self._key[0] != here.version:
             self._key = (here.version, here.key_frame().to_bytes())
-        return Route((self._key[1],), len(self._key[1]))
+        return Route((self._key[1],), len(self._key[1]), key=True)

@@ -11,10 +11,11 @@ from fedcomp.wire.frame import Frame
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Frames that bring a node to the newest version, and how many of their bytes are catch-up."""
+    """Frames that bring a node to the newest version, and how many of their bytes are catch-up; `key`: a key frame does."""
 
     frames: tuple[bytes, ...]
     catch_up_bytes: int
+    key: bool = False
 
 
 class History:

@@ -13,7 +13,6 @@ import numpy as np
 from flwr.app import ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
-from fedcomp.flower import client_state
 from fedcomp.flower.client_state import ClientState
 from fedcomp.flower.held_array import HeldArray, record_of
 from fedcomp.replica import Replica, Step, from_key_frame
@@ -89,16 +88,3 @@ class LiveState(RecordDict):
         twin = self.copy()
         twin.client = copy.deepcopy(self.client)
         return twin
-
-
-def recall(records: RecordDict) -> tuple[ClientState, Shared | None]:
-    """Return what the mod remembers in a ``Context.state``, and what the nodes of this process share, if they do."""
-    if isinstance(records, LiveState):
-        return records.client, records.shared
-    return client_state.load(records), None
-
-
-def remember(state: ClientState, records: RecordDict) -> None:
-    """Write the state back, where it is not there already."""
-    if not isinstance(records, LiveState):
-        state.save(records)

@@ -10,9 +10,10 @@ from flwr.clientapp.typing import ClientAppCallable
 from flwr.supercore import log
 
 from fedcomp.errors import FedcompError, NonFiniteError, StaleError, UnknownFormatError
-from fedcomp.flower import envelope, in_memory
+from fedcomp.flower import envelope
 from fedcomp.flower.client_state import ClientState
 from fedcomp.flower.held_array import record_of, to_record
+from fedcomp.flower.home import Home, home_of, shared_of
 from fedcomp.flower.in_memory import Shared
 from fedcomp.memory import Incremental
 from fedcomp.methods import parse
@@ -26,7 +27,7 @@ class CompressionMod:
     """Put it into ``ClientApp(mods=[CompressionMod()])``; it needs no settings, the server says how to answer.
 
     A message from a server without `CompressedStrategy` passes untouched.  The mod holds nothing itself: the node's state
-    is in ``Context.state``.
+    is in ``Context.state``, or, with ``state-dir`` in the node's config, in files of that folder, and outlives a restart.
     """
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -34,10 +35,15 @@ class CompressionMod:
         found = envelope.sealed(message.content) if message.has_content() else None
         if found is None:
             return call_next(message, context)
-        key, data = found
+        with home_of(context) as home:
+            return self._answer(message, context, call_next, home, *found)
+
+    def _answer(
+        self, message: Message, context: Context, call_next: ClientAppCallable, home: Home, key: str, data: bytes
+    ) -> Message:
         begin = time.perf_counter()
-        state, shared = in_memory.recall(context.state)
         asked, frames = instruction.parse(data)
+        state, shared = home.recall(asked.lineage, _places(asked, frames)), shared_of(context)
         if asked.number < state.number:
             raise StaleError(f"instruction {asked.number}; instruction {state.number} was followed already")
         if asked.number == state.pending_number:
@@ -46,12 +52,12 @@ class CompressionMod:
             answer[state.answer_key] = envelope.seal(state.pending)
             return Message(answer, reply_to=message)
         state.number = asked.number
-        state.settle(asked.taken)
+        state.settle(asked.taken, context.node_id)
         try:
             state.follow(asked, frames, shared)
         except FedcompError as error:
             log(WARNING, "fedcomp: this node cannot follow: %s", error)
-            in_memory.remember(state, context.state)
+            home.remember(state)
             lost = Frame(Kind.LOST, codecs.NO_BODY, 0, 0, 0, 0, 0, asked.number)
             return Message(RecordDict({key: envelope.seal(lost.to_bytes())}), reply_to=message)
         decode_seconds = time.perf_counter() - begin + (shared.spared if shared else 0.0)
@@ -74,7 +80,7 @@ class CompressionMod:
                 held = Frame(Kind.HELD, codecs.NO_BODY, 0, *_here(replica), asked.number)
                 content[envelope.KEY] = envelope.seal(held.to_bytes())
             reply.content = content
-        in_memory.remember(state, context.state)
+        home.remember(state)
         return reply
 
     def _update(
@@ -111,6 +117,12 @@ class CompressionMod:
         local = {tensor.name for tensor in layout.tensors if tensor.policy == "local"}
         state.local = {name: array for name, array in trained.items() if name in local}
         return frame
+
+
+def _places(asked: Instruction, frames: tuple[Frame, ...]) -> set[tuple[int, int]]:
+    """Return versions and fingerprints from which a node can follow."""
+    ends = {place for frame in frames for place in ((frame.base_version, frame.before), (frame.version, frame.after))}
+    return ends | {(asked.version, asked.fingerprint)}
 
 
 def _held(state: ClientState) -> Replica:

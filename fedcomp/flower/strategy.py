@@ -1,5 +1,6 @@
 """Any Flower strategy, with compressed traffic both ways."""
 
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from logging import INFO, WARNING
@@ -93,6 +94,7 @@ class CompressedStrategy(Strategy):
         # Numbers grow across restarts too: a node tells an old instruction from a new one by them.
         self._number = time.time_ns() // 1000
         self._epoch = 0
+        self._lineage = secrets.randbits(64) | 1  # a name, which no result depends on
         self._log: Downlink | None = None
         self._kept_local: dict[str, Any] = {}
         self._arrays = ArrayRecord()
@@ -253,6 +255,7 @@ class CompressedStrategy(Strategy):
             local=self._kept_local,
             number=self._number,
             epoch=self._epoch,
+            lineage=self._lineage,
             random_state=self._random.state,
         ).save(path, self.inner, self._settings)
 
@@ -266,7 +269,7 @@ class CompressedStrategy(Strategy):
         self._roster, self.ledger, self.round = saved.roster, saved.ledger, saved.round
         self._kept_local = saved.local
         self._number = max(self._number, saved.number + 1)
-        self._epoch = saved.epoch
+        self._epoch, self._lineage = saved.epoch, saved.lineage
         self._random.state = saved.random_state
         self._renew()
 
@@ -314,7 +317,9 @@ class CompressedStrategy(Strategy):
         route = cast(Downlink, self._log).route(standing)
         seed = int(np.random.SeedSequence([self.seed, server_round]).generate_state(1, np.uint64)[0])
         newest = (published.version, published.fingerprint)
-        data = Instruction(self._number, standing.taken, *newest, seed, self._uplink_text(), route.frames).to_bytes()
+        lineage = self._lineage if route.key else 0  # deltas fit no other training's model, a key frame fits any
+        uplink = self._uplink_text()
+        data = Instruction(self._number, standing.taken, *newest, seed, uplink, route.frames, lineage).to_bytes()
         self.ledger.add(
             server_round,
             node,

@@ -11,6 +11,9 @@ from fedcomp.wire.frame import Frame
 MAGIC = b"FCIN"
 FORMAT = 1
 HEAD = struct.Struct("<4sBBHQQIQIQI")
+LINEAGE = 1
+"""Flag: the lineage follows the text."""
+NUMBER = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,8 @@ class Instruction:
     """`number` grows with every message of a server; `taken` is the last uplink that the server took from the node.
 
     `version` and `fingerprint` name the newest version, `frames` bring the node there; `uplink` is the text of the
-    compressor to answer with, `seed` what its random numbers start from.
+    compressor to answer with, `seed` what its random numbers start from.  `lineage` names the training that the model belongs
+    to, through all restarts of its server; it is said beside key frames.  0: not said.
     """
 
     number: int
@@ -41,13 +45,15 @@ class Instruction:
     seed: int
     uplink: str
     frames: tuple[bytes, ...]
+    lineage: int = 0
 
     def to_bytes(self) -> bytes:
-        """Return head, text and frames; the CRC32 at the end of the head covers head and text."""
+        """Return head, text, lineage and frames; the CRC32 at the end of the head covers all but the frames."""
         text = self.uplink.encode()
+        flags, behind = (LINEAGE, text + NUMBER.pack(self.lineage)) if self.lineage else (0, text)
         taken, newest = (self.taken.number, self.taken.crc), (self.version, self.fingerprint)
-        head = HEAD.pack(MAGIC, FORMAT, 0, len(text), self.number, *taken, self.seed, *newest, 0)[:-4]
-        return b"".join((head, struct.pack("<I", zlib.crc32(text, zlib.crc32(head))), text, *self.frames))
+        head = HEAD.pack(MAGIC, FORMAT, flags, len(text), self.number, *taken, self.seed, *newest, 0)[:-4]
+        return b"".join((head, struct.pack("<I", zlib.crc32(behind, zlib.crc32(head))), behind, *self.frames))
 
 
 def parse(data: bytes) -> tuple[Instruction, tuple[Frame, ...]]:
@@ -59,14 +65,17 @@ def parse(data: bytes) -> tuple[Instruction, tuple[Frame, ...]]:
         raise UnknownFormatError(f"the bytes begin with {magic!r}; an instruction begins with {MAGIC!r}")
     if form != FORMAT:
         raise UnknownFormatError(f"instruction format {form}; this version reads format {FORMAT}")
-    if flags:
-        raise UnknownFormatError(f"instruction flags {flags:#x}; none is known")
-    at = HEAD.size + length
+    if flags & ~LINEAGE:
+        raise UnknownFormatError(f"instruction flags {flags:#x}; only {LINEAGE:#x} is known")
+    at = HEAD.size + length + (NUMBER.size if flags & LINEAGE else 0)
     if at > len(data):
-        raise TruncatedError(f"{len(data) - HEAD.size} bytes of text; the head promises {length}")
-    text = data[HEAD.size : at]
-    if zlib.crc32(text, zlib.crc32(data[: HEAD.size - 4])) != crc:
+        raise TruncatedError(f"{len(data) - HEAD.size} bytes behind the head; it promises {at - HEAD.size}")
+    text = data[HEAD.size : HEAD.size + length]
+    if zlib.crc32(data[HEAD.size : at], zlib.crc32(data[: HEAD.size - 4])) != crc:
         raise CorruptError("the instruction's CRC32 does not fit its bytes")
+    lineage = NUMBER.unpack_from(data, at - NUMBER.size)[0] if flags & LINEAGE else 0
+    if flags and not lineage:
+        raise CorruptError("the instruction names lineage 0, which is none")
     try:
         uplink = text.decode()
     except UnicodeDecodeError:
@@ -77,4 +86,5 @@ def parse(data: bytes) -> tuple[Instruction, tuple[Frame, ...]]:
         parsed.append(one)
         pieces.append(data[at:end])
         at = end
-    return Instruction(number, Receipt(*taken), version, fingerprint, seed, uplink, tuple(pieces)), tuple(parsed)
+    asked = Instruction(number, Receipt(*taken), version, fingerprint, seed, uplink, tuple(pieces), lineage)
+    return asked, tuple(parsed)

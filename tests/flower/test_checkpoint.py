@@ -12,7 +12,6 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Strategy
 import fedcomp
 from fedcomp.errors import CorruptError
 from fedcomp.flower import CompressedStrategy, LocalGrid
-from fedcomp.flower.checkpoint import write_atomically
 from tests.flower.toy import app, floats, model, state_of
 
 INNER: dict[str, Callable[[], Strategy]] = {
@@ -105,17 +104,6 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_changes_nothing(damage: str
         _ = other.version
     assert isinstance(other.inner, FedAdam)
     assert other.inner.m_t is None
-
-
-def test_writing_leaves_the_old_file_or_the_new_one_and_no_third(tmp_path: Path) -> None:
-    path = tmp_path / "folder" / "file"
-    write_atomically(path, b"old")
-    write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
-    with pytest.raises(TypeError):
-        write_atomically(path, "text")  # type: ignore[arg-type]
-    assert path.read_bytes() == b"new"
-    assert [file.name for file in path.parent.iterdir()] == ["file"]
 
 
 def test_nothing_can_be_saved_before_something_is_published(tmp_path: Path) -> None:

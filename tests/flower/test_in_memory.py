@@ -11,7 +11,8 @@ from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
-from fedcomp.flower.in_memory import LiveState, Shared, recall
+from fedcomp.flower.home import shared_of
+from fedcomp.flower.in_memory import LiveState, Shared
 from fedcomp.flower.ledger import Totals
 from fedcomp.flower.local_grid import Fault
 from fedcomp.replica import start
@@ -150,10 +151,10 @@ def test_seconds_of_a_node_that_raised_are_not_billed_to_the_next() -> None:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        recall_shared = recall(context.state)[1]
-        assert recall_shared is not None
+        shared = shared_of(context)
+        assert shared is not None
         if context.node_id == 1:
-            recall_shared.spared = 1000.0
+            shared.spared = 1000.0
             raise RuntimeError("as ordered")
         return Message(RecordDict({"m": MetricRecord({"num-examples": 1})}), reply_to=message)
 

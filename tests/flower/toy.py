@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedcomp.flower import CompressionMod
 from fedcomp.flower.client_state import ClientState
-from fedcomp.flower.in_memory import recall
+from fedcomp.flower.home import home_of
 
 logging.getLogger("flwr").setLevel(logging.ERROR)
 Arrays = dict[str, NDArray[np.floating]]
@@ -72,7 +72,8 @@ def app(*, with_mod: bool = True) -> ClientApp:
 
 def state_of(context: Context) -> ClientState:
     """Return what a node remembers."""
-    return recall(context.state)[0]
+    with home_of(context) as home:
+        return home.recall(0)
 
 
 class Watching(FedAvg):

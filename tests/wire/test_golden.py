@@ -70,6 +70,7 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
         *("levels.body", "levels_series.body", "seeded.body"),
         *("key.frame", "delta.frame", "delta_dense.frame", "update.frame", "held.frame", "lost.frame"),
         "message.instruction",
+        "first.instruction",
     }
     assert {parse_one(golden(name)).kind for name in names if name.endswith(".frame")} == set(Kind)
     methods = {codec_id(fedcomp.parse(text).entropy) for text in METHODS.values()}
@@ -199,6 +200,9 @@ def test_the_instruction() -> None:
     asked = Instruction(10, receipt(9, update), 42, after, 2**63 + 5, "stc(density=0.1)", (key, delta))
     assert instruction.parse(golden("message.instruction")) == (asked, (parse_one(key), parse_one(delta)))
     assert asked.to_bytes() == golden("message.instruction")
+    first = replace(asked, lineage=2**64 - 3)
+    assert instruction.parse(golden("first.instruction")) == (first, (parse_one(key), parse_one(delta)))
+    assert first.to_bytes() == golden("first.instruction")
 
 
 def test_every_method_has_a_golden_body() -> None:

@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,22 +32,43 @@ def test_an_instruction_comes_back_with_its_frames_parsed() -> None:
     assert parse(bare.to_bytes()) == (bare, ())
 
 
+def test_a_lineage_follows_the_text() -> None:
+    said = replace(ASKED, lineage=0x0102030405060708)
+    data, without = said.to_bytes(), ASKED.to_bytes()
+    assert data[5] == 1
+    assert data[48:52] == struct.pack("<I", zlib.crc32(data[:48] + b"stc(density=0.1)" + data[68:76]))
+    assert data[68:76] == bytes([8, 7, 6, 5, 4, 3, 2, 1])
+    assert data[76:] == without[68:]
+    assert parse(data) == (said, (ONE, TWO))
+
+
+def test_lineage_0_is_none() -> None:
+    data = bytearray(replace(ASKED, lineage=1).to_bytes())
+    data[68] = 0
+    data[48:52] = struct.pack("<I", zlib.crc32(data[:48] + data[52:76]))
+    with pytest.raises(CorruptError, match="lineage 0"):
+        parse(bytes(data))
+
+
 def test_a_receipt_names_one_uplink() -> None:
     assert receipt(5, b"frame") == Receipt(5, zlib.crc32(b"frame"))
     assert receipt(5, b"frame") != receipt(6, b"frame")
     assert receipt(5, b"frame") != receipt(5, b"framf")
 
 
-def test_every_truncation_within_it_is_refused() -> None:
-    data = ASKED.to_bytes()
-    whole = {52 + 16, 52 + 16 + ONE.size}
+@pytest.mark.parametrize("lineage", [0, 2**64 - 1])
+def test_every_truncation_within_it_is_refused(lineage: int) -> None:
+    data = replace(ASKED, lineage=lineage).to_bytes()
+    head = 52 + 16 + (8 if lineage else 0)
+    whole = {head, head + ONE.size}
     for length in set(range(len(data))) - whole:
         with pytest.raises(TruncatedError):
             parse(data[:length])
 
 
-def test_every_changed_bit_is_refused() -> None:
-    data = ASKED.to_bytes()
+@pytest.mark.parametrize("lineage", [0, 7])
+def test_every_changed_bit_is_refused(lineage: int) -> None:
+    data = replace(ASKED, lineage=lineage).to_bytes()
     for place in range(8 * len(data)):
         changed = bytearray(data)
         changed[place // 8] ^= 1 << place % 8
@@ -59,7 +81,7 @@ def test_every_changed_bit_is_refused() -> None:
     [
         (3, ord("X"), "the bytes begin with b'FCIX'; an instruction begins with b'FCIN'"),
         (4, 2, "instruction format 2; this version reads format 1"),
-        (5, 1, "instruction flags 0x1; none is known"),
+        (5, 2, "instruction flags 0x2; only 0x1 is known"),
     ],
 )
 def test_what_is_not_known_is_refused_however_well_it_is_sealed(place: int, value: int, text: str) -> None:

@@ -1,0 +1,85 @@
+"""Where a node's memory is between two messages: in ``Context.state``, in this process, or in files of a folder.
+
+Flower keeps ``Context.state`` for as long as the SuperNode runs; files outlive a restart of the device.
+"""
+
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Protocol
+
+from flwr.app import Context, RecordDict
+
+from fedcomp.flower import client_state
+from fedcomp.flower.client_state import ClientState
+from fedcomp.flower.in_memory import LiveState, Shared
+from fedcomp.flower.state_folder import StateFolder
+
+SETTING = "state-dir"
+"""The key in a node's config that names the folder."""
+
+
+class Home(Protocol):
+    """A node's memory."""
+
+    def recall(self, lineage: int, places: Collection[tuple[int, int]] = ()) -> ClientState:
+        """Return what is remembered of the training `lineage`, an empty state where that is nothing.
+
+        Where it is not said, 0, it is known from the Flower run, or from `places`, the versions and fingerprints that the
+        server may mean.
+        """
+        ...
+
+    def remember(self, state: ClientState) -> None:
+        """Keep `state` until the next message."""
+        ...
+
+
+class Records:
+    """The records of a ``Context.state``."""
+
+    def __init__(self, records: RecordDict) -> None:
+        """Use `records`."""
+        self._records = records
+
+    def recall(self, lineage: int, places: Collection[tuple[int, int]] = ()) -> ClientState:
+        """Return the state in the records."""
+        return client_state.of_lineage(client_state.load(self._records), lineage)
+
+    def remember(self, state: ClientState) -> None:
+        """Write the state back."""
+        state.save(self._records)
+
+
+class Live:
+    """A `LiveState`, which holds the value itself."""
+
+    def __init__(self, records: LiveState) -> None:
+        """Use `records`."""
+        self._records = records
+
+    def recall(self, lineage: int, places: Collection[tuple[int, int]] = ()) -> ClientState:
+        """Return the value."""
+        return client_state.of_lineage(self._records.client, lineage)
+
+    def remember(self, state: ClientState) -> None:
+        """Hold the value."""
+        self._records.client = state
+
+
+def home_of(context: Context) -> AbstractContextManager[Home]:
+    """Return the node's memory; while it is entered, nobody else works with it.
+
+    Raises `ValueError` for a state-dir that cannot be one.
+    """
+    if isinstance(context.state, LiveState):
+        return nullcontext(Live(context.state))
+    folder = context.node_config.get(SETTING, "")
+    if not isinstance(folder, str):
+        raise ValueError(f"{SETTING} in the node config is {folder!r}; the path of a folder is needed")
+    return StateFolder(Path(folder), context.state) if folder else nullcontext(Records(context.state))
+
+
+def shared_of(context: Context) -> Shared | None:
+    """Return what the nodes of this process share, if they do."""
+    return context.state.shared if isinstance(context.state, LiveState) else None

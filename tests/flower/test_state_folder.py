@@ -1,0 +1,272 @@
+"""A device that restarts goes on where it was; what is torn or foreign is set aside, and nothing of it is believed."""
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+from flwr.app import Array, ConfigRecord, Context, MetricRecord, RecordDict, UserConfig
+from flwr.serverapp.strategy import FedAvg
+
+import fedcomp
+from fedcomp.flower import CompressedStrategy, LocalGrid
+from fedcomp.flower.client_state import ClientState
+from fedcomp.flower.home import home_of
+from fedcomp.flower.state_folder import StateFolder
+from fedcomp.replica import start
+from fedcomp.wire.instruction import Receipt
+from fedcomp.wire.layout import layout_of
+from tests.flower.toy import app, floats, model
+
+NODES = 4
+
+
+def _in(folder: Path) -> Callable[[int], UserConfig]:
+    return lambda node: {"state-dir": str(folder / f"node-{node}")}
+
+
+def _strategy(checkpoint: Path | None = None) -> CompressedStrategy:
+    inner = FedAvg(fraction_train=0.5, fraction_evaluate=0.0)
+    link = fedcomp.stc(density=0.05)
+    return CompressedStrategy(inner, uplink=link, downlink=link, checkpoint=checkpoint)
+
+
+def _remembered(context: Context) -> ClientState:
+    with home_of(context) as home:
+        return home.recall(0)
+
+
+def _state(number: int = 1, lineage: int = 7) -> ClientState:
+    rng = np.random.default_rng(number)
+    arrays = {"w": rng.standard_normal((20, 5), np.float32), "steps": np.array(number)}
+    replica = start(layout_of(arrays), arrays, version=number)
+    return ClientState(
+        replica=replica,
+        memory={"residual": rng.standard_normal(100, np.float32), "counts": np.arange(3)},
+        number=2**60 + number,
+        uplink="stc(density=0.1)",
+        lineage=lineage,
+        node=2**63 + 5,
+        local={"head": Array(rng.standard_normal((2, 3)))},
+        answer={"metrics": MetricRecord({"loss": 0.25, "list": [1, 2]}), "more": ConfigRecord({"bytes": b"\0\1"})},
+        answer_key="arrays",
+    )
+
+
+def _same(one: ClientState, other: ClientState) -> None:
+    assert one.plain() == other.plain()
+    assert one.answer == other.answer
+    assert {name: array.data for name, array in one.local.items()} == {n: a.data for n, a in other.local.items()}
+    mine, theirs = one.arrays(), other.arrays()
+    assert mine.keys() == theirs.keys()
+    for name, array in mine.items():
+        assert array.dtype == theirs[name].dtype
+        np.testing.assert_array_equal(array, theirs[name], err_msg=name)
+
+
+def test_what_is_remembered_comes_back_to_the_bit(tmp_path: Path) -> None:
+    state, records = _state(), RecordDict()
+    with StateFolder(tmp_path / "a" / "b", records) as folder:
+        folder.remember(state)
+    with StateFolder(tmp_path / "a" / "b", RecordDict()) as folder:
+        back = folder.recall(7)
+        _same(back, _state())
+        assert all(array.flags.writeable for array in back.memory.values())
+        assert back.replica is not None
+        assert back.replica.vector.flags.writeable
+
+
+def test_nodes_with_files_send_the_bytes_of_those_without(tmp_path: Path) -> None:
+    runs = []
+    for node_config in (None, _in(tmp_path)):
+        random.seed(2)
+        grid, strategy = LocalGrid(app(), NODES, node_config=node_config), _strategy()
+        strategy.start(grid, model(), num_rounds=8)
+        runs.append((strategy, grid))
+    (plain, _), (files, grid) = runs
+    np.testing.assert_array_equal(floats(files.arrays), floats(plain.arrays))
+    assert files.ledger.uplink_bytes == plain.ledger.uplink_bytes
+    assert files.ledger.downlink_bytes == plain.ledger.downlink_bytes
+    for context in grid.contexts.values():
+        assert not any(name.startswith("fedcomp") and name != "fedcomp.lineage" for name in context.state)
+
+
+def test_nodes_and_server_that_all_restart_go_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    random.seed(3)
+    whole, whole_grid = _strategy(), LocalGrid(app(), NODES)
+    whole.start(whole_grid, model(), num_rounds=12)
+
+    random.seed(3)
+    first, grid = _strategy(tmp_path / "checkpoint"), LocalGrid(app(), NODES, node_config=_in(tmp_path))
+    first.start(grid, model(), num_rounds=7)
+    second, grid = _strategy(), LocalGrid(app(), NODES, node_config=_in(tmp_path))  # every Context.state is empty
+    second.load(tmp_path / "checkpoint")
+    second.start(grid, second.arrays, num_rounds=5)
+
+    np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
+    assert second.ledger.downlink_bytes == whole.ledger.downlink_bytes, "not one key frame more"
+    assert second.ledger.refused == 0
+    for node, context in grid.contexts.items():
+        mine, theirs = _remembered(context), _remembered(whole_grid.contexts[node])
+        np.testing.assert_array_equal(mine.memory["residual"], theirs.memory["residual"])
+
+
+@pytest.mark.parametrize("damage", ["cut", "bit", "empty", "foreign", "other format"])
+def test_a_file_that_is_not_whole_is_set_aside_and_the_node_begins_with_a_key_frame(
+    damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    random.seed(4)
+    strategy = _strategy()
+    strategy.start(LocalGrid(app(), NODES, node_config=_in(tmp_path)), model(), num_rounds=4)
+    (path,) = (tmp_path / "node-1").glob("*.state")
+    data = path.read_bytes()
+    place = data.index(b"residual") + 400
+    path.write_bytes(
+        {
+            "cut": data[: len(data) // 2],
+            "bit": data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :],
+            "empty": b"",
+            "foreign": b"%PDF-1.7 not a state at all",
+            "other format": b"",
+        }[damage]
+    )
+    if damage == "other format":
+        np.savez(path.open("wb"), format=np.frombuffer(b"2", np.uint8), plain=np.zeros(1), records=np.zeros(1))
+    caplog.set_level("WARNING", logger="flwr")
+    grid = LocalGrid(app(), NODES, node_config=_in(tmp_path))
+    strategy.inner.fraction_train = 1.0  # type: ignore[attr-defined]
+    before = strategy.ledger.by_node()[1].catch_up_bytes
+    strategy.start(grid, strategy.arrays, num_rounds=2)
+    said = [record.getMessage() for record in caplog.records]
+    assert any(f"{path} is not the whole state of a node" in text and "set aside" in text for text in said), said
+    assert path.with_suffix(".damaged").exists()
+    assert strategy.ledger.by_node()[1].catch_up_bytes - before > 4000, "a key frame of 1025 entries"
+    assert strategy.ledger.by_node()[1].refused == 1, "the node said once that it cannot follow"
+    for context in grid.contexts.values():
+        replica = _remembered(context).replica
+        assert replica is not None
+        assert replica.version == strategy.version - 1
+
+
+def _run(strategy: CompressedStrategy, folder: Path, rounds: int) -> CompressedStrategy:
+    """Go on with nodes that have just started."""
+    random.seed(rounds)
+    strategy.start(LocalGrid(app(), NODES, node_config=_in(folder)), model(), num_rounds=rounds)
+    return strategy
+
+
+def test_another_training_begins_anew_and_the_first_can_go_on(tmp_path: Path) -> None:
+    whole = _run(_run(_strategy(), tmp_path / "whole", 5), tmp_path / "whole", 3)
+    alone = _run(_strategy(), tmp_path / "alone", 6)
+    first = _run(_strategy(), tmp_path / "both", 5)
+    other = _run(_strategy(), tmp_path / "both", 6)
+    _run(first, tmp_path / "both", 3)
+    for mine, theirs in ((first, whole), (other, alone)):
+        np.testing.assert_array_equal(floats(mine.arrays), floats(theirs.arrays))
+        assert mine.ledger.downlink_bytes == theirs.ledger.downlink_bytes
+        assert mine.ledger.refused == 0
+
+
+def test_a_node_that_has_files_of_other_trainings_only_is_lost_and_gets_a_key_frame(tmp_path: Path) -> None:
+    first = _run(_strategy(), tmp_path, 5)
+    for path in tmp_path.glob("node-1/*.state"):
+        path.unlink()
+    _run(_strategy(), tmp_path, 6)  # its instructions have greater numbers
+    first.inner.fraction_train = 1.0  # type: ignore[attr-defined]
+    grid = LocalGrid(app(), NODES, node_config=_in(tmp_path))
+    first.start(grid, model(), num_rounds=2)
+    assert {node: totals.refused for node, totals in first.ledger.by_node().items() if node} == {1: 1, 2: 0, 3: 0, 4: 0}
+    replica = _remembered(grid.contexts[1]).replica
+    assert replica is not None
+    assert replica.version == first.version - 1
+
+
+def test_files_of_all_but_the_last_trainings_are_removed(tmp_path: Path) -> None:
+    for lineage in (1, 2, 3, 4):
+        with StateFolder(tmp_path, RecordDict()) as folder:
+            folder.remember(_state(lineage=lineage))
+    assert sorted(path.name for path in tmp_path.glob("*.state")) == [f"{3:016x}.state", f"{4:016x}.state"]
+
+
+def test_a_flower_run_keeps_to_its_training_where_two_take_turns(tmp_path: Path) -> None:
+    mine, yours = RecordDict(), RecordDict()
+    for number in (1, 2, 3):
+        for lineage, records in ((7, mine), (8, yours)):
+            with StateFolder(tmp_path, records) as folder:
+                state = folder.recall(lineage if number == 1 else 0, [(1, 2)])
+                assert state.number == (0 if number == 1 else number - 1)
+                assert state.lineage == lineage
+                state.number = number
+                folder.remember(state)
+
+
+def test_the_second_message_waits_for_the_first(tmp_path: Path) -> None:
+    order = []
+
+    def second() -> None:
+        with StateFolder(tmp_path, RecordDict()):
+            order.append("second")
+
+    waiting = threading.Thread(target=second)
+    with StateFolder(tmp_path, RecordDict()):
+        waiting.start()
+        waiting.join(timeout=0.3)
+        assert waiting.is_alive()
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "second"]
+
+
+def test_a_process_that_is_killed_as_it_writes_leaves_a_whole_file(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from flwr.app import RecordDict\n"
+        "from tests.flower.test_state_folder import StateFolder, _state\n"
+        "for number in range(1, 10**6):\n"
+        "    with StateFolder(Path(sys.argv[1]), RecordDict()) as folder: folder.remember(_state(number))\n"
+        "    print(number, flush=True)\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=root
+        ) as writer:
+            assert writer.stdout is not None
+            done = [int(writer.stdout.readline()) for _ in range(5)][-1]
+            writer.send_signal(signal.SIGKILL)
+        with StateFolder(tmp_path, RecordDict()) as folder:
+            state = folder.recall(7)
+            assert state.number - 2**60 >= done
+            _same(state, _state(state.number - 2**60))
+        assert not list(tmp_path.glob("*.damaged"))
+
+
+def test_a_node_that_comes_back_under_another_id_does_not_take_its_uplink_back(tmp_path: Path) -> None:
+    random.seed(6)
+    strategy, grid = _strategy(), LocalGrid(app(), 2, node_config=_in(tmp_path))
+    strategy.inner.fraction_train = 1.0  # type: ignore[attr-defined]
+    strategy.start(grid, model(), num_rounds=1)
+    one, other = _remembered(grid.contexts[1]), _remembered(grid.contexts[1])
+    assert one.pending
+    one.settle(Receipt(), node=1)
+    other.settle(Receipt(), node=99)
+    before = _remembered(grid.contexts[1]).memory["residual"]
+    assert not np.array_equal(one.memory["residual"], before)
+    np.testing.assert_array_equal(other.memory["residual"], before)
+    assert not other.pending
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(5, "state-dir in the node config is 5"), ("{file}", "can be written is needed")]
+)
+def test_a_state_dir_that_cannot_be_one_is_refused(value: object, text: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    config = cast(UserConfig, {"state-dir": value if value == 5 else str(tmp_path / "file")})
+    context = Context(1, 1, config, RecordDict(), {})
+    with pytest.raises(ValueError, match=text), home_of(context):
+        pass
