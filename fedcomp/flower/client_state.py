@@ -35,7 +35,8 @@ class ClientState:
     `number` is that of the last instruction followed, `taken_number` that of the last one whose answer the server took.
     `pending` is the update frame sent in answer to instruction `pending_number`, made by the compressor `uplink`; `answer` is
     what went beside it, `answer_key` where it stood.  `local` are tensors that stay here.  `lineage` names the training
-    that all of it belongs to, 0: not known; `node` is the id under which the node took part.
+    that all of it belongs to, 0: not known; `node` is the id under which the node took part.  `followed` are the frames that
+    the replica has followed since the state was read; they are no part of it.
     """
 
     replica: Replica | None = None
@@ -50,6 +51,7 @@ class ClientState:
     answer_key: str = ""
     local: dict[str, Array] = field(default_factory=dict)
     answer: dict[str, Record] = field(default_factory=dict)
+    followed: list[Frame] = field(default_factory=list)
 
     def settle(self, taken: Receipt, node: int) -> None:
         """Forget the pending uplink if it is the one that the server took; else take its mass back.
@@ -88,6 +90,7 @@ class ClientState:
         for frame in frames:
             before = self.replica
             self.replica = step(self.replica, frame, reader)
+            self.followed.append(frame)
             if before is not None and before.layout.digest != self.replica.layout.digest:
                 self.memory, self.local = {}, {}
         replica = self.replica
@@ -115,14 +118,16 @@ class ClientState:
         }
 
     def arrays(self) -> Arrays:
-        """Return what is big, by name; bytes as uint8.  Nothing is copied."""
+        """Return what is big, by name, the model apart; bytes as uint8.  Nothing is copied."""
         arrays = {f"memory.{name}": np.asarray(array) for name, array in self.memory.items()}
-        arrays["pending"] = np.frombuffer(self.pending, np.uint8)
-        if self.replica is not None:
-            arrays["vector"] = self.replica.vector
-            arrays["exact"] = np.frombuffer(self.replica.exact, np.uint8)
-            arrays["layout"] = np.frombuffer(self.replica.layout.text, np.uint8)
-        return arrays
+        return arrays | {"pending": np.frombuffer(self.pending, np.uint8)}
+
+    def model(self) -> Arrays:
+        """Return the arrays of the replica; nothing is copied."""
+        if self.replica is None:
+            return {}
+        exact, layout = (np.frombuffer(data, np.uint8) for data in (self.replica.exact, self.replica.layout.text))
+        return {"vector": self.replica.vector, "exact": exact, "layout": layout}
 
     def records(self) -> dict[str, Record]:
         """Return what came from the ClientApp as records, by key."""
@@ -136,7 +141,7 @@ class ClientState:
         records[KEY] = ArrayRecord(
             {
                 name: Array(str(array.dtype), tuple(array.shape), STYPE, array.tobytes())
-                for name, array in self.arrays().items()
+                for name, array in (self.arrays() | self.model()).items()
             }
         )
         records[f"{KEY}.plain"] = ConfigRecord({"json": json.dumps(self.plain())})
@@ -153,25 +158,31 @@ def load(records: RecordDict) -> ClientState:
             name: np.frombuffer(bytearray(array.data), array.dtype).reshape(array.shape)  # writable
             for name, array in records.array_records[KEY].items()
         }
-        return from_parts(json.loads(str(records.config_records[f"{KEY}.plain"]["json"])), stored, records)
+        plain = json.loads(str(records.config_records[f"{KEY}.plain"]["json"]))
+        return from_parts(plain, stored, records, replica_of(plain, stored))
     except DAMAGE:
         return ClientState()
 
 
-def from_parts(plain: Mapping[str, str], arrays: Arrays, records: Mapping[str, Record]) -> ClientState:
-    """Return the state of which `plain`, `arrays` and `records` are the parts; other records are left alone.
+def replica_of(plain: Mapping[str, str], model: Arrays) -> Replica | None:
+    """Return the replica of which `model` holds the arrays, which are handed over; None where `plain` names no version."""
+    if not plain["version"]:
+        return None
+    layout, exact = parse_layout(model["layout"].tobytes()), model["exact"].tobytes()
+    if model["vector"].shape != (layout.n,) or model["vector"].dtype != np.float32:
+        raise LayoutError(f"a stored vector of {model['vector'].size} entries; the stored layout has {layout.n}")
+    if len(exact) != layout.exact_size:
+        raise LayoutError("the stored exact tensors do not fit the stored layout")
+    return Replica(layout, int(plain["version"]), model["vector"], exact, int(plain["fingerprint"]))
+
+
+def from_parts(
+    plain: Mapping[str, str], arrays: Arrays, records: Mapping[str, Record], replica: Replica | None
+) -> ClientState:
+    """Return the state of which these are the parts; other records are left alone.
 
     The arrays are handed over, and writable.  Raises one of `DAMAGE` for parts that do not belong together.
     """
-    replica = None
-    if plain["version"]:
-        layout = parse_layout(arrays["layout"].tobytes())
-        exact = arrays["exact"].tobytes()
-        if arrays["vector"].shape != (layout.n,) or arrays["vector"].dtype != np.float32:
-            raise LayoutError(f"a stored vector of {arrays['vector'].size} entries; the stored layout has {layout.n}")
-        if len(exact) != layout.exact_size:
-            raise LayoutError("the stored exact tensors do not fit the stored layout")
-        replica = Replica(layout, int(plain["version"]), arrays["vector"], exact, int(plain["fingerprint"]))
     local = records.get(LOCAL)
     state = ClientState(
         replica=replica,

@@ -17,6 +17,8 @@ ROW = np.dtype(
         ("dense_uplink_bytes", "<i8"),
         ("dense_downlink_bytes", "<i8"),
         ("refused", "<i8"),
+        ("failed", "<i8"),
+        ("missing", "<i8"),
         ("encode_seconds", "<f8"),
         ("decode_seconds", "<f8"),
     ]
@@ -29,7 +31,7 @@ class Totals:
 
     `downlink_bytes` has catch-up in it; `catch_up_bytes` are all frames but the newest delta: the price of absence, and of
     the first contact.  The dense bytes are those of the messages that plain Flower would have sent in their place.
-    `refused` counts replies that were dropped.
+    Replies that did not count: `refused` were dropped, `failed` were a node's own errors, `missing` did not come in time.
     """
 
     uplink_bytes: int = 0
@@ -38,6 +40,8 @@ class Totals:
     dense_uplink_bytes: int = 0
     dense_downlink_bytes: int = 0
     refused: int = 0
+    failed: int = 0
+    missing: int = 0
     encode_seconds: float = 0.0
     decode_seconds: float = 0.0
 
@@ -112,8 +116,9 @@ class Ledger:
 
     @classmethod
     def from_array(cls, rows: NDArray[np.void]) -> "Ledger":
-        """Return the ledger of which `to_array` gave `rows`."""
+        """Return the ledger of which `to_array` gave `rows`; what an older one did not count is zero."""
         ledger = cls()
+        names = [name for name in FIELDS if name in (rows.dtype.names or ())]
         for row in rows:
-            ledger.add(int(row["round"]), int(row["node"]), **{name: row[name].item() for name in FIELDS})
+            ledger.add(int(row["round"]), int(row["node"]), **{name: row[name].item() for name in names})
         return ledger

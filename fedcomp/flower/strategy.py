@@ -16,6 +16,7 @@ from flwr.supercore import log
 from fedcomp.call import format_call
 from fedcomp.compressor import Compressor
 from fedcomp.flower import envelope, uplink
+from fedcomp.flower.attendance import Attendance, NodeState
 from fedcomp.flower.averaging import aggregate_mean, averages
 from fedcomp.flower.checkpoint import Checkpoint, scalars
 from fedcomp.flower.downlink import Downlink
@@ -90,6 +91,7 @@ class CompressedStrategy(Strategy):
         self._offset = 0
         self._reported = False
         self._roster = Roster()
+        self._attendance = Attendance()
         self._random = OwnRandom()
         # Numbers grow across restarts too: a node tells an old instruction from a new one by them.
         self._number = time.time_ns() // 1000
@@ -104,6 +106,11 @@ class CompressedStrategy(Strategy):
     def version(self) -> int:
         """The published version."""
         return int(self._published().version)
+
+    @property
+    def nodes(self) -> dict[int, NodeState]:
+        """What is known of each node that was ever asked: its version, when it was heard of, what it cost."""
+        return self._attendance.states(self._roster, self.ledger)
 
     @property
     def arrays(self) -> ArrayRecord:
@@ -167,6 +174,7 @@ class CompressedStrategy(Strategy):
         server_round += self._offset
         with self._random.used():
             messages = list(self.inner.configure_train(server_round, self._inner_arrays, config, SteadyGrid(grid)))
+        self._attendance.ask(message.metadata.dst_node_id for message in messages)
         return [self._instruct(message, server_round) for message in messages]
 
     def configure_evaluate(
@@ -177,6 +185,7 @@ class CompressedStrategy(Strategy):
         server_round += self._offset
         with self._random.used():
             messages = list(self.inner.configure_evaluate(server_round, self._inner_arrays, config, SteadyGrid(grid)))
+        self._attendance.ask(message.metadata.dst_node_id for message in messages)
         return [self._instruct(message, server_round) for message in messages]
 
     def aggregate_train(
@@ -267,6 +276,7 @@ class CompressedStrategy(Strategy):
             history.append(frame)
         self._log = Downlink(saved.replica, saved.memory, history)
         self._roster, self.ledger, self.round = saved.roster, saved.ledger, saved.round
+        self._attendance = Attendance(self.ledger)
         self._kept_local = saved.local
         self._number = max(self._number, saved.number + 1)
         self._epoch, self._lineage = saved.epoch, saved.lineage
@@ -356,6 +366,8 @@ class CompressedStrategy(Strategy):
         weight_key = getattr(aggregating(self.inner), "weighted_by_key", None)
         dense_size = envelope.dense_size(self._inner_arrays)
         intake = Intake(self._published(), self._roster, self.ledger, server_round, dense_size, weight_key, self.order)
+        replies = list(replies)
+        self._attendance.take(server_round, replies, self.ledger)
         return intake.open(replies, train=train)
 
     def _publish(self, server_round: int, arrays: ArrayRecord) -> None:

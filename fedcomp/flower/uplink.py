@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError, LayoutError, StaleError, TruncatedError, VersionError
 from fedcomp.flower.roster import Standing
+from fedcomp.lazy_sum import BLOCK
 from fedcomp.replica import Replica, split_payload
 from fedcomp.symbols import Symbols
 from fedcomp.wire import codecs
@@ -70,11 +71,13 @@ def decode(frame: Frame, published: Replica) -> Update:
 def _check_reach(sent: Symbols, published: Replica) -> None:
     """Refuse an update that leads beyond `FURTHEST`: whatever models are averaged then, the mean is finite."""
     sparse = sent.sparse()
-    at, values = (slice(None), sent.dense()) if sparse is None else (sparse.indices, sparse.values)
-    with np.errstate(over="ignore"):
-        reached = published.vector[at] + values
-    if reached.size and not np.abs(reached).max() <= FURTHEST:
-        raise CorruptError(f"its update leads to weights beyond {FURTHEST:g}")
+    values = sent.dense() if sparse is None else sparse.values
+    for start in range(0, values.size, BLOCK):
+        part = slice(start, start + BLOCK)
+        with np.errstate(over="ignore"):
+            reached = published.vector[part if sparse is None else sparse.indices[part]] + values[part]
+        if not max(reached.max(), -reached.min()) <= FURTHEST:
+            raise CorruptError(f"its update leads to weights beyond {FURTHEST:g}")
 
 
 def arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]]:

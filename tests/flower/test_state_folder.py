@@ -1,6 +1,7 @@
 """A device that restarts goes on where it was; what is torn or foreign is set aside, and nothing of it is believed."""
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -63,7 +64,7 @@ def _same(one: ClientState, other: ClientState) -> None:
     assert one.plain() == other.plain()
     assert one.answer == other.answer
     assert {name: array.data for name, array in one.local.items()} == {n: a.data for n, a in other.local.items()}
-    mine, theirs = one.arrays(), other.arrays()
+    mine, theirs = one.arrays() | one.model(), other.arrays() | other.model()
     assert mine.keys() == theirs.keys()
     for name, array in mine.items():
         assert array.dtype == theirs[name].dtype
@@ -73,6 +74,7 @@ def _same(one: ClientState, other: ClientState) -> None:
 def test_what_is_remembered_comes_back_to_the_bit(tmp_path: Path) -> None:
     state, records = _state(), RecordDict()
     with StateFolder(tmp_path / "a" / "b", records) as folder:
+        folder.recall(7)
         folder.remember(state)
     with StateFolder(tmp_path / "a" / "b", RecordDict()) as folder:
         back = folder.recall(7)
@@ -117,35 +119,44 @@ def test_nodes_and_server_that_all_restart_go_on_as_if_nothing_had_been(tmp_path
         np.testing.assert_array_equal(mine.memory["residual"], theirs.memory["residual"])
 
 
-@pytest.mark.parametrize("damage", ["cut", "bit", "empty", "foreign", "other format"])
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        (file, damage)
+        for file in ("state", "model-*")
+        for damage in ("cut", "bit", "empty", "foreign", "other format", "away")
+    ],
+)
 def test_a_file_that_is_not_whole_is_set_aside_and_the_node_begins_with_a_key_frame(
-    damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    file: str, damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     random.seed(4)
     strategy = _strategy()
     strategy.start(LocalGrid(app(), NODES, node_config=_in(tmp_path)), model(), num_rounds=4)
-    (path,) = (tmp_path / "node-1").glob("*.state")
+    (path,) = (tmp_path / "node-1").glob(f"*/{file}")
     data = path.read_bytes()
-    place = data.index(b"residual") + 400
+    place = data.index(b"residual" if file == "state" else b"vector") + 400
     path.write_bytes(
         {
             "cut": data[: len(data) // 2],
             "bit": data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :],
             "empty": b"",
             "foreign": b"%PDF-1.7 not a state at all",
-            "other format": b"",
+            "other format": data.replace(b'"format": "1"', b'"format": "2"').replace(b'"version": "', b'"version": "7'),
+            "away": b"",
         }[damage]
     )
-    if damage == "other format":
-        np.savez(path.open("wb"), format=np.frombuffer(b"2", np.uint8), plain=np.zeros(1), records=np.zeros(1))
+    if damage == "away":
+        path.unlink()
     caplog.set_level("WARNING", logger="flwr")
     grid = LocalGrid(app(), NODES, node_config=_in(tmp_path))
     strategy.inner.fraction_train = 1.0  # type: ignore[attr-defined]
     before = strategy.ledger.by_node()[1].catch_up_bytes
     strategy.start(grid, strategy.arrays, num_rounds=2)
     said = [record.getMessage() for record in caplog.records]
-    assert any(f"{path} is not the whole state of a node" in text and "set aside" in text for text in said), said
-    assert path.with_suffix(".damaged").exists()
+    if (file, damage) != ("state", "away"):  # then there is none, and nothing to be set aside
+        assert any(f"{path.parent} does not hold the whole state of a node" in text for text in said), said
+        assert path.parent.with_suffix(".damaged").is_dir()
     assert strategy.ledger.by_node()[1].catch_up_bytes - before > 4000, "a key frame of 1025 entries"
     assert strategy.ledger.by_node()[1].refused == 1, "the node said once that it cannot follow"
     for context in grid.contexts.values():
@@ -159,6 +170,18 @@ def _run(strategy: CompressedStrategy, folder: Path, rounds: int) -> CompressedS
     random.seed(rounds)
     strategy.start(LocalGrid(app(), NODES, node_config=_in(folder)), model(), num_rounds=rounds)
     return strategy
+
+
+def test_a_round_writes_the_model_only_now_and_then(tmp_path: Path) -> None:
+    random.seed(7)
+    strategy, grid = _strategy(), LocalGrid(app(), 2, node_config=_in(tmp_path))
+    strategy.inner.fraction_train = 1.0  # type: ignore[attr-defined]
+    models = set()
+    for _ in range(30):
+        strategy.start(grid, model(), num_rounds=1)
+        (written,) = (tmp_path / "node-1").glob("*/model-*")
+        models.add(written.name)
+    assert 2 <= len(models) <= 10
 
 
 def test_another_training_begins_anew_and_the_first_can_go_on(tmp_path: Path) -> None:
@@ -175,8 +198,7 @@ def test_another_training_begins_anew_and_the_first_can_go_on(tmp_path: Path) ->
 
 def test_a_node_that_has_files_of_other_trainings_only_is_lost_and_gets_a_key_frame(tmp_path: Path) -> None:
     first = _run(_strategy(), tmp_path, 5)
-    for path in tmp_path.glob("node-1/*.state"):
-        path.unlink()
+    shutil.rmtree(tmp_path / "node-1")
     _run(_strategy(), tmp_path, 6)  # its instructions have greater numbers
     first.inner.fraction_train = 1.0  # type: ignore[attr-defined]
     grid = LocalGrid(app(), NODES, node_config=_in(tmp_path))
@@ -190,8 +212,9 @@ def test_a_node_that_has_files_of_other_trainings_only_is_lost_and_gets_a_key_fr
 def test_files_of_all_but_the_last_trainings_are_removed(tmp_path: Path) -> None:
     for lineage in (1, 2, 3, 4):
         with StateFolder(tmp_path, RecordDict()) as folder:
+            assert folder.recall(lineage).number == 0
             folder.remember(_state(lineage=lineage))
-    assert sorted(path.name for path in tmp_path.glob("*.state")) == [f"{3:016x}.state", f"{4:016x}.state"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [f"{3:016x}", f"{4:016x}"]
 
 
 def test_a_flower_run_keeps_to_its_training_where_two_take_turns(tmp_path: Path) -> None:
@@ -228,7 +251,8 @@ def test_a_process_that_is_killed_as_it_writes_leaves_a_whole_file(tmp_path: Pat
         "import sys; from pathlib import Path; from flwr.app import RecordDict\n"
         "from tests.flower.test_state_folder import StateFolder, _state\n"
         "for number in range(1, 10**6):\n"
-        "    with StateFolder(Path(sys.argv[1]), RecordDict()) as folder: folder.remember(_state(number))\n"
+        "    with StateFolder(Path(sys.argv[1]), RecordDict()) as folder:\n"
+        "        folder.recall(8), folder.recall(7), folder.remember(_state(number))\n"
         "    print(number, flush=True)\n"
     )
     root = Path(__file__).resolve().parents[2]

@@ -1,0 +1,125 @@
+"""What a node's memory costs a round: in files (``state-dir``) and in ``Context.state``, beside one dense Flower message.
+
+    python -m benchmarks.client_state [--entries 11200000]
+
+A node reads its state when a message comes, and writes it before it answers.  The dense message is a plain model as Flower
+sends it: made of numpy arrays, taken apart into objects, put together again, and read as arrays.  All three run by turns in
+this process, and the ratios are medians over the turns.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import cast
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_id
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from rich.console import Console
+from rich.table import Table
+
+import fedcomp
+from fedcomp.flower import client_state
+from fedcomp.flower.client_state import ClientState
+from fedcomp.flower.state_files import MOST_FRAMES
+from fedcomp.flower.state_folder import StateFolder
+from fedcomp.replica import start
+from fedcomp.wire.codecs import codec_id
+from fedcomp.wire.frame import SECONDS, Frame, Kind
+from fedcomp.wire.layout import layout_of
+
+TENSORS = 60
+"""As many as a ResNet-18 has."""
+
+
+def node(entries: int) -> ClientState:
+    """Return the memory of a node between two rounds of STC 1/400, both ways."""
+    rng = np.random.default_rng(0)
+    arrays = {f"layer.{i}": rng.standard_normal(entries // TENSORS, np.float32) for i in range(TENSORS)}
+    replica = start(layout_of(arrays), arrays)
+    stc = fedcomp.stc(density=1 / 400)
+    body, memory = stc.encode(replica.vector, stc.init(replica.layout.n), seed=0)
+    here = (0, 0, replica.layout.digest, replica.fingerprint, 1)
+    payload = SECONDS.pack(0, 0) + body
+    pending = Frame(Kind.UPDATE, codec_id(stc.entropy), 0, *here, payload).to_bytes()
+    return ClientState(replica, dict(memory), 1, pending, 1, str(stc), lineage=1, node=1)
+
+
+def in_files(folder: Path) -> Callable[[ClientState], None]:
+    """Return what keeps a state in `folder`, and reads it back."""
+
+    def keep(state: ClientState) -> None:
+        with StateFolder(folder, RecordDict()) as home:
+            known = home.recall(1)
+            home.remember(known if known.replica else state)
+
+    return keep
+
+
+def in_context(state: ClientState) -> None:
+    """Keep a state in a ``Context.state``, send that to the SuperNode and back as Flower does, and read it."""
+    records = RecordDict()
+    state.save(records)
+    data = recorddict_to_proto(records).SerializeToString()
+    client_state.load(recorddict_from_proto(RecordDictProto.FromString(data)))
+
+
+def dense_message(state: ClientState) -> None:
+    """Send the plain model of a state as Flower does, sockets apart, and read it."""
+    assert state.replica is not None  # noqa: S101
+    content = RecordDict(
+        {"arrays": ArrayRecord({name: Array(array) for name, array in state.replica.arrays().items()})}
+    )
+    contents = {key: one.deflate() for key, one in get_all_nested_objects(content).items()}
+    for data in contents.values():
+        get_object_id(data)  # the receiver checks each
+    back = cast(RecordDict, inflate_object_from_contents(content.object_id, contents))
+    for array in back.array_records["arrays"].values():
+        array.numpy()
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--entries", type=int, default=11_200_000, help="of the model (default: %(default)s)")
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument(
+        "--dir", default=None, help="where the files are written; default: the system's for temporary files"
+    )
+    options = parser.parse_args()
+    state = node(options.entries)
+    with tempfile.TemporaryDirectory(dir=options.dir) as folder:
+        kept = {
+            "one dense Flower message, sockets apart": dense_message,
+            "state-dir: read, written, flushed to the disk": in_files(Path(folder)),
+            "Context.state: to the SuperNode and back": in_context,
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in kept}
+        for _ in range(options.turns):
+            for name, keep in kept.items():
+                begin = time.perf_counter()
+                keep(state)
+                seconds[name].append(time.perf_counter() - begin)
+        sizes = [path.stat().st_size / 1e6 for path in sorted(Path(folder).glob("*/*"))]
+    dense = seconds["one dense Flower message, sockets apart"]
+    table = Table(title=f"a round of a node, {options.entries:,} entries, STC 1/400", title_justify="left")
+    table.add_column("what")
+    table.add_column("of a dense message", justify="right")
+    table.add_column("seconds", justify="right")
+    for name, each in seconds.items():
+        ratio = median(mine / theirs for mine, theirs in zip(each, dense, strict=True))
+        table.add_row(name, f"{ratio:.2f}", f"{median(each):.2f}")
+    model, written = sizes
+    Console(width=100).print(
+        table, f"{written:.1f} MB written a round; {model:.1f} MB more each {MOST_FRAMES} versions"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""One of five nodes turns hostile: round by round another attack, and the others go on as if it were silent."""
+
+import logging
+import re
+import tracemalloc
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from flwr.app import Message, RecordDict
+from flwr.serverapp.strategy import FedAvg, FedMedian, Krum, Strategy
+
+import fedcomp
+from fedcomp.entropy import varint
+from fedcomp.flower import CompressedStrategy, LocalGrid, envelope
+from fedcomp.replica import start
+from fedcomp.wire.frame import SECONDS, Frame, parse_one
+from fedcomp.wire.layout import layout_of
+from tests.flower.toy import app, arrays_of, floats, model
+from tests.wire.mutations import seal_frame
+
+NODES, HOSTILE = 5, 3
+Replies = dict[int, Message]
+"""The replies of a round, by node."""
+Attack = Callable[["Besieged", Replies], list[Message]]
+
+
+class Besieged(LocalGrid):
+    """A grid in which one node's replies are replaced, in each round by what that round's attack makes of them."""
+
+    def __init__(self, attacks: dict[int, Attack]) -> None:
+        super().__init__(app(), NODES)
+        self.attacks, self.round, self.past = attacks, 0, dict[int, Message]()
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        messages = list(messages)
+        if not messages:  # nobody evaluates
+            return []
+        self.round += 1
+        replies = {reply.metadata.src_node_id: reply for reply in super().send_and_receive(messages, timeout=timeout)}
+        self.past[self.round] = _copy(replies[HOSTILE])
+        attack = self.attacks.get(self.round)
+        others = [reply for node, reply in replies.items() if node != HOSTILE]
+        return others + (attack(self, replies) if attack else [replies[HOSTILE]])
+
+
+def _copy(reply: Message, data: bytes | None = None) -> Message:
+    """Return the reply once more, with other bytes where they are given."""
+    other = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
+    other.metadata.__dict__.update(reply.metadata.__dict__)
+    if data is not None:
+        other.content["arrays"] = envelope.seal(data)
+    return other
+
+
+def _bytes(reply: Message) -> bytes:
+    found = envelope.sealed(reply.content)
+    assert found is not None
+    return found[1]
+
+
+def _sends(forge: Callable[[Frame], Iterable[bytes]]) -> Attack:
+    """Return the attack that sends what `forge` makes of the frame that the node would have sent."""
+    return lambda _, replies: [_copy(replies[HOSTILE], data) for data in forge(parse_one(_bytes(replies[HOSTILE])))]
+
+
+def _garbage(_: Frame) -> Iterable[bytes]:
+    rng = np.random.default_rng(3)
+    return b"", bytes(70), rng.bytes(3000), b"FCMP\1\3" + rng.bytes(300), b"FCMP" * 500_000
+
+
+def _another_model(frame: Frame) -> Iterable[bytes]:
+    tensors = arrays_of(model((25, 40)))
+    other = start(layout_of(tensors), tensors)
+    yield replace(frame, layout=other.layout.digest, before=other.fingerprint).to_bytes()
+    yield replace(frame, layout=other.layout.digest).to_bytes()
+
+
+def _with_body(frame: Frame, codec: int, body: bytes) -> bytes:
+    return replace(frame, codec=codec, flags=0, payload=frame.payload[: SECONDS.size] + body).to_bytes()
+
+
+def _nans(frame: Frame) -> Iterable[bytes]:
+    for value in (np.nan, np.inf, -np.inf):
+        vector = np.zeros(1025, "<f4")
+        vector[77] = value
+        yield _with_body(frame, 1, vector.tobytes())
+    yield _with_body(
+        frame, 2, varint.put(1025) + varint.put(1) + np.array(np.nan, "<f4").tobytes() + bytes([0, 1, 0, 0])
+    )
+
+
+def _lying_length(frame: Frame) -> Iterable[bytes]:
+    whole = frame.to_bytes()
+    for length in (0, len(frame.payload) - 1, len(frame.payload) + 1, 2**32, 2**63 - 1, 2**64 - 1):
+        yield seal_frame(whole[:40] + length.to_bytes(8, "little") + whole[48:], length=False)
+
+
+def _gigabytes(frame: Frame) -> Iterable[bytes]:
+    """Claims of 2 GB in a hundred bytes: as the payload's length, as entries, as kept entries, as parts of a vector."""
+    whole = frame.to_bytes()
+    yield whole[:40] + (2 << 30).to_bytes(8, "little") + whole[48:]
+    yield seal_frame(whole[:40] + (2 << 30).to_bytes(8, "little") + whole[48:], length=False)
+    entries, ours, one = varint.put(2**29), varint.put(1025), np.array(1, "<f4").tobytes()
+    for codec in (2, 3, 4, 5, 6, 8):
+        yield _with_body(frame, codec, entries + entries + one + bytes(40))
+    for codec in (2, 3, 4, 5, 6, 9):
+        yield _with_body(frame, codec, ours + entries + one + bytes(40))
+    equal_levels = bytes([0]) + varint.put(3) + entries + one + bytes([0, 1, 0b0100_0000])
+    yield _with_body(frame, 7, entries + equal_levels)
+    yield _with_body(frame, 10, varint.put(1) + bytes([1]) + entries + bytes([16]) + entries + equal_levels)
+
+
+ATTACKS: dict[int, tuple[str, Attack]] = {
+    2: ("the bytes begin with|bytes; a frame's head needs|frame format 70|the head promises", _sends(_garbage)),
+    3: ("it is for another model", _sends(_another_model)),
+    4: ("NaN or infinity|a magnitude of nan", _sends(_nans)),
+    5: ("the head promises|bytes follow the frame", _sends(_lying_length)),
+    6: ("2147483648|536870912", _sends(_gigabytes)),
+    7: ("it answers instruction", lambda grid, _: [_copy(grid.past[1])]),
+    8: ("it answers instruction", lambda _, replies: [_copy(replies[HOSTILE], _bytes(replies[1]))]),
+    9: ("", lambda grid, replies: []),
+    10: ("it answers instruction", lambda grid, replies: [replies[HOSTILE], _copy(grid.past[9])]),
+    11: ("was answered before", lambda grid, replies: [replies[HOSTILE], _copy(replies[HOSTILE])]),
+}
+"""By round, the attack and what the log says.
+
+7 repeats an uplink that was taken, 8 brings another node's, 9 holds one back, which comes behind the next one in 10; in 10
+and 11 the right one is taken, and the other is not.
+"""
+ROUNDS, TAKEN = 12, (1, 10, 11, 12)
+INNER: dict[str, Callable[[], Strategy]] = {
+    "FedAvg": lambda: FedAvg(fraction_train=1.0, fraction_evaluate=0.0),
+    "FedMedian": lambda: FedMedian(fraction_train=1.0, fraction_evaluate=0.0),
+    "Krum": lambda: Krum(fraction_train=1.0, fraction_evaluate=0.0, num_malicious_nodes=1),
+}
+
+
+def _train(grid: LocalGrid, inner: str) -> tuple[CompressedStrategy, int]:
+    """Return the strategy after all rounds, and the bytes of memory at the peak."""
+    strategy = CompressedStrategy(INNER[inner](), uplink=fedcomp.stc(density=0.1), downlink=fedcomp.stc(density=0.1))
+    tracemalloc.start()
+    strategy.start(grid, model(), num_rounds=ROUNDS)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return strategy, peak
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_a_node_that_turns_hostile_is_dropped_counted_and_named_in_each_round_and_the_others_go_on(
+    inner: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent: Attack = lambda grid, replies: []  # noqa: E731
+    calm, calm_peak = _train(Besieged(dict.fromkeys(set(range(1, ROUNDS + 1)) - set(TAKEN), silent)), inner)
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("flwr"), "level", logging.WARNING)
+    grid = Besieged({number: attack for number, (_, attack) in ATTACKS.items()})
+    with caplog.at_level(logging.WARNING, "flwr"):
+        strategy, peak = _train(grid, inner)
+
+    np.testing.assert_array_equal(floats(strategy.arrays), floats(calm.arrays))
+    assert strategy.version == ROUNDS
+    assert peak < calm_peak + (8 << 20), "whatever is claimed, some megabytes are enough"
+
+    said = [record.getMessage() for record in caplog.records if "is dropped" in record.getMessage()]
+    assert all(f"the reply of node {HOSTILE} is dropped" in line for line in said)
+    refused = {
+        number: part.refused for (number, node), part in strategy.ledger.by_round_and_node().items() if node == HOSTILE
+    }
+    assert {number for number, count in refused.items() if count} == set(ATTACKS) - {9}
+    assert sum(refused.values()) == strategy.ledger.refused == len(said)
+    assert {node for node, part in strategy.ledger.by_node().items() if part.refused} == {HOSTILE}
+    for number, (reason, _) in ATTACKS.items():
+        mine, said = said[: refused[number]], said[refused[number] :]
+        for line in mine:
+            assert re.search(reason, line), f"round {number}: {line}"
