@@ -47,7 +47,7 @@ class CompressedStrategy(Strategy):
     `uplink` and `downlink` are compressors.  `local` are name patterns of tensors that stay on the nodes; the first message
     to a node is without them, and the app brings its own, as with ``load_state_dict(..., strict=False)``.  `seed` feeds
     compressors that draw random numbers.  With `checkpoint`, the whole state is written to that file before the first
-    message of every `checkpoint_every`-th version leaves.  Updates are summed in the order of the nodes' ids, or of what
+    message of every `checkpoint_every`-th version leaves, the one that `start` begins with included.  Updates are summed in the order of the nodes' ids, or of what
     `order` makes of an id: Flower draws ids anew in each simulation, so that one that is to repeat needs another order.
     """
 
@@ -145,6 +145,8 @@ class CompressedStrategy(Strategy):
             log(INFO, "fedcomp: goes on from version %d; the initial arrays are not used", self.version)
         self._offset = offset = self.round
         self._random.hold()
+        if self._checkpoint is not None and self.round == 0:
+            self.save(self._checkpoint)  # who comes back before the first round has ended is the same server still
 
         def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             return evaluate_fn(offset + server_round, arrays) if evaluate_fn else None

@@ -69,7 +69,7 @@ def test_the_checkpoint_is_written_before_a_message_with_the_new_version_leaves(
 
     strategy = _strategy(INNER["FedAvg"](), checkpoint=path)
     strategy.start(Watched(app(), 4), model(), num_rounds=4)
-    assert versions == [(1, 1), (2, 2), (3, 3)]
+    assert versions == [(0, 0), (1, 1), (2, 2), (3, 3)]
 
 
 def test_every_second_version_is_kept_where_that_is_asked_for(tmp_path: Path) -> None:
