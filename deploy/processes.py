@@ -47,18 +47,32 @@ def process_table() -> dict[Process, int]:
     return table
 
 
-def descendants(table: Mapping[Process, int]) -> set[Process]:
-    """Return those of `table` that descend from this process."""
+def descendants(table: Mapping[Process, int], root: int | None = None) -> set[Process]:
+    """Return those of `table` that descend from the process with id `root`, or from this one."""
     children: dict[int, list[Process]] = {}
     for process, parent in table.items():
         children.setdefault(parent, []).append(process)
     found: set[Process] = set()
-    queue = [os.getpid()]
+    queue = [os.getpid() if root is None else root]
     while queue:
         for process in children.get(queue.pop(), []):
             if process not in found:
                 found.add(process)
                 queue.append(process[0])
+    return found
+
+
+def carrying(mark: str) -> set[Process]:
+    """Return the living processes whose environment has an entry that starts with `mark`; none where there is no /proc.
+
+    An environment is handed down: so those are found whose parents are gone.
+    """
+    found = set()
+    for process in process_table() if sys.platform == "linux" else ():
+        with suppress(OSError):  # it ended, or is another user's
+            entries = Path(f"/proc/{process[0]}/environ").read_bytes().split(b"\0")
+            if any(entry.startswith(mark.encode()) for entry in entries):
+                found.add(process)
     return found
 
 

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from benchmarks.study.axes import Axis
 from benchmarks.study.curves import Curve, Scenario, Study
-from benchmarks.study.network import Profile, seconds
+from benchmarks.study.network import seconds
 from benchmarks.study.outcome import Measure, accuracies
 from benchmarks.study.panels import ROOM, Style, clock, grid, legend, logarithmic, styles
+from deploy.profiles import Profile
 
 MEGABYTE = 1e6
 WIDE = 16

@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 
 from benchmarks.study.curves import Scenario, Study
 from benchmarks.study.figures import QUANTITIES, accuracy_against, sweep, sweepable, time
-from benchmarks.study.network import PROFILES
 from benchmarks.study.outcome import Measure, accuracy, reached, targets
 from benchmarks.study.panels import ROOM
 from benchmarks.study.points import pareto, time_to_target
+from deploy.profiles import PROFILES
 
 AGAINST = {
     "uplink": "Test accuracy against what the nodes have sent. Further left is cheaper, higher is better.",

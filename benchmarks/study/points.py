@@ -7,10 +7,11 @@ from matplotlib.figure import Figure
 
 from benchmarks.study.curves import Scenario, Study
 from benchmarks.study.figures import MEGABYTE
-from benchmarks.study.network import PROFILES, Profile, seconds
+from benchmarks.study.network import seconds
 from benchmarks.study.outcome import accuracies, accuracy, at_target, front, spread, total_bytes
 from benchmarks.study.panels import GREY, MARKERS, ROOM, Style, clock, grid, legend, logarithmic, styles
 from benchmarks.study.words import seeds
+from deploy.profiles import PROFILES, Profile
 
 
 def pareto(study: Study) -> Figure:

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.study.curves import Curve, Scenario, Study
-from benchmarks.study.network import PROFILES, format_duration, seconds
+from benchmarks.study.network import format_duration, seconds
 from benchmarks.study.outcome import Spread, accuracies, at_target, is_dense, spread, targets, winners
 from benchmarks.study.tables import Table, fewest, highest
 from benchmarks.study.words import percent
+from deploy.profiles import PROFILES
 from server.progress import format_bytes
 
 LTE = next(profile for profile in PROFILES if profile.name == "LTE")

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from benchmarks.study.curves import Curve, Study, read
-from benchmarks.study.network import PROFILES, Profile, format_duration, seconds
+from benchmarks.study.network import format_duration, seconds
 from benchmarks.study.outcome import Measure, Spread, accuracies, at_target, spread, targets, winners
 from benchmarks.study.words import megabytes, percent, seeds
+from deploy.profiles import PROFILES, Profile
 from server.progress import format_bytes
 
 

@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 from benchmarks.study.curves import Study, read
 from benchmarks.study.figures import QUANTITIES, accuracy_against, sweep, sweepable, time
 from benchmarks.study.gallery import gallery
-from benchmarks.study.network import PROFILES, seconds
+from benchmarks.study.network import seconds
 from benchmarks.study.panels import FINE, ROOM, between, clock, grid, logarithmic, mark, styles
 from benchmarks.study.points import pareto, time_to_target
 from benchmarks.study.results import Row, to_frame
+from deploy.profiles import PROFILES
 from tests.benchmarks.study.rows import cell, dense, study
 
 UP, DOWN, BOTH, ITERATIONS, ROUNDS = QUANTITIES

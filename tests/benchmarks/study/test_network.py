@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.study.network import PROFILES, Profile, format_duration, seconds
+from benchmarks.study.network import format_duration, seconds
 from benchmarks.study.results import to_frame
+from deploy.profiles import Profile
 from tests.benchmarks.study.rows import cell
 
 LINK = Profile("a link", up_mbit_s=1, down_mbit_s=8, round_trip_ms=100, source="made up")
@@ -38,23 +39,6 @@ def test_a_faster_link_is_never_slower_and_a_run_never_goes_back_in_time() -> No
     fast = seconds(curve, Profile("faster", 2, 9, 90, "made up"))
     assert (fast <= slow).all()
     assert (np.diff(slow) >= 0).all()
-
-
-def test_the_profiles_are_those_of_webpagetest_and_one_of_ethernet() -> None:
-    rates = {one.name: (one.up_mbit_s, one.down_mbit_s, one.round_trip_ms) for one in PROFILES}
-    assert rates == {
-        "3G": (0.768, 1.6, 300),
-        "home DSL": (0.384, 1.5, 50),
-        "LTE": (12, 12, 70),
-        "1 Gb/s": (1000, 1000, 1),
-    }
-    assert all(one.source for one in PROFILES)
-
-
-@pytest.mark.parametrize(("up", "down", "latency"), [(0, 1, 1), (1, -1, 1), (1, 1, -1), (math.nan, 1, 1)])
-def test_a_link_that_cannot_be_is_refused(up: float, down: float, latency: float) -> None:
-    with pytest.raises(ValueError, match="rates above 0"):
-        Profile("none", up, down, latency, "made up")
 
 
 @pytest.mark.parametrize("slowdown", [0, -1, math.nan])
