@@ -9,7 +9,7 @@ from flwr.serverapp import Grid, ServerApp
 
 import fedcomp
 from fedcomp import FedcompError
-from fedcomp.data import load, partition_train, read_card
+from fedcomp.data import load, parse_partition, partition_train, read_card
 from fedcomp.flower import CompressedStrategy, DynamicSampling
 from fedcomp.flower.strategy import check_links
 from server import figure, report
@@ -19,6 +19,7 @@ from server.nodes import wait_for_nodes
 from server.roll_call import OrderedGrid, call_roll
 from server.rounds import Rounds
 from server.settings import Settings, SettingsError
+from server.standings import Standings
 from server.strategies import parse_strategy
 
 CARDS = Path(__file__).resolve().parents[1] / "datasets"
@@ -32,22 +33,25 @@ def main(grid: Grid, context: Context) -> None:
     try:
         settings = Settings.from_config(context.run_config)
         evaluator = prepare(settings, grid)
-        ordered = OrderedGrid(grid, call_roll(grid))
+        partitions = call_roll(grid)
+        ordered = OrderedGrid(grid, partitions)
         folder, strategy = open_run(settings, ordered.place)
     except (ValueError, FedcompError) as error:
         raise SettingsError(str(error)) from None
     print(f"{settings.dataset}, {settings.model}, {settings.strategy}: {folder.path}", flush=True)
-    rounds = Rounds(settings, folder, evaluator, strategy)
+    standings = Standings(folder, strategy, partitions, settings.num_rounds)
+    rounds = Rounds(settings, folder, evaluator, strategy, standings)
     random.seed(settings.seed)  # the strategy draws the nodes of a round from here on, or from where its checkpoint was
-    strategy.start(
-        ordered,
-        strategy.arrays if strategy.round > 0 else evaluator.initial_arrays(),
-        num_rounds=settings.num_rounds - strategy.round,
-        timeout=settings.round_timeout,
-        evaluate_fn=rounds,
-    )
+    with standings:
+        strategy.start(
+            ordered,
+            strategy.arrays if strategy.round > 0 else evaluator.initial_arrays(),
+            num_rounds=settings.num_rounds - strategy.round,
+            timeout=settings.round_timeout,
+            evaluate_fn=rounds,
+        )
     totals = strategy.ledger.total()
-    folder.write_json("summary.json", report.summarize(settings, rounds.records, totals))
+    folder.write_json(folder.summary.name, report.summarize(settings, rounds.records, totals))
     folder.write("accuracy.png", figure.draw(settings, rounds.records))
     folder.write("model.npz", to_npz(strategy.arrays))
     print(report.table(settings, rounds.records, totals), flush=True)
@@ -58,7 +62,8 @@ def prepare(settings: Settings, grid: Grid) -> Evaluator:
     dataset = load(read_card(settings.dataset, CARDS), settings.data_dir or None)
     evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device)
     num_nodes = wait_for_nodes(grid, settings.min_nodes, settings.node_timeout)
-    partition_train(dataset, settings.partition, num_nodes, settings.seed)
+    if not parse_partition(settings.partition).own:
+        partition_train(dataset, settings.partition, num_nodes, settings.seed)
     return evaluator
 
 
@@ -87,11 +92,13 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
         order=order,
     )
     if settings.resume:
-        strategy.load(folder.checkpoint)
-        if strategy.round >= settings.num_rounds:
+        if folder.checkpoint.exists():
+            strategy.load(folder.checkpoint)
+        if strategy.round >= settings.num_rounds + (not folder.summary.exists()):  # the last words may be missing
             raise ValueError(
                 f"num-rounds is {settings.num_rounds}, but run {settings.run_name!r} has finished {strategy.round};"
                 " a greater number is needed to go on"
             )
-        folder.keep_rounds(strategy.round)
+        folder.keep_rounds(strategy.round if folder.checkpoint.exists() else -1)
+        folder.summary.unlink(missing_ok=True)  # of fewer rounds
     return folder, strategy

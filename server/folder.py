@@ -34,6 +34,16 @@ class RunFolder:
         return self.path / "rounds.jsonl"
 
     @property
+    def nodes(self) -> Path:
+        """How the run and each of its nodes stand now."""
+        return self.path / "nodes.json"
+
+    @property
+    def summary(self) -> Path:
+        """What came of it: there once the run has ended."""
+        return self.path / "summary.json"
+
+    @property
     def settings(self) -> Path:
         """The run config."""
         return self.path / "settings.json"
@@ -81,13 +91,16 @@ def create_folder(settings: Settings) -> RunFolder:
 
 
 def reopen_folder(settings: Settings) -> RunFolder:
-    """Return the folder of the run to go on with; raise `ValueError` if it has no checkpoint or other settings."""
+    """Return the folder of the run to go on with; raise `ValueError` for other settings, or if it never wrote checkpoints.
+
+    A run that was ended before its first checkpoint has none, and begins anew.
+    """
     folder = RunFolder(Path(settings.runs_dir).expanduser().absolute() / settings.run_name)
     if not folder.settings.exists():
         raise ValueError(f"resume is true, but there is no run {settings.run_name!r} in {folder.path.parent}")
-    if not folder.checkpoint.exists():
-        raise ValueError(f"{folder.path} has no checkpoint; a run with checkpoint-every above 0 is needed to resume")
     before = json.loads(folder.settings.read_text(encoding="utf-8"))
+    if not folder.checkpoint.exists() and not before["checkpoint-every"]:
+        raise ValueError(f"{folder.path} has no checkpoint; a run with checkpoint-every above 0 is needed to resume")
     for key, value in settings.to_config().items():
         if key not in FREE_ON_RESUME and before.get(key) != value:
             raise ValueError(f"{key} is {value!r}; run {settings.run_name!r} goes on with {before.get(key)!r}")

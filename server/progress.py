@@ -1,6 +1,7 @@
 """A line a round, so that who watches knows how well it goes, what it costs and how long it will take."""
 
 from collections import deque
+from collections.abc import Iterable
 from statistics import median
 
 from server.record import RoundRecord
@@ -27,9 +28,14 @@ class Progress:
             parts.append(f"down {format_bytes(record.downlink_bytes):>8}")
             if self._warm:  # the first round also starts the nodes: its time foretells nothing
                 self._recent.append(record.seconds)
-                parts.append(f"left {format_seconds(median(self._recent) * (self.num_rounds - record.round))}")
+                parts.append(f"left {format_seconds(seconds_left(self._recent, self.num_rounds - record.round))}")
             self._warm = True
         return "  ".join(parts)
+
+
+def seconds_left(recent: Iterable[float], num_rounds: int) -> float:
+    """Return how long so many more rounds will take, by the seconds of the last ones."""
+    return median(recent) * num_rounds
 
 
 def format_bytes(count: float) -> str:

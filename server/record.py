@@ -22,6 +22,8 @@ class RoundRecord:
     dense_uplink_bytes: int = 0
     dense_downlink_bytes: int = 0
     refused: int = 0
+    failed: int = 0
+    missing: int = 0
     encode_seconds: float = 0.0
     decode_seconds: float = 0.0
     slowest_uplink_bytes: int = 0
@@ -57,6 +59,8 @@ def round_record(
         dense_uplink_bytes=totals.dense_uplink_bytes,
         dense_downlink_bytes=totals.dense_downlink_bytes,
         refused=totals.refused,
+        failed=totals.failed,
+        missing=totals.missing,
         encode_seconds=totals.encode_seconds,
         decode_seconds=totals.decode_seconds,
         slowest_uplink_bytes=max((node.uplink_bytes for node in nodes.values()), default=0),

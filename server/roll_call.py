@@ -5,42 +5,77 @@ partitions, the same seed picks the same partitions in every run, and in a study
 nodes were there when the roll was called, for which `min-nodes` can wait.
 """
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from logging import WARNING
 
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
 from fedcomp.flower.grid_around import GridAround
 
 QUESTION = "query.partition"
+PLACE = "partition-id"
+OWN_SAMPLES = "num-examples"
+"""What a node with samples of its own answers: it has no place among the others but that of its id."""
+LONGEST = 500
+"""Letters of a node's reason that are shown: what comes from a node may be anything."""
 TIMEOUT_S = 60.0
 """Enough for the first message to a node, which starts its ClientApp; a node that hangs holds the start no longer."""
 
 
 def call_roll(grid: Grid) -> dict[int, int]:
-    """Return node id -> partition of the connected nodes that answer in time."""
+    """Return node id -> partition of the connected nodes that answer in time.
+
+    Raises `ValueError` where every node answers that it cannot take part, as where all lack the data.
+    """
     nodes = sorted(grid.get_node_ids())
     questions = [Message(RecordDict({"config": ConfigRecord()}), node, QUESTION) for node in nodes]
-    replies = grid.send_and_receive(questions, timeout=TIMEOUT_S)
-    partitions = {reply.metadata.src_node_id: number for reply in replies if (number := _partition(reply)) is not None}
-    if len(partitions) < len(nodes):
+    replies = list(grid.send_and_receive(questions, timeout=TIMEOUT_S))
+    reasons = {reply.metadata.src_node_id: _reason(reply) for reply in replies if _cannot(reply)}
+    if nodes and len(reasons) == len(nodes):
+        raise ValueError(f"no node can take part; node {nodes[0]} says: {reasons[nodes[0]]}")
+    for node, reason in reasons.items():
+        log(WARNING, "node %d cannot take part; it says: %s", node, reason)
+    partitions = {
+        reply.metadata.src_node_id: number for reply in replies if (number := _told(reply, PLACE)) is not None
+    }
+    own = {reply.metadata.src_node_id for reply in replies if _told(reply, OWN_SAMPLES) is not None}
+    silent = len(nodes) - len(partitions.keys() | own | reasons.keys())
+    if silent:
         log(
             WARNING,
             "%d of %d nodes did not say which partition they have; they come last, in the order of their ids",
-            len(nodes) - len(partitions),
+            silent,
             len(nodes),
         )
     return partitions
 
 
-def _partition(reply: Message) -> int | None:
+def _told(reply: Message, key: str) -> int | None:
     if not reply.has_content() or not isinstance(metrics := reply.content.get("metrics"), MetricRecord):
         return None
-    number = metrics.get("partition-id")
+    number = metrics.get(key)
     return number if isinstance(number, int) else None
+
+
+def _cannot(reply: Message) -> bool:
+    """Return whether the node's ClientApp answered with an error; one that Flower made up for it says nothing of the node."""
+    return reply.has_error() and reply.error.code in (
+        ErrorCode.CLIENT_APP_RAISED_EXCEPTION,
+        ErrorCode.LOAD_CLIENT_APP_EXCEPTION,
+    )
+
+
+def _reason(reply: Message) -> str:
+    """Return what the node says, as one line that cannot be long: an error's own text out of ``<class>:<'text'>``."""
+    text = " ".join((reply.error.reason or "nothing").split())
+    found = re.fullmatch(r"<class '[\w.]+'>:<'(.*)'>", text)
+    plain = "".join(letter if letter.isprintable() else "?" for letter in (found[1] if found else text))
+    return plain if len(plain) <= LONGEST else f"{plain[:LONGEST]}..."
 
 
 class OrderedGrid(GridAround):

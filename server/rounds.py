@@ -12,13 +12,19 @@ from server.progress import Progress
 from server.record import RoundRecord, round_record
 from server.report import finite
 from server.settings import Settings
+from server.standings import Standings
 
 
 class Rounds:
     """Flower's `evaluate_fn`: called once before the first round and once after each."""
 
     def __init__(
-        self, settings: Settings, folder: RunFolder, evaluator: Evaluator, strategy: CompressedStrategy
+        self,
+        settings: Settings,
+        folder: RunFolder,
+        evaluator: Evaluator,
+        strategy: CompressedStrategy,
+        standings: Standings,
     ) -> None:
         """The rounds that `folder` has on record stay as they are: a resumed run goes on after them."""
         self.records: list[RoundRecord] = folder.records()
@@ -26,6 +32,7 @@ class Rounds:
         self._folder = folder
         self._evaluator = evaluator
         self._strategy = strategy
+        self._standings = standings
         self._progress = Progress(settings.num_rounds)
         self._first = strategy.round + 1
         self._since = time.monotonic()
@@ -34,6 +41,7 @@ class Rounds:
         """Return the test metrics of the published model, or `None` for a round that is not evaluated."""
         now = time.monotonic()
         seconds, self._since = now - self._since, now
+        self._standings.update()
         if self.records and server_round <= self.records[-1].round:
             return None
         loss = accuracy = None

@@ -1,17 +1,19 @@
 """Whole runs of the app in this process, on a grid that calls the ClientApp directly."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 
 from clients.app import app as client_app
 from clients.devices import available
-from fedcomp.data import load, read_card
+from fedcomp.data import load, read_card, write_own
 from fedcomp.flower import LocalGrid
+from fedcomp.flower.home import home_of
 from server.app import CARDS
 from server.app import app as server_app
 from server.evaluate import build_evaluator
@@ -42,7 +44,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 def test_a_run_leaves_its_rounds_its_summary_and_a_figure(short: Config, tmp_path: Path) -> None:
     run(short)
     folder = tmp_path / "runs" / "digits-001"
-    files = {"settings.json", "rounds.jsonl", "summary.json", "accuracy.png", "model.npz"}
+    files = {"settings.json", "rounds.jsonl", "nodes.json", "summary.json", "accuracy.png", "model.npz"}
     assert {path.name for path in folder.iterdir()} == files
     assert [line["round"] for line in lines(folder)] == [0, 1, 2, 3, 4]
     summary = json.loads((folder / "summary.json").read_text())
@@ -99,6 +101,45 @@ def test_a_run_that_was_interrupted_goes_on_as_if_it_had_not_been(short: Config,
     assert summaries[0]["uplink_bytes"] == summaries[1]["uplink_bytes"]
 
 
+class KilledError(BaseException):
+    """The ServerApp ends here and now."""
+
+
+class Killing(LocalGrid):
+    """A grid whose server dies with the replies to the `last` batch of messages under way: its nodes have worked already."""
+
+    def __init__(self, config: Config, last: int) -> None:
+        super().__init__(client_app, NODES, config)
+        self.left = last
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        replies = super().send_and_receive(messages, timeout=timeout)
+        self.left -= 1
+        if self.left == 0:
+            raise KilledError
+        return replies
+
+
+@pytest.mark.parametrize("last", [2, 3, 4, 9])
+def test_a_server_that_is_killed_at_work_comes_back_and_loses_no_round(
+    last: int, short: Config, tmp_path: Path
+) -> None:
+    config = short | {"run-name": "killed", "checkpoint-every": 1, "fraction-evaluate": 1.0, "fraction-train": 1.0}
+    grid = Killing(config, last)
+    with pytest.raises(KilledError):
+        run(config, grid)
+    with (tmp_path / "runs" / "killed" / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 1')  # what was being written
+    run(config | {"resume": True}, grid)
+    assert [line["round"] for line in lines(tmp_path / "runs" / "killed")] == [0, 1, 2, 3, 4]
+    assert not any(line["refused"] for line in lines(tmp_path / "runs" / "killed"))
+    for context in grid.contexts.values():
+        with home_of(context) as home:
+            replica = home.recall(0).replica
+        assert replica is not None
+        assert replica.version == 4
+
+
 def test_a_finished_run_says_what_is_needed_to_go_on(short: Config) -> None:
     named = short | {"run-name": "done", "checkpoint-every": 2}
     grid = LocalGrid(client_app, NODES, named)
@@ -134,6 +175,32 @@ def test_what_cannot_start_says_why_and_leaves_no_folder(
     with pytest.raises(SettingsError, match=said) as caught:
         run(short | changes)
     assert "\n" not in str(caught.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_nodes_with_samples_of_their_own_learn_and_one_without_does_not_stop_them(
+    short: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    card, nodes = read_card("digits", CARDS), tmp_path / "nodes"
+    train = load(card).train
+    for node in range(1, NODES):  # the last has none
+        rows = slice(250 * node, 250 * node + 250)
+        write_own(nodes / f"{node}", card, train.x[rows], train.y[rows])
+    config = short | {"partition": "own()", "fraction-train": 1.0}
+    with caplog.at_level("WARNING", "flwr"):
+        run(config, LocalGrid(client_app, NODES, config, lambda node: {"data-dir": str(nodes / str(node))}))
+    folder = tmp_path / "runs" / "digits-001"
+    assert lines(folder)[-1]["accuracy"] > lines(folder)[0]["accuracy"] + 0.3
+    said = [record.getMessage() for record in caplog.records if "cannot take part" in record.getMessage()]
+    assert len(said) == 1
+    assert said[0].startswith("node 5 cannot take part; it says: no dataset card 'digits' in ")
+
+
+def test_a_simulation_has_no_samples_of_its_nodes_own_and_says_so(short: Config, tmp_path: Path) -> None:
+    with pytest.raises(
+        SettingsError, match=r"no node can take part; node 1 says: partition is 'own\(\)', and node config"
+    ):
+        run(short | {"partition": "own()", "data-dir": str(tmp_path)})
     assert not (tmp_path / "runs").exists()
 
 

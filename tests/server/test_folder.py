@@ -66,6 +66,8 @@ def test_resuming_needs_a_run_and_its_checkpoint(settings: MakeSettings) -> None
     create_folder(settings(run_name="bare"))
     with pytest.raises(ValueError, match="has no checkpoint; a run with checkpoint-every above 0"):
         reopen_folder(settings(run_name="bare", resume=True))
+    early = create_folder(settings(run_name="early", checkpoint_every=2))
+    assert reopen_folder(settings(run_name="early", resume=True, checkpoint_every=2)).path == early.path
 
 
 def test_a_run_goes_on_with_its_own_settings_only(settings: MakeSettings) -> None:

@@ -3,7 +3,8 @@
 import random
 from collections.abc import Iterable
 
-from flwr.app import Context, Message, MetricRecord, RecordDict
+import pytest
+from flwr.app import Context, Message, MetricRecord, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
@@ -25,7 +26,8 @@ class Renamed(LocalGrid):
 def _shuffled(seed: int, nodes: int = 9) -> Renamed:
     """Return a grid in which node 1 + k has a partition that depends on the seed."""
     partitions = random.Random(seed).sample(range(nodes), nodes)
-    grid = Renamed(client_app, nodes, node_config=lambda node: {"partition-id": partitions[node - 1]})
+    run: UserConfig = {"partition": "iid()"}
+    grid = Renamed(client_app, nodes, run, node_config=lambda node: {"partition-id": partitions[node - 1]})
     grid.order_of_ids = random.Random(seed + 1).sample(range(1, nodes + 1), nodes)
     return grid
 
@@ -67,3 +69,24 @@ def test_a_lost_message_an_error_and_an_answer_without_a_number_leave_a_node_out
     grid = LocalGrid(app, 4)
     grid.order(3, Fault.LOSE_REPLY)
     assert call_roll(grid) == {4: 4}
+
+
+def test_a_run_that_no_node_can_take_part_in_does_not_start_and_says_why_in_one_line() -> None:
+    app = ClientApp()
+
+    @app.query("partition")
+    def answer(_message: Message, _context: Context) -> Message:
+        raise ValueError("no samples\n\x1b[2Jhere" + 1000 * "!")
+
+    with pytest.raises(
+        ValueError, match=r"^no node can take part; node 1 says: no samples \?\[2Jhere!+\.\.\.$"
+    ) as caught:
+        call_roll(LocalGrid(app, 4))
+    assert len(str(caught.value)) < 600
+
+
+def test_a_lost_answer_is_no_reason_not_to_start() -> None:
+    grid = LocalGrid(client_app, 2, {"partition": "iid()"})
+    grid.order(1, Fault.LOSE_REPLY)
+    grid.order(2, Fault.LOSE_MESSAGE)
+    assert call_roll(grid) == {}

@@ -1,0 +1,99 @@
+"""Instructions damaged on purpose, through mod and app: the node refuses them, loses nothing, and follows the true one."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+from flwr.app import Message, RecordDict
+from flwr.app.message.message import make_message
+
+import fedcomp
+from fedcomp import errors
+from fedcomp.flower import CompressedStrategy, LocalGrid, envelope
+from fedcomp.wire import instruction
+from fedcomp.wire.frame import HEAD, Kind, parse_one
+from tests.flower.toy import Watching, app, floats, model, state_of
+from tests.wire.mutations import disturb, disturb_head, seal_frame, seal_instruction
+
+DAMAGED, ATTACKED = 60, range(3, 8)
+"""Damaged instructions before the true one, and the rounds in which they come."""
+REFUSALS = tuple(name for name in vars(errors) if name.endswith("Error"))
+
+
+class Misled(LocalGrid):
+    """A grid in which node 1 gets damaged copies of its instruction, and then the true one."""
+
+    def __init__(self) -> None:
+        super().__init__(app(), 3)
+        self.rng, self.round = Random(11), 0
+        self.lost = self.raised = self.followed = 0
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        messages = list(messages)
+        self.round += bool(messages)
+        if self.round in ATTACKED:
+            for message in messages:
+                if message.metadata.dst_node_id == 1:
+                    self.mislead(message)
+        return super().send_and_receive(messages, timeout=timeout)
+
+    def mislead(self, message: Message) -> None:
+        found = envelope.sealed(message.content)
+        assert found is not None
+        key, data = found
+        for _ in range(DAMAGED):
+            records = RecordDict(dict(message.content.items()) | {key: envelope.seal(self.damaged(data))})
+            (reply,) = super().send_and_receive([make_message(message.metadata, records)])
+            if reply.has_error():
+                assert any(f"errors.{name}'" in str(reply.error.reason) for name in REFUSALS), reply.error.reason
+                self.raised += 1
+                continue
+            answer = envelope.sealed(reply.content)
+            assert answer is not None
+            if parse_one(answer[1]).kind is Kind.LOST:
+                self.lost += 1
+            else:
+                self.followed += 1
+            state = state_of(self.contexts[1])
+            assert state.replica is not None
+            assert np.isfinite(state.replica.vector).all()
+
+    def damaged(self, data: bytes) -> bytes:
+        """Return the instruction with damage anywhere, or with a damaged frame behind right checksums."""
+        if self.rng.random() < 0.3:
+            return disturb(self.rng, data)
+        asked, frames = instruction.parse(data)
+        spoiled = []
+        for frame in frames:
+            whole = frame.to_bytes()
+            if self.rng.random() < 0.5:
+                whole = disturb_head(self.rng, whole)
+            spoiled.append(seal_frame(whole[: HEAD.size] + disturb(self.rng, whole[HEAD.size :])))
+        return seal_instruction(replace(asked, frames=tuple(spoiled)).to_bytes())
+
+
+def test_a_node_refuses_damaged_instructions_and_ends_in_the_published_model() -> None:
+    logging.getLogger("flwr").setLevel(logging.CRITICAL)
+    grid = Misled()
+    inner = Watching(fraction_train=1.0, fraction_evaluate=0.0)
+    strategy = CompressedStrategy(inner, uplink=fedcomp.stc(density=0.1), downlink=fedcomp.stc(density=0.1))
+    strategy.start(grid, model(), num_rounds=10)
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    assert grid.lost > 100
+    assert grid.raised > 20
+    assert grid.followed < 20, "no fingerprint was made right: only what changes nothing is followed"
+
+    inner.fraction_evaluate, inner.min_evaluate_nodes = 1.0, 3
+    strategy.start(grid, model(), num_rounds=1)
+    for node, context in grid.contexts.items():
+        state = state_of(context)
+        assert state.replica is not None
+        assert state.replica.version == strategy.version
+        np.testing.assert_array_equal(state.replica.vector.astype(np.float64), floats(strategy.arrays))
+        asked = context.state.array_records["asked"]["sum"].numpy()
+        assert not state.pending
+        np.testing.assert_allclose(
+            inner.taken[node] + state.memory["residual"], asked, atol=1e-5, err_msg=f"node {node}"
+        )
