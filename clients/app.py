@@ -15,7 +15,7 @@ from torch import nn
 from clients.devices import pick_device, seed_torch
 from clients.local import LocalPlan
 from clients.local import train as train_locally
-from clients.samples import own_card, own_samples, partition_of
+from clients.samples import brings_its_own, number_of, own_card, own_samples
 from fedcomp.data import Card
 from fedcomp.flower import CompressionMod, to_record
 from fedcomp.tasks import build_model, input_shape
@@ -33,7 +33,7 @@ def train(message: Message, context: Context) -> Message:
     device = _device(run)
     x, y = own_samples(run, context.node_config, device)
     model = _model(message, run, device)
-    number, _ = partition_of(context.node_config)
+    number = number_of(run, context.node_config, context.node_id)
     rng = np.random.default_rng([int(run["seed"]), int(str(config["server-round"])), number])
     plan = LocalPlan(
         epochs=int(run["local-epochs"]),
@@ -62,8 +62,16 @@ def evaluate(message: Message, context: Context) -> Message:
 
 @app.query("partition")
 def tell_partition(message: Message, context: Context) -> Message:
-    """Return the node's partition: the server keeps its nodes in that order."""
-    return _reply(message, {"partition-id": partition_of(context.node_config)[0]})
+    """Return the node's partition: the server keeps its nodes in that order.
+
+    A node with samples of its own needs none, and says how many they are: what is wrong with them shows here.
+    """
+    run, node = context.run_config, context.node_config
+    if not brings_its_own(run):
+        return _reply(message, {"partition-id": number_of(run, node, context.node_id)})
+    _, y = own_samples(run, node, torch.device("cpu"))
+    there = {key: int(value) for key, value in node.items() if key == "partition-id"}
+    return _reply(message, {"num-examples": len(y), **there})
 
 
 def _device(run: Mapping[str, object]) -> torch.device:

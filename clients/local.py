@@ -1,6 +1,7 @@
 """Local training: plain SGD on a node's own samples, from one synchronisation to the next.
 
-Momentum starts from zero each time: it belongs to weights that the server has since replaced.
+Momentum starts from zero each time: it belongs to weights that the server has since replaced.  SGD is torch's, as a
+function: the class imports torch's compiler, for as long again as torch itself, and a real node is a new process a round.
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim.sgd import sgd
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,9 @@ def train(model: nn.Module, x: Tensor, y: Tensor, plan: LocalPlan, rng: np.rando
     """
     if len(y) == 0:
         raise ValueError("no samples; a node needs at least one to train")
-    weights = list(model.parameters())
+    weights: list[Tensor] = [weight for weight in model.parameters() if weight.requires_grad]
     anchors = [weight.detach().clone() for weight in weights] if plan.proximal_mu else []
-    optimizer = torch.optim.SGD(weights, lr=plan.learning_rate, momentum=plan.momentum, weight_decay=plan.weight_decay)
+    momenta: list[Tensor | None] = [None for _ in weights]
     model.train()
     total, seen = torch.zeros((), device=y.device), 0
     for batch in batches(len(y), plan, rng):
@@ -62,7 +64,17 @@ def train(model: nn.Module, x: Tensor, y: Tensor, plan: LocalPlan, rng: np.rando
         seen += len(batch)
         for weight, anchor in zip(weights, anchors, strict=False):
             loss = loss + plan.proximal_mu / 2 * (weight - anchor).square().sum()
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+        slopes = list(torch.autograd.grad(loss, weights))
+        with torch.no_grad():
+            sgd(
+                weights,
+                slopes,
+                momenta,
+                lr=plan.learning_rate,
+                momentum=plan.momentum,
+                weight_decay=plan.weight_decay,
+                dampening=0,
+                nesterov=False,
+                maximize=False,
+            )
     return float(total) / seen

@@ -3,6 +3,7 @@
 from fedcomp.data.card import Card, read_card
 from fedcomp.data.dataset import DataError, Dataset, Split
 from fedcomp.data.load import load
+from fedcomp.data.own import load_own, write_own
 from fedcomp.data.partition import parse_partition, parse_scheme, partition, partition_train
 from fedcomp.data.schemes import SCHEMES
 
@@ -13,9 +14,11 @@ __all__ = [
     "Dataset",
     "Split",
     "load",
+    "load_own",
     "parse_partition",
     "parse_scheme",
     "partition",
     "partition_train",
     "read_card",
+    "write_own",
 ]

@@ -59,10 +59,11 @@ class Hub:
 class Card:
     """What a dataset is: shape (C, H, W) or (features,), class names, and `mean` and `std` for values in [0, 1].
 
-    `train` and `test` list the files of each split; for ``idx`` the images, then the labels.  `folder` is the name of
-    the folder in which the authors publish them.  `resize` is the height and width that models are given, if not the
-    stored ones.  `groups` are the columns that say whose each sample is, as ``writer``.  Where the authors give no test
-    split, `test_every` n makes one of all the samples of every n-th of the first column.
+    `train` and `test` list the files of each split; for ``idx`` the images, then the labels.  A card of a node's own
+    samples needs no `test`.  `folder` is the name of the folder in which the authors publish them.  `resize` is the
+    height and width that models are given, if not the stored ones.  `groups` are the columns that say whose each sample
+    is, as ``writer``.  Where the authors give no test split, `test_every` n makes one of all the samples of every n-th of
+    the first column.
 
     Construction raises `ValueError` where the settings contradict each other.
     """
@@ -110,7 +111,7 @@ class Card:
         of_train = FILES_PER_SPLIT[self.format]
         of_test = (0, 0) if self.test_every else of_train
         for key, files, (least, most) in (("files.train", self.train, of_train), ("files.test", self.test, of_test)):
-            if not least <= len(files) <= most:
+            if not least <= len(files) <= most and (files or key == "files.train"):
                 need = str(least) if least == most else f"at least {least}"
                 raise ValueError(f"{key} lists {len(files)} files; format {self.format} needs {need}")
         if self.format == "huggingface" and self.hub is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedcomp.data import cifar, digits, huggingface, idx, npz, qmnist
 from fedcomp.data.card import Card
-from fedcomp.data.dataset import Arrays, Dataset, checked_split
+from fedcomp.data.dataset import Arrays, DataError, Dataset, Split, checked_split
 from fedcomp.data.files import SAVED, find_folder, read_files
 from fedcomp.data.owners import hold_out
 
@@ -38,13 +38,25 @@ def _load(card: Card, data_dir: Path | None) -> Dataset:
     folder = find_folder(card, data_dir)
     if (folder / SAVED).is_file():
         return _dataset(card, *huggingface.read_saved(card, folder), where=str(folder))
-    read = READERS[card.format]
-    train = read(card, read_files(card, card.train, data_dir))
-    if card.test_every:
-        train, test = hold_out(train, card.groups[0], card.test_every)
-    else:
-        test = read(card, read_files(card, card.test, data_dir))
+    if not card.test and not card.test_every:
+        raise DataError(f"{card.name}: its card lists no test files; a run needs a test split to be evaluated on")
+    train, test = _train(card, data_dir)
+    test = test or READERS[card.format](card, read_files(card, card.test, data_dir))
     return _dataset(card, train, test, where=str(folder))
+
+
+def load_train(card: Card, data_dir: Path) -> Split:
+    """Return the training split alone, of the files in `data_dir`; raises `DataError` as `load` does.
+
+    The card's format is one of `READERS`.
+    """
+    return checked_split(card, _train(card, data_dir)[0], f"{find_folder(card, data_dir)}, train")
+
+
+def _train(card: Card, data_dir: Path) -> tuple[Arrays, Arrays | None]:
+    """Return what the training files hold, and what of it is held out to test, if the card says so."""
+    train = READERS[card.format](card, read_files(card, card.train, data_dir))
+    return hold_out(train, card.groups[0], card.test_every) if card.test_every else (train, None)
 
 
 def _dataset(card: Card, train: Arrays, test: Arrays, where: str) -> Dataset:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedcomp.call import build
 from fedcomp.data.card import Card
 from fedcomp.data.dataset import Dataset
-from fedcomp.data.schemes import SCHEMES, Samples, Scheme, check_enough
+from fedcomp.data.schemes import SCHEMES, Own, Samples, Scheme, check_enough
 from fedcomp.data.skews import SKEWS, Rotation, Skew
 
 NO_GROUPS: Mapping[str, NDArray[np.int64]] = MappingProxyType({})
@@ -30,18 +30,27 @@ class Partition:
     scheme: Scheme
     skews: tuple[Skew, ...] = ()
 
+    @property
+    def own(self) -> bool:
+        """Whether each node brings its own samples, and nothing is shared out."""
+        return isinstance(self.scheme, Own)
+
 
 def parse_partition(text: str) -> Partition:
     """Return the partition that `text` says: a scheme, then any feature skews, each after a plus.
 
-    Raises `ValueError` for another form, an unknown scheme or skew, a skew twice, and a setting out of range.
+    Raises `ValueError` for another form, an unknown scheme or skew, a skew twice or of
+    ``own()``, and a setting out of range.
     """
     first, *rest = _terms(text)
     skews = tuple(build(part, SKEWS, "feature skew") for part in rest)
     kinds = [type(skew) for skew in skews]
     if len(set(kinds)) < len(kinds):
         raise ValueError(f"{text!r} has a feature skew twice; each is needed at most once")
-    return Partition(build(first, SCHEMES, "partition scheme"), skews)
+    found = Partition(build(first, SCHEMES, "partition scheme"), skews)
+    if found.own and skews:
+        raise ValueError(f"{text!r} skews samples that nodes bring themselves; own() alone is needed")
+    return found
 
 
 def parse_scheme(text: str) -> Scheme:

@@ -1,4 +1,4 @@
-"""The schemes by which samples are shared out, by name: flwr-datasets' own partitioners, and three of ours.
+"""The schemes by which samples are shared out, by name: flwr-datasets' own partitioners, and a few of ours.
 
 Samples come shuffled, as ``FederatedDataset`` shuffles them, so that every scheme depends on the seed.  Left out of
 flwr-datasets: the vertical ones, which split features, not samples; the continuous one, which sorts by a number that
@@ -230,6 +230,15 @@ def stc(classes: int, gamma: float = 1.0, alpha: float = 0.1) -> Scheme:
     return scheme
 
 
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Nothing is shared out: each node's own folder holds its samples, and all of them are its: for real devices."""
+
+    def __call__(self, _samples: Samples, _num_clients: int, _seed: int) -> Parts:
+        """Raise `ValueError`: there is nothing here to share out."""
+        raise ValueError("each node brings its own samples; a scheme that shares some out, such as iid(), is needed")
+
+
 SCHEMES: Mapping[str, Callable[..., Scheme]] = {
     "iid": iid,
     "dirichlet": dirichlet,
@@ -242,6 +251,7 @@ SCHEMES: Mapping[str, Callable[..., Scheme]] = {
     "sizes": sizes,
     "quantity": quantity,
     "natural": natural,
+    "own": Own,
     "stc": stc,
 }
 """Name -> constructor of the schemes that there are."""

@@ -125,3 +125,16 @@ def test_the_seed_decides_the_batches() -> None:
 def test_no_samples_is_an_error() -> None:
     with pytest.raises(ValueError, match="no samples"):
         train(linear([[0.0, 0.0], [0.0, 0.0]]), torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64), ONE_STEP, rng())
+
+
+@pytest.mark.parametrize("changes", [{}, {"momentum": 0.9, "weight_decay": 0.01}])
+def test_a_round_is_to_the_bit_what_torchs_own_optimizer_does(changes: dict[str, float]) -> None:
+    chosen, (x, y) = plan(steps=7, **changes), samples(10)
+    model, other = linear([[0.1, 0.2], [0.3, -0.4]]), linear([[0.1, 0.2], [0.3, -0.4]])
+    train(model, x, y, chosen, rng(3))
+    sgd = torch.optim.SGD(other.parameters(), lr=0.5, momentum=chosen.momentum, weight_decay=chosen.weight_decay)
+    for batch in batches(10, chosen, rng(3)):
+        sgd.zero_grad()
+        torch.nn.functional.cross_entropy(other(x[batch]), y[batch]).backward()  # type: ignore[no-untyped-call]
+        sgd.step()
+    assert torch.equal(model.weight, other.weight)

@@ -46,7 +46,7 @@ def labels() -> NDArray[np.int64]:
 
 
 def test_every_scheme_is_tried_here() -> None:
-    assert {spec.partition("(")[0] for spec in ALL} == set(SCHEMES)
+    assert {spec.partition("(")[0] for spec in ALL} == set(SCHEMES) - {"own"}
 
 
 @pytest.mark.parametrize("spec", ALL)
@@ -208,6 +208,9 @@ def test_a_process_keeps_the_parts_of_a_dataset() -> None:
         ("stc(2, gamma=0)", 10, "gamma is 0; it is a number, above 0 and at most 1"),
         ("stc(2, gamma=1.1)", 10, "gamma is 1.1; it is a number, above 0 and at most 1"),
         ("stc(2, alpha=-1)", 10, "alpha is -1; it is a number, at least 0 and at most 1"),
+        ("own()", 10, r"own\(\) for 10 clients: each node brings its own samples; a scheme that shares some out"),
+        ("own(3)", 10, "takes 1 positional argument"),
+        ("own() + noise(0.1)", 10, "skews samples that nodes bring themselves; own.. alone is needed"),
         ("stc(5, gamma=0.5)", 100, "client .* would get 2 samples; 5 classes need as many"),
     ],
 )
@@ -221,6 +224,11 @@ def test_a_partition_is_a_scheme_and_then_skews_in_their_order() -> None:
     assert parse_partition("classes(2)").skews == ()
     text = " dirichlet(alpha=1e+1, min_size=2)  + rotation(degrees=30)+noise(sigma=0.1) "
     assert parse_partition(text).skews == (Rotation(30), Noise(0.1))
+
+
+def test_only_own_samples_are_not_shared_out() -> None:
+    assert parse_partition("own()").own
+    assert not any(parse_partition(text).own for text in ("iid()", "classes(2) + noise(0.1)"))
 
 
 def test_a_skew_changes_nobodys_samples(labels: NDArray[np.int64]) -> None:
@@ -263,7 +271,7 @@ def test_the_same_seed_gives_the_same_partition_everywhere(spec: str, digest: st
 
 
 def test_every_scheme_has_a_golden_digest() -> None:
-    assert {spec.partition("(")[0] for spec in GOLDEN} == set(SCHEMES)
+    assert {spec.partition("(")[0] for spec in GOLDEN} == set(SCHEMES) - {"own"}
 
 
 FEW = [[], [5], [0, 0], [0, 1], [3, 3, 9], [0] * 7, [0, 0, 0, 0, 1], [7, 40, 90, 90], [-3, 4, -3], [0] * 30 + [1]]

@@ -1,0 +1,68 @@
+"""The command that makes and checks the folders of nodes with samples of their own."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcomp.data import load, load_own, partition_train, read_card
+from fedcomp.data.__main__ import main
+
+CARDS = Path(__file__).parents[2] / "datasets"
+CARD = str(CARDS / "digits.toml")
+
+
+def test_shares_are_those_of_the_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["share", CARD, "--partition", "classes(2)", "--nodes", "3", "--seed", "5", "--out", str(tmp_path)]) == 0
+    )
+    said = capsys.readouterr().out.splitlines()
+    dataset = load(read_card("digits", CARDS))
+    for number, rows in enumerate(partition_train(dataset, "classes(2)", 3, 5)):
+        own = load_own(dataset.card, tmp_path / f"node-{number}")
+        assert np.array_equal(own.x, dataset.train.x[rows])
+        assert np.array_equal(own.y, dataset.train.y[rows])
+        assert said[number] == f"{tmp_path / f'node-{number}'}: {len(rows)} samples of 2 of 10 classes"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["node-0", "node-1", "node-2"]
+
+
+def test_a_devices_arrays_are_packed_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "mine.npz", x=np.ones((4, 8, 8), np.float32), y=np.array([7, 7, 1, 7]))
+    out = str(tmp_path / "data")
+    assert main(["pack", CARD, str(tmp_path / "mine.npz"), "--out", out]) == 0
+    assert main(["check", CARD, out]) == 0
+    assert capsys.readouterr().out == 2 * f"{out}: 4 samples of 2 of 10 classes\n"
+    assert main(["pack", CARD, str(tmp_path / "mine.npz"), "--out", out]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main(["pack", CARD, str(tmp_path / "mine.npz"), "--out", out, "--over"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["share", CARD, "--nodes", "3", "--partition", "own()"], "each node brings its own samples"),
+        (["share", CARD, "--nodes", "3", "--partition", "iid + noise(1)"], "skews features; here samples are written"),
+        (["share", CARD, "--nodes", "0"], "0 clients and seed 0; at least 1 client"),
+        (
+            ["share", "nowhere.toml", "--nodes", "3"],
+            "nowhere.toml: No such file or directory; a dataset card is needed",
+        ),
+        (["pack", CARD, "nowhere.npz"], "nowhere.npz: No such file or directory"),
+        (["pack", CARD, CARD], "digits.toml: not a readable .npz"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert main([*arguments, "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_shares_are_not_written_over_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "node-1").mkdir()
+    assert main(["share", CARD, "--nodes", "2", "--out", str(tmp_path)]) == 2
+    assert "node-1 is there already; a new folder is needed" in capsys.readouterr().err
+    assert not (tmp_path / "node-0").exists()

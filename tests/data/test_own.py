@@ -1,0 +1,133 @@
+"""A node's own folder: what is written is read, and what does not fit the run is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedcomp.data.card import CardFile, read_card
+from fedcomp.data.dataset import DataError
+from fedcomp.data.load import load
+from fedcomp.data.own import load_own, write_own
+from tests.data.conftest import Idx, MakeCard, Publish
+
+Images = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+
+
+def test_what_was_written_is_what_a_run_finds(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
+    card = make_card(resize=4, groups=("writer",), test_every=2, format="npz", train=(CardFile("x", 1, 32 * "0"),))
+    x, y = tiny_arrays
+    write_own(tmp_path / "new" / "folder", card, x, y)
+    found = load_own(card, tmp_path / "new" / "folder")
+    assert found.x.dtype == np.uint8
+    assert np.array_equal(found.x, x[:, np.newaxis])
+    assert np.array_equal(found.y, y)
+    assert found.groups == {}
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {"tiny.npz", "tiny.toml"}
+
+
+def test_the_card_beside_the_files_is_a_card_like_every_other(tmp_path: Path, make_card: MakeCard) -> None:
+    card = make_card(title='of "them"', source="größer \\ weiter\nund weiter", mean=(1 / 3,))
+    write_own(tmp_path, card, np.zeros((2, 2, 3), np.float32), np.array([0, 2]))
+    own = read_card("tiny", tmp_path)
+    assert (own.format, own.test, own.hub, [file.name for file in own.train]) == ("npz", (), None, ["tiny.npz"])
+    assert replace(own, format=card.format, train=card.train, hub=card.hub) == card
+
+
+def test_the_same_samples_are_the_same_files(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
+    for name in ("a", "b"):
+        write_own(tmp_path / name, make_card(), *tiny_arrays)
+    for name in ("tiny.npz", "tiny.toml"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_own_files_may_be_of_another_format_than_the_runs_and_lack_a_test_split(
+    tmp_path: Path, make_card: MakeCard, publish: Publish, idx_bytes: Idx, tiny_arrays: Images
+) -> None:
+    x, y = tiny_arrays
+    images, labels = publish(tmp_path, "x", idx_bytes(x)), publish(tmp_path, "y", idx_bytes(y))
+    (tmp_path / "tiny.toml").write_text(
+        'name = "tiny"\ntitle = "Mine"\nformat = "idx"\nshape = [1, 2, 3]\nclasses = ["a", "b", "c"]\nmean = [0.5]\n'
+        'std = [0.25]\nlicence = "mine"\nsource = "a camera"\n[files]\ntrain = ['
+        + ", ".join(f'{{ name = "{file.name}", size = {file.size}, md5 = "{file.md5}" }}' for file in (images, labels))
+        + "]\n"
+    )
+    assert np.array_equal(load_own(make_card(), tmp_path).x[:, 0], x)
+    with pytest.raises(DataError, match="its card lists no test files; a run needs a test split to be evaluated on"):
+        load(read_card("tiny", tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"shape": (1, 3, 2)}, r"tiny\.toml: shape \(1, 2, 3\); the run's card tiny has \(1, 3, 2\)$"),
+        ({"mean": (0.25,)}, r"tiny\.toml: mean \(0\.5,\); the run's card tiny has \(0\.25,\)$"),
+        ({"std": (0.5,)}, r"tiny\.toml: std \(0\.25,\); the run's card tiny has \(0\.5,\)$"),
+        ({"resize": 8}, r"tiny\.toml: resize None; the run's card tiny has 8$"),
+        ({"classes": ("a", "b")}, r"tiny\.toml: 3 classes; the run's card tiny has 2 classes$"),
+        ({"classes": ("a", "c", "b")}, r"tiny\.toml: class 1 'b'; the run's card tiny has class 1 'c'$"),
+        ({"name": "huge"}, r"no dataset card 'huge' in .*; there are: tiny$"),
+    ],
+)
+def test_a_card_of_another_kind_than_the_runs_is_refused_and_both_are_named(
+    tmp_path: Path, make_card: MakeCard, tiny_arrays: Images, changes: dict[str, object], says: str
+) -> None:
+    write_own(tmp_path, make_card(), *tiny_arrays)
+    with pytest.raises(ValueError, match=says) as caught:
+        load_own(make_card(**changes), tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_card_without_files_is_no_card_of_own_samples(tmp_path: Path, make_card: MakeCard) -> None:
+    (tmp_path / "tiny.toml").write_text(
+        'name = "tiny"\ntitle = "T"\nformat = "huggingface"\nshape = [1, 2, 3]\nclasses = 3\nmean = [0.5]\nstd = [0.25]\n'
+        'licence = "none"\nsource = "nowhere"\n[hub]\nid = "someone/tiny"\n'
+    )
+    with pytest.raises(DataError, match=r"tiny\.toml: format 'huggingface'; own samples need files: cifar-binary, idx"):
+        load_own(make_card(), tmp_path)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path, make_card: MakeCard) -> None:
+    with pytest.raises(ValueError, match=r"no dataset card 'tiny' in .*nowhere; there are: none"):
+        load_own(make_card(), tmp_path / "nowhere")
+
+
+def test_samples_that_changed_since_the_card_was_made_are_refused(
+    tmp_path: Path, make_card: MakeCard, tiny_arrays: Images
+) -> None:
+    write_own(tmp_path, make_card(), *tiny_arrays)
+    data = bytearray((tmp_path / "tiny.npz").read_bytes())
+    data[-200] ^= 1
+    (tmp_path / "tiny.npz").write_bytes(data)
+    with pytest.raises(DataError, match=r"tiny\.npz has md5 [0-9a-f]+; tiny needs"):
+        load_own(make_card(), tmp_path)
+
+
+def test_samples_are_written_over_only_where_asked(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
+    x, y = tiny_arrays
+    write_own(tmp_path, make_card(), x, y)
+    with pytest.raises(DataError, match=r"tiny\.npz is there already; an empty folder is needed"):
+        write_own(tmp_path, make_card(), x[:3], y[:3])
+    assert len(load_own(make_card(), tmp_path)) == 12
+    write_own(tmp_path, make_card(), x[:3], y[:3], over=True)
+    assert len(load_own(make_card(), tmp_path)) == 3
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "says"),
+    [
+        (np.zeros((2, 3, 3), np.uint8), np.zeros(2, int), r"the samples: samples of shape \(3, 3\); tiny needs"),
+        (np.zeros((2, 2, 3), np.uint8), np.array([0, 3]), r"the samples: labels from 0 to 3; tiny needs 0 to 2"),
+        (np.zeros((2, 2, 3), np.int16), np.zeros(2, int), "the samples: samples of dtype int16"),
+        (np.full((2, 2, 3), np.nan), np.zeros(2, int), "the samples: samples hold NaN"),
+        (np.zeros((0, 2, 3), np.uint8), np.zeros(0, int), "0 samples and 0 labels"),
+    ],
+)
+def test_arrays_that_do_not_fit_the_card_leave_nothing_behind(
+    tmp_path: Path, make_card: MakeCard, x: NDArray[np.generic], y: NDArray[np.generic], says: str
+) -> None:
+    with pytest.raises(DataError, match=says):
+        write_own(tmp_path / "new", make_card(), x, y)
+    assert not (tmp_path / "new").exists()
