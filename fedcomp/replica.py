@@ -16,6 +16,8 @@ from fedcomp.wire.frame import EXACT, Frame, Kind
 from fedcomp.wire.layout import Layout, parse_layout
 
 LENGTH = struct.Struct("<I")
+STRETCH = 1 << 14
+"""Entries of a step worked out at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +114,21 @@ class Step:
         sent = codecs.codec(frame.codec).decode(body, n=layout.n)
         with np.errstate(over="ignore"):
             sparse = sent.sparse()
-            if sparse is not None:
-                at: Any = sparse.indices
-                old = replica.vector[at]
-                new = old + sparse.values
-                total = replica.fingerprint + change(at, old, new) - exact_part(replica.exact) + exact_part(exact)
-            else:
-                at = slice(None)
-                new = replica.vector + sent.dense()
-                total = fingerprint(new, exact)
-        if not np.isfinite(new).all():
-            raise CorruptError("a delta takes the model out of float32")
-        return cls(at, new, exact, total & WORD)
+            values = sent.dense() if sparse is None else sparse.values
+            del sent, body  # they would make it more than four times the model
+            new, moved = np.empty_like(values), 0
+            for start in range(0, new.size, STRETCH):
+                part = slice(start, start + STRETCH)
+                old = replica.vector[part if sparse is None else sparse.indices[part]]
+                np.add(old, values[part], out=new[part])
+                if not np.isfinite(new[part]).all():
+                    raise CorruptError("a delta takes the model out of float32")
+                if sparse is not None:
+                    moved += change(sparse.indices[part], old, new[part])
+        if sparse is None:
+            return cls(slice(None), new, exact, fingerprint(new, exact))
+        total = replica.fingerprint + moved - exact_part(replica.exact) + exact_part(exact)
+        return cls(sparse.indices, new, exact, total & WORD)
 
 
 def start(layout: Layout, arrays: Mapping[str, NDArray[Any]], version: int = 0) -> Replica:

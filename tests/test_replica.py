@@ -1,6 +1,7 @@
 """A model at a version: the same bits everywhere, and unchanged by what is refused."""
 
 import math
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import fedcomp
 from fedcomp.errors import CorruptError, FedcompError, LayoutError, TruncatedError, UnknownFormatError, VersionError
 from fedcomp.fingerprint import fingerprint
 from fedcomp.lazy_sum import BLOCK
-from fedcomp.replica import LENGTH, Replica, from_key_frame, start, step
+from fedcomp.replica import LENGTH, STRETCH, Replica, from_key_frame, start, step
 from fedcomp.wire.codecs import codec_id
 from fedcomp.wire.frame import EXACT, Frame, Kind, parse_one
 from fedcomp.wire.layout import layout_of
@@ -218,6 +219,33 @@ def test_a_delta_beyond_float32_is_refused_and_the_replica_is_as_it_was() -> Non
         with pytest.raises(CorruptError, match="a delta takes the model out of float32"):
             held.advance(frame)
         assert bits(held) == before
+
+
+@pytest.mark.parametrize("place", [0, STRETCH - 1, STRETCH, 2 * STRETCH])
+@pytest.mark.parametrize("text", ["topk(density=1.0)", "dense()"])
+def test_one_entry_beyond_float32_is_found_wherever_it_is(text: str, place: int) -> None:
+    arrays: Arrays = {"w": np.ones(2 * STRETCH + 1, np.float32)}
+    arrays["w"][place] = 3e38
+    held, compressor = start(layout_of(arrays), arrays), fedcomp.parse(text)
+    before = bits(held)
+    body, _ = compressor.encode(arrays["w"], compressor.init(held.layout.n))
+    with pytest.raises(CorruptError, match="a delta takes the model out of float32"):
+        held.delta_frame(codec_id(compressor.entropy), body, b"")
+    assert bits(held) == before
+
+
+@pytest.mark.parametrize("text", ["stc(density=1.0)", "topk(density=1.0)", "dense()", "qsgd(bucket=1)"])
+def test_a_step_takes_no_more_than_four_times_the_model_beside_its_frame(text: str) -> None:
+    n = 8 * BLOCK
+    arrays: Arrays = {"w": np.ones(n, np.float32)}
+    held, compressor = start(layout_of(arrays), arrays), fedcomp.parse(text)
+    body, _ = compressor.encode(np.random.default_rng(0).standard_normal(n, np.float32), compressor.init(n))
+    frame = held.delta_frame(codec_id(compressor.entropy), body, b"")
+    tracemalloc.start()
+    held.advance(frame)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * 4 * n + 8 * BLOCK
 
 
 def test_exact_tensors_that_are_not_finite_are_refused() -> None:

@@ -1,10 +1,13 @@
 """Values between quantizers and entropy codes: what they decode to, and how they add up."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from fedcomp.lazy_sum import BLOCK, LazySum
 from fedcomp.symbols import Dense, Sparse, Symbols, Ternary
+from fedcomp.symbols.levels import SparseLevels
 
 TERNARY = Ternary(5, np.array([1, 4]), np.array([True, False]), np.float32(0.5))
 
@@ -37,6 +40,38 @@ def test_adding_more_entries_than_a_block_adds_each_once() -> None:
         total = np.ones(n, np.float32)
         symbols.add_to(total)
         assert np.array_equal(total, 1 + values)
+
+
+@pytest.mark.parametrize("n", [BLOCK - 1, 2 * BLOCK + 3])
+def test_kept_entries_of_more_than_a_block_are_one_vector_sparse_and_dense(n: int) -> None:
+    rng = np.random.default_rng(n)
+    negative, levels = rng.random(n) < 0.5, rng.integers(0, 200, n).astype(np.uint8)
+    magnitudes, half = rng.uniform(1, 2, 200).astype(np.float32), np.float32(0.5)
+    signs = np.where(negative, -1, 1).astype(np.float32)
+    for symbols, values in (
+        (Ternary(2 * n, np.arange(n) * 2, negative, half), signs * half),
+        (SparseLevels(2 * n, np.arange(n) * 2, negative, levels, magnitudes), signs * magnitudes[levels]),
+    ):
+        sparse = symbols.sparse()
+        assert np.array_equal(sparse.values, values)
+        assert sparse.values.dtype == np.float32
+        assert np.array_equal(symbols.dense(), sparse.dense())
+        assert np.array_equal(symbols.dense()[::2], values)
+
+
+def test_kept_entries_take_no_more_memory_than_their_values_and_a_block() -> None:
+    n = 8 * BLOCK
+    negative, levels = np.ones(n, np.bool_), np.zeros(n, np.uint8)
+    for symbols in (
+        Ternary(n, np.arange(n), negative, np.float32(1)),
+        SparseLevels(n, np.arange(n), negative, levels, np.ones(200, np.float32)),
+    ):
+        for read in (symbols.sparse, symbols.dense):
+            tracemalloc.start()
+            read()
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert peak < 4 * n + 20 * BLOCK
 
 
 @pytest.mark.parametrize("n", [1, BLOCK // 2, BLOCK + 1, 64 * BLOCK + 1])

@@ -104,13 +104,22 @@ def take(data: bytes, at: int, n: int, k: int) -> tuple[Indices, int]:
         if count:
             payload = body[at : at + length]
             bits.check_padding(payload, count * groups * width, "delta keys")
-            found = bits.unpack(np.frombuffer(payload, np.uint8), groups * width, count)
-            least = 1 << (groups - 1) * width
-            if found.min() < least or found.max() > n:
-                raise CorruptError(f"a gap in {groups} groups of {width} bits; it is {least} to {n}")
-            gaps[group_of == groups - 1] = found
+            gaps[group_of == groups - 1] = _unpacked(payload, groups, width, count, n)
             at += length
     return ascend(gaps, n), at
+
+
+def _unpacked(payload: memoryview, groups: int, width: int, count: int, n: int) -> NDArray[np.uint32]:
+    """Return the `count` gaps of so many groups; refuse those that need fewer, and those longer than `n`."""
+    found, least, length = np.empty(count, np.uint32), 1 << (groups - 1) * width, groups * width
+    octets = np.frombuffer(payload, np.uint8)
+    for start in range(0, count, BLOCK):  # of whole bytes, whatever the width
+        part = octets[start * length // 8 : -(-(start + BLOCK) * length // 8)]
+        block = bits.unpack(part, length, min(BLOCK, count - start))
+        if block.min() < least or block.max() > n:
+            raise CorruptError(f"a gap in {groups} groups of {width} bits; it is {least} to {n}")
+        found[start : start + BLOCK] = block
+    return found
 
 
 def _sizes(counts: NDArray[np.int64], width: int) -> list[int]:

@@ -195,7 +195,9 @@ def take_sparse(data: bytes, at: int, n: int, count: int) -> tuple[NDArray[Any],
     if not 1 <= k <= min(n, 8 * len(data)):
         raise CorruptError(f"{k} levels that are not zero, of {n} in {len(data)} bytes")
     stream = prefix.Lockstep(data, at, k, "Elias codewords")
-    gaps, steps = np.empty((2, stream.chunks, stream.size), np.int64)
+    middle, most = count // 2, np.uint64(count)
+    gaps = np.empty((stream.chunks, stream.size), np.int64)
+    steps = np.empty(gaps.shape, np.int16)  # `count` stands for whatever is beyond every level
     for rows, live in stream.stretches():
         for row in rows:
             gaps[:live, row], lengths = read(stream.windows(live))
@@ -203,11 +205,11 @@ def take_sparse(data: bytes, at: int, n: int, count: int) -> tuple[NDArray[Any],
             windows = stream.windows(live)
             distance, lengths = read(windows << np.uint64(1))
             stream.skip(lengths + np.uint64(1))
-            step = distance.view(np.int64)
+            step = np.minimum(distance, most).view(np.int64)
             steps[:live, row] = np.negative(step, out=step, where=windows >> np.uint64(63) == 1)
     stream.finish()
     gaps, steps = gaps.reshape(-1)[:k], steps.reshape(-1)[:k]
-    middle, farthest = count // 2, max(steps.max(), -steps.min())
+    farthest = max(steps.max(), -steps.min())
     if gaps.max() > n or farthest > middle:
         raise CorruptError(f"a gap of {gaps.max()} or a level {farthest} from zero; at most {n} and {middle}")
     indices = ascend(gaps, n)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError, TruncatedError
+from fedcomp.lazy_sum import BLOCK
 
 
 def write(counts: Iterable[NDArray[Any]], size: int) -> bytes:
@@ -31,8 +32,11 @@ def read(data: memoryview, k: int, what: str) -> NDArray[np.int64]:
     used = int(ends[k - 1]) + 1
     if len(data) != -(-used // 8) or ends.size - k != 8 * len(data) - used:
         raise CorruptError(f"{len(data)} bytes of {what}; {k} of them end after {used} bits, and zeros follow")
-    counts = np.empty(k, np.int64)
-    counts[0] = ends[0]
-    np.subtract(ends[1:k], ends[: k - 1], out=counts[1:])
-    counts[1:] -= 1
+    counts = ends[:k]
+    for start in reversed(range(0, k, BLOCK)):  # in place, from the back: a block needs the end before it
+        before = counts[start - 1] if start else -1
+        block = counts[start : start + BLOCK]
+        block[1:] -= block[:-1]
+        block[0] -= before
+        block -= 1
     return counts

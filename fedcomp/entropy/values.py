@@ -71,7 +71,8 @@ def take(data: bytes, at: int, k: int) -> tuple[Vector, int]:
         exponents, at = alphabet.take(data, at + size, k, EXPONENTS)
         words = exponents.astype(np.uint32)
         words <<= np.uint32(23)
-        words |= negative.astype(np.uint32) << np.uint32(31)
+        for start in range(0, k, BLOCK):
+            words[start : start + BLOCK] |= negative[start : start + BLOCK].astype(np.uint32) << np.uint32(31)
         values = words.view(np.float32)
     else:
         raise CorruptError(f"values of format {form}; known are {FP32} to {NATURAL}")

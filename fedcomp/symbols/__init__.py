@@ -102,13 +102,17 @@ class Ternary:
 
     def sparse(self) -> Sparse:
         """Return the kept entries, each ±magnitude."""
-        return Sparse(
-            self.n, self.indices, np.array([self.magnitude, -self.magnitude]).take(self.negative.view(np.int8))
-        )
+        values, signed = np.empty(self.indices.size, np.float32), np.array([self.magnitude, -self.magnitude])
+        for start in range(0, values.size, BLOCK):  # `take` makes eight bytes of each index
+            part = slice(start, start + BLOCK)
+            signed.take(self.negative[part].view(np.int8), out=values[part], mode="clip")
+        return Sparse(self.n, self.indices, values)
 
     def dense(self) -> Vector:
         """Return the vector, float32 (n,)."""
-        return self.sparse().dense()
+        whole = np.zeros(self.n, np.float32)
+        self.add_to(whole)
+        return whole
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the kept entries to `vector`, O(k)."""

@@ -137,19 +137,31 @@ class SparseLevels:
 
     def sparse(self) -> Sparse:
         """Return the kept entries."""
-        count = self.magnitudes.size
-        signed = np.concatenate((self.magnitudes, -self.magnitudes))
-        place = np.multiply(self.negative, count, dtype=np.uint8 if count <= 128 else np.uint16)
-        place += self.levels
-        return Sparse(self.n, self.indices, signed.take(place))
+        values = np.empty(self.indices.size, np.float32)
+        for part, block in self._blocks():
+            values[part] = block
+        return Sparse(self.n, self.indices, values)
 
     def dense(self) -> Vector:
         """Return the vector, float32 (n,)."""
-        return self.sparse().dense()
+        whole = np.zeros(self.n, np.float32)
+        for part, block in self._blocks():
+            whole[self.indices[part]] = block
+        return whole
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the kept entries to `vector`, O(k)."""
         self.sparse().add_to(vector, weight)
+
+    def _blocks(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield (part, values of those kept entries) in order."""
+        count = self.magnitudes.size
+        signed = np.concatenate((self.magnitudes, -self.magnitudes))
+        for start in range(0, self.indices.size, BLOCK):
+            part = slice(start, start + BLOCK)
+            place = np.multiply(self.negative[part], count, dtype=np.uint8 if count <= 128 else np.uint16)
+            place += self.levels[part]
+            yield part, signed.take(place)
 
 
 def geometric(first: np.float32, base: float, count: int) -> Vector:

@@ -31,7 +31,7 @@ LARGEST_SCALE = np.float32(2.0**119)
 STEEPEST = 2**8
 GROUP = 8
 TILE = 1 << 13
-"""Entries that a row of scales is repeated to: products of short rows cost several times as much."""
+"""Entries looked up at a time; and those that a row of scales is repeated to: products of short rows cost much more."""
 PLUS_MINUS = 1 - 2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
 
 
@@ -54,8 +54,12 @@ class Rotated:
 
     def dense(self) -> Vector:
         """Return the vector, float32 (n,)."""
-        sparse = self.sparse()
-        return self._gathered() if sparse is None else sparse.dense()
+        if self.indices is None:
+            return self._gathered()
+        whole = np.zeros(self.n, np.float32)
+        for start, values in self._blocks():
+            whole[self.indices[start : start + values.size]] = values
+        return whole
 
     def sparse(self) -> Sparse | None:
         """Return the entries that were rotated; None where all were."""
@@ -144,12 +148,13 @@ def dequantize(levels: NDArray[np.uint8], bits: float, wide: NDArray[np.bool_] |
         out[...] = levels
         out *= 2
         out -= 1
-    elif wide is None:
-        centroids(int(bits)).take(levels, out=out, mode="clip")
-    else:
-        narrow = int(bits)
-        both = np.concatenate((centroids(narrow), centroids(narrow + 1)))
-        both.take(levels + (wide.view(np.uint8) << np.uint8(narrow)), out=out, mode="clip")
+        return
+    narrow = int(bits)
+    table = centroids(narrow) if wide is None else np.concatenate((centroids(narrow), centroids(narrow + 1)))
+    for start in range(0, levels.size, TILE):  # `take` makes eight bytes of each index
+        part = slice(start, start + TILE)
+        index = levels[part] if wide is None else levels[part] + (wide[part].view(np.uint8) << np.uint8(narrow))
+        table.take(index, out=out[part], mode="clip")
 
 
 @lru_cache(maxsize=MOST_BITS)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.entropy import MAX_ENTRIES, alphabet, varint
+from fedcomp.entropy import MAX_ENTRIES, alphabet, elias, prefix, varint
 from fedcomp.entropy.levels import SPARSE, LevelsCode, SparseRegime, take_sparse
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.symbols.levels import EXPONENTS, LINEAR, POWERS, Groups, Levels, Scale, group_count
@@ -277,7 +277,18 @@ def test_a_stream_of_codewords_of_one_bit_takes_little_more_than_positions_and_l
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (found.levels == 2).all()
-    assert peak < 5 * 4 * n
+    assert peak < 4 * 4 * n
+
+
+@pytest.mark.parametrize("distance", [4, 2**15, 2**15 + 1, 2**16 + 1, 2**31 - 1])
+@pytest.mark.parametrize("negative", [False, True])
+def test_a_level_beyond_the_last_one_is_refused_however_far_it_is(distance: int, negative: bool) -> None:
+    codewords, lengths = elias.gamma(np.array([1, distance]))
+    codewords[1] |= np.uint64(negative) << lengths[1]
+    lengths[1] += np.uint64(1)
+    stream = prefix.write(iter([(codewords, lengths)]), 1, int(lengths.sum()), per_item=2)
+    with pytest.raises(CorruptError, match="from zero; at most 5 and 3"):
+        take_sparse(bytes([SPARSE]) + varint.put(1) + stream, 0, 5, 7)
 
 
 @kinds

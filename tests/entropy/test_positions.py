@@ -95,6 +95,17 @@ def test_more_than_a_block_comes_back(kind: str, n: int) -> None:
         assert np.array_equal(positions.take(positions.put(indices, n, kind), 0, n, indices.size)[0], indices)
 
 
+@every
+def test_positions_of_all_entries_take_four_times_the_vector_or_less(kind: str) -> None:
+    n = 8 * BLOCK
+    stream = positions.put(np.arange(n), n, kind)
+    tracemalloc.start()
+    positions.take(stream, 0, n, n)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * 4 * n
+
+
 def test_sizes_are_known_before_anything_is_written() -> None:
     rng = np.random.default_rng(3)
     for p in (0.0005, 0.05, 0.5):

@@ -4,11 +4,11 @@ import hashlib
 import struct
 import time
 import tracemalloc
-import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -16,66 +16,26 @@ import pytest
 import fedcomp
 from fedcomp.__main__ import describe
 from fedcomp.compressor import Compressor
-from fedcomp.entropy import varint
 from fedcomp.errors import FedcompError
 from fedcomp.fingerprint import fingerprint
 from fedcomp.replica import LENGTH, Replica, from_key_frame, step
 from fedcomp.wire import codecs, frame, instruction
 from fedcomp.wire.frame import EXACT, Frame, Kind
+from tests.wire.mutations import disturb, seal_frame, seal_instruction
+from tests.wire.specimens import SETTINGS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STARTS = (b"", b"FCMP", b"FCMP\1\2", b"FCIN\1\0")
 FILES = sorted(path for path in GOLDEN.iterdir() if path.suffix in (".frame", ".instruction"))
 
 
-SETTINGS = {
-    "stc": ("", "density=0.3", "density=0.05, order='interleaved'"),
-    "topk": ("", "density=0.3, values='fp16'", "density=0.9, values='natural'", "density=1.0, values='bf16'"),
-    "randk": ("", "density=0.7"),
-    "hierarchical": ("", "density=0.4, levels=16, top_levels=4"),
-    "fastsgd": ("", "base=1.1, levels=40"),
-    "sparseloco": ("", "density=0.5, bits=4, chunk=64"),
-    "qsgd": ("", "levels=1, norm='l2', bucket=100000", "levels=255", "levels=1, bucket=1"),
-    "natural_dithering": ("", "levels=3, norm='l2'"),
-    "cgx": ("", "adaptive=True, dense_below=10"),
-    "eden": ("bits=0.3", "bits=1.5", "bits=2", "bits=4"),
-    "powersgd": ("rank=1", "rank=4"),
-}
-"""Settings that give bodies of every form; those of other methods change none."""
 SHAPES = {1: ((),), 31: ((4, 5), (0, 3), (11,)), 1000: ((25, 30), (50,), (10, 20)), 5000: ((60, 70), (60,), (37, 20))}
-HUGE = (0, 1, 255, 256, 512, 2**16, 2**16 + 1, 2**20, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1)
-FLOATS = ("0000807f", "0100807f", "0000c0ff", "ffff7f7f", "ffff7fff", "00000080", "01000000", "ffffffffffffef7f")
 STEADY = 400_000
 """Bytes that decoding may take however short the vector is: tables, and blocks of a size of their own."""
 
 
 def golden(name: str) -> bytes:
     return (GOLDEN / name).read_bytes()
-
-
-def seal(data: bytearray, begin: int, covered: int) -> bytes:
-    """Write the CRC32 that fits a changed head of 52 bytes and what it covers."""
-    crc = zlib.crc32(data[begin + 52 : begin + 52 + covered], zlib.crc32(data[begin : begin + 48]))
-    data[begin + 48 : begin + 52] = struct.pack("<I", crc)
-    return bytes(data)
-
-
-def change(rng: np.random.Generator, data: bytes) -> bytearray:
-    """Return `data` with bytes changed, cut out or put in, at one to three places."""
-    changed = bytearray(data)
-    for _ in range(rng.integers(1, 4)):
-        place, what = int(rng.integers(len(changed))), rng.integers(6)
-        if what == 0:
-            del changed[place : place + int(rng.integers(1, 9))]
-        elif what == 1:
-            changed[place:place] = rng.bytes(int(rng.integers(1, 9)))
-        elif what == 2:
-            changed[place] ^= 1 << int(rng.integers(8))
-        else:
-            changed[place] = int(rng.integers(256)) if what < 5 else (0, 1, 127, 128, 255)[int(rng.integers(5))]
-        if not changed:
-            changed = bytearray(b"\0")
-    return changed
 
 
 def sent_by(compressor: Compressor) -> list[tuple[int, bytes]]:
@@ -88,21 +48,6 @@ def sent_by(compressor: Compressor) -> list[tuple[int, bytes]]:
         for vector, known in ((bell, shapes), (few, ()), (bell**5, ())):
             sent.append((n, compressor.encode(vector, compressor.init(n), seed=3, shapes=known)[0]))
     return sent
-
-
-def disturb(rng: np.random.Generator, data: bytes, other: bytes) -> bytes:
-    """Return `data` changed as by `change`, or spliced with `other`, or with a field that is another number or no number."""
-    what, early = rng.integers(4), int(rng.integers(min(len(data), 24)))
-    place = early if rng.random() < 0.5 else int(rng.integers(len(data)))
-    if what == 0:
-        return data[:place] + other[int(rng.integers(len(other))) :]
-    if what == 1:
-        number = HUGE[int(rng.integers(len(HUGE)))]
-        return data[:early] + varint.put(number) + data[early + int(rng.integers(1, 4)) :]
-    if what == 2:
-        field = bytes.fromhex(FLOATS[int(rng.integers(len(FLOATS)))])
-        return data[:place] + field + data[place + len(field) :]
-    return bytes(change(rng, data))
 
 
 def bits(replica: Replica) -> tuple[object, ...]:
@@ -130,28 +75,24 @@ def told(data: bytes) -> list[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_changed_files_are_refused_by_their_checksums(path: Path) -> None:
-    rng = np.random.default_rng(0)
+    rng = Random(0)
     data = path.read_bytes()
     read: Callable[[bytes], object] = instruction.parse if path.suffix == ".instruction" else frame.parse_one
     for _ in range(300):
-        changed = bytes(change(rng, data))
+        changed = disturb(rng, data)
         assert changed == data or refused_by(read, changed)
         refused_by(told, changed)
 
 
 def test_changed_and_sealed_frames_are_refused_or_lead_to_a_whole_model() -> None:
-    rng = np.random.default_rng(1)
+    rng = Random(1)
     held = from_key_frame(frame.parse_one(golden("key.frame")))
     refused = 0
     for turn in range(3000):
-        data = change(rng, golden(["key.frame", "delta.frame"][turn % 2]))
-        if len(data) >= 52:
-            data[:5] = b"FCMP\1"
-            data[40:48] = struct.pack("<Q", len(data) - 52)
-            data = bytearray(seal(data, 0, len(data)))
+        data = seal_frame(disturb(rng, golden(["key.frame", "delta.frame"][turn % 2])))
         mine = replace(held, vector=held.vector.copy())
         try:
-            parsed = frame.parse_one(bytes(data))
+            parsed = frame.parse_one(data)
             after = step(mine if parsed.kind is Kind.DELTA else None, parsed)
         except FedcompError:
             refused += 1
@@ -163,13 +104,13 @@ def test_changed_and_sealed_frames_are_refused_or_lead_to_a_whole_model() -> Non
                 assert bits(mine) == bits(held)
             else:
                 assert (after.version, after.fingerprint) == (parsed.version, parsed.after)
-        refused_by(told, bytes(data))
+        refused_by(told, data)
     assert 2500 < refused < 3000
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3])
 def test_changed_bodies_are_refused_or_lead_to_a_whole_model(codec: int) -> None:
-    rng = np.random.default_rng(codec)
+    rng = Random(codec)
     held = from_key_frame(frame.parse_one(golden("key.frame")))
     sent = golden("delta_dense.frame")[52:]
     if codec > 1:
@@ -177,7 +118,7 @@ def test_changed_bodies_are_refused_or_lead_to_a_whole_model(codec: int) -> None
         sent = codecs.codec(codec).encode(symbols)
     before, refused = bits(held), 0
     for _ in range(1500):
-        body = bytes(change(rng, sent))
+        body = disturb(rng, sent)
         try:
             made = held.delta_frame(codec, body, held.exact)
         except FedcompError:
@@ -196,10 +137,10 @@ def test_changed_bodies_of_every_method_are_refused_or_vectors_like_any_other(na
     for settings in SETTINGS.get(name, ("",)):
         compressor = fedcomp.parse(f"{name}({settings})")
         sent = sent_by(compressor)
-        rng = np.random.default_rng(8)
+        rng = Random(8)
         for turn in range(160):
             n, body = sent[turn % len(sent)]
-            changed = disturb(rng, body, sent[int(rng.integers(len(sent)))][1])
+            changed = disturb(rng, body, rng.choice(sent)[1])
             begin = time.perf_counter()
             try:
                 symbols = compressor.entropy.decode(changed, n=n if turn % 4 else None)
@@ -222,10 +163,10 @@ def test_changed_bodies_of_every_method_take_memory_for_the_vector_that_is_neede
     for settings in SETTINGS.get(name, ("",)):
         compressor = fedcomp.parse(f"{name}({settings})")
         sent = sent_by(compressor)
-        rng = np.random.default_rng(9)
+        rng = Random(9)
         for n, body in sent[-3:]:
             for _ in range(8):
-                changed = disturb(rng, body, sent[int(rng.integers(len(sent)))][1])
+                changed = disturb(rng, body, rng.choice(sent)[1])
                 tracemalloc.start()
                 refused_by(partial(compressor.decode, n=n), changed)
                 _, peak = tracemalloc.get_traced_memory()
@@ -234,14 +175,14 @@ def test_changed_bodies_of_every_method_take_memory_for_the_vector_that_is_neede
 
 
 def test_changed_models_in_key_frames_are_refused_or_whole() -> None:
-    rng = np.random.default_rng(4)
+    rng = Random(4)
     payload = golden("key.frame")[52:]
     (length,) = LENGTH.unpack_from(payload)
     text, rest = payload[4 : 4 + length], payload[4 + length :]
     refused = 0
     for turn in range(1500):
-        one = bytes(change(rng, text)) if turn % 3 else text
-        two = bytes(change(rng, rest)) if turn % 2 else rest
+        one = disturb(rng, text) if turn % 3 else text
+        two = disturb(rng, rest) if turn % 2 else rest
         digest = int.from_bytes(hashlib.blake2b(one, digest_size=8).digest(), "little")
         mark = 0
         if len(two) == len(rest):
@@ -259,16 +200,12 @@ def test_changed_models_in_key_frames_are_refused_or_whole() -> None:
 
 
 def test_changed_and_sealed_instructions_are_refused_or_valid() -> None:
-    rng = np.random.default_rng(5)
+    rng = Random(5)
     data = golden("message.instruction")
     text = 16
     for _ in range(1500):
-        changed = change(rng, data[: 52 + text]) + (
-            data[52 + text :] if rng.random() < 0.5 else change(rng, data[52 + text :])
-        )
-        changed[:6] = b"FCIN\1\0"
-        (length,) = struct.unpack_from("<H", changed, 6)
-        sealed = seal(changed, 0, length)
+        behind = data[52 + text :] if rng.random() < 0.5 else disturb(rng, data[52 + text :])
+        sealed = seal_instruction(disturb(rng, data[: 52 + text]) + behind)
         refused_by(told, sealed)
         try:
             asked, frames = instruction.parse(sealed)
@@ -279,9 +216,9 @@ def test_changed_and_sealed_instructions_are_refused_or_valid() -> None:
 
 
 def test_random_bytes_are_refused() -> None:
-    rng = np.random.default_rng(6)
+    rng = Random(6)
     for _ in range(1000):
-        data = STARTS[int(rng.integers(len(STARTS)))] + rng.bytes(int(rng.integers(0, 300)))
+        data = rng.choice(STARTS) + rng.randbytes(rng.randrange(300))
         for read in (frame.parse_one, instruction.parse, told):
             assert refused_by(read, data)
 
@@ -290,9 +227,8 @@ def test_promises_of_gigabytes_in_a_hundred_bytes_take_no_memory() -> None:
     held = from_key_frame(frame.parse_one(golden("key.frame")))
     lies = []
     for count in (2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**64 - 1):
-        head = bytearray(golden("delta.frame")[:52])
-        head[40:48] = struct.pack("<Q", count)
-        lies.append(seal(head, 0, 0) + bytes(50))
+        head = golden("delta.frame")[:40] + struct.pack("<Q", count) + bytes(4)
+        lies.append(seal_frame(head + bytes(50), length=False))
     texts = [
         b'[["w","float32",[2147483648],"compressed"]]',
         b'[["w","float64",[2],"compressed"],["x","int64",[2147483648],"exact"]]',

@@ -1,0 +1,178 @@
+"""Send mutants of frames, instructions and bodies through the doors that they arrive at, and say what became of them.
+
+python -m tests.wire.fuzz --count 1000000 --seed 0              # an hour or less on one core; apart from the test suite
+python -m tests.wire.fuzz --count 600000 --seed 0 --first 400000     # goes on where another run was stopped
+python -m tests.wire.fuzz --count 1 --seed 0 --first 12345           # one mutant again
+
+Mutant i of a seed is the same on every run.  The exit code is 1 where one broke the law of `doors.py`.
+"""
+
+import argparse
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from tests.wire.doors import Outcome, bound, pass_through
+from tests.wire.mutants import Mutant, mutant
+
+BATCH = 2_000
+"""Mutants that a worker is handed at a time."""
+ADDRESS_SPACE = 8 << 30
+"""Bytes that a worker may map: a mutant that asks for more breaks the law there, and does no harm to the machine."""
+MOST_FAILURES = 50
+Failures = list[tuple[int, str]]
+"""Number of the mutant, and what happened."""
+
+
+@dataclass(slots=True)
+class Row:
+    """What became of mutants of one kind: how many `passed`, how many each error `refused`, and the worst of all."""
+
+    passed: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    peak: float = 0.0
+    peak_of: int = -1
+    seconds: float = 0.0
+    slowest: int = -1
+
+    def add(self, number: int, one: Mutant, outcome: Outcome) -> None:
+        """Count one mutant."""
+        share = outcome.peak / bound(one)
+        if outcome.refused:
+            self.refused[outcome.refused] += 1
+        else:
+            self.passed += 1
+        self._worst(share, number, outcome.seconds, number)
+
+    def join(self, other: "Row") -> None:
+        """Count the mutants of another row as well."""
+        self.passed += other.passed
+        self.refused += other.refused
+        self._worst(other.peak, other.peak_of, other.seconds, other.slowest)
+
+    def _worst(self, peak: float, peak_of: int, seconds: float, slowest: int) -> None:
+        if peak > self.peak:
+            self.peak, self.peak_of = peak, peak_of
+        if seconds > self.seconds:
+            self.seconds, self.slowest = seconds, slowest
+
+
+Tally = dict[tuple[str, int], Row]
+"""Kind (with the codec) and entries of the model -> what became of those."""
+
+
+def work(seed: int, numbers: range) -> tuple[Tally, Failures]:
+    """Return what became of these mutants, and which of them broke the law."""
+    tally: defaultdict[tuple[str, int], Row] = defaultdict(Row)
+    failures: Failures = []
+    for number in numbers:
+        try:
+            one = mutant(seed, number)
+            tally[one.label, one.n].add(number, one, pass_through(one))
+        except Exception:  # whatever it is, it is reported, and the next mutant is tried
+            failures.append((number, traceback.format_exc(limit=-6)))
+    return dict(tally), failures
+
+
+def batches(first: int, count: int) -> Iterator[range]:
+    """Yield the numbers from `first` on, a batch at a time."""
+    for start in range(first, first + count, BATCH):
+        yield range(start, min(start + BATCH, first + count))
+
+
+@dataclass(slots=True)
+class Run:
+    """A run over the mutants from `first` on: what became of those that are `done`, and which broke the law."""
+
+    seed: int
+    first: int
+    count: int
+    tally: Tally = field(default_factory=dict)
+    failures: Failures = field(default_factory=list)
+    done: int = 0
+    reached: int = 0
+
+    def go(self, workers: int) -> None:
+        """Work through all mutants, as long as not too many break the law; say on standard output how far it is."""
+        begin, waiting, self.reached = time.monotonic(), batches(self.first, self.count), self.first
+        running: dict[Future[tuple[Tally, Failures]], range] = {}
+        with ProcessPoolExecutor(workers, initializer=_confine) as pool:
+            while len(self.failures) < MOST_FAILURES:
+                while len(running) <= workers and (numbers := next(waiting, None)) is not None:
+                    running[pool.submit(work, self.seed, numbers)] = numbers
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    self._count(running.pop(future), *future.result())
+                self.reached = min((numbers.start for numbers in running.values()), default=self.first + self.count)
+                rate = self.done / (time.monotonic() - begin)
+                print(f"{self.done} of {self.count} mutants, {rate:.0f} a second, {self._where()}", flush=True)
+
+    def _count(self, numbers: range, part: Tally, broken: Failures) -> None:
+        self.done += len(numbers)
+        for key, row in part.items():
+            self.tally.setdefault(key, Row()).join(row)
+        for number, what in broken:
+            print(f"mutant {number} of seed {self.seed} broke the law:\n{what}", flush=True)
+        self.failures += broken
+
+    def _where(self) -> str:
+        return f"{len(self.failures)} broke the law; go on with --first {self.reached}"
+
+
+def lines(tally: Tally) -> Iterator[str]:
+    """Yield the tally as a table, and the sums."""
+    yield f"{'arrived as':<14}{'entries':>9}{'mutants':>9}{'refused':>9}{'passed':>8}{'peak':>7}{'slowest':>9}  refused with"
+    for (label, n), row in sorted(tally.items(), key=lambda item: (item[0][1], item[0][0])):
+        refused = row.refused.total()
+        reasons = ", ".join(f"{name.removesuffix('Error')} {count}" for name, count in row.refused.most_common())
+        counts = f"{refused + row.passed:>9}{refused:>9}{row.passed:>8}"
+        yield f"{label:<14}{n:>9}{counts}{row.peak:>7.2f}{row.seconds:>8.3f}s  {reasons}"
+    every = Row()
+    for row in tally.values():
+        every.join(row)
+    refused = every.refused.total()
+    reasons = ", ".join(f"{name} {count}" for name, count in every.refused.most_common())
+    yield f"{refused + every.passed} mutants: {refused} refused ({reasons}), {every.passed} passed"
+    yield f"largest peak {every.peak:.2f} of the bound (mutant {every.peak_of})"
+    yield f"slowest {every.seconds:.3f} s (mutant {every.slowest})"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line asks for; return 1 where a mutant broke the law, 130 where somebody stopped it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.wire.fuzz", description="Fuzz what arrives over the wire.")
+    parser.add_argument("--count", type=int, default=1_000_000, help="mutants")
+    parser.add_argument("--seed", type=int, default=0, help="what mutants are drawn from")
+    parser.add_argument("--first", type=int, default=0, help="number of the first mutant")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    asked = parser.parse_args(arguments)
+    if asked.count < 1 or asked.first < 0 or asked.workers < 1:
+        parser.error("--count and --workers are at least 1, --first is at least 0")
+    run = Run(asked.seed, asked.first, asked.count)
+    stopped = False
+    try:
+        run.go(asked.workers)
+    except KeyboardInterrupt:  # what is done counts
+        stopped = True
+        print(f"stopped; go on with --first {run.reached}")
+    for line in lines(run.tally):
+        print(line)
+    if run.failures:
+        print(f"{len(run.failures)} mutants broke the law: {', '.join(str(number) for number, _ in run.failures)}")
+    return 1 if run.failures else 130 if stopped else 0
+
+
+def _confine() -> None:
+    """Make this process a worker: of bounded memory, and stopped by the one that started it alone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

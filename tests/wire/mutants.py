@@ -1,0 +1,187 @@
+"""Mutant number so-and-so of a seed: a specimen, changed, and in most cases with its checksums made right again."""
+
+import hashlib
+import re
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+
+import numpy as np
+
+from fedcomp.errors import FedcompError
+from fedcomp.fingerprint import fingerprint
+from fedcomp.replica import LENGTH, Step
+from fedcomp.wire import frame, instruction
+from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
+from fedcomp.wire.instruction import Instruction
+from tests.wire import specimens
+from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_instruction
+
+SIZES = (10, 10_000, 1_000_000)
+"""Entries of the models."""
+SHARES = (0.96, 0.038, 0.002)
+BODY, INSTRUCTION = "body", "instruction"
+KINDS = (BODY, Kind.DELTA.name, Kind.UPDATE.name, Kind.KEY.name, INSTRUCTION, Kind.HELD.name, Kind.LOST.name)
+WEIGHTS = (30, 25, 25, 7, 10, 2, 1)
+TEXTS = (b"", b"(" * 60_000, b"stc(density=" + b"9" * 50_000 + b")", b"stc(**{})", b"nobody()", b"stc(density=1e999)")
+"""What no compressor is called: instructions ask for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """Bytes that arrive as `kind` where a model of `n` entries is held; `codec` is what a body alone is taken for."""
+
+    kind: str
+    n: int
+    codec: int
+    data: bytes
+
+    @property
+    def label(self) -> str:
+        """The kind, and the codec of a body."""
+        return f"{self.kind} {self.codec}" if self.codec else self.kind
+
+
+def mutant(seed: int, number: int) -> Mutant:
+    """Return mutant `number` of `seed`: the same on every run, whatever came before."""
+    rng = Random(f"{seed}/{number}")
+    (n,) = rng.choices(SIZES, SHARES)
+    (kind,) = rng.choices(KINDS, WEIGHTS)
+    return MAKERS[kind](rng, n)
+
+
+def _body(rng: Random, n: int) -> tuple[int, bytes]:
+    """Return codec and body, of which the body may be damaged, or another codec's."""
+    codec, body = specimens.body(n, rng.choice(specimens.numbers(n)))
+    what = rng.random()
+    if what < 0.03:
+        return codec, body
+    other = specimens.body(n, rng.choice(specimens.numbers(n)))[1] if what < 0.2 else b""
+    return (codec, other) if what < 0.05 else (codec, disturb(rng, body, other))
+
+
+def _alone(rng: Random, n: int) -> Mutant:
+    return Mutant(BODY, n, *_body(rng, n))
+
+
+def _exact(rng: Random, n: int) -> bytes | None:
+    """Return exact tensors, damaged or not, or none."""
+    exact = specimens.world(n).replica.exact
+    return rng.choice((None, exact, disturb(rng, exact)))
+
+
+def _update(rng: Random, n: int) -> Mutant:
+    codec, body = _body(rng, n)
+    data = specimens.update(n, codec, body, _exact(rng, n))
+    if rng.random() < 0.05:
+        place = frame.HEAD.size
+        data = seal_frame(
+            data[:place] + disturb(rng, data[place : place + SECONDS.size]) + data[place + SECONDS.size :]
+        )
+    return Mutant(Kind.UPDATE.name, n, codec, _outside(rng, data))
+
+
+def _delta(rng: Random, n: int) -> Mutant:
+    """Return a delta whose fingerprint is most often that of the model it leads to, where it leads to one."""
+    (codec, body), exact = _body(rng, n), _exact(rng, n)
+    held = specimens.world(n).replica
+    flags, here = 0 if exact is None else EXACT, (held.version, held.version + 1, held.layout.digest, held.fingerprint)
+    made = Frame(Kind.DELTA, codec, flags, *here, 0, body + (exact or b""))
+    if rng.random() < 0.9:
+        with suppress(FedcompError):
+            made = replace(made, after=Step.of(held, made).fingerprint)
+    return Mutant(Kind.DELTA.name, n, codec, _outside(rng, made.to_bytes()))
+
+
+def _key(rng: Random, n: int) -> Mutant:
+    """Return a key frame of a damaged layout or model, whose digest and fingerprint are right."""
+    payload = specimens.world(n).replica.key_frame().payload
+    cut = LENGTH.size + LENGTH.unpack_from(payload)[0]
+    text, model = payload[LENGTH.size : cut], payload[cut:]
+    what = rng.random()
+    if what < 0.3:
+        text = disturb(rng, text)
+    elif what < 0.5:
+        side = rng.choice(re.findall(rb"\d+", text))
+        text = text.replace(side, str(rng.choice((*HUGE, -1))).encode(), 1)
+    elif what < 0.9:
+        model = disturb(rng, model)
+    mark, count = 0, specimens.world(n).n
+    if len(model) >= 4 * count:
+        mark = fingerprint(np.frombuffer(model, "<f4", count).astype(np.float32), model[4 * count :])
+    digest = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+    payload = LENGTH.pack(len(text)) + text + model
+    if rng.random() < 0.05:
+        payload = disturb(rng, payload)
+    version = specimens.VERSION + rng.randrange(-1, 2)
+    data = Frame(Kind.KEY, 0, EXACT, version, version, digest, mark, mark, payload).to_bytes()
+    return Mutant(Kind.KEY.name, n, 0, _outside(rng, data))
+
+
+def _answer(kind: Kind, rng: Random, n: int) -> Mutant:
+    data = specimens.answer(n, kind)
+    if rng.random() < 0.3:
+        data = seal_frame(data + rng.randbytes(rng.randrange(20)))
+    return Mutant(kind.name, n, 0, _outside(rng, data) if rng.random() < 0.3 else seal_frame(disturb_head(rng, data)))
+
+
+def _outside(rng: Random, data: bytes) -> bytes:
+    """Return the frame `data` as it is, with a damaged head, or damaged anywhere; seldom without its checksum."""
+    what = rng.random()
+    if what < 0.82:
+        return data
+    data = disturb_head(rng, data) if what < 0.92 else disturb(rng, data)
+    return data if rng.random() < 0.25 else seal_frame(data, length=rng.random() < 0.8)
+
+
+def _instruction(rng: Random, n: int) -> Mutant:
+    asked = specimens.instruction(n, rng.choice(specimens.ROUTES), rng.choice((0, 0, 1, 2**64 - 1)))
+    what = rng.random()
+    if what < 0.5 and asked.frames:
+        asked = replace(asked, frames=_frames(rng, n, list(asked.frames)))
+    data = asked.to_bytes()
+    if what >= 0.9:
+        data = disturb(rng, data)
+    elif what >= 0.5:
+        data = _said(rng, asked, data)
+    return Mutant(INSTRUCTION, n, 0, data if what >= 0.95 else seal_instruction(data))
+
+
+def _frames(rng: Random, n: int, frames: list[bytes]) -> tuple[bytes, ...]:
+    """Return frames of which one is damaged, missing, repeated or in another's place."""
+    place, what = rng.randrange(len(frames)), rng.random()
+    if what < 0.5:
+        frames[place] = _outside(rng, seal_frame(disturb(rng, frames[place]) if what < 0.3 else frames[place]))
+    elif what < 0.7:
+        frames[place] = MAKERS[rng.choice((Kind.KEY.name, Kind.DELTA.name, Kind.UPDATE.name))](rng, n).data
+    elif what < 0.8:
+        del frames[place]
+    elif what < 0.9:
+        frames.insert(rng.randrange(len(frames) + 1), frames[place])
+    else:
+        rng.shuffle(frames)
+    return tuple(frames)
+
+
+def _said(rng: Random, asked: Instruction, data: bytes) -> bytes:
+    """Return the instruction with another text, or another number in its head."""
+    begin, length = instruction.HEAD.size, len(asked.uplink.encode())
+    if rng.random() < 0.5:
+        text = data[begin : begin + length]
+        text = rng.choice(TEXTS) if rng.random() < 0.1 else disturb(rng, text, rng.choice(specimens.TEXTS).encode())
+        return data[:6] + struct.pack("<H", len(text)) + data[8:begin] + text + data[begin + length :]
+    return disturb(rng, data[:begin]).ljust(begin, b"\0")[:begin] + data[begin:]
+
+
+MAKERS: dict[str, Callable[[Random, int], Mutant]] = {
+    BODY: _alone,
+    Kind.DELTA.name: _delta,
+    Kind.UPDATE.name: _update,
+    Kind.KEY.name: _key,
+    INSTRUCTION: _instruction,
+    Kind.HELD.name: partial(_answer, Kind.HELD),
+    Kind.LOST.name: partial(_answer, Kind.LOST),
+}

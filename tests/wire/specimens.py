@@ -1,0 +1,202 @@
+"""Whole bodies, frames and instructions of every kind, for models of any size: what `fuzz.py` starts its mutants from."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import numpy as np
+
+import fedcomp
+from fedcomp.entropy import head, positions, values, varint
+from fedcomp.entropy.golomb import GolombTernary
+from fedcomp.entropy.levels import SparseRegime
+from fedcomp.entropy.sparse_levels import SparseLevelsCode
+from fedcomp.replica import Replica, start
+from fedcomp.stage import Vector
+from fedcomp.symbols import Indices, Ternary
+from fedcomp.symbols.levels import LINEAR, SparseLevels
+from fedcomp.wire import codecs
+from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
+from fedcomp.wire.instruction import Instruction, receipt
+from fedcomp.wire.layout import layout_of
+
+SETTINGS = {
+    "stc": ("", "density=0.3", "density=1.0", "density=0.05, order='interleaved'", "density=1.0, order='interleaved'"),
+    "topk": ("", "density=0.3, values='fp16'", "density=0.9, values='natural'", "density=1.0, values='bf16'"),
+    "randk": ("", "density=0.5", "density=0.7", "density=1.0"),
+    "hierarchical": ("", "density=0.4, levels=16, top_levels=4"),
+    "fastsgd": ("", "base=1.1, levels=40"),
+    "sparseloco": ("", "density=0.5, bits=4, chunk=64"),
+    "qsgd": ("", "levels=1, norm='l2', bucket=100000", "levels=255", "levels=1, bucket=1"),
+    "natural_dithering": ("", "levels=3, norm='l2'"),
+    "cgx": ("", "adaptive=True, dense_below=10", "bucket=1"),
+    "eden": ("bits=0.3", "bits=0.5", "bits=0.99", "bits=1.5", "bits=2", "bits=4"),
+    "powersgd": ("rank=1", "rank=4"),
+}
+"""Settings that give bodies of every form; those of other methods change none."""
+TEXTS = tuple(f"{name}({settings})" for name in fedcomp.METHODS for settings in SETTINGS.get(name, ("",)))
+VERSION, NUMBER = 41, 9
+"""The version of the model that is held, and the instruction that was followed last."""
+Body = tuple[int, bytes]
+"""Codec and body."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """A replica of `n` entries, and those of the next two versions; `steps` are the deltas between them."""
+
+    n: int
+    replicas: tuple[Replica, Replica, Replica]
+    steps: tuple[bytes, bytes]
+
+    @property
+    def replica(self) -> Replica:
+        """The one that is held: mutants must leave it as it is."""
+        return self.replicas[0]
+
+    def copy(self) -> Replica:
+        """Return the replica that is held, to be spent."""
+        return replace(self.replica, vector=self.replica.vector.copy())
+
+
+@lru_cache(maxsize=8)
+def world(n: int) -> World:
+    """Return the world of that size: tensors of three dtypes in the vector, three beside it."""
+    rng = np.random.default_rng(n)
+    side = max(1, math.isqrt(7 * n // 10))
+    rest = n - side * side
+    model = {
+        "layer.weight": rng.standard_normal((side, side), np.float32),
+        "norm.running_var": np.ones(2, np.float32),
+        "norm.num_batches_tracked": np.array(1233),
+        "half": rng.standard_normal(rest // 2).astype(np.float16),
+        "mask": np.array([True, False, True]),
+        "double": rng.standard_normal(rest - rest // 2),
+    }
+    held = start(layout_of(model), model, VERSION)
+    replicas, steps = [held], []
+    for text, exact in (("stc(density=0.1)", held.exact), ("dense()", held.exact[:-3] + bytes(3))):
+        here = replicas[-1]
+        compressor = fedcomp.parse(text)
+        sent, _ = compressor.encode(_vector(n, 0), compressor.init(n))
+        made = here.delta_frame(codecs.codec_id(compressor.entropy), sent, exact)
+        steps.append(made.to_bytes())
+        replicas.append(replace(here, vector=here.vector.copy()).advance(made))
+    return World(n, (replicas[0], replicas[1], replicas[2]), (steps[0], steps[1]))
+
+
+# ---- bodies ----------------------------------------------------------------------------------------------------------
+
+
+def _vector(n: int, which: int) -> Vector:
+    """Return a vector of Gaussian entries, a sparse one, or one of heavy tails."""
+    rng = np.random.default_rng([n, which])
+    bell = rng.standard_normal(n, np.float32) * np.float32(0.1)
+    return bell if which == 0 else np.where(rng.random(n) < 0.02, bell, np.float32(0)) if which == 1 else bell**5
+
+
+def _sent(text: str, which: int, n: int) -> Body:
+    compressor = fedcomp.parse(text)
+    made, _ = compressor.encode(_vector(n, which), compressor.init(n), seed=3, shapes=world(n).replica.layout.shapes)
+    return codecs.codec_id(compressor.entropy), made
+
+
+def _kept(share: float, n: int) -> Indices:
+    """Return about that share of the indices, the first one at least."""
+    return np.union1d(0, np.flatnonzero(np.random.default_rng(n).random(n) < share))
+
+
+def _sparse(kind: str, share: float, n: int) -> Body:
+    """Positions of a kind that is not the best one."""
+    indices = _kept(share, n)
+    parts = head.put(n, indices.size), positions.put(indices, n, kind), values.put(_vector(n, 0)[indices])
+    return 4, b"".join(parts)
+
+
+def _sparse_levels(kind: str, share: float, n: int) -> Body:
+    indices = _kept(share, n)
+    levels, magnitudes = (indices % 251).astype(np.uint8), np.geomspace(1, 1e-3, 251).astype(np.float32)
+    return 5, SparseLevelsCode(kind).encode(SparseLevels(n, indices, levels % 2 == 1, levels, magnitudes))
+
+
+def _ternary(share: float, n: int) -> Body:
+    indices = _kept(share, n)
+    return 2, GolombTernary().encode(Ternary(n, indices, indices % 2 == 1, np.float32(0.5)))
+
+
+def _elias(count: int, n: int) -> Body:
+    """Levels of which none is zero, in the code for those of which most are."""
+    levels = np.arange(n) % (count - 1)
+    levels += levels >= count // 2
+    begin = varint.put(n) + bytes([LINEAR]) + varint.put(count) + varint.put(n) + np.array(0.5, "<f4").tobytes()
+    return 7, begin + b"".join(SparseRegime(levels, np.bincount(levels, minlength=count)).write())
+
+
+def _makers() -> Iterator[Callable[[int], Body]]:
+    for text in TEXTS:
+        for which in range(3):
+            yield partial(_sent, text, which)
+    for kind in positions.KINDS:
+        for share in (0.5, 1.0):
+            yield partial(_sparse, kind, share)
+            yield partial(_sparse_levels, kind, share)
+    for share in (0.5, 0.9):
+        yield partial(_ternary, share)
+    for count in (3, 255, 511):
+        yield partial(_elias, count)
+
+
+MAKERS = tuple(_makers())
+MANY = 100_000
+"""Entries from which on one vector for each setting is enough: to make the others takes long."""
+
+
+@lru_cache(maxsize=8)
+def numbers(n: int) -> tuple[int, ...]:
+    """Return the numbers of the makers whose bodies of `n` entries are worth their time."""
+    return tuple(number for number in range(len(MAKERS)) if n < MANY or number >= 3 * len(TEXTS) or not number % 3)
+
+
+@lru_cache(maxsize=4096)
+def body(n: int, number: int) -> Body:
+    """Return the body that maker `number` makes for `n` entries."""
+    return MAKERS[number](n)
+
+
+# ---- frames ----------------------------------------------------------------------------------------------------------
+
+
+def update(n: int, codec: int, body: bytes, exact: bytes | None = None) -> bytes:
+    """Return the update that answers the newest instruction, with exact tensors where they are given."""
+    held = world(n).replica
+    here = (held.version, held.version, held.layout.digest, held.fingerprint, NUMBER)
+    payload = SECONDS.pack(0.25, 0.5) + body + (exact or b"")
+    return Frame(Kind.UPDATE, codec, EXACT if exact is not None else 0, *here, payload).to_bytes()
+
+
+def delta(n: int, codec: int, body: bytes, exact: bytes | None = None) -> bytes:
+    """Return the delta to the next version; raise `FedcompError` where the body leads to none."""
+    held = world(n).replica
+    return held.delta_frame(codec, body, held.exact if exact is None else exact).to_bytes()
+
+
+def answer(n: int, kind: Kind) -> bytes:
+    """Return a frame without a payload that answers the newest instruction."""
+    held = world(n).replica
+    here = (held.version, held.version, held.layout.digest, held.fingerprint) if kind is Kind.HELD else (0, 0, 0, 0)
+    return Frame(kind, codecs.NO_BODY, 0, *here, NUMBER).to_bytes()
+
+
+def instruction(n: int, route: int, lineage: int) -> Instruction:
+    """Return the instruction behind the last one, over one of the `ROUTES` to the model's version or the next two."""
+    held = world(n)
+    key, (one, two) = held.replica.key_frame().to_bytes(), held.steps
+    frames = ((), (key,), (one,), (one, two), (key, one, two))[route]
+    newest = held.replicas[sum(frame is not key for frame in frames)]
+    taken = receipt(NUMBER, one) if route % 2 else receipt(NUMBER - 1, two)
+    text = TEXTS[route * 7 % len(TEXTS)]
+    return Instruction(NUMBER + 1, taken, newest.version, newest.fingerprint, 5, text, frames, lineage)
+
+
+ROUTES = range(5)
