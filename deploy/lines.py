@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 HARMLESS = (  # what Flower says of every run, and of every failed one before this launcher says why
-    "Using SuperLink: own",
+    "Using SuperLink: ",
     "Successfully started run",
     "Successfully installed fedcomp",
     "Since flwr 1.32, default simulated SuperNodes",
@@ -12,6 +12,8 @@ HARMLESS = (  # what Flower says of every run, and of every failed one before th
     "Manually terminating ClientAppActor",
     "Exit Code: 700",
     "An unhandled exception occurred when running the simulation.",
+    "Exit Code: 201",
+    "An unhandled exception occurred in the ServerApp.",
     "For more information, visit: <https://flower.ai/docs",
 )
 
@@ -38,7 +40,7 @@ class Filter:
                 return []
             lines, self.held = self.held, []
             return [] if "SettingsError: " in plain else lines
-        if re.match(r"ERROR\s*:\s+Simulation raised an exception", plain):
+        if re.match(r"ERROR\s*:\s+(Simulation|ServerApp) raised an exception", plain):
             self.held = [line]
             return []
         if re.match(r"(DEBUG|INFO)\s*:|\S+ \S+\s+(DEBUG|INFO)\s", plain) or any(text in plain for text in HARMLESS):

@@ -8,114 +8,27 @@ port; runs the app on it; returns the run's own outcome; and stops what it start
 import argparse
 import json
 import os
-import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
+from deploy.app import ROOT, Config, LaunchError, app_of, copy_app, parse_config, run_config, to_toml
+from deploy.environment import environment, free_ports
 from deploy.lines import Filter
 from deploy.processes import adopt_orphans, ignore_endings, signals_as_exits, stop
-from server.settings import Settings, SettingsError
 
-ROOT = Path(__file__).resolve().parents[1]
-PATHS = ("data-dir", "runs-dir")  # the run's processes have other working directories: these must be absolute
 STARTUP_TIMEOUT_S = 60.0
-
-Config = dict[str, object]
-
-
-class LaunchError(Exception):
-    """The run cannot start or has failed; the text is one sentence."""
-
-
-def parse_config(texts: list[str]) -> Config:
-    """Return the settings in texts like ``key=value key='text with spaces'``; a value that is no TOML is a text."""
-    config: Config = {}
-    for text in texts:
-        rest = re.sub(r"""([^\s=]+)=('[^']*'|"[^"]*"|\S+)""", lambda pair: _add(config, pair), text).split()
-        if rest:
-            raise LaunchError(f"{rest[0]!r} is no setting; write settings as key=value, with spaces between them")
-    return config
-
-
-def _add(config: Config, pair: re.Match[str]) -> str:
-    key, value = pair.groups()
-    try:
-        config[key] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        config[key] = value
-    return ""
-
-
-def run_config(texts: list[str], defaults: Mapping[str, object], num_nodes: int) -> Config:
-    """Return the settings that differ from the defaults, with absolute paths; raise `LaunchError` for a wrong one.
-
-    All nodes are waited for unless `min-nodes` says otherwise: here they are known to come.
-    """
-    config = {"min-nodes": num_nodes} | parse_config(texts)
-    for key in PATHS:
-        path = config.get(key, defaults.get(key))
-        if isinstance(path, str) and path:
-            config[key] = str(Path(path).expanduser().absolute())
-    try:
-        Settings.from_config({**defaults, **config})
-    except SettingsError as error:
-        raise LaunchError(str(error)) from None
-    return config
-
-
-def to_toml(config: Mapping[str, object]) -> str:
-    """Return `config` as TOML lines; JSON's texts, numbers and booleans are TOML's."""
-    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in config.items())
-
-
-def environment(home: Path) -> dict[str, str]:
-    """Return the environment of all processes of a run."""
-    own = {
-        "FLWR_HOME": str(home),
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "OMP_WAIT_POLICY": "passive",  # a waiting thread that spins takes the core from the next client
-        # Flower starts its parts by name
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "PYTHONUNBUFFERED": "1",
-        "RAY_ADDRESS": "local",  # never a cluster that runs here already
-        "RAY_TMPDIR": str(home),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    }
-    return os.environ | own
-
-
-def copy_app(target: Path, patterns: list[str]) -> None:
-    """Copy what Flower bundles into a folder of its own: in the project's, Flower would walk all of `.venv` first."""
-    target.mkdir()
-    for name in {"pyproject.toml", *(pattern.split("/")[0] for pattern in patterns)}:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, target / name)
-
-
-def free_port() -> int:
-    """Return a loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def start_superlink(home: Path, env: Mapping[str, str], started: list[subprocess.Popen[str]]) -> None:
     """Start a SuperLink in simulation mode, wait until it answers, and make it the connection of `home`."""
-    port = free_port()
+    [port] = free_ports(1)
     log = home / "superlink.log"
     command = ["flower-superlink", "--insecure", "--simulation", "--host", "127.0.0.1", "--port", str(port)]
     with log.open("w") as sink:
@@ -189,9 +102,7 @@ def outcome(env: Mapping[str, str]) -> None:
 
 def simulate(args: argparse.Namespace) -> None:
     """Run the app once, on a federation of this machine; raise `LaunchError` if it fails."""
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        app = tomllib.load(file)["tool"]["flwr"]["app"]
-    config = run_config(args.config, app["config"], args.nodes)
+    config = run_config(args.config, app_of(ROOT)["config"], args.nodes)
     workers = min(args.workers or os.cpu_count() or 1, args.nodes)
     federation: Config = {"client-resources-num-cpus": 1, "init-args-num-cpus": workers}
     federation |= parse_config(args.federation) | {"num-supernodes": args.nodes}
@@ -202,7 +113,7 @@ def simulate(args: argparse.Namespace) -> None:
     try:
         (home / "run.toml").write_text(to_toml(config))
         start_superlink(home, env, started)
-        copy_app(home / "app", app["fab-include"])
+        copy_app(home / "app")
         command = ["flwr", "run", str(home / "app"), "--stream", "--run-config", str(home / "run.toml")]
         command += ["--federation-config", to_toml(federation).replace(" = ", "=").replace("\n", " ")]
         follow(command, home, env, Filter(args.verbose), started)

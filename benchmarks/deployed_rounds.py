@@ -1,0 +1,114 @@
+"""How long a round takes over real processes and sockets: plain Flower and wrapped, by turns, on one federation.
+
+    python -m benchmarks.deployed_rounds [--nodes 5 --entries 11200000 --turns 2]
+
+A SuperLink and SuperNodes on this machine, with TLS, keys and state folders, each node behind a proxy of its own that counts,
+and that lets 20 Mbit/s through each way in the second half.  The app trains nothing (`benchmarks/rounds_app`): a round is the
+way of its messages, and what compression costs.  The first round of a run stands apart: there the nodes also fetch the app,
+and, wrapped, the whole model.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from deploy.app import LaunchError
+from deploy.federation import Federation
+from deploy.link import Link
+from deploy.wire import UNSHAPED, Shape
+
+APP = Path(__file__).parent / "rounds_app"
+SLOW = Shape(20e6 / 8, 0.01)
+STC = "stc(density=0.0025)"
+RUN_TIMEOUT_S = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run: seconds of each round, and the bytes that all links carried up and down."""
+
+    seconds: list[float]
+    up_bytes: int
+    down_bytes: int
+
+
+def turns(federation: Federation, links: Sequence[Link], rounds: int, entries: int) -> Iterator[Turn]:
+    """Yield a run of plain Flower, then a wrapped one."""
+    for number, link in enumerate(("", STC)):
+        out = federation.folder / f"seconds-{time.monotonic_ns()}-{number}"
+        before = [(each.up_bytes, each.down_bytes) for each in links]
+        run = federation.run(APP, {"rounds": rounds, "entries": entries, "link": link, "out": str(out)})
+        if run.wait(RUN_TIMEOUT_S) != "finished:completed":
+            run.stop()
+            raise LaunchError(f"the run did not complete: {run.reason() or run.log()}")
+        times = [float(line) for line in out.read_text().splitlines()]
+        yield Turn(
+            [end - begin for begin, end in pairwise(times)],
+            sum(link.up_bytes - up for link, (up, _) in zip(links, before, strict=True)),
+            sum(link.down_bytes - down for link, (_, down) in zip(links, before, strict=True)),
+        )
+
+
+def main() -> int:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=5)
+    parser.add_argument("--entries", type=int, default=11_200_000, help="of the model (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="of each run (default: %(default)s)")
+    parser.add_argument("--turns", type=int, default=2, help="runs of each kind (default: %(default)s)")
+    options = parser.parse_args()
+    table = Table(title=f"{options.nodes} nodes, {options.entries:,} entries, on one machine", title_justify="left")
+    for name in ("links", "app", "first round", "other rounds", "of plain", "MB up", "MB down"):
+        table.add_column(name, justify="left" if name in ("links", "app") else "right")
+    try:
+        with tempfile.TemporaryDirectory(prefix="fedcomp-rounds-") as folder:
+            measure(Path(folder), options, table)
+    except LaunchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    Console(width=110).print(
+        table, "seconds a round, medians; megabytes a node and round, over all rounds, as the sockets carried them"
+    )
+    return 0
+
+
+def measure(folder: Path, options: argparse.Namespace, table: Table) -> None:
+    """Fill the table."""
+    with Federation(folder, options.nodes) as federation:
+        federation.start_superlink()
+        links = [Link(("127.0.0.1", federation.port)).start() for _ in range(options.nodes)]
+        for node, link in zip(federation.nodes, links, strict=True):
+            node.superlink = link.address
+        federation.start_nodes()
+        for words, shape in (("as fast as it goes", UNSHAPED), ("20 Mbit/s, 10 ms", SLOW)):
+            for link in links:
+                link.change(shape, shape)
+            pairs = [list(turns(federation, links, options.rounds, options.entries)) for _ in range(options.turns)]
+            ratio = median(median(wrapped.seconds[1:]) / median(plain.seconds[1:]) for plain, wrapped in pairs)
+            for name, kind, of_plain in (("plain Flower", 0, 1.0), (STC, 1, ratio)):
+                runs = [pair[kind] for pair in pairs]
+                messages = options.nodes * options.rounds * options.turns * 1e6
+                table.add_row(
+                    words,
+                    name,
+                    f"{median(run.seconds[0] for run in runs):.1f}",
+                    f"{median(second for run in runs for second in run.seconds[1:]):.1f}",
+                    f"{of_plain:.2f}",
+                    f"{sum(run.up_bytes for run in runs) / messages:.2f}",
+                    f"{sum(run.down_bytes for run in runs) / messages:.2f}",
+                )
+        for link in links:
+            link.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

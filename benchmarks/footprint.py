@@ -1,0 +1,177 @@
+"""How much disk a node's Python environment takes, and how much memory its processes take while they train.
+
+    python -m benchmarks.footprint [--python PYTHON] [--dataset digits] [--data-dir DIR] [--model mlp] [--samples 400]
+
+PYTHON is the interpreter of the node's environment; this one, if none is named.  A SuperLink and one SuperNode run on
+loopback, as `deploy.federation` starts them, and the node trains for a few rounds: on samples of its own, or, with
+--shared, on its share of the whole dataset, for which it needs the dataset and the libraries that share it out.  Memory
+is read from /proc ten times a second: Linux only.  The resident size of a process counts what it shares with others
+whole; in the sum, what processes share is counted once.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deploy.app import ROOT, LaunchError
+from deploy.federation import Federation
+from deploy.program import Program
+from fedcomp.data import load, partition_train, read_card, write_own
+
+PARTS = ("flower-supernode", "flower-superexec", "flwr-clientapp")
+POLL_S = 0.1
+TIMEOUT_S = 600.0
+MIB = 1 << 20
+
+
+@dataclass(slots=True)
+class Peaks:
+    """The greatest resident size of each of a node's parts, and of all together, in bytes."""
+
+    parts: dict[str, int] = field(default_factory=dict)
+    together: int = 0
+
+    def look(self, program: Program) -> None:
+        """Take account of the processes of `program` as they are now."""
+        together = 0
+        for pid, _ in program.processes():
+            try:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+                resident = _kibibytes(Path(f"/proc/{pid}/status"), "VmHWM:")
+                together += _kibibytes(Path(f"/proc/{pid}/smaps_rollup"), "Pss:")
+            except OSError:  # it ended while we looked
+                continue
+            part = next((part for part in PARTS if part in command), "others")
+            self.parts[part] = max(self.parts.get(part, 0), resident)
+        self.together = max(self.together, together)
+
+
+def installed(python: Path) -> tuple[int, int]:
+    """Return the bytes on disk of the environment of `python`, and the number of packages in it.
+
+    That is where its libraries lie and its scripts: in a virtual environment, without the interpreter itself.
+    """
+    said = subprocess.run(
+        [str(python), "-c", ASK], capture_output=True, text=True, check=True, env=_without_paths(os.environ)
+    ).stdout.splitlines()
+    folders = [Path(line) for line in dict.fromkeys(said[1:])]
+    return sum(on_disk(folder) for folder in folders), int(said[0])
+
+
+ASK = """
+import sysconfig
+from importlib.metadata import distributions
+print(len(list(distributions())))
+for name in ("purelib", "platlib", "scripts"):
+    print(sysconfig.get_path(name))
+"""
+
+
+def train(python: Path, options: argparse.Namespace, folder: Path) -> Peaks:
+    """Return what the processes of a node whose interpreter is `python` took while it trained.
+
+    Raises `LaunchError` where the run fails, with its reason.
+    """
+    card = read_card(options.dataset, ROOT / "datasets")
+    dataset = load(card, options.data_dir or None)
+    shares = max(1, len(dataset.train) // options.samples)
+    rows = partition_train(dataset, "iid()", shares, 0)[0]
+    write_own(folder / "samples", card, dataset.train.x[rows], dataset.train.y[rows])
+    peaks = Peaks()
+    with Federation(folder / "federation", nodes=1) as federation:
+        [node] = federation.nodes
+        node.config = {"state-dir": str(folder / "state")}
+        if options.shared:
+            node.config |= {"partition-id": 0, "num-partitions": shares}
+        else:
+            node.config["data-dir"] = str(folder / "samples")
+        node.env = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+        federation.start()
+        run = federation.run(ROOT, _settings(options, folder))
+        begin = time.monotonic()
+        while run.follower.running() and time.monotonic() < begin + TIMEOUT_S:
+            peaks.look(node.program)
+            time.sleep(POLL_S)
+        if run.wait(0) != "finished:completed":
+            raise LaunchError(f"the run is {run.status()}: {run.reason() or run.follower.tail()}")
+    return peaks
+
+
+def _settings(options: argparse.Namespace, folder: Path) -> Mapping[str, object]:
+    data_dir = str(Path(options.data_dir).expanduser().absolute()) if options.data_dir else ""
+    return {
+        "dataset": options.dataset,
+        "data-dir": data_dir,
+        "model": options.model,
+        "partition": "iid()" if options.shared else "own()",
+        "num-rounds": options.rounds,
+        "min-nodes": 1,
+        "fraction-train": 1.0,
+        "runs-dir": str(folder / "runs"),
+    }
+
+
+def _kibibytes(path: Path, key: str) -> int:
+    """Return the bytes that a line such as ``VmHWM:  1234 kB`` says; 0 without one, as of a process that has ended."""
+    for line in path.read_text().splitlines():
+        if line.startswith(key):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def on_disk(folder: Path) -> int:
+    """Return the bytes of the blocks of all files below `folder`, links not followed, as du counts them."""
+    files = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
+    return sum(512 * path.lstat().st_blocks for path in files)
+
+
+def _without_paths(env: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in env.items() if key != "PYTHONPATH"}
+
+
+def _lines(options: argparse.Namespace) -> Iterator[str]:
+    size, packages = installed(options.python)
+    yield f"environment   {size / MIB:7,.0f} MiB, {packages} packages ({options.python})"
+    with tempfile.TemporaryDirectory(prefix="fedcomp-") as folder:
+        peaks = train(options.python, options, Path(folder))
+    whose = "shared" if options.shared else "own"
+    yield f"peak memory of a node that trains {options.model} on {options.samples} {whose} samples of {options.dataset}:"
+    for part, resident in sorted(peaks.parts.items(), key=lambda pair: -pair[1]):
+        yield f"  {part:<18}{resident / MIB:7,.0f} MiB"
+    yield f"  {'together':<18}{peaks.together / MIB:7,.0f} MiB"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the sizes; return 0, or 2 after one sentence where they cannot be measured."""
+    options = _parser().parse_args(arguments)
+    try:
+        for line in _lines(options):
+            print(line, flush=True)
+    except (LaunchError, ValueError, OSError, subprocess.CalledProcessError) as error:
+        print(f"footprint: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.footprint", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--python", type=Path, default=Path(sys.executable), help="of the node's environment")
+    parser.add_argument("--dataset", default="digits", help="a card in datasets/")
+    parser.add_argument("--data-dir", default="", help="where the dataset's own files lie")
+    parser.add_argument("--model", default="mlp")
+    parser.add_argument("--samples", type=int, default=400, help="of the node, about")
+    parser.add_argument("--shared", action="store_true", help="train on a share of the whole dataset")
+    parser.add_argument("--rounds", type=int, default=3)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""Keys and certificates of a federation: an authority of its own, the SuperLink's certificate, a key for each SuperNode.
+
+This file needs `cryptography` alone, which comes with Flower: it can be copied to a device and run there, so that the
+device's private key never leaves it.
+
+    python -m deploy.keys server FOLDER --host superlink.example.org --host 192.0.2.7
+    python -m deploy.keys node FOLDER                # on the node; only FOLDER/node.pub travels
+
+A private key is a file of mode 0600 in a folder of mode 0700 from its first moment, and is never overwritten.
+"""
+
+import argparse
+import ipaddress
+import os
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.serialization import load_pem_private_key as load_pem
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+CURVE = ec.SECP384R1()
+"""What `flwr supernode register` names first; it takes the other NIST curves as well."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+AUTHORITY_DAYS = 3650
+SERVER_DAYS = 730
+PURPOSES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
+CLOCK_SKEW = timedelta(days=1)  # a device without a clock battery wakes up in the past
+
+
+class KeyFileError(Exception):
+    """Keys cannot be made as asked; the text is one sentence."""
+
+
+def make_server(folder: Path, hosts: Sequence[str] = (), days: int = SERVER_DAYS) -> None:
+    """Make `server.key` and `server.pem` in `folder`, signed by its `ca.key` and `ca.pem`, made first if not there.
+
+    The certificate is good for `days` days, for this machine's loopback names and for `hosts`: names or addresses by
+    which nodes reach the SuperLink.  Raises `KeyFileError` for an impossible host and for a server key that is there.
+    """
+    names = [_name(host) for host in dict.fromkeys((*LOOPBACK, *hosts))]
+    if days < 1:
+        raise KeyFileError(f"a certificate for {days} days; at least 1 is needed")
+    _private_folder(folder)
+    _refuse_existing(folder / "server.key", folder / "server.pem")
+    authority, signer = _authority(folder)
+    key = ec.generate_private_key(CURVE)
+    builder = (
+        _certificate(f"SuperLink {hosts[0] if hosts else LOOPBACK[0]}", authority.subject, key, days)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage("digital_signature"), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+    )
+    signed = builder.sign(signer, hashes.SHA384()).public_bytes(Encoding.PEM)
+    _write_pair(folder / "server.key", _pem(key), folder / "server.pem", signed)
+
+
+def make_node(folder: Path) -> None:
+    """Make `node.key` and `node.pub` in `folder`: the first is for `flower-supernode`, the second to be registered.
+
+    Both are in OpenSSH's format: ``ssh-keygen -t ecdsa -b 384`` makes the same.  Raises `KeyFileError` if one is there.
+    """
+    _private_folder(folder)
+    _refuse_existing(folder / "node.key", folder / "node.pub")
+    key = ec.generate_private_key(CURVE)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n"
+    _write_pair(folder / "node.key", private, folder / "node.pub", public)
+
+
+def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """Return the certificate and the key of the authority in `folder`, made if neither is there."""
+    key_path, path = folder / "ca.key", folder / "ca.pem"
+    if key_path.exists() and path.exists():
+        try:
+            key = load_pem(key_path.read_bytes(), None)
+            certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        except ValueError as error:
+            raise KeyFileError(f"{folder} holds an authority that cannot be read: {error}") from None
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+            raise KeyFileError(f"{key_path} is not the key of {path}")
+        return certificate, key
+    _refuse_existing(key_path, path)
+    key = ec.generate_private_key(CURVE)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"fedcomp {os.urandom(4).hex()}")])
+    builder = (
+        _certificate("", name, key, AUTHORITY_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage("key_cert_sign", "crl_sign"), critical=True)
+    )
+    certificate = builder.sign(key, hashes.SHA384())
+    _write_pair(key_path, _pem(key), path, certificate.public_bytes(Encoding.PEM))
+    return certificate, key
+
+
+def _certificate(
+    common_name: str, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
+) -> x509.CertificateBuilder:
+    """Return what every certificate says; one without a name of its own is the issuer's."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])]) if common_name else issuer
+    start = datetime.now(UTC) - CLOCK_SKEW
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + CLOCK_SKEW + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _usage(*granted: str) -> x509.KeyUsage:
+    return x509.KeyUsage(**{purpose: purpose in granted for purpose in PURPOSES})
+
+
+def _name(host: str) -> x509.GeneralName:
+    with suppress(ValueError):
+        return x509.IPAddress(ipaddress.ip_address(host))
+    if not re.fullmatch(r"(?=.{1,253}$)(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*", host) or host[-1].isdigit():
+        raise KeyFileError(f"host {host!r}; a DNS name or an IP address is needed, without port")
+    return x509.DNSName(host)
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _private_folder(folder: Path) -> None:
+    """Make `folder` if it is not there; refuse one that others may look into."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise KeyFileError(f"{folder} cannot be a folder: {error.strerror}") from None
+    mode = folder.stat().st_mode & 0o777
+    if mode & 0o077:
+        raise KeyFileError(f"folder {folder} has mode {mode:04o}; keys need 0700 (chmod 700, or another folder)")
+
+
+def _refuse_existing(*paths: Path) -> None:
+    for path in paths:
+        if path.exists():
+            raise KeyFileError(
+                f"{path} is there already; keys are never overwritten: move it away, or name another folder"
+            )
+
+
+def _write_pair(private_path: Path, private: bytes, public_path: Path, public: bytes) -> None:
+    """Make both files, or none; the second is for everyone to read."""
+    _write(private_path, private, 0o600)
+    try:
+        _write(public_path, public, 0o644)
+    except BaseException:
+        private_path.unlink()
+        raise
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    """Make the file at once: whole, with that mode, and only if there is none."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)  # unlike a rename, it does not replace
+    except FileExistsError:
+        raise KeyFileError(f"{path} is there already; keys are never overwritten") from None
+    finally:
+        temporary.unlink()
+
+
+def main() -> int:
+    """Return the exit status: 0, or 1 with one sentence if nothing was made."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.keys", description="Make keys and certificates.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    server = commands.add_parser("server", help="an authority, and the SuperLink's certificate signed by it")
+    server.add_argument("--host", action="append", default=[], help="a name or address of the SuperLink; repeatable")
+    server.add_argument("--days", type=int, default=SERVER_DAYS, help="that it is valid (default: %(default)s)")
+    node = commands.add_parser("node", help="a SuperNode's key: run it on the node")
+    for command in (server, node):
+        command.add_argument("folder", type=Path, help="where the keys go; its mode must be 0700")
+    args = parser.parse_args()
+    folder: Path = args.folder
+    try:
+        if args.command == "server":
+            make_server(folder, args.host, args.days)
+            print(f"SuperLink: --ssl-ca-certfile {folder}/ca.pem --ssl-certfile {folder}/server.pem", end="")
+            print(
+                f" --ssl-keyfile {folder}/server.key\nnodes:     give each {folder}/ca.pem; the *.key files stay here"
+            )
+        else:
+            make_node(folder)
+            print(f"SuperNode: --auth-supernode-private-key {folder}/node.key, which stays here")
+            print(f"operator:  flwr supernode register {folder}/node.pub")
+    except (KeyFileError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

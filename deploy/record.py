@@ -1,0 +1,77 @@
+"""What runs in a federation's folder, written down so that another command finds it."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from deploy.app import LaunchError
+from deploy.federation import Federation, end_all
+from deploy.program import Program
+
+NAME = "federation.json"
+MARK_LENGTH = 33
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A federation that was started: its mark, its addresses, its nodes' ids, and the processes that were started.
+
+    A process has an id, a time of start and a log, by its program's name; what came of these is found by the mark.
+    """
+
+    mark: str
+    address: str
+    health_address: str
+    node_ids: list[str]
+    processes: dict[str, tuple[int, str, str]]
+
+    @classmethod
+    def of(cls, federation: Federation) -> "Record":
+        """Return the record of `federation` as it is now."""
+        started: dict[str, tuple[int, str, str]] = {}
+        for program in federation.programs:
+            pid, start = program.process or (0, "not started")
+            started[program.name] = (pid, start, str(program.log))
+        health = f"127.0.0.1:{federation.health_port}"
+        return cls(federation.mark, federation.address, health, [node.node_id for node in federation.nodes], started)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Record | None":
+        """Return the record in `folder`, or `None` if there is none; raise `LaunchError` if it cannot be read."""
+        path = folder / NAME
+        try:
+            text = path.read_text()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            record = cls(**json.loads(text))
+            record.programs()
+        except (TypeError, ValueError, AttributeError) as error:
+            raise LaunchError(f"{path} cannot be read ({error}); what `deploy/local up` wrote is needed") from None
+        return record
+
+    def write(self, folder: Path) -> None:
+        """Put the record into `folder`: whole, or the old one stays."""
+        partial = folder / f".{NAME}"
+        partial.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        partial.replace(folder / NAME)
+
+    def programs(self) -> list[Program]:
+        """Return the SuperLink, then the SuperNodes; raise `ValueError` or `TypeError` for an impossible record."""
+        if len(self.mark) < MARK_LENGTH or not self.mark.endswith("/"):  # an empty one would mean every federation
+            raise ValueError(f"its mark is {self.mark!r}")
+        if len(self.processes) != len(self.node_ids) + 1:
+            raise ValueError(f"{len(self.processes)} processes of {len(self.node_ids)} nodes and a SuperLink")
+        found = []
+        for name, (pid, start, log) in self.processes.items():
+            part = name.lower().replace("supernode ", "node-")
+            found.append(Program(name, f"{self.mark}{part}/", Path(log), (int(pid), str(start))))
+        return found
+
+    def runs(self) -> bool:
+        """Return whether any of it lives."""
+        return any(program.processes() for program in self.programs())
+
+    def end(self) -> None:
+        """End all of it that lives."""
+        end_all(self.programs(), self.mark)

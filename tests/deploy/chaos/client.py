@@ -1,0 +1,36 @@
+"""The project's ClientApp, which also says when it begins to train, and writes down what it asked the uplink to send."""
+
+import os
+import time
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
+
+from clients.app import evaluate, tell_partition, train
+from fedcomp.flower import CompressionMod
+
+
+def book(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Stand between the mod and the app, where models are plain."""
+    if message.metadata.message_type != "train":
+        return call_next(message, context)
+    folder = Path(os.environ["CHAOS_BOOK"]) / f"node-{context.node_config['partition-id']}"
+    folder.mkdir(parents=True, exist_ok=True)
+    server_round = cast(ConfigRecord, message.content["config"])["server-round"]
+    given = {name: array.numpy() for name, array in cast(ArrayRecord, message.content["arrays"]).items()}
+    (folder / f"{server_round!s}.begun").touch()
+    reply = call_next(message, context)
+    trained = cast(ArrayRecord, reply.content["arrays"])
+    asked = [trained[name].numpy().astype(np.float64) - array for name, array in given.items()]
+    np.save(folder / f"{server_round!s}-{time.time_ns()}.npy", np.concatenate([array.ravel() for array in asked]))
+    return reply
+
+
+app = ClientApp(mods=[CompressionMod(), book])
+app.train()(train)
+app.evaluate()(evaluate)
+app.query("partition")(tell_partition)

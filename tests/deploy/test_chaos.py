@@ -1,0 +1,233 @@
+"""A federation over real processes and sockets, in which everything goes wrong: nothing is lost."""
+
+import json
+import os
+import shutil
+import signal
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+
+from clients.app import app as client_app
+from deploy.app import copy_app
+from deploy.federation import Federation
+from deploy.link import Link
+from fedcomp.flower import LocalGrid
+from fedcomp.flower.checkpoint import Checkpoint
+from fedcomp.flower.client_state import ClientState
+from fedcomp.flower.ledger import Totals
+from fedcomp.flower.state_folder import StateFolder
+from server.app import app as server_app
+from tests.deploy.chaos.server import Watching
+
+pytestmark = pytest.mark.chaos
+
+ROOT = Path(__file__).resolve().parents[2]
+NODES, ROUNDS = 5, 12
+CONFIG: dict[str, Any] = {
+    "run-name": "chaos",
+    "partition": "iid()",
+    "model": "mlp",
+    "fraction-train": 1.0,
+    "local-steps": 1500,
+    "learning-rate": 0.05,
+    "uplink": "stc(density=0.05)",
+    "downlink": "stc(density=0.05)",
+    "device": "cpu",
+    "checkpoint-every": 1,
+    "round-timeout": 45.0,
+    "min-nodes": NODES,
+}
+QUIET, KILLED, STOPPED, ROBBED, FROZEN = range(NODES)
+"""What happens to these nodes."""
+PATIENCE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What is left when the run has ended."""
+
+    folder: Path
+    published: Checkpoint
+    """The server after round `ROUNDS`; one more round brought its model to all nodes."""
+    last: Checkpoint
+    states: list[ClientState]
+    ids: list[int]
+    up: list[int]
+    down: list[int]
+    accuracy: float
+    log: str
+
+    def asked(self, node: int) -> list[Path]:
+        """Return a file for each time that the node trained, with what it asked the uplink to send."""
+        return sorted((self.folder / "book" / f"node-{node}").glob("*.npy"))
+
+
+def _wait(ready: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not ready():
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}"
+        time.sleep(0.02)
+
+
+def _app(folder: Path) -> Path:
+    """Return the project's app, with the chaos test's own ServerApp and ClientApp in it."""
+    copy_app(folder)
+    shutil.copytree(Path(__file__).parent / "chaos", folder / "chaos", ignore=shutil.ignore_patterns("__pycache__"))
+    text = (folder / "pyproject.toml").read_text()
+    for before, after in (
+        ('"server.app:app"', '"chaos.server:app"'),
+        ('"clients.app:app"', '"chaos.client:app"'),
+        ('"clients/**/*.py"', '"clients/**/*.py", "chaos/*.py"'),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    (folder / "pyproject.toml").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
+    folder = tmp_path_factory.mktemp("chaos")
+    book, run = folder / "book", folder / "runs" / "chaos"
+    app = _app(folder / "app")
+    config = {**CONFIG, "strategy": "watching", "runs-dir": str(folder / "runs")}
+
+    def done() -> int:
+        path = run / "rounds.jsonl"
+        return len(path.read_text().splitlines()) - 1 if path.exists() else -1
+
+    def reach(server_round: int) -> None:
+        _wait(lambda: done() >= server_round, f"the end of round {server_round}")
+
+    def begins(node: int, server_round: int) -> None:
+        mark = book / f"node-{node}" / f"{server_round}.begun"
+        _wait(mark.exists, f"node {node} to train in round {server_round}")
+
+    with Federation(folder / "federation", NODES, env={"CHAOS_BOOK": str(book)}) as federation:
+        federation.start_superlink()
+        links = [Link(("127.0.0.1", federation.port)).start() for _ in range(NODES)]
+        for node, link in zip(federation.nodes, links, strict=True):
+            node.superlink = link.address
+        federation.start_nodes()
+        first = federation.run(app, {**config, "num-rounds": ROUNDS})
+        with ThreadPoolExecutor() as later:
+            begins(KILLED, 2)
+            federation.nodes[KILLED].program.signal(signal.SIGKILL)
+            back = later.submit(federation.start_node, KILLED)
+
+            reach(3)
+            federation.stop_node(STOPPED)
+            federation.stop_node(ROBBED)
+            shutil.rmtree(federation.nodes[ROBBED].folder / "state")
+            federation.start_node(ROBBED)
+            back.result()
+            reach(6)
+            federation.start_node(STOPPED)
+
+            begins(FROZEN, 8)
+            federation.nodes[FROZEN].program.signal(signal.SIGSTOP)
+            reach(8)
+            federation.nodes[FROZEN].program.signal(signal.SIGCONT)
+
+            begins(QUIET, 10)
+            for pid, _ in federation.server_apps():
+                os.kill(pid, signal.SIGKILL)
+        first.stop()
+        logs = [first.log()]
+        published = []
+        for rounds in (ROUNDS, ROUNDS + 1):
+            again = federation.run(app, {**config, "num-rounds": rounds, "resume": True})
+            assert again.wait(PATIENCE_S) == "finished:completed", again.log()
+            published.append(Checkpoint.load(run / "checkpoint", Watching()))
+            logs.append(again.log())
+        states = []
+        for node in federation.nodes:
+            with StateFolder(node.folder / "state", RecordDict()) as state:
+                states.append(state.recall(published[0].lineage))
+        for link in links:
+            link.close()
+        records = [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
+        yield Aftermath(
+            folder=folder,
+            published=published[0],
+            last=published[1],
+            states=states,
+            ids=[int(node.node_id) for node in federation.nodes],
+            up=[link.up_bytes for link in links],
+            down=[link.down_bytes for link in links],
+            accuracy=float(np.mean([record["accuracy"] for record in records[-4:]])),
+            log="".join(logs),
+        )
+
+
+def test_all_nodes_hold_the_published_model_to_the_bit(aftermath: Aftermath) -> None:
+    published = aftermath.published.replica
+    assert published.version == ROUNDS
+    for number, state in enumerate(aftermath.states):
+        assert state.replica is not None
+        np.testing.assert_array_equal(state.replica.vector, published.vector, err_msg=f"node {number}")
+        assert state.replica.fingerprint == published.fingerprint
+        assert state.replica.exact == published.exact
+
+
+def test_nodes_that_kept_their_state_lose_nothing(aftermath: Aftermath) -> None:
+    for number in (QUIET, KILLED, STOPPED, FROZEN):
+        files, node_id = aftermath.asked(number), str(aftermath.ids[number])
+        assert len(files) >= 6
+        asked = sum(np.load(path) for path in files)
+        taken = np.zeros_like(asked)
+        for path in (aftermath.folder / "book").glob("taken-*.npz"):
+            with np.load(path) as arrived:
+                taken += arrived.get(node_id, 0)
+        held = aftermath.states[number].memory["residual"].astype(np.float64)
+        np.testing.assert_allclose(taken + held, asked, atol=1e-4 * np.abs(asked).max(), err_msg=f"node {number}")
+
+
+def test_what_was_to_happen_has_happened(aftermath: Aftermath) -> None:
+    rounds = {number: [int(path.stem.split("-")[0]) for path in aftermath.asked(number)] for number in range(NODES)}
+    assert 2 not in rounds[KILLED], "it was killed before it had trained"
+    assert not {5, 6} & set(rounds[STOPPED])
+    assert rounds[QUIET].count(10) == 2, "the server that was killed had asked for it once already"
+    with np.load(aftermath.folder / "book" / "taken-8.npz") as arrived:
+        assert str(aftermath.ids[FROZEN]) not in arrived
+    assert f"round 8: no answer in time from node {aftermath.ids[FROZEN]}" in aftermath.log
+
+
+def test_only_who_lost_its_state_needs_a_key_frame(aftermath: Aftermath) -> None:
+    key_size = aftermath.last.replica.key_frame().size
+    rows = aftermath.last.ledger.by_round_and_node()
+    keys = {
+        number: [
+            server_round
+            for (server_round, node), totals in rows.items()
+            if node == aftermath.ids[number] and totals.catch_up_bytes >= key_size
+        ]
+        for number in range(NODES)
+    }
+    assert len(keys.pop(ROBBED)) == 2
+    assert all(rounds == [1] for rounds in keys.values()), keys
+
+
+def test_the_accuracy_is_that_of_a_calm_run(aftermath: Aftermath, tmp_path: Path) -> None:
+    defaults = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    config = {**defaults, **CONFIG, "num-rounds": ROUNDS + 1, "runs-dir": str(tmp_path), "checkpoint-every": 0}
+    server_app(LocalGrid(client_app, NODES, config), Context(1, 0, {}, RecordDict(), config))
+    calm = [json.loads(line)["accuracy"] for line in (tmp_path / "chaos" / "rounds.jsonl").read_text().splitlines()]
+    assert aftermath.accuracy == pytest.approx(float(np.mean(calm[-4:])), abs=0.05)
+    assert aftermath.accuracy > 0.8
+
+
+def test_the_ledger_agrees_with_the_sockets(aftermath: Aftermath) -> None:
+    by_node = aftermath.last.ledger.by_node()
+    for number, node_id in enumerate(aftermath.ids):
+        totals: Totals = by_node[node_id]
+        print(number, totals, aftermath.up[number], aftermath.down[number], len(aftermath.asked(number)))

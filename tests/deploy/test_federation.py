@@ -1,0 +1,97 @@
+"""A SuperLink and a SuperNode on loopback, as a chaos test uses them: who is let in, who comes back, what is left."""
+
+import os
+import signal
+import ssl
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.app import LaunchError
+from deploy.federation import Federation
+from deploy.keys import make_server
+from deploy.processes import carrying
+from deploy.program import MARK, Program, wait_until
+from deploy.supernode import SuperNode
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is left behind")
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    """One that runs."""
+    with Federation(tmp_path_factory.mktemp("federation") / "of one", nodes=1) as federation:
+        federation.start()
+        yield federation
+    assert not carrying(f"{MARK}={federation.mark}")
+
+
+def test_only_the_superlinks_own_authority_verifies_it(federation: Federation, tmp_path: Path) -> None:
+    assert federation.answers()
+    make_server(tmp_path / "other")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        ssl.get_server_certificate(("127.0.0.1", federation.port), ca_certs=str(tmp_path / "other" / "ca.pem"))
+
+
+def test_nothing_listens_beyond_loopback(federation: Federation) -> None:
+    held = set()
+    for program in federation.programs:
+        for pid, _ in program.processes():
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                held.add(os.readlink(descriptor).removeprefix("socket:[").removesuffix("]"))  # noqa: PTH115
+    listening = []
+    for table in ("tcp", "tcp6"):
+        rows = [line.split() for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]]
+        listening += [row[1].split(":")[0] for row in rows if row[3] == "0A" and row[9] in held]
+    assert len(listening) >= 3  # the SuperLink, its health, the SuperNode's ClientApps
+    assert set(listening) <= {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1, as either family writes it
+
+
+def test_a_node_with_a_key_that_was_not_registered_is_refused(federation: Federation, tmp_path: Path) -> None:
+    intruder = SuperNode.make(1, 2, tmp_path / "intruder", f"{federation.mark}intruder/")
+    intruder.superlink = federation.address
+    try:
+        intruder.start(federation.authority)
+        assert wait_until(lambda: not intruder.program.running(), 60)
+        assert not intruder.connected()
+        assert "Failed to activate SuperNode" in intruder.said()
+        assert len(federation.control.nodes()) == 1
+    finally:
+        intruder.program.signal(signal.SIGKILL)
+
+
+def test_a_node_comes_back_under_the_same_id(federation: Federation) -> None:
+    [node] = federation.nodes
+    federation.stop_node(0)
+    assert not node.program.processes()
+    federation.start_node(0)
+    assert f"SuperNode ID: {node.node_id}" in node.said()
+    assert federation.control.nodes() == {node.node_id: "online"}
+    with pytest.raises(LaunchError, match="SuperNode 0 runs already"):
+        federation.start_node(0)
+    with pytest.raises(LaunchError, match="the SuperLink runs already"):
+        federation.start_superlink()
+
+
+def test_a_signal_reaches_a_node_and_all_of_its_processes(federation: Federation) -> None:
+    program = federation.nodes[0].program
+    assert wait_until(lambda: len(program.processes()) == 2, 20)  # the SuperNode, and what starts its ClientApps
+    program.signal(signal.SIGSTOP)
+    assert wait_until(lambda: states(program) == {"T"}, 10)
+    program.signal(signal.SIGCONT)
+    assert wait_until(lambda: "T" not in states(program), 10)
+    program.signal(signal.SIGKILL)
+    assert wait_until(lambda: not program.processes(), 10)
+
+
+def states(program: Program) -> set[str]:
+    """The states of a program's processes, as T for one that is stopped."""
+    return {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid, _ in program.processes()}
+
+
+def test_a_federation_without_nodes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="0 nodes; at least 1 is needed"):
+        Federation(tmp_path / "federation", nodes=0)
+    assert not (tmp_path / "federation").exists()

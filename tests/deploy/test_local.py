@@ -1,0 +1,166 @@
+"""`deploy/local` as a user types it: a federation of two that trains, and what is said to a user's mistakes."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.processes import Process, carrying
+from deploy.program import MARK, wait_until
+from deploy.record import Record
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is left behind")
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 300
+INSTALLED = ROOT / ".venv" / "bin" / "python"
+
+
+def start(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+    """Start the command from a folder that holds nothing of this project, and without its environment."""
+    script = [str(ROOT / "deploy" / "local")]
+    if not INSTALLED.exists():  # the project is installed elsewhere
+        script = [sys.executable, "-P", "-m", "deploy.local_cli"]
+    return subprocess.Popen(
+        [*script, *arguments, "--folder", str(folder)],
+        cwd=folder.parent,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder.parent)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def local(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """Return the exit status of the command and what it printed."""
+    child = start(folder, *arguments)
+    out, err = child.communicate(timeout=TIMEOUT_S)
+    return child.returncode, out, err
+
+
+def living(folder: Path) -> set[Process]:
+    """Return the processes of the federation in `folder`."""
+    record = Record.read(folder)
+    return carrying(f"{MARK}={record.mark}") if record else set()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder for a federation; none runs there after the test."""
+    folder = tmp_path / "a federation"
+    yield folder
+    for pid, _ in living(folder):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_federation_of_two_trains_and_is_ended(folder: Path) -> None:
+    status, out, err = local(folder, "up", "2")
+    assert (status, err) == (0, "")
+    for line in ("train: ", "or: ", "look: ", "end: "):
+        assert f"\n{line}" in out
+    assert len(living(folder)) >= 6  # a SuperLink, two SuperNodes, and for each what starts its apps
+    assert local(folder, "up") == (1, "", f"error: a federation runs in {folder} already; end it with {told(folder)}\n")
+
+    status, out, _ = local(folder, "run", "-c", "num-rounds=2 run-name=first")
+    assert status == 0
+    assert "round 2/2" in out
+    assert "INFO" not in out
+    run = folder / "runs" / "first"
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["settings"]["uplink"] == summary["settings"]["downlink"] == "stc(density=0.02)"
+    assert summary["ratio"] > 1
+    assert (run / "checkpoint").exists()
+
+    status, out, err = local(folder, "status")
+    assert (status, err) == (0, "")
+    assert out.count("online at the SuperLink") == 2
+    assert "finished:completed" in out
+    record = Record.read(folder)
+    assert record is not None
+    os.kill(record.processes["SuperNode 1"][0], signal.SIGKILL)
+    assert local(folder, "status")[0] == 1
+
+    assert local(folder, "down") == (0, f"ended; keys, logs, data and state are left in {folder}\n", "")
+    assert not living(folder)
+    assert local(folder, "down") == (0, f"nothing runs in {folder}\n", "")
+    assert local(folder, "status")[0] == 1
+    for path in (folder, *folder.rglob("*")):
+        private = path == folder or path.suffix == ".key" or path.name in ("keys", "key")
+        assert not private or path.stat().st_mode & 0o077 == 0, path
+
+
+def told(folder: Path) -> str:
+    """The line that ends the federation in `folder`."""
+    return f"{ROOT}/deploy/local down --folder '{folder}'"
+
+
+def test_ctrl_c_while_it_starts_leaves_nothing(folder: Path) -> None:
+    child = start(folder, "up", "1")
+    assert wait_until(lambda: living(folder), 60)
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=60)
+    assert child.returncode == 128 + signal.SIGINT
+    assert not living(folder)
+    assert local(folder, "down") == (0, f"nothing runs in {folder}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["up", "0"], "0 nodes; at least 1 is needed"),
+        (
+            ["up", "--data-dir", "nowhere"],
+            "--data-dir is nowhere, which is no folder; the folder with the data is needed",
+        ),
+        (["run"], "nothing runs in {}; start it with"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_sentence(folder: Path, arguments: list[str], sentence: str) -> None:
+    status, out, err = local(folder, *arguments)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"error: {sentence.format(folder)}")
+    assert not living(folder)
+
+
+@pytest.mark.parametrize("name", ["up", "down"])
+def test_a_foreign_record_ends_nothing(folder: Path, name: str) -> None:
+    folder.mkdir()
+    path = folder / "federation.json"
+    path.write_text("{}")
+    status, out, err = local(folder, name)
+    path.unlink()
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert f"{path} cannot be read" in err
+
+
+def test_where_nothing_was_ever_started_down_says_so_and_makes_nothing(folder: Path) -> None:
+    assert local(folder, "down") == (0, f"nothing runs in {folder}\n", "")
+    assert not folder.exists()
+
+
+def test_a_file_in_place_of_the_folder_is_refused(folder: Path) -> None:
+    folder.touch()
+    status, _, err = local(folder, "up")
+    assert (status, err.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize("arguments", [["sideways"], ["up", "many"]])
+def test_a_line_that_makes_no_sense_shows_how_it_is_used(folder: Path, arguments: list[str]) -> None:
+    status, out, err = local(folder, *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("usage: deploy/local")
+
+
+def test_without_an_install_it_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "deploy").mkdir()
+    script = shutil.copy(ROOT / "deploy" / "local", tmp_path / "deploy")
+    done = subprocess.run([script, "up"], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: fedcomp is not installed in {tmp_path}/.venv; run: make -C {tmp_path} install\n"

@@ -1,0 +1,98 @@
+"""A program and all that came of it: found, sent signals, and ended, by its mark, its process ids and times of start."""
+
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.environment import PORTS, free_ports
+from deploy.program import Program, end, wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are found by /proc alone")
+
+Start = Callable[[str], Program]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """What starts a shell script as a program; none is left after the test."""
+    programs: list[Program] = []
+
+    def run(script: str) -> Program:
+        mark = f"{secrets.token_hex(16)}/part-{len(programs)}/"
+        program = Program("script", mark, tmp_path / f"{len(programs)}.log")
+        programs.append(program)
+        program.start(["sh", "-c", script], tmp_path, dict(os.environ))
+        return program
+
+    yield run
+    for program in programs:
+        program.signal(signal.SIGKILL)
+
+
+def says(program: Program, line: str) -> bool:
+    """Whether that is the last line of its log, now or soon."""
+    return wait_until(lambda: program.tail() == line, 10)
+
+
+def test_a_program_is_found_with_its_id_and_what_it_says_is_in_its_log(start: Start) -> None:
+    program = start("echo hello; exec sleep 1000")
+    assert says(program, "hello")
+    assert program.running()
+    assert program.process is not None
+    assert program.processes() == {program.process}
+
+
+def test_what_left_its_parent_and_its_session_is_found(start: Start) -> None:
+    program = start("setsid sleep 1000 & setsid sleep 1000 & exit 0")
+    assert wait_until(lambda: not program.running(), 10)
+    assert len(program.processes()) == 2
+    program.signal(signal.SIGKILL)
+    assert wait_until(lambda: not program.processes(), 10)
+
+
+def test_another_program_with_a_like_mark_is_not_touched(start: Start, tmp_path: Path) -> None:
+    one = start("exec sleep 1000")
+    tenth = Program("tenth", one.mark.removesuffix("/") + "0/", tmp_path / "tenth.log")
+    tenth.start(["sleep", "1000"], tmp_path, dict(os.environ))
+    end([one], grace_s=10)
+    assert not one.processes()
+    assert tenth.running()
+    end([tenth], grace_s=10)
+    assert not tenth.running()
+
+
+def test_what_does_not_listen_and_what_is_stopped_are_ended_too(start: Start) -> None:
+    deaf = start("trap '' TERM; echo ready; while :; do sleep 1; done")
+    stopped = start("echo ready; exec sleep 1000")
+    for program in (deaf, stopped):
+        assert says(program, "ready")
+    stopped.signal(signal.SIGSTOP)
+    end([deaf, stopped], grace_s=0.5)
+    assert not deaf.processes() | stopped.processes()
+    end([deaf, stopped], grace_s=0.5)  # again, it does nothing
+
+
+def test_a_record_of_a_process_that_is_gone_means_no_other_with_its_id(start: Start) -> None:
+    program = start("exec sleep 1000")
+    assert program.process is not None
+    earlier = Program("earlier", f"{secrets.token_hex(16)}/", program.log, (program.process[0], "1"))
+    assert not earlier.running()
+    end([earlier], grace_s=0.5)
+    assert program.running()
+
+
+def test_free_ports_are_different_and_not_those_of_outgoing_connections() -> None:
+    ports = free_ports(50)
+    assert len(set(ports)) == 50
+    assert all(port in PORTS for port in ports)
+
+
+def test_more_ports_than_there_are_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deploy.environment.PORTS", range(20000, 20003))
+    with pytest.raises(RuntimeError, match=r"free ports from 20000 to 20003; 4 are needed"):
+        free_ports(4)

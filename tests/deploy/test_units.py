@@ -1,0 +1,99 @@
+"""The systemd units: what systemd says of them, and that they start what Flower has."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.flags import flags_in, flags_of, value_of
+
+UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
+NAMES = ("fedcomp-superlink", "fedcomp-supernode")
+EXPOSURE = 20
+"""Tenths on systemd's scale from 0 to 10; it calls 4 and more "medium", and a service with no sandbox has 9.6."""
+
+
+def settings(name: str) -> dict[str, list[str]]:
+    """Return the settings of a unit, continued lines joined; each may be given more than once."""
+    text = re.sub(r"\\\n\s*", "", (UNITS / f"{name}.service").read_text())
+    found: dict[str, list[str]] = {}
+    for key, value in re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE):
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def command(name: str) -> list[str]:
+    return shlex.split(settings(name)["ExecStart"][0])
+
+
+@pytest.fixture(params=NAMES)
+def installed(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A unit whose program lies in this environment."""
+    path = tmp_path / f"{request.param}.service"
+    path.write_text((UNITS / path.name).read_text().replace("/opt/fedcomp/bin/flower", f"{sys.prefix}/bin/flower"))
+    return path
+
+
+def analyze(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_systemd_finds_nothing_wrong(installed: Path) -> None:
+    done = analyze("verify", "--man=no", "--recursive-errors=no", str(installed))
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_systemd_would_find_what_is_wrong(installed: Path) -> None:
+    installed.write_text(installed.read_text().replace("ProtectSystem=strict", "ProtectSystem=strikt"))
+    done = analyze("verify", "--man=no", "--recursive-errors=no", str(installed))
+    assert "strikt" in done.stdout + done.stderr
+
+
+def test_the_sandbox_is_as_tight_as_systemd_can_measure(installed: Path) -> None:
+    version = int(re.findall(r"\d+", analyze("--version").stdout)[0])
+    if version < 250:
+        pytest.skip(f"systemd {version} cannot analyse units offline")
+    done = analyze("security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE}", str(installed))
+    assert done.returncode == 0, done.stdout[-200:]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_flag_is_one_that_the_program_has(name: str) -> None:
+    program, *arguments = command(name)
+    assert program.startswith("/opt/fedcomp/bin/flower-")
+    assert flags_in(arguments)
+    assert flags_in(arguments) <= flags_of(Path(program).name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_keys_that_a_command_names_are_handed_over(name: str) -> None:
+    keys = set(re.findall(r"\$\{CREDENTIALS_DIRECTORY\}/(\S+)", settings(name)["ExecStart"][0]))
+    handed = dict(value.split(":") for value in settings(name)["LoadCredential"])
+    assert keys == set(handed)
+    assert all(path == f"/etc/fedcomp/keys/{key}" for key, path in handed.items())
+    assert "ca.key" not in handed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_comes_back_runs_as_its_own_user_and_writes_its_own_folder_alone(name: str) -> None:
+    unit = settings(name)
+    assert unit["Restart"] == ["always"]
+    assert unit["User"] == ["fedcomp"]
+    assert unit["ProtectSystem"] == ["strict"]
+    [folder] = unit["StateDirectory"]
+    assert unit["WorkingDirectory"] == [f"%S/{folder}"]
+    assert {"MemoryMax", "TasksMax"} <= unit.keys()
+
+
+def test_nothing_listens_beyond_loopback_unless_the_operator_says_so() -> None:
+    assert "LISTEN=127.0.0.1 PORT=8000" in settings("fedcomp-superlink")["Environment"]
+    assert value_of("--host", command("fedcomp-superlink")) == "${LISTEN}"
+    assert value_of("--host", command("fedcomp-supernode")) == "127.0.0.1"
+    for name in NAMES:
+        assert value_of("--health-server-address", command(name)).startswith("127.0.0.1:")
