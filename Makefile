@@ -1,4 +1,4 @@
-# make install | demo | test | chaos | lint | types | clean
+# make install | demo | test | chaos | fuzz | lint | types | clean
 # Other settings of a demo: make demo ARGS='-c "uplink=stc(density=0.01)"'
 
 PYTHON ?= python3.11
@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 
-.PHONY: install demo test chaos lint types clean
+.PHONY: install demo test chaos fuzz lint types clean
 
 install: $(STAMP)
 
@@ -24,6 +24,9 @@ test: install
 
 chaos: install
 	$(BIN)/python -m pytest -m chaos $(ARGS)
+
+fuzz: install
+	$(BIN)/python -m tests.wire.fuzz $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .

@@ -3,8 +3,8 @@
     python -m benchmarks.client_state [--entries 11200000]
 
 A node reads its state when a message comes, and writes it before it answers.  The dense message is a plain model as Flower
-sends it: made of numpy arrays, taken apart into objects, put together again, and read as arrays.  All three run by turns in
-this process, and the ratios are medians over the turns.
+sends it, sockets apart: made of numpy arrays, taken apart into objects, checked, put together again, and read as arrays.
+It and each way to keep the state run by turns in this process, and the ratios are medians over the turns.
 """
 
 import argparse
@@ -84,6 +84,13 @@ def dense_message(state: ClientState) -> None:
         array.numpy()
 
 
+def seconds(keep: Callable[[ClientState], None], state: ClientState) -> float:
+    """Return how long `keep` takes."""
+    begin = time.perf_counter()
+    keep(state)
+    return time.perf_counter() - begin
+
+
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -94,27 +101,20 @@ def main() -> None:
     )
     options = parser.parse_args()
     state = node(options.entries)
+    table = Table(title=f"a round of a node, {options.entries:,} entries, STC 1/400", title_justify="left")
+    for column in ("what", "of a dense message", "seconds"):
+        table.add_column(column, justify="left" if column == "what" else "right")
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
-        kept = {
-            "one dense Flower message, sockets apart": dense_message,
+        ways = {
             "state-dir: read, written, flushed to the disk": in_files(Path(folder)),
             "Context.state: to the SuperNode and back": in_context,
         }
-        seconds: dict[str, list[float]] = {name: [] for name in kept}
-        for _ in range(options.turns):
-            for name, keep in kept.items():
-                begin = time.perf_counter()
-                keep(state)
-                seconds[name].append(time.perf_counter() - begin)
+        for name, keep in ways.items():
+            keep(state)  # what only a first round does, as writing the whole model
+            pairs = [(seconds(dense_message, state), seconds(keep, state)) for _ in range(options.turns)]
+            ratio = median(mine / dense for dense, mine in pairs)
+            table.add_row(name, f"{ratio:.2f}", f"{median(mine for _, mine in pairs):.2f}")
         sizes = [path.stat().st_size / 1e6 for path in sorted(Path(folder).glob("*/*"))]
-    dense = seconds["one dense Flower message, sockets apart"]
-    table = Table(title=f"a round of a node, {options.entries:,} entries, STC 1/400", title_justify="left")
-    table.add_column("what")
-    table.add_column("of a dense message", justify="right")
-    table.add_column("seconds", justify="right")
-    for name, each in seconds.items():
-        ratio = median(mine / theirs for mine, theirs in zip(each, dense, strict=True))
-        table.add_row(name, f"{ratio:.2f}", f"{median(each):.2f}")
     model, written = sizes
     Console(width=100).print(
         table, f"{written:.1f} MB written a round; {model:.1f} MB more each {MOST_FRAMES} versions"

@@ -64,12 +64,16 @@ def evaluate(message: Message, context: Context) -> Message:
 def tell_partition(message: Message, context: Context) -> Message:
     """Return the node's partition: the server keeps its nodes in that order.
 
-    A node with samples of its own needs none, and says how many they are: what is wrong with them shows here.
+    A node with samples of its own needs none, and says how many they are.  One that lacks what the run needs says so, and
+    the server tells the operator; as an exception, each would be a traceback.
     """
     run, node = context.run_config, context.node_config
-    if not brings_its_own(run):
-        return _reply(message, {"partition-id": number_of(run, node, context.node_id)})
-    _, y = own_samples(run, node, torch.device("cpu"))
+    try:
+        if not brings_its_own(run):
+            return _reply(message, {"partition-id": number_of(run, node, context.node_id)})
+        _, y = own_samples(run, node, torch.device("cpu"))
+    except ValueError as error:
+        return Message(RecordDict({"refused": ConfigRecord({"reason": str(error)})}), reply_to=message)
     there = {key: int(value) for key, value in node.items() if key == "partition-id"}
     return _reply(message, {"num-examples": len(y), **there})
 

@@ -56,10 +56,10 @@ class Program:
 
     def processes(self) -> set[Process]:
         """Return the living processes of this program."""
-        if self._child is not None:
-            self._child.poll()  # a child that has ended stays behind until it is asked for
         if sys.platform == "linux":
-            return carrying(f"{MARK}={self.mark}")
+            # One that was killed has no environment any more, and lives until its memory is given back.
+            dying = {self.process} if self.process is not None and self.running() else set()
+            return carrying(f"{MARK}={self.mark}") | dying
         table = process_table()
         if self.process not in table or self.process is None:
             return set()

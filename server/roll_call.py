@@ -21,6 +21,8 @@ QUESTION = "query.partition"
 PLACE = "partition-id"
 OWN_SAMPLES = "num-examples"
 """What a node with samples of its own answers: it has no place among the others but that of its id."""
+REFUSED = "refused"
+"""The record in which a node says that it cannot take part, and why."""
 LONGEST = 500
 """Letters of a node's reason that are shown: what comes from a node may be anything."""
 TIMEOUT_S = 60.0
@@ -35,7 +37,7 @@ def call_roll(grid: Grid) -> dict[int, int]:
     nodes = sorted(grid.get_node_ids())
     questions = [Message(RecordDict({"config": ConfigRecord()}), node, QUESTION) for node in nodes]
     replies = list(grid.send_and_receive(questions, timeout=TIMEOUT_S))
-    reasons = {reply.metadata.src_node_id: _reason(reply) for reply in replies if _cannot(reply)}
+    reasons = {reply.metadata.src_node_id: reason for reply in replies if (reason := _refusal(reply)) is not None}
     if nodes and len(reasons) == len(nodes):
         raise ValueError(f"no node can take part; node {nodes[0]} says: {reasons[nodes[0]]}")
     for node, reason in reasons.items():
@@ -62,19 +64,23 @@ def _told(reply: Message, key: str) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _cannot(reply: Message) -> bool:
-    """Return whether the node's ClientApp answered with an error; one that Flower made up for it says nothing of the node."""
-    return reply.has_error() and reply.error.code in (
-        ErrorCode.CLIENT_APP_RAISED_EXCEPTION,
-        ErrorCode.LOAD_CLIENT_APP_EXCEPTION,
-    )
+def _refusal(reply: Message) -> str | None:
+    """Return why the node cannot take part, as one line that cannot be long; None where it can.
 
-
-def _reason(reply: Message) -> str:
-    """Return what the node says, as one line that cannot be long: an error's own text out of ``<class>:<'text'>``."""
-    text = " ".join((reply.error.reason or "nothing").split())
+    An error that Flower made up for a node that does not answer says nothing of it.
+    """
+    if not reply.has_error():
+        record = reply.content.get(REFUSED)
+        return _line(str(record.get("reason"))) if isinstance(record, ConfigRecord) else None
+    if reply.error.code not in (ErrorCode.CLIENT_APP_RAISED_EXCEPTION, ErrorCode.LOAD_CLIENT_APP_EXCEPTION):
+        return None
+    text = _line(reply.error.reason or "nothing")
     found = re.fullmatch(r"<class '[\w.]+'>:<'(.*)'>", text)
-    plain = "".join(letter if letter.isprintable() else "?" for letter in (found[1] if found else text))
+    return found[1] if found else text
+
+
+def _line(text: str) -> str:
+    plain = "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
     return plain if len(plain) <= LONGEST else f"{plain[:LONGEST]}..."
 
 

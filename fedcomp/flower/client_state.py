@@ -36,7 +36,7 @@ class ClientState:
     `pending` is the update frame sent in answer to instruction `pending_number`, made by the compressor `uplink`; `answer` is
     what went beside it, `answer_key` where it stood.  `local` are tensors that stay here.  `lineage` names the training
     that all of it belongs to, 0: not known; `node` is the id under which the node took part.  `followed` are the frames that
-    the replica has followed since the state was read; they are no part of it.
+    the replica has followed with the last instruction; they are no part of it.
     """
 
     replica: Replica | None = None
@@ -87,6 +87,7 @@ class ClientState:
 
         Raises `FedcompError` where the frames do not lead there; the replica is then at the last version reached.
         """
+        self.followed = []
         for frame in frames:
             before = self.replica
             self.replica = step(self.replica, frame, reader)

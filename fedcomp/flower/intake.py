@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from logging import WARNING
 
-import numpy as np
 from flwr.app import Error, Message, RecordDict
 from flwr.app.message.message import make_message
 from flwr.common.constant import ErrorCode
@@ -117,7 +116,7 @@ class Intake:
             raise CorruptError("an update in answer to a message that asked for none")
         for record in envelope.metric_records(content).values():
             weight = record.get(self.weight_key, 1) if self.weight_key else 1
-            if not isinstance(weight, int | float) or not np.isfinite(weight) or not 0 <= weight <= HEAVIEST:
+            if not isinstance(weight, int | float) or not 0 <= weight <= HEAVIEST:
                 raise CorruptError(f"its weight {self.weight_key!r} is {weight}; a number from 0 to 2^53 is needed")
         return uplink.decode(frame, self.published)
 

@@ -51,15 +51,15 @@ class CompressionMod:
             answer = RecordDict(dict(state.answer.items()))
             answer[state.answer_key] = envelope.seal(state.pending)
             return Message(answer, reply_to=message)
-        state.number = asked.number
         state.settle(asked.taken, context.node_id)
         try:
             state.follow(asked, frames, shared)
         except FedcompError as error:
             log(WARNING, "fedcomp: this node cannot follow: %s", error)
-            home.remember(state)
+            # Nothing that it says is remembered: a forged number would make all later ones old.
             lost = Frame(Kind.LOST, codecs.NO_BODY, 0, 0, 0, 0, 0, asked.number)
             return Message(RecordDict({key: envelope.seal(lost.to_bytes())}), reply_to=message)
+        state.number = asked.number
         decode_seconds = time.perf_counter() - begin + (shared.spared if shared else 0.0)
 
         replica = _held(state)

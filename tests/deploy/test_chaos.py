@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
+from flwr.cli.build import build_fab_from_disk
 
 from clients.app import app as client_app
 from deploy.app import copy_app
@@ -37,18 +38,20 @@ CONFIG: dict[str, Any] = {
     "partition": "iid()",
     "model": "mlp",
     "fraction-train": 1.0,
-    "local-steps": 1500,
+    "local-steps": 800,
     "learning-rate": 0.05,
     "uplink": "stc(density=0.05)",
     "downlink": "stc(density=0.05)",
     "device": "cpu",
     "checkpoint-every": 1,
-    "round-timeout": 45.0,
+    "round-timeout": 35.0,
     "min-nodes": NODES,
 }
 QUIET, KILLED, STOPPED, ROBBED, FROZEN = range(NODES)
 """What happens to these nodes."""
 PATIENCE_S = 300.0
+MESSAGE_FRAMING, SECOND_FRAMING = 10_000, 1_000
+"""Bytes on a socket, a message and a second, beside what messages hold: HTTP, TLS, names, hashes, asking for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,10 @@ class Aftermath:
     ids: list[int]
     up: list[int]
     down: list[int]
+    seconds: float
+    """How long the links were up."""
+    bundle: int
+    """Bytes of the app's bundle, which each run sends to each node."""
     accuracy: float
     log: str
 
@@ -114,6 +121,7 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
 
     with Federation(folder / "federation", NODES, env={"CHAOS_BOOK": str(book)}) as federation:
         federation.start_superlink()
+        begin = time.monotonic()
         links = [Link(("127.0.0.1", federation.port)).start() for _ in range(NODES)]
         for node, link in zip(federation.nodes, links, strict=True):
             node.superlink = link.address
@@ -122,6 +130,7 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
         with ThreadPoolExecutor() as later:
             begins(KILLED, 2)
             federation.nodes[KILLED].program.signal(signal.SIGKILL)
+            _wait(lambda: not federation.nodes[KILLED].program.processes(), "the end of a node that was killed")
             back = later.submit(federation.start_node, KILLED)
 
             reach(3)
@@ -164,6 +173,8 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
             ids=[int(node.node_id) for node in federation.nodes],
             up=[link.up_bytes for link in links],
             down=[link.down_bytes for link in links],
+            seconds=time.monotonic() - begin,
+            bundle=len(build_fab_from_disk(app)),
             accuracy=float(np.mean([record["accuracy"] for record in records[-4:]])),
             log="".join(logs),
         )
@@ -228,6 +239,12 @@ def test_the_accuracy_is_that_of_a_calm_run(aftermath: Aftermath, tmp_path: Path
 
 def test_the_ledger_agrees_with_the_sockets(aftermath: Aftermath) -> None:
     by_node = aftermath.last.ledger.by_node()
-    for number, node_id in enumerate(aftermath.ids):
-        totals: Totals = by_node[node_id]
-        print(number, totals, aftermath.up[number], aftermath.down[number], len(aftermath.asked(number)))
+    for number, (node_id, up, down) in enumerate(zip(aftermath.ids, aftermath.up, aftermath.down, strict=True)):
+        said: Totals = by_node[node_id]
+        # What is no message of ours: the app, fetched once a run and once more by who had restarted; questions for new
+        # messages, every three seconds; and the names, hashes and headers of each message.
+        fetched = aftermath.bundle * (3 if number in (QUIET, FROZEN) else 4)
+        framing = MESSAGE_FRAMING * (3 + ROUNDS + 2) + SECOND_FRAMING * aftermath.seconds
+        assert 0 < up - said.uplink_bytes < framing, f"node {number}"
+        assert 0 < down - said.downlink_bytes - fetched < framing, f"node {number}"
+        assert said.dense_uplink_bytes > 50 * said.uplink_bytes

@@ -88,6 +88,8 @@ MISFITS: dict[str, Change] = {
     "no update": _only_held,
     "a huge update": _huge,
     "a huge weight": _set("metrics", MetricRecord({"num-examples": 1.7e308, "loss": 1.0})),
+    "a weight that no float holds": _set("metrics", MetricRecord({"num-examples": 10**400, "loss": 1.0})),
+    "an infinite weight": _set("metrics", MetricRecord({"num-examples": float("inf"), "loss": 1.0})),
 }
 INNER: dict[str, Callable[[], Strategy]] = {
     "FedAvg": lambda: FedAvg(fraction_train=1.0, fraction_evaluate=0.0),

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from flwr.app import Context, Message, MetricRecord, RecordDict, UserConfig
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
@@ -75,8 +75,11 @@ def test_a_run_that_no_node_can_take_part_in_does_not_start_and_says_why_in_one_
     app = ClientApp()
 
     @app.query("partition")
-    def answer(_message: Message, _context: Context) -> Message:
-        raise ValueError("no samples\n\x1b[2Jhere" + 1000 * "!")
+    def answer(message: Message, context: Context) -> Message:
+        reason = "no samples\n\x1b[2Jhere" + 1000 * "!"
+        if context.node_id == 2:
+            raise ValueError(reason)
+        return Message(RecordDict({"refused": ConfigRecord({"reason": reason})}), reply_to=message)
 
     with pytest.raises(
         ValueError, match=r"^no node can take part; node 1 says: no samples \?\[2Jhere!+\.\.\.$"
@@ -90,3 +93,18 @@ def test_a_lost_answer_is_no_reason_not_to_start() -> None:
     grid.order(1, Fault.LOSE_REPLY)
     grid.order(2, Fault.LOSE_MESSAGE)
     assert call_roll(grid) == {}
+
+
+def test_an_error_of_a_node_is_told_without_its_wrapping(caplog: pytest.LogCaptureFixture) -> None:
+    app = ClientApp()
+
+    @app.query("partition")
+    def answer(message: Message, context: Context) -> Message:
+        if context.node_id == 2:
+            raise OSError("the disk is on fire")
+        return Message(RecordDict({"metrics": MetricRecord({"num-examples": 7})}), reply_to=message)
+
+    with caplog.at_level("WARNING", "flwr"):
+        assert call_roll(LocalGrid(app, 3)) == {}
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said == ["node 2 cannot take part; it says: the disk is on fire"]

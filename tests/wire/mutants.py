@@ -26,7 +26,10 @@ SHARES = (0.96, 0.038, 0.002)
 BODY, INSTRUCTION = "body", "instruction"
 KINDS = (BODY, Kind.DELTA.name, Kind.UPDATE.name, Kind.KEY.name, INSTRUCTION, Kind.HELD.name, Kind.LOST.name)
 WEIGHTS = (30, 25, 25, 7, 10, 2, 1)
-TEXTS = (b"", b"(" * 60_000, b"stc(density=" + b"9" * 50_000 + b")", b"stc(**{})", b"nobody()", b"stc(density=1e999)")
+TEXTS = (
+    *(b"", b"(" * 60_000, b"-" * 60_000, b"nobody()", b"stc(**{})", b"stc(density=1e999)", b"stc(density=-0.0)"),
+    *(b"stc(density=%s)" % (b"9" * digits) for digits in (400, 4300, 50_000)),
+)
 """What no compressor is called: instructions ask for them."""
 
 
