@@ -24,6 +24,7 @@ from rich.table import Table
 from deploy.app import LaunchError
 from deploy.federation import Federation
 from deploy.link import Link
+from deploy.processes import signals_as_exits
 from deploy.wire import UNSHAPED, Shape
 
 APP = Path(__file__).parent / "rounds_app"
@@ -70,7 +71,7 @@ def main() -> int:
     for name in ("links", "app", "first round", "other rounds", "of plain", "MB up", "MB down"):
         table.add_column(name, justify="left" if name in ("links", "app") else "right")
     try:
-        with tempfile.TemporaryDirectory(prefix="fedcomp-rounds-") as folder:
+        with signals_as_exits(), tempfile.TemporaryDirectory(prefix="fedcomp-rounds-") as folder:
             measure(Path(folder), options, table)
     except LaunchError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from deploy.app import ROOT, LaunchError
 from deploy.federation import Federation
+from deploy.processes import signals_as_exits
 from deploy.program import Program
 from fedcomp.data import load, partition_train, read_card, write_own
 
@@ -151,8 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the sizes; return 0, or 2 after one sentence where they cannot be measured."""
     options = _parser().parse_args(arguments)
     try:
-        for line in _lines(options):
-            print(line, flush=True)
+        with signals_as_exits():
+            for line in _lines(options):
+                print(line, flush=True)
     except (LaunchError, ValueError, OSError, subprocess.CalledProcessError) as error:
         print(f"footprint: {error}", file=sys.stderr)
         return 2

@@ -64,7 +64,7 @@ def train(model: nn.Module, x: Tensor, y: Tensor, plan: LocalPlan, rng: np.rando
         seen += len(batch)
         for weight, anchor in zip(weights, anchors, strict=False):
             loss = loss + plan.proximal_mu / 2 * (weight - anchor).square().sum()
-        slopes = list(torch.autograd.grad(loss, weights))
+        slopes = list(torch.autograd.grad(loss, weights, materialize_grads=True))
         with torch.no_grad():
             sgd(
                 weights,

@@ -88,6 +88,8 @@ class Control:
                 return Run(run_id, self, follower)
             raise LaunchError(f"the run did not start: {follower.tail()}")
         except BaseException:
+            if run_id := _run_id(follower.log):  # it has begun, and nobody would know of it
+                Run(run_id, self, follower).stop()
             end([follower], grace_s=1)
             raise
 

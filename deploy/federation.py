@@ -23,6 +23,7 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -190,6 +191,7 @@ class Federation:
 def end_all(programs: Sequence[Program], mark: str) -> None:
     """End the SuperLink and the SuperNodes `programs`, and all else that carries `mark`, as what follows a run."""
     superlink, *nodes = programs
-    end(nodes, GRACE_S)  # first, for they say goodbye
-    end([superlink], GRACE_S)
-    end([Program("federation", mark, Path())], grace_s=0)
+    with ExitStack() as each:  # the others too, where one cannot be ended
+        each.callback(end, [Program("federation", mark, Path())], grace_s=0)
+        each.callback(end, [superlink], GRACE_S)
+        each.callback(end, nodes, GRACE_S)  # first, for they say goodbye

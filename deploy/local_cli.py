@@ -37,8 +37,8 @@ def up(args: argparse.Namespace) -> int:
         if (record := Record.read(folder)) and record.runs():
             raise LaunchError(f"a federation runs in {folder} already; end it with {command(folder, 'down')}")
         federation = Federation(folder, args.nodes)
-        if args.data_dir:
-            data = args.data_dir.expanduser().absolute()
+        data = args.data_dir.expanduser().absolute() if args.data_dir else None
+        if data:
             if not data.is_dir():
                 raise LaunchError(
                     f"--data-dir is {args.data_dir}, which is no folder; the folder with the data is needed"
@@ -46,19 +46,18 @@ def up(args: argparse.Namespace) -> int:
             for node in federation.nodes:
                 node.config["data-dir"] = str(data)
         try:
-            Record.of(federation).write(folder)  # before anything runs: what is killed now is found by `down`
+            Record.of(federation, data).write(folder)  # before anything runs: what is killed now is found by `down`
             print(f"starting a SuperLink and {args.nodes} SuperNodes", flush=True)
             federation.start()
-            Record.of(federation).write(folder)
+            Record.of(federation, data).write(folder)
         except BaseException:
             ignore_endings()  # a second Ctrl-C must not leave a half-stopped federation
             federation.close()
             raise
     print(f"they run: SuperLink {federation.address}, health {federation.health_port} (gRPC), all in {folder}")
     print(f'train:    {command(folder, "run")} -c "num-rounds=20"')
-    print(
-        f"or:       FLWR_HOME={federation.control.home} {Path(sys.executable).parent / 'flwr'} run {ROOT} {CONNECTION}"
-    )
+    plain = [Path(sys.executable).parent / "flwr", "run", ROOT, CONNECTION]
+    print(f"or:       FLWR_HOME={shlex.quote(str(federation.control.home))} {shlex.join(map(str, plain))}")
     print(f"look:     {command(folder, 'status')}")
     print(f"end:      {command(folder, 'down')}")
     return 0
@@ -84,6 +83,11 @@ def run(args: argparse.Namespace) -> int:
     record = living(folder)
     defaults = {**app_of(ROOT)["config"], **RUN, "runs-dir": str(folder / "runs")}
     config = {**RUN, **run_config(args.config, defaults, len(record.node_ids))}
+    if config.get("data-dir", record.data_dir) != record.data_dir and not str(config.get("partition")).startswith(
+        "own"
+    ):
+        again = f"{command(folder, 'up')} --data-dir {shlex.quote(str(config['data-dir']))}"
+        raise LaunchError(f"the nodes look for data elsewhere than in {config['data-dir']}; start them anew by {again}")
     started = control(folder, record).run(ROOT, config, folder / "started")
     shown = Filter(args.verbose)
     try:
@@ -150,7 +154,8 @@ def control(folder: Path, record: Record) -> Control:
 
 def command(folder: Path, name: str) -> str:
     """Return the line that a user types."""
-    return f"{ROOT / 'deploy' / 'local'} {name}" + ("" if folder == FOLDER else f" --folder {shlex.quote(str(folder))}")
+    line = f"{shlex.quote(str(ROOT / 'deploy' / 'local'))} {name}"
+    return line if folder == FOLDER else f"{line} --folder {shlex.quote(str(folder))}"
 
 
 def state(running: bool) -> str:
@@ -193,7 +198,7 @@ def main() -> int:
         with signals_as_exits():
             does: Callable[[argparse.Namespace], int] = args.does
             return does(args)
-    except (LaunchError, KeyFileError) as error:
+    except (LaunchError, KeyFileError, RuntimeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 

@@ -47,6 +47,19 @@ def process_table() -> dict[Process, int]:
     return table
 
 
+def has_ended(process: Process) -> bool:
+    """Return whether `process` is over, also where nobody has taken its exit status yet, as under a careless init."""
+    if process not in process_table():
+        return True
+    try:
+        return (
+            sys.platform == "linux"
+            and Path(f"/proc/{process[0]}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+        )
+    except OSError:
+        return True
+
+
 def descendants(table: Mapping[Process, int], root: int | None = None) -> set[Process]:
     """Return those of `table` that descend from the process with id `root`, or from this one."""
     children: dict[int, list[Process]] = {}

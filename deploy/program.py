@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.processes import Process, carrying, descendants, process_table
+from deploy.processes import Process, carrying, descendants, has_ended, process_table
 
 MARK = "FEDCOMP_PART"
 """The environment variable that says to which federation, and to which part of it, a process belongs."""
@@ -52,7 +52,7 @@ class Program:
         """Return whether the process itself lives; what came of it may outlive it."""
         if self._child is not None and self._child.poll() is not None:
             return False
-        return self.process in process_table()
+        return self.process is not None and not has_ended(self.process)
 
     def processes(self) -> set[Process]:
         """Return the living processes of this program."""

@@ -24,29 +24,30 @@ class Record:
     health_address: str
     node_ids: list[str]
     processes: dict[str, tuple[int, str, str]]
+    data_dir: str = ""
+    """The folder with data that all nodes read; empty: each its own."""
 
     @classmethod
-    def of(cls, federation: Federation) -> "Record":
-        """Return the record of `federation` as it is now."""
+    def of(cls, federation: Federation, data: Path | None = None) -> "Record":
+        """Return the record of `federation` as it is now; `data` is what all of its nodes read."""
         started: dict[str, tuple[int, str, str]] = {}
         for program in federation.programs:
             pid, start = program.process or (0, "not started")
             started[program.name] = (pid, start, str(program.log))
         health = f"127.0.0.1:{federation.health_port}"
-        return cls(federation.mark, federation.address, health, [node.node_id for node in federation.nodes], started)
+        ids = [node.node_id for node in federation.nodes]
+        return cls(federation.mark, federation.address, health, ids, started, str(data or ""))
 
     @classmethod
     def read(cls, folder: Path) -> "Record | None":
         """Return the record in `folder`, or `None` if there is none; raise `LaunchError` if it cannot be read."""
         path = folder / NAME
         try:
-            text = path.read_text()
+            record = cls(**json.loads(path.read_bytes()))
+            record.programs()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        try:
-            record = cls(**json.loads(text))
-            record.programs()
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, OSError) as error:
             raise LaunchError(f"{path} cannot be read ({error}); what `deploy/local up` wrote is needed") from None
         return record
 

@@ -100,5 +100,6 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
                 " a greater number is needed to go on"
             )
         folder.keep_rounds(strategy.round if folder.checkpoint.exists() else -1)
-        folder.summary.unlink(missing_ok=True)  # of fewer rounds
+        for old in (folder.summary, folder.nodes):  # of fewer rounds, and of a run that has ended
+            old.unlink(missing_ok=True)
     return folder, strategy

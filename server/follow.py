@@ -58,16 +58,19 @@ class Follower:
         self._rounds: list[RoundRecord] = []
         self._at = 0
         self._file: tuple[int, int] | None = None
-        if not self._folder.settings.is_file():
-            raise WatchError(_why_none(path))
-        self._settings = _parse(self._folder.settings, self._folder.settings.read_text(encoding="utf-8"))
+        try:
+            if not self._folder.settings.is_file():
+                raise WatchError(_why_none(path))
+            self._settings = _parse(self._folder.settings, self._folder.settings.read_bytes())
+        except OSError as error:
+            raise WatchError(f"{str(path)[:200]} cannot be read: {error.strerror}") from None
 
     def read(self) -> View:
         """Return the run as it is now; raise `WatchError` if its files cannot be read."""
         try:
             self._read_rounds()
             standings = self._standings()
-            written = max(path.stat().st_mtime for path in self._written())
+            written = max((path.stat().st_mtime for path in self._written()), default=time.time())
         except OSError as error:
             raise WatchError(f"{self._folder.path} cannot be read: {error.strerror}") from None
         summary = (self._folder.path / "summary.json").exists()
@@ -82,7 +85,7 @@ class Follower:
                 standings.get("version"),
                 max(0.0, time.time() - written),
             )
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
             raise WatchError(f"{self._folder.nodes} is not what a run writes: {error}") from None
 
     def _written(self) -> list[Path]:
@@ -92,7 +95,7 @@ class Follower:
     def _standings(self) -> dict[str, Any]:
         """Return ``nodes.json``; nothing for a run that has not begun, or of before there was one."""
         path = self._folder.nodes
-        return _parse(path, path.read_text(encoding="utf-8")) if path.exists() else {}
+        return _parse(path, path.read_bytes()) if path.exists() else {}
 
     def _read_rounds(self) -> None:
         """Take in what was added since; all of it anew where the file was replaced, as a resumed run does."""
@@ -106,15 +109,18 @@ class Follower:
             file.seek(self._at)
             whole, newline, _ = file.read().rpartition(b"\n")  # half a line is being written
         for line in whole.splitlines():
-            record = _parse(self._folder.rounds, line.decode(errors="replace"))
+            record = _parse(self._folder.rounds, line)
             try:
-                self._rounds.append(RoundRecord(**{name: record[name] for name in _ROUND if name in record}))
+                known = {name: record[name] for name in _ROUND if name in record}
+                if not all(isinstance(value, int | float | None) for value in known.values()):
+                    raise TypeError(f"{known}; numbers are needed")
+                self._rounds.append(RoundRecord(**known))
             except TypeError as error:
                 raise WatchError(f"{self._folder.rounds} has a line that is no round: {error}") from None
         self._at += len(whole) + len(newline)
 
 
-def _parse(path: Path, text: str) -> dict[str, Any]:
+def _parse(path: Path, text: bytes) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -125,7 +131,10 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 
 
 def _node(row: dict[str, Any]) -> NodeRow:
-    return NodeRow(**{field.name: row[field.name] for field in fields(NodeRow) if field.name in row})
+    known = {field.name: row[field.name] for field in fields(NodeRow) if field.name in row}
+    if not all(isinstance(value, int | None) for value in known.values()):
+        raise TypeError(f"a node is {known}; whole numbers are needed")
+    return NodeRow(**known)
 
 
 def _why_none(path: Path) -> str:

@@ -1,20 +1,22 @@
 """Files that are, at any moment, the old one or the new one, whole: also after a power cut in the middle."""
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a file beside `path`, flush that to the disk, and give it the name `path`; one writer at a time.
+    """Let `write` fill a file beside `path`, flush that to the disk, and give it the name `path`.
 
-    Its mode is 0600.  What an interrupted writer left behind is overwritten by the next one.
+    Its mode is 0600.  A writer that is killed leaves a file ``.<name>.<letters>.partial`` behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+    partial = Path(name)
     try:
-        with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with os.fdopen(handle, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())

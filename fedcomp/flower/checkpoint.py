@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+import zlib
 from dataclasses import dataclass
 from logging import WARNING
 from pathlib import Path
@@ -24,6 +25,7 @@ from fedcomp.replica import Replica, from_key_frame
 from fedcomp.wire.frame import Frame, parse
 
 FORMAT = 1
+ARCHIVE = (zipfile.BadZipFile, zlib.error)
 Arrays = dict[str, NDArray[Any]]
 Scalars = dict[str, bool | int | float | str]
 
@@ -95,7 +97,7 @@ class Checkpoint:
                 lineage=plain.get("lineage", 0),
                 random_state=(version, tuple(internal), gauss),
             )
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, FedcompError) as error:
+        except (OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, *ARCHIVE, FedcompError) as error:
             raise CorruptError(f"{path} is not a whole checkpoint: {error}") from error
         _put_back(inner, "inner", arrays, plain)
         return saved

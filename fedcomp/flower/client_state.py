@@ -60,6 +60,7 @@ class ClientState:
         """
         if node != self.node:
             self.node, self.pending, self.pending_number, self.answer = node, b"", 0, {}
+            self.taken_number = taken.number
         if taken.number < self.taken_number:
             # The server is back from an older state: its sums lack what it took since, and no estimate agrees with them.
             self._forget_estimate()

@@ -64,6 +64,7 @@ class Live:
 
     def remember(self, state: ClientState) -> None:
         """Hold the value."""
+        state.followed = []  # key frames, perhaps, of every node
         self._records.client = state
 
 
@@ -77,7 +78,12 @@ def home_of(context: Context) -> AbstractContextManager[Home]:
     folder = context.node_config.get(SETTING, "")
     if not isinstance(folder, str):
         raise ValueError(f"{SETTING} in the node config is {folder!r}; the path of a folder is needed")
-    return StateFolder(Path(folder), context.state) if folder else nullcontext(Records(context.state))
+    if not folder:
+        return nullcontext(Records(context.state))
+    path = Path(folder).expanduser()
+    if not path.is_absolute():
+        raise ValueError(f"{SETTING} is {folder!r}; an absolute path is needed, for a node's processes work elsewhere")
+    return StateFolder(path, context.state)
 
 
 def shared_of(context: Context) -> Shared | None:

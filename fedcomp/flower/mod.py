@@ -51,6 +51,9 @@ class CompressionMod:
             answer = RecordDict(dict(state.answer.items()))
             answer[state.answer_key] = envelope.seal(state.pending)
             return Message(answer, reply_to=message)
+        if state.node not in (0, context.node_id):
+            said = "fedcomp: node %d remembers here, and this is node %d: it has a new key, or they share a state-dir"
+            log(WARNING, said, state.node, context.node_id)
         state.settle(asked.taken, context.node_id)
         try:
             state.follow(asked, frames, shared)

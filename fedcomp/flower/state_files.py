@@ -7,6 +7,7 @@ no pickle.
 
 import json
 import zipfile
+import zlib
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -24,8 +25,8 @@ from fedcomp.replica import Replica, step
 from fedcomp.wire.frame import Frame, parse
 
 FORMAT = "1"
-TORN = (*DAMAGE, OSError, EOFError, zipfile.BadZipFile, DecodeError)
-"""What files that are not whole raise."""
+TORN = (*DAMAGE, FileNotFoundError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, DecodeError)
+"""What files that are not whole raise; `zipfile` says RuntimeError for a flipped bit that means a password."""
 MOST_FRAMES = 32
 """Frames behind a model: each takes a little time to follow again when the state is read."""
 MOST_SHARE = 4
@@ -77,6 +78,8 @@ class StateFiles:
         elif not self._leads_to(state.replica):
             self._model, self._frames = _name(state.replica.version, state.replica.fingerprint), ()
             write_atomically(self._state.with_name(self._model), partial(_write_model, state))
+        for path in self._state.parent.glob(".*.partial"):  # what a writer left that was killed
+            path.unlink()
         kept = {"format": FORMAT, "model": self._model}
         write_atomically(self._state, partial(_write_state, state, kept, self._frames))
         for path in self._state.parent.glob("model-*"):

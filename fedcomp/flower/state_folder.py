@@ -1,5 +1,6 @@
 """A node's memory in files, so that a device that restarts goes on where it was: a folder for each training, by its lineage."""
 
+import re
 import shutil
 from collections.abc import Collection
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ from typing import Self
 from flwr.app import ConfigRecord, RecordDict
 from flwr.supercore import log
 
-from fedcomp.flower.client_state import ClientState, of_lineage
+from fedcomp.flower.client_state import ClientState, load, of_lineage
 from fedcomp.flower.state_files import TORN, StateFiles
 
 try:
@@ -19,8 +20,10 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-KEPT = 2
-"""Trainings whose files stay: the last one, and the one before, which may go on."""
+KEPT = 4
+"""Trainings whose files stay: the newest one, and those before it that may go on."""
+NAME = re.compile(r"[0-9a-f]{16}")
+"""The name of a training's folder; whatever else lies beside it is left alone."""
 LAST = "fedcomp.lineage"
 """The record in ``Context.state`` that says which training the Flower run belongs to."""
 DAMAGED = ".damaged"
@@ -48,6 +51,7 @@ class StateFolder:
                 f"state-dir is {str(self._path)!r}; a folder that can be written is needed ({error.strerror})"
             ) from None
         fcntl.flock(lock, fcntl.LOCK_EX)
+        self._open.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # a child that was forked meanwhile holds the file open
         return self
 
     def __exit__(
@@ -63,8 +67,10 @@ class StateFolder:
         server sends a key frame.
         """
         lineage = lineage or self._last() or self._at(places)
+        if not lineage:
+            return load(self._records)
         self._files = StateFiles(self._path / f"{lineage:016x}")
-        if lineage and self._files.written:
+        if self._files.written:
             try:
                 return of_lineage(self._files.read(), lineage)
             except TORN as error:
@@ -72,17 +78,22 @@ class StateFolder:
         return ClientState(lineage=lineage)
 
     def remember(self, state: ClientState) -> None:
-        """Write `state`, which `recall` gave, and remove all but the last trainings; one of no training is not kept."""
+        """Write `state`, which `recall` gave, and remove all but the last trainings.
+
+        That of a server which does not name its training, an older one, goes to ``Context.state``.
+        """
         if not state.lineage:
+            state.save(self._records)
             return
         self._files.write(state)
         self._records[LAST] = ConfigRecord({"lineage": f"{state.lineage:016x}"})
-        for old in self._trainings()[KEPT:]:
+        others = [lineage for lineage in self._trainings() if lineage != state.lineage]  # clocks may jump
+        for old in others[KEPT - 1 :]:
             shutil.rmtree(self._path / f"{old:016x}")
 
     def _trainings(self) -> list[int]:
         """Return the lineages, the one written last first."""
-        names = [path.name for path in self._path.iterdir() if path.is_dir() and not path.suffix]
+        names = [path.name for path in self._path.iterdir() if path.is_dir() and NAME.fullmatch(path.name)]
         written = {int(name, 16): StateFiles(self._path / name).written for name in names}
         return sorted(written, key=lambda lineage: written[lineage], reverse=True)
 

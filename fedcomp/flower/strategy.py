@@ -47,8 +47,9 @@ class CompressedStrategy(Strategy):
     `uplink` and `downlink` are compressors.  `local` are name patterns of tensors that stay on the nodes; the first message
     to a node is without them, and the app brings its own, as with ``load_state_dict(..., strict=False)``.  `seed` feeds
     compressors that draw random numbers.  With `checkpoint`, the whole state is written to that file before the first
-    message of every `checkpoint_every`-th version leaves, the one that `start` begins with included.  Updates are summed in the order of the nodes' ids, or of what
-    `order` makes of an id: Flower draws ids anew in each simulation, so that one that is to repeat needs another order.
+    message of every `checkpoint_every`-th version leaves, the one that `start` begins with included.  Updates are summed in
+    the order of the nodes' ids, or of what `order` makes of an id: Flower draws ids anew in each simulation, so that one that
+    is to repeat needs another order.
     """
 
     def __init__(
@@ -281,7 +282,7 @@ class CompressedStrategy(Strategy):
         self._attendance = Attendance(self.ledger)
         self._kept_local = saved.local
         self._number = max(self._number, saved.number + 1)
-        self._epoch, self._lineage = saved.epoch, saved.lineage
+        self._epoch, self._lineage = saved.epoch, saved.lineage or self._lineage
         self._random.state = saved.random_state
         self._renew()
 

@@ -44,7 +44,7 @@ CONFIG: dict[str, Any] = {
     "downlink": "stc(density=0.05)",
     "device": "cpu",
     "checkpoint-every": 1,
-    "round-timeout": 35.0,
+    "round-timeout": 40.0,
     "min-nodes": NODES,
 }
 QUIET, KILLED, STOPPED, ROBBED, FROZEN = range(NODES)

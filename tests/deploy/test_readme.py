@@ -1,6 +1,7 @@
 """What deploy/README.md tells an operator to type works, and what it says that the log says is what the log says."""
 
 import logging
+import os
 import re
 import shlex
 import subprocess
@@ -85,6 +86,7 @@ def test_keys_and_samples_are_made_by_the_commands_that_make_them(place: Path) -
     for command in [
         *lines(".venv/bin/python -m deploy.keys server keys"),
         *lines("/opt/fedcomp/bin/python keys.py node"),
+        *lines("cp digits.toml"),
         *lines("/opt/fedcomp/bin/python -m fedcomp.data pack"),
         *lines("/opt/fedcomp/bin/python -m fedcomp.data check"),
         *lines(".venv/bin/python -m fedcomp.data share datasets/digits.toml --partition"),
@@ -108,7 +110,15 @@ def test_the_wheel_has_the_name_that_is_copied_and_the_extras_exist() -> None:
 def test_flower_has_the_commands(command: str) -> None:
     _, group, name, *arguments = shlex.split(command)
     program = Path(sys.executable).parent / "flwr"
-    told = subprocess.run([program, group, name, "--help"], capture_output=True, text=True, timeout=120, check=False)
+    env = {key: value for key, value in os.environ.items() if key not in ("GITHUB_ACTIONS", "FORCE_COLOR", "PY_COLORS")}
+    told = subprocess.run(
+        [program, group, name, "--help"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=env | {"COLUMNS": "120"},
+    )
     assert told.returncode == 0
     assert len(re.findall(r"^│ \*? +\w+ +(?:TEXT|INTEGER|FILE|PATH|\[\w+\])", told.stdout, re.MULTILINE)) >= len(
         arguments

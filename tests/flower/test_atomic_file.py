@@ -26,11 +26,16 @@ def test_writing_leaves_the_old_file_or_the_new_one_and_no_third(tmp_path: Path)
     assert [file.name for file in path.parent.iterdir()] == ["file"]
 
 
-def test_what_a_killed_writer_left_is_no_hindrance_and_does_not_pile_up(tmp_path: Path) -> None:
+def test_two_writers_at_once_each_write_a_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    (tmp_path / ".file.partial").write_bytes(b"a longer text than the next one")
-    write_atomically(path, lambda file: file.write(b"new"))
-    assert path.read_bytes() == b"new"
+
+    def outer(file: BinaryIO) -> None:
+        file.write(b"outer")
+        write_atomically(path, lambda inner: inner.write(b"inner"))
+        assert path.read_bytes() == b"inner"
+
+    write_atomically(path, outer)
+    assert path.read_bytes() == b"outer"
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 

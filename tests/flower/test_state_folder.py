@@ -1,5 +1,6 @@
 """A device that restarts goes on where it was; what is torn or foreign is set aside, and nothing of it is believed."""
 
+import os
 import random
 import shutil
 import signal
@@ -142,12 +143,24 @@ def test_a_file_that_is_not_whole_is_set_aside_and_the_node_begins_with_a_key_fr
             "bit": data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :],
             "empty": b"",
             "foreign": b"%PDF-1.7 not a state at all",
-            "other format": data.replace(b'"format": "1"', b'"format": "2"').replace(b'"version": "', b'"version": "7'),
+            "other format": data,
             "away": b"",
         }[damage]
     )
     if damage == "away":
         path.unlink()
+    if damage == "other format":  # whole, but not for us: of another format, and with a model of another version
+        with np.load(path) as archive:
+            arrays = {name: archive[name].tobytes() for name in archive.files}
+        key, old, new = ("kept", b'"1"', b'"2"') if file == "state" else ("plain", b'"version": "', b'"version": "7')
+        assert old in arrays[key]
+        arrays[key] = arrays[key].replace(old, new)
+        dtypes: dict[str, type] = {"vector": np.float32, "memory.residual": np.float32}
+        parts: dict[str, np.ndarray] = {
+            name: np.frombuffer(part, dtypes.get(name, np.uint8)) for name, part in arrays.items()
+        }
+        with path.open("wb") as changed:
+            np.savez(changed, **parts)  # type: ignore[arg-type]
     caplog.set_level("WARNING", logger="flwr")
     grid = LocalGrid(app(), NODES, node_config=_in(tmp_path))
     strategy.inner.fraction_train = 1.0  # type: ignore[attr-defined]
@@ -210,11 +223,77 @@ def test_a_node_that_has_files_of_other_trainings_only_is_lost_and_gets_a_key_fr
 
 
 def test_files_of_all_but_the_last_trainings_are_removed(tmp_path: Path) -> None:
-    for lineage in (1, 2, 3, 4):
+    for lineage in (1, 2, 3, 4, 5, 6):
         with StateFolder(tmp_path, RecordDict()) as folder:
             assert folder.recall(lineage).number == 0
             folder.remember(_state(lineage=lineage))
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [f"{3:016x}", f"{4:016x}"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
+        f"{lineage:016x}" for lineage in (3, 4, 5, 6)
+    ]
+
+
+def test_a_clock_that_was_ahead_once_does_not_cost_the_newest_training(tmp_path: Path) -> None:
+    for lineage in (1, 2, 3, 4, 5):
+        with StateFolder(tmp_path, RecordDict()) as folder:
+            folder.recall(lineage)
+            folder.remember(_state(lineage=lineage))
+        if lineage < 5:
+            os.utime(tmp_path / f"{lineage:016x}" / "state", (2**33, 2**33))
+    with StateFolder(tmp_path, RecordDict()) as folder:
+        _same(folder.recall(5), _state(lineage=5))
+
+
+def test_what_else_lies_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    for name in ("lost+found", ".cache", "2024", "0000000000000009.damaged"):
+        (tmp_path / name).mkdir()
+    for lineage in (1, 2, 3, 4, 5):
+        with StateFolder(tmp_path, RecordDict()) as folder:
+            folder.recall(lineage, [(0, 0)])
+            folder.recall(0, [(0, 0)])
+            folder.recall(lineage)
+            folder.remember(_state(lineage=lineage))
+    assert all((tmp_path / name).is_dir() for name in ("lost+found", ".cache", "2024"))
+
+
+def test_what_killed_writers_left_does_not_pile_up(tmp_path: Path) -> None:
+    left = tmp_path / f"{7:016x}" / ".model-3-0123456789abcdef.x.partial"
+    left.parent.mkdir()
+    left.write_bytes(b"half a model")
+    with StateFolder(tmp_path, RecordDict()) as folder:
+        folder.recall(7)
+        folder.remember(_state())
+    assert not left.exists()
+
+
+def test_a_server_that_names_no_training_is_remembered_in_the_context(tmp_path: Path) -> None:
+    records = RecordDict()
+    with StateFolder(tmp_path, records) as folder:
+        state = folder.recall(0, [(1, 2)])
+        state.number = 5
+        folder.remember(state)
+    with StateFolder(tmp_path, records) as folder:
+        assert folder.recall(0, [(1, 2)]).number == 5
+
+
+def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path: Path) -> None:
+    with StateFolder(tmp_path, RecordDict()) as folder:
+        lock = [link for link in Path("/proc/self/fd").iterdir() if _leads_to(link, tmp_path / ".lock")]
+        kept = os.dup(int(lock[0].name))
+    try:
+        waiting = threading.Thread(target=lambda: StateFolder(tmp_path, RecordDict()).__enter__(), daemon=True)
+        waiting.start()
+        waiting.join(timeout=20)
+        assert not waiting.is_alive()
+    finally:
+        os.close(kept)
+    del folder
+
+
+def _leads_to(link: Path, path: Path) -> bool:
+    try:
+        return link.readlink() == path
+    except OSError:
+        return False
 
 
 def test_a_flower_run_keeps_to_its_training_where_two_take_turns(tmp_path: Path) -> None:
@@ -286,11 +365,16 @@ def test_a_node_that_comes_back_under_another_id_does_not_take_its_uplink_back(t
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(5, "state-dir in the node config is 5"), ("{file}", "can be written is needed")]
+    ("value", "text"),
+    [
+        (5, "state-dir in the node config is 5"),
+        ("{file}", "can be written is needed"),
+        ("state", "an absolute path is needed"),
+    ],
 )
 def test_a_state_dir_that_cannot_be_one_is_refused(value: object, text: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    config = cast(UserConfig, {"state-dir": value if value == 5 else str(tmp_path / "file")})
+    config = cast(UserConfig, {"state-dir": str(tmp_path / "file") if value == "{file}" else value})
     context = Context(1, 1, config, RecordDict(), {})
     with pytest.raises(ValueError, match=text), home_of(context):
         pass
