@@ -232,6 +232,18 @@ def test_files_of_all_but_the_last_trainings_are_removed(tmp_path: Path) -> None
     ]
 
 
+def test_a_state_never_names_a_model_that_is_not_there(tmp_path: Path) -> None:
+    with StateFolder(tmp_path, RecordDict()) as folder:
+        folder.recall(7)
+        folder.remember(_state(1))
+        newer = _state(2)
+        assert newer.replica is not None
+        (tmp_path / f"{7:016x}" / f"model-2-{newer.replica.fingerprint:016x}").mkdir()  # it cannot be written
+        with pytest.raises(OSError, match="directory"):
+            folder.remember(newer)
+        _same(folder.recall(7), _state(1))
+
+
 def test_a_clock_that_was_ahead_once_does_not_cost_the_newest_training(tmp_path: Path) -> None:
     for lineage in (1, 2, 3, 4, 5):
         with StateFolder(tmp_path, RecordDict()) as folder:
