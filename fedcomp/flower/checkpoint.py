@@ -22,7 +22,7 @@ from fedcomp.flower.ledger import Ledger
 from fedcomp.flower.roster import Roster
 from fedcomp.memory import State
 from fedcomp.replica import Replica, from_key_frame
-from fedcomp.wire.frame import Frame, parse
+from fedcomp.wire.frame import Frame, parse, parse_all
 
 FORMAT = 1
 ARCHIVE = (zipfile.BadZipFile, zlib.error)
@@ -88,7 +88,7 @@ class Checkpoint:
                 round=plain["round"],
                 replica=from_key_frame(key),
                 memory=_under(arrays, "memory/"),
-                history=_frames(arrays["history"].tobytes()),
+                history=parse_all(arrays["history"].tobytes()),
                 roster=Roster.from_array(arrays["roster"]),
                 ledger=Ledger.from_array(arrays["ledger"]),
                 local=_under(arrays, "local/"),
@@ -105,14 +105,6 @@ class Checkpoint:
 
 def _octets(data: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8)
-
-
-def _frames(data: bytes) -> tuple[Frame, ...]:
-    frames, at = [], 0
-    while at < len(data):
-        frame, at = parse(data, at)
-        frames.append(frame)
-    return tuple(frames)
 
 
 def _under(arrays: Arrays, prefix: str) -> Arrays:

@@ -22,7 +22,7 @@ from fedcomp.errors import CorruptError
 from fedcomp.flower.atomic_file import write_atomically
 from fedcomp.flower.client_state import DAMAGE, Arrays, ClientState, from_parts, replica_of
 from fedcomp.replica import Replica, step
-from fedcomp.wire.frame import Frame, parse
+from fedcomp.wire.frame import Frame, parse_all
 
 FORMAT = "1"
 TORN = (*DAMAGE, FileNotFoundError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, DecodeError)
@@ -58,7 +58,7 @@ class StateFiles:
         arrays = _read(self._state)
         plain, kept = _json(arrays.pop("plain")), _json(arrays.pop("kept"))
         records, frames = (arrays.pop(name).tobytes() for name in ("records", "frames"))
-        self._model, self._frames = kept["model"], _parse_all(frames)
+        self._model, self._frames = kept["model"], parse_all(frames)
         replica: Replica | None = None
         if self._model:
             model = _read(self._state.with_name(self._model))
@@ -124,14 +124,6 @@ def _read(path: Path) -> Arrays:
     if "kept" in arrays and (found := _json(arrays["kept"])["format"]) != FORMAT:
         raise CorruptError(f"state format {found}; this version reads format {FORMAT}")
     return arrays
-
-
-def _parse_all(data: bytes) -> tuple[Frame, ...]:
-    frames, at = [], 0
-    while at < len(data):
-        frame, at = parse(data, at)
-        frames.append(frame)
-    return tuple(frames)
 
 
 def _octets(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:

@@ -96,6 +96,15 @@ def parse(data: bytes, at: int = 0) -> tuple[Frame, int]:
     return Frame(KINDS[kind], codec, flags, base, version, layout, before, after, bytes(view[begin:end])), end
 
 
+def parse_all(data: bytes) -> tuple[Frame, ...]:
+    """Return frames that follow each other, to the end of `data`; raises as `parse` does."""
+    frames, at = [], 0
+    while at < len(data):
+        frame, at = parse(data, at)
+        frames.append(frame)
+    return tuple(frames)
+
+
 def parse_one(data: bytes) -> Frame:
     """Return the frame that `data` is, and nothing behind it."""
     frame, end = parse(data)

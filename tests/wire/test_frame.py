@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError, UnknownFormatError
-from fedcomp.wire.frame import EXACT, HEAD, Frame, Kind, parse, parse_one
+from fedcomp.wire.frame import EXACT, HEAD, Frame, Kind, parse, parse_all, parse_one
 
 FRAME = Frame(Kind.DELTA, 2, EXACT, 7, 8, 0x1122334455667788, 3, 4, b"payload")
 
@@ -27,6 +27,15 @@ def test_the_head_is_what_the_page_says() -> None:
     assert data[48:52] == struct.pack("<I", zlib.crc32(data[:48] + b"payload"))
     assert data[52:] == b"payload"
     assert FRAME.size == len(data)
+
+
+def test_frames_follow_each_other_to_the_end() -> None:
+    other = Frame(Kind.HELD, 0, 0, 8, 8, 5, 6, 7)
+    data = FRAME.to_bytes() + other.to_bytes() + FRAME.to_bytes()
+    assert parse_all(data) == (FRAME, other, FRAME)
+    assert parse_all(b"") == ()
+    with pytest.raises(TruncatedError):
+        parse_all(data[:-1])
 
 
 def test_every_frame_comes_back() -> None:
