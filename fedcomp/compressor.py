@@ -12,7 +12,7 @@ from fedcomp.lazy_sum import LazySum
 from fedcomp.memory import Memory, State
 from fedcomp.occasion import Occasion, Shapes
 from fedcomp.settings import whole
-from fedcomp.stage import Stage, Vector
+from fedcomp.stage import Stage, Vector, dtype_name
 from fedcomp.symbols import Symbols
 
 LAST_SEED = 2**64 - 1
@@ -71,7 +71,7 @@ class Compressor:
         whole("seed", seed, 0, LAST_SEED)
         if shapes and sum(map(math.prod, shapes)) != update.shape[0]:
             raise ValueError(f"shapes of {sum(map(math.prod, shapes))} entries; the update has {update.shape[0]}")
-        if model is not None and (str(model.dtype) != "float32" or model.shape != tuple(update.shape)):
+        if model is not None and (dtype_name(model.dtype) != "float32" or model.shape != tuple(update.shape)):
             raise ValueError(
                 f"a model of {model.dtype} {model.shape}; a numpy vector, float32 {tuple(update.shape)}, is needed"
             )
@@ -91,7 +91,7 @@ class Compressor:
 
 
 def _check(update: Any) -> None:
-    dtype = str(getattr(update, "dtype", type(update).__name__)).removeprefix("torch.")
+    dtype = dtype_name(getattr(update, "dtype", type(update).__name__))
     shape = tuple(getattr(update, "shape", ()))
     if dtype != "float32" or len(shape) != 1:
         raise ValueError(f"an update of {dtype} {shape}; a float32 vector is needed")

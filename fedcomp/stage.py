@@ -5,12 +5,20 @@ A chain whose types do not meet is a type error.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float32]
+
+
+@lru_cache(maxsize=64)
+def dtype_name(dtype: object) -> str:
+    """Return the name of a numpy or torch dtype, as ``"float32"``; numpy puts it together anew each time."""
+    return str(dtype).removeprefix("torch.")
+
 
 A = TypeVar("A")
 B = TypeVar("B")

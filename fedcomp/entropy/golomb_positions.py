@@ -10,6 +10,7 @@ own b, since the tensors of a model are not equally dense.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +123,7 @@ def _rice_parameters(table: Table, k: int) -> tuple[NDArray[np.int64], int]:
     # The optimum lies at the power of two next to mean * ln 2: look at it and at its neighbours.
     mean = table.sum(axis=1, dtype=np.int64) / counts
     guess = np.floor(np.log2(np.maximum(mean * math.log(2), 1))).astype(np.int64)
-    choices = np.clip(guess + np.array([[0], [1], [-1]]), 0, MAX_RICE)
+    choices = (guess + np.array([[0], [1], [-1]])).clip(0, MAX_RICE)
     quotients = np.empty_like(choices)
     for rows in _groups(len(table)):
         for choice, rice in enumerate(choices.astype(np.uint32)):
@@ -143,14 +144,17 @@ def _write_remainders(table: Table, rice: NDArray[np.int64], k: int) -> Iterator
     """Yield the low bits of each chunk's runs."""
     sizes = _sizes(rice, k)
     for rows in _groups(len(table)):
+        widths = set(rice[rows].tolist())
+        if len(widths) == 1:
+            yield bits.pack(table[rows].ravel()[: k - rows.start * CHUNK], widths.pop())
+            continue
         chunks: list[bytes] = [b""] * (rows.stop - rows.start)
-        for width in np.unique(rice[rows]):
-            if width:
-                places = np.flatnonzero(rice[rows] == width)
-                packed = bits.pack(table[rows][places].ravel(), int(width))
-                length = CHUNK * int(width) // 8
-                for order, place in enumerate(places):
-                    chunks[place] = packed[order * length : order * length + int(sizes[rows.start + place])]
+        for width in widths - {0}:
+            places = np.flatnonzero(rice[rows] == width)
+            packed = bits.pack(table[rows][places].ravel(), width)
+            length = CHUNK * width // 8
+            for order, place in enumerate(places):
+                chunks[place] = packed[order * length : order * length + int(sizes[rows.start + place])]
         yield b"".join(chunks)
 
 
@@ -165,21 +169,28 @@ def _read_remainders(
     bits.check_padding(data, int(sizes[:-1].sum()) * 8 + int(rice[-1]) * (k - CHUNK * (rice.size - 1)), "remainders")
     starts = np.cumsum(sizes) - sizes
     for rows in _groups(rice.size):
-        part = slice(rows.start * CHUNK, min(rows.stop * CHUNK, k))
-        width_of = np.repeat(rice[rows], CHUNK)[: part.stop - part.start]
-        if (quotients[part] > n >> width_of).any():
+        runs = quotients[rows.start * CHUNK : rows.stop * CHUNK]
+        widths = set(rice[rows].tolist())
+        shift: Any = min(widths) if len(widths) == 1 else np.repeat(rice[rows], CHUNK)[: runs.size]
+        if (runs > n >> shift).any():
             raise CorruptError(f"a gap is longer than the {n} entries")
-        quotients[part] <<= width_of
-        for width in np.unique(rice[rows]):
-            if width:
-                places = np.flatnonzero(rice[rows] == width)
-                length = CHUNK * int(width) // 8
-                packed = octets[starts[rows][places, None] + np.arange(length)]
-                low = bits.unpack(packed.ravel(), int(width), places.size * CHUNK).reshape(-1, CHUNK)
-                if places.size == rows.stop - rows.start:
-                    quotients[part] |= low.ravel()[: part.stop - part.start]
-                else:
-                    for order, place in enumerate(places):
-                        entry = part.start + int(place) * CHUNK
-                        quotients[entry : entry + CHUNK] |= low[order, : k - entry]
+        runs <<= shift
+        if len(widths) > 1:
+            _put_low_bits(octets, starts[rows], rice[rows], runs)
+        elif shift:
+            packed = octets[starts[rows.start] :][: -(-runs.size // 8) * shift]
+            runs |= bits.unpack(packed, shift, runs.size)
     return quotients
+
+
+def _put_low_bits(
+    octets: NDArray[np.uint8], starts: NDArray[np.int64], rice: NDArray[np.int64], runs: NDArray[np.int64]
+) -> None:
+    """Put the low bits of chunks of several widths into `runs`; those of a chunk begin at its place in `starts`."""
+    for width in set(rice.tolist()) - {0}:
+        places = np.flatnonzero(rice == width)
+        packed = octets[starts[places, None] + np.arange(CHUNK * width // 8)]
+        low = bits.unpack(packed.ravel(), width, places.size * CHUNK).reshape(-1, CHUNK)
+        for order, place in enumerate(places):
+            chunk = runs[int(place) * CHUNK : (int(place) + 1) * CHUNK]
+            chunk |= low[order, : chunk.size]

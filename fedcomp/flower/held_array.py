@@ -12,6 +12,8 @@ from flwr.app import Array, ArrayRecord
 from flwr.common.constant import SType
 from numpy.typing import NDArray
 
+from fedcomp.stage import dtype_name
+
 FIELDS = ("dtype", "shape", "stype", "data")
 
 
@@ -26,7 +28,7 @@ class HeldArray(Array):
     def __init__(self, array: NDArray[Any]) -> None:
         """Hold `array` itself; nobody may write to it from here on."""
         self.__dict__["held"] = array
-        self.__dict__.update(dtype=str(array.dtype), shape=array.shape, stype=SType.NUMPY)
+        self.__dict__.update(dtype=dtype_name(array.dtype), shape=array.shape, stype=SType.NUMPY)
 
     def __getattr__(self, name: str) -> Any:
         """Return the bytes, made now; everything else is there."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from fedcomp.lazy_sum import LazySum
 from fedcomp.occasion import NOWHERE, Occasion
+from fedcomp.stage import dtype_name
 from fedcomp.symbols import Symbols
 
 State: TypeAlias = dict[str, Any]
@@ -61,7 +62,7 @@ def check(state: State, vectors: tuple[str, ...], n: int) -> None:
     """Refuse a state without these arrays, float32 (n,)."""
     for name in vectors:
         array = state.get(name)
-        dtype = str(getattr(array, "dtype", None)).removeprefix("torch.")
+        dtype = dtype_name(getattr(array, "dtype", None))
         if dtype != "float32":
             raise ValueError(
                 f"a state without a float32 {name} (it holds {', '.join(state) or 'nothing'}); init gives one"

@@ -22,6 +22,7 @@ ZERO = np.float32(0)
 MAGNITUDE = np.int32(0x7FFFFFFF)
 """The bits of a float32 but its sign: ordered as magnitudes are."""
 RUN = 16  # neighbours taken at each sampled place: one cache line
+SHORT = 1 << 13  # of fewer entries all are collected: that is sooner done than to look for a bound
 
 
 def kept(density: float, n: int) -> int:
@@ -80,7 +81,7 @@ def top_k(value: LazySum, k: int) -> tuple[Indices, Vector]:
 def _sampled_bound(value: LazySum, k: int) -> np.float32:
     """Return a magnitude that somewhat more than k entries are likely to exceed."""
     n = value.n
-    if n < 2 * BLOCK:
+    if n < SHORT:
         return ZERO
     # Every 64th run, or fewer of a long vector and a large k; the rank below allows for the sample's error.
     step = 64 if n < 64 * BLOCK else min(max(k // 64, 64), 256)
