@@ -8,8 +8,11 @@ FedcompError
 ├── VersionError        the frame starts from another version than the receiver holds
 └── StaleError          a message or an uplink that a newer one has replaced
 
-A caller's own mistake (a setting out of range, a vector of the wrong dtype) is a `ValueError` instead; so is
-`NonFiniteError`, an update that holds NaN or infinity.
+A caller's own mistake (a setting out of range, a vector of the wrong dtype) is a `ValueError` instead; so are numbers that
+cannot be sent:
+
+DivergedError           NaN, infinity, or a value beyond its dtype, as of training that has diverged
+└── NonFiniteError      such an entry of a vector to be encoded
 """
 
 
@@ -41,7 +44,11 @@ class StaleError(FedcompError):
     """A newer message has replaced this one."""
 
 
-class NonFiniteError(ValueError):
+class DivergedError(ValueError):
+    """A number to be sent is NaN, infinite, or beyond its dtype."""
+
+
+class NonFiniteError(DivergedError):
     """An entry of a vector to be encoded, alone or with the residual, is NaN or infinite."""
 
     def __init__(self, index: int, value: float, where: str = "") -> None:

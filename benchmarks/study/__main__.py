@@ -8,6 +8,7 @@ running when it stopped begins anew.
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,6 +66,10 @@ def _study(options: argparse.Namespace, screen: Console) -> int:
             failures = _run(plan, data_dir, options.workers, results, screen)
         except KeyboardInterrupt:
             _tell(screen, f"stopped: {_done(plan, results)}; the same command goes on where it was")
+            if results.cells:
+                _tell(
+                    screen, f"what is there so far: python -m benchmarks.study.report {shlex.quote(str(results.path))}"
+                )
             return STOPPED
         _report(plan, results, options, screen)
     for failure in failures:

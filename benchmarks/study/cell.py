@@ -25,13 +25,13 @@ from clients.app import app as client_app
 from clients.devices import pick_device
 from clients.local import LocalPlan, train
 from clients.samples import own_card, own_samples
-from fedcomp import FedcompError
+from fedcomp.errors import DivergedError, NonFiniteError
 from fedcomp.flower import LocalGrid
 from fedcomp.tasks import build_model, input_shape
 from server.app import app as server_app
 
-NOT_FINITE = re.compile("NaN or infinity|only finite values|beyond float|out of float")
-"""How fedcomp's errors say that a number is NaN, infinite or beyond float32; a node's errors arrive as text."""
+DIVERGED = re.compile("|".join(rf"\b{kind.__name__}\b" for kind in (DivergedError, NonFiniteError)))
+"""A node's errors arrive as text that begins with their class."""
 COUNTED = (
     "uplink_bytes",
     "downlink_bytes",
@@ -44,10 +44,6 @@ COUNTED = (
 
 Done = Callable[[int], None]
 """Told, as they come, how many rounds are done."""
-
-
-class DivergedError(Exception):
-    """A node has trained to NaN or infinity."""
 
 
 class Watched(LocalGrid):
@@ -81,8 +77,8 @@ class Watched(LocalGrid):
         for reply in replies:
             if reply.has_error():
                 reason = str(reply.error.reason)
-                if NOT_FINITE.search(reason):
-                    raise DivergedError
+                if DIVERGED.search(reason):
+                    raise DivergedError(reason)
                 raise RuntimeError(f"node {reply.metadata.src_node_id} failed: {reason}")
         return replies
 
@@ -102,9 +98,7 @@ def run_cell(cell: Cell, data_dir: str, done: Done = lambda _: None) -> list[Row
             with contextlib.redirect_stdout(io.StringIO()):
                 server_app(grid, Context(1, 0, {}, RecordDict(), dict(config)))
         except DivergedError:
-            diverged = True
-        except (ValueError, FedcompError) as error:
-            if not (rounds.exists() and NOT_FINITE.search(str(error))):
+            if not rounds.exists():  # nothing has run: it is the start that is wrong
                 raise
             diverged = True
         lines = [json.loads(line) for line in rounds.read_text(encoding="utf-8").splitlines()]

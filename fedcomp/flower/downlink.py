@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.compressor import Compressor
-from fedcomp.errors import NonFiniteError
+from fedcomp.errors import CorruptError, DivergedError, NonFiniteError
 from fedcomp.flower.history import History, Route
 from fedcomp.flower.roster import Standing
 from fedcomp.memory import State
@@ -52,7 +52,10 @@ class Downlink:
         except NonFiniteError as error:
             raise NonFiniteError(error.index, error.value, f" (in tensor {layout.name_at(error.index)!r})") from None
         self.memory |= memory
-        frame = self.published.delta_frame(codec_id(compressor.entropy), body, exact)
+        try:
+            frame = self.published.delta_frame(codec_id(compressor.entropy), body, exact)
+        except CorruptError as error:
+            raise DivergedError(f"version {self.published.version + 1} cannot be published: {error}") from error
         self.published = self.published.advance(frame)
         self.history.append(frame)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedcomp.errors import DivergedError
 from fedcomp.lazy_sum import BLOCK
 from fedcomp.stage import Vector
 from fedcomp.symbols import Sparse, Ternary
@@ -35,5 +36,5 @@ def mean_magnitude(values: Vector) -> np.float32:
     total = sum(float(np.abs(values[start : start + BLOCK]).astype(np.float64).sum()) for start in blocks)
     magnitude = np.float32(total / max(1, values.size))
     if not np.isfinite(magnitude):
-        raise ValueError("the residual holds NaN or infinity; only a state of finite values can be encoded")
+        raise DivergedError("the residual holds NaN or infinity; only a state of finite values can be encoded")
     return magnitude

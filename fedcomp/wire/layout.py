@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.entropy import MAX_ENTRIES
-from fedcomp.errors import CorruptError
+from fedcomp.errors import CorruptError, DivergedError
 from fedcomp.stage import Vector
 
 Policy = Literal["compressed", "exact", "local"]
@@ -87,7 +87,7 @@ class Layout:
         """Return the vector, float32 (n,), and the exact tensors' bytes.
 
         Exact tensors are rounded back to their dtype: averaging turns counters into floats.  Raises `ValueError` for
-        missing, unexpected and reshaped tensors, and for NaN or infinity, naming the tensor.
+        missing, unexpected and reshaped tensors, and `DivergedError` for NaN or infinity, naming the tensor.
         """
         expected = {tensor.name for tensor in self.tensors if tensor.policy != "local"}
         missing, more = expected - arrays.keys(), arrays.keys() - {tensor.name for tensor in self.tensors}
@@ -101,14 +101,14 @@ class Layout:
             if array.shape != tensor.shape:
                 raise ValueError(f"tensor {tensor.name!r} has shape {array.shape}; the model's has {tensor.shape}")
             if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise ValueError(f"tensor {tensor.name!r} holds NaN or infinity; only finite values can be sent")
+                raise DivergedError(f"tensor {tensor.name!r} holds NaN or infinity; only finite values can be sent")
             if tensor.policy == "exact":
                 exact.append(_cast(array, tensor).tobytes())
             else:
                 with np.errstate(over="ignore"):
                     vector[at : at + tensor.size] = array.ravel()
                 if array.dtype.itemsize > 4 and not np.isfinite(vector[at : at + tensor.size]).all():
-                    raise ValueError(f"tensor {tensor.name!r} holds a value beyond float32")
+                    raise DivergedError(f"tensor {tensor.name!r} holds a value beyond float32")
                 at += tensor.size
         return vector, b"".join(exact)
 
@@ -219,5 +219,5 @@ def _cast(array: NDArray[Any], tensor: Tensor) -> NDArray[Any]:
     with np.errstate(over="ignore"):
         cast = array.astype(target)
     if target.kind == "f" and not np.isfinite(cast).all():
-        raise ValueError(f"tensor {tensor.name!r} holds a value beyond {tensor.dtype}")
+        raise DivergedError(f"tensor {tensor.name!r} holds a value beyond {tensor.dtype}")
     return cast

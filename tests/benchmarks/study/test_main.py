@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.study import report
 from benchmarks.study.__main__ import main
 from benchmarks.study.results import read_csv, read_rows
 
@@ -108,8 +110,11 @@ def test_ctrl_c_ends_with_a_sentence_a_whole_table_and_no_process_left(
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=60)  # the end of its stderr, which every process of its holds open
     assert process.returncode == 130
-    assert said == "stopped: 1 of 2 cells are done; the same command goes on where it was\n"
+    stopped, hint = said.splitlines()[-2:]
+    assert stopped == "stopped: 1 of 2 cells are done; the same command goes on where it was"
     assert {row.method for row in read_rows(out / "results.csv")} == {"short"}
+    report.main(shlex.split(hint.removeprefix("what is there so far: python -m benchmarks.study.report ")))
+    assert (out / "results.html").exists()
 
 
 def test_no_process_outlives_one_that_is_killed(tmp_path: Path) -> None:
