@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedcomp
+from fedcomp.errors import DivergedError
 from fedcomp.flower.downlink import Downlink
 from fedcomp.flower.history import History
 from fedcomp.flower.ledger import SERVER, Ledger
@@ -72,6 +73,19 @@ def test_deltas_that_a_key_frame_undercuts_are_forgotten() -> None:
     for standing in standings:
         sent = sum(map(len, downlink.route(standing).frames))
         assert sent <= downlink.published.key_frame().size
+
+
+def test_a_version_beyond_float32_is_the_servers_own_mistake_and_not_published() -> None:
+    arrays = {"w": np.full(3, 2e38, np.float32)}
+    downlink, stc = Downlink.begin(start(layout_of(arrays), arrays)), fedcomp.stc(density=0.3)
+    target = {"w": np.array([3e38, 2.9e38, 2.9e38], np.float32)}
+    downlink.publish(
+        target, stc, seed=0
+    )  # the first entry alone; of the others 9e37 are kept back, and added once more
+    with pytest.raises(DivergedError, match="version 2 cannot be published: a delta takes the model out of float32"):
+        downlink.publish(target, stc, seed=0)
+    assert downlink.published.version == 1
+    assert len(downlink.history.frames()) == 1
 
 
 def test_what_compression_keeps_back_is_published_later() -> None:
