@@ -1,5 +1,7 @@
 """The models: their sizes to the parameter, their shapes, their seeds, and what does not fit."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -97,3 +99,34 @@ def test_seeds_and_classes_out_of_range_are_refused() -> None:
         build_model("mlp", (1, 8, 8), 10, seed=-1)
     with pytest.raises(ValueError, match=r"1 classes; .* at least 2 classes are needed"):
         build_model("mlp", (1, 8, 8), 1, seed=0)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("cnn", (1, 32, 32)), ("kws_cnn", (1, 32, 32)), ("vgg11s", (3, 32, 32))])
+def test_pooling_before_relu_is_relu_before_pooling_to_the_bit(name: str, shape: Shape) -> None:
+    """The order is for speed alone: values and gradients are those of the order of the papers."""
+    model = build_model(name, shape, 10, seed=0)
+    layers = list(model.children())
+    for at in reversed(range(len(layers) - 1)):
+        if isinstance(layers[at], nn.MaxPool2d):
+            layers[at : at + 2] = layers[at + 1], layers[at]
+    assert any(isinstance(second, nn.MaxPool2d) and isinstance(first, nn.ReLU) for first, second in pairwise(layers))
+    x = torch.randn(20, *shape, generator=torch.Generator().manual_seed(1))
+    given = [gradients(network, x) for network in (model, nn.Sequential(*layers))]
+    assert all(torch.equal(one, other) for one, other in zip(*given, strict=True))
+
+
+def gradients(model: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the logits, and the gradients of their squares' sum."""
+    logits = model(x)
+    return (logits, *torch.autograd.grad(logits.square().sum(), list(model.parameters())))
+
+
+@pytest.mark.parametrize(("name", "shape"), [("cnn", (1, 32, 32)), ("vgg11s", (3, 32, 32))])
+def test_convolutions_are_channels_last_and_stay_so_when_weights_arrive(name: str, shape: Shape) -> None:
+    model, other = build_model(name, shape, 10, seed=0), build_model(name, shape, 10, seed=1)
+    arrays = {key: tensor.numpy().copy() for key, tensor in other.state_dict().items()}
+    model.load_state_dict({key: torch.from_numpy(np.ascontiguousarray(array)) for key, array in arrays.items()})
+    filters = [layer.weight for layer in model.modules() if isinstance(layer, nn.Conv2d)]
+    assert filters
+    assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in filters)
+    assert all(np.array_equal(tensor.numpy(), arrays[key]) for key, tensor in model.state_dict().items())
