@@ -43,7 +43,7 @@ model = build_model(config["model"], input_shape(card), card.num_classes, seed=0
 links = {"uplink": fedcomp.stc(density=0.02), "downlink": fedcomp.stc(density=0.02)}
 strategy = CompressedStrategy(FedAvg(fraction_evaluate=1.0), **links)
 result = strategy.start(grid, ArrayRecord(model.state_dict()), num_rounds=1)
-print("answered:", *(node for node, part in strategy.ledger.by_node().items() if part.uplink_bytes > 100))
+print("answered:", *sorted(node for node, part in strategy.ledger.by_node().items() if part.uplink_bytes > 100))
 print("torch's compiler:", "torch._dynamo" in sys.modules)
 print("learned from samples:", result.evaluate_metrics_clientapp[1]["eval-accuracy"] > 0)
 """
