@@ -11,7 +11,7 @@ import fedcomp
 from fedcomp.errors import NonFiniteError
 from fedcomp.lazy_sum import BLOCK, LazySum
 from fedcomp.quantize import topk
-from fedcomp.quantize.topk import TopK, kept, top_k
+from fedcomp.quantize.topk import SHORT, TopK, kept, top_k
 from fedcomp.stage import Vector
 from tests.reference import slow_kept, slow_stc, sorted_kept
 
@@ -100,7 +100,7 @@ def test_ten_thousand_random_vectors_keep_exactly_what_they_should() -> None:
         assert np.allclose(sent + state["residual"], value, rtol=1e-6, atol=1e-7 * np.abs(value).max())
 
 
-@pytest.mark.parametrize("n", [2 * BLOCK - 1, 2 * BLOCK, 2 * BLOCK + 1, LARGE])
+@pytest.mark.parametrize("n", [SHORT - 1, SHORT, SHORT + 1, 2 * BLOCK, LARGE])
 @pytest.mark.parametrize("density", [1e-6, 1 / 400, 1 / 25, 0.3, 0.97, 1.0])
 def test_large_vectors_keep_what_a_sort_finds(n: int, density: float) -> None:
     check(np.random.default_rng(n).standard_normal(n, np.float32), kept(density, n))
