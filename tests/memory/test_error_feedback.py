@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fedcomp
+from fedcomp.errors import DivergedError
 from fedcomp.lazy_sum import BLOCK, LazySum
 from fedcomp.memory.error_feedback import ErrorFeedback
 from fedcomp.stage import Vector
@@ -142,5 +143,5 @@ def test_a_huge_uplink_that_comes_back_does_not_block_the_sender() -> None:
 
 def test_a_residual_of_infinity_is_refused_and_never_sent() -> None:
     compressor = fedcomp.stc(density=0.5)
-    with pytest.raises(ValueError, match="residual holds NaN or infinity"):
+    with pytest.raises(DivergedError, match="residual holds NaN or infinity"):
         compressor.encode(vector(1, 2, 3, 4), {"residual": vector(0, np.inf, 0, 0)})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.errors import CorruptError, FedcompError
+from fedcomp.errors import CorruptError, DivergedError, FedcompError
 from fedcomp.wire.layout import DTYPES, layout_of, parse_layout
 
 Arrays = dict[str, NDArray[Any]]
@@ -151,10 +151,6 @@ def test_an_averaged_bool_is_what_half_of_the_nodes_say() -> None:
         ({"more": np.ones(1)}, r"missing \[\], unexpected \['more'\]"),
         ({"w": np.zeros(6, np.float32)}, r"tensor 'w' has shape \(6,\); the model's has \(2, 3\)"),
         ({"steps": np.zeros(1, np.int64)}, r"tensor 'steps' has shape \(1,\); the model's has \(\)"),
-        ({"w": np.full((2, 3), math.nan)}, "tensor 'w' holds NaN or infinity"),
-        ({"w": np.full((2, 3), -math.inf, np.float16)}, "tensor 'w' holds NaN or infinity"),
-        ({"w": np.full((2, 3), 1e39)}, "tensor 'w' holds a value beyond float32"),
-        ({"steps": np.array(math.nan)}, "tensor 'steps' holds NaN or infinity"),
     ],
 )
 def test_what_does_not_fit_the_model_is_refused_by_name(change: dict[str, Any], text: str) -> None:
@@ -163,9 +159,23 @@ def test_what_does_not_fit_the_model_is_refused_by_name(change: dict[str, Any], 
         layout_of(SMALL).flatten(arrays)
 
 
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"w": np.full((2, 3), math.nan)}, "tensor 'w' holds NaN or infinity"),
+        ({"w": np.full((2, 3), -math.inf, np.float16)}, "tensor 'w' holds NaN or infinity"),
+        ({"w": np.full((2, 3), 1e39)}, "tensor 'w' holds a value beyond float32"),
+        ({"steps": np.array(math.nan)}, "tensor 'steps' holds NaN or infinity"),
+    ],
+)
+def test_numbers_that_cannot_be_sent_are_refused_by_name_as_diverged(change: Arrays, text: str) -> None:
+    with pytest.raises(DivergedError, match=text):
+        layout_of(SMALL).flatten({**SMALL, **change})
+
+
 def test_statistics_beyond_their_dtype_are_refused_by_name() -> None:
     arrays: Arrays = {"w": np.ones(1, np.float32), "norm.running_var": np.ones(2, np.float16)}
-    with pytest.raises(ValueError, match=r"tensor 'norm.running_var' holds a value beyond float16"):
+    with pytest.raises(DivergedError, match=r"tensor 'norm.running_var' holds a value beyond float16"):
         layout_of(arrays).flatten({**arrays, "norm.running_var": np.array([1, 1e6])})
 
 

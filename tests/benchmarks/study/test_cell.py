@@ -14,6 +14,7 @@ from benchmarks.study.cell import COUNTED, run_cell
 from benchmarks.study.configuration import Cell, Value
 from benchmarks.study.results import Row
 from clients.app import app as client_app
+from fedcomp.errors import DivergedError, NonFiniteError
 from fedcomp.flower import LocalGrid
 from server.app import app as server_app
 from tests.benchmarks.study.cells import cell
@@ -78,6 +79,18 @@ def test_a_run_that_diverges_ends_with_a_row_without_accuracy(settings: dict[str
     assert (last.accuracy, last.loss) == (None, None)
     assert all(row.accuracy is not None and math.isfinite(row.accuracy) for row in rows[:-1])
     assert last.uplink_bytes == rows[-2].uplink_bytes  # the round that failed is not counted
+
+
+@pytest.mark.parametrize("error", [DivergedError("beyond float32"), NonFiniteError(7, math.inf)], ids=["any", "entry"])
+def test_a_node_that_says_that_its_numbers_diverged_ends_the_run_so(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverges(*_: object) -> float:
+        raise error
+
+    monkeypatch.setattr("clients.app.train_locally", diverges)
+    *_, last = run_cell(cell(), "")
+    assert (last.round, last.accuracy) == (1, None)
 
 
 def test_a_node_that_fails_for_another_reason_ends_the_run_with_that_reason(monkeypatch: pytest.MonkeyPatch) -> None:
