@@ -79,9 +79,8 @@ def test_a_version_beyond_float32_is_the_servers_own_mistake_and_not_published()
     arrays = {"w": np.full(3, 2e38, np.float32)}
     downlink, stc = Downlink.begin(start(layout_of(arrays), arrays)), fedcomp.stc(density=0.3)
     target = {"w": np.array([3e38, 2.9e38, 2.9e38], np.float32)}
-    downlink.publish(
-        target, stc, seed=0
-    )  # the first entry alone; of the others 9e37 are kept back, and added once more
+    # The first entry alone is published; of the others 9e37 are kept back, and added once more.
+    downlink.publish(target, stc, seed=0)
     with pytest.raises(DivergedError, match="version 2 cannot be published: a delta takes the model out of float32"):
         downlink.publish(target, stc, seed=0)
     assert downlink.published.version == 1
