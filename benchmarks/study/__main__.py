@@ -3,7 +3,8 @@
     python -m benchmarks.study benchmarks/studies/quick.toml
 
 Cells that are in the results already are not run again, so a study that was stopped goes on where it was; what was
-running when it stopped begins anew.
+running when it stopped begins anew.  Two studies may have cells in common, of the same settings and label: with --reuse they
+are taken from the other's results.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from benchmarks.study.plan import Plan, read_plan
 from benchmarks.study.progress import watched
 from benchmarks.study.report import About, write
 from benchmarks.study.results import to_frame
-from benchmarks.study.runner import Results, claimed, run_all
+from benchmarks.study.runner import Results, claimed, read_cells, run_all
 from benchmarks.study.source import StudyError
 from benchmarks.study.workers import Failure
 
@@ -57,10 +58,14 @@ def _study(options: argparse.Namespace, screen: Console) -> int:
     if options.check:
         _tell(screen, "nothing is in its way")
         return 0
+    others = {name: rows for table in options.reuse for name, rows in read_cells(table).items()}
     folder = (options.out or Path("runs") / "studies" / _name(options.study)).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     with claimed(folder):
         results = Results(folder / "results.csv", [cell.name for cell in plan.cells])
+        if options.reuse:
+            taken = results.reuse(others)
+            _tell(screen, f"taken from other results: {taken}")
         _tell(screen, f"{_done(plan, results)}; results: {results.path}")
         try:
             failures = _run(plan, data_dir, options.workers, results, screen)
@@ -134,6 +139,14 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("study", type=Path, help="the study file, TOML")
     parser.add_argument("--data-dir", type=Path, help="where the datasets' own files lie; not needed for digits")
     parser.add_argument("--out", type=Path, help="folder for results.csv and report.html (runs/studies/NAME)")
+    parser.add_argument(
+        "--reuse",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="CSV",
+        help="results of other studies, to take cells of the same settings and label from",
+    )
     parser.add_argument("--workers", type=_count, help="processes (one a core; one alone where a GPU is used)")
     parser.add_argument("--check", action="store_true", help="read and check the study, and run nothing")
     return parser.parse_args(arguments)

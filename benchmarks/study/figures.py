@@ -108,7 +108,7 @@ def _line(axes: Axes, curves: Sequence[Curve], quantity: Quantity, style: Style,
         x, _over_seeds(np.mean, y), color=style.color, linestyle=style.dash, linewidth=1.5,
         marker=style.marker, markersize=4, markevery=every if len(x) > 10 else None,
     )  # fmt: skip
-    if len(curves) > 1:
+    if len(curves) > 1 and not np.isnan(y).all():  # an empty band would set the limits of the axis
         axes.fill_between(x, _over_seeds(np.min, y), _over_seeds(np.max, y), color=style.color, alpha=0.15, linewidth=0)
 
 

@@ -28,6 +28,7 @@ from benchmarks.study.summary import sentences, summary_table, warnings
 from benchmarks.study.tables import (
     Table,
     accuracy_table,
+    byte_tables,
     markdown,
     methods_table,
     network_table,
@@ -108,7 +109,7 @@ def render(frame: pd.DataFrame, about: About, figures: Path | None = None) -> st
         words=_glossary(study),
         pictures=list(_pictures(study, about, figures)),
         accuracies=[accuracy_table(study, "final"), accuracy_table(study, "best")],
-        reaching=target_table(study, about.targets),
+        reaching=[*byte_tables(study, about.targets), target_table(study, about.targets)],
         times=time_table(study, about.targets, about.slowdown),
         networks=network_table(),
         shares=" and ".join(f"{share:.0%}" for share in SHARES),

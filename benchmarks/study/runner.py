@@ -1,7 +1,7 @@
 """Runs the cells that are missing, and adds each to the results as soon as it is done."""
 
 import fcntl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -20,20 +20,36 @@ class Results:
         Cells are written in `order`; those that are not in it, of a study that was another one before, follow.
         """
         self.path = path
-        self.cells: dict[str, list[Row]] = {}
+        self.cells = read_cells(path) if path.exists() else {}
         self._order = {name: place for place, name in enumerate(order)}
-        try:
-            rows = read_rows(path) if path.exists() else []
-        except ValueError as error:
-            raise StudyError(str(error)) from None
-        for row in rows:
-            self.cells.setdefault(row.cell, []).append(row)
 
     def add(self, rows: Sequence[Row]) -> None:
         """Add a cell, and write the file anew."""
         self.cells[rows[0].cell] = list(rows)
+        self._write()
+
+    def reuse(self, others: Mapping[str, list[Row]]) -> int:
+        """Add those of `others`, cells of other studies, that are in the order and missing; return how many."""
+        added = {name: rows for name, rows in others.items() if name in self._order and name not in self.cells}
+        if added:
+            self.cells |= added
+            self._write()
+        return len(added)
+
+    def _write(self) -> None:
         ordered = sorted(self.cells, key=lambda name: self._order.get(name, len(self._order)))
         write_csv(self.path, [row for name in ordered for row in self.cells[name]])
+
+
+def read_cells(path: Path) -> dict[str, list[Row]]:
+    """Return the cells in a table of results, by name; raise `StudyError` for a file that is no such table."""
+    cells: dict[str, list[Row]] = {}
+    try:
+        for row in read_rows(path):
+            cells.setdefault(row.cell, []).append(row)
+    except ValueError as error:
+        raise StudyError(str(error)) from None
+    return cells
 
 
 @contextmanager

@@ -40,7 +40,8 @@ def markdown(frame: pd.DataFrame, asked: Sequence[float] = ()) -> str:
     `asked` are the target accuracies, 0 to 1; with none they follow from the results, see `outcome.targets`.
     """
     study = read(frame)
-    return "\n".join(table.to_markdown() for table in (accuracy_table(study, "final"), target_table(study, asked)))
+    tables = (accuracy_table(study, "final"), *byte_tables(study, asked), target_table(study, asked))
+    return "\n".join(table.to_markdown() for table in tables)
 
 
 def methods_table(study: Study) -> Table:
@@ -72,19 +73,57 @@ def accuracy_table(study: Study, measure: Measure) -> Table:
     best = set()
     for x in range(len(study.scenarios)):
         best |= {(y, x + 1) for y in highest([row[x] for row in spreads])}
-    single = study.axes[0] if len(study.axes) == 1 else None
-    heads = [single.format(one[0]) if single else study.title(one) or "accuracy" for one in study.scenarios]
-    along = f", by {single.name}" if single else ""
     which = "at the last evaluation" if measure == "final" else "best of all evaluations"
     return Table(
-        f"Test accuracy in percent, {which}{along}: mean ± standard deviation over seeds.",
-        ("method", *heads),
+        f"Test accuracy in percent, {which}{_along(study)}: mean ± standard deviation over seeds.",
+        ("method", *_heads(study, "accuracy")),
         tuple(
             (method, *(percent(cell) if cell.of else "" for cell in row))
             for method, row in zip(study.methods, spreads, strict=True)
         ),
         frozenset(best),
     )
+
+
+def byte_tables(study: Study, asked: Sequence[float]) -> list[Table]:
+    """Return a table for each target accuracy asked for: what each method had sent by then, a column a scenario."""
+    return [_byte_table(study, target) for target in dict.fromkeys(asked)]
+
+
+def _byte_table(study: Study, target: float) -> Table:
+    columns: list[list[str]] = []
+    best: set[tuple[int, int]] = set()
+    for x, scenario in enumerate(study.scenarios, start=1):
+        runs = [study.seeds(method, scenario) for method in study.methods]
+        sums = [[_at(each, target, side) for side in ("uplink_bytes", "downlink_bytes")] for each in runs]
+        best |= {(y, x) for y in fewest([up.mean + down.mean if up.whole else math.nan for up, down in sums])}
+        columns.append([_sent(up, down) if up.of else "" for up, down in sums])
+    return Table(
+        f"MB until {100 * target:g} % is first reached at an evaluation{_along(study)}: up, and in brackets up and down; all "
+        "nodes together, catch-up in down. Mean over the seeds that reach it; in bold the fewest in brackets, of the "
+        "methods that reach it with every seed.",
+        ("method", *_heads(study, "up (up and down)")),
+        tuple((method, *row) for method, row in zip(study.methods, zip(*columns, strict=True), strict=True)),
+        frozenset(best),
+    )
+
+
+def _sent(up: Spread, down: Spread) -> str:
+    """Return "0.471 (8.91)", in MB."""
+    if not up.count:
+        return "never"
+    sent = f"{megabytes(up.mean)} ({megabytes(up.mean + down.mean)})"
+    return sent if up.whole else f"{sent}, {seeds(up)}"
+
+
+def _heads(study: Study, only: str) -> list[str]:
+    """Return a head for each scenario: the value alone where one axis is swept, and `only` where none is."""
+    single = study.axes[0] if len(study.axes) == 1 else None
+    return [single.format(one[0]) if single else study.title(one) or only for one in study.scenarios]
+
+
+def _along(study: Study) -> str:
+    return f", by {study.axes[0].name}" if len(study.axes) == 1 else ""
 
 
 def target_table(study: Study, asked: Sequence[float]) -> Table:

@@ -200,9 +200,20 @@ def test_time_over_a_network_is_drawn_in_seconds() -> None:
         cell([0.1]),
         cell([None, None]),
         cell([0.1, None]) + dense([0.1, 0.5]),
+        cell([0.1, None]) + cell([0.1, None], seed=1),
+        cell([0.1]) + cell([0.1], seed=1),
         [replace(row, uplink_bytes=0, downlink_bytes=0) for row in cell([0.1, 0.2])],
     ],
-    ids=["whole", "one cell", "nothing trained", "no accuracy", "diverged", "nothing sent"],
+    ids=[
+        "whole",
+        "one cell",
+        "nothing trained",
+        "no accuracy",
+        "diverged",
+        "all seeds diverged",
+        "nobody trained",
+        "nothing sent",
+    ],
 )
 def test_every_figure_can_be_drawn_whatever_the_study(rows: list[Row]) -> None:
     pictures = list(gallery(of(rows)))

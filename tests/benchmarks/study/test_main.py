@@ -7,13 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.study import report
 from benchmarks.study.__main__ import main
-from benchmarks.study.results import read_csv, read_rows
+from benchmarks.study.plan import read_plan
+from benchmarks.study.results import read_csv, read_rows, write_csv
+from tests.benchmarks.study.rows import ROW
 
 ROOT = Path(__file__).parents[3]
 QUICK = ROOT / "benchmarks" / "studies" / "quick.toml"
@@ -153,6 +156,20 @@ def test_without_data_the_hub_is_asked_once_and_a_sentence_says_that_it_does_not
     assert lines[1] == "mnist: no --data-dir; asking the Hugging Face hub"
     assert re.search("line 3: dataset is 'mnist'; .* did not come from the Hugging Face hub .*--data-dir", lines[2])
     assert len(lines) == 3
+
+
+def test_cells_of_another_study_are_taken_and_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study, table, out = write(tmp_path, ENDLESS), tmp_path / "others.csv", tmp_path / "out"
+    taken = [replace(ROW, cell=cell.name) for cell in read_plan(study).cells]
+    write_csv(table, [replace(ROW, cell="of no interest"), *taken])
+    for wrong, says in ((tmp_path / "no.csv", "no.csv: No such file"), (study, "small.toml is no table of results")):
+        assert main([str(study), "--out", str(out), "--reuse", str(table), str(wrong)]) == 2
+        assert says in capsys.readouterr().err
+    assert not out.exists()
+
+    assert main([str(study), "--out", str(out), "--reuse", str(table)]) == 0
+    assert "taken from other results: 2\n2 of 2 cells are done" in capsys.readouterr().err
+    assert read_rows(out / "results.csv") == taken
 
 
 def test_check_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,16 @@ def test_results_are_kept_in_the_order_of_the_study_and_those_of_no_study_follow
     assert Results(path).cells["c"] == [replace(ROW, cell="c"), replace(ROW, cell="c", round=1)]
 
 
+def test_what_another_study_ran_is_taken_where_it_is_asked_for_and_missing(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    write_csv(path, [replace(ROW, cell="b")])
+    results = Results(path, ["a", "b"])
+    others = {name: [replace(ROW, cell=name, seed=7)] for name in ("other", "b", "a")}
+    assert results.reuse(others) == 1
+    assert read_rows(path) == [*others["a"], replace(ROW, cell="b")]
+    assert results.reuse(others) == 0
+
+
 def test_a_file_that_holds_no_results_is_refused(tmp_path: Path) -> None:
     (tmp_path / "results.csv").write_text("a,b\n1,2\n")
     with pytest.raises(StudyError, match=r"results.csv is no table of results: columns without cell, method"):

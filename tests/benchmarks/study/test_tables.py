@@ -3,7 +3,7 @@
 from benchmarks.study.curves import Study, read
 from benchmarks.study.results import Row, to_frame
 from benchmarks.study.summary import sentences, summary_table, warnings
-from benchmarks.study.tables import accuracy_table, markdown, methods_table, target_table, time_table
+from benchmarks.study.tables import accuracy_table, byte_tables, markdown, methods_table, target_table, time_table
 from tests.benchmarks.study.rows import cell, dense, study
 
 
@@ -67,6 +67,25 @@ def test_the_mean_is_over_the_seeds_that_reach_it_and_only_who_always_does_is_th
     assert table.best == {(1, column)}
 
 
+def test_bytes_to_a_target_that_is_asked_for_stand_side_by_side() -> None:
+    rows = cell([0.1, 0.6], up=1_000_000) + cell([0.1, 0.2, 0.6], up=1_000_000, seed=1) + dense([0.1, 0.6])
+    rows += cell([0.1, 0.6], batch_size=1) + cell([0.1, 0.5], batch_size=1, seed=1)
+    rows += dense([0.1, 0.7], batch_size=1) + dense([0.1, 0.5], batch_size=2)
+    (table,) = byte_tables(of(rows), (0.6, 0.6))
+    assert table.head == ("method", "1", "2", "20")
+    assert table.rows == (
+        ("STC 1/100", "0.00100 (0.00500), 1 of 2 seeds", "", "1.50 (1.51)"),
+        ("FedAvg n = 25", "0.100 (0.200)", "never", "0.100 (0.200)"),
+    )
+    assert table.best == {(1, 1), (1, 3)}
+    assert (
+        "until 60 % is first reached at an evaluation, by batch size: up, and in brackets up and down" in table.caption
+    )
+    assert byte_tables(of(rows), ()) == []
+    (alone,) = byte_tables(of(cell([0.1, 0.9])), (0.5,))
+    assert alone.head == ("method", "up (up and down)")
+
+
 def test_times_have_a_column_a_network() -> None:
     table = time_table(of(cell([0.1, 0.9])), (0.5,))
     (row,) = (dict(zip(table.head, row, strict=True)) for row in table.rows)
@@ -81,6 +100,7 @@ def test_markdown_has_a_head_a_rule_and_a_line_a_row_and_escapes_what_would_end_
     assert "| method | accuracy |" in lines
     assert "| --- | ---: |" in lines
     assert "| a\\|b | **50.0** |" in lines
+    assert "| a\\|b | **0.00100 (0.00500)** |" in lines
     assert any(line.startswith("| 50 % | a\\|b | 1 | 1 | 0.00100 |") for line in lines)
 
 
