@@ -1,7 +1,7 @@
 """The tables of a study: its methods, how well they ended, and what it took to get to a target; also as Markdown."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -35,12 +35,18 @@ class Table:
 
 
 def markdown(frame: pd.DataFrame, asked: Sequence[float] = ()) -> str:
-    """Return final accuracy by method and scenario, and bytes to target, as Markdown.
+    """Return final accuracy by method and scenario, bytes to target, and what whole runs sent, as Markdown.
 
     `asked` are the target accuracies, 0 to 1; with none they follow from the results, see `outcome.targets`.
     """
     study = read(frame)
-    tables = (accuracy_table(study, "final"), *byte_tables(study, asked), target_table(study, asked))
+    tables = (
+        accuracy_table(study, "final"),
+        *byte_tables(study, asked),
+        target_table(study, asked),
+        ratio_table(study),
+        catch_up_table(study),
+    )
     return "\n".join(table.to_markdown() for table in tables)
 
 
@@ -50,7 +56,7 @@ def methods_table(study: Study) -> Table:
     rows = []
     for method in study.methods:
         runs = [curve for curve in study.curves if curve.method == method]
-        up, down = (_ratio(runs, side) for side in ("uplink", "downlink"))
+        up, down = (_ratio(runs, [side]) for side in ("uplink", "downlink"))
         ratios = [f"{ratio:.1f}" if ratio else "-" for ratio in (up, down)]
         rows.append((method, *(study.setting(method, column) for column in columns), *ratios))
     return Table(
@@ -165,6 +171,44 @@ def target_table(study: Study, asked: Sequence[float]) -> Table:
     return table if study.axes else _without_first(table)
 
 
+def ratio_table(study: Study) -> Table:
+    """Return how many times fewer bytes each method sent than plain Flower would have, a column a scenario."""
+
+    def ratios(runs: Sequence[Curve]) -> str:
+        up, both = _ratio(runs, ["uplink"]), _ratio(runs, ["uplink", "downlink"])
+        return f"{up:.3g} ({both:.3g})" if up else "-"
+
+    return Table(
+        "How many times fewer bytes than plain Flower would have sent in the same rounds, over whole runs: up, and in "
+        f"brackets up and down, catch-up in down{_along(study)}. All seeds together.",
+        ("method", *_heads(study, "up (up and down)")),
+        _by_scenario(study, ratios),
+    )
+
+
+def catch_up_table(study: Study) -> Table:
+    """Return how much of what each method sent down was for nodes that had been absent, a column a scenario."""
+
+    def share(runs: Sequence[Curve]) -> str:
+        down = _total(runs, "downlink_bytes")
+        return f"{_total(runs, 'catch_up_bytes') / down:.1%}".replace("%", " %") if down else "-"
+
+    return Table(
+        f"How much of what was sent down is catch-up, over whole runs{_along(study)}. All seeds together.",
+        ("method", *_heads(study, "catch-up")),
+        _by_scenario(study, share),
+    )
+
+
+def _by_scenario(study: Study, shown: Callable[[Sequence[Curve]], str]) -> tuple[tuple[str, ...], ...]:
+    """Return a row a method: what is shown of its seeds in each scenario, and nothing where there are none."""
+    found = [[study.seeds(method, scenario) for scenario in study.scenarios] for method in study.methods]
+    return tuple(
+        (method, *(shown(runs) if runs else "" for runs in row))
+        for method, row in zip(study.methods, found, strict=True)
+    )
+
+
 def time_table(
     study: Study, asked: Sequence[float], slowdown: float = 1.0, profiles: Sequence[Profile] = PROFILES
 ) -> Table:
@@ -225,10 +269,14 @@ def _at(runs: Sequence[Curve], target: float, column: str) -> Spread:
     return spread([at_target(run, target, run[column]) for run in runs])
 
 
-def _ratio(runs: Sequence[Curve], side: str) -> float:
-    """Return dense over sent bytes of all runs together; 0 where nothing was sent."""
-    dense, sent = (sum(float(run[column][-1]) for run in runs) for column in (f"dense_{side}_bytes", f"{side}_bytes"))
+def _ratio(runs: Sequence[Curve], sides: Sequence[str]) -> float:
+    """Return dense over sent bytes of all runs and sides together; 0 where nothing was sent."""
+    dense, sent = (sum(_total(runs, f"{kind}{side}_bytes") for side in sides) for kind in ("dense_", ""))
     return dense / sent if sent else 0.0
+
+
+def _total(runs: Sequence[Curve], column: str) -> float:
+    return sum(float(run[column][-1]) for run in runs)
 
 
 def _without_first(table: Table) -> Table:

@@ -3,7 +3,16 @@
 from benchmarks.study.curves import Study, read
 from benchmarks.study.results import Row, to_frame
 from benchmarks.study.summary import sentences, summary_table, warnings
-from benchmarks.study.tables import accuracy_table, byte_tables, markdown, methods_table, target_table, time_table
+from benchmarks.study.tables import (
+    accuracy_table,
+    byte_tables,
+    catch_up_table,
+    markdown,
+    methods_table,
+    ratio_table,
+    target_table,
+    time_table,
+)
 from tests.benchmarks.study.rows import cell, dense, study
 
 
@@ -84,6 +93,15 @@ def test_bytes_to_a_target_that_is_asked_for_stand_side_by_side() -> None:
     assert byte_tables(of(rows), ()) == []
     (alone,) = byte_tables(of(cell([0.1, 0.9])), (0.5,))
     assert alone.head == ("method", "up (up and down)")
+
+
+def test_what_whole_runs_sent_stands_beside_plain_flower_by_scenario() -> None:
+    rows = cell([0.1, 0.5], up=1000, down=4000) + cell([0.1, 0.5], up=3000, down=12_000, seed=1)
+    found = of(rows + cell([0.1, 0.5], batch_size=1, up=1000, down=9000) + dense([0.1]))
+    ratios, catching = ratio_table(found), catch_up_table(found)
+    assert ratios.head == catching.head == ("method", "1", "20")
+    assert ratios.rows == (("STC 1/100", "100 (20)", "50 (20)"), ("FedAvg n = 25", "", "-"))  # 100 kB each way, a round
+    assert catching.rows == (("STC 1/100", "50.0 %", "50.0 %"), ("FedAvg n = 25", "", "-"))
 
 
 def test_times_have_a_column_a_network() -> None:
