@@ -7,6 +7,7 @@ of it in the same scenario.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -60,6 +61,20 @@ class Study:
         """Return a scenario in words, as "classes per client: 2, batch size: 20"; empty for a study with no axes."""
         pairs = zip(self.axes, scenario, strict=True)
         return ", ".join(axis.show(value) for axis, value in pairs if axis is not without)
+
+    def rests(self, axis: Axis) -> list[Scenario]:
+        """Return the values of the other axes that stand beside `axis` in some scenario, each once, in order."""
+        there = {self._rest(axis, scenario) for scenario in self.scenarios}
+        return [one for one in product(*(other.values for other in self.axes if other is not axis)) if one in there]
+
+    def along(self, axis: Axis, rest: Scenario) -> dict[Value, Scenario]:
+        """Return value of `axis` -> scenario, of those whose other values are `rest`."""
+        at = self.axes.index(axis)
+        return {one[at]: one for one in self.scenarios if self._rest(axis, one) == rest}
+
+    def _rest(self, axis: Axis, scenario: Scenario) -> Scenario:
+        at = self.axes.index(axis)
+        return scenario[:at] + scenario[at + 1 :]
 
     def setting(self, method: str, column: str) -> str:
         """Return a setting of a method: its value, or its values where the study has several."""

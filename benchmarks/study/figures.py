@@ -6,7 +6,6 @@ A line is the mean over seeds, a band goes from the lowest seed to the highest; 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -126,13 +125,13 @@ def _over_seeds(reduce: Callable[[NDArray[np.float64]], np.floating], y: NDArray
 def sweep(study: Study, axis: Axis, measure: Measure) -> Figure:
     """Return the final or best test accuracy against a swept setting: a panel for each setting of the other axes."""
     others = [one for one in study.axes if one is not axis]
-    rest = [one for one in product(*(other.values for other in others)) if len(_along(study, axis, one)) > 1][:ROOM]
+    rest = [one for one in study.rests(axis) if len(study.along(axis, one)) > 1][:ROOM]
     titles = [", ".join(other.show(value) for other, value in zip(others, one, strict=True)) for one in rest]
     figure, panels = grid(titles, axis.label, f"{measure} test accuracy (%)")
     look = styles(study.methods)
     place = {value: float(value) if axis.numeric else float(at) for at, value in enumerate(axis.values)}
     for panel, one in zip(panels, rest, strict=True):
-        along = _along(study, axis, one)
+        along = study.along(axis, one)
         for method in study.methods:
             _swept(panel, study, method, measure, {place[value]: there for value, there in along.items()}, look[method])
         low, high = min(place.values()), max(place.values())
@@ -148,18 +147,7 @@ def sweep(study: Study, axis: Axis, measure: Measure) -> Figure:
 
 def sweepable(study: Study) -> list[Axis]:
     """Return the axes along which some scenarios differ in nothing else."""
-    return [axis for axis in study.axes if any(len(_along(study, axis, one)) > 1 for one in _rests(study, axis))]
-
-
-def _rests(study: Study, axis: Axis) -> set[Scenario]:
-    at = study.axes.index(axis)
-    return {scenario[:at] + scenario[at + 1 :] for scenario in study.scenarios}
-
-
-def _along(study: Study, axis: Axis, rest: Scenario) -> dict[str | int | float, Scenario]:
-    """Return value of the axis -> scenario, of those whose other values are `rest`."""
-    at = study.axes.index(axis)
-    return {one[at]: one for one in study.scenarios if one[:at] + one[at + 1 :] == rest}
+    return [axis for axis in study.axes if any(len(study.along(axis, one)) > 1 for one in study.rests(axis))]
 
 
 def _swept(axes: Axes, study: Study, method: str, measure: Measure, along: dict[float, Scenario], style: Style) -> None:

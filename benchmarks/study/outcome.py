@@ -79,6 +79,25 @@ def at_target(curve: Curve, target: float, values: NDArray[np.float64]) -> float
     return math.nan if index is None else float(values[index])
 
 
+def spread_at(runs: Sequence[Curve], target: float, column: str) -> Spread:
+    """Return what a measured column held when the target was first reached, over the seeds of a method."""
+    return spread([at_target(run, target, run[column]) for run in runs])
+
+
+def total(runs: Sequence[Curve], column: str) -> float:
+    """Return the sum over `runs` of a measured column at their ends."""
+    return sum(float(run[column][-1]) for run in runs)
+
+
+def dense_ratio(runs: Sequence[Curve], sides: Sequence[str]) -> float:
+    """Return what plain Flower would have sent over what was sent, all `runs` and `sides` together; 0 where nothing was.
+
+    `sides` are of "uplink" and "downlink".
+    """
+    dense, sent = (sum(total(runs, f"{kind}{side}_bytes") for side in sides) for kind in ("dense_", ""))
+    return dense / sent if sent else 0.0
+
+
 def is_dense(curve: Curve) -> bool:
     """Return whether a run's nodes send their updates as they are."""
     return parse_call(str(curve.settings["uplink"]))[0] == "dense"

@@ -21,19 +21,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from benchmarks.study.axes import column_axis
 from benchmarks.study.curves import GIVEN, Study, read
 from benchmarks.study.gallery import gallery
+from benchmarks.study.grids import accuracy_tables, byte_tables, catch_up_tables, ratio_tables
 from benchmarks.study.network import ROUND_TRIPS
 from benchmarks.study.outcome import SHARES
 from benchmarks.study.results import read_csv
 from benchmarks.study.summary import sentences, summary_table, warnings
 from benchmarks.study.tables import (
     Table,
-    accuracy_table,
-    byte_tables,
-    catch_up_table,
-    markdown,
     methods_table,
     network_table,
-    ratio_table,
     target_table,
     time_table,
 )
@@ -110,15 +106,31 @@ def render(frame: pd.DataFrame, about: About, figures: Path | None = None) -> st
         methods=methods_table(study),
         words=_glossary(study),
         pictures=list(_pictures(study, about, figures)),
-        accuracies=[accuracy_table(study, "final"), accuracy_table(study, "best")],
+        accuracies=[*accuracy_tables(study, "final"), *accuracy_tables(study, "best")],
         reaching=[*byte_tables(study, about.targets), target_table(study, about.targets)],
-        sent=[ratio_table(study), catch_up_table(study)],
+        sent=[*ratio_tables(study), *catch_up_tables(study)],
         times=time_table(study, about.targets, about.slowdown),
         networks=network_table(),
         shares=" and ".join(f"{share:.0%}" for share in SHARES),
         round_trips=ROUND_TRIPS,
         long=LONG,
     )
+
+
+def markdown(frame: pd.DataFrame, asked: Sequence[float] = ()) -> str:
+    """Return final accuracy by method and setting, bytes to target, and what whole runs sent, as Markdown.
+
+    `asked` are the target accuracies, 0 to 1; with none they follow from the results, see `outcome.targets`.
+    """
+    study = read(frame)
+    tables = [
+        *accuracy_tables(study, "final"),
+        *byte_tables(study, asked),
+        target_table(study, asked),
+        *ratio_tables(study),
+        *catch_up_tables(study),
+    ]
+    return "\n".join(table.to_markdown() for table in tables)
 
 
 def _own(study: Study, table: Table) -> Table:

@@ -1,15 +1,13 @@
-"""The tables of a study: its methods, how well they ended, and what it took to get to a target; also as Markdown."""
+"""The tables of a study: its methods, and what it took to get to a target.  Those of methods by settings: `grids`."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
-from benchmarks.study.curves import Curve, Study, read
+from benchmarks.study.curves import Curve, Study
 from benchmarks.study.network import format_duration, seconds
-from benchmarks.study.outcome import Measure, Spread, accuracies, at_target, spread, targets, winners
-from benchmarks.study.words import megabytes, percent, seeds
+from benchmarks.study.outcome import Spread, at_target, dense_ratio, spread, spread_at, targets, winners
+from benchmarks.study.words import megabytes, seeds
 from deploy.profiles import PROFILES, Profile
 from server.progress import format_bytes
 
@@ -34,29 +32,13 @@ class Table:
         return f"{self.caption}\n\n{text}\n"
 
 
-def markdown(frame: pd.DataFrame, asked: Sequence[float] = ()) -> str:
-    """Return final accuracy by method and scenario, bytes to target, and what whole runs sent, as Markdown.
-
-    `asked` are the target accuracies, 0 to 1; with none they follow from the results, see `outcome.targets`.
-    """
-    study = read(frame)
-    tables = (
-        accuracy_table(study, "final"),
-        *byte_tables(study, asked),
-        target_table(study, asked),
-        ratio_table(study),
-        catch_up_table(study),
-    )
-    return "\n".join(table.to_markdown() for table in tables)
-
-
 def methods_table(study: Study) -> Table:
     """Return each method with its settings, and what it sent beside plain Flower."""
     columns = ("uplink", "downlink", "strategy", "local_steps", "learning_rate", "momentum")
     rows = []
     for method in study.methods:
         runs = [curve for curve in study.curves if curve.method == method]
-        up, down = (_ratio(runs, [side]) for side in ("uplink", "downlink"))
+        up, down = (dense_ratio(runs, [side]) for side in ("uplink", "downlink"))
         ratios = [f"{ratio:.1f}" if ratio else "-" for ratio in (up, down)]
         rows.append((method, *(study.setting(method, column) for column in columns), *ratios))
     return Table(
@@ -70,68 +52,6 @@ def methods_table(study: Study) -> Table:
     )  # fmt: skip
 
 
-def accuracy_table(study: Study, measure: Measure) -> Table:
-    """Return the accuracy of each method, a column a scenario; the best mean of each column marked, and who ties.
-
-    A method of which a seed has no accuracy is not marked.
-    """
-    spreads = [[accuracies(study, method, one, measure) for one in study.scenarios] for method in study.methods]
-    best = set()
-    for x in range(len(study.scenarios)):
-        best |= {(y, x + 1) for y in highest([row[x] for row in spreads])}
-    which = "at the last evaluation" if measure == "final" else "best of all evaluations"
-    return Table(
-        f"Test accuracy in percent, {which}{_along(study)}: mean ± standard deviation over seeds.",
-        ("method", *_heads(study, "accuracy")),
-        tuple(
-            (method, *(percent(cell) if cell.of else "" for cell in row))
-            for method, row in zip(study.methods, spreads, strict=True)
-        ),
-        frozenset(best),
-    )
-
-
-def byte_tables(study: Study, asked: Sequence[float]) -> list[Table]:
-    """Return a table for each target accuracy asked for: what each method had sent by then, a column a scenario."""
-    return [_byte_table(study, target) for target in dict.fromkeys(asked)]
-
-
-def _byte_table(study: Study, target: float) -> Table:
-    columns: list[list[str]] = []
-    best: set[tuple[int, int]] = set()
-    for x, scenario in enumerate(study.scenarios, start=1):
-        runs = [study.seeds(method, scenario) for method in study.methods]
-        sums = [[_at(each, target, side) for side in ("uplink_bytes", "downlink_bytes")] for each in runs]
-        best |= {(y, x) for y in fewest([up.mean + down.mean if up.whole else math.nan for up, down in sums])}
-        columns.append([_sent(up, down) if up.of else "" for up, down in sums])
-    return Table(
-        f"MB until {100 * target:g} % is first reached at an evaluation{_along(study)}: up, and in brackets up and down; all "
-        "nodes together, catch-up in down. Mean over the seeds that reach it; in bold the fewest in brackets, of the "
-        "methods that reach it with every seed.",
-        ("method", *_heads(study, "up (up and down)")),
-        tuple((method, *row) for method, row in zip(study.methods, zip(*columns, strict=True), strict=True)),
-        frozenset(best),
-    )
-
-
-def _sent(up: Spread, down: Spread) -> str:
-    """Return "0.471 (8.91)", in MB."""
-    if not up.count:
-        return "never"
-    sent = f"{megabytes(up.mean)} ({megabytes(up.mean + down.mean)})"
-    return sent if up.whole else f"{sent}, {seeds(up)}"
-
-
-def _heads(study: Study, only: str) -> list[str]:
-    """Return a head for each scenario: the value alone where one axis is swept, and `only` where none is."""
-    single = study.axes[0] if len(study.axes) == 1 else None
-    return [single.format(one[0]) if single else study.title(one) or only for one in study.scenarios]
-
-
-def _along(study: Study) -> str:
-    return f", by {study.axes[0].name}" if len(study.axes) == 1 else ""
-
-
 def target_table(study: Study, asked: Sequence[float]) -> Table:
     """Return what each method had sent when it first reached a target accuracy, as the table of the STC paper."""
     rows: list[tuple[str, ...]] = []
@@ -143,7 +63,7 @@ def target_table(study: Study, asked: Sequence[float]) -> Table:
             for method in study.methods:
                 if not (runs := study.seeds(method, scenario)):
                     continue
-                up, down = (_at(runs, target, side) for side in ("uplink_bytes", "downlink_bytes"))
+                up, down = (spread_at(runs, target, side) for side in ("uplink_bytes", "downlink_bytes"))
                 costs.append(up.mean + down.mean if up.whole else math.nan)
                 shown = _target_cells(runs, target, up, down) if up.count else ("-",) * 7
                 rows.append((study.title(scenario), f"{100 * target:g} %", method, *shown, seeds(up)))
@@ -169,44 +89,6 @@ def target_table(study: Study, asked: Sequence[float]) -> Table:
         frozenset(best),
     )
     return table if study.axes else _without_first(table)
-
-
-def ratio_table(study: Study) -> Table:
-    """Return how many times fewer bytes each method sent than plain Flower would have, a column a scenario."""
-
-    def ratios(runs: Sequence[Curve]) -> str:
-        up, both = _ratio(runs, ["uplink"]), _ratio(runs, ["uplink", "downlink"])
-        return f"{up:.3g} ({both:.3g})" if up else "-"
-
-    return Table(
-        "How many times fewer bytes than plain Flower would have sent in the same rounds, over whole runs: up, and in "
-        f"brackets up and down, catch-up in down{_along(study)}. All seeds together.",
-        ("method", *_heads(study, "up (up and down)")),
-        _by_scenario(study, ratios),
-    )
-
-
-def catch_up_table(study: Study) -> Table:
-    """Return how much of what each method sent down was for nodes that had been absent, a column a scenario."""
-
-    def share(runs: Sequence[Curve]) -> str:
-        down = _total(runs, "downlink_bytes")
-        return f"{_total(runs, 'catch_up_bytes') / down:.1%}".replace("%", " %") if down else "-"
-
-    return Table(
-        f"How much of what was sent down is catch-up, over whole runs{_along(study)}. All seeds together.",
-        ("method", *_heads(study, "catch-up")),
-        _by_scenario(study, share),
-    )
-
-
-def _by_scenario(study: Study, shown: Callable[[Sequence[Curve]], str]) -> tuple[tuple[str, ...], ...]:
-    """Return a row a method: what is shown of its seeds in each scenario, and nothing where there are none."""
-    found = [[study.seeds(method, scenario) for scenario in study.scenarios] for method in study.methods]
-    return tuple(
-        (method, *(shown(runs) if runs else "" for runs in row))
-        for method, row in zip(study.methods, found, strict=True)
-    )
 
 
 def time_table(
@@ -257,26 +139,12 @@ def network_table(profiles: Sequence[Profile] = PROFILES) -> Table:
 
 
 def _target_cells(runs: Sequence[Curve], target: float, up: Spread, down: Spread) -> tuple[str, ...]:
-    rounds, iterations = (_at(runs, target, column) for column in ("round", "iterations"))
+    rounds, iterations = (spread_at(runs, target, column) for column in ("round", "iterations"))
     messages = rounds.mean * float(runs[0].settings["clients"]) * float(runs[0].settings["participation"])
     each = [format_bytes(side.mean / messages) if messages else "-" for side in (up, down)]
     sums = (megabytes(size) for size in (up.mean, down.mean, up.mean + down.mean))
     counts = (f"{count.mean:.1f}".removesuffix(".0") for count in (rounds, iterations))
     return (*counts, *sums, *each)
-
-
-def _at(runs: Sequence[Curve], target: float, column: str) -> Spread:
-    return spread([at_target(run, target, run[column]) for run in runs])
-
-
-def _ratio(runs: Sequence[Curve], sides: Sequence[str]) -> float:
-    """Return dense over sent bytes of all runs and sides together; 0 where nothing was sent."""
-    dense, sent = (sum(_total(runs, f"{kind}{side}_bytes") for side in sides) for kind in ("dense_", ""))
-    return dense / sent if sent else 0.0
-
-
-def _total(runs: Sequence[Curve], column: str) -> float:
-    return sum(float(run[column][-1]) for run in runs)
 
 
 def _without_first(table: Table) -> Table:

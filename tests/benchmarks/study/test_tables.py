@@ -1,15 +1,12 @@
 """The tables of a study, reckoned by hand."""
 
 from benchmarks.study.curves import Study, read
+from benchmarks.study.grids import accuracy_tables
+from benchmarks.study.report import markdown
 from benchmarks.study.results import Row, to_frame
 from benchmarks.study.summary import sentences, summary_table, warnings
 from benchmarks.study.tables import (
-    accuracy_table,
-    byte_tables,
-    catch_up_table,
-    markdown,
     methods_table,
-    ratio_table,
     target_table,
     time_table,
 )
@@ -40,21 +37,6 @@ def test_a_method_that_has_sent_nothing_has_no_ratio() -> None:
     assert methods_table(of(cell([0.1]))).rows[0][-2:] == ("-", "-")
 
 
-def test_accuracies_are_means_with_their_deviation_and_the_best_of_a_column_is_marked() -> None:
-    table = accuracy_table(of(study()), "final")
-    assert table.head == ("method", "1", "2", "10")
-    assert table.rows[0] == ("STC 1/100", "85.5 ± 0.7", "85.5 ± 0.7", "85.5 ± 0.7")
-    assert table.rows[1] == ("FedAvg n = 25", "59.0 ± 1.4", "62.0 ± 1.4", "86.0 ± 1.4")
-    assert table.best == {(0, 1), (0, 2), (1, 3)}
-
-
-def test_a_seed_without_an_accuracy_is_said_and_a_cell_that_was_not_run_is_empty() -> None:
-    rows = cell([0.1, 0.5]) + cell([0.1, None], seed=1) + dense([0.1, 0.4], batch_size=1)
-    table = accuracy_table(of(rows), "final")
-    assert table.rows == (("STC 1/100", "", "50.0 (1 of 2 seeds)"), ("FedAvg n = 25", "40.0", ""))
-    assert table.best == {(1, 1)}
-
-
 def test_bytes_to_target_are_those_at_the_first_evaluation_that_has_it() -> None:
     rows = cell([0.1, 0.4, 0.6, 0.9], up=1_000_000, down=4_000_000) + dense([0.1, 0.5, 0.55])
     table = target_table(of(rows), (0.6,))
@@ -74,34 +56,6 @@ def test_the_mean_is_over_the_seeds_that_reach_it_and_only_who_always_does_is_th
     assert [row[column] for row in table.rows] == ["1.00", "0.300"]
     assert [row[-1] for row in table.rows] == ["1 of 2 seeds", "2 of 2 seeds"]
     assert table.best == {(1, column)}
-
-
-def test_bytes_to_a_target_that_is_asked_for_stand_side_by_side() -> None:
-    rows = cell([0.1, 0.6], up=1_000_000) + cell([0.1, 0.2, 0.6], up=1_000_000, seed=1) + dense([0.1, 0.6])
-    rows += cell([0.1, 0.6], batch_size=1) + cell([0.1, 0.5], batch_size=1, seed=1)
-    rows += dense([0.1, 0.7], batch_size=1) + dense([0.1, 0.5], batch_size=2)
-    (table,) = byte_tables(of(rows), (0.6, 0.6))
-    assert table.head == ("method", "1", "2", "20")
-    assert table.rows == (
-        ("STC 1/100", "0.00100 (0.00500), 1 of 2 seeds", "", "1.50 (1.51)"),
-        ("FedAvg n = 25", "0.100 (0.200)", "never", "0.100 (0.200)"),
-    )
-    assert table.best == {(1, 1), (1, 3)}
-    assert (
-        "until 60 % is first reached at an evaluation, by batch size: up, and in brackets up and down" in table.caption
-    )
-    assert byte_tables(of(rows), ()) == []
-    (alone,) = byte_tables(of(cell([0.1, 0.9])), (0.5,))
-    assert alone.head == ("method", "up (up and down)")
-
-
-def test_what_whole_runs_sent_stands_beside_plain_flower_by_scenario() -> None:
-    rows = cell([0.1, 0.5], up=1000, down=4000) + cell([0.1, 0.5], up=3000, down=12_000, seed=1)
-    found = of(rows + cell([0.1, 0.5], batch_size=1, up=1000, down=9000) + dense([0.1]))
-    ratios, catching = ratio_table(found), catch_up_table(found)
-    assert ratios.head == catching.head == ("method", "1", "20")
-    assert ratios.rows == (("STC 1/100", "100 (20)", "50 (20)"), ("FedAvg n = 25", "", "-"))  # 100 kB each way, a round
-    assert catching.rows == (("STC 1/100", "50.0 %", "50.0 %"), ("FedAvg n = 25", "", "-"))
 
 
 def test_times_have_a_column_a_network() -> None:
@@ -164,7 +118,8 @@ def test_runs_that_diverged_and_a_single_seed_are_said() -> None:
 
 def test_who_shows_the_same_number_ties_and_stands_in_the_order_of_the_study() -> None:
     found = of(dense([0.1, 0.80001], method="B") + dense([0.1, 0.8], method="A") + dense([0.1, 0.7], method="C"))
-    assert accuracy_table(found, "final").best == {(0, 1), (1, 1)}
+    (table,) = accuracy_tables(found, "final")
+    assert table.best == {(0, 1), (1, 1)}
     assert target_table(found, (0.75,)).best == {(0, 6), (1, 6)}
     assert summary_table(found, (0.75,)).rows[0][1:4] == ("B (80.0 %) = A (80.0 %)", "75 %", "B = A (200 kB)")
     assert sentences(found, (0.75,)) == [
