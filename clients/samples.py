@@ -84,7 +84,7 @@ def _of_folder(dataset_name: str, folder: str, device: torch.device) -> Samples:
     return prepare(split.x, card, device), torch.tensor(split.y, device=device)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)  # a process works for one run at a time, and a study's for many in turn
 def _shares(
     dataset_name: str, data_dir: str, scheme: str, count: int, seed: int, device: torch.device
 ) -> Callable[[int], Samples]:
