@@ -130,3 +130,13 @@ def test_convolutions_are_channels_last_and_stay_so_when_weights_arrive(name: st
     assert filters
     assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in filters)
     assert all(np.array_equal(tensor.numpy(), arrays[key]) for key, tensor in model.state_dict().items())
+
+
+def test_vgg11s_carries_the_signal_to_its_end() -> None:
+    """With torch's own first weights the features of two images differ there by 0.0001, and nothing is learned."""
+    x = torch.randn(64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    for seed in range(3):
+        model = build_model("vgg11s", (3, 32, 32), 10, seed)
+        assert isinstance(model, nn.Sequential)
+        features = model[: next(at for at, layer in enumerate(model) if isinstance(layer, nn.Flatten))](x).flatten(1)
+        assert 0.01 < features.std(0).mean() < 10
