@@ -21,11 +21,11 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from deploy.app import LaunchError
+from benchmarks.netshape.link import Link
+from benchmarks.netshape.shaper import UNSHAPED, Shape
 from deploy.federation import Federation
-from deploy.link import Link
 from deploy.processes import signals_as_exits
-from deploy.wire import UNSHAPED, Shape
+from deploy.run_config import LaunchError
 
 APP = Path(__file__).parent / "rounds_app"
 SLOW = Shape(20e6 / 8, 0.01)

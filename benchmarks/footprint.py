@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.app import ROOT, LaunchError
 from deploy.federation import Federation
 from deploy.processes import signals_as_exits
 from deploy.program import Program
+from deploy.run_config import ROOT, LaunchError
 from fedcomp.data import load, partition_train, read_card, write_own
 
 PARTS = ("flower-supernode", "flower-superexec", "flwr-clientapp")

@@ -8,7 +8,7 @@ from typing import Any
 
 import fedcomp
 from fedcomp.compressor import Compressor
-from fedcomp.occasion import Shapes
+from fedcomp.core.context import Shapes
 from fedcomp.quantize.topk import kept
 
 VALUE_BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "natural": 9}

@@ -33,9 +33,9 @@ import fedcomp
 from benchmarks.codecs import measure
 from benchmarks.formulas import paper_bits
 from clients.app import app as client_app
-from fedcomp.call import parse_call
+from fedcomp.core.call import parse_call
+from fedcomp.core.context import Shapes
 from fedcomp.flower import LocalGrid
-from fedcomp.occasion import Shapes
 from server.app import app as server_app
 
 ROOT = Path(__file__).resolve().parents[1]

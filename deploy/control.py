@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deploy.app import LaunchError, copy_app, to_toml
 from deploy.environment import environment
 from deploy.program import MARK, POLL_S, Program, end, wait_until
+from deploy.run_config import LaunchError, copy_app, to_toml
 
 CONNECTION = "local"
 STARTED = re.compile(r"Successfully started run (\d+)")

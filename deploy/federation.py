@@ -27,12 +27,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from deploy.app import LaunchError
 from deploy.control import Control, Run
 from deploy.environment import environment, free_ports
 from deploy.keys import make_server
 from deploy.processes import Process
 from deploy.program import Program, end, wait_until
+from deploy.run_config import LaunchError
 from deploy.supernode import PORT_TAKEN, SuperNode
 
 STARTUP_TIMEOUT_S = 90.0

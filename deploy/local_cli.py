@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.app import ROOT, Config, LaunchError, app_of, run_config
 from deploy.control import CONNECTION, Control
 from deploy.federation import Federation
 from deploy.keys import KeyFileError
 from deploy.lines import Filter
+from deploy.process_record import Record
 from deploy.processes import ignore_endings, signals_as_exits
-from deploy.record import Record
+from deploy.run_config import ROOT, Config, LaunchError, app_of, run_config
 
 FOLDER = ROOT / "runs" / "local"
 NODES = 3

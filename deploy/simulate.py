@@ -18,10 +18,10 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from deploy.app import ROOT, Config, LaunchError, app_of, copy_app, parse_config, run_config, to_toml
 from deploy.environment import environment, free_ports
 from deploy.lines import Filter
 from deploy.processes import adopt_orphans, ignore_endings, signals_as_exits, stop
+from deploy.run_config import ROOT, Config, LaunchError, app_of, copy_app, parse_config, run_config, to_toml
 
 STARTUP_TIMEOUT_S = 60.0
 

@@ -5,10 +5,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.app import Config, LaunchError, to_toml
 from deploy.environment import environment, free_ports
 from deploy.keys import make_node
 from deploy.program import Program, end, wait_until
+from deploy.run_config import Config, LaunchError, to_toml
 
 REFUSED = "Failed to activate SuperNode"
 PORT_TAKEN = "address already in use"

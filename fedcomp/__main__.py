@@ -12,9 +12,9 @@ from pathlib import Path
 
 from fedcomp.errors import FedcompError, TruncatedError, UnknownFormatError
 from fedcomp.methods import table
-from fedcomp.replica import from_key_frame, split_payload
-from fedcomp.symbols import Ternary
-from fedcomp.wire import codecs, frame, instruction
+from fedcomp.quantized.vectors import Ternary
+from fedcomp.sync.replica import from_key_frame, split_payload
+from fedcomp.wire import codec_ids, frame, server_message
 from fedcomp.wire.frame import EXACT, FIRST, SECONDS, Frame, Kind
 from fedcomp.wire.layout import Layout
 
@@ -24,8 +24,8 @@ METHODS = "methods"
 def describe(data: bytes) -> Iterator[str]:
     """Yield the lines that say what `data` holds; raise `FedcompError` where it is no frame and no instruction."""
     layouts: dict[int, Layout] = {}
-    if data.startswith(instruction.MAGIC):
-        asked, frames = instruction.parse(data)
+    if data.startswith(server_message.MAGIC):
+        asked, frames = server_message.parse(data)
         yield from _instruction(asked, len(data))
         at = len(data) - sum(one.size for one in frames)
         if not frames:
@@ -41,16 +41,16 @@ def describe(data: bytes) -> Iterator[str]:
             return
 
 
-def _instruction(asked: instruction.Instruction, size: int) -> Iterator[str]:
+def _instruction(asked: server_message.ServerMessage, size: int) -> Iterator[str]:
     yield f"INSTRUCTION {asked.number}, {size} bytes, {len(asked.frames)} frames"
-    taken = f"for instruction {asked.taken.number}, CRC32 {asked.taken.crc:08x}" if asked.taken.number else "none yet"
+    acked = f"for instruction {asked.acked.number}, CRC32 {asked.acked.crc:08x}" if asked.acked.number else "none yet"
     fields = {
-        "format": f"{instruction.FORMAT}",
+        "format": f"{server_message.FORMAT}",
         "leads to": f"version {asked.version} ({asked.fingerprint:016x})",
         "uplink": f"{asked.uplink!r}",
         "seed": f"{asked.seed}",
-        "last taken": taken,
-        "lineage": f"{asked.lineage:016x}" if asked.lineage else "not said",
+        "last taken": acked,
+        "lineage": f"{asked.training_id:016x}" if asked.training_id else "not said",
     }
     yield from (f"  {name:<13}{text}" for name, text in fields.items())
 
@@ -58,8 +58,8 @@ def _instruction(asked: instruction.Instruction, size: int) -> Iterator[str]:
 def _fields(one: Frame, layouts: dict[int, Layout]) -> Iterator[tuple[str, str]]:
     """Yield names and texts of what a frame says; `layouts` are those of the key frames before it, by digest."""
     yield "format", f"{frame.FORMAT}"
-    known = codecs.CODECS.get(one.codec)
-    name = "none" if one.codec == codecs.NO_BODY else type(known).__name__ if known else "not known here"
+    known = codec_ids.CODECS.get(one.codec)
+    name = "none" if one.codec == codec_ids.NO_BODY else type(known).__name__ if known else "not known here"
     yield "codec", f"{one.codec} ({name})"
     meanings = {EXACT: "exact tensors behind the body", FIRST: "the first of an estimate"}
     said = ", ".join(text for flag, text in meanings.items() if one.flags & flag)
@@ -92,7 +92,7 @@ def _content(one: Frame, layout: Layout | None) -> Iterator[tuple[str, str]]:
         encoding, decoding = SECONDS.unpack_from(payload)
         yield "seconds", f"{encoding:.6f} to encode, {decoding:.6f} to decode"
         payload = payload[SECONDS.size :]
-    if one.codec not in codecs.CODECS:
+    if one.codec not in codec_ids.CODECS:
         return
     if one.flags & EXACT and layout is None:
         yield (
@@ -101,7 +101,7 @@ def _content(one: Frame, layout: Layout | None) -> Iterator[tuple[str, str]]:
         )
         return
     body, exact = (payload, b"") if layout is None else split_payload(one, payload, layout, b"")
-    symbols = codecs.codec(one.codec).decode(body, n=None if layout is None else layout.n)
+    symbols = codec_ids.codec(one.codec).decode(body, n=None if layout is None else layout.n)
     yield "body", f"{len(body)} bytes, {8 * len(body) / max(1, symbols.n):.6f} bits per entry"
     yield "n", f"{symbols.n}"
     if isinstance(symbols, Ternary):

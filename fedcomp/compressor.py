@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.call import format_call
-from fedcomp.entropy import MAX_ENTRIES, EntropyCode
-from fedcomp.lazy_sum import LazySum
-from fedcomp.memory import Memory, State
-from fedcomp.occasion import Occasion, Shapes
-from fedcomp.settings import whole
-from fedcomp.stage import Stage, Vector, dtype_name
-from fedcomp.symbols import Symbols
+from fedcomp.core.call import format_call
+from fedcomp.core.checks import check_int
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.context import EncodeContext, Shapes
+from fedcomp.core.types import Stage, Vector, dtype_name
+from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
+from fedcomp.memory.protocol import Memory, State
+from fedcomp.quantized.vectors import QuantizedVector
 
 LAST_SEED = 2**64 - 1
 
@@ -27,7 +27,7 @@ class Compressor:
 
     name: str
     settings: tuple[tuple[str, object], ...]
-    quantize: Stage[LazySum, Any]
+    quantize: Stage[CompensatedUpdate, Any]
     entropy: EntropyCode[Any]
     memory: Memory
 
@@ -39,7 +39,7 @@ class Compressor:
         """Return the state of a sender of vectors of `n` entries that has sent nothing."""
         return self.memory.init(n)
 
-    def recall(self, state: State, n: int) -> State:
+    def select(self, state: State, n: int) -> State:
         """Return what this compressor's memory has of `state`, which other compressors may have shared; the rest anew."""
         fresh = self.init(n)
         vectors = self.memory.vectors
@@ -63,30 +63,30 @@ class Compressor:
         `update` is float32 (n,), a numpy array or a torch tensor on any device, and is not touched.  The state passed in is
         spent: its memory may live on in the new one.  `seed`, 0 to 2^64 - 1, drives compressors that draw random numbers; STC
         draws none.
-        What else the sender knows helps compressors that look at it (`Occasion`): the round, the `shapes` of the tensors
+        What else the sender knows helps compressors that look at it (`EncodeContext`): the round, the `shapes` of the tensors
         behind the vector, and the `model` that the update starts from.
         Raises `ValueError`, the state as it was, for another dtype or shape, and for NaN or infinity.
         """
         _check(update)
-        whole("seed", seed, 0, LAST_SEED)
+        check_int("seed", seed, 0, LAST_SEED)
         if shapes and sum(map(math.prod, shapes)) != update.shape[0]:
             raise ValueError(f"shapes of {sum(map(math.prod, shapes))} entries; the update has {update.shape[0]}")
         if model is not None and (dtype_name(model.dtype) != "float32" or model.shape != tuple(update.shape)):
             raise ValueError(
                 f"a model of {model.dtype} {model.shape}; a numpy vector, float32 {tuple(update.shape)}, is needed"
             )
-        occasion = Occasion(int(seed), server_round, shapes, model)
-        asked = self.memory.compensate(update if isinstance(update, np.ndarray) else update.detach(), state, occasion)
+        context = EncodeContext(int(seed), server_round, shapes, model)
+        asked = self.memory.compensate(update if isinstance(update, np.ndarray) else update.detach(), state, context)
         sent = self.quantize.encode(asked)
         body = self.entropy.encode(sent)
-        return body, self.memory.keep(asked, sent)
+        return body, self.memory.update(asked, sent)
 
     def decode(self, body: bytes, n: int | None = None) -> Vector:
         """Return the vector, float32 (n,).  Any instance decodes: the body holds its settings.
 
         Raises `FedcompError` for a damaged body or, before memory is taken, for one of another length than `n`.
         """
-        symbols: Symbols = self.entropy.decode(body, n=n)
+        symbols: QuantizedVector = self.entropy.decode(body, n=n)
         return symbols.dense()
 
 

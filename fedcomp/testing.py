@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from fedcomp.compressor import Compressor
+from fedcomp.core.types import Vector
 from fedcomp.errors import FedcompError
-from fedcomp.memory import State
+from fedcomp.memory.protocol import State
 from fedcomp.methods import METHODS, parse
-from fedcomp.stage import Vector
 
 ROUNDING = 1e-4  # how far sums may be apart, relative to what was summed
 LEAST = 1e-44  # below this there are only a few denormals
@@ -148,7 +148,7 @@ class _Check:
         vector = self.compressor.decode(body, self.n)
         symbols = self.compressor.entropy.decode(body, n=self.n)
         with np.errstate(over="ignore"):
-            after = _numpy(self.compressor.memory.restore(symbols, copy.deepcopy(state))["residual"])
+            after = _numpy(self.compressor.memory.rollback(symbols, copy.deepcopy(state))["residual"])
         apart = np.abs(after - before - vector) > ROUNDING * (np.abs(before) + np.abs(vector)) + LEAST
         _need(not apart[np.isfinite(after)].any(), f"{self.what}: restore does not bring back what was sent")
 

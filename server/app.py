@@ -11,15 +11,15 @@ import fedcomp
 from fedcomp import FedcompError
 from fedcomp.data import load, parse_partition, partition_train, read_card
 from fedcomp.flower import CompressedStrategy, DynamicSampling
-from fedcomp.flower.strategy import check_links
-from server import figure, report
+from fedcomp.flower.server.strategy import check_links
+from server import accuracy_figure, report
 from server.evaluate import Evaluator, build_evaluator, to_npz
 from server.folder import RunFolder, create_folder, reopen_folder
 from server.nodes import wait_for_nodes
-from server.roll_call import OrderedGrid, call_roll
+from server.partition_query import OrderedGrid, query_partitions
 from server.rounds import Rounds
+from server.run_status import RunStatus
 from server.settings import Settings, SettingsError
-from server.standings import Standings
 from server.strategies import parse_strategy
 
 CARDS = Path(__file__).resolve().parents[1] / "datasets"
@@ -33,13 +33,13 @@ def main(grid: Grid, context: Context) -> None:
     try:
         settings = Settings.from_config(context.run_config)
         evaluator = prepare(settings, grid)
-        partitions = call_roll(grid)
+        partitions = query_partitions(grid)
         ordered = OrderedGrid(grid, partitions)
         folder, strategy = open_run(settings, ordered.place)
     except (ValueError, FedcompError) as error:
         raise SettingsError(str(error)) from None
     print(f"{settings.dataset}, {settings.model}, {settings.strategy}: {folder.path}", flush=True)
-    standings = Standings(folder, strategy, partitions, settings.num_rounds)
+    standings = RunStatus(folder, strategy, partitions, settings.num_rounds)
     rounds = Rounds(settings, folder, evaluator, strategy, standings)
     random.seed(settings.seed)  # the strategy draws the nodes of a round from here on, or from where its checkpoint was
     with standings:
@@ -52,7 +52,7 @@ def main(grid: Grid, context: Context) -> None:
         )
     totals = strategy.ledger.total()
     folder.write_json(folder.summary.name, report.summarize(settings, rounds.records, totals))
-    folder.write("accuracy.png", figure.draw(settings, rounds.records))
+    folder.write("accuracy.png", accuracy_figure.draw(settings, rounds.records))
     folder.write("model.npz", to_npz(strategy.arrays))
     print(report.table(settings, rounds.records, totals), flush=True)
 

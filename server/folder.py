@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from server.record import RoundRecord
+from server.round_record import RoundRecord
 from server.settings import Settings
 
 FREE_ON_RESUME = frozenset(  # what may change when a run goes on; anything else would make it another run

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from statistics import median
 
-from server.record import RoundRecord
+from server.round_record import RoundRecord
 
 RECENT = 10  # rounds whose median time foretells the others
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from fedcomp.flower.ledger import Totals
+from fedcomp.sync.ledger import Totals
 from server.progress import format_bytes
-from server.record import RoundRecord
+from server.round_record import RoundRecord
 from server.settings import Settings
 
 

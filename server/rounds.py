@@ -9,10 +9,10 @@ from fedcomp.flower import CompressedStrategy
 from server.evaluate import Evaluator
 from server.folder import RunFolder
 from server.progress import Progress
-from server.record import RoundRecord, round_record
 from server.report import finite
+from server.round_record import RoundRecord, round_record
+from server.run_status import RunStatus
 from server.settings import Settings
-from server.standings import Standings
 
 
 class Rounds:
@@ -24,7 +24,7 @@ class Rounds:
         folder: RunFolder,
         evaluator: Evaluator,
         strategy: CompressedStrategy,
-        standings: Standings,
+        standings: RunStatus,
     ) -> None:
         """The rounds that `folder` has on record stay as they are: a resumed run goes on after them."""
         self.records: list[RoundRecord] = folder.records()

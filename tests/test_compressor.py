@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.entropy import MAX_ENTRIES
+from fedcomp.core.compensated_update import BLOCK
+from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import FedcompError
-from fedcomp.lazy_sum import BLOCK
-from fedcomp.memory import State
+from fedcomp.memory.protocol import State
 from tests.reference import entropy_bits, slow_stc
 
 COMPRESSORS = [fedcomp.dense(), fedcomp.stc(0.01), fedcomp.stc(0.1, order="interleaved"), fedcomp.stc(1.0)]
@@ -164,6 +164,6 @@ def test_what_a_sender_claims_to_know_is_checked_before_the_state_is_touched(
 def test_a_state_of_another_length_is_not_recalled() -> None:
     compressor = fedcomp.parse("topk")
     state = {"residual": np.ones(7, np.float32), "velocity": np.ones(9, np.float32)}
-    assert compressor.recall(state, 7)["residual"].tolist() == [1] * 7
-    assert compressor.recall(state, 8)["residual"].tolist() == [0] * 8
-    assert set(compressor.recall(state, 8)) == {"residual"}
+    assert compressor.select(state, 7)["residual"].tolist() == [1] * 7
+    assert compressor.select(state, 8)["residual"].tolist() == [0] * 8
+    assert set(compressor.select(state, 8)) == {"residual"}

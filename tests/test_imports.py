@@ -10,21 +10,21 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("fedcomp", "server", "clients", "deploy", "benchmarks")
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
-TORCH = ("fedcomp/tasks/", "clients/", "server/evaluate.py", "fedcomp/quantize/on_device.py", "benchmarks/")
+TORCH = ("fedcomp/tasks/", "clients/", "server/evaluate.py", "fedcomp/backends/torch_backend.py", "benchmarks/")
 FLOWER = ("fedcomp/flower/", "server/", "clients/", "benchmarks/")
 
 FORBIDDEN = {
     # what may not be imported, by whom: prefixes of paths -> prefixes of modules
     "fedcomp/errors.py": ("fedcomp",),
-    "fedcomp/stage.py": ("fedcomp.quantize", "fedcomp.entropy", "fedcomp.memory", "fedcomp.compressor"),
+    "fedcomp/core/types.py": ("fedcomp.quantize", "fedcomp.entropy", "fedcomp.memory", "fedcomp.compressor"),
     "fedcomp/symbols/": ("fedcomp.quantize", "fedcomp.entropy", "fedcomp.memory", "fedcomp.compressor"),
     "fedcomp/quantize/": ("fedcomp.entropy", "fedcomp.memory", "fedcomp.compressor", "fedcomp.methods", "fedcomp.wire"),
     "fedcomp/entropy/": ("fedcomp.quantize", "fedcomp.memory", "fedcomp.compressor", "fedcomp.methods", "fedcomp.wire"),
     "fedcomp/memory/": ("fedcomp.entropy", "fedcomp.compressor", "fedcomp.methods", "fedcomp.wire"),
-    "fedcomp/compressor.py": ("fedcomp.methods", "fedcomp.wire", "fedcomp.replica", "fedcomp.flower"),
-    "fedcomp/methods.py": ("fedcomp.wire", "fedcomp.replica", "fedcomp.flower"),
-    "fedcomp/wire/": ("fedcomp.replica", "fedcomp.flower"),
-    "fedcomp/replica.py": ("fedcomp.flower",),
+    "fedcomp/compressor.py": ("fedcomp.methods", "fedcomp.wire", "fedcomp.sync.replica", "fedcomp.flower"),
+    "fedcomp/methods.py": ("fedcomp.wire", "fedcomp.sync.replica", "fedcomp.flower"),
+    "fedcomp/wire/": ("fedcomp.sync.replica", "fedcomp.flower"),
+    "fedcomp/sync/replica.py": ("fedcomp.flower",),
     "fedcomp/data/": ("fedcomp.flower", "fedcomp.tasks"),
     "fedcomp/tasks/": ("fedcomp.flower",),
     "fedcomp/": ("server", "clients", "deploy", "benchmarks", "tests"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedcomp.__main__ import describe, main
-from fedcomp.replica import start
+from fedcomp.sync.replica import start
 from fedcomp.wire.frame import Frame, Kind
 from fedcomp.wire.layout import layout_of
 

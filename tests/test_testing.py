@@ -9,18 +9,18 @@ import pytest
 
 import fedcomp
 from fedcomp.compressor import Compressor
-from fedcomp.entropy.golomb import GolombTernary
-from fedcomp.entropy.raw import Raw
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.context import EncodeContext
+from fedcomp.core.types import Vector, chain
+from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
+from fedcomp.entropy.bodies.raw import Raw
 from fedcomp.errors import TruncatedError
-from fedcomp.lazy_sum import LazySum
-from fedcomp.memory import State
 from fedcomp.memory.error_feedback import ErrorFeedback
+from fedcomp.memory.protocol import State
 from fedcomp.methods import METHODS
-from fedcomp.occasion import Occasion
 from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
-from fedcomp.stage import Vector, chain
-from fedcomp.symbols import Dense, Sparse, Symbols, Ternary
+from fedcomp.quantized.vectors import Dense, QuantizedVector, Sparse, Ternary
 from fedcomp.testing import ContractError, check_compressor
 
 SIZES = (1, 2, 31, 1000)
@@ -108,7 +108,7 @@ def wrong_encode(change: Callable[[Ternary], Any]) -> Compressor:
     )
 
 
-def right_quantize(value: LazySum) -> Ternary:
+def right_quantize(value: CompensatedUpdate) -> Ternary:
     return chain(TopK(0.1), Ternarize()).encode(value)
 
 
@@ -118,8 +118,8 @@ def unsteady() -> Compressor:
 
 
 def mutating() -> Compressor:
-    def compensate(update: Any, state: State, occasion: Occasion) -> LazySum:
-        asked = ErrorFeedback().compensate(update, state, occasion)
+    def compensate(update: Any, state: State, context: EncodeContext) -> CompensatedUpdate:
+        asked = ErrorFeedback().compensate(update, state, context)
         update *= 0.5
         return asked
 
@@ -127,27 +127,27 @@ def mutating() -> Compressor:
 
 
 def losing(share: float) -> Compressor:
-    def keep(asked: LazySum, sent: Symbols) -> State:
-        state = ErrorFeedback().keep(asked, sent)
+    def update(asked: CompensatedUpdate, sent: QuantizedVector) -> State:
+        state = ErrorFeedback().update(asked, sent)
         state["residual"] *= np.float32(1 - share)
         return state
 
-    return custom(memory=Wrong(ErrorFeedback(), {"keep": keep}))
+    return custom(memory=Wrong(ErrorFeedback(), {"update": update}))
 
 
 def forgetful() -> Compressor:
-    return custom(memory=Wrong(ErrorFeedback(), {"restore": lambda lost, state: state}))
+    return custom(memory=Wrong(ErrorFeedback(), {"rollback": lambda lost, state: state}))
 
 
 def swallowing_nan() -> Compressor:
-    def encode(value: LazySum) -> Dense:
+    def encode(value: CompensatedUpdate) -> Dense:
         return Dense(np.nan_to_num(sum(value.parts), posinf=1, neginf=-1))
 
     return custom(quantize=Wrong(None, {"encode": encode}), entropy=Raw())
 
 
 def raising_the_wrong_error() -> Compressor:
-    def encode(value: LazySum) -> Dense:
+    def encode(value: CompensatedUpdate) -> Dense:
         if not np.isfinite(sum(value.parts)).all():
             raise ArithmeticError("NaN")
         return Dense(value.dense())
@@ -156,10 +156,10 @@ def raising_the_wrong_error() -> Compressor:
 
 
 def spoiling_the_state() -> Compressor:
-    def compensate(update: Any, state: State, occasion: Occasion) -> LazySum:
+    def compensate(update: Any, state: State, context: EncodeContext) -> CompensatedUpdate:
         with np.errstate(invalid="ignore"):
             state["residual"] += update
-        return LazySum(state["residual"])
+        return CompensatedUpdate(state["residual"])
 
     return custom(memory=Wrong(ErrorFeedback(), {"compensate": compensate}))
 
@@ -183,7 +183,7 @@ def careless_of_damage() -> Compressor:
 
 
 def answering_damage_with_nan() -> Compressor:
-    def decode(body: bytes, n: int | None) -> Symbols:
+    def decode(body: bytes, n: int | None) -> QuantizedVector:
         try:
             return GolombTernary().decode(body, n)
         except TruncatedError:
@@ -231,7 +231,7 @@ def taking_float64() -> Compressor:
 
 
 def keeping_nothing_of_denormals() -> Compressor:
-    def encode(value: LazySum) -> Sparse:
+    def encode(value: CompensatedUpdate) -> Sparse:
         whole: Vector = value.dense()
         magnitude = np.float32(np.sum(whole.astype(np.float32) ** 2))  # underflows
         return Sparse(whole.size, np.arange(whole.size), np.sqrt(magnitude) / magnitude * whole)

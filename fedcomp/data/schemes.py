@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.core.checks import check_bool, check_range
 from fedcomp.data.natural import natural_split
-from fedcomp.settings import switch, within
 
 if TYPE_CHECKING:
     from flwr_datasets.partitioner import Partitioner
@@ -49,7 +49,7 @@ def iid() -> Scheme:
 
 def dirichlet(alpha: float, min_size: int = 1) -> Scheme:
     """Each class shared out by Dirichlet(alpha), redrawn until each client has `min_size`.  Yurochkin et al., 2019."""
-    within("alpha", alpha, above=0)
+    check_range("alpha", alpha, above=0)
     _check_count("min_size", min_size)
 
     def scheme(samples: Samples, num_clients: int, seed: int) -> Parts:
@@ -67,7 +67,7 @@ def inner_dirichlet(alpha: float) -> Scheme:
 
     Draws sample by sample: seconds for 60,000.
     """
-    within("alpha", alpha, above=0)
+    check_range("alpha", alpha, above=0)
 
     def scheme(samples: Samples, num_clients: int, seed: int) -> Parts:
         from flwr_datasets.partitioner import InnerDirichletPartitioner
@@ -114,7 +114,7 @@ def shards(
     for name, value in (("shards_per_client", shards_per_client), ("shard_size", shard_size)):
         if value is not None:
             _check_count(name, value)
-    switch("keep_incomplete_shard", keep_incomplete_shard)
+    check_bool("keep_incomplete_shard", keep_incomplete_shard)
     if shards_per_client is None and shard_size is None:
         raise ValueError("neither shards_per_client nor shard_size; one of them is needed")
 
@@ -183,7 +183,7 @@ def quantity(alpha: float, min_size: int = 1) -> Scheme:
 
     Each client has `min_size` to begin with, and the rest is shared out by the draw: so none goes without.
     """
-    within("alpha", alpha, above=0)
+    check_range("alpha", alpha, above=0)
     _check_count("min_size", min_size)
 
     def scheme(samples: Samples, num_clients: int, seed: int) -> Parts:
@@ -219,8 +219,8 @@ def stc(classes: int, gamma: float = 1.0, alpha: float = 0.1) -> Scheme:
     Volumes are rounded down, so that fewer samples than there are clients stay unused.
     """
     _check_count("classes", classes)
-    within("gamma", gamma, above=0, most=1)
-    within("alpha", alpha, least=0, most=1)
+    check_range("gamma", gamma, above=0, most=1)
+    check_range("alpha", alpha, least=0, most=1)
 
     def scheme(samples: Samples, num_clients: int, seed: int) -> Parts:
         from fedcomp.data.stc_partitioner import StcPartitioner

@@ -7,7 +7,7 @@ Settings alone; `fedcomp.tasks.skew` applies them.  Names and texts are part of 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fedcomp.settings import within
+from fedcomp.core.checks import check_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Rotation:
 
     def __post_init__(self) -> None:
         """Check the setting."""
-        within("degrees", self.degrees, above=0, most=180)
+        check_range("degrees", self.degrees, above=0, most=180)
 
     def angle(self, client: int, num_clients: int) -> float:
         """Return the client's angle in degrees, counter-clockwise: the first has the least; a single client has 0."""
@@ -41,7 +41,7 @@ class Noise:
 
     def __post_init__(self) -> None:
         """Check the setting."""
-        within("sigma", self.sigma, above=0, most=100)
+        check_range("sigma", self.sigma, above=0, most=100)
 
     def level(self, client: int, num_clients: int) -> float:
         """Return the standard deviation for client i - 1 of N, counted from 0: sigma * i / N."""

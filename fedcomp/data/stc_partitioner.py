@@ -47,17 +47,17 @@ def stc_split(
 
 def _fill(left: list[NDArray[np.int64]], budget: int, classes: int, start: int) -> NDArray[np.int64]:
     """Return `budget` indices, taken off `left` from class `start` on."""
-    taken = []
+    acked = []
     code = start
     while budget > 0:
         if len(left[code]) > 0:
             part = left[code][: -(-budget // classes)]
             left[code] = left[code][len(part) :]
-            taken.append(part)
+            acked.append(part)
             budget -= len(part)
             classes = max(classes - 1, 1)
         code = (code + 1) % len(left)
-    return np.sort(np.concatenate(taken))
+    return np.sort(np.concatenate(acked))
 
 
 class StcPartitioner(Partitioner):  # type: ignore[misc]

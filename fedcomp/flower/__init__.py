@@ -3,16 +3,16 @@
 Beside Flower's own strategies there are those that the compression papers step with.
 """
 
-from fedcomp.flower.dynamic_sampling import DynamicSampling
-from fedcomp.flower.ef21 import EF21
-from fedcomp.flower.fedams import FedAMS
-from fedcomp.flower.held_array import to_record
-from fedcomp.flower.ledger import Ledger
+from fedcomp.flower.client.mod import CompressionMod
+from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.local_grid import LocalGrid
-from fedcomp.flower.majority_vote import MajorityVote
-from fedcomp.flower.mod import CompressionMod
-from fedcomp.flower.proximal import QcmdAdagrad, QrdaAdagrad
-from fedcomp.flower.strategy import CompressedStrategy
+from fedcomp.flower.server.strategy import CompressedStrategy
+from fedcomp.flower.strategies.dynamic_sampling import DynamicSampling
+from fedcomp.flower.strategies.ef21_server import EF21
+from fedcomp.flower.strategies.fedams import FedAMS
+from fedcomp.flower.strategies.majority_vote import MajorityVote
+from fedcomp.flower.strategies.proximal import QcmdAdagrad, QrdaAdagrad
+from fedcomp.sync.ledger import Ledger
 
 __all__ = [
     "EF21",

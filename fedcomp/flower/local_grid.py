@@ -19,7 +19,7 @@ from flwr.supercore import log
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedcomp.flower.in_memory import LiveState, Shared
+from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 
 
 class Fault(Enum):
@@ -65,7 +65,7 @@ class LocalGrid(Grid):
         self._faults: defaultdict[int, deque[Fault]] = defaultdict(deque)
         self._replies: dict[str, list[Message]] = {}
         self._sent = 0
-        self._shared = Shared() if in_memory else None
+        self._shared = DecodeCache() if in_memory else None
         self.seconds: list[dict[int, float]] = []
         self.contexts: dict[int, Context] = {}
         for node in range(1, num_nodes + 1):
@@ -133,7 +133,7 @@ class LocalGrid(Grid):
         if fault is Fault.FORGET:
             self.contexts[node].state = self._fresh()
         before = self.contexts[node].state
-        if fault is Fault.CRASH and isinstance(before, LiveState):
+        if fault is Fault.CRASH and isinstance(before, InMemoryState):
             before = before.snapshot()
         replies = [self._handle(message)]
         if fault is Fault.DELIVER_TWICE:
@@ -150,7 +150,7 @@ class LocalGrid(Grid):
         working = Context(
             context.run_id, context.node_id, context.node_config, _copy(context.state), dict(context.run_config)
         )
-        self._spared()  # what a call that raised has left
+        self._saved_seconds()  # what a call that raised has left
         begin = self._clock()
         try:
             reply = self._app(_copied(message), working)
@@ -160,17 +160,17 @@ class LocalGrid(Grid):
             return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
         context.state = working.state
         spent = self.seconds[-1]
-        spent[context.node_id] = spent.get(context.node_id, 0.0) + self._clock() - begin + self._spared()
+        spent[context.node_id] = spent.get(context.node_id, 0.0) + self._clock() - begin + self._saved_seconds()
         return reply
 
     def _fresh(self) -> RecordDict:
-        return LiveState(self._shared) if self._shared else RecordDict()
+        return InMemoryState(self._shared) if self._shared else RecordDict()
 
-    def _spared(self) -> float:
+    def _saved_seconds(self) -> float:
         """Return the seconds that the last call would have taken more, had the node been on its own."""
         if self._shared is None:
             return 0.0
-        seconds, self._shared.spared = self._shared.spared, 0.0
+        seconds, self._shared.saved_seconds = self._shared.saved_seconds, 0.0
         return seconds
 
 

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
-from fedcomp.memory import State, arithmetic, check
-from fedcomp.occasion import NOWHERE, Occasion
-from fedcomp.settings import within
-from fedcomp.symbols import Symbols
+from fedcomp.backends import arithmetic
+from fedcomp.core.checks import check_range
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.context import NO_CONTEXT, EncodeContext
+from fedcomp.memory.protocol import State, check
+from fedcomp.quantized.vectors import QuantizedVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +27,26 @@ class DecayedFeedback:
 
     def __post_init__(self) -> None:
         """Refuse a decay outside [0, 1]."""
-        within("decay", self.decay, least=0, most=1)
+        check_range("decay", self.decay, least=0, most=1)
 
     def init(self, n: int) -> State:
         """Return an error of zeros, float32 (n,)."""
         return {"decayed": np.zeros(n, np.float32)}
 
-    def compensate(self, update: Any, state: State, occasion: Occasion = NOWHERE) -> LazySum:
+    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return decay e + update."""
         check(state, self.vectors, update.shape[0])
         error, safe = arithmetic.beside(state["decayed"], update), arithmetic.small(update)
-        return LazySum(error, update, weights=(self.decay, 1.0), in_place=safe, bounded=True, occasion=occasion)
+        return CompensatedUpdate(error, update, weights=(self.decay, 1.0), in_place=safe, bounded=True, context=context)
 
-    def keep(self, asked: LazySum, sent: Symbols) -> State:
+    def update(self, asked: CompensatedUpdate, sent: QuantizedVector) -> State:
         """Return decay e + update - sent."""
         error = asked.settle()
         arithmetic.add(error, sent, -1.0)
         arithmetic.bound(error)
         return {"decayed": error}
 
-    def restore(self, lost: Symbols, state: State) -> State:
+    def rollback(self, lost: QuantizedVector, state: State) -> State:
         """Return e + lost."""
         error = state["decayed"]
         arithmetic.add(error, lost, 1.0)

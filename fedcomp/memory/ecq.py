@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
-from fedcomp.memory import State, arithmetic, check
-from fedcomp.occasion import NOWHERE, Occasion
-from fedcomp.settings import within
-from fedcomp.symbols import Symbols
+from fedcomp.backends import arithmetic
+from fedcomp.core.checks import check_range
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.context import NO_CONTEXT, EncodeContext
+from fedcomp.memory.protocol import State, check
+from fedcomp.quantized.vectors import QuantizedVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class Ecq:
 
     def __post_init__(self) -> None:
         """Refuse an alpha or beta outside [0, 1]."""
-        within("alpha", self.alpha, least=0, most=1)
-        within("beta", self.beta, least=0, most=1)
+        check_range("alpha", self.alpha, least=0, most=1)
+        check_range("beta", self.beta, least=0, most=1)
 
     def contraction(self, variance: float) -> float:
         """Return lambda = alpha^2 gamma + (beta - alpha)^2, by which the error shrinks a step (the paper's section 4).
@@ -41,13 +42,13 @@ class Ecq:
         """Return an error of zeros, float32 (n,)."""
         return {"accumulated_error": np.zeros(n, np.float32)}
 
-    def compensate(self, update: Any, state: State, occasion: Occasion = NOWHERE) -> LazySum:
+    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return alpha h + update."""
         check(state, self.vectors, update.shape[0])
         error = arithmetic.beside(state["accumulated_error"], update)
-        return LazySum(error, update, weights=(self.alpha, 1.0), bounded=True, occasion=occasion)
+        return CompensatedUpdate(error, update, weights=(self.alpha, 1.0), bounded=True, context=context)
 
-    def keep(self, asked: LazySum, sent: Symbols) -> State:
+    def update(self, asked: CompensatedUpdate, sent: QuantizedVector) -> State:
         """Return beta h + update - sent."""
         error, update = asked.parts
         with np.errstate(over="ignore"):
@@ -58,7 +59,7 @@ class Ecq:
         arithmetic.bound(error)
         return {"accumulated_error": error}
 
-    def restore(self, lost: Symbols, state: State) -> State:
+    def rollback(self, lost: QuantizedVector, state: State) -> State:
         """Return h + lost."""
         error = state["accumulated_error"]
         arithmetic.add(error, lost, 1.0)

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.lazy_sum import BLOCK, LARGEST, LazySum
-from fedcomp.memory import State, arithmetic, check
-from fedcomp.occasion import NOWHERE, Occasion
-from fedcomp.settings import whole, within
-from fedcomp.symbols import Symbols
+from fedcomp.backends import arithmetic
+from fedcomp.core.checks import check_int, check_range
+from fedcomp.core.compensated_update import BLOCK, LARGEST, CompensatedUpdate
+from fedcomp.core.context import NO_CONTEXT, EncodeContext
+from fedcomp.memory.protocol import State, check
+from fedcomp.quantized.vectors import QuantizedVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class Ef21:
 
     def __post_init__(self) -> None:
         """Refuse a momentum outside (0, 1]."""
-        within("momentum", self.momentum, above=0, most=1, what="the weight of the newest update")
-        whole("epoch", self.epoch, 0, 2**63 - 1)
+        check_range("momentum", self.momentum, above=0, most=1, what="the weight of the newest update")
+        check_int("epoch", self.epoch, 0, 2**63 - 1)
 
     def init(self, n: int) -> State:
         """Return an estimate and an average of zeros, float32 (n,), and that nothing was averaged."""
@@ -42,7 +43,7 @@ class Ef21:
         """Say whether nothing was sent from `state` in this epoch."""
         return not int(state["averaged_rounds"][0]) or int(state["estimate_epoch"][0]) != self.epoch
 
-    def compensate(self, update: Any, state: State, occasion: Occasion = NOWHERE) -> LazySum:
+    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return v - g."""
         check(state, self.vectors, update.shape[0])
         if self.begins(state):
@@ -55,11 +56,11 @@ class Ef21:
             weights=(1.0 - newest, newest, -1.0),
             in_place=arithmetic.small(update),
             bounded=True,
-            occasion=occasion,
+            context=context,
             hint=rounds,
         )
 
-    def keep(self, asked: LazySum, sent: Symbols) -> State:
+    def update(self, asked: CompensatedUpdate, sent: QuantizedVector) -> State:
         """Return g + sent, and v."""
         asked.settle()
         average, estimate = asked.parts
@@ -72,7 +73,7 @@ class Ef21:
             "estimate_epoch": np.array([self.epoch]),
         }
 
-    def restore(self, lost: Symbols, state: State) -> State:
+    def rollback(self, lost: QuantizedVector, state: State) -> State:
         """Return g - lost: the receiver never added it."""
         estimate = state["estimate"]
         arithmetic.add(estimate, lost, -1.0)
@@ -80,7 +81,7 @@ class Ef21:
         return state
 
 
-class _Correction(LazySum):
+class _Correction(CompensatedUpdate):
     """The difference v' - g as it is after this update; settling it brings v to v'."""
 
     __slots__ = ()

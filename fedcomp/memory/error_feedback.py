@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
-from fedcomp.memory import State, arithmetic, check
-from fedcomp.occasion import NOWHERE, Occasion
-from fedcomp.symbols import Symbols
+from fedcomp.backends import arithmetic
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.context import NO_CONTEXT, EncodeContext
+from fedcomp.memory.protocol import State, check
+from fedcomp.quantized.vectors import QuantizedVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +27,20 @@ class ErrorFeedback:
         """Return a residual of zeros, float32 (n,)."""
         return {"residual": np.zeros(n, np.float32)}
 
-    def compensate(self, update: Any, state: State, occasion: Occasion = NOWHERE) -> LazySum:
+    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return residual + update."""
         check(state, self.vectors, update.shape[0])
         residual = arithmetic.beside(state["residual"], update)
         # No finite residual overflows with an update whose entries are small.
-        return LazySum(residual, update, in_place=arithmetic.small(update), occasion=occasion)
+        return CompensatedUpdate(residual, update, in_place=arithmetic.small(update), context=context)
 
-    def keep(self, asked: LazySum, sent: Symbols) -> State:
+    def update(self, asked: CompensatedUpdate, sent: QuantizedVector) -> State:
         """Return residual + update - sent."""
         residual = asked.settle()
         arithmetic.add(residual, sent, -1.0)
         return {"residual": residual}
 
-    def restore(self, lost: Symbols, state: State) -> State:
+    def rollback(self, lost: QuantizedVector, state: State) -> State:
         """Return residual + lost."""
         residual = state["residual"]
         arithmetic.add(residual, lost, 1.0)

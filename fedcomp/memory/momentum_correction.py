@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.lazy_sum import BLOCK, LazySum
-from fedcomp.memory import State, arithmetic, check
-from fedcomp.occasion import NOWHERE, Occasion
-from fedcomp.settings import switch, whole, within
-from fedcomp.symbols import Symbols
+from fedcomp.backends import arithmetic
+from fedcomp.core.checks import check_bool, check_int, check_range
+from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
+from fedcomp.core.context import NO_CONTEXT, EncodeContext
+from fedcomp.memory.protocol import State, check
+from fedcomp.quantized.vectors import QuantizedVector
 
 UNKNOWN = -1
 
@@ -38,29 +39,29 @@ class MomentumCorrection:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        within("momentum", self.momentum, least=0, most=0.9999)
-        within("clip", self.clip, least=0, what="the largest norm of the mean update, 0 for none")
-        whole("nodes", self.nodes, 1, 10**9)
-        switch("masking", self.masking)
-        switch("nesterov", self.nesterov)
+        check_range("momentum", self.momentum, least=0, most=0.9999)
+        check_range("clip", self.clip, least=0, what="the largest norm of the mean update, 0 for none")
+        check_int("nodes", self.nodes, 1, 10**9)
+        check_bool("masking", self.masking)
+        check_bool("nesterov", self.nesterov)
 
     def init(self, n: int) -> State:
         """Return velocities of zeros, float32 (n,), and no round."""
         return {name: np.zeros(n, np.float32) for name in self.vectors} | {"velocity_round": np.array([UNKNOWN])}
 
-    def compensate(self, update: Any, state: State, occasion: Occasion = NOWHERE) -> LazySum:
+    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return v + u as they are after this update."""
         check(state, self.vectors, update.shape[0])
         velocity, unsent = (arithmetic.beside(state[name], update) for name in self.vectors)
-        last, now = int(state["velocity_round"][0]), occasion.round
+        last, now = int(state["velocity_round"][0]), context.round
         skipped = max(0, now - last - 1) if now is not None and last != UNKNOWN else 0
         share, decay = self._clipped(update), self.momentum ** (1 + skipped)
         nesterov = self.momentum if self.nesterov else 0.0
         return _Velocities(
-            (unsent, velocity, update), decay, share, nesterov, in_place=arithmetic.small(update), occasion=occasion
+            (unsent, velocity, update), decay, share, nesterov, in_place=arithmetic.small(update), context=context
         )
 
-    def keep(self, asked: LazySum, sent: Symbols) -> State:
+    def update(self, asked: CompensatedUpdate, sent: QuantizedVector) -> State:
         """Return the velocities, without what was sent."""
         if not isinstance(asked, _Velocities):
             raise TypeError("keep takes what compensate gave")
@@ -68,10 +69,10 @@ class MomentumCorrection:
         arithmetic.add(unsent, sent, -1.0)
         if self.masking:
             arithmetic.clear(velocity, sent)
-        last = UNKNOWN if asked.occasion.round is None else asked.occasion.round
+        last = UNKNOWN if asked.context.round is None else asked.context.round
         return {"velocity": velocity, "unsent_velocity": unsent, "velocity_round": np.array([last])}
 
-    def restore(self, lost: Symbols, state: State) -> State:
+    def rollback(self, lost: QuantizedVector, state: State) -> State:
         """Return v + lost."""
         unsent = state["unsent_velocity"]
         arithmetic.add(unsent, lost, 1.0)
@@ -82,13 +83,13 @@ class MomentumCorrection:
         """Return the factor, at most 1, that brings the update's norm to the limit."""
         if not self.clip:
             return 1.0
-        blocks = LazySum(update).blocks()
+        blocks = CompensatedUpdate(update).blocks()
         norm = math.sqrt(sum(float(np.square(block, dtype=np.float64).sum()) for _, block in blocks))
         limit = self.clip / math.sqrt(self.nodes)
         return limit / norm if norm > limit else 1.0
 
 
-class _Velocities(LazySum):
+class _Velocities(CompensatedUpdate):
     """The sum v + u' as it is after this update; settling it brings u to u' as well."""
 
     __slots__ = ("decay", "nesterov", "share", "velocity")
@@ -120,9 +121,9 @@ class _Velocities(LazySum):
             arithmetic.bound(v)
         return v
 
-    def _part(self, part: slice) -> LazySum:
+    def _part(self, part: slice) -> CompensatedUpdate:
         parts = tuple(one[part] for one in self.parts)
-        known = {"in_place": self.in_place, "occasion": self.occasion, "origin": self.origin + part.start}
+        known = {"in_place": self.in_place, "context": self.context, "origin": self.origin + part.start}
         return _Velocities(
             (parts[0], parts[1], parts[2]), self.decay, self.weights[-1] / (1 + self.nesterov), self.nesterov, **known
         )

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fedcomp.lazy_sum import LazySum
-from fedcomp.memory import State
-from fedcomp.occasion import NOWHERE, Occasion
-from fedcomp.symbols import Symbols
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.context import NO_CONTEXT, EncodeContext
+from fedcomp.memory.protocol import State
+from fedcomp.quantized.vectors import QuantizedVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,14 @@ class NoMemory:
         """Return an empty state."""
         return {}
 
-    def compensate(self, update: Any, state: State, occasion: Occasion = NOWHERE) -> LazySum:
+    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return the update."""
-        return LazySum(update, occasion=occasion)
+        return CompensatedUpdate(update, context=context)
 
-    def keep(self, asked: LazySum, sent: Symbols) -> State:
+    def update(self, asked: CompensatedUpdate, sent: QuantizedVector) -> State:
         """Return the empty state."""
         return {}
 
-    def restore(self, lost: Symbols, state: State) -> State:
+    def rollback(self, lost: QuantizedVector, state: State) -> State:
         """Return the empty state."""
         return {}

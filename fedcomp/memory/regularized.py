@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
-from fedcomp.memory import State, check
+from fedcomp.core.checks import check_int
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.context import NO_CONTEXT, EncodeContext
 from fedcomp.memory.error_feedback import ErrorFeedback
-from fedcomp.occasion import NOWHERE, Occasion
-from fedcomp.quantize.regularized_topk import Aftermath
-from fedcomp.settings import whole
-from fedcomp.symbols import Symbols
+from fedcomp.memory.protocol import State, check
+from fedcomp.quantize.regularized_topk import PreviousRound
+from fedcomp.quantized.vectors import QuantizedVector
 
 UNKNOWN = -1
 FEEDBACK = ErrorFeedback()
@@ -19,7 +19,7 @@ FEEDBACK = ErrorFeedback()
 
 @dataclass(frozen=True, slots=True)
 class Regularized:
-    """Error feedback that hints at what the others did with the entries sent last: `Aftermath`, their sum for each.
+    """Error feedback that hints at what the others did with the entries sent last: `PreviousRound`, their sum for each.
 
     It is (g - w a) / w, where g is the aggregate, read off the model's change since then, a what was sent, and w = 1 / `nodes`
     the sender's weight.
@@ -36,46 +36,46 @@ class Regularized:
 
     def __post_init__(self) -> None:
         """Refuse a number of nodes that is none."""
-        whole("nodes", self.nodes, 1, 10**9)
+        check_int("nodes", self.nodes, 1, 10**9)
 
     def init(self, n: int) -> State:
         """Return a residual of zeros, float32 (n,), and no entries."""
         return FEEDBACK.init(n) | _nothing()
 
-    def compensate(self, update: Any, state: State, occasion: Occasion = NOWHERE) -> LazySum:
+    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return residual + update, and the hint."""
         n = update.shape[0]
         check(state, self.vectors, n)
-        asked = FEEDBACK.compensate(update, state, occasion)
-        asked.hint = self._hint(n, state, occasion)
+        asked = FEEDBACK.compensate(update, state, context)
+        asked.hint = self._hint(n, state, context)
         return asked
 
-    def keep(self, asked: LazySum, sent: Symbols) -> State:
+    def update(self, asked: CompensatedUpdate, sent: QuantizedVector) -> State:
         """Return residual + update - sent, and what was sent from which model."""
-        state, occasion, sparse = FEEDBACK.keep(asked, sent), asked.occasion, sent.sparse()
-        if sparse is None or occasion.model is None or occasion.round is None:
+        state, context, sparse = FEEDBACK.update(asked, sent), asked.context, sent.sparse()
+        if sparse is None or context.model is None or context.round is None:
             return state | _nothing()
         return state | {
             "sent_indices": sparse.indices,
             "sent_values": sparse.values,
-            "sent_from": occasion.model[sparse.indices],
-            "sent_round": np.array([occasion.round]),
+            "sent_from": context.model[sparse.indices],
+            "sent_round": np.array([context.round]),
         }
 
-    def restore(self, lost: Symbols, state: State) -> State:
+    def rollback(self, lost: QuantizedVector, state: State) -> State:
         """Return residual + lost, and no entries: they are in no aggregate."""
-        return FEEDBACK.restore(lost, state) | _nothing()
+        return FEEDBACK.rollback(lost, state) | _nothing()
 
-    def _hint(self, n: int, state: State, occasion: Occasion) -> Aftermath | None:
-        model, indices = occasion.model, state["sent_indices"]
-        if model is None or occasion.round is None or not indices.size or indices[-1] >= n:
+    def _hint(self, n: int, state: State, context: EncodeContext) -> PreviousRound | None:
+        model, indices = context.model, state["sent_indices"]
+        if model is None or context.round is None or not indices.size or indices[-1] >= n:
             return None
-        if int(state["sent_round"][0]) + 1 != occasion.round:
+        if int(state["sent_round"][0]) + 1 != context.round:
             return None
         with np.errstate(over="ignore"):
             aggregate = model[indices] - state["sent_from"]
             others = self.nodes * aggregate - state["sent_values"]
-        return Aftermath(indices, others, state["sent_values"])
+        return PreviousRound(indices, others, state["sent_values"])
 
 
 def _nothing() -> State:

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
-from fedcomp.memory import Memory, State
-from fedcomp.occasion import NOWHERE, Occasion
-from fedcomp.symbols import Symbols
-from fedcomp.symbols.low_rank import LowRankFactors
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.context import NO_CONTEXT, EncodeContext
+from fedcomp.memory.protocol import Memory, State
+from fedcomp.quantized.low_rank import LowRankFactors
+from fedcomp.quantized.vectors import QuantizedVector
 
 NAME = "right_factors"
 
@@ -38,17 +38,17 @@ class WarmStart:
         """Return the other memory's state and no factors."""
         return {**self.memory.init(n), NAME: np.empty(0, np.float32)}
 
-    def compensate(self, update: Any, state: State, occasion: Occasion = NOWHERE) -> LazySum:
+    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return what the other memory asks, with the factors as its hint."""
-        asked = self.memory.compensate(update, state, occasion)
+        asked = self.memory.compensate(update, state, context)
         asked.hint = state.get(NAME)
         return asked
 
-    def keep(self, asked: LazySum, sent: Symbols) -> State:
+    def update(self, asked: CompensatedUpdate, sent: QuantizedVector) -> State:
         """Return what the other memory keeps, with the factors of `sent`, where it has some."""
         factors = sent.right if isinstance(sent, LowRankFactors) else np.empty(0, np.float32)
-        return {**self.memory.keep(asked, sent), NAME: factors}
+        return {**self.memory.update(asked, sent), NAME: factors}
 
-    def restore(self, lost: Symbols, state: State) -> State:
+    def rollback(self, lost: QuantizedVector, state: State) -> State:
         """Return what the other memory restores, with the factors as they are: what they found is no less true."""
-        return {**self.memory.restore(lost, state), NAME: state.get(NAME, np.empty(0, np.float32))}
+        return {**self.memory.rollback(lost, state), NAME: state.get(NAME, np.empty(0, np.float32))}

@@ -7,14 +7,24 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
-from fedcomp.call import build
 from fedcomp.compressor import Compressor
-from fedcomp.methods import levels, projections, signs, sparse
-from fedcomp.methods.levels import dense
+from fedcomp.core.call import build
+from fedcomp.methods import quantization, rotation_low_rank, sign_based, sparsification
+from fedcomp.methods.quantization import dense
 from fedcomp.methods.registry import ABOUT
-from fedcomp.methods.sparse import stc
+from fedcomp.methods.sparsification import stc
 
-__all__ = ["ABOUT", "METHODS", "dense", "levels", "parse", "projections", "signs", "sparse", "stc"]
+__all__ = [
+    "ABOUT",
+    "METHODS",
+    "dense",
+    "parse",
+    "quantization",
+    "rotation_low_rank",
+    "sign_based",
+    "sparsification",
+    "stc",
+]
 
 METHODS: Mapping[str, Callable[..., Compressor]] = MappingProxyType({name: about.make for name, about in ABOUT.items()})
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeAlias
 
 from fedcomp.compressor import Compressor
-from fedcomp.entropy import EntropyCode
-from fedcomp.lazy_sum import LazySum
-from fedcomp.memory import Memory
+from fedcomp.core.checks import check_bool
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.types import Stage
+from fedcomp.entropy.protocol import EntropyCode
 from fedcomp.memory.error_feedback import ErrorFeedback
 from fedcomp.memory.none import NoMemory
-from fedcomp.settings import switch
-from fedcomp.stage import Stage
+from fedcomp.memory.protocol import Memory
 
 P = ParamSpec("P")
-Parts: TypeAlias = tuple[Stage[LazySum, Any], EntropyCode[Any], Memory]
+Parts: TypeAlias = tuple[Stage[CompensatedUpdate, Any], EntropyCode[Any], Memory]
 """Quantizer, entropy code and memory."""
 
 
@@ -67,5 +67,5 @@ def method(
 
 def memory(feedback: bool) -> Memory:
     """Return error feedback, or nothing."""
-    switch("feedback", feedback)
+    check_bool("feedback", feedback)
     return ErrorFeedback() if feedback else NoMemory()

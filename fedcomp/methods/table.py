@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.draws import Draws
+from fedcomp.core.random_stream import RandomStream
+from fedcomp.core.types import Vector
 from fedcomp.methods.registry import ABOUT
-from fedcomp.stage import Vector
 
 SHAPES = ((256, 384), (384,), (384, 10), (10,))
 N = sum(int(np.prod(shape)) for shape in SHAPES)
@@ -30,7 +30,7 @@ class Row:
 
 def fixed_vector() -> Vector:
     """Return the vector that all are measured on: four tensors, nearly Gaussian, of different spread; float32 (102538,)."""
-    draws = Draws(0)
+    draws = RandomStream(0)
     gaussian = sum(draws.uniform(N).astype(np.float64) for _ in range(12)) - 6
     spread = np.repeat([0.01, 0.05, 0.02, 0.1], [int(np.prod(shape)) for shape in SHAPES])
     return (gaussian * spread).astype(np.float32)

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.draws import Draws
-from fedcomp.lazy_sum import LARGEST, LazySum
-from fedcomp.occasion import Occasion
-from fedcomp.settings import whole
-from fedcomp.stage import Vector
+from fedcomp.core.checks import check_int
+from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.context import EncodeContext
+from fedcomp.core.random_stream import RandomStream
+from fedcomp.core.types import Vector
 
 MAX_BUCKET = 1 << 20
 Whole = NDArray[np.int32]
@@ -19,10 +19,10 @@ Words = NDArray[np.uint32]
 
 def check_bucket(bucket: int) -> None:
     """Refuse a bucket of no entry, or of more than 2^20."""
-    whole("bucket", bucket, 1, MAX_BUCKET, "the entries that share a scale")
+    check_int("bucket", bucket, 1, MAX_BUCKET, "the entries that share a scale")
 
 
-def folded(value: LazySum, bucket: int) -> Iterator[tuple[slice, slice, Vector]]:
+def folded(value: CompensatedUpdate, bucket: int) -> Iterator[tuple[slice, slice, Vector]]:
     """Yield (entries, buckets, the entries as rows, one a bucket), about a block each; the last bucket may be shorter."""
     for start, block in value.blocks(max(1, value.block_size // bucket) * bucket):
         first, rows = start // bucket, block.size // bucket
@@ -33,7 +33,7 @@ def folded(value: LazySum, bucket: int) -> Iterator[tuple[slice, slice, Vector]]
             yield slice(start + cut, start + block.size), slice(first + rows, first + rows + 1), block[None, cut:]
 
 
-def by_tensor(value: LazySum) -> Iterator[tuple[int, slice, Vector]]:
+def by_tensor(value: CompensatedUpdate) -> Iterator[tuple[int, slice, Vector]]:
     """Yield (number of the tensor, entries, the entries' values): blocks, cut where a tensor ends."""
     ends = np.cumsum(value.sizes).tolist()
     tensor = 0
@@ -75,9 +75,9 @@ def middle(low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[Vector,
     return offsets, np.where(scales > room, np.nextafter(room.astype(np.float32), np.float32(0)), scales)
 
 
-def drawing(occasion: Occasion) -> Draws:
+def drawing(context: EncodeContext) -> RandomStream:
     """Return the random numbers that rounding uses, apart from those that the same seed gives for anything else."""
-    return Draws(occasion.seed, int.from_bytes(b"rounding", "big"))
+    return RandomStream(context.seed, int.from_bytes(b"rounding", "big"))
 
 
 def at_random(ratios: Vector, levels: int, words: Words) -> Whole:

@@ -7,15 +7,15 @@ from itertools import groupby
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
+from fedcomp.core.checks import check_bool, check_int, check_range
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.types import Vector
 from fedcomp.quantize.bit_allocation import allocate
 from fedcomp.quantize.buckets import check_bucket, folded
 from fedcomp.quantize.max_min import place, spans
-from fedcomp.settings import switch, whole, within
-from fedcomp.stage import Vector
-from fedcomp.symbols import Dense
-from fedcomp.symbols.levels import LINEAR, Levels, Scale, group_count
-from fedcomp.symbols.pieces import Pieces
+from fedcomp.quantized.levels import LINEAR, Levels, Scale, group_count
+from fedcomp.quantized.segments import Segments
+from fedcomp.quantized.vectors import Dense
 
 Ranges = tuple[Vector, Vector]
 """Offsets and scales of a layer's buckets."""
@@ -39,18 +39,18 @@ class Cgx:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        switch("adaptive", self.adaptive)
-        whole("bits", self.bits, 2 if self.adaptive else 1, 8, "bits an entry")
+        check_bool("adaptive", self.adaptive)
+        check_int("bits", self.bits, 2 if self.adaptive else 1, 8, "bits an entry")
         check_bucket(self.bucket)
-        within("tolerance", self.tolerance, above=0, most=1e6, what="a factor of the error")
-        whole("dense_below", self.dense_below, 0, 1 << 31, "the entries below which a tensor stays as it is")
+        check_range("tolerance", self.tolerance, above=0, most=1e6, what="a factor of the error")
+        check_int("dense_below", self.dense_below, 0, 1 << 31, "the entries below which a tensor stays as it is")
 
-    def encode(self, value: LazySum, /) -> Pieces:
+    def encode(self, value: CompensatedUpdate, /) -> Segments:
         """Return the layers, neighbours that stay as they are as one.
 
         Raises `ValueError` where an entry is NaN or infinite.
         """
-        shapes = [shape for shape in value.occasion.shapes if math.prod(shape)]
+        shapes = [shape for shape in value.context.shapes if math.prod(shape)]
         stays = [len(shape) < 2 or math.prod(shape) < self.dense_below for shape in shapes] or [False]
         # Ranges first, levels after: the bits of a layer depend on the ranges of all.
         found: list[Vector | Ranges] = [
@@ -62,11 +62,11 @@ class Cgx:
             Dense(one) if isinstance(one, np.ndarray) else _rounded(tensor, one, next(bits), self.bucket)
             for (_, tensor), one in zip(value.tensors(), found, strict=True)
         ]
-        return Pieces(tuple(_merged(pieces)))
+        return Segments(tuple(_merged(pieces)))
 
-    def decode(self, value: Pieces, /) -> LazySum:
+    def decode(self, value: Segments, /) -> CompensatedUpdate:
         """Return the vector that the pieces stand for."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())
 
     def _bits(self, sizes: tuple[int, ...], found: list[Vector | Ranges]) -> list[int]:
         """Return the bits of each layer that is rounded."""
@@ -77,7 +77,7 @@ class Cgx:
         return allocate([size for size, _ in layers], squares, self.bits, self.tolerance)
 
 
-def _ranges(tensor: LazySum, bucket: int) -> Ranges:
+def _ranges(tensor: CompensatedUpdate, bucket: int) -> Ranges:
     offsets, scales = np.empty((2, group_count(tensor.n, bucket)), np.float32)
     for _, buckets, rows in folded(tensor, bucket):
         offsets[buckets], scales[buckets] = spans(rows)
@@ -90,7 +90,7 @@ def _square(scales: Vector, n: int, bucket: int) -> float:
     return float(squares.sum() * bucket - squares[-1] * (scales.size * bucket - n)) / 3
 
 
-def _rounded(tensor: LazySum, ranges: Ranges, bits: int, bucket: int) -> Levels:
+def _rounded(tensor: CompensatedUpdate, ranges: Ranges, bits: int, bucket: int) -> Levels:
     offsets, scales = ranges
     levels = np.empty(tensor.n, np.uint8)
     for entries, buckets, rows in folded(tensor, bucket):

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.lazy_sum import BLOCK, LazySum
+from fedcomp.core.checks import check_int, check_range
+from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
+from fedcomp.core.types import Vector
 from fedcomp.quantize.topk import kept
-from fedcomp.settings import whole, within
-from fedcomp.stage import Vector
-from fedcomp.symbols import Indices, Sparse
+from fedcomp.quantized.vectors import Indices, Sparse
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class ChunkedTopK:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        within("density", self.density, above=0, most=1, what="the fraction kept")
-        whole("chunk", self.chunk, 1, 1 << 20, "the entries of a chunk")
+        check_range("density", self.density, above=0, most=1, what="the fraction kept")
+        check_int("chunk", self.chunk, 1, 1 << 20, "the entries of a chunk")
 
-    def encode(self, value: LazySum, /) -> Sparse:
+    def encode(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         rows = max(1, value.block_size // self.chunk)
         indices, values = [], []
@@ -47,9 +47,9 @@ class ChunkedTopK:
         )
         return Sparse(value.n, index[keep], entries[keep])
 
-    def decode(self, value: Sparse, /) -> LazySum:
+    def decode(self, value: Sparse, /) -> CompensatedUpdate:
         """Return the kept entries in place and zeros elsewhere."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())
 
 
 def _reaching(rows: Vector, k: int) -> Indices:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.lazy_sum import LARGEST, LazySum
-from fedcomp.settings import one_of, within
-from fedcomp.stage import Vector
-from fedcomp.symbols.hadamard import BLOCK, buffer, chunk_count, pieces, transform
-from fedcomp.symbols.rotated import (
+from fedcomp.core.checks import check_choice, check_range
+from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.types import Vector
+from fedcomp.quantized.hadamard import BLOCK, buffer, chunk_count, pieces, transform
+from fedcomp.quantized.rotated import (
     GROUP,
     LARGEST_SCALE,
     MOST_BITS,
@@ -51,13 +51,13 @@ class Eden:
 
     def __post_init__(self) -> None:
         """Refuse more than four bits, none, and scales of other names."""
-        within("bits", self.bits, above=0, most=MOST_BITS, what="the bits sent of an entry")
-        one_of("scale", self.scale, ("unbiased", "minimal"))
+        check_range("bits", self.bits, above=0, most=MOST_BITS, what="the bits sent of an entry")
+        check_choice("scale", self.scale, ("unbiased", "minimal"))
 
-    def encode(self, value: LazySum, /) -> Rotated:
+    def encode(self, value: CompensatedUpdate, /) -> Rotated:
         """Return levels and scales.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         bits = max(float(np.float32(self.bits)), 2.0**-126)
-        seed, k = value.occasion.seed % 2**64, kept(bits, value.n)
+        seed, k = value.context.seed % 2**64, kept(bits, value.n)
         indices = subset(seed, value.n, k) if bits < 1 else None
         levels, scales = np.empty(k, np.uint8), np.empty(chunk_count(k), np.float32)
         size, chunk = min(BLOCK, k), 0
@@ -85,18 +85,18 @@ class Eden:
                 chunk += columns
         return Rotated(value.n, seed, bits, scales, levels, indices)
 
-    def decode(self, value: Rotated, /) -> LazySum:
+    def decode(self, value: Rotated, /) -> CompensatedUpdate:
         """Return the levels rotated back."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())
 
 
-def _selected(value: LazySum, indices: NDArray[np.int64]) -> Iterator[tuple[int, Vector]]:
+def _selected(value: CompensatedUpdate, indices: NDArray[np.int64]) -> Iterator[tuple[int, Vector]]:
     """Yield the blocks of the entries at `indices`; all entries are read first, so that none of the others is NaN."""
     values = np.empty(indices.size, np.float32)
     for start, block in value.blocks():
         first, last = np.searchsorted(indices, (start, start + block.size))
         values[first:last] = block[indices[first:last] - start]
-    yield from LazySum(values).blocks(BLOCK)
+    yield from CompensatedUpdate(values).blocks(BLOCK)
 
 
 def _load(

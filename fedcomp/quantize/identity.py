@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 
-from fedcomp.lazy_sum import LazySum
-from fedcomp.symbols import Dense
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.quantized.vectors import Dense
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Keep every entry as it is."""
 
-    def encode(self, value: LazySum, /) -> Dense:
+    def encode(self, value: CompensatedUpdate, /) -> Dense:
         """Return all entries.  Raises `ValueError` where one is NaN or infinite."""
         return Dense(value.dense())
 
-    def decode(self, value: Dense, /) -> LazySum:
+    def decode(self, value: Dense, /) -> CompensatedUpdate:
         """Return the entries."""
-        return LazySum(value.vector)
+        return CompensatedUpdate(value.vector)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
-from fedcomp.settings import whole, within
-from fedcomp.symbols.levels import SparseLevels, geometric
+from fedcomp.core.checks import check_int, check_range
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.quantized.levels import SparseLevels, geometric
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class Logarithmic:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        within("base", self.base, least=1.001, most=1024)
-        whole("levels", self.levels, 1, 256)
+        check_range("base", self.base, least=1.001, most=1024)
+        check_int("levels", self.levels, 1, 256)
 
-    def encode(self, value: LazySum, /) -> SparseLevels:
+    def encode(self, value: CompensatedUpdate, /) -> SparseLevels:
         """Return the kept entries by level.  Raises `ValueError` where an entry is NaN or infinite."""
         largest = np.float32(0)
         for _, block in value.blocks():
@@ -47,6 +47,6 @@ class Logarithmic:
         joined = np.concatenate(indices), np.concatenate(negative), np.concatenate(levels)
         return SparseLevels(value.n, *joined, magnitudes, self.base)
 
-    def decode(self, value: SparseLevels, /) -> LazySum:
+    def decode(self, value: SparseLevels, /) -> CompensatedUpdate:
         """Return the entries as their level's magnitude, and zeros elsewhere."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())

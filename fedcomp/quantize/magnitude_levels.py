@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.core.checks import check_int
+from fedcomp.core.types import Vector
 from fedcomp.quantize.ternarize import mean_magnitude
-from fedcomp.settings import whole
-from fedcomp.stage import Vector
-from fedcomp.symbols import Sparse
-from fedcomp.symbols.levels import SparseLevels
+from fedcomp.quantized.levels import SparseLevels
+from fedcomp.quantized.vectors import Sparse
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class MagnitudeHierarchy:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        whole("levels", self.levels, 1, 16)
-        whole("top_levels", self.top_levels, 1, 64)
+        check_int("levels", self.levels, 1, 16)
+        check_int("top_levels", self.top_levels, 1, 64)
 
     def encode(self, value: Sparse, /) -> SparseLevels:
         """Return the entries by level."""
@@ -58,7 +58,7 @@ class LloydMagnitudes:
 
     def __post_init__(self) -> None:
         """Refuse a number of bits out of range."""
-        whole("bits", self.bits, 1, 8)
+        check_int("bits", self.bits, 1, 8)
 
     def encode(self, value: Sparse, /) -> SparseLevels:
         """Return the entries by level."""

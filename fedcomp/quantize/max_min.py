@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.draws import Draws
-from fedcomp.lazy_sum import LazySum
+from fedcomp.core.checks import check_bool, check_int
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.random_stream import RandomStream
+from fedcomp.core.types import Vector
 from fedcomp.quantize.buckets import at_random, check_bucket, drawing, folded, middle, ratios
-from fedcomp.settings import switch, whole
-from fedcomp.stage import Vector
-from fedcomp.symbols.levels import LINEAR, Levels, Scale, group_count
+from fedcomp.quantized.levels import LINEAR, Levels, Scale, group_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class MaxMin:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        whole("bits", self.bits, 1, 8, "bits an entry")
+        check_int("bits", self.bits, 1, 8, "bits an entry")
         check_bucket(self.bucket)
-        switch("stochastic", self.stochastic)
+        check_bool("stochastic", self.stochastic)
 
-    def encode(self, value: LazySum, /) -> Levels:
+    def encode(self, value: CompensatedUpdate, /) -> Levels:
         """Return the levels.  Raises `ValueError` where an entry is NaN or infinite."""
-        draws = drawing(value.occasion) if self.stochastic else None
+        draws = drawing(value.context) if self.stochastic else None
         levels = np.empty(value.n, np.uint8)
         offsets, scales = np.empty((2, group_count(value.n, self.bucket)), np.float32)
         for entries, buckets, rows in folded(value, self.bucket):
@@ -42,9 +42,9 @@ class MaxMin:
             place(rows, offsets[buckets], scales[buckets], self.bits, levels[entries], draws)
         return Levels(levels, Scale(LINEAR, 1 << self.bits), scales, offsets, self.bucket)
 
-    def decode(self, value: Levels, /) -> LazySum:
+    def decode(self, value: Levels, /) -> CompensatedUpdate:
         """Return the vector that the levels stand for."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())
 
 
 def spans(rows: Vector) -> tuple[Vector, Vector]:
@@ -53,7 +53,7 @@ def spans(rows: Vector) -> tuple[Vector, Vector]:
 
 
 def place(
-    rows: Vector, offsets: Vector, scales: Vector, bits: int, out: NDArray[np.uint8], draws: Draws | None = None
+    rows: Vector, offsets: Vector, scales: Vector, bits: int, out: NDArray[np.uint8], draws: RandomStream | None = None
 ) -> None:
     """Write the level of each entry into `out`: the nearest one, or with `draws` one of the two next to it at random."""
     steps = (1 << bits) - 1

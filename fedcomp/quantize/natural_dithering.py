@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
+from fedcomp.core.checks import check_choice, check_int
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.types import Vector
 from fedcomp.quantize.buckets import Whole, Words, carried, check_bucket, drawing, folded, norms, ratios, signed
-from fedcomp.settings import one_of, whole
-from fedcomp.stage import Vector
-from fedcomp.symbols.levels import POWERS, Levels, Scale, group_count
+from fedcomp.quantized.levels import POWERS, Levels, Scale, group_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class NaturalDithering:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        whole("levels", self.levels, 1, 64, "the levels above zero")
-        one_of("norm", self.norm, ("l2", "max"))
+        check_int("levels", self.levels, 1, 64, "the levels above zero")
+        check_choice("norm", self.norm, ("l2", "max"))
         check_bucket(self.bucket)
 
-    def encode(self, value: LazySum, /) -> Levels:
+    def encode(self, value: CompensatedUpdate, /) -> Levels:
         """Return the levels.  Raises `ValueError` where an entry is NaN or infinite."""
-        draws, count = drawing(value.occasion), 2 * self.levels + 1
+        draws, count = drawing(value.context), 2 * self.levels + 1
         levels = np.empty(value.n, np.uint8)
         scales = np.empty(group_count(value.n, self.bucket), np.float32)
         for entries, buckets, rows in folded(value, self.bucket):
@@ -41,9 +41,9 @@ class NaturalDithering:
             np.add(signed(steps, found), self.levels, out=levels[entries], casting="unsafe")
         return Levels(levels, Scale(POWERS, count), scales, None, self.bucket)
 
-    def decode(self, value: Levels, /) -> LazySum:
+    def decode(self, value: Levels, /) -> CompensatedUpdate:
         """Return the vector that the levels stand for."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())
 
 
 def dithered(ratios: Vector, levels: int, words: Words) -> Whole:

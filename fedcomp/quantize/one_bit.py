@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
+from fedcomp.core.compensated_update import CompensatedUpdate
 from fedcomp.quantize.buckets import by_tensor, middle
-from fedcomp.symbols.levels import LINEAR, Levels, Scale
+from fedcomp.quantized.levels import LINEAR, Levels, Scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class OneBit:
     A tensor all of one side has one value.
     """
 
-    def encode(self, value: LazySum, /) -> Levels:
+    def encode(self, value: CompensatedUpdate, /) -> Levels:
         """Return a bit for each entry.  Raises `ValueError` where an entry is NaN or infinite."""
         sizes = np.array(value.sizes)
         levels = np.empty(value.n, np.uint8)
@@ -30,6 +30,6 @@ class OneBit:
         offsets, scales = middle(np.where(count < sizes, low, high), np.where(count > 0, high, low))
         return Levels(levels, Scale(LINEAR, 2), scales, offsets, value.sizes)
 
-    def decode(self, value: Levels, /) -> LazySum:
+    def decode(self, value: Levels, /) -> CompensatedUpdate:
         """Return the two values of each tensor in place of the bits."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
+from fedcomp.core.checks import check_choice, check_int
+from fedcomp.core.compensated_update import CompensatedUpdate
 from fedcomp.quantize.buckets import at_random, check_bucket, drawing, folded, norms, ratios, unsigned
-from fedcomp.settings import one_of, whole
-from fedcomp.symbols.levels import LINEAR, Levels, Scale, group_count
+from fedcomp.quantized.levels import LINEAR, Levels, Scale, group_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Qsgd:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        whole("levels", self.levels, 1, 255, "the levels above zero")
-        one_of("norm", self.norm, ("l2", "max"))
+        check_int("levels", self.levels, 1, 255, "the levels above zero")
+        check_choice("norm", self.norm, ("l2", "max"))
         check_bucket(self.bucket)
 
     @property
@@ -42,9 +42,9 @@ class Qsgd:
             return min(self.bucket / self.levels**2, math.sqrt(self.bucket) / self.levels)
         return (math.sqrt(1 + (self.bucket - 1) / self.levels**2) - 1) / 2
 
-    def encode(self, value: LazySum, /) -> Levels:
+    def encode(self, value: CompensatedUpdate, /) -> Levels:
         """Return the levels.  Raises `ValueError` where an entry is NaN or infinite."""
-        draws, count = drawing(value.occasion), 2 * self.levels + 1
+        draws, count = drawing(value.context), 2 * self.levels + 1
         levels = np.empty(value.n, unsigned(count))
         scales = np.empty(group_count(value.n, self.bucket), np.float32)
         for entries, buckets, rows in folded(value, self.bucket):
@@ -53,6 +53,6 @@ class Qsgd:
             np.add(steps, self.levels, out=levels[entries], casting="unsafe")
         return Levels(levels, Scale(LINEAR, count), scales, None, self.bucket)
 
-    def decode(self, value: Levels, /) -> LazySum:
+    def decode(self, value: Levels, /) -> CompensatedUpdate:
         """Return the vector that the levels stand for."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())

@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
+from fedcomp.core.checks import check_choice, check_range
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.types import Vector
 from fedcomp.quantize.topk import kept, largest, select
-from fedcomp.settings import one_of, within
-from fedcomp.stage import Vector
-from fedcomp.symbols import Indices, Sparse
+from fedcomp.quantized.vectors import Indices, Sparse
 
 EPSILON = 1e-10  # keeps the distortion finite; the authors' own
 
 
 @dataclass(frozen=True, slots=True)
-class Aftermath:
+class PreviousRound:
     """Entries sent last time: `indices` int64 (m,) ascending, what the `others` sent of them in sum, and what was `sent`."""
 
     indices: Indices
@@ -39,11 +39,11 @@ class RegularizedTopK:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        within("density", self.density, above=0, most=1, what="the fraction kept")
-        within("mu", self.mu, above=0)
-        one_of("denominator", self.denominator, ("sent", "asked"))
+        check_range("density", self.density, above=0, most=1, what="the fraction kept")
+        check_range("mu", self.mu, above=0)
+        check_choice("denominator", self.denominator, ("sent", "asked"))
 
-    def encode(self, value: LazySum, /) -> Sparse:
+    def encode(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         k, hint = kept(self.density, value.n), value.hint
         if hint is None or not hint.indices.size:
@@ -61,6 +61,6 @@ class RegularizedTopK:
         keep = largest(score, k)
         return Sparse(value.n, indices[keep], values[keep])
 
-    def decode(self, value: Sparse, /) -> LazySum:
+    def decode(self, value: Sparse, /) -> CompensatedUpdate:
         """Return the kept entries in place and zeros elsewhere."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())

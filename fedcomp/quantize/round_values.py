@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
+from fedcomp.core.checks import check_choice
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.types import Stage, Vector
 from fedcomp.quantize.buckets import carried, drawing
-from fedcomp.settings import one_of
-from fedcomp.stage import Stage, Vector
-from fedcomp.symbols import Sparse
-from fedcomp.symbols.precision import PRECISIONS, round_to
+from fedcomp.quantized.precision import PRECISIONS, round_to
+from fedcomp.quantized.vectors import Sparse
 
 NATURAL = "natural"
 LARGEST_EXPONENT = np.int32(254)
@@ -23,18 +23,18 @@ class RoundValues:
     without bias (Horváth et al., arXiv:1905.10988, definition 1).  What rounds to zero is not sent.
     """
 
-    selection: Stage[LazySum, Sparse]
+    selection: Stage[CompensatedUpdate, Sparse]
     values: str
 
     def __post_init__(self) -> None:
         """Refuse a format that is not known."""
-        one_of("values", self.values, (*PRECISIONS, NATURAL))
+        check_choice("values", self.values, (*PRECISIONS, NATURAL))
 
-    def encode(self, value: LazySum, /) -> Sparse:
+    def encode(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         sparse = self.selection.encode(value)
         if self.values == NATURAL:
-            rounded = _natural(sparse.values, drawing(value.occasion).words(sparse.values.size))
+            rounded = _natural(sparse.values, drawing(value.context).words(sparse.values.size))
         else:
             rounded = round_to(sparse.values, self.values)
         if rounded.all():
@@ -42,9 +42,9 @@ class RoundValues:
         keep = np.flatnonzero(rounded)
         return Sparse(sparse.n, sparse.indices[keep], rounded[keep])
 
-    def decode(self, value: Sparse, /) -> LazySum:
+    def decode(self, value: Sparse, /) -> CompensatedUpdate:
         """Return the kept entries in place and zeros elsewhere."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())
 
 
 def _natural(values: Vector, words: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> Vector:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from fedcomp.lazy_sum import LazySum
+from fedcomp.core.checks import check_int, check_range
+from fedcomp.core.compensated_update import CompensatedUpdate
 from fedcomp.quantize.topk import kept, select
-from fedcomp.settings import whole, within
-from fedcomp.symbols import Sparse
+from fedcomp.quantized.vectors import Sparse
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class ScheduledTopK:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        within("density", self.density, above=0, most=1, what="the fraction kept")
-        whole("warmup", self.warmup, 0, 10**6, "a number of rounds")
+        check_range("density", self.density, above=0, most=1, what="the fraction kept")
+        check_int("warmup", self.warmup, 0, 10**6, "a number of rounds")
 
     def density_in(self, number: int | None) -> float:
         """Return the density of the round of that `number`, the first one being 0."""
@@ -30,10 +30,10 @@ class ScheduledTopK:
             return self.density
         return float(self.density ** ((number + 1) / (self.warmup + 1)))
 
-    def encode(self, value: LazySum, /) -> Sparse:
+    def encode(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
-        return Sparse(value.n, *select(value, kept(self.density_in(value.occasion.round), value.n)))
+        return Sparse(value.n, *select(value, kept(self.density_in(value.context.round), value.n)))
 
-    def decode(self, value: Sparse, /) -> LazySum:
+    def decode(self, value: Sparse, /) -> CompensatedUpdate:
         """Return the kept entries in place and zeros elsewhere."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())

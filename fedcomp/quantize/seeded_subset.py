@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.lazy_sum import LARGEST, LazySum
+from fedcomp.core.checks import check_range
+from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
 from fedcomp.quantize.topk import kept
-from fedcomp.settings import within
-from fedcomp.symbols.seeded import SEEDS, Seeded, drawn
+from fedcomp.quantized.seeded import SEEDS, Seeded, drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class SeededSubset:
 
     def __post_init__(self) -> None:
         """Refuse a density outside (0, 1]."""
-        within("density", self.density, above=0, most=1, what="the fraction kept")
+        check_range("density", self.density, above=0, most=1, what="the fraction kept")
 
-    def encode(self, value: LazySum, /) -> Seeded:
+    def encode(self, value: CompensatedUpdate, /) -> Seeded:
         """Return the drawn entries.  Raises `ValueError` where an entry of the sum, drawn or not, is NaN or infinite."""
-        k, seed = kept(self.density, value.n), value.occasion.seed % SEEDS
+        k, seed = kept(self.density, value.n), value.context.seed % SEEDS
         indices = drawn(value.n, k, seed)
         values = np.empty(k, np.float32)
         for start, block in value.blocks():
@@ -36,6 +36,6 @@ class SeededSubset:
             values = np.clip(values.astype(np.float64) * (value.n / k), -LARGEST, LARGEST).astype(np.float32)
         return Seeded(value.n, seed, indices, values)
 
-    def decode(self, value: Seeded, /) -> LazySum:
+    def decode(self, value: Seeded, /) -> CompensatedUpdate:
         """Return the drawn entries in place and zeros elsewhere."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
+from fedcomp.core.checks import check_range
+from fedcomp.core.compensated_update import CompensatedUpdate
 from fedcomp.quantize.buckets import by_tensor
-from fedcomp.settings import within
-from fedcomp.symbols.levels import LINEAR, Levels, Scale
+from fedcomp.quantized.levels import LINEAR, Levels, Scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Signs:
     def __post_init__(self) -> None:
         """Refuse a step out of range."""
         if self.step is not None:
-            within("step", self.step, least=1e-37, most=1e37, what="the magnitude of all entries")
+            check_range("step", self.step, least=1e-37, most=1e37, what="the magnitude of all entries")
 
-    def encode(self, value: LazySum, /) -> Levels:
+    def encode(self, value: CompensatedUpdate, /) -> Levels:
         """Return the signs, one scale a tensor.  Raises `ValueError` where an entry is NaN or infinite."""
         sizes = np.array(value.sizes)
         levels, totals = np.empty(value.n, np.uint8), np.zeros(sizes.size)
@@ -39,6 +39,6 @@ class Signs:
         means = totals / sizes if self.step is None else np.full(sizes.size, self.step)
         return Levels(levels, Scale(LINEAR, 3), means.astype(np.float32), None, value.sizes)
 
-    def decode(self, value: Levels, /) -> LazySum:
+    def decode(self, value: Levels, /) -> CompensatedUpdate:
         """Return the vector that the signs stand for."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.lazy_sum import LazySum
+from fedcomp.core.checks import check_range
+from fedcomp.core.compensated_update import CompensatedUpdate
 from fedcomp.quantize.topk import kept, select
-from fedcomp.settings import within
-from fedcomp.symbols import Sparse
+from fedcomp.quantized.vectors import Sparse
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,14 @@ class TensorTopK:
 
     def __post_init__(self) -> None:
         """Refuse a density outside (0, 1]."""
-        within("density", self.density, above=0, most=1, what="the fraction kept")
+        check_range("density", self.density, above=0, most=1, what="the fraction kept")
 
-    def encode(self, value: LazySum, /) -> Sparse:
+    def encode(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         parts = [(start, *select(part, kept(self.density, part.n))) for start, part in value.tensors()]
         indices = np.concatenate([start + indices for start, indices, _ in parts])
         return Sparse(value.n, indices, np.concatenate([values for _, _, values in parts]))
 
-    def decode(self, value: Sparse, /) -> LazySum:
+    def decode(self, value: Sparse, /) -> CompensatedUpdate:
         """Return the kept entries in place and zeros elsewhere."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core.types import Vector
 from fedcomp.errors import DivergedError
-from fedcomp.lazy_sum import BLOCK
-from fedcomp.stage import Vector
-from fedcomp.symbols import Sparse, Ternary
+from fedcomp.quantized.vectors import Sparse, Ternary
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.lazy_sum import LazySum
+from fedcomp.core.checks import check_range
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.types import Vector
 from fedcomp.quantize.buckets import at_random, by_tensor, drawing, ratios
-from fedcomp.settings import within
-from fedcomp.stage import Vector
-from fedcomp.symbols.levels import LINEAR, Levels, Scale
+from fedcomp.quantized.levels import LINEAR, Levels, Scale
 
 EQUAL = 1e-12
 """Entries whose variance is less than this of their mean square are equal, up to rounding."""
@@ -29,12 +29,12 @@ class TernGrad:
 
     def __post_init__(self) -> None:
         """Refuse a clip out of range."""
-        within("clip", self.clip, least=0, most=1000, what="standard deviations, 0 for no clipping")
+        check_range("clip", self.clip, least=0, most=1000, what="standard deviations, 0 for no clipping")
 
-    def encode(self, value: LazySum, /) -> Levels:
+    def encode(self, value: CompensatedUpdate, /) -> Levels:
         """Return the levels, one scale a tensor.  Raises `ValueError` where an entry is NaN or infinite."""
         scales, clipped = self._scales(value)
-        draws = drawing(value.occasion)
+        draws = drawing(value.context)
         levels = np.empty(value.n, np.uint8)
         for tensor, entries, part in by_tensor(value):
             found = ratios(part[None], scales[tensor : tensor + 1])
@@ -43,11 +43,11 @@ class TernGrad:
             np.add(at_random(found, 1, draws.words(part.size)), 1, out=levels[entries], casting="unsafe")
         return Levels(levels, Scale(LINEAR, 3), scales, None, value.sizes)
 
-    def decode(self, value: Levels, /) -> LazySum:
+    def decode(self, value: Levels, /) -> CompensatedUpdate:
         """Return the vector that the levels stand for."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())
 
-    def _scales(self, value: LazySum) -> tuple[Vector, NDArray[np.bool_]]:
+    def _scales(self, value: CompensatedUpdate) -> tuple[Vector, NDArray[np.bool_]]:
         """Return the scale of each tensor, and whether entries are beyond it."""
         sizes = np.array(value.sizes)
         largest, total, squares = np.zeros((3, sizes.size))

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.lazy_sum import BLOCK, LazySum
-from fedcomp.quantize import on_device
-from fedcomp.settings import within
-from fedcomp.stage import Vector
-from fedcomp.symbols import Indices, Sparse
+from fedcomp.backends import torch_backend
+from fedcomp.core.checks import check_range
+from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
+from fedcomp.core.types import Vector
+from fedcomp.quantized.vectors import Indices, Sparse
 
 ZERO = np.float32(0)
 MAGNITUDE = np.int32(0x7FFFFFFF)
@@ -42,20 +42,20 @@ class TopK:
 
     def __post_init__(self) -> None:
         """Refuse a density outside (0, 1]."""
-        within("density", self.density, above=0, most=1, what="the fraction kept")
+        check_range("density", self.density, above=0, most=1, what="the fraction kept")
 
-    def encode(self, value: LazySum, /) -> Sparse:
+    def encode(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         return Sparse(value.n, *select(value, kept(self.density, value.n)))
 
-    def decode(self, value: Sparse, /) -> LazySum:
+    def decode(self, value: Sparse, /) -> CompensatedUpdate:
         """Return the kept entries in place and zeros elsewhere."""
-        return LazySum(value.dense())
+        return CompensatedUpdate(value.dense())
 
 
-def select(value: LazySum, k: int) -> tuple[Indices, Vector]:
+def select(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
     """Return what `top_k` does, on the device where the parts are."""
-    return top_k(value, k) if value.on_host else on_device.top_k(value, k)
+    return top_k(value, k) if value.on_host else torch_backend.top_k(value, k)
 
 
 def largest(scores: NDArray[Any], k: int) -> NDArray[np.bool_]:
@@ -69,7 +69,7 @@ def largest(scores: NDArray[Any], k: int) -> NDArray[np.bool_]:
     return keep
 
 
-def top_k(value: LazySum, k: int) -> tuple[Indices, Vector]:
+def top_k(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
     """Return indices (ascending) and entries of the min(k, non-zeros) entries of largest magnitude."""
     bound = _sampled_bound(value, k)
     indices, values = _collect(value, k, bound)
@@ -78,7 +78,7 @@ def top_k(value: LazySum, k: int) -> tuple[Indices, Vector]:
     return indices, values
 
 
-def _sampled_bound(value: LazySum, k: int) -> np.float32:
+def _sampled_bound(value: CompensatedUpdate, k: int) -> np.float32:
     """Return a magnitude that somewhat more than k entries are likely to exceed."""
     n = value.n
     if n < SHORT:
@@ -95,7 +95,7 @@ def _sampled_bound(value: LazySum, k: int) -> np.float32:
     return np.nextafter(least, ZERO) if 0 < least < np.inf else ZERO
 
 
-def _collect(value: LazySum, k: int, bound: np.float32) -> tuple[Indices, Vector]:
+def _collect(value: CompensatedUpdate, k: int, bound: np.float32) -> tuple[Indices, Vector]:
     """Return the k largest of the entries whose magnitude exceeds `bound`, all of them where there are fewer."""
     room = min(value.n, k + max(k // 5, 4096, min(k, value.n // 128)))
     indices, values = np.empty(room, np.uint32), np.empty(room, np.float32)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedcomp.core.random_stream import RandomStream
+from fedcomp.core.types import Vector
 from fedcomp.data.partition import parse_partition
 from fedcomp.data.skews import Rotation
-from fedcomp.draws import Draws
-from fedcomp.stage import Vector
 
 STREAM = 0x6E6F697365
 """The first word of the noise's seed, so that nothing else draws the same numbers from a run's seed."""
@@ -56,7 +56,7 @@ def rotate(x: Tensor, degrees: float) -> Tensor:
 
 def gaussian(x: Tensor, client: int, seed: int) -> Tensor:
     """Return standard normal noise of the shape and on the device of `x`, the same for a seed and client everywhere."""
-    words = Draws(STREAM, client, seed).words(-(-x.numel() // 2))
+    words = RandomStream(STREAM, client, seed).words(-(-x.numel() // 2))
     levels = words.astype("<u4").view("<u2")[: x.numel()]
     return torch.from_numpy(_quantiles()[levels]).reshape(x.shape).to(x.device)
 

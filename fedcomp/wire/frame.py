@@ -21,8 +21,8 @@ class Kind(enum.IntEnum):
     KEY = 1  # the whole model
     DELTA = 2  # from one version of the model to the next
     UPDATE = 3  # what a node learned, from the version that it trained from
-    HELD = 4  # no payload: the node holds that version
-    LOST = 5  # no payload: the node cannot follow and needs a key frame
+    ACK = 4  # no payload: the node holds that version
+    RESYNC = 5  # no payload: the node cannot follow and needs a key frame
 
 
 KINDS = {kind.value: kind for kind in Kind}

@@ -16,9 +16,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.entropy import MAX_ENTRIES
+from fedcomp.core.types import Vector
+from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError, DivergedError
-from fedcomp.stage import Vector
 
 Policy = Literal["compressed", "exact", "local"]
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")

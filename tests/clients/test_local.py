@@ -91,22 +91,22 @@ def test_within_a_round_momentum_does_act() -> None:
 
 
 def test_an_epoch_takes_every_sample_once() -> None:
-    taken = list(batches(10, plan(batch_size=4), rng()))
-    assert [len(batch) for batch in taken] == [4, 4, 2]
-    assert sorted(np.concatenate(taken)) == list(range(10))
+    acked = list(batches(10, plan(batch_size=4), rng()))
+    assert [len(batch) for batch in acked] == [4, 4, 2]
+    assert sorted(np.concatenate(acked)) == list(range(10))
 
 
 @pytest.mark.parametrize(("epochs", "batch_size", "count"), [(1, 1, 7), (3, 4, 10), (2, 50, 10), (5, 10, 1)])
 def test_epochs_take_every_sample_as_often_each_in_its_own_order(epochs: int, batch_size: int, count: int) -> None:
-    taken = np.concatenate(list(batches(count, plan(epochs=epochs, batch_size=batch_size), rng())))
-    assert Counter(taken.tolist()) == dict.fromkeys(range(count), epochs)
+    acked = np.concatenate(list(batches(count, plan(epochs=epochs, batch_size=batch_size), rng())))
+    assert Counter(acked.tolist()) == dict.fromkeys(range(count), epochs)
 
 
 def test_steps_replace_epochs_and_go_on_into_the_next_epoch() -> None:
-    taken = list(batches(10, plan(steps=5, epochs=99), rng()))
-    assert [len(batch) for batch in taken] == [4, 4, 2, 4, 4]
-    assert sorted(np.concatenate(taken[:3])) == list(range(10))
-    assert len(set(np.concatenate(taken[3:]).tolist())) == 8
+    acked = list(batches(10, plan(steps=5, epochs=99), rng()))
+    assert [len(batch) for batch in acked] == [4, 4, 2, 4, 4]
+    assert sorted(np.concatenate(acked[:3])) == list(range(10))
+    assert len(set(np.concatenate(acked[3:]).tolist())) == 8
 
 
 def test_as_many_steps_as_an_epoch_has_batches_are_that_epoch() -> None:

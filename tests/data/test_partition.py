@@ -54,9 +54,9 @@ def test_parts_are_sorted_disjoint_and_none_is_empty(spec: str, labels: NDArray[
     num_partitions = 5 if spec == "exponential" else 10
     parts = cut(spec, labels, num_partitions, seed=1)
     assert len(parts) == num_partitions
-    taken = np.concatenate(parts)
-    assert len(np.unique(taken)) == len(taken)
-    assert 0 <= taken.min() <= taken.max() < len(labels)
+    acked = np.concatenate(parts)
+    assert len(np.unique(acked)) == len(acked)
+    assert 0 <= acked.min() <= acked.max() < len(labels)
     for part in parts:
         assert part.dtype == np.int64
         assert len(part) > 0
@@ -303,11 +303,11 @@ def test_few_samples_and_many_clients_are_a_partition_or_one_sentence(spec: str,
             assert f" for {num_clients} clients: " in said
             assert "\n" not in said
             continue
-        taken = np.concatenate(parts)
+        acked = np.concatenate(parts)
         assert len(parts) == num_clients
         assert min(map(len, parts)) > 0
-        assert len(np.unique(taken)) == len(taken)
-        assert set(taken.tolist()) <= set(range(len(labels)))
+        assert len(np.unique(acked)) == len(acked)
+        assert set(acked.tolist()) <= set(range(len(labels)))
 
 
 def test_labels_are_a_vector_of_whole_numbers(labels: NDArray[np.int64]) -> None:

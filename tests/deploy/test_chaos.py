@@ -17,15 +17,15 @@ import pytest
 from flwr.app import Context, RecordDict
 from flwr.cli.build import build_fab_from_disk
 
+from benchmarks.netshape.link import Link
 from clients.app import app as client_app
-from deploy.app import copy_app
 from deploy.federation import Federation
-from deploy.link import Link
+from deploy.run_config import copy_app
 from fedcomp.flower import LocalGrid
-from fedcomp.flower.checkpoint import Checkpoint
-from fedcomp.flower.client_state import ClientState
-from fedcomp.flower.ledger import Totals
-from fedcomp.flower.state_folder import StateFolder
+from fedcomp.flower.client.client_state import ClientState
+from fedcomp.flower.client.state_folder import StateFolder
+from fedcomp.flower.server.checkpoint import Checkpoint
+from fedcomp.sync.ledger import Totals
 from server.app import app as server_app
 from tests.deploy.chaos.server import Watching
 
@@ -55,7 +55,7 @@ MESSAGE_FRAMING, SECOND_FRAMING = 10_000, 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Aftermath:
+class PreviousRound:
     """What is left when the run has ended."""
 
     folder: Path
@@ -102,7 +102,7 @@ def _app(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
+def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreviousRound]:
     folder = tmp_path_factory.mktemp("chaos")
     book, run = folder / "book", folder / "runs" / "chaos"
     app = _app(folder / "app")
@@ -161,11 +161,11 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
         states = []
         for node in federation.nodes:
             with StateFolder(node.folder / "state", RecordDict()) as state:
-                states.append(state.recall(published[0].lineage))
+                states.append(state.load(published[0].training_id))
         for link in links:
             link.close()
         records = [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
-        yield Aftermath(
+        yield PreviousRound(
             folder=folder,
             published=published[0],
             last=published[1],
@@ -180,7 +180,7 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
         )
 
 
-def test_all_nodes_hold_the_published_model_to_the_bit(aftermath: Aftermath) -> None:
+def test_all_nodes_hold_the_published_model_to_the_bit(aftermath: PreviousRound) -> None:
     published = aftermath.published.replica
     assert published.version == ROUNDS
     for number, state in enumerate(aftermath.states):
@@ -190,20 +190,20 @@ def test_all_nodes_hold_the_published_model_to_the_bit(aftermath: Aftermath) -> 
         assert state.replica.exact == published.exact
 
 
-def test_nodes_that_kept_their_state_lose_nothing(aftermath: Aftermath) -> None:
+def test_nodes_that_kept_their_state_lose_nothing(aftermath: PreviousRound) -> None:
     for number in (QUIET, KILLED, STOPPED, FROZEN):
         files, node_id = aftermath.asked(number), str(aftermath.ids[number])
         assert len(files) >= 6
         asked = sum(np.load(path) for path in files)
-        taken = np.zeros_like(asked)
+        acked = np.zeros_like(asked)
         for path in (aftermath.folder / "book").glob("taken-*.npz"):
             with np.load(path) as arrived:
-                taken += arrived.get(node_id, 0)
+                acked += arrived.get(node_id, 0)
         held = aftermath.states[number].memory["residual"].astype(np.float64)
-        np.testing.assert_allclose(taken + held, asked, atol=1e-4 * np.abs(asked).max(), err_msg=f"node {number}")
+        np.testing.assert_allclose(acked + held, asked, atol=1e-4 * np.abs(asked).max(), err_msg=f"node {number}")
 
 
-def test_what_was_to_happen_has_happened(aftermath: Aftermath) -> None:
+def test_what_was_to_happen_has_happened(aftermath: PreviousRound) -> None:
     rounds = {number: [int(path.stem.split("-")[0]) for path in aftermath.asked(number)] for number in range(NODES)}
     assert 2 not in rounds[KILLED], "it was killed before it had trained"
     assert not {5, 6} & set(rounds[STOPPED])
@@ -213,7 +213,7 @@ def test_what_was_to_happen_has_happened(aftermath: Aftermath) -> None:
     assert f"round 8: no answer in time from node {aftermath.ids[FROZEN]}" in aftermath.log
 
 
-def test_only_who_lost_its_state_needs_a_key_frame(aftermath: Aftermath) -> None:
+def test_only_who_lost_its_state_needs_a_key_frame(aftermath: PreviousRound) -> None:
     key_size = aftermath.last.replica.key_frame().size
     rows = aftermath.last.ledger.by_round_and_node()
     keys = {
@@ -228,7 +228,7 @@ def test_only_who_lost_its_state_needs_a_key_frame(aftermath: Aftermath) -> None
     assert all(rounds == [1] for rounds in keys.values()), keys
 
 
-def test_the_accuracy_is_that_of_a_calm_run(aftermath: Aftermath, tmp_path: Path) -> None:
+def test_the_accuracy_is_that_of_a_calm_run(aftermath: PreviousRound, tmp_path: Path) -> None:
     defaults = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     config = {**defaults, **CONFIG, "num-rounds": ROUNDS + 1, "runs-dir": str(tmp_path), "checkpoint-every": 0}
     server_app(LocalGrid(client_app, NODES, config), Context(1, 0, {}, RecordDict(), config))
@@ -237,7 +237,7 @@ def test_the_accuracy_is_that_of_a_calm_run(aftermath: Aftermath, tmp_path: Path
     assert aftermath.accuracy > 0.8
 
 
-def test_the_ledger_agrees_with_the_sockets(aftermath: Aftermath) -> None:
+def test_the_ledger_agrees_with_the_sockets(aftermath: PreviousRound) -> None:
     by_node = aftermath.last.ledger.by_node()
     for number, (node_id, up, down) in enumerate(zip(aftermath.ids, aftermath.up, aftermath.down, strict=True)):
         said: Totals = by_node[node_id]

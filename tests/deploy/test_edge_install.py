@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.app import ROOT
 from deploy.federation import Federation
+from deploy.run_config import ROOT
 from fedcomp.data import load, read_card, write_own
 
 ABSENT = {"flwr-datasets", "datasets", "scikit-learn", "scipy", "matplotlib", "pandas", "pyarrow", "ray"}

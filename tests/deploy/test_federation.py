@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.app import LaunchError
 from deploy.federation import Federation
 from deploy.keys import make_server
 from deploy.processes import carrying
 from deploy.program import MARK, Program, wait_until
+from deploy.run_config import LaunchError
 from deploy.supernode import SuperNode
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is left behind")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.process_record import Record
 from deploy.processes import Process, carrying
 from deploy.program import MARK, wait_until
-from deploy.record import Record
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is left behind")
 

@@ -15,7 +15,7 @@ import yaml
 from flwr.app import Array, Context, Message, RecordDict
 
 from clients.app import app as client_app
-from deploy.app import parse_config
+from deploy.run_config import parse_config
 from fedcomp.flower import LocalGrid
 from fedcomp.flower.local_grid import Fault
 from server.app import app as server_app

@@ -11,10 +11,10 @@ from flwr.app import ConfigRecord
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.local_grid import Fault
-from fedcomp.replica import split_payload
-from fedcomp.wire import codecs
+from fedcomp.sync.replica import split_payload
+from fedcomp.wire import codec_ids
 from fedcomp.wire.frame import SECONDS, parse_one
-from fedcomp.wire.instruction import receipt
+from fedcomp.wire.server_message import ack_of
 from tests.flower.toy import Watching, app, floats, model, state_of
 
 NODES, ROUNDS = 30, 200
@@ -59,7 +59,7 @@ def test_two_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_
             # The server dies, and another one comes back from the checkpoint with nothing else.
             strategy = _strategy(tmp_path / "checkpoint", watching)
             strategy.load(tmp_path / "checkpoint")
-        before = {node: watching.taken.get(node, np.zeros(1025)).copy() for node in grid.get_node_ids()}
+        before = {node: watching.acked.get(node, np.zeros(1025)).copy() for node in grid.get_node_ids()}
         pending = {node: grid.ordered(node) for node in grid.get_node_ids()}
         strategy.start(grid, initial, num_rounds=1)
         for node in grid.get_node_ids():
@@ -84,12 +84,12 @@ def test_two_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_
 
     for node, context in grid.contexts.items():
         asked = context.state.array_records["asked"]["sum"].numpy() if "asked" in context.state else np.zeros(1025)
-        taken = watching.taken.get(node, np.zeros(1025)) - forgotten.get(node, 0)
+        acked = watching.acked.get(node, np.zeros(1025)) - forgotten.get(node, 0)
         state = state_of(context)
         held = state.memory.get("residual", np.zeros(1025)).astype(np.float64)
         assert not state.pending, "the instruction that brought the node up to date settled it"
         scale = np.abs(asked).max() or 1
-        np.testing.assert_allclose(taken + held, asked, atol=1e-4 * scale, err_msg=f"node {node}")
+        np.testing.assert_allclose(acked + held, asked, atol=1e-4 * scale, err_msg=f"node {node}")
 
     assert strategy._log is not None
     kept = strategy._log.memory["residual"]
@@ -131,16 +131,16 @@ def test_one_fault_alone_is_settled_by_the_next_message(fault: Fault, tmp_path: 
     watching = strategy.inner
     assert isinstance(watching, Watching)
     grid.order(1, fault)
-    forgotten = watching.taken[1].copy() if fault is Fault.FORGET else 0
+    forgotten = watching.acked[1].copy() if fault is Fault.FORGET else 0
     strategy.start(grid, model(), num_rounds=3)
     context = grid.contexts[1]
     state = state_of(context)
     asked = context.state.array_records["asked"]["sum"].numpy()
     # The last uplink was taken, though the node has not been told so yet.
-    assert receipt(state.pending_number, state.pending) == strategy._roster[1].taken
+    assert ack_of(state.pending_number, state.pending) == strategy._registry[1].acked
     assert state.replica is not None
     np.testing.assert_allclose(
-        watching.taken[1] - forgotten + state.memory["residual"], asked, atol=1e-4 * np.abs(asked).max()
+        watching.acked[1] - forgotten + state.memory["residual"], asked, atol=1e-4 * np.abs(asked).max()
     )
 
 
@@ -155,6 +155,6 @@ def test_mass_that_is_pending_is_the_body_that_was_sent() -> None:
     frame = parse_one(state.pending)
     layout = state.replica.layout
     body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
-    sent = codecs.codec(frame.codec).decode(body, n=layout.n).dense()
+    sent = codec_ids.codec(frame.codec).decode(body, n=layout.n).dense()
     asked = context.state.array_records["asked"]["sum"].numpy()
     np.testing.assert_allclose(sent + state.memory["residual"], asked, atol=1e-6)

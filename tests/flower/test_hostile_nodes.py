@@ -12,9 +12,9 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp.strategy import FedAvg, FedMedian, Krum, Strategy
 
 import fedcomp
-from fedcomp.entropy import varint
-from fedcomp.flower import CompressedStrategy, LocalGrid, envelope
-from fedcomp.replica import start
+from fedcomp.entropy.bits import varint
+from fedcomp.flower import CompressedStrategy, LocalGrid, records
+from fedcomp.sync.replica import start
 from fedcomp.wire.frame import SECONDS, Frame, parse_one
 from fedcomp.wire.layout import layout_of
 from tests.flower.toy import app, arrays_of, floats, model
@@ -50,12 +50,12 @@ def _copy(reply: Message, data: bytes | None = None) -> Message:
     other = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
     other.metadata.__dict__.update(reply.metadata.__dict__)
     if data is not None:
-        other.content["arrays"] = envelope.seal(data)
+        other.content["arrays"] = records.pack(data)
     return other
 
 
 def _bytes(reply: Message) -> bytes:
-    found = envelope.sealed(reply.content)
+    found = records.packed(reply.content)
     assert found is not None
     return found[1]
 

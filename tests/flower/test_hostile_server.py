@@ -11,8 +11,8 @@ from flwr.app.message.message import make_message
 
 import fedcomp
 from fedcomp import errors
-from fedcomp.flower import CompressedStrategy, LocalGrid, envelope
-from fedcomp.wire import instruction
+from fedcomp.flower import CompressedStrategy, LocalGrid, records
+from fedcomp.wire import server_message
 from fedcomp.wire.frame import HEAD, Kind, parse_one
 from tests.flower.toy import Watching, app, floats, model, state_of
 from tests.wire.mutations import disturb, disturb_head, seal_frame, seal_instruction
@@ -40,19 +40,19 @@ class Misled(LocalGrid):
         return super().send_and_receive(messages, timeout=timeout)
 
     def mislead(self, message: Message) -> None:
-        found = envelope.sealed(message.content)
+        found = records.packed(message.content)
         assert found is not None
         key, data = found
         for _ in range(DAMAGED):
-            records = RecordDict(dict(message.content.items()) | {key: envelope.seal(self.damaged(data))})
-            (reply,) = super().send_and_receive([make_message(message.metadata, records)])
+            content = RecordDict(dict(message.content.items()) | {key: records.pack(self.damaged(data))})
+            (reply,) = super().send_and_receive([make_message(message.metadata, content)])
             if reply.has_error():
                 assert any(f"errors.{name}'" in str(reply.error.reason) for name in REFUSALS), reply.error.reason
                 self.raised += 1
                 continue
-            answer = envelope.sealed(reply.content)
+            answer = records.packed(reply.content)
             assert answer is not None
-            if parse_one(answer[1]).kind is Kind.LOST:
+            if parse_one(answer[1]).kind is Kind.RESYNC:
                 self.lost += 1
             else:
                 self.followed += 1
@@ -64,7 +64,7 @@ class Misled(LocalGrid):
         """Return the instruction with damage anywhere, or with a damaged frame behind right checksums."""
         if self.rng.random() < 0.3:
             return disturb(self.rng, data)
-        asked, frames = instruction.parse(data)
+        asked, frames = server_message.parse(data)
         spoiled = []
         for frame in frames:
             whole = frame.to_bytes()
@@ -95,5 +95,5 @@ def test_a_node_refuses_damaged_instructions_and_ends_in_the_published_model() -
         asked = context.state.array_records["asked"]["sum"].numpy()
         assert not state.pending
         np.testing.assert_allclose(
-            inner.taken[node] + state.memory["residual"], asked, atol=1e-5, err_msg=f"node {node}"
+            inner.acked[node] + state.memory["residual"], asked, atol=1e-5, err_msg=f"node {node}"
         )

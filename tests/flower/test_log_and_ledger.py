@@ -7,26 +7,26 @@ import pytest
 
 import fedcomp
 from fedcomp.errors import DivergedError
-from fedcomp.flower.downlink import Downlink
-from fedcomp.flower.history import History
-from fedcomp.flower.ledger import SERVER, Ledger
-from fedcomp.flower.roster import UNKNOWN, Roster, Standing
-from fedcomp.replica import from_key_frame, start, step
+from fedcomp.sync.history import History
+from fedcomp.sync.ledger import SERVER, Ledger
+from fedcomp.sync.node_registry import UNKNOWN, NodeRecord, NodeRegistry
+from fedcomp.sync.publisher import Publisher
+from fedcomp.sync.replica import from_key_frame, start, step
 from fedcomp.wire.frame import Kind, parse_one
-from fedcomp.wire.instruction import Receipt
 from fedcomp.wire.layout import layout_of
+from fedcomp.wire.server_message import Ack
 
 
-def _downlink(versions: int, density: float = 0.01, n: int = 3000) -> tuple[Downlink, list[Standing]]:
+def _downlink(versions: int, density: float = 0.01, n: int = 3000) -> tuple[Publisher, list[NodeRecord]]:
     """Return a log of that many versions, and a standing at each."""
     rng = np.random.default_rng(0)
     arrays = {"w": rng.standard_normal(n, np.float32)}
-    downlink = Downlink.begin(start(layout_of(arrays), arrays))
-    standings = [Standing(0, downlink.published.fingerprint)]
+    downlink = Publisher.begin(start(layout_of(arrays), arrays))
+    standings = [NodeRecord(0, downlink.published.fingerprint)]
     for _ in range(versions):
         arrays = {"w": downlink.published.vector + rng.standard_normal(n, np.float32)}
         downlink.publish(arrays, fedcomp.stc(density=density), seed=0)
-        standings.append(Standing(downlink.published.version, downlink.published.fingerprint))
+        standings.append(NodeRecord(downlink.published.version, downlink.published.fingerprint))
     return downlink, standings
 
 
@@ -36,7 +36,7 @@ def test_the_route_from_any_version_ends_in_the_published_bits() -> None:
     arrays = {"w": rng.standard_normal(3000, np.float32)}
     for standing in standings:
         replica = start(layout_of(arrays), arrays)
-        for data in downlink.route(Standing(0, replica.fingerprint)).frames:
+        for data in downlink.route(NodeRecord(0, replica.fingerprint)).frames:
             if replica.version == standing.version:
                 break
             replica = step(replica, parse_one(data))
@@ -56,7 +56,7 @@ def test_catch_up_is_all_but_the_newest_delta() -> None:
 
 def test_an_unknown_node_and_one_of_another_lineage_get_the_key_frame() -> None:
     downlink, standings = _downlink(3)
-    for standing in (Standing(), Standing(2, standings[2].fingerprint ^ 1), Standing(99, 5)):
+    for standing in (NodeRecord(), NodeRecord(2, standings[2].fingerprint ^ 1), NodeRecord(99, 5)):
         route = downlink.route(standing)
         (data,) = route.frames
         frame = parse_one(data)
@@ -77,7 +77,7 @@ def test_deltas_that_a_key_frame_undercuts_are_forgotten() -> None:
 
 def test_a_version_beyond_float32_is_the_servers_own_mistake_and_not_published() -> None:
     arrays = {"w": np.full(3, 2e38, np.float32)}
-    downlink, stc = Downlink.begin(start(layout_of(arrays), arrays)), fedcomp.stc(density=0.3)
+    downlink, stc = Publisher.begin(start(layout_of(arrays), arrays)), fedcomp.stc(density=0.3)
     target = {"w": np.array([3e38, 2.9e38, 2.9e38], np.float32)}
     # The first entry alone is published; of the others 9e37 are kept back, and added once more.
     downlink.publish(target, stc, seed=0)
@@ -89,7 +89,7 @@ def test_a_version_beyond_float32_is_the_servers_own_mistake_and_not_published()
 
 def test_what_compression_keeps_back_is_published_later() -> None:
     arrays, stc = {"w": np.zeros(1000, np.float32)}, fedcomp.stc(density=0.05)
-    downlink = Downlink.begin(start(layout_of(arrays), arrays))
+    downlink = Publisher.begin(start(layout_of(arrays), arrays))
     target = np.random.default_rng(1).standard_normal(1000).astype(np.float32)
     downlink.publish({"w": target.copy()}, stc, seed=0)
     for _ in range(200):
@@ -128,11 +128,11 @@ def test_an_amount_that_the_ledger_does_not_know_is_an_error() -> None:
 
 
 def test_the_roster_comes_back_as_it_was() -> None:
-    roster = Roster()
-    assert roster[3].version == UNKNOWN
-    roster[2**63 + 5] = Standing(4, 2**64 - 1, 2**60, taken=Receipt(2**60 - 1, 2**32 - 1))
-    again = Roster.from_array(roster.to_array())
-    assert again == roster
+    registry = NodeRegistry()
+    assert registry[3].version == UNKNOWN
+    registry[2**63 + 5] = NodeRecord(4, 2**64 - 1, 2**60, acked=Ack(2**60 - 1, 2**32 - 1))
+    again = NodeRegistry.from_array(registry.to_array())
+    assert again == registry
 
 
 def test_a_ledger_can_be_pickled() -> None:

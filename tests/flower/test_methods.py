@@ -11,12 +11,13 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 import fedcomp
-from fedcomp.flower import EF21, CompressedStrategy, CompressionMod, DynamicSampling, LocalGrid, uplink
+from fedcomp.flower import EF21, CompressedStrategy, CompressionMod, DynamicSampling, LocalGrid
 from fedcomp.flower.local_grid import Fault
 from fedcomp.methods import ABOUT
-from fedcomp.replica import start
-from fedcomp.symbols import Dense
-from fedcomp.wire import codecs
+from fedcomp.quantized.vectors import Dense
+from fedcomp.sync import updates
+from fedcomp.sync.replica import start
+from fedcomp.wire import codec_ids
 from fedcomp.wire.frame import SECONDS, parse_one
 from fedcomp.wire.layout import layout_of
 from tests.flower.toy import Watching, app, floats, model, state_of
@@ -92,7 +93,7 @@ def test_what_was_asked_of_an_uplink_with_error_feedback_is_sent_or_kept_whateve
     for node, context in grid.contexts.items():
         asked = cast(ArrayRecord, context.state["asked"])["sum"].numpy()
         kept = state_of(context).memory["residual"]
-        assert np.abs(watching.taken[node] + kept - asked).max() < 1e-4 * max(1.0, float(np.abs(asked).max()))
+        assert np.abs(watching.acked[node] + kept - asked).max() < 1e-4 * max(1.0, float(np.abs(asked).max()))
 
 
 def test_ef21_without_compression_is_the_plain_mean_of_the_updates() -> None:
@@ -156,9 +157,9 @@ def test_what_is_sent_to_a_float16_model_reaches_ef21_unrounded() -> None:
     update[::7] = 1e-4
     start_at = {"w": np.full((40, 25), 8, np.float16)}
     held = start(layout_of(start_at), start_at)
-    wide = uplink.wide_arrays(uplink.Update(Dense(update), b"", 0, 0), held)
+    wide = updates.wide_arrays(updates.Update(Dense(update), b"", 0, 0), held)
     assert np.array_equal(wide["w"].ravel() - 8, update.astype(np.float64) + 8 - 8)
-    assert not (uplink.arrays(uplink.Update(Dense(update), b"", 0, 0), held)["w"] - start_at["w"]).any()
+    assert not (updates.arrays(updates.Update(Dense(update), b"", 0, 0), held)["w"] - start_at["w"]).any()
 
 
 def test_two_nodes_round_with_random_numbers_of_their_own() -> None:
@@ -177,14 +178,14 @@ def test_two_nodes_round_with_random_numbers_of_their_own() -> None:
     watching = Watching(fraction_evaluate=0.0)
     strategy = CompressedStrategy(watching, uplink=fedcomp.parse("terngrad"), downlink=fedcomp.dense())
     strategy.start(LocalGrid(same, 3), model(), num_rounds=1)
-    sent = {vector.tobytes() for vector in watching.taken.values()}
+    sent = {vector.tobytes() for vector in watching.acked.values()}
     assert len(sent) == 3
 
 
 def test_nodes_and_server_tell_the_compressor_the_shapes_of_the_tensors() -> None:
     _, grid = run("selective(density=0.01)", "selective(density=0.02)", rounds=1)
     frame = parse_one(state_of(grid.contexts[1]).pending)
-    indices = codecs.codec(frame.codec).decode(frame.payload[SECONDS.size : -8], n=1025).sparse().indices
+    indices = codec_ids.codec(frame.codec).decode(frame.payload[SECONDS.size : -8], n=1025).sparse().indices
     assert np.count_nonzero(indices >= 1000) == 1, "the bias sends its own largest entry"
     strategy, grid = run("dense()", "selective(density=0.02)", rounds=1)
     before, after = floats(model()), floats(strategy.arrays)

@@ -14,9 +14,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, envelope
+from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, records
 from fedcomp.flower.local_grid import Fault
-from fedcomp.wire import instruction
+from fedcomp.wire import server_message
 from fedcomp.wire.frame import SECONDS, Frame, Kind, parse_one
 from tests.flower.toy import Watching, app, floats, model, state_of
 
@@ -42,12 +42,12 @@ def _wrapped(**settings: float) -> CompressedStrategy:
 
 
 def _resealed(reply: Message, data: bytes) -> Message:
-    reply.content["arrays"] = envelope.seal(data)
+    reply.content["arrays"] = records.pack(data)
     return reply
 
 
 def _frame(reply: Message) -> Frame:
-    found = envelope.sealed(reply.content)
+    found = records.packed(reply.content)
     assert found is not None
     return parse_one(found[1])
 
@@ -68,7 +68,7 @@ def test_a_version_is_encoded_once_and_every_node_gets_the_same_bytes() -> None:
     strategy.start(grid, model(), num_rounds=4)
     deltas: dict[int, set[bytes]] = {}
     for message in grid.sent[5:]:
-        _, frames = instruction.parse(next(iter(message.content.array_records.values()))["fedcomp"].data)
+        _, frames = server_message.parse(next(iter(message.content.array_records.values()))["fedcomp"].data)
         for frame in frames:
             assert frame.kind is Kind.DELTA
             deltas.setdefault(frame.version, set()).add(frame.to_bytes())
@@ -130,7 +130,7 @@ def test_a_node_that_missed_too_much_gets_a_key_frame_because_it_is_smaller() ->
     grid = Tapped(2)
     strategy = CompressedStrategy(OftenAndSeldom(last=40), downlink=fedcomp.stc(density=0.5))
     strategy.start(grid, model(), num_rounds=40)
-    _, frames = instruction.parse(grid.sent[-1].content.array_records["arrays"]["fedcomp"].data)
+    _, frames = server_message.parse(grid.sent[-1].content.array_records["arrays"]["fedcomp"].data)
     assert [frame.kind for frame in frames] == [Kind.KEY]
     replica = state_of(grid.contexts[2]).replica
     assert replica is not None
@@ -247,7 +247,7 @@ def test_a_late_reply_is_dropped_because_its_mass_has_gone_back_to_its_node() ->
     strategy.start(grid, model(), num_rounds=4)
     inner = strategy.inner
     assert isinstance(inner, Watching)
-    assert 1 not in inner.taken
+    assert 1 not in inner.acked
     assert strategy.ledger.by_node()[1].refused == 3
 
 
@@ -271,7 +271,7 @@ def test_a_node_that_lost_its_replica_says_so_and_gets_a_key_frame() -> None:
     assert strategy.ledger.by_node()[1].refused == 1
     strategy.start(grid, model(), num_rounds=1)
     last = next(message for message in reversed(grid.sent) if message.metadata.dst_node_id == 1)
-    _, frames = instruction.parse(last.content.array_records["arrays"]["fedcomp"].data)
+    _, frames = server_message.parse(last.content.array_records["arrays"]["fedcomp"].data)
     assert [frame.kind for frame in frames] == [Kind.KEY]
     assert strategy.ledger.by_round_and_node()[5, 1].refused == 0
 

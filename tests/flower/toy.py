@@ -12,8 +12,8 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
 from fedcomp.flower import CompressionMod
-from fedcomp.flower.client_state import ClientState
-from fedcomp.flower.home import home_of
+from fedcomp.flower.client.client_state import ClientState
+from fedcomp.flower.client.state_store import open_store
 
 logging.getLogger("flwr").setLevel(logging.ERROR)
 Arrays = dict[str, NDArray[np.floating]]
@@ -72,20 +72,20 @@ def app(*, with_mod: bool = True) -> ClientApp:
 
 def state_of(context: Context) -> ClientState:
     """Return what a node remembers."""
-    with home_of(context) as home:
-        return home.recall(0)
+    with open_store(context) as home:
+        return home.load(0)
 
 
 class Watching(FedAvg):
     """FedAvg that sums, node by node, what arrived; it needs every reply, so it gets them one by one."""
 
-    taken: dict[int, NDArray[np.float64]]
+    acked: dict[int, NDArray[np.float64]]
     means: NDArray[np.float64] | float
     given: NDArray[np.float64]
 
     def __init__(self, **settings: float) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
-        self.taken, self.means = {}, 0.0
+        self.acked, self.means = {}, 0.0
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -100,7 +100,7 @@ class Watching(FedAvg):
         for reply in replies:
             if reply.has_content():
                 update = floats(cast(ArrayRecord, reply.content["arrays"])) - self.given
-                self.taken[reply.metadata.src_node_id] = self.taken.get(reply.metadata.src_node_id, 0.0) + update
+                self.acked[reply.metadata.src_node_id] = self.acked.get(reply.metadata.src_node_id, 0.0) + update
         arrays, metrics = super().aggregate_train(server_round, replies)
         if arrays is not None:
             self.means = self.means + floats(arrays) - self.given

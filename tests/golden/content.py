@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.symbols import Sparse, Ternary
-from fedcomp.symbols.levels import SparseLevels, geometric
-from fedcomp.symbols.seeded import Seeded
+from fedcomp.quantized.levels import SparseLevels, geometric
+from fedcomp.quantized.seeded import Seeded
+from fedcomp.quantized.vectors import Sparse, Ternary
 
 N = 40_000
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from fedcomp.lazy_sum import LARGEST, LazySum
-from fedcomp.memory import Memory
+from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
 from fedcomp.memory.decayed_feedback import DecayedFeedback
 from fedcomp.memory.ecq import Ecq
 from fedcomp.memory.ef21 import Ef21
+from fedcomp.memory.protocol import Memory
 from fedcomp.quantize.topk import TopK
-from fedcomp.symbols import Dense
+from fedcomp.quantized.vectors import Dense
 
 HUGE = np.array([3e38, -3e38], np.float32)
 
@@ -19,7 +19,7 @@ HUGE = np.array([3e38, -3e38], np.float32)
 def test_what_is_never_sent_stays_at_the_largest_float32(memory: Memory) -> None:
     state = memory.init(2)
     for _ in range(3):
-        state = memory.keep(memory.compensate(HUGE, state), Dense(np.zeros(2, np.float32)))
+        state = memory.update(memory.compensate(HUGE, state), Dense(np.zeros(2, np.float32)))
         assert all(np.isfinite(vector).all() for vector in state.values())
     assert [vector.tolist() for vector in state.values()] == [[LARGEST, -LARGEST]]
 
@@ -28,10 +28,10 @@ def test_an_estimate_stays_within_float32_whatever_is_sent() -> None:
     memory = Ef21(1.0)
     state = memory.init(2)
     for _ in range(3):
-        state = memory.keep(memory.compensate(HUGE, state), Dense(HUGE))
+        state = memory.update(memory.compensate(HUGE, state), Dense(HUGE))
     assert state["estimate"].tolist() == [LARGEST, -LARGEST]
 
 
 def test_a_bounded_sum_of_tensors_is_selected_within_float32() -> None:
     parts = (torch.from_numpy(HUGE), torch.from_numpy(HUGE))
-    assert TopK(1.0).encode(LazySum(*parts, bounded=True)).values.tolist() == [LARGEST, -LARGEST]
+    assert TopK(1.0).encode(CompensatedUpdate(*parts, bounded=True)).values.tolist() == [LARGEST, -LARGEST]

@@ -5,12 +5,12 @@ import copy
 import numpy as np
 import pytest
 
+from fedcomp.core.types import chain
 from fedcomp.memory.ecq import Ecq
 from fedcomp.memory.error_feedback import ErrorFeedback
 from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
-from fedcomp.stage import chain
-from fedcomp.symbols import Dense
+from fedcomp.quantized.vectors import Dense
 
 QUANTIZE = chain(TopK(0.1), Ternarize())
 
@@ -21,7 +21,7 @@ def test_a_share_of_the_error_is_added_and_the_raw_updates_error_is_kept() -> No
     memory = Ecq(alpha=0.25, beta=0.5)
     asked = memory.compensate(update, state)
     assert asked.dense().tolist() == [2, 0]
-    after = memory.keep(asked, Dense(np.array([1.5, 0.5], np.float32)))
+    after = memory.update(asked, Dense(np.array([1.5, 0.5], np.float32)))
     assert after["accumulated_error"].tolist() == [0.5 * 4 + 1 - 1.5, 0.5 * 8 - 2 - 0.5]
 
 
@@ -34,7 +34,7 @@ def test_with_alpha_and_beta_1_it_is_error_feedback_to_the_bit() -> None:
         asked, expected = ecq.compensate(update, one), feedback.compensate(update, other)
         sent, same = QUANTIZE.encode(asked), QUANTIZE.encode(expected)
         assert np.array_equal(sent.dense(), same.dense())
-        one, other = ecq.keep(asked, sent), feedback.keep(expected, same)
+        one, other = ecq.update(asked, sent), feedback.update(expected, same)
         assert np.array_equal(one["accumulated_error"], other["residual"])
 
 
@@ -43,7 +43,7 @@ def test_with_other_settings_it_is_not() -> None:
     state = {"accumulated_error": np.ones(4, np.float32)}
     memory = Ecq(0.5, 1)
     asked = memory.compensate(update, copy.deepcopy(state))
-    kept = memory.keep(asked, Dense(np.zeros(4, np.float32)))["accumulated_error"]
+    kept = memory.update(asked, Dense(np.zeros(4, np.float32)))["accumulated_error"]
     assert kept.tolist() == [2] * 4, "the raw update's error, not the compensated one's"
 
 
@@ -62,4 +62,4 @@ def test_settings_out_of_range_are_refused(alpha: float, beta: float, message: s
 def test_what_was_lost_comes_back() -> None:
     state = {"accumulated_error": np.zeros(3, np.float32)}
     lost = Dense(np.array([1, 2, 3], np.float32))
-    assert Ecq(0.2, 0.9).restore(lost, state)["accumulated_error"].tolist() == [1, 2, 3]
+    assert Ecq(0.2, 0.9).rollback(lost, state)["accumulated_error"].tolist() == [1, 2, 3]

@@ -7,7 +7,7 @@ import torch
 from fedcomp.memory.ef21 import Ef21
 from fedcomp.quantize.identity import Identity
 from fedcomp.quantize.topk import TopK
-from fedcomp.symbols import Dense
+from fedcomp.quantized.vectors import Dense
 
 
 def test_the_first_update_is_the_average_and_later_ones_count_by_the_momentum() -> None:
@@ -15,11 +15,11 @@ def test_the_first_update_is_the_average_and_later_ones_count_by_the_momentum() 
     state = memory.init(2)
     asked = memory.compensate(np.array([4, 8], np.float32), state)
     assert asked.dense().tolist() == [4, 8]
-    state = memory.keep(asked, Dense(np.array([4, 0], np.float32)))
+    state = memory.update(asked, Dense(np.array([4, 0], np.float32)))
     assert state["estimate"].tolist() == [4, 0]
     asked = memory.compensate(np.array([0, 0], np.float32), state)
     assert asked.dense().tolist() == [3 - 4, 6 - 0]
-    state = memory.keep(asked, Dense(np.array([0, 6], np.float32)))
+    state = memory.update(asked, Dense(np.array([0, 6], np.float32)))
     assert (state["estimate"].tolist(), state["averaged_update"].tolist()) == ([4, 6], [3, 6])
     assert state["averaged_rounds"].tolist() == [2]
 
@@ -31,7 +31,7 @@ def test_without_compression_and_with_momentum_1_the_estimate_is_each_update() -
         update = rng.standard_normal(300, np.float32)
         asked = memory.compensate(update, state)
         sent = Identity().encode(asked)
-        state = memory.keep(asked, sent)
+        state = memory.update(asked, sent)
         received += sent.dense()
         assert np.allclose(received, update, atol=1e-5)
 
@@ -41,7 +41,7 @@ def test_of_an_update_that_stays_the_estimate_comes_as_near_as_one_likes() -> No
     state, distance = memory.init(300), [np.inf]
     for _ in range(40):
         asked = memory.compensate(update, state)
-        state = memory.keep(asked, TopK(0.1).encode(asked))
+        state = memory.update(asked, TopK(0.1).encode(asked))
         distance.append(float(np.linalg.norm(state["estimate"] - update)))
         assert distance[-1] <= distance[-2] + 1e-4
     assert distance[10] < 1e-4, "ten times a tenth of the entries"
@@ -54,7 +54,7 @@ def test_numpy_tensors_and_updates_too_large_to_be_safe_give_one_estimate() -> N
         update = rng.standard_normal(100, np.float32)
         for place, given in enumerate((update, torch.from_numpy(update), update * np.float32(2**70))):
             asked = memory.compensate(given, states[place])
-            states[place] = memory.keep(asked, TopK(0.2).encode(asked))
+            states[place] = memory.update(asked, TopK(0.2).encode(asked))
     assert np.allclose(states[0]["estimate"], np.asarray(states[1]["estimate"]), atol=1e-6)
     assert np.allclose(states[0]["estimate"], states[2]["estimate"] / np.float32(2**70), atol=1e-6)
 
@@ -62,7 +62,7 @@ def test_numpy_tensors_and_updates_too_large_to_be_safe_give_one_estimate() -> N
 def test_what_was_lost_was_never_added_by_the_receiver() -> None:
     memory = Ef21(0.1)
     state = memory.init(2) | {"estimate": np.array([3, 5], np.float32)}
-    assert memory.restore(Dense(np.array([1, 2], np.float32)), state)["estimate"].tolist() == [2, 3]
+    assert memory.rollback(Dense(np.array([1, 2], np.float32)), state)["estimate"].tolist() == [2, 3]
 
 
 @pytest.mark.parametrize("momentum", [0, 1.5, True, "0.1", float("nan")])

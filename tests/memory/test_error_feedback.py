@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import fedcomp
+from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
+from fedcomp.core.types import Vector
 from fedcomp.errors import DivergedError
-from fedcomp.lazy_sum import BLOCK, LazySum
 from fedcomp.memory.error_feedback import ErrorFeedback
-from fedcomp.stage import Vector
-from fedcomp.symbols import Dense, Sparse
+from fedcomp.quantized.vectors import Dense, Sparse
 
 MEMORY = ErrorFeedback()
 
@@ -97,15 +97,15 @@ def test_what_was_lost_comes_back_into_the_residual() -> None:
     compressor = fedcomp.stc(density=0.5)
     update = vector(1, -2, 4, 0.5)
     body, state = compressor.encode(update, compressor.init(4))
-    state = compressor.memory.restore(compressor.entropy.decode(body), state)
+    state = compressor.memory.rollback(compressor.entropy.decode(body), state)
     assert state["residual"].tolist() == update.tolist()
 
 
 def test_sparse_and_dense_symbols_are_subtracted_alike() -> None:
     sent = Sparse(4, np.array([1, 3]), vector(2, -1))
     for symbols in (sent, Dense(sent.dense())):
-        asked = LazySum(vector(1, 1, 1, 1), vector(0, 1, 0, 0))
-        assert MEMORY.keep(asked, symbols)["residual"].tolist() == [1, 0, 1, 2]
+        asked = CompensatedUpdate(vector(1, 1, 1, 1), vector(0, 1, 0, 0))
+        assert MEMORY.update(asked, symbols)["residual"].tolist() == [1, 0, 1, 2]
 
 
 def test_the_update_is_not_touched_and_may_be_read_only() -> None:
@@ -133,7 +133,7 @@ def test_the_same_state_and_update_give_the_same_bytes() -> None:
 
 def test_a_huge_uplink_that_comes_back_does_not_block_the_sender() -> None:
     lost = Sparse(3, np.array([0, 1]), vector(3e38, -3e38))
-    state = MEMORY.restore(lost, {"residual": vector(2e38, -2e38, 1)})
+    state = MEMORY.rollback(lost, {"residual": vector(2e38, -2e38, 1)})
     largest = float(np.finfo(np.float32).max)
     assert state["residual"].tolist() == [largest, -largest, 1]
     compressor = fedcomp.stc(density=1)

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from fedcomp.memory import State
+from fedcomp.core.context import EncodeContext
+from fedcomp.core.types import Vector
 from fedcomp.memory.momentum_correction import MomentumCorrection
-from fedcomp.occasion import Occasion
+from fedcomp.memory.protocol import State
 from fedcomp.quantize.topk import TopK
-from fedcomp.stage import Vector
-from fedcomp.symbols import Sparse
+from fedcomp.quantized.vectors import Sparse
 
 
 def send(memory: MomentumCorrection, update: Any, state: State, density: float, server_round: int | None = None) -> Any:
-    asked = memory.compensate(update, state, Occasion(round=server_round))
+    asked = memory.compensate(update, state, EncodeContext(round=server_round))
     sent = TopK(density).encode(asked)
-    return sent, memory.keep(asked, sent)
+    return sent, memory.update(asked, sent)
 
 
 def updates(count: int, n: int = 500) -> list[Vector]:
@@ -107,7 +107,7 @@ def test_the_ways_of_reading_agree() -> None:
 def test_what_was_lost_comes_back() -> None:
     memory = MomentumCorrection(0.9)
     lost = Sparse(4, np.array([1]), np.array([2.5], np.float32))
-    assert memory.restore(lost, memory.init(4))["unsent_velocity"].tolist() == [0, 2.5, 0, 0]
+    assert memory.rollback(lost, memory.init(4))["unsent_velocity"].tolist() == [0, 2.5, 0, 0]
 
 
 @pytest.mark.parametrize(

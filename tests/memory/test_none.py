@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedcomp.memory.none import NoMemory
-from fedcomp.symbols import Dense
+from fedcomp.quantized.vectors import Dense
 
 
 def test_nothing_is_added_kept_or_restored() -> None:
@@ -11,5 +11,5 @@ def test_nothing_is_added_kept_or_restored() -> None:
     assert memory.init(3) == {}
     asked = memory.compensate(update, {})
     assert asked.dense().tolist() == [1, 1, 1]
-    assert memory.keep(asked, Dense(update)) == {}
-    assert memory.restore(Dense(update), {}) == {}
+    assert memory.update(asked, Dense(update)) == {}
+    assert memory.rollback(Dense(update), {}) == {}

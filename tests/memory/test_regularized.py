@@ -3,56 +3,56 @@
 import numpy as np
 import pytest
 
-from fedcomp.lazy_sum import LazySum
-from fedcomp.memory import State
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.context import EncodeContext
+from fedcomp.core.types import Vector
+from fedcomp.memory.protocol import State
 from fedcomp.memory.regularized import Regularized
-from fedcomp.occasion import Occasion
-from fedcomp.quantize.regularized_topk import Aftermath, RegularizedTopK
+from fedcomp.quantize.regularized_topk import PreviousRound, RegularizedTopK
 from fedcomp.quantize.topk import TopK
-from fedcomp.stage import Vector
-from fedcomp.symbols import Sparse
+from fedcomp.quantized.vectors import Sparse
 
 MEMORY = Regularized(2)
 
 
-def occasion(server_round: int, model: list[float]) -> Occasion:
-    return Occasion(round=server_round, model=np.array(model, np.float32))
+def context(server_round: int, model: list[float]) -> EncodeContext:
+    return EncodeContext(round=server_round, model=np.array(model, np.float32))
 
 
 def sent_once() -> State:
     """Two nodes; this one sent 4 for entry 0 in round 5."""
-    asked = MEMORY.compensate(np.array([4, 1, 2, 0], np.float32), MEMORY.init(4), occasion(5, [1, 1, 1, 1]))
-    return MEMORY.keep(asked, TopK(0.25).encode(asked))
+    asked = MEMORY.compensate(np.array([4, 1, 2, 0], np.float32), MEMORY.init(4), context(5, [1, 1, 1, 1]))
+    return MEMORY.update(asked, TopK(0.25).encode(asked))
 
 
 def chosen(others: float, update: Vector, mu: float = 1.0, denominator: str = "sent") -> list[int]:
     """Return the one entry that is kept of four, where the others sent `others` of entry 0, and this node 2."""
-    hint = Aftermath(np.array([0]), np.array([others], np.float32), np.array([2], np.float32))
+    hint = PreviousRound(np.array([0]), np.array([others], np.float32), np.array([2], np.float32))
     stage = RegularizedTopK(0.25, mu, denominator)
-    indices: list[int] = stage.encode(LazySum(update, hint=hint)).indices.tolist()
+    indices: list[int] = stage.encode(CompensatedUpdate(update, hint=hint)).indices.tolist()
     return indices
 
 
 def test_the_hint_is_what_the_others_did_to_the_entries_sent_last() -> None:
     # The aggregate (4 + other) / 2 moved entry 0 from 1 to -1: the other node sent -8.
-    asked = MEMORY.compensate(np.zeros(4, np.float32), sent_once(), occasion(6, [-1, 1, 1, 1]))
+    asked = MEMORY.compensate(np.zeros(4, np.float32), sent_once(), context(6, [-1, 1, 1, 1]))
     assert (asked.hint.indices.tolist(), asked.hint.others.tolist()) == ([0], [-8])
 
 
 @pytest.mark.parametrize(
     "later",
-    [occasion(7, [-1, 1, 1, 1]), occasion(5, [-1, 1, 1, 1]), Occasion(round=6), Occasion()],
+    [context(7, [-1, 1, 1, 1]), context(5, [-1, 1, 1, 1]), EncodeContext(round=6), EncodeContext()],
     ids=["a round was skipped", "the same round again", "no model", "nothing is known"],
 )
-def test_there_is_no_hint_where_the_aggregate_is_not_that_of_the_round(later: Occasion) -> None:
+def test_there_is_no_hint_where_the_aggregate_is_not_that_of_the_round(later: EncodeContext) -> None:
     assert MEMORY.compensate(np.zeros(4, np.float32), sent_once(), later).hint is None
 
 
 def test_a_lost_message_is_in_no_aggregate() -> None:
     state = sent_once()
-    restored = MEMORY.restore(Sparse(4, np.array([0]), np.array([4], np.float32)), state)
+    restored = MEMORY.rollback(Sparse(4, np.array([0]), np.array([4], np.float32)), state)
     assert restored["residual"].tolist() == [4, 1, 2, 0]
-    assert MEMORY.compensate(np.zeros(4, np.float32), restored, occasion(6, [-1, 1, 1, 1])).hint is None
+    assert MEMORY.compensate(np.zeros(4, np.float32), restored, context(6, [-1, 1, 1, 1])).hint is None
 
 
 def test_an_entry_that_the_others_cancel_is_left_out_and_one_that_they_share_is_not() -> None:
@@ -71,12 +71,12 @@ def test_the_denominator_is_what_was_sent_or_what_is_asked_for_now() -> None:
 def test_without_a_hint_and_with_mu_near_0_it_is_top_k() -> None:
     rng = np.random.default_rng(3)
     update = rng.standard_normal(1000, np.float32)
-    expected = TopK(0.05).encode(LazySum(update))
+    expected = TopK(0.05).encode(CompensatedUpdate(update))
     nothing = np.empty(0, np.float32)
-    empty = Aftermath(np.empty(0, np.int64), nothing, nothing)
-    others = Aftermath(np.arange(0, 1000, 7), *rng.standard_normal((2, 143), np.float32))
+    empty = PreviousRound(np.empty(0, np.int64), nothing, nothing)
+    others = PreviousRound(np.arange(0, 1000, 7), *rng.standard_normal((2, 143), np.float32))
     for hint, mu in ((None, 4.0), (empty, 4.0), (others, 1e-6)):
-        found = RegularizedTopK(0.05, mu).encode(LazySum(update, hint=hint))
+        found = RegularizedTopK(0.05, mu).encode(CompensatedUpdate(update, hint=hint))
         assert np.array_equal(found.indices, expected.indices)
         assert np.array_equal(found.values, expected.values)
 
@@ -86,12 +86,12 @@ def test_the_kept_entries_are_those_of_a_slow_search_over_all_scores() -> None:
     for n, k in ((50, 5), (1000, 100), (1000, 900)):
         update = rng.standard_normal(n, np.float32)
         at = np.sort(rng.choice(n, k, replace=False))
-        hint = Aftermath(at, *rng.standard_normal((2, k), np.float32))
+        hint = PreviousRound(at, *rng.standard_normal((2, k), np.float32))
         scores = [abs(float(value)) for value in update]
         for index, other, value in zip(at.tolist(), hint.others.tolist(), hint.sent.tolist(), strict=True):
             scores[index] *= np.tanh(abs(1 + other / (value + np.copysign(1e-10, value))) / 2.0)
         best = sorted(sorted(range(n), key=lambda index: (-scores[index], index))[:k])
-        assert RegularizedTopK(k / n, 2.0).encode(LazySum(update, hint=hint)).indices.tolist() == best
+        assert RegularizedTopK(k / n, 2.0).encode(CompensatedUpdate(update, hint=hint)).indices.tolist() == best
 
 
 def test_settings_out_of_range_are_refused() -> None:

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from fedcomp.compressor import Compressor
-from fedcomp.entropy.low_rank import LowRankRaw
-from fedcomp.memory import Memory
+from fedcomp.core.context import Shapes
+from fedcomp.core.types import Vector
+from fedcomp.entropy.bodies.low_rank_code import LowRankRaw
 from fedcomp.memory.error_feedback import ErrorFeedback
 from fedcomp.memory.none import NoMemory
+from fedcomp.memory.protocol import Memory
 from fedcomp.memory.warm_start import NAME, WarmStart
-from fedcomp.occasion import Shapes
 from fedcomp.quantize.identity import Identity
-from fedcomp.quantize.low_rank import LowRank
-from fedcomp.stage import Vector
-from fedcomp.symbols import Dense
-from fedcomp.symbols.low_rank import LowRankFactors
+from fedcomp.quantize.power_iteration import LowRank
+from fedcomp.quantized.low_rank import LowRankFactors
+from fedcomp.quantized.vectors import Dense
 
 SHAPES: Shapes = ((40, 50), (17,), (8, 3, 5, 5))
 N = 40 * 50 + 17 + 600
@@ -85,7 +85,7 @@ def test_factors_of_another_rank_or_model_are_no_start() -> None:
     _, state = narrow.encode(update(0), narrow.init(N), shapes=SHAPES)
     cold = {**copy.deepcopy(state), NAME: np.empty(0, np.float32)}
     for shapes in (SHAPES, (), ((N,),)):
-        body, _ = wide.encode(update(1), wide.recall(copy.deepcopy(state), N), shapes=shapes)
+        body, _ = wide.encode(update(1), wide.select(copy.deepcopy(state), N), shapes=shapes)
         assert body == wide.encode(update(1), copy.deepcopy(cold), shapes=shapes)[0]
 
 
@@ -93,7 +93,7 @@ def test_a_residual_alone_is_a_state_to_go_on_from() -> None:
     compressor = power(2, WarmStart(ErrorFeedback()))
     alone = ErrorFeedback().init(N)
     assert compressor.encode(update(0), alone)[0] == compressor.encode(update(0), compressor.init(N))[0]
-    recalled = compressor.recall({"residual": update(1)}, N)
+    recalled = compressor.select({"residual": update(1)}, N)
     assert recalled["residual"].tobytes() == update(1).tobytes()
     assert recalled[NAME].size == 0
 
@@ -102,7 +102,7 @@ def test_what_was_lost_comes_back_and_the_factors_stay() -> None:
     compressor = power(2, WarmStart(ErrorFeedback()))
     body, state = compressor.encode(update(0), compressor.init(N), shapes=SHAPES)
     before = state[NAME].tobytes()
-    state = compressor.memory.restore(compressor.entropy.decode(body), state)
+    state = compressor.memory.rollback(compressor.entropy.decode(body), state)
     assert np.allclose(state["residual"], update(0), atol=1e-5)
     assert state[NAME].tobytes() == before
 
@@ -112,7 +112,7 @@ def test_symbols_without_factors_leave_none() -> None:
     asked = memory.compensate(update(0), memory.init(N))
     sent = Identity().encode(asked)
     assert isinstance(sent, Dense)
-    state = memory.keep(asked, sent)
+    state = memory.update(asked, sent)
     assert state[NAME].size == 0
     assert not state["residual"].any()
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import fedcomp
-from fedcomp.memory import State
-from fedcomp.stage import Vector
+from fedcomp.core.types import Vector
+from fedcomp.memory.protocol import State
 
 N = 4000
 
@@ -164,11 +164,11 @@ def test_restore_takes_back_exactly_what_a_body_holds(name: str) -> None:
     _, state = compressor.encode(updates(1)[0], compressor.init(N), seed=1)
     body, state = compressor.encode(updates(2)[1], state, seed=2)
     if not compressor.memory.vectors:
-        assert compressor.memory.restore(compressor.entropy.decode(body, n=N), state) == {}
+        assert compressor.memory.rollback(compressor.entropy.decode(body, n=N), state) == {}
         return
     where = {"estimate": -1.0, "unsent_velocity": 1.0, "decayed": 1.0, "accumulated_error": 1.0, "residual": 1.0}
     (key,) = [key for key in compressor.memory.vectors if key in where]
     before = np.array(state[key])
-    after = compressor.memory.restore(compressor.entropy.decode(body, n=N), state)[key]
+    after = compressor.memory.rollback(compressor.entropy.decode(body, n=N), state)[key]
     assert np.allclose(after, before + where[key] * compressor.decode(body, N), atol=1e-5)
     assert not np.allclose(after, before)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fedcomp.draws import Draws
-from fedcomp.lazy_sum import LARGEST, LazySum
-from fedcomp.occasion import Occasion
+from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.context import EncodeContext
+from fedcomp.core.random_stream import RandomStream
 from fedcomp.quantize.buckets import at_random, by_tensor, carried, drawing, folded, middle, norms, ratios, signed
 
 LOWEST, HIGHEST = np.uint32(0), np.uint32(2**32 - 1)
@@ -14,7 +14,7 @@ LOWEST, HIGHEST = np.uint32(0), np.uint32(2**32 - 1)
 def test_seven_entries_fold_into_buckets_of_three_and_one_is_left() -> None:
     found = [
         (entries, buckets, rows.tolist())
-        for entries, buckets, rows in folded(LazySum(np.arange(7, dtype=np.float32)), 3)
+        for entries, buckets, rows in folded(CompensatedUpdate(np.arange(7, dtype=np.float32)), 3)
     ]
     assert found == [
         (slice(0, 6), slice(0, 2), [[0, 1, 2], [3, 4, 5]]),
@@ -27,7 +27,7 @@ def test_seven_entries_fold_into_buckets_of_three_and_one_is_left() -> None:
 def test_buckets_hold_every_entry_once_and_in_order(bucket: int, n: int) -> None:
     vector = np.arange(n, dtype=np.float32)
     entry = row = 0
-    for entries, buckets, rows in folded(LazySum(vector), bucket):
+    for entries, buckets, rows in folded(CompensatedUpdate(vector), bucket):
         assert (entries.start, buckets.start) == (entry, row)
         assert rows.ravel().tolist() == vector[entries].tolist()
         assert rows.shape == (buckets.stop - buckets.start, min(bucket, n - entry))
@@ -38,10 +38,10 @@ def test_buckets_hold_every_entry_once_and_in_order(bucket: int, n: int) -> None
 def test_blocks_are_cut_where_a_tensor_ends_and_tensors_where_a_block_does() -> None:
     n = 100_000
     vector = np.arange(n, dtype=np.float32)
-    occasion = Occasion(shapes=((2, 3), (0,), (), (70_000,), (n - 70_007,)))
+    context = EncodeContext(shapes=((2, 3), (0,), (), (70_000,), (n - 70_007,)))
     found = [
         (tensor, entries.start, entries.stop, part[0], part[-1])
-        for tensor, entries, part in by_tensor(LazySum(vector, occasion=occasion))
+        for tensor, entries, part in by_tensor(CompensatedUpdate(vector, context=context))
     ]
     assert found == [
         (0, 0, 6, 0, 5),
@@ -133,5 +133,5 @@ def test_magnitudes_take_the_signs_of_entries() -> None:
 
 
 def test_rounding_draws_other_numbers_than_the_bare_seed_gives() -> None:
-    assert drawing(Occasion(3)).words(8).tolist() == drawing(Occasion(3)).words(8).tolist()
-    assert drawing(Occasion(3)).words(8).tolist() != Draws(3).words(8).tolist()
+    assert drawing(EncodeContext(3)).words(8).tolist() == drawing(EncodeContext(3)).words(8).tolist()
+    assert drawing(EncodeContext(3)).words(8).tolist() != RandomStream(3).words(8).tolist()

@@ -3,25 +3,25 @@
 import numpy as np
 import pytest
 
-from fedcomp.lazy_sum import BLOCK, LazySum
-from fedcomp.occasion import Occasion, Shapes
+from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
+from fedcomp.core.context import EncodeContext, Shapes
+from fedcomp.core.types import Vector
 from fedcomp.quantize.cgx import Cgx
 from fedcomp.quantize.max_min import MaxMin
-from fedcomp.stage import Vector
-from fedcomp.symbols import Dense
-from fedcomp.symbols.levels import Levels
-from fedcomp.symbols.pieces import Pieces
+from fedcomp.quantized.levels import Levels
+from fedcomp.quantized.segments import Segments
+from fedcomp.quantized.vectors import Dense
 
 SHAPES: Shapes = ((64, 32), (64,), (), (0, 5), (31, 33), (5000,), (16, 64), (3, 3, 1000))
 """Rounded, bias, scalar, empty, one entry too few, long but of one dimension, exactly 1024 entries, rounded."""
 N = 2048 + 64 + 1 + 1023 + 5000 + 1024 + 9000
 
 
-def encode(quantizer: Cgx, value: Vector, shapes: Shapes) -> Pieces:
-    return quantizer.encode(LazySum(value, occasion=Occasion(shapes=shapes)))
+def encode(quantizer: Cgx, value: Vector, shapes: Shapes) -> Segments:
+    return quantizer.encode(CompensatedUpdate(value, context=EncodeContext(shapes=shapes)))
 
 
-def layout(pieces: Pieces) -> list[tuple[str, int]]:
+def layout(pieces: Segments) -> list[tuple[str, int]]:
     return [
         (f"{piece.scale.count} levels" if isinstance(piece, Levels) else "dense", piece.n) for piece in pieces.pieces
     ]
@@ -36,7 +36,7 @@ def test_small_and_flat_tensors_stay_and_neighbours_of_them_are_one_piece() -> N
     dense = pieces.dense()
     assert np.array_equal(dense[2048:8136], value[2048:8136])
     for part in (slice(0, 2048), slice(8136, 9160), slice(9160, N)):
-        assert np.array_equal(dense[part], MaxMin(4, 1024).encode(LazySum(value[part])).dense())
+        assert np.array_equal(dense[part], MaxMin(4, 1024).encode(CompensatedUpdate(value[part])).dense())
 
 
 def test_the_size_below_which_tensors_stay_is_a_setting() -> None:
@@ -50,7 +50,7 @@ def test_a_vector_whose_tensors_are_not_known_is_one_layer(n: int) -> None:
     value = np.random.default_rng(0).standard_normal(n, np.float32)
     pieces = encode(Cgx(3, 64), value, ())
     assert layout(pieces) == [("8 levels", n)]
-    assert np.array_equal(pieces.dense(), MaxMin(3, 64).encode(LazySum(value)).dense())
+    assert np.array_equal(pieces.dense(), MaxMin(3, 64).encode(CompensatedUpdate(value)).dense())
 
 
 def test_adaptive_bits_go_where_rounding_does_harm_and_cost_less_at_no_more_error() -> None:
@@ -60,10 +60,10 @@ def test_adaptive_bits_go_where_rounding_does_harm_and_cost_less_at_no_more_erro
     value = (rng.standard_normal(scales.size) * scales).astype(np.float32)
     uniform, adaptive = (encode(Cgx(6, 1024, adaptive), value, shapes) for adaptive in (False, True))
 
-    def bits(pieces: Pieces) -> int:
+    def bits(pieces: Segments) -> int:
         return sum(p.n * (p.scale.count.bit_length() - 1) for p in pieces.pieces if isinstance(p, Levels))
 
-    def error(pieces: Pieces) -> float:
+    def error(pieces: Segments) -> float:
         return float(np.square(pieces.dense() - value, dtype=np.float64).sum())
 
     counts = [piece.scale.count for piece in adaptive.pieces if isinstance(piece, Levels)]
@@ -96,7 +96,7 @@ def test_read_in_place_the_pieces_are_those_of_the_sum(adaptive: bool) -> None:
     first, second = rng.standard_normal((2, n), np.float32)
     whole = first + second
     expected = encode(Cgx(4, 512, adaptive), whole, shapes)
-    value = LazySum(first, second, in_place=True, occasion=Occasion(shapes=shapes))
+    value = CompensatedUpdate(first, second, in_place=True, context=EncodeContext(shapes=shapes))
     found = Cgx(4, 512, adaptive).encode(value)
     assert found.dense().tobytes() == expected.dense().tobytes()
     assert np.array_equal(value.settle(), whole)

@@ -7,22 +7,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fedcomp.core.compensated_update import BLOCK, LARGEST, CompensatedUpdate
+from fedcomp.core.context import EncodeContext
+from fedcomp.core.types import Stage, Vector
 from fedcomp.errors import NonFiniteError
-from fedcomp.lazy_sum import BLOCK, LARGEST, LazySum
-from fedcomp.occasion import Occasion
 from fedcomp.quantize.cgx import Cgx
 from fedcomp.quantize.max_min import MaxMin
-from fedcomp.quantize.natural import Natural
+from fedcomp.quantize.natural_compression import Natural
 from fedcomp.quantize.natural_dithering import NaturalDithering
 from fedcomp.quantize.one_bit import OneBit
 from fedcomp.quantize.qsgd import Qsgd
 from fedcomp.quantize.signs import Signs
 from fedcomp.quantize.terngrad import TernGrad
-from fedcomp.stage import Stage, Vector
-from fedcomp.symbols.levels import Levels, group_count
-from fedcomp.symbols.pieces import Pieces
+from fedcomp.quantized.levels import Levels, group_count
+from fedcomp.quantized.segments import Segments
 
-QUANTIZERS: list[Stage[LazySum, Any]] = [
+QUANTIZERS: list[Stage[CompensatedUpdate, Any]] = [
     Qsgd(1, "l2", 1 << 20),
     Qsgd(7, "max", 512),
     Qsgd(255, "l2", 100),
@@ -46,12 +46,12 @@ quantizers = pytest.mark.parametrize("quantizer", QUANTIZERS, ids=str)
 sizes = pytest.mark.parametrize("n", [1, 2, 31, 1000, 100_003])
 
 
-def levels_of(symbols: Levels | Pieces) -> list[Levels]:
-    parts = symbols.pieces if isinstance(symbols, Pieces) else (symbols,)
+def levels_of(symbols: Levels | Segments) -> list[Levels]:
+    parts = symbols.pieces if isinstance(symbols, Segments) else (symbols,)
     return [part for part in parts if isinstance(part, Levels)]
 
 
-def same(one: Levels | Pieces, other: Levels | Pieces) -> bool:
+def same(one: Levels | Segments, other: Levels | Segments) -> bool:
     ones, others = levels_of(one), levels_of(other)
     return one.dense().tobytes() == other.dense().tobytes() and all(
         np.array_equal(first.levels, second.levels) and first.scales.tobytes() == second.scales.tobytes()
@@ -85,10 +85,12 @@ def ends(rng: np.random.Generator, n: int) -> dict[str, Vector]:
 
 @quantizers
 @sizes
-def test_levels_are_in_range_and_values_finite_at_the_ends_of_float32(quantizer: Stage[LazySum, Any], n: int) -> None:
+def test_levels_are_in_range_and_values_finite_at_the_ends_of_float32(
+    quantizer: Stage[CompensatedUpdate, Any], n: int
+) -> None:
     for vector in ends(np.random.default_rng(n), n).values():
         with np.errstate(all="raise", under="ignore"):
-            symbols = quantizer.encode(LazySum(vector, occasion=Occasion(3, shapes=cut(n))))
+            symbols = quantizer.encode(CompensatedUpdate(vector, context=EncodeContext(3, shapes=cut(n))))
             dense = symbols.dense()
         assert symbols.n == n
         assert dense.dtype == np.float32
@@ -104,15 +106,17 @@ def test_levels_are_in_range_and_values_finite_at_the_ends_of_float32(quantizer:
 
 @quantizers
 @pytest.mark.parametrize("zero", [0.0, -0.0])
-def test_zeros_decode_to_zeros(quantizer: Stage[LazySum, Any], zero: float) -> None:
-    symbols = quantizer.encode(LazySum(np.full(3000, zero, np.float32), occasion=Occasion(shapes=cut(3000))))
+def test_zeros_decode_to_zeros(quantizer: Stage[CompensatedUpdate, Any], zero: float) -> None:
+    symbols = quantizer.encode(
+        CompensatedUpdate(np.full(3000, zero, np.float32), context=EncodeContext(shapes=cut(3000)))
+    )
     assert not symbols.dense().any()
 
 
 @quantizers
-def test_no_entry_but_that_of_max_min_changes_its_sign(quantizer: Stage[LazySum, Any]) -> None:
+def test_no_entry_but_that_of_max_min_changes_its_sign(quantizer: Stage[CompensatedUpdate, Any]) -> None:
     vector = np.random.default_rng(4).standard_normal(2 * BLOCK, np.float32)
-    dense = quantizer.encode(LazySum(vector)).dense()
+    dense = quantizer.encode(CompensatedUpdate(vector)).dense()
     if not isinstance(quantizer, MaxMin | Cgx):
         assert (dense * vector >= 0).all()
     assert np.corrcoef(dense, vector)[0, 1] > 0.03
@@ -121,24 +125,26 @@ def test_no_entry_but_that_of_max_min_changes_its_sign(quantizer: Stage[LazySum,
 @quantizers
 @pytest.mark.parametrize("n", [1, 1000, 5 * BLOCK + 1])
 def test_a_sum_gives_the_symbols_of_the_vector_it_is_and_is_left_settled(
-    quantizer: Stage[LazySum, Any], n: int
+    quantizer: Stage[CompensatedUpdate, Any], n: int
 ) -> None:
     rng = np.random.default_rng(n)
     first, second = rng.standard_normal((2, n), np.float32)
-    occasion = Occasion(8, shapes=cut(n))
+    context = EncodeContext(8, shapes=cut(n))
     whole = first + second
-    expected = quantizer.encode(LazySum(whole, occasion=occasion))
-    assert same(quantizer.encode(LazySum(first, second, occasion=occasion)), expected)
-    settling = LazySum(first, second, in_place=True, occasion=occasion)
+    expected = quantizer.encode(CompensatedUpdate(whole, context=context))
+    assert same(quantizer.encode(CompensatedUpdate(first, second, context=context)), expected)
+    settling = CompensatedUpdate(first, second, in_place=True, context=context)
     assert same(quantizer.encode(settling), expected)
     assert np.array_equal(first, whole)
     assert settling.settle() is first
 
 
 @quantizers
-def test_the_seed_decides_what_is_drawn_and_nothing_else_does(quantizer: Stage[LazySum, Any]) -> None:
+def test_the_seed_decides_what_is_drawn_and_nothing_else_does(quantizer: Stage[CompensatedUpdate, Any]) -> None:
     vector = np.random.default_rng(0).standard_normal(10_000, np.float32)
-    first, again, other = (quantizer.encode(LazySum(vector, occasion=Occasion(seed))) for seed in (1, 1, 2))
+    first, again, other = (
+        quantizer.encode(CompensatedUpdate(vector, context=EncodeContext(seed))) for seed in (1, 1, 2)
+    )
     assert same(first, again)
     draws = isinstance(quantizer, RANDOM) or (isinstance(quantizer, MaxMin) and quantizer.stochastic)
     assert same(first, other) != draws
@@ -146,25 +152,25 @@ def test_the_seed_decides_what_is_drawn_and_nothing_else_does(quantizer: Stage[L
 
 @quantizers
 @pytest.mark.parametrize("n", [1, 1000, 3 * BLOCK + 5])
-def test_a_torch_tensor_gives_the_symbols_of_the_array(quantizer: Stage[LazySum, Any], n: int) -> None:
+def test_a_torch_tensor_gives_the_symbols_of_the_array(quantizer: Stage[CompensatedUpdate, Any], n: int) -> None:
     torch: Any = pytest.importorskip("torch")
     vector = np.random.default_rng(n).standard_normal(n, np.float32)
-    occasion = Occasion(5, shapes=cut(n))
-    expected = quantizer.encode(LazySum(vector, occasion=occasion))
-    assert same(quantizer.encode(LazySum(torch.from_numpy(vector.copy()), occasion=occasion)), expected)
+    context = EncodeContext(5, shapes=cut(n))
+    expected = quantizer.encode(CompensatedUpdate(vector, context=context))
+    assert same(quantizer.encode(CompensatedUpdate(torch.from_numpy(vector.copy()), context=context)), expected)
 
 
 @quantizers
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_an_entry_that_is_not_finite_is_refused_by_its_place_in_the_vector(
-    quantizer: Stage[LazySum, Any], bad: float
+    quantizer: Stage[CompensatedUpdate, Any], bad: float
 ) -> None:
     n = 3 * BLOCK
     for place in (0, n // 2, n - 1):
         vector = np.ones(n, np.float32)
         vector[place] = bad
         with pytest.raises(NonFiniteError, match=f"^entry {place} is {bad}; only finite values can be encoded$"):
-            quantizer.encode(LazySum(vector, occasion=Occasion(shapes=cut(n))))
+            quantizer.encode(CompensatedUpdate(vector, context=EncodeContext(shapes=cut(n))))
         assert np.count_nonzero(vector == 1) == n - 1
 
 

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
+from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.context import EncodeContext
+from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
-from fedcomp.lazy_sum import LARGEST, LazySum
-from fedcomp.occasion import Occasion
 from fedcomp.quantize.eden import Eden
-from fedcomp.stage import Vector
-from fedcomp.symbols.hadamard import BLOCK, LENGTH
-from fedcomp.symbols.rotated import Rotated
+from fedcomp.quantized.hadamard import BLOCK, LENGTH
+from fedcomp.quantized.rotated import Rotated
 from tests.reference import coins
 
 N = 3 * LENGTH * 32 + 5000
@@ -19,7 +19,7 @@ DISTORTION = {1: 1 - 2 / math.pi, 2: 0.117482, 3: 0.034548, 4: 0.009501}  # of t
 
 
 def encoded(value: Vector, bits: float, scale: str = "unbiased", seed: int = 0) -> Rotated:
-    return Eden(bits, scale).encode(LazySum(value, occasion=Occasion(seed)))
+    return Eden(bits, scale).encode(CompensatedUpdate(value, context=EncodeContext(seed)))
 
 
 def vector(kind: str, n: int) -> Vector:
@@ -175,7 +175,7 @@ def test_one_huge_entry_does_not_touch_the_chunks_beside_it() -> None:
 def test_the_seed_and_the_sum_decide_and_nothing_else(bits: float) -> None:
     value = vector("lognormal", BLOCK + 5001)
     symbols = encoded(value, bits, seed=3)
-    halves = LazySum(value / 2, value / 2, occasion=Occasion(3))
+    halves = CompensatedUpdate(value / 2, value / 2, context=EncodeContext(3))
     for again in (encoded(value, bits, seed=3 + 2**64), Eden(bits).encode(halves)):
         assert again.levels.tobytes() == symbols.levels.tobytes()
         assert again.scales.tobytes() == symbols.scales.tobytes()

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from fedcomp.lazy_sum import LazySum
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.types import Vector
 from fedcomp.quantize.magnitude_levels import LloydMagnitudes, MagnitudeHierarchy
 from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
-from fedcomp.stage import Vector
-from fedcomp.symbols import Sparse
+from fedcomp.quantized.vectors import Sparse
 
 
 def sparse(values: Vector) -> Sparse:
@@ -29,7 +29,7 @@ def test_half_of_the_entries_are_in_the_lowest_level_and_the_top_one_is_split_ag
 
 def test_one_level_gives_the_values_of_sparse_ternary_compression() -> None:
     for seed in range(5):
-        kept = TopK(0.1).encode(LazySum(np.random.default_rng(seed).standard_normal(5000, np.float32)))
+        kept = TopK(0.1).encode(CompensatedUpdate(np.random.default_rng(seed).standard_normal(5000, np.float32)))
         ours, theirs = MagnitudeHierarchy(1, 1).encode(kept), Ternarize().encode(kept)
         assert ours.dense().tobytes() == theirs.dense().tobytes()
 

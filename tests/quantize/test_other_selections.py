@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.context import EncodeContext
 from fedcomp.errors import NonFiniteError
-from fedcomp.lazy_sum import LARGEST, LazySum
-from fedcomp.occasion import Occasion
 from fedcomp.quantize.round_values import RoundValues
 from fedcomp.quantize.scheduled_topk import ScheduledTopK
 from fedcomp.quantize.seeded_subset import SeededSubset
@@ -19,10 +19,12 @@ def gaussian(n: int, seed: int = 0) -> np.ndarray[tuple[int], np.dtype[np.float3
 
 def test_every_tensor_sends_its_own_largest() -> None:
     update = np.array([9, 8, 7, 6, 0.1, 0.2, 0.3, 0, 0], np.float32)
-    occasion = Occasion(shapes=((2, 2), (3,), (2,)))
-    found = TensorTopK(0.5).encode(LazySum(update, occasion=occasion))
+    context = EncodeContext(shapes=((2, 2), (3,), (2,)))
+    found = TensorTopK(0.5).encode(CompensatedUpdate(update, context=context))
     assert found.indices.tolist() == [0, 1, 5, 6]
-    assert TensorTopK(0.5).encode(LazySum(update)).indices.tolist() == [0, 1, 2, 3, 6], "no shapes: one tensor"
+    assert TensorTopK(0.5).encode(CompensatedUpdate(update)).indices.tolist() == [0, 1, 2, 3, 6], (
+        "no shapes: one tensor"
+    )
 
 
 def test_the_density_falls_exponentially_over_the_warm_up() -> None:
@@ -31,14 +33,17 @@ def test_the_density_falls_exponentially_over_the_warm_up() -> None:
     assert stage.density_in(None) == 0.001
     update = gaussian(10_000)
     sizes = [
-        stage.encode(LazySum(update, occasion=Occasion(round=number))).indices.size for number in (0, 1, 2, 3, 4, None)
+        stage.encode(CompensatedUpdate(update, context=EncodeContext(round=number))).indices.size
+        for number in (0, 1, 2, 3, 4, None)
     ]
     assert sizes == [2512, 631, 159, 40, 10, 10]
 
 
 def test_the_drawn_entries_are_the_occasions_and_the_rest_is_not_sent() -> None:
     update = gaussian(1000)
-    one, same, other = (SeededSubset(0.1, False).encode(LazySum(update, occasion=Occasion(seed))) for seed in (1, 1, 2))
+    one, same, other = (
+        SeededSubset(0.1, False).encode(CompensatedUpdate(update, context=EncodeContext(seed))) for seed in (1, 1, 2)
+    )
     assert np.array_equal(one.indices, same.indices)
     assert not np.array_equal(one.indices, other.indices)
     assert np.array_equal(one.values, update[one.indices])
@@ -49,7 +54,7 @@ def test_without_error_feedback_rand_k_is_unbiased() -> None:
     update, draws = gaussian(40), 4000
     total = np.zeros(40)
     for seed in range(draws):
-        total += SeededSubset(0.25, True).encode(LazySum(update, occasion=Occasion(seed))).dense()
+        total += SeededSubset(0.25, True).encode(CompensatedUpdate(update, context=EncodeContext(seed))).dense()
     # an entry is 4 v with probability 1/4: its standard deviation is v sqrt(3)
     error = np.abs(total / draws - update) / (np.abs(update) * np.sqrt(3 / draws))
     assert error.max() < 4
@@ -57,21 +62,26 @@ def test_without_error_feedback_rand_k_is_unbiased() -> None:
 
 def test_an_entry_that_is_not_drawn_must_be_finite_too_and_scaling_stays_within_float32() -> None:
     update = np.full(100, 3e38, np.float32)
-    assert np.abs(SeededSubset(0.01, True).encode(LazySum(update)).values).tolist() == [np.float32(LARGEST)]
+    assert np.abs(SeededSubset(0.01, True).encode(CompensatedUpdate(update)).values).tolist() == [np.float32(LARGEST)]
     for place in range(0, 100, 9):
         bad = update.copy()
         bad[place] = np.inf
         with pytest.raises(NonFiniteError, match=f"entry {place} is inf"):
-            SeededSubset(0.01, False).encode(LazySum(bad))
+            SeededSubset(0.01, False).encode(CompensatedUpdate(bad))
 
 
 def test_a_format_rounds_the_kept_entries_and_drops_what_becomes_zero() -> None:
     update = np.array([1.0009765625 + 2**-13, -(2**-30), 3, 0.1], np.float32)
-    assert RoundValues(TopK(1), "fp32").encode(LazySum(update)).values.tolist() == update.tolist()
-    assert RoundValues(TopK(1), "bf16").encode(LazySum(update)).values.tolist() == [1, -(2**-30), 3, 0.10009765625]
-    half = RoundValues(TopK(1), "fp16").encode(LazySum(update))
+    assert RoundValues(TopK(1), "fp32").encode(CompensatedUpdate(update)).values.tolist() == update.tolist()
+    assert RoundValues(TopK(1), "bf16").encode(CompensatedUpdate(update)).values.tolist() == [
+        1,
+        -(2**-30),
+        3,
+        0.10009765625,
+    ]
+    half = RoundValues(TopK(1), "fp16").encode(CompensatedUpdate(update))
     assert half.values[0] == 1.0009765625
-    wide = RoundValues(TopK(1), "fp16").encode(LazySum(np.array([1, 1e-30], np.float32)))
+    wide = RoundValues(TopK(1), "fp16").encode(CompensatedUpdate(np.array([1, 1e-30], np.float32)))
     assert wide.indices.tolist() == [0], "30 powers of ten below the largest is nothing in float16"
 
 
@@ -79,7 +89,7 @@ def test_natural_values_are_neighbouring_powers_of_two_and_unbiased() -> None:
     update, draws = np.array([1.25, -3.0, 0.75, 4.0], np.float32), 4000
     total = np.zeros(4)
     for seed in range(draws):
-        values = RoundValues(TopK(1), "natural").encode(LazySum(update, occasion=Occasion(seed))).values
+        values = RoundValues(TopK(1), "natural").encode(CompensatedUpdate(update, context=EncodeContext(seed))).values
         assert values[0] in (1, 2)
         assert values[1] in (-2, -4)
         assert values[3] == 4

@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 
-from fedcomp.lazy_sum import BLOCK, LazySum
+from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
 from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
-from fedcomp.symbols import Sparse
+from fedcomp.quantized.vectors import Sparse
 
 
 def test_the_magnitude_is_the_mean_of_the_kept_magnitudes_and_not_over_the_zeros() -> None:
-    kept = TopK(0.01).encode(LazySum(np.concatenate([np.array([3, -1], np.float32), np.zeros(198, np.float32)])))
+    kept = TopK(0.01).encode(
+        CompensatedUpdate(np.concatenate([np.array([3, -1], np.float32), np.zeros(198, np.float32)]))
+    )
     ternary = Ternarize().encode(kept)
     assert ternary.magnitude == 2
     assert ternary.negative.tolist() == [False, True]

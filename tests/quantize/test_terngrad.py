@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from fedcomp.lazy_sum import BLOCK, LARGEST, LazySum
-from fedcomp.occasion import Occasion
+from fedcomp.core.compensated_update import BLOCK, LARGEST, CompensatedUpdate
+from fedcomp.core.context import EncodeContext
+from fedcomp.core.types import Vector
 from fedcomp.quantize.terngrad import TernGrad
-from fedcomp.stage import Vector
-from fedcomp.symbols.levels import LINEAR, Levels
+from fedcomp.quantized.levels import LINEAR, Levels
 from tests.quantize.laws import check_mean
 
 DRAWS = 2000
 
 
 def encode(clip: float, value: Vector, shapes: tuple[tuple[int, ...], ...] = (), seed: int = 0) -> Levels:
-    return TernGrad(clip).encode(LazySum(value, occasion=Occasion(seed, shapes=shapes)))
+    return TernGrad(clip).encode(CompensatedUpdate(value, context=EncodeContext(seed, shapes=shapes)))
 
 
 def test_each_tensor_has_its_largest_magnitude_and_entries_of_it_stay() -> None:

@@ -8,11 +8,11 @@ import pytest
 from numpy.typing import NDArray
 
 import fedcomp
+from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
+from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
-from fedcomp.lazy_sum import BLOCK, LazySum
 from fedcomp.quantize import topk
 from fedcomp.quantize.topk import SHORT, TopK, kept, top_k
-from fedcomp.stage import Vector
 from tests.reference import slow_kept, slow_stc, sorted_kept
 
 LARGE = 5 * BLOCK + 7
@@ -23,7 +23,7 @@ def vector(*values: float) -> Vector:
 
 
 def check(value: Vector, k: int) -> None:
-    indices, values = top_k(LazySum(value), k)
+    indices, values = top_k(CompensatedUpdate(value), k)
     assert np.array_equal(indices, sorted_kept(value, k))
     assert values.tobytes() == value[indices].tobytes()
     assert indices.dtype == np.int64
@@ -47,19 +47,19 @@ def random_vector(rng: np.random.Generator, n: int) -> Vector:
 
 
 def test_the_two_largest_of_five_are_kept_with_their_signs() -> None:
-    kept_entries = TopK(0.4).encode(LazySum(vector(0.5, -3, 0, 2, 1)))
+    kept_entries = TopK(0.4).encode(CompensatedUpdate(vector(0.5, -3, 0, 2, 1)))
     assert kept_entries.indices.tolist() == [1, 3]
     assert kept_entries.values.tolist() == [-3, 2]
     assert TopK(0.4).decode(kept_entries).dense().tolist() == [0, -3, 0, 2, 0]
 
 
 def test_the_lower_index_wins_a_tie() -> None:
-    indices, _ = top_k(LazySum(vector(1, -2, 2, -2, 2, 3)), 3)
+    indices, _ = top_k(CompensatedUpdate(vector(1, -2, 2, -2, 2, 3)), 3)
     assert indices.tolist() == [1, 2, 5]
 
 
 def test_zeros_are_never_kept_where_fewer_than_k_are_not_zero() -> None:
-    indices, values = top_k(LazySum(vector(0, -0.0, 7, 0, -1)), 4)
+    indices, values = top_k(CompensatedUpdate(vector(0, -0.0, 7, 0, -1)), 4)
     assert indices.tolist() == [2, 4]
     assert values.tolist() == [7, -1]
 
@@ -114,7 +114,7 @@ def test_millions_of_entries_read_in_larger_blocks_keep_what_a_sort_finds() -> N
 def test_more_than_16_million_entries_are_nothing_special() -> None:
     value = np.zeros(2**24 + 3, np.float32)
     value[[0, 2**24, 2**24 + 2]] = 1, -3, 2
-    assert top_k(LazySum(value), 2)[0].tolist() == [2**24, 2**24 + 2]
+    assert top_k(CompensatedUpdate(value), 2)[0].tolist() == [2**24, 2**24 + 2]
 
 
 def sampled(n: int) -> NDArray[np.bool_]:
@@ -128,7 +128,7 @@ def test_a_sample_of_spikes_misleads_and_costs_only_time() -> None:
     k = 20_000
     value = np.random.default_rng(1).standard_normal(LARGE, np.float32)
     value[sampled(LARGE)] += np.float32(100)
-    bound = topk._sampled_bound(LazySum(value), k)
+    bound = topk._sampled_bound(CompensatedUpdate(value), k)
     assert np.count_nonzero(np.abs(value) > bound) < k, (
         "the first read must come back with too few; is `sampled` right?"
     )
@@ -139,14 +139,14 @@ def test_a_sample_of_zeros_misleads_and_costs_only_time() -> None:
     k = 1_000
     value = np.random.default_rng(2).standard_normal(LARGE, np.float32)
     value[sampled(LARGE)] = 0
-    assert topk._sampled_bound(LazySum(value), k) == 0, "every entry must pass; is `sampled` right?"
+    assert topk._sampled_bound(CompensatedUpdate(value), k) == 0, "every entry must pass; is `sampled` right?"
     check(value, k)
 
 
 @pytest.mark.parametrize("k", [1, 100, 5000, BLOCK, LARGE - 1, LARGE])
 def test_massive_ties_keep_the_lowest_indices(k: int) -> None:
     signs = np.random.default_rng(k).choice(np.array([-1, 1], np.float32), LARGE)
-    indices, _ = top_k(LazySum(signs), k)
+    indices, _ = top_k(CompensatedUpdate(signs), k)
     assert np.array_equal(indices, np.arange(k))
     few = np.random.default_rng(k).choice(np.array([0, 0.5, -0.5, 0.25], np.float32), LARGE)
     check(few, k)
@@ -155,8 +155,8 @@ def test_massive_ties_keep_the_lowest_indices(k: int) -> None:
 @pytest.mark.parametrize("k", [1, 700, 30_000])
 def test_ascending_and_descending_magnitudes_keep_the_last_and_the_first(k: int) -> None:
     rising = np.arange(1, LARGE + 1, dtype=np.float32)
-    assert np.array_equal(top_k(LazySum(rising), k)[0], np.arange(LARGE - k, LARGE))
-    assert np.array_equal(top_k(LazySum(rising[::-1].copy()), k)[0], np.arange(k))
+    assert np.array_equal(top_k(CompensatedUpdate(rising), k)[0], np.arange(LARGE - k, LARGE))
+    assert np.array_equal(top_k(CompensatedUpdate(rising[::-1].copy()), k)[0], np.arange(k))
 
 
 def test_a_strided_vector_is_read_as_it_is() -> None:
@@ -171,7 +171,7 @@ def test_the_sum_of_two_parts_is_selected_from_not_the_parts() -> None:
         for in_place in (False, True):
             first, second = rng.standard_normal(n, np.float32), rng.standard_normal(n, np.float32)
             total = first + second
-            indices, values = top_k(LazySum(first, second, in_place=in_place), 40)
+            indices, values = top_k(CompensatedUpdate(first, second, in_place=in_place), 40)
             assert np.array_equal(indices, sorted_kept(total, 40))
             assert np.array_equal(values, total[indices])
 
@@ -186,7 +186,7 @@ def test_the_first_entry_that_is_not_finite_is_named(n: int, bad: float) -> None
             value[place:] = np.where(rng.random(n - place) < 0.01, np.float32(bad), value[place:])
             value[place] = bad
             with pytest.raises(NonFiniteError) as caught:
-                top_k(LazySum(value), kept(density, n))
+                top_k(CompensatedUpdate(value), kept(density, n))
             assert caught.value.index == place
             assert str(caught.value) == f"entry {place} is {bad}; only finite values can be encoded"
 

@@ -13,7 +13,7 @@ from clients.app import app as client_app
 from clients.devices import available
 from fedcomp.data import load, read_card, write_own
 from fedcomp.flower import LocalGrid
-from fedcomp.flower.home import home_of
+from fedcomp.flower.client.state_store import open_store
 from server.app import CARDS
 from server.app import app as server_app
 from server.evaluate import build_evaluator
@@ -134,8 +134,8 @@ def test_a_server_that_is_killed_at_work_comes_back_and_loses_no_round(
     assert [line["round"] for line in lines(tmp_path / "runs" / "killed")] == [0, 1, 2, 3, 4]
     assert not any(line["refused"] for line in lines(tmp_path / "runs" / "killed"))
     for context in grid.contexts.values():
-        with home_of(context) as home:
-            replica = home.recall(0).replica
+        with open_store(context) as home:
+            replica = home.load(0).replica
         assert replica is not None
         assert replica.version == 4
 

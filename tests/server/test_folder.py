@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from server.folder import create_folder, reopen_folder
-from server.record import RoundRecord
+from server.round_record import RoundRecord
 from server.settings import Settings
 
 MakeSettings = Callable[..., Settings]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.app import LaunchError, parse_config, run_config, to_toml
 from deploy.lines import Filter
+from deploy.run_config import LaunchError, parse_config, run_config, to_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,7 +1,7 @@
 import pytest
 
 from server.progress import Progress, format_bytes, format_seconds
-from server.record import RoundRecord
+from server.round_record import RoundRecord
 
 
 def record(number: int, seconds: float = 1.0, accuracy: float | None = 0.875) -> RoundRecord:

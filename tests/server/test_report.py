@@ -1,9 +1,9 @@
 import json
 from collections.abc import Callable
 
-from fedcomp.flower.ledger import SERVER, Ledger, Totals
-from server import figure, report
-from server.record import RoundRecord, round_record
+from fedcomp.sync.ledger import SERVER, Ledger, Totals
+from server import accuracy_figure, report
+from server.round_record import RoundRecord, round_record
 from server.settings import Settings
 
 MakeSettings = Callable[..., Settings]
@@ -85,7 +85,7 @@ def test_a_record_takes_every_measure_from_the_ledger() -> None:
 
 
 def test_the_figure_is_a_png_of_readable_size(settings: MakeSettings) -> None:
-    png = figure.draw(settings(), RECORDS)
+    png = accuracy_figure.draw(settings(), RECORDS)
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = (int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
     assert width >= 1000
@@ -93,4 +93,4 @@ def test_the_figure_is_a_png_of_readable_size(settings: MakeSettings) -> None:
 
 
 def test_a_run_that_sent_nothing_still_has_a_figure(settings: MakeSettings) -> None:
-    assert figure.draw(settings(), RECORDS[:1]).startswith(b"\x89PNG")
+    assert accuracy_figure.draw(settings(), RECORDS[:1]).startswith(b"\x89PNG")

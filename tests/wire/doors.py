@@ -10,15 +10,15 @@ from types import FrameType
 
 import numpy as np
 
+from fedcomp.core.types import Vector
 from fedcomp.errors import FedcompError
-from fedcomp.fingerprint import fingerprint
-from fedcomp.flower import uplink
-from fedcomp.flower.client_state import ClientState
-from fedcomp.flower.roster import Standing
+from fedcomp.flower.client.client_state import ClientState
 from fedcomp.methods import parse
-from fedcomp.replica import Replica, step
-from fedcomp.stage import Vector
-from fedcomp.wire import codecs, frame, instruction
+from fedcomp.sync import updates
+from fedcomp.sync.fingerprint import fingerprint
+from fedcomp.sync.node_registry import NodeRecord
+from fedcomp.sync.replica import Replica, step
+from fedcomp.wire import codec_ids, frame, server_message
 from fedcomp.wire.frame import Kind
 from tests.wire import specimens
 from tests.wire.mutants import BODY, INSTRUCTION, Mutant
@@ -83,7 +83,7 @@ def _decoder(mutant: Mutant) -> Door:
     found: list[Vector] = []
 
     def enter() -> None:
-        found.append(codecs.codec(mutant.codec).decode(mutant.data, n=mutant.n).dense())
+        found.append(codec_ids.codec(mutant.codec).decode(mutant.data, n=mutant.n).dense())
 
     def check(refused: bool) -> None:
         if not refused:
@@ -93,14 +93,14 @@ def _decoder(mutant: Mutant) -> Door:
 
 
 def _server(mutant: Mutant) -> Door:
-    world, found = specimens.world(mutant.n), list[uplink.Update]()
+    world, found = specimens.world(mutant.n), list[updates.Update]()
     published = world.replica
 
     def enter() -> None:
         sent = frame.parse_one(mutant.data)
-        uplink.check(sent, Standing(published.version, published.fingerprint, specimens.NUMBER), published)
+        updates.check(sent, NodeRecord(published.version, published.fingerprint, specimens.NUMBER), published)
         if sent.kind is Kind.UPDATE:
-            found.append(uplink.decode(sent, published))
+            found.append(updates.decode(sent, published))
 
     def check(refused: bool) -> None:
         _need(not (refused and found), "an update that was decoded and refused")
@@ -136,7 +136,7 @@ def _node(mutant: Mutant) -> Door:
     state = ClientState(replica=world.copy(), number=specimens.NUMBER)
 
     def enter() -> None:
-        asked, frames = instruction.parse(mutant.data)
+        asked, frames = server_message.parse(mutant.data)
         with suppress(ValueError):
             parse(asked.uplink)
         state.follow(asked, frames)

@@ -12,11 +12,11 @@ from random import Random
 import numpy as np
 
 from fedcomp.errors import FedcompError
-from fedcomp.fingerprint import fingerprint
-from fedcomp.replica import LENGTH, Step
-from fedcomp.wire import frame, instruction
+from fedcomp.sync.fingerprint import fingerprint
+from fedcomp.sync.replica import LENGTH, Step
+from fedcomp.wire import frame, server_message
 from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
-from fedcomp.wire.instruction import Instruction
+from fedcomp.wire.server_message import ServerMessage
 from tests.wire import specimens
 from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_instruction
 
@@ -24,7 +24,7 @@ SIZES = (10, 10_000, 1_000_000)
 """Entries of the models."""
 SHARES = (0.96, 0.038, 0.002)
 BODY, INSTRUCTION = "body", "instruction"
-KINDS = (BODY, Kind.DELTA.name, Kind.UPDATE.name, Kind.KEY.name, INSTRUCTION, Kind.HELD.name, Kind.LOST.name)
+KINDS = (BODY, Kind.DELTA.name, Kind.UPDATE.name, Kind.KEY.name, INSTRUCTION, Kind.ACK.name, Kind.RESYNC.name)
 WEIGHTS = (30, 25, 25, 7, 10, 2, 1)
 TEXTS = (
     *(b"", b"(" * 60_000, b"-" * 60_000, b"nobody()", b"stc(**{})", b"stc(density=1e999)", b"stc(density=-0.0)"),
@@ -169,9 +169,9 @@ def _frames(rng: Random, n: int, frames: list[bytes]) -> tuple[bytes, ...]:
     return tuple(frames)
 
 
-def _said(rng: Random, asked: Instruction, data: bytes) -> bytes:
+def _said(rng: Random, asked: ServerMessage, data: bytes) -> bytes:
     """Return the instruction with another text, or another number in its head."""
-    begin, length = instruction.HEAD.size, len(asked.uplink.encode())
+    begin, length = server_message.HEAD.size, len(asked.uplink.encode())
     if rng.random() < 0.5:
         text = data[begin : begin + length]
         text = rng.choice(TEXTS) if rng.random() < 0.1 else disturb(rng, text, rng.choice(specimens.TEXTS).encode())
@@ -185,6 +185,6 @@ MAKERS: dict[str, Callable[[Random, int], Mutant]] = {
     Kind.UPDATE.name: _update,
     Kind.KEY.name: _key,
     INSTRUCTION: _instruction,
-    Kind.HELD.name: partial(_answer, Kind.HELD),
-    Kind.LOST.name: partial(_answer, Kind.LOST),
+    Kind.ACK.name: partial(_answer, Kind.ACK),
+    Kind.RESYNC.name: partial(_answer, Kind.RESYNC),
 }

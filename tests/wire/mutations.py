@@ -5,8 +5,8 @@ import zlib
 from collections.abc import Callable
 from random import Random
 
-from fedcomp.entropy import varint
-from fedcomp.wire import frame, instruction
+from fedcomp.entropy.bits import varint
+from fedcomp.wire import frame, server_message
 
 HUGE = (0, 1, 255, 256, 512, 2**16, 2**16 + 1, 2**20, 2**29, 2**31 - 1, 2**31, 2**32, 2**33, 2**62, 2**63 - 1)
 """Lengths and counts at which something overflows, or somebody takes gigabytes: 2^29 entries, or 2^31 bytes, are two."""
@@ -135,10 +135,13 @@ def seal_frame(data: bytes, *, length: bool = True) -> bytes:
 
 def seal_instruction(data: bytes) -> bytes:
     """Return the instruction `data` with the magic, the format and the CRC32 that belong to its bytes."""
-    head, behind = data[: instruction.HEAD.size].ljust(instruction.HEAD.size, b"\0"), data[instruction.HEAD.size :]
-    covered = instruction.MAGIC + bytes([instruction.FORMAT]) + head[5:-4]
+    head, behind = (
+        data[: server_message.HEAD.size].ljust(server_message.HEAD.size, b"\0"),
+        data[server_message.HEAD.size :],
+    )
+    covered = server_message.MAGIC + bytes([server_message.FORMAT]) + head[5:-4]
     flags, length = covered[5], int.from_bytes(covered[6:8], "little")
-    promised = behind[: length + (instruction.NUMBER.size if flags & instruction.LINEAGE else 0)]
+    promised = behind[: length + (server_message.NUMBER.size if flags & server_message.TRAINING_ID else 0)]
     return covered + struct.pack("<I", zlib.crc32(promised, zlib.crc32(covered))) + behind
 
 

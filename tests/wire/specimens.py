@@ -8,18 +8,20 @@ from functools import lru_cache, partial
 import numpy as np
 
 import fedcomp
-from fedcomp.entropy import head, positions, values, varint
-from fedcomp.entropy.golomb import GolombTernary
-from fedcomp.entropy.levels import SparseRegime
-from fedcomp.entropy.sparse_levels import SparseLevelsCode
-from fedcomp.replica import Replica, start
-from fedcomp.stage import Vector
-from fedcomp.symbols import Indices, Ternary
-from fedcomp.symbols.levels import LINEAR, SparseLevels
-from fedcomp.wire import codecs
+from fedcomp.core.types import Vector
+from fedcomp.entropy.bits import varint
+from fedcomp.entropy.bodies import head
+from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
+from fedcomp.entropy.bodies.levels_code import SparseRegime
+from fedcomp.entropy.bodies.sparse_levels import SparseLevelsCode
+from fedcomp.entropy.codes import positions, values
+from fedcomp.quantized.levels import LINEAR, SparseLevels
+from fedcomp.quantized.vectors import Indices, Ternary
+from fedcomp.sync.replica import Replica, start
+from fedcomp.wire import codec_ids
 from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
-from fedcomp.wire.instruction import Instruction, receipt
 from fedcomp.wire.layout import layout_of
+from fedcomp.wire.server_message import ServerMessage, ack_of
 
 SETTINGS = {
     "stc": ("", "density=0.3", "density=1.0", "density=0.05, order='interleaved'", "density=1.0, order='interleaved'"),
@@ -80,7 +82,7 @@ def world(n: int) -> World:
         here = replicas[-1]
         compressor = fedcomp.parse(text)
         sent, _ = compressor.encode(_vector(n, 0), compressor.init(n))
-        made = here.delta_frame(codecs.codec_id(compressor.entropy), sent, exact)
+        made = here.delta_frame(codec_ids.codec_id(compressor.entropy), sent, exact)
         steps.append(made.to_bytes())
         replicas.append(replace(here, vector=here.vector.copy()).advance(made))
     return World(n, (replicas[0], replicas[1], replicas[2]), (steps[0], steps[1]))
@@ -99,7 +101,7 @@ def _vector(n: int, which: int) -> Vector:
 def _sent(text: str, which: int, n: int) -> Body:
     compressor = fedcomp.parse(text)
     made, _ = compressor.encode(_vector(n, which), compressor.init(n), seed=3, shapes=world(n).replica.layout.shapes)
-    return codecs.codec_id(compressor.entropy), made
+    return codec_ids.codec_id(compressor.entropy), made
 
 
 def _kept(share: float, n: int) -> Indices:
@@ -184,19 +186,19 @@ def delta(n: int, codec: int, body: bytes, exact: bytes | None = None) -> bytes:
 def answer(n: int, kind: Kind) -> bytes:
     """Return a frame without a payload that answers the newest instruction."""
     held = world(n).replica
-    here = (held.version, held.version, held.layout.digest, held.fingerprint) if kind is Kind.HELD else (0, 0, 0, 0)
-    return Frame(kind, codecs.NO_BODY, 0, *here, NUMBER).to_bytes()
+    here = (held.version, held.version, held.layout.digest, held.fingerprint) if kind is Kind.ACK else (0, 0, 0, 0)
+    return Frame(kind, codec_ids.NO_BODY, 0, *here, NUMBER).to_bytes()
 
 
-def instruction(n: int, route: int, lineage: int) -> Instruction:
+def instruction(n: int, route: int, training_id: int) -> ServerMessage:
     """Return the instruction behind the last one, over one of the `ROUTES` to the model's version or the next two."""
     held = world(n)
     key, (one, two) = held.replica.key_frame().to_bytes(), held.steps
     frames = ((), (key,), (one,), (one, two), (key, one, two))[route]
     newest = held.replicas[sum(frame is not key for frame in frames)]
-    taken = receipt(NUMBER, one) if route % 2 else receipt(NUMBER - 1, two)
+    acked = ack_of(NUMBER, one) if route % 2 else ack_of(NUMBER - 1, two)
     text = TEXTS[route * 7 % len(TEXTS)]
-    return Instruction(NUMBER + 1, taken, newest.version, newest.fingerprint, 5, text, frames, lineage)
+    return ServerMessage(NUMBER + 1, acked, newest.version, newest.fingerprint, 5, text, frames, training_id)
 
 
 ROUTES = range(5)

@@ -12,7 +12,7 @@ from fedcomp.wire.frame import EXACT, HEAD, Frame, Kind, parse, parse_all, parse
 FRAME = Frame(Kind.DELTA, 2, EXACT, 7, 8, 0x1122334455667788, 3, 4, b"payload")
 
 
-def sealed(head: bytes, payload: bytes) -> bytes:
+def packed(head: bytes, payload: bytes) -> bytes:
     """Return 48 bytes of head with their CRC32, and the payload."""
     return head + struct.pack("<I", zlib.crc32(head + payload)) + payload
 
@@ -30,7 +30,7 @@ def test_the_head_is_what_the_page_says() -> None:
 
 
 def test_frames_follow_each_other_to_the_end() -> None:
-    other = Frame(Kind.HELD, 0, 0, 8, 8, 5, 6, 7)
+    other = Frame(Kind.ACK, 0, 0, 8, 8, 5, 6, 7)
     data = FRAME.to_bytes() + other.to_bytes() + FRAME.to_bytes()
     assert parse_all(data) == (FRAME, other, FRAME)
     assert parse_all(b"") == ()
@@ -50,10 +50,10 @@ def test_every_frame_comes_back() -> None:
 
 
 def test_frames_in_a_row_are_read_one_after_the_other() -> None:
-    data = FRAME.to_bytes() + Frame(Kind.HELD, 0, 0, 1, 1, 2, 3, 4).to_bytes()
+    data = FRAME.to_bytes() + Frame(Kind.ACK, 0, 0, 1, 1, 2, 3, 4).to_bytes()
     first, at = parse(data)
     second, end = parse(data, at)
-    assert (first, second.kind, second.payload, end) == (FRAME, Kind.HELD, b"", len(data))
+    assert (first, second.kind, second.payload, end) == (FRAME, Kind.ACK, b"", len(data))
     with pytest.raises(CorruptError, match="52 bytes follow the frame"):
         parse_one(data)
 
@@ -90,14 +90,14 @@ def test_what_is_not_known_is_refused_however_well_it_is_sealed(place: int, valu
     head = bytearray(FRAME.to_bytes()[:48])
     head[place] = value
     with pytest.raises(UnknownFormatError, match=f"^{text}$"):
-        parse(sealed(bytes(head), b"payload"))
+        parse(packed(bytes(head), b"payload"))
 
 
 @pytest.mark.parametrize("length", [8, 2**31, 2**40, 2**64 - 1])
 def test_a_length_that_is_not_there_is_refused_before_memory_is_taken(length: int) -> None:
     head = FRAME.to_bytes()[:40] + struct.pack("<Q", length)
     with pytest.raises(TruncatedError, match=f"7 bytes of payload; the head promises {length}"):
-        parse(sealed(head, b"payload"))
+        parse(packed(head, b"payload"))
 
 
 def test_a_place_beyond_the_data_holds_no_frame() -> None:

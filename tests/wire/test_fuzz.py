@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from fedcomp.symbols import Dense
-from fedcomp.wire import codecs
+from fedcomp.quantized.vectors import Dense
+from fedcomp.wire import codec_ids
 from fedcomp.wire.frame import Kind
 from tests.wire import doors, specimens
 from tests.wire.doors import BrokenLaw, pass_through
@@ -76,7 +76,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_who_breaks_the_law_is_caught(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(codecs.CODECS, 200, Broken())
+    monkeypatch.setitem(codec_ids.CODECS, 200, Broken())
     monkeypatch.setattr(doors, "LIMIT_S", 1)
     error, sentence = FAULTS[fault]
     with pytest.raises(error, match=sentence):

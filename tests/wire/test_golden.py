@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.call import parse_call
-from fedcomp.entropy.golomb import GolombTernary
-from fedcomp.entropy.golomb_interleaved import GolombTernaryInterleaved
-from fedcomp.entropy.raw import Raw
-from fedcomp.entropy.seeded_values import SeededValues
-from fedcomp.entropy.sparse_levels import SparseLevelsCode
-from fedcomp.entropy.sparse_values import SparseValues
-from fedcomp.replica import Replica, from_key_frame, split_payload, start
-from fedcomp.symbols import Dense, Sparse
-from fedcomp.symbols.levels import SparseLevels
-from fedcomp.wire import instruction
-from fedcomp.wire.codecs import CODECS, codec_id
+from fedcomp.core.call import parse_call
+from fedcomp.entropy.bodies.golomb_interleaved import GolombTernaryInterleaved
+from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
+from fedcomp.entropy.bodies.raw import Raw
+from fedcomp.entropy.bodies.seeded_values import SeededValues
+from fedcomp.entropy.bodies.sparse_levels import SparseLevelsCode
+from fedcomp.entropy.bodies.sparse_values import SparseValues
+from fedcomp.quantized.levels import SparseLevels
+from fedcomp.quantized.vectors import Dense, Sparse
+from fedcomp.sync.replica import Replica, from_key_frame, split_payload, start
+from fedcomp.wire import server_message
+from fedcomp.wire.codec_ids import CODECS, codec_id
 from fedcomp.wire.frame import EXACT, SECONDS, Kind, parse_one
-from fedcomp.wire.instruction import Instruction, receipt
 from fedcomp.wire.layout import layout_of
+from fedcomp.wire.server_message import ServerMessage, ack_of
 from tests.golden.content import (
     MODEL,
     UPDATE,
@@ -185,23 +185,23 @@ def test_the_delta_frames_are_written_again_to_the_byte() -> None:
 def test_the_answers_of_a_node() -> None:
     delta = parse_one(golden("delta.frame"))
     update, held, lost = (parse_one(golden(f"{name}.frame")) for name in ("update", "held", "lost"))
-    assert (update.kind, held.kind, lost.kind) == (Kind.UPDATE, Kind.HELD, Kind.LOST)
+    assert (update.kind, held.kind, lost.kind) == (Kind.UPDATE, Kind.ACK, Kind.RESYNC)
     assert (update.codec, update.flags, update.payload) == (2, EXACT, SECONDS.pack(0.25, 0.5) + delta.payload)
     here = (42, 42, delta.layout, delta.after, 9)
     for frame in (update, held):
         assert (frame.base_version, frame.version, frame.layout, frame.before, frame.after) == here
-    assert replace(lost, after=0) == type(lost)(Kind.LOST, 0, 0, 0, 0, 0, 0, 0)
+    assert replace(lost, after=0) == type(lost)(Kind.RESYNC, 0, 0, 0, 0, 0, 0, 0)
     assert lost.after == 9
 
 
 def test_the_instruction() -> None:
     key, delta, update = golden("key.frame"), golden("delta.frame"), golden("update.frame")
     after = parse_one(delta).after
-    asked = Instruction(10, receipt(9, update), 42, after, 2**63 + 5, "stc(density=0.1)", (key, delta))
-    assert instruction.parse(golden("message.instruction")) == (asked, (parse_one(key), parse_one(delta)))
+    asked = ServerMessage(10, ack_of(9, update), 42, after, 2**63 + 5, "stc(density=0.1)", (key, delta))
+    assert server_message.parse(golden("message.instruction")) == (asked, (parse_one(key), parse_one(delta)))
     assert asked.to_bytes() == golden("message.instruction")
-    first = replace(asked, lineage=2**64 - 3)
-    assert instruction.parse(golden("first.instruction")) == (first, (parse_one(key), parse_one(delta)))
+    first = replace(asked, training_id=2**64 - 3)
+    assert server_message.parse(golden("first.instruction")) == (first, (parse_one(key), parse_one(delta)))
     assert first.to_bytes() == golden("first.instruction")
 
 

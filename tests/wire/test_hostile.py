@@ -17,9 +17,9 @@ import fedcomp
 from fedcomp.__main__ import describe
 from fedcomp.compressor import Compressor
 from fedcomp.errors import FedcompError
-from fedcomp.fingerprint import fingerprint
-from fedcomp.replica import LENGTH, Replica, from_key_frame, step
-from fedcomp.wire import codecs, frame, instruction
+from fedcomp.sync.fingerprint import fingerprint
+from fedcomp.sync.replica import LENGTH, Replica, from_key_frame, step
+from fedcomp.wire import codec_ids, frame, server_message
 from fedcomp.wire.frame import EXACT, Frame, Kind
 from tests.wire.mutations import disturb, seal_frame, seal_instruction
 from tests.wire.specimens import SETTINGS
@@ -77,7 +77,7 @@ def told(data: bytes) -> list[str]:
 def test_changed_files_are_refused_by_their_checksums(path: Path) -> None:
     rng = Random(0)
     data = path.read_bytes()
-    read: Callable[[bytes], object] = instruction.parse if path.suffix == ".instruction" else frame.parse_one
+    read: Callable[[bytes], object] = server_message.parse if path.suffix == ".instruction" else frame.parse_one
     for _ in range(300):
         changed = disturb(rng, data)
         assert changed == data or refused_by(read, changed)
@@ -114,8 +114,8 @@ def test_changed_bodies_are_refused_or_lead_to_a_whole_model(codec: int) -> None
     held = from_key_frame(frame.parse_one(golden("key.frame")))
     sent = golden("delta_dense.frame")[52:]
     if codec > 1:
-        symbols = codecs.codec(2).decode(golden("delta.frame")[52:-51], n=held.layout.n)
-        sent = codecs.codec(codec).encode(symbols)
+        symbols = codec_ids.codec(2).decode(golden("delta.frame")[52:-51], n=held.layout.n)
+        sent = codec_ids.codec(codec).encode(symbols)
     before, refused = bits(held), 0
     for _ in range(1500):
         body = disturb(rng, sent)
@@ -205,13 +205,13 @@ def test_changed_and_sealed_instructions_are_refused_or_valid() -> None:
     text = 16
     for _ in range(1500):
         behind = data[52 + text :] if rng.random() < 0.5 else disturb(rng, data[52 + text :])
-        sealed = seal_instruction(disturb(rng, data[: 52 + text]) + behind)
-        refused_by(told, sealed)
+        packed = seal_instruction(disturb(rng, data[: 52 + text]) + behind)
+        refused_by(told, packed)
         try:
-            asked, frames = instruction.parse(sealed)
+            asked, frames = server_message.parse(packed)
         except FedcompError:
             continue
-        assert asked.to_bytes() == sealed
+        assert asked.to_bytes() == packed
         assert len(asked.frames) == len(frames)
 
 
@@ -219,7 +219,7 @@ def test_random_bytes_are_refused() -> None:
     rng = Random(6)
     for _ in range(1000):
         data = rng.choice(STARTS) + rng.randbytes(rng.randrange(300))
-        for read in (frame.parse_one, instruction.parse, told):
+        for read in (frame.parse_one, server_message.parse, told):
             assert refused_by(read, data)
 
 

@@ -37,14 +37,14 @@ class Watching(FedAvg):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Write down the updates, node by node."""
         replies = list(replies)
-        taken = {
+        acked = {
             str(reply.metadata.src_node_id): floats(cast(ArrayRecord, reply.content["arrays"])) - self._given
             for reply in replies
             if reply.has_content()
         }
         folder = Path(os.environ["CHAOS_BOOK"])
         folder.mkdir(parents=True, exist_ok=True)
-        np.savez(folder / f"taken-{server_round}.npz", **taken)  # type: ignore[arg-type]
+        np.savez(folder / f"taken-{server_round}.npz", **acked)  # type: ignore[arg-type]
         return super().aggregate_train(server_round, replies)
 
 

@@ -1,0 +1,125 @@
+"""What a node's memory costs a round: in files (``state-dir``) and in ``Context.state``, beside one dense Flower message.
+
+    python -m benchmarks.node_state [--entries 11200000]
+
+A node reads its state when a message comes, and writes it before it answers.  The dense message is a plain model as Flower
+sends it, sockets apart: made of numpy arrays, taken apart into objects, checked, put together again, and read as arrays.
+It and each way to keep the state run by turns in this process, and the ratios are medians over the turns.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import cast
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_id
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from rich.console import Console
+from rich.table import Table
+
+import fedcomp
+from fedcomp.flower.client import client_state
+from fedcomp.flower.client.client_state import ClientState
+from fedcomp.flower.client.state_files import MOST_FRAMES
+from fedcomp.flower.client.state_folder import StateFolder
+from fedcomp.sync.replica import start
+from fedcomp.wire.codec_ids import codec_id
+from fedcomp.wire.frame import SECONDS, Frame, Kind
+from fedcomp.wire.layout import layout_of
+
+TENSORS = 60
+"""As many as a ResNet-18 has."""
+
+
+def node(entries: int) -> ClientState:
+    """Return the memory of a node between two rounds of STC 1/400, both ways."""
+    rng = np.random.default_rng(0)
+    arrays = {f"layer.{i}": rng.standard_normal(entries // TENSORS, np.float32) for i in range(TENSORS)}
+    replica = start(layout_of(arrays), arrays)
+    stc = fedcomp.stc(density=1 / 400)
+    body, memory = stc.encode(replica.vector, stc.init(replica.layout.n), seed=0)
+    here = (0, 0, replica.layout.digest, replica.fingerprint, 1)
+    payload = SECONDS.pack(0, 0) + body
+    pending = Frame(Kind.UPDATE, codec_id(stc.entropy), 0, *here, payload).to_bytes()
+    return ClientState(replica, dict(memory), 1, pending, 1, str(stc), training_id=1, node=1)
+
+
+def in_files(folder: Path) -> Callable[[ClientState], None]:
+    """Return what keeps a state in `folder`, and reads it back."""
+
+    def keep(state: ClientState) -> None:
+        with StateFolder(folder, RecordDict()) as home:
+            known = home.load(1)
+            home.save(known if known.replica else state)
+
+    return keep
+
+
+def in_context(state: ClientState) -> None:
+    """Keep a state in a ``Context.state``, send that to the SuperNode and back as Flower does, and read it."""
+    records = RecordDict()
+    state.save(records)
+    data = recorddict_to_proto(records).SerializeToString()
+    client_state.load(recorddict_from_proto(RecordDictProto.FromString(data)))
+
+
+def dense_message(state: ClientState) -> None:
+    """Send the plain model of a state as Flower does, sockets apart, and read it."""
+    assert state.replica is not None  # noqa: S101
+    content = RecordDict(
+        {"arrays": ArrayRecord({name: Array(array) for name, array in state.replica.arrays().items()})}
+    )
+    contents = {key: one.deflate() for key, one in get_all_nested_objects(content).items()}
+    for data in contents.values():
+        get_object_id(data)  # the receiver checks each
+    back = cast(RecordDict, inflate_object_from_contents(content.object_id, contents))
+    for array in back.array_records["arrays"].values():
+        array.numpy()
+
+
+def seconds(keep: Callable[[ClientState], None], state: ClientState) -> float:
+    """Return how long `keep` takes."""
+    begin = time.perf_counter()
+    keep(state)
+    return time.perf_counter() - begin
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--entries", type=int, default=11_200_000, help="of the model (default: %(default)s)")
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument(
+        "--dir", default=None, help="where the files are written; default: the system's for temporary files"
+    )
+    options = parser.parse_args()
+    state = node(options.entries)
+    table = Table(title=f"a round of a node, {options.entries:,} entries, STC 1/400", title_justify="left")
+    for column in ("what", "of a dense message", "seconds"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    with tempfile.TemporaryDirectory(dir=options.dir) as folder:
+        ways = {
+            "state-dir: read, written, flushed to the disk": in_files(Path(folder)),
+            "Context.state: to the SuperNode and back": in_context,
+        }
+        for name, keep in ways.items():
+            keep(state)  # what only a first round does, as writing the whole model
+            pairs = [(seconds(dense_message, state), seconds(keep, state)) for _ in range(options.turns)]
+            ratio = median(mine / dense for dense, mine in pairs)
+            table.add_row(name, f"{ratio:.2f}", f"{median(mine for _, mine in pairs):.2f}")
+        sizes = [path.stat().st_size / 1e6 for path in sorted(Path(folder).glob("*/*"))]
+    model, written = sizes
+    Console(width=100).print(
+        table, f"{written:.1f} MB written a round; {model:.1f} MB more each {MOST_FRAMES} versions"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Studies: ``python -m benchmarks.study STUDY.toml`` runs a grid of methods and settings, and writes figures of it."""

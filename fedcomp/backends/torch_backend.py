@@ -1,0 +1,67 @@
+"""The same selection in torch, on whatever device the tensors are: only kept entries cross to the host.
+
+The entries kept, their order and every float are those of the numpy path, so the body is the same to the byte.
+torch is imported when a tensor comes in, and at no other time.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.types import Vector
+from fedcomp.errors import NonFiniteError
+from fedcomp.quantized.vectors import Indices, QuantizedVector, Sparse
+
+
+def top_k(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
+    """Return indices (ascending) and entries of the min(k, non-zeros) entries of largest magnitude, on the host."""
+    import torch
+
+    whole: Any = 0.0
+    for part, weight in zip(value.parts, value.weights, strict=True):
+        whole = whole + (part if weight == 1 else part * weight)
+    if value.bounded and all(bool(torch.isfinite(part).all()) for part in value.parts):
+        whole = whole.clamp(-LARGEST, LARGEST)
+    magnitude = whole.abs()
+    if not bool(torch.isfinite(magnitude).all()):
+        at = int(torch.nonzero(~torch.isfinite(magnitude))[0])
+        raise NonFiniteError(value.origin + at, float(whole[at]))
+    least = torch.topk(magnitude, min(k, value.n), sorted=False).values.min()
+    keep = torch.nonzero(magnitude > least).ravel()
+    if least > 0 and keep.numel() < k:
+        ties = torch.nonzero(magnitude == least).ravel()[: k - keep.numel()]
+        keep = torch.cat([keep, ties]).sort().values
+    return keep.cpu().numpy(), whole[keep].cpu().numpy()
+
+
+def like(array: Any, tensor: Any) -> Any:
+    """Return `array`, a numpy vector or a tensor, as a tensor beside `tensor`: same device, float32."""
+    import torch
+
+    return torch.as_tensor(array).to(tensor.device)
+
+
+def host(tensor: Any) -> Vector:
+    """Return the tensor's entries as a numpy vector, float32 (n,)."""
+    return np.asarray(tensor.detach().cpu().numpy(), np.float32)
+
+
+def indices(sparse: Sparse, tensor: Any) -> Any:
+    """Return the indices of `sparse` on the device of `tensor`."""
+    import torch
+
+    return torch.from_numpy(sparse.indices).to(tensor.device)
+
+
+def add(tensor: Any, symbols: QuantizedVector, weight: float) -> None:
+    """Add ``weight`` times `symbols` to `tensor` (n,), in place; of sparse ones only the kept entries cross to the device."""
+    import torch
+
+    sparse = symbols.sparse()
+    values = symbols.dense() if sparse is None else sparse.values
+    there = torch.from_numpy(np.multiply(values, weight, dtype=np.float32)).to(tensor.device)
+    if sparse is None:
+        tensor += there
+    else:
+        tensor[indices(sparse, tensor)] += there

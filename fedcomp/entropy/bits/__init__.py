@@ -1,0 +1,1 @@
+"""Bits and bytes: fixed-width fields, varints, unary counts and prefix streams."""

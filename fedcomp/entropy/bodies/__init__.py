@@ -1,0 +1,1 @@
+"""Body formats, one per codec id."""

@@ -1,0 +1,1 @@
+"""Codes of positions, values and small symbols; bodies are built from them."""

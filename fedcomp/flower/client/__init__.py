@@ -1,0 +1,1 @@
+"""The node's half of fedcomp in Flower."""

@@ -1,0 +1,1 @@
+"""Server strategies from the compression papers."""

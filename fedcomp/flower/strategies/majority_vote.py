@@ -1,0 +1,46 @@
+"""signSGD with majority vote: each node one vote an entry, whatever its data and however loud its update."""
+
+import math
+from logging import INFO
+from typing import Any, ClassVar
+
+import numpy as np
+from flwr.supercore import log
+
+from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
+
+
+class MajorityVote(ServerOptimizer):
+    """model = published + step sign(sum over nodes of sign(their model - published)).
+
+    Bernstein et al., ICML 2018, algorithm 3; ICLR 2019 on why a minority of liars cannot turn it.  An entry that a node left
+    as it was is no vote, and a tie moves nothing.  Votes are not weighted; counters, BatchNorm statistics and metrics are.
+    """
+
+    takes_differences: ClassVar[bool] = True
+    """Replies count as what they are beside the published model."""
+
+    def __init__(self, *, step: float = 1e-3, **fedavg: Any) -> None:
+        """Make it; what FedAvg takes, it takes as well.  Raises `ValueError` for a step out of range."""
+        super().__init__(**fedavg)
+        if not 0 < step < math.inf:
+            raise ValueError(f"step is {step}; a finite number above 0 is needed")
+        self.step = step
+
+    def summary(self) -> None:
+        """Log the step."""
+        log(INFO, "\t├──> Majority vote: step %g", self.step)
+        super().summary()
+
+    def moved(self, step: RoundResult) -> Sums:
+        """Return the parameters one step on towards where most nodes go."""
+        moved: Sums = {}
+        for name in step.parameters:
+            published = step.published[name]
+            votes = np.zeros(published.shape, np.int32)
+            for reply in step.replies:
+                model = reply[name].numpy()
+                votes += model > published
+                votes -= model < published
+            moved[name] = step.begin(name) + self.step * np.sign(votes)
+        return moved

@@ -1,0 +1,103 @@
+"""Methods that send every entry, as one of a few levels or as it is."""
+
+from fedcomp.entropy.bodies.levels_code import LevelsCode
+from fedcomp.entropy.bodies.raw import Raw
+from fedcomp.entropy.bodies.segments_code import SegmentsCode
+from fedcomp.memory.ecq import Ecq
+from fedcomp.memory.none import NoMemory
+from fedcomp.methods.registry import Parts, memory, method
+from fedcomp.quantize.cgx import Cgx
+from fedcomp.quantize.identity import Identity
+from fedcomp.quantize.natural_compression import Natural
+from fedcomp.quantize.natural_dithering import NaturalDithering
+from fedcomp.quantize.qsgd import Qsgd
+from fedcomp.quantize.terngrad import TernGrad
+
+
+@method("no compression")
+def dense() -> Parts:
+    """Return the compressor that sends every float32 as it is and remembers nothing."""
+    return Identity(), Raw(), NoMemory()
+
+
+@method("Alistarh et al., NeurIPS 2017, arXiv:1610.02132")
+def qsgd(levels: int = 7, norm: str = "max", bucket: int = 512, feedback: bool = False) -> Parts:
+    """Return QSGD: of each `bucket` a norm, and every entry rounded at random to one of `levels` parts of it, and a sign.
+
+    7 levels are 4 bits.  `norm` is "max", as in the paper's experiments, or "l2", as in its analysis: with few levels most
+    entries are then zero, and their positions take few bits.  Unbiased, and without a memory unless `feedback` is on.
+    Alistarh, Grubic, Li, Tomioka, Vojnović, NeurIPS 2017, arXiv:1610.02132.
+    """
+    quantizer = Qsgd(levels, norm, bucket)
+    if feedback and quantizer.variance_constant >= 1:
+        raise ValueError(
+            f"feedback is {feedback!r}; with levels={levels}, norm={norm!r}, bucket={bucket} the error would grow without end: "
+            f"its variance is {quantizer.variance_constant:.3g} times the square of what is sent, and below 1 is needed"
+        )
+    return quantizer, LevelsCode(), memory(feedback)
+
+
+@method("Wu et al., ICML 2018, arXiv:1806.08054")
+def ecqsgd(alpha: float = 0.2, beta: float = 0.9, levels: int = 4, norm: str = "l2", bucket: int = 512) -> Parts:
+    """Return ECQ-SGD: QSGD of the update plus `alpha` times an accumulated error that decays by `beta`.
+
+    Settings under which the error may grow without end are refused.  Wu, Huang, Huang, Zhang, ICML 2018, arXiv:1806.08054.
+    """
+    quantizer, remembered = Qsgd(levels, norm, bucket), Ecq(alpha, beta)
+    contraction = remembered.contraction(quantizer.variance_constant)
+    if contraction >= 1:
+        raise ValueError(
+            f"alpha is {alpha!r} and beta {beta!r}; alpha^2 gamma + (beta - alpha)^2 must be below 1 and is {contraction:.3g}, "
+            f"gamma is {quantizer.variance_constant:.3g} with levels={levels}, norm={norm!r}, bucket={bucket}"
+        )
+    return quantizer, LevelsCode(), remembered
+
+
+@method("Horváth et al., MSML 2022, arXiv:1905.10988")
+def natural(feedback: bool = False) -> Parts:
+    """Return natural compression: every entry rounded at random to one of the two next powers of two.  Unbiased.
+
+    Horváth, Ho, Horváth, Sahu, Canini, Richtárik, MSML 2022, arXiv:1905.10988.
+    """
+    return Natural(), LevelsCode(), memory(feedback)
+
+
+@method("Horváth et al., MSML 2022, arXiv:1905.10988")
+def natural_dithering(levels: int = 8, norm: str = "max", bucket: int = 512) -> Parts:
+    """Return natural dithering: QSGD with the levels 0, 2^(1 - levels), ..., 1/2, 1.  Unbiased.
+
+    Horváth, Ho, Horváth, Sahu, Canini, Richtárik, MSML 2022, arXiv:1905.10988.
+    """
+    return NaturalDithering(levels, norm, bucket), LevelsCode(), NoMemory()
+
+
+@method("Wen et al., NeurIPS 2017, arXiv:1705.07878")
+def terngrad(clip: float = 2.5) -> Parts:
+    """Return TernGrad: of each tensor, clipped at `clip` standard deviations, random trits of the largest magnitude.
+
+    `clip` 0 clips nothing.  Unbiased but for the clipping.  Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017,
+    arXiv:1705.07878, with scalers of each sender's own.
+    """
+    return TernGrad(clip), LevelsCode(), NoMemory()
+
+
+@method("Markov et al., Middleware 2022, arXiv:2111.08617")
+def cgx(
+    bits: int = 4,
+    bucket: int = 1024,
+    adaptive: bool = False,
+    tolerance: float = 1.0,
+    dense_below: int = 1024,
+    feedback: bool = False,
+) -> Parts:
+    """Return CGX: of each `bucket` the range, in 2^bits even levels.
+
+    Tensors of one dimension, and those of fewer than `dense_below` entries, are sent as they are.  With `adaptive` a greedy
+    solver chooses the bits of each tensor, 2 to 8, so that the error stays within `tolerance` times that of `bits` for all.
+    Markov, Ramezanikebrya, Alistarh, Middleware 2022, arXiv:2111.08617; the solver is in their style.
+    """
+    if feedback and bits < 2:
+        raise ValueError(
+            f"feedback is {feedback!r} with bits={bits}; it needs at least 2, or the error grows without end"
+        )
+    return Cgx(bits, bucket, adaptive, tolerance, dense_below), SegmentsCode(), memory(feedback)

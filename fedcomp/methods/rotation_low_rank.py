@@ -1,0 +1,39 @@
+"""Methods that look at the vector from another side: rotated, or as matrices of low rank."""
+
+from fedcomp.entropy.bodies.low_rank_code import LowRankRaw
+from fedcomp.entropy.bodies.rotated_code import RotatedBits
+from fedcomp.memory.error_feedback import ErrorFeedback
+from fedcomp.memory.warm_start import WarmStart
+from fedcomp.methods.registry import Parts, memory, method
+from fedcomp.quantize.eden import Eden
+from fedcomp.quantize.power_iteration import LowRank
+
+
+@method("Vargaftik et al., NeurIPS 2021, arXiv:2105.08339")
+def drive(feedback: bool = False) -> Parts:
+    """Return DRIVE: the signs of the randomly rotated vector, one bit an entry, unbiased and without a memory.
+
+    With `feedback` on, error feedback and the scale that errs least instead.  Vargaftik, Ben Basat, Portnoy, Mendelson,
+    Ben-Itzhak, Mitzenmacher, NeurIPS 2021, arXiv:2105.08339.
+    """
+    return Eden(1, "minimal" if feedback else "unbiased"), RotatedBits(), memory(feedback)
+
+
+@method("Vargaftik et al., ICML 2022, arXiv:2108.08842")
+def eden(bits: float = 2, feedback: bool = False) -> Parts:
+    """Return EDEN: the randomly rotated vector in `bits` bits an entry, whole or not, below 1 as well; unbiased.
+
+    With `feedback` on, error feedback and the scale that errs least instead.  Vargaftik, Ben Basat, Portnoy, Mendelson,
+    Ben Itzhak, Mitzenmacher, ICML 2022, arXiv:2108.08842.
+    """
+    return Eden(bits, "minimal" if feedback else "unbiased"), RotatedBits(), memory(feedback)
+
+
+@method("Vogels et al., NeurIPS 2019, arXiv:1905.13727")
+def powersgd(rank: int = 2) -> Parts:
+    """Return PowerSGD: each matrix as the product of two of `rank` columns, from where the last one ended, with error feedback.
+
+    Each sender sends both factors of its own matrix: one exchange a round, where the paper's all-reduce takes two.
+    Vogels, Karimireddy, Jaggi, NeurIPS 2019, arXiv:1905.13727.
+    """
+    return LowRank(rank), LowRankRaw(), WarmStart(ErrorFeedback())

@@ -1,0 +1,55 @@
+"""Methods that send the sign of every entry."""
+
+from fedcomp.core.checks import check_choice
+from fedcomp.entropy.bodies.levels_code import LevelsCode
+from fedcomp.entropy.bodies.sparse_values import SparseValues
+from fedcomp.memory.error_feedback import ErrorFeedback
+from fedcomp.memory.none import NoMemory
+from fedcomp.methods.registry import Parts, method
+from fedcomp.quantize.one_bit import OneBit
+from fedcomp.quantize.signs import Signs
+from fedcomp.quantize.topk import TopK
+
+
+@method("Bernstein et al., ICML 2018, arXiv:1802.04434")
+def signsgd(step: float = 0.001) -> Parts:
+    """Return signSGD: ± `step` for every entry, and no memory.
+
+    With `fedcomp.flower.MajorityVote` as the strategy the server counts votes, and this is its downlink too.
+    Bernstein, Wang, Azizzadenesheli, Anandkumar, ICML 2018, arXiv:1802.04434; ICLR 2019, arXiv:1810.05291 (majority vote).
+    """
+    return Signs(step), LevelsCode(), NoMemory()
+
+
+@method("Seide et al., Interspeech 2014")
+def onebit() -> Parts:
+    """Return 1-bit SGD: of each tensor, the means of the entries at or above zero and of those below, with error feedback.
+
+    Seide, Fu, Droppo, Li, Yu, Interspeech 2014, where the two means are those of a column.
+    """
+    return OneBit(), LevelsCode(), ErrorFeedback()
+
+
+@method("Karimireddy et al., ICML 2019, arXiv:1901.09847")
+def efsign() -> Parts:
+    """Return EF-signSGD: the signs, times each tensor's mean magnitude, with error feedback.
+
+    Karimireddy, Rebjock, Stich, Jaggi, ICML 2019, arXiv:1901.09847; COMP-AMS calls it Block-Sign (`fedcomp.flower.FedAMS`).
+    """
+    return Signs(), LevelsCode(), ErrorFeedback()
+
+
+@method("Tang et al., ICML 2019, arXiv:1905.05957")
+def doublesqueeze(codec: str = "sign", density: float | None = None) -> Parts:
+    """Return DoubleSqueeze's compressor, meant for both directions: error feedback on the nodes and on the server.
+
+    `codec` is "sign", one bit an entry and each tensor's mean magnitude, or "topk" with a `density` (0.0269 if none is
+    given: 300,000 of ResNet-18's entries).  Tang, Yu, Lian, Zhang, Liu, ICML 2019, arXiv:1905.05957, the synchronous form;
+    the mean magnitude, which errs least, in the place of one that keeps the norm.
+    """
+    check_choice("codec", codec, ("sign", "topk"))
+    if codec == "topk":
+        return TopK(0.0269 if density is None else density), SparseValues(), ErrorFeedback()
+    if density is not None:
+        raise ValueError(f"density is {density!r}; only codec='topk' takes one")
+    return Signs(), LevelsCode(), ErrorFeedback()

@@ -1,0 +1,150 @@
+"""Methods that send a few of the entries."""
+
+from fedcomp.core.checks import check_choice
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.types import Stage, chain
+from fedcomp.entropy.bodies.golomb_interleaved import GolombTernaryInterleaved
+from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
+from fedcomp.entropy.bodies.seeded_values import SeededValues
+from fedcomp.entropy.bodies.sparse_levels import SparseLevelsCode
+from fedcomp.entropy.bodies.sparse_values import SparseValues
+from fedcomp.entropy.protocol import EntropyCode
+from fedcomp.memory.decayed_feedback import DecayedFeedback
+from fedcomp.memory.ef21 import Ef21
+from fedcomp.memory.error_feedback import ErrorFeedback
+from fedcomp.memory.momentum_correction import MomentumCorrection
+from fedcomp.memory.none import NoMemory
+from fedcomp.memory.regularized import Regularized
+from fedcomp.methods.registry import Parts, memory, method
+from fedcomp.quantize.chunked_topk import ChunkedTopK
+from fedcomp.quantize.logarithmic import Logarithmic
+from fedcomp.quantize.magnitude_levels import LloydMagnitudes, MagnitudeHierarchy
+from fedcomp.quantize.regularized_topk import RegularizedTopK
+from fedcomp.quantize.round_values import RoundValues
+from fedcomp.quantize.scheduled_topk import ScheduledTopK
+from fedcomp.quantize.seeded_subset import SeededSubset
+from fedcomp.quantize.tensor_topk import TensorTopK
+from fedcomp.quantize.ternarize import Ternarize
+from fedcomp.quantize.topk import TopK
+from fedcomp.quantized.vectors import Sparse, Ternary
+
+
+@method("Sattler et al., TNNLS 2020, arXiv:1903.02891")
+def stc(density: float = 1 / 400, order: str = "split") -> Parts:
+    """Return sparse ternary compression with error feedback.
+
+    Keeps the k = max(1, ceil(density n)) largest entries of residual + update as ±their mean magnitude, positions in Golomb
+    code.  `order` is "split" (streams that decode fast, a Rice parameter per chunk) or "interleaved" (the paper's order).
+    Sattler, Wiedemann, Müller, Samek, IEEE TNNLS 31(9), 2020, arXiv:1903.02891.
+    """
+    codes: dict[str, EntropyCode[Ternary]] = {"split": GolombTernary(), "interleaved": GolombTernaryInterleaved()}
+    check_choice("order", order, codes)
+    return chain(TopK(density), Ternarize()), codes[order], ErrorFeedback()
+
+
+@method("Aji, Heafield, EMNLP 2017, arXiv:1704.05021")
+def topk(density: float = 1 / 100, values: str = "fp32", feedback: bool = True) -> Parts:
+    """Return top-k: the k = max(1, ceil(density n)) largest entries, with error feedback unless `feedback` is off.
+
+    `values` is how they travel: "fp32", "fp16" (times a power of two, so that none overflows), "bf16", or "natural" (signs
+    and random powers of two, Horváth et al., arXiv:1905.10988).  Aji, Heafield, EMNLP 2017, arXiv:1704.05021.
+    """
+    return RoundValues(TopK(density), values), SparseValues(), memory(feedback)
+
+
+@method("Wangni et al., NeurIPS 2018, arXiv:1710.09854")
+def randk(density: float = 1 / 100, feedback: bool = True) -> Parts:
+    """Return rand-k: k = max(1, ceil(density n)) random entries that sender and receiver draw from one seed: no indices.
+
+    With error feedback they are sent as they are; without they are multiplied by n / k, which makes the vector unbiased.
+    Wangni, Wang, Liu, Zhang, NeurIPS 2018, arXiv:1710.09854; Stich, Cordonnier, Jaggi, NeurIPS 2018, arXiv:1809.07599.
+    """
+    return SeededSubset(density, unbiased=not feedback), SeededValues(), memory(feedback)
+
+
+@method("Ji et al., IEEE Intell. Syst. 2022, arXiv:2003.09603")
+def selective(density: float = 1 / 10) -> Parts:
+    """Return selective masking: of each tensor its largest entries, as float32, and no memory.
+
+    Ji, Jiang, Walid, Li, IEEE Intelligent Systems 37(2), 2022, arXiv:2003.09603.
+    """
+    return TensorTopK(density), SparseValues(), NoMemory()
+
+
+@method("in the style of Jiang et al. (DHQC), arXiv:2212.14760")
+def hierarchical(
+    density: float = 1 / 10, levels: int = 4, top_levels: int = 2, mask: str = "vector", feedback: bool = True
+) -> Parts:
+    """Return hierarchical quantization: the largest entries by `levels` of magnitude, the top one split into `top_levels`.
+
+    `mask` says of what the largest are chosen: of the whole "vector", or of each "tensor".  In the style of DHQC (Jiang,
+    Liu, Chen, Zhou, arXiv:2212.14760), of which `MagnitudeHierarchy` says what is decided here; so is error feedback.
+    """
+    masks: dict[str, Stage[CompensatedUpdate, Sparse]] = {"vector": TopK(density), "tensor": TensorTopK(density)}
+    check_choice("mask", mask, masks)
+    return chain(masks[mask], MagnitudeHierarchy(levels, top_levels)), SparseLevelsCode(), memory(feedback)
+
+
+@method("Bereyhi et al., arXiv:2501.05633", downlink=False)
+def regtopk(
+    density: float = 1 / 100, mu: float = 4.0, nodes: int = 10, denominator: str = "sent", values: str = "fp32"
+) -> Parts:
+    """Return regularized top-k: top-k that leaves out what the other `nodes` of a round are about to cancel.
+
+    `mu` is the regularization: towards 0 it is top-k with error feedback, as it is after a skipped round.  `denominator`,
+    "sent" or "asked", is what `RegularizedTopK` says of it.  It reads off the model what the others sent, and so wants a
+    `dense()` downlink, FedAvg's step and equal weights; with less it still works, and regularizes by something else.
+    Bereyhi, Liang, Boudreau, Afana, arXiv:2409.14893 and arXiv:2501.05633.
+    """
+    return RoundValues(RegularizedTopK(density, mu, denominator), values), SparseValues(), Regularized(nodes)
+
+
+@method("Lin et al., ICLR 2018, arXiv:1712.01887", downlink=False)
+def dgc(
+    density: float = 1 / 1000,
+    momentum: float = 0.9,
+    warmup: int = 4,
+    clip: float = 0.0,
+    nodes: int = 1,
+    masking: bool = True,
+    nesterov: bool = False,
+    values: str = "fp32",
+) -> Parts:
+    """Return deep gradient compression: top-k of an accumulated velocity.
+
+    The clients train without momentum: it is here.  `warmup` are the rounds over which the density falls, `clip` the largest
+    norm of the mean update of `nodes` senders, 0 for none.  Lin, Han, Mao, Wang, Dally, ICLR 2018, arXiv:1712.01887.
+    """
+    remembered = MomentumCorrection(momentum, masking, nesterov, clip, nodes)
+    return RoundValues(ScheduledTopK(density, warmup), values), SparseValues(), remembered
+
+
+@method("in the style of Yang et al., arXiv:2112.04291")
+def fastsgd(base: float = 2**0.25, levels: int = 8, feedback: bool = True) -> Parts:
+    """Return logarithmic levels of what lies within ``base**(levels - 1/2)`` of the largest entry, indices as delta keys.
+
+    How many entries that are depends on the vector.  In the style of FastSGD (Yang, Chen, Zeng, Gao, arXiv:2112.04291),
+    whose abstract names the parts; the details are decided here, and so is error feedback.
+    """
+    return Logarithmic(base, levels), SparseLevelsCode("delta keys"), memory(feedback)
+
+
+@method("Sarfi et al., arXiv:2508.15706")
+def sparseloco(density: float = 1 / 64, bits: int = 2, decay: float = 0.95, chunk: int = 4096) -> Parts:
+    """Return SparseLoCo: the largest entries of each chunk in `bits` bits, with error feedback that decays.
+
+    The decay stands for an outer momentum.  Sarfi, Thérien, Lidin, Belilovsky, arXiv:2508.15706.
+    """
+    return chain(ChunkedTopK(density, chunk), LloydMagnitudes(bits)), SparseLevelsCode(), DecayedFeedback(decay)
+
+
+@method("Fatkhullin et al., NeurIPS 2023, arXiv:2305.15155", downlink=False)
+def ef21(density: float = 1 / 100, momentum: float = 0.1, values: str = "fp32", epoch: int = 0) -> Parts:
+    """Return EF21-SGDM with top-k: what brings an estimate nearer to the averaged update, instead of updates.
+
+    The server has to sum what is sent: inside `CompressedStrategy` belongs `fedcomp.flower.EF21`.  `epoch` is the server's:
+    under a new one all senders begin anew.  On the downlink, error feedback as every method has it is EF21-P already
+    (Gruntkowska, Tyurin, Richtárik, ICML 2023).  Richtárik, Sokolov, Fatkhullin, NeurIPS 2021, arXiv:2106.05203; Fatkhullin,
+    Tyurin, Richtárik, NeurIPS 2023, arXiv:2305.15155.
+    """
+    return RoundValues(TopK(density), values), SparseValues(), Ef21(momentum, epoch)

@@ -1,0 +1,1 @@
+"""Quantized vectors: produced by quantizers, serialised by entropy codes, independent of both."""

@@ -1,0 +1,174 @@
+"""Entries as one of a few levels: of all entries (`Levels`), or of the kept ones (`SparseLevels`)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core.types import Vector
+from fedcomp.quantized.vectors import Indices, Sparse
+
+LINEAR, POWERS, EXPONENTS = range(3)
+Groups = int | tuple[int, ...]
+"""How entries share a scale: buckets of so many entries, the last one of what is left, or tensors of these sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The value of each level where the group's scale is 1, ascending: `kind` and `count` levels.
+
+    LINEAR: from -1 to 1 in equal steps, (2 l - L + 1) / (L - 1).  POWERS: -1, -1/2, ..., 0, ..., 1/2, 1, an odd number.
+    EXPONENTS: 0 and ±2^e of every normal float32, 509 of them.
+    """
+
+    kind: int
+    count: int
+
+    def values(self) -> Vector:
+        """Return the value of each level, float32 (count,); not to be written."""
+        return _values(self.kind, self.count)
+
+
+@lru_cache(maxsize=32)
+def _values(kind: int, count: int) -> Vector:
+    if kind == LINEAR:
+        values = (2 * np.arange(count) - (count - 1)).astype(np.float32) / np.float32(count - 1)
+    else:
+        first = 127 if kind == EXPONENTS else 0
+        powers = np.ldexp(np.float32(1), first - np.arange(count // 2))
+        values = np.concatenate((-powers, [0], powers[::-1])).astype(np.float32)
+    values.flags.writeable = False
+    return values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levels:
+    """Every entry as a level: its value is that of the level times its group's scale, plus its group's offset.
+
+    `levels` uint8 or uint16 (n,), each below ``scale.count``; `scales` float32, one a group; `offsets` as well, or None.
+    """
+
+    levels: NDArray[Any]
+    scale: Scale
+    scales: Vector
+    offsets: Vector | None
+    groups: Groups
+
+    @property
+    def n(self) -> int:
+        """Entries of the vector."""
+        return int(self.levels.size)
+
+    def dense(self) -> Vector:
+        """Return the vector, float32 (n,)."""
+        whole = np.empty(self.n, np.float32)
+        self.put_into(whole)
+        return whole
+
+    def put_into(self, vector: Vector) -> None:
+        """Write the vector into `vector`, float32 (n,)."""
+        for part, values in self.blocks():
+            vector[part] = values
+
+    def sparse(self) -> None:
+        """Return None: every entry is there."""
+        return
+
+    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
+        """Add ``weight`` times the vector to `vector`, block by block."""
+        for part, values in self.blocks():
+            vector[part] += values if weight == 1.0 else np.multiply(values, weight, dtype=vector.dtype)
+
+    def blocks(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield (part, its entries) in order."""
+        table = self.scale.values()
+        for part, rows, groups in _parts(self.n, self.groups):
+            values = table.take(self.levels[part], mode="clip")
+            folded = values.reshape(rows, -1)
+            folded *= self.scales[groups, None]
+            if self.offsets is not None:
+                folded += self.offsets[groups, None]
+            yield part, values
+
+
+def group_count(n: int, groups: Groups) -> int:
+    """Return how many groups `n` entries have."""
+    return -(-n // groups) if isinstance(groups, int) else len(groups)
+
+
+def _parts(n: int, groups: Groups) -> Iterator[tuple[slice, int, slice]]:
+    """Yield (entries, rows that they fold into, groups of the rows): about a block each, and of whole rows."""
+    if isinstance(groups, int) and groups > BLOCK:
+        groups = (groups,) * (n // groups) + ((n % groups,) if n % groups else ())
+    if isinstance(groups, int):
+        rows = max(1, BLOCK // groups)
+        whole = n // groups
+        for row in range(0, whole, rows):
+            end = min(row + rows, whole)
+            yield slice(row * groups, end * groups), end - row, slice(row, end)
+        if n % groups:
+            yield slice(whole * groups, n), 1, slice(whole, whole + 1)
+        return
+    start = 0
+    for group, size in enumerate(groups):
+        for at in range(0, size, BLOCK):
+            yield slice(start + at, start + min(at + BLOCK, size)), 1, slice(group, group + 1)
+        start += size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseLevels:
+    """The kept entries of a vector of `n`, each ± the magnitude of a level.
+
+    `indices` int64 (k,) ascending, `negative` bool (k,), `levels` uint8 (k,), `magnitudes` float32 (L,).  Where `base` is
+    not 0, magnitude l is the first one over ``base**l`` (`geometric`), and need not be sent.
+    """
+
+    n: int
+    indices: Indices
+    negative: NDArray[np.bool_]
+    levels: NDArray[np.uint8]
+    magnitudes: Vector
+    base: float = 0.0
+
+    def sparse(self) -> Sparse:
+        """Return the kept entries."""
+        values = np.empty(self.indices.size, np.float32)
+        for part, block in self._blocks():
+            values[part] = block
+        return Sparse(self.n, self.indices, values)
+
+    def dense(self) -> Vector:
+        """Return the vector, float32 (n,)."""
+        whole = np.zeros(self.n, np.float32)
+        for part, block in self._blocks():
+            whole[self.indices[part]] = block
+        return whole
+
+    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
+        """Add ``weight`` times the kept entries to `vector`, O(k)."""
+        self.sparse().add_to(vector, weight)
+
+    def _blocks(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield (part, values of those kept entries) in order."""
+        count = self.magnitudes.size
+        signed = np.concatenate((self.magnitudes, -self.magnitudes))
+        for start in range(0, self.indices.size, BLOCK):
+            part = slice(start, start + BLOCK)
+            place = np.multiply(self.negative[part], count, dtype=np.uint8 if count <= 128 else np.uint16)
+            place += self.levels[part]
+            yield part, signed.take(place)
+
+
+def geometric(first: np.float32, base: float, count: int) -> Vector:
+    """Return ``first / base**l`` of l = 0 ... count - 1, float32, by divisions alone: the same bits on every machine."""
+    values = np.empty(count, np.float64)
+    value = float(first)
+    for level in range(count):
+        values[level] = value
+        value /= base
+    return values.astype(np.float32)

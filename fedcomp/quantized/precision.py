@@ -1,0 +1,75 @@
+"""Float32 values rounded to formats of two bytes, within their range."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.core.checks import check_choice
+from fedcomp.core.compensated_update import BLOCK, LARGEST
+from fedcomp.core.types import Vector
+
+PRECISIONS = ("fp32", "bf16", "fp16")
+Halves = NDArray[np.float16]
+
+LARGEST_BF16 = 0x7F7F0000
+"""The bits of the largest finite one."""
+LARGEST_HALF = 32752.0
+"""The largest float16 below 2^15."""
+
+
+def round_to(values: Vector, precision: str) -> Vector:
+    """Return the nearest values of `precision`, float32; of two equally near ones the even one.  "fp32" returns `values`.
+
+    "bf16" keeps 8 significant bits.  "fp16" keeps 11 of the largest magnitude, and shares out its range from there: values are
+    multiplied by 2^e, e that of `half_exponent`, and rounded to float16.  No finite value becomes infinite: the largest one
+    of the format stands for what would.
+    """
+    check_choice("precision", precision, PRECISIONS)
+    if precision == "fp32" or not values.size:
+        return values
+    rounded = np.empty_like(values)
+    exponent = half_exponent(peak(values))
+    for start in range(0, values.size, BLOCK):
+        part = slice(start, start + BLOCK)
+        if precision == "bf16":
+            rounded[part] = _bf16(values[part])
+        else:
+            rounded[part] = from_halves(to_halves(values[part], exponent), exponent)
+    return rounded
+
+
+def peak(values: Vector) -> float:
+    """Return the largest magnitude."""
+    return max(float(values.max()), -float(values.min()))
+
+
+def half_exponent(largest: float) -> int:
+    """Return the e with which the `largest` magnitude times 2^e lies in [2^14, 2^15); 15 where it is zero."""
+    return 15 - math.frexp(largest)[1]
+
+
+def to_halves(values: Vector, exponent: int) -> Halves:
+    """Return float16 `values` times 2^`exponent`, rounded; the products lie within ±2^15."""
+    scaled = np.multiply(values, math.ldexp(1.0, exponent), dtype=np.float64)
+    if exponent == half_exponent(LARGEST):  # rounded up to 2^15, they would be 2^128
+        np.clip(scaled, -LARGEST_HALF, LARGEST_HALF, out=scaled)
+    return scaled.astype(np.float16)
+
+
+def from_halves(halves: Halves, exponent: int) -> Vector:
+    """Return float16 `halves` over 2^`exponent`, float32."""
+    values = np.empty(halves.size, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.multiply(halves, math.ldexp(1.0, -exponent), out=values, dtype=np.float64, casting="unsafe")
+    return values
+
+
+def _bf16(values: Vector) -> Vector:
+    words = values.view(np.uint32)
+    magnitude = words & np.uint32(0x7FFFFFFF)
+    magnitude += np.uint32(0x7FFF) + (words >> np.uint32(16) & np.uint32(1))
+    magnitude &= np.uint32(0x7FFF0000)
+    np.minimum(magnitude, np.uint32(LARGEST_BF16), out=magnitude)
+    magnitude |= words & np.uint32(0x80000000)
+    return magnitude.view(np.float32)

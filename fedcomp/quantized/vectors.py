@@ -1,0 +1,122 @@
+"""What quantizers make of a vector and entropy codes turn into bytes: values, with no idea of either."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core.types import Vector
+
+Indices = NDArray[np.int64]
+
+
+class QuantizedVector(Protocol):
+    """A quantized vector of `n` entries."""
+
+    @property
+    def n(self) -> int:
+        """Entries of the vector, zeros included."""
+        ...
+
+    def dense(self) -> Vector:
+        """Return the vector, float32 (n,)."""
+        ...
+
+    def sparse(self) -> "Sparse | None":
+        """Return the entries that are not zero by design; None where no entry is."""
+        ...
+
+    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
+        """Add ``weight`` times the vector to `vector` (n,), in place and in the precision of `vector`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """Every entry as it is."""
+
+    vector: Vector
+
+    @property
+    def n(self) -> int:
+        """Entries of the vector."""
+        return int(self.vector.size)
+
+    def dense(self) -> Vector:
+        """Return the vector, float32 (n,)."""
+        return self.vector
+
+    def put_into(self, vector: Vector) -> None:
+        """Write the vector into `vector`, float32 (n,)."""
+        vector[:] = self.vector
+
+    def sparse(self) -> None:
+        """Return None: every entry is there."""
+        return
+
+    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
+        """Add ``weight`` times the vector to `vector`, block by block."""
+        for start in range(0, self.n, BLOCK):
+            part = slice(start, start + BLOCK)
+            vector[part] += (
+                self.vector[part] if weight == 1.0 else np.multiply(self.vector[part], weight, dtype=vector.dtype)
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """The kept entries of a vector of `n`: `indices` int64 (k,) ascending, `values` float32 (k,); the rest is zero."""
+
+    n: int
+    indices: Indices
+    values: Vector
+
+    def dense(self) -> Vector:
+        """Return the vector, float32 (n,)."""
+        whole = np.zeros(self.n, np.float32)
+        whole[self.indices] = self.values
+        return whole
+
+    def sparse(self) -> "Sparse":
+        """Return itself."""
+        return self
+
+    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
+        """Add ``weight`` times the kept entries to `vector`, O(k)."""
+        for start in range(0, self.values.size, BLOCK):
+            part = slice(start, start + BLOCK)
+            values = np.multiply(self.values[part], weight, dtype=vector.dtype)
+            np.add.at(vector, self.indices[part], values)  # no index twice; faster than to gather and scatter
+
+
+@dataclass(frozen=True, slots=True)
+class Ternary:
+    """Kept entries that share one magnitude: `indices` int64 (k,) ascending, `negative` bool (k,), `magnitude` > 0."""
+
+    n: int
+    indices: Indices
+    negative: NDArray[np.bool_]
+    magnitude: np.float32
+
+    def sparse(self) -> Sparse:
+        """Return the kept entries, each ±magnitude."""
+        values, signed = np.empty(self.indices.size, np.float32), np.array([self.magnitude, -self.magnitude])
+        for start in range(0, values.size, BLOCK):  # `take` makes eight bytes of each index
+            part = slice(start, start + BLOCK)
+            signed.take(self.negative[part].view(np.int8), out=values[part], mode="clip")
+        return Sparse(self.n, self.indices, values)
+
+    def dense(self) -> Vector:
+        """Return the vector, float32 (n,)."""
+        whole = np.zeros(self.n, np.float32)
+        self.add_to(whole)
+        return whole
+
+    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
+        """Add ``weight`` times the kept entries to `vector`, O(k)."""
+        signed = np.multiply([self.magnitude, -self.magnitude], weight, dtype=vector.dtype)
+        for start in range(0, self.indices.size, BLOCK):
+            part = slice(start, start + BLOCK)
+            np.add.at(vector, self.indices[part], signed.take(self.negative[part].view(np.int8)))

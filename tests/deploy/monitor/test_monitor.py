@@ -1,0 +1,273 @@
+"""Watching a run: what is shown, while it goes on and after, and what is refused."""
+
+import io
+import json
+import socket
+import threading
+import urllib.request
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import Context, RecordDict
+from rich.console import Console
+
+from clients.app import app as client_app
+from deploy.monitor.__main__ import main, watch
+from deploy.monitor.run_tail import NodeRow, RunSnapshot, RunTail
+from deploy.monitor.tui import render
+from fedcomp.flower import LocalGrid
+from server.app import app as server_app
+from server.folder import RunFolder
+from server.round_record import RoundRecord
+
+SETTINGS = {
+    "dataset": "digits",
+    "model": "mlp",
+    "strategy": "fedavg",
+    "num-rounds": 12,
+    "uplink": "stc()",
+    "downlink": "dense()",
+}
+NODES = 5
+PATIENCE_S = 60.0
+
+
+def record(number: int, **changes: Any) -> RoundRecord:
+    given = RoundRecord(number, 0.875, 0.5, 1_000, 20_000, 15_000, 300_000, 330_000, seconds=2.0)
+    return replace(given, **changes)
+
+
+VIEW = RunSnapshot(
+    "mine",
+    SETTINGS,
+    (RoundRecord(0, 0.875, 0.5, seconds=2.0), *map(record, range(1, 5))),
+    (),
+    "running",
+    12,
+    4,
+    3.0,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """A run that has begun."""
+    folder = RunFolder(tmp_path / "mine")
+    folder.path.mkdir()
+    folder.write_json("settings.json", SETTINGS)
+    return folder
+
+
+def stand(folder: RunFolder, state: str, *nodes: NodeRow) -> None:
+    value = {"state": state, "num_rounds": 12, "version": 4, "nodes": [asdict(row) for row in nodes]}
+    folder.write_json("nodes.json", value)
+
+
+def text_of(view: RunSnapshot, width: int = 100, height: int | None = None) -> list[str]:
+    """Return the lines of the screen, without the blanks at their ends."""
+    file = io.StringIO()
+    Console(file=file, width=width, color_system=None).print(render(view, height))
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def test_the_screen_says_how_far_a_run_is_what_it_costs_and_how_its_nodes_stand() -> None:
+    nodes = (
+        NodeRow(11, 0, 3, 4, uplink_bytes=2_000, downlink_bytes=9_000, catch_up_bytes=7_500),
+        NodeRow(12, 1, None, None, True, downlink_bytes=5_000, catch_up_bytes=5_000, missing=2),
+        NodeRow(13, None, 4, 5, refused=1, failed=1),
+    )
+    rounds = (*VIEW.rounds[:4], record(4, accuracy=None, loss=None, seconds=61.0, missing=1))
+    assert text_of(replace(VIEW, nodes=nodes, rounds=rounds)) == [
+        "mine  digits, mlp, fedavg",
+        "up stc(), down dense()",
+        "running: round 4 of 12, version 4, 16 s left, last news 3 s ago",
+        "sent: up 4.0 kB, down 80.0 kB (catch-up 60.0 kB); dense 2.5 MB, ratio 30.0",
+        "accuracy ████ 87.5%, best 87.5%",
+        "",
+        "round  accuracy   loss      up     down  catch-up  ratio        time  lost replies",
+        "    0     87.5%  0.500     0 B      0 B       0 B      -       2.0 s",
+        "    1     87.5%  0.500  1.0 kB  20.0 kB   15.0 kB   30.0       2.0 s",
+        "    2     87.5%  0.500  1.0 kB  20.0 kB   15.0 kB   30.0       2.0 s",
+        "    3     87.5%  0.500  1.0 kB  20.0 kB   15.0 kB   30.0       2.0 s",
+        "    4         -      -  1.0 kB  20.0 kB   15.0 kB   30.0  1 min 01 s  1 missing",
+        "",
+        "node      part      up    down  catch-up   version     seen  lost replies",
+        "12           1     0 B  5.0 kB    5.0 kB  none yet        -  2 missing; absent",
+        "13           -     0 B     0 B       0 B         4  round 5  1 failed, 1 refused",
+        "11           0  2.0 kB  9.0 kB    7.5 kB    3 (-1)  round 4",
+    ]
+
+
+def fetch(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S) as reply:
+        text: str = reply.read().decode()
+    return text
+
+
+def test_lines_fit_a_narrow_screen_and_rows_a_low_one() -> None:
+    nodes = tuple(NodeRow(10**19 + at, at, 3, 4, missing=int(at % 10 == 9)) for at in range(1000))
+    rounds = tuple(record(number, failed=number % 2) for number in range(100))
+    lines = text_of(replace(VIEW, nodes=nodes, rounds=rounds), width=80, height=24)
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert lines[-1] == "993 more nodes, 93 of them with lost replies"
+    assert any(line.startswith("   99     87.5%") for line in lines)
+    assert sum("1 missing" in line for line in lines) == 7
+
+
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        ("completed", "completed: round 4 of 12, version 4"),
+        ("failed", "failed after round 4 of 12, version 4; its log says why"),
+    ],
+)
+def test_a_run_that_has_ended_says_how(state: str, line: str) -> None:
+    assert text_of(replace(VIEW, state=state))[2] == line
+
+
+def test_a_run_that_has_only_just_begun_is_shown_too() -> None:
+    lines = text_of(RunSnapshot("new", {}, (), (), "running", 12, None, 0.0))
+    assert lines[2] == "running: round 0 of 12, last news 0 s ago"
+    assert lines[-1] == "nothing is known of the nodes yet"
+
+
+def test_a_follower_takes_in_whole_lines_as_they_come(folder: RunFolder) -> None:
+    follower = RunTail(folder.path)
+    assert follower.read().rounds == ()
+    folder.append(asdict(record(0)))
+    folder.append(asdict(record(1)))
+    assert follower.read().rounds == (record(0), record(1))
+    line = json.dumps(asdict(record(2)))
+    with folder.rounds.open("a") as file:
+        file.write(line[:30])
+        file.flush()
+        assert follower.read().rounds == (record(0), record(1))
+        file.write(line[30:] + "\n")
+    assert follower.read().rounds == (record(0), record(1), record(2))
+
+
+def test_a_resumed_run_is_read_anew(folder: RunFolder) -> None:
+    for number in range(5):
+        folder.append(asdict(record(number)))
+    follower = RunTail(folder.path)
+    assert len(follower.read().rounds) == 5
+    folder.keep_rounds(2)
+    for number in range(3, 9):
+        folder.append(asdict(record(number, loss=0.25)))
+    assert [one.round for one in follower.read().rounds] == list(range(9))
+    assert [one.loss for one in follower.read().rounds] == 3 * [0.5] + 6 * [0.25]
+
+
+def test_a_run_of_before_there_were_standings_is_shown_and_one_of_later_too(folder: RunFolder) -> None:
+    line = {key: value for key, value in asdict(record(1)).items() if key not in ("failed", "missing")}
+    folder.append(line | {"something": "new"})
+    assert RunTail(folder.path).read().rounds == (record(1),)
+    assert RunTail(folder.path).read().state == "running"
+    folder.write_json("summary.json", {})
+    assert RunTail(folder.path).read().state == "completed"
+
+
+def test_watching_goes_on_until_the_run_ends(folder: RunFolder) -> None:
+    stand(folder, "running")
+    screen = io.StringIO()
+    console = Console(file=screen, width=100, height=30, force_terminal=True, color_system=None)
+    watching = threading.Thread(target=watch, args=(RunTail(folder.path), console), kwargs={"once": False})
+    watching.start()
+    shown = threading.Event()
+    for number in range(5):
+        folder.append(asdict(record(number)))
+    while "round 4 of 12" not in screen.getvalue():
+        assert watching.is_alive()
+        shown.wait(0.05)
+    stand(folder, "completed", NodeRow(7, 0, 4, 4))
+    watching.join(PATIENCE_S)
+    assert not watching.is_alive()
+    last = screen.getvalue().rpartition("completed: round 4 of 12")[2]
+    assert "7            0" in last
+
+
+def test_a_real_run_is_watched(config: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = {"num-rounds": 3, "min-nodes": NODES, "fraction-train": 1.0, "model": "logistic", "run-name": "run"}
+    config |= run | {"runs-dir": str(tmp_path)}
+    grid = LocalGrid(client_app, NODES, config)
+    server_app(grid, Context(1, 0, {}, RecordDict(), config))
+    assert main([str(tmp_path / "run")]) == 0
+    output = capsys.readouterr().out
+    assert "completed: round 3 of 3, version 3" in output
+    view = RunTail(tmp_path / "run").read()
+    assert [(row.node, row.partition, row.version, row.heard) for row in view.nodes] == [
+        (node, node - 1, 2, 3) for node in range(1, NODES + 1)
+    ]
+    assert sum(row.uplink_bytes for row in view.nodes) == sum(one.uplink_bytes for one in view.rounds) > 0
+    assert sum(row.downlink_bytes for row in view.nodes) == sum(one.downlink_bytes for one in view.rounds) > 0
+
+
+def test_what_is_no_run_is_refused_in_one_sentence(
+    folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for path, said in (
+        (tmp_path / "nowhere", "is no folder"),
+        (tmp_path / "empty", "holds no run: it has no settings.json"),
+        (tmp_path, f"holds 1 run; name one of them, as {folder.path}"),
+    ):
+        assert main([str(path)]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith(f"error: {path} ")
+        assert said in error
+        assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("settings.json", "{"),
+        ("settings.json", "[]"),
+        ("nodes.json", "3"),
+        ("nodes.json", '{"nodes": 3}'),
+        ("nodes.json", '{"nodes": [3]}'),
+        ("nodes.json", '{"nodes": [{"partition": 3}]}'),
+        ("nodes.json", '{"nodes": [], "num_rounds": "many"}'),
+        ("rounds.jsonl", "not a round\n"),
+        ("rounds.jsonl", '{"round": 3}\n'),
+    ],
+)
+def test_files_that_no_run_wrote_are_one_sentence(
+    folder: RunFolder, name: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder.path / name).write_text(text)
+    assert main([str(folder.path), "--once"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {folder.path / name}")
+    assert error.count("\n") == 1
+
+
+def test_prometheus_is_told_of_the_run_and_of_each_node(folder: RunFolder) -> None:
+    metrics = pytest.importorskip("deploy.monitor.prometheus", exc_type=ImportError)
+    for number in range(3):
+        folder.append(asdict(record(number)))
+    stand(folder, "running", NodeRow(11, 0, 3, 2, uplink_bytes=1234), NodeRow(12, missing=2, absent=True))
+    with metrics.serving(lambda: RunTail(folder.path).read(), "127.0.0.1", 0) as port:
+        lines = fetch(port).splitlines()
+    for line in (
+        "fedcomp_round 2.0",
+        "fedcomp_accuracy 0.875",
+        "fedcomp_version 4.0",
+        'fedcomp_node_uplink_bytes_total{node="11"} 1234.0',
+        'fedcomp_node_missing_total{node="12"} 2.0',
+        'fedcomp_node_version{node="11"} 3.0',
+        'fedcomp_node_absent{node="12"} 1.0',
+    ):
+        assert line in lines
+    assert not any(line.startswith('fedcomp_node_version{node="12"}') for line in lines)
+
+
+def test_a_port_that_is_taken_is_one_sentence(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("prometheus_client")
+    with socket.create_server(("127.0.0.1", 0)) as acked:
+        port = acked.getsockname()[1]
+        assert main([str(folder.path), "--prometheus", str(port)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: 127.0.0.1:{port} cannot be listened on: ")

@@ -1,0 +1,56 @@
+"""The record of what runs: it comes back as it was, and a foreign one is refused."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from deploy.process_record import Record
+from deploy.run_config import LaunchError
+
+MARK = "ab" * 16 + "/"
+LINK_ALONE = {"SuperLink": (10, "100", "/f/superlink.log")}
+PROCESSES = {"SuperLink": (10, "100", "/f/superlink.log"), "SuperNode 0": (11, "101", "/f/node-0.log")}
+
+
+def record(**changes: object) -> dict[str, object]:
+    """The fields of a record of one node."""
+    fields: dict[str, object] = {"mark": MARK, "address": "127.0.0.1:1", "health_address": "127.0.0.1:2"}
+    return {**fields, "node_ids": ["7"], "processes": PROCESSES, **changes}
+
+
+def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+    written = Record(MARK, "127.0.0.1:1", "127.0.0.1:2", ["7"], dict(PROCESSES))
+    written.write(tmp_path)
+    found = Record.read(tmp_path)
+    assert found is not None
+    assert found.programs() == written.programs()
+    assert [program.mark for program in found.programs()] == [f"{MARK}superlink/", f"{MARK}node-0/"]
+    assert [path.name for path in tmp_path.iterdir()] == ["federation.json"]
+
+
+def test_where_nothing_was_started_there_is_no_record(tmp_path: Path) -> None:
+    assert Record.read(tmp_path) is None
+    assert Record.read(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", "null", json.dumps(record(more=1))]
+    + [json.dumps(record(mark=mark)) for mark in ("", "/", 5, None, "ab" * 16)]
+    + [json.dumps(record(processes=processes)) for processes in (LINK_ALONE, [*PROCESSES], None, 5)]
+    + [json.dumps(record(node_ids=[], processes=None))]
+    + [json.dumps(record(processes=dict.fromkeys(PROCESSES, entry))) for entry in ([1], ["x", "1", "log"], 5, None)],
+)
+def test_a_foreign_record_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "federation.json").write_text(text)
+    with pytest.raises(LaunchError, match=r"federation\.json cannot be read"):
+        Record.read(tmp_path)
+
+
+def test_processes_that_are_gone_are_no_federation_though_their_ids_live_on(tmp_path: Path) -> None:
+    mine = (os.getpid(), "1", str(tmp_path / "log"))  # this process has another time of start
+    written = Record(MARK, "127.0.0.1:1", "127.0.0.1:2", ["7"], dict.fromkeys(PROCESSES, mine))
+    assert not written.runs()
+    written.end()

@@ -1,0 +1,187 @@
+"""Pieces: by hand, back and forth, and what a hostile body can say."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core.context import EncodeContext
+from fedcomp.entropy.bits import varint
+from fedcomp.entropy.bodies.levels_code import LevelsCode
+from fedcomp.entropy.bodies.segments_code import MAX_PIECES, SegmentsCode
+from fedcomp.entropy.protocol import MAX_ENTRIES
+from fedcomp.errors import CorruptError, FedcompError
+from fedcomp.quantize.cgx import Cgx
+from fedcomp.quantized.levels import Levels
+from fedcomp.quantized.segments import Segments
+from fedcomp.quantized.vectors import Dense
+
+CODE = SegmentsCode()
+BY_HAND = Segments((Dense(np.array([1], np.float32)), Dense(np.array([-2, 0.5], np.float32))))
+BODY = "02 000104 000208 0000803f 000000c0 0000003f"
+
+
+def same(one: Segments, other: Segments) -> bool:
+    def parts(pieces: Segments) -> list[object]:
+        return [
+            (p.levels.tobytes(), p.scale, p.scales.tobytes(), p.offsets is not None and p.offsets.tobytes(), p.groups)
+            if isinstance(p, Levels)
+            else p.vector.tobytes()
+            for p in pieces.pieces
+        ]
+
+    return parts(one) == parts(other)
+
+
+def some(rng: np.random.Generator, layers: int = 5) -> Segments:
+    """Pieces as CGX makes them: matrices and biases of random sizes and magnitudes."""
+    shapes: list[tuple[int, ...]] = []
+    for _ in range(layers):
+        shapes.append((int(rng.integers(1, 60)), int(rng.integers(1, 60))))
+        shapes.append((int(rng.integers(1, 60)),))
+    scales = np.repeat(10.0 ** rng.integers(-3, 3, len(shapes)), [int(np.prod(shape)) for shape in shapes])
+    value = (rng.standard_normal(scales.size) * scales).astype(np.float32)
+    return Cgx(4, 128, adaptive=True, dense_below=100).encode(
+        CompensatedUpdate(value, context=EncodeContext(shapes=tuple(shapes)))
+    )
+
+
+def test_two_raw_pieces_are_the_ones_written_by_hand() -> None:
+    assert CODE.encode(BY_HAND) == bytes.fromhex(BODY)
+    assert same(CODE.decode(bytes.fromhex(BODY), 3), BY_HAND)
+    assert same(CODE.decode(bytes.fromhex(BODY)), BY_HAND)
+
+
+def test_a_piece_of_levels_is_its_row_and_the_body_of_its_own_code() -> None:
+    levels = Cgx(4, 8).encode(CompensatedUpdate(np.arange(20, dtype=np.float32))).pieces[0]
+    assert isinstance(levels, Levels)
+    body = LevelsCode().encode(levels)
+    assert CODE.encode(Segments((levels,))) == bytes([1, 1, 20, len(body)]) + body
+
+
+def test_random_pieces_come_back_to_the_bit() -> None:
+    rng = np.random.default_rng(0)
+    for layers in [1, 2, 5] * 4 + [60]:
+        pieces = some(rng, layers)
+        body = CODE.encode(pieces)
+        for found in (CODE.decode(body), CODE.decode(body, pieces.n)):
+            assert same(found, pieces)
+            assert found.dense().tobytes() == pieces.dense().tobytes()
+
+
+def test_no_pieces_come_back() -> None:
+    assert CODE.encode(Segments(())) == b"\0"
+    assert CODE.decode(b"\0", 0).n == 0
+
+
+# ---- damage ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("", "the body ends within the number of pieces"),
+        ("07 000104 000208 0000803f 000000c0 0000003f", "18 bytes; 7 pieces need at least 3 each"),
+        ("06 000104 000208 0000803f 000000c0 0000003f", "a piece of no entries; it has one at least"),
+        ("02 020104 000208 0000803f 000000c0 0000003f", "a piece in code 2; it is 0, float32, or 1, levels"),
+        ("02 000104 000008 0000803f 000000c0 0000003f", "a piece of no entries; it has one at least"),
+        ("02 000104 000308 0000803f 000000c0 0000003f", "a body for 4 entries; 3 are needed"),
+        ("02 000204 000108 0000803f 000000c0 0000003f", "a raw body of 4 bytes; it needs 8 for 2 entries"),
+        ("02 000104 000209 0000803f 000000c0 0000003f", "12 bytes of pieces; 13 are needed"),
+        ("02 000104 000207 0000803f 000000c0 0000003f", "12 bytes of pieces; 11 are needed"),
+        ("02 000104 000208 0000803f 000000c0 0000003f 00", "13 bytes of pieces; 12 are needed"),
+        ("02 000104 000208 0000807f 000000c0 0000003f", "a raw body holds NaN or infinity"),
+        ("02 00ff80", "3 bytes; 2 pieces need at least 3 each"),
+        ("01 00ff80", "the body ends within the entries of a piece"),
+        ("01 000180", "the body ends within the length of a piece"),
+        ("02 0001 8080808001", "the body ends before the code of a piece"),
+    ],
+)
+def test_a_body_that_contradicts_itself_is_refused(body: str, text: str) -> None:
+    with pytest.raises(FedcompError, match=f"^{text}$"):
+        CODE.decode(bytes.fromhex(body), 3)
+
+
+def test_every_truncation_and_a_byte_behind_are_refused() -> None:
+    body = CODE.encode(some(np.random.default_rng(1)))
+    for damaged in [body[:length] for length in range(len(body))] + [body + b"\0"]:
+        with pytest.raises(FedcompError):
+            CODE.decode(damaged)
+
+
+def test_another_length_than_needed_is_refused_before_a_piece_is_read() -> None:
+    for n in (0, 2, 4, 2**31):
+        with pytest.raises(CorruptError, match=f"^a body for 3 entries; {n} are needed$"):
+            CODE.decode(bytes.fromhex(BODY.replace("0000803f", "0000807f")), n)
+
+
+def test_changed_bytes_are_refused_or_decode_to_finite_values() -> None:
+    rng = np.random.default_rng(2)
+    made = [some(rng, 2) for _ in range(4)]
+    bodies = [(CODE.encode(pieces), pieces.n) for pieces in made]
+    refused = 0
+    for turn in range(600):
+        body, n = bodies[rng.integers(len(bodies))]
+        changed = bytearray(body)
+        for _ in range(rng.integers(1, 4)):
+            reach = 30 if turn % 2 else len(body)
+            changed[rng.integers(reach)] = rng.integers(256)
+        try:
+            found = CODE.decode(bytes(changed), n)
+        except FedcompError:
+            refused += 1
+            continue
+        assert found.n == n
+        assert np.isfinite(found.dense()).all()
+    assert 150 < refused < 600
+
+
+def test_a_few_bytes_that_claim_much_cost_nothing() -> None:
+    row = bytes([1]) + varint.put(2**20) + varint.put(10)
+    claims = [
+        varint.put(2**40),
+        varint.put(1) + bytes([1]) + varint.put(MAX_ENTRIES) + varint.put(4) + b"\0" * 4,
+        varint.put(1) + bytes([0]) + varint.put(MAX_ENTRIES) + varint.put(2**33),
+        varint.put(1) + bytes([1]) + varint.put(2**62) + varint.put(2**62),
+        varint.put(2000) + row * 2000 + (varint.put(2**20) + b"\0" * 7) * 2000,
+    ]
+    tracemalloc.start()
+    for claim in claims:
+        for n in (None, 1000, MAX_ENTRIES):
+            with pytest.raises(FedcompError):
+                CODE.decode(claim, n)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+def test_equal_pieces_by_the_thousand_are_refused_where_nobody_asked_for_so_many() -> None:
+    piece = Cgx(4, 1 << 20).encode(CompensatedUpdate(np.zeros(1 << 20, np.float32))).pieces[0]
+    assert isinstance(piece, Levels)
+    one = LevelsCode().encode(piece)
+    row = bytes([1]) + varint.put(piece.n) + varint.put(len(one))
+    body = varint.put(1000) + row * 1000 + one * 1000
+    with pytest.raises(
+        CorruptError, match=f"{len(body)} bytes that claim {1000 << 20} entries, which nobody asked for"
+    ):
+        CODE.decode(body)
+
+
+def test_a_vector_too_long_to_encode_is_refused() -> None:
+    half = Dense(np.broadcast_to(np.float32(0), (1 << 30,)))
+    with pytest.raises(
+        ValueError, match="a vector of 3221225472 entries in 3 pieces; at most 2147483648 in 65536 can be encoded"
+    ):
+        CODE.encode(Segments((half, half, half)))
+
+
+def test_more_pieces_than_can_be_are_refused() -> None:
+    piece = Dense(np.ones(1, np.float32))
+    most = CODE.encode(Segments((piece,) * MAX_PIECES))
+    assert CODE.decode(most).n == MAX_PIECES
+    with pytest.raises(ValueError, match="a vector of 65537 entries in 65537 pieces; at most 2147483648 in 65536 can"):
+        CODE.encode(Segments((piece,) * (MAX_PIECES + 1)))
+    rows, bodies = b"\0\1\4" * (MAX_PIECES + 1), np.ones(MAX_PIECES + 1, "<f4").tobytes()
+    with pytest.raises(CorruptError, match="65537 pieces; at most 65536"):
+        CODE.decode(varint.put(MAX_PIECES + 1) + rows + bodies)

@@ -1,0 +1,204 @@
+"""Kept entries of few magnitudes: bodies by hand, back and forth, and what a hostile one can say."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from fedcomp.core.types import Vector
+from fedcomp.entropy.bits import varint
+from fedcomp.entropy.bodies.sparse_levels import GEOMETRIC, LISTED, SparseLevelsCode
+from fedcomp.entropy.codes.positions import DELTA, KINDS
+from fedcomp.entropy.protocol import MAX_ENTRIES
+from fedcomp.errors import CorruptError, FedcompError, TruncatedError
+from fedcomp.quantized.levels import SparseLevels, geometric
+from tests.reference import entropy_bits, levels_entries
+
+
+def floats(*entries: float) -> Vector:
+    return np.array(entries, np.float32)
+
+
+INDICES, NEGATIVE = np.array([4, 13, 14, 100]), np.array([False, True, True, False])
+BY_HAND = SparseLevels(200, INDICES, NEGATIVE, np.array([0, 1, 1, 0], np.uint8), floats(0.5, 0.25))
+BODY = "c801 04 00 01 0000003f 0000803e 01 04 02 1f00 4805 60 00 02 60"
+HALVES = SparseLevels(200, INDICES, NEGATIVE, np.array([0, 1, 1, 0], np.uint8), floats(0.5, 0.25), 2.0)
+SERIES = "c801 04 01 01 0000003f 0000000000000040 03 04 01 10 5910 56 60 00 02 60"
+ENTRIES = {4: 0.5, 13: -0.25, 14: -0.25, 100: 0.5}
+
+
+def same(one: SparseLevels, other: SparseLevels) -> bool:
+    fields = ("indices", "negative", "levels", "magnitudes")
+    equal = all(np.array_equal(getattr(one, field), getattr(other, field)) for field in fields)
+    return equal and (one.n, one.base) == (other.n, other.base) and one.dense().tobytes() == other.dense().tobytes()
+
+
+def draw(rng: np.random.Generator, n: int, k: int, count: int, base: float = 0.0) -> SparseLevels:
+    indices = np.sort(rng.choice(n, k, replace=False)).astype(np.int64)
+    first = np.float32(rng.uniform(1, 9) * 10.0 ** rng.integers(-20, 38))
+    magnitudes = geometric(first, base, count) if base else np.sort(first * rng.uniform(0.01, 1, count))
+    levels = rng.integers(0, count, k).astype(np.uint8)
+    return SparseLevels(n, indices, rng.random(k) < 0.5, levels, magnitudes.astype(np.float32), base)
+
+
+def test_the_body_is_the_one_written_by_hand() -> None:
+    assert SparseLevelsCode().encode(BY_HAND) == bytes.fromhex(BODY)
+    assert same(SparseLevelsCode().decode(bytes.fromhex(BODY), 200), BY_HAND)
+    assert levels_entries(bytes.fromhex(BODY)) == (200, ENTRIES)
+
+
+def test_a_series_of_magnitudes_is_its_first_and_its_base() -> None:
+    code = SparseLevelsCode("delta keys")
+    assert code.encode(HALVES) == bytes.fromhex(SERIES)
+    assert same(SparseLevelsCode().decode(bytes.fromhex(SERIES), 200), HALVES)
+    assert levels_entries(bytes.fromhex(SERIES)) == (200, ENTRIES)
+
+
+def test_one_magnitude_takes_no_levels() -> None:
+    one = SparseLevels(200, INDICES, NEGATIVE, np.zeros(4, np.uint8), floats(0.5))
+    body = bytes.fromhex("c801 04 00 00 0000003f 01 04 02 1f00 4805 60")
+    assert SparseLevelsCode().encode(one) == body
+    assert same(SparseLevelsCode().decode(body), one)
+
+
+@pytest.mark.parametrize("kind", ["smallest", *KINDS])
+def test_random_symbols_come_back_whatever_the_positions(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        n = int(rng.integers(1, 400))
+        symbols = draw(rng, n, int(rng.integers(1, n + 1)), int(rng.integers(1, 257)))
+        body = SparseLevelsCode(kind).encode(symbols)
+        assert same(SparseLevelsCode().decode(body, n=n), symbols)
+        assert same(SparseLevelsCode("bitmap").decode(body), symbols)
+
+
+@pytest.mark.parametrize("base", [1.001, 1.1, 2**0.25, 2.0, np.pi, 17.0])
+def test_any_base_gives_the_receiver_the_senders_magnitudes(base: float) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        count = int(rng.integers(1, 12))
+        symbols = draw(rng, 1000, 100, count, base)
+        body = SparseLevelsCode().encode(symbols)
+        assert body[3] == GEOMETRIC
+        assert same(SparseLevelsCode().decode(body), symbols)
+
+
+def test_magnitudes_that_are_no_series_are_listed_and_keep_their_bits() -> None:
+    wrong = SparseLevels(200, INDICES, NEGATIVE, BY_HAND.levels, floats(0.5, 0.3), 2.0)
+    body = SparseLevelsCode().encode(wrong)
+    assert body[3] == LISTED
+    assert SparseLevelsCode().decode(body).dense().tobytes() == wrong.dense().tobytes()
+
+
+def test_nothing_kept_takes_the_bytes_of_n_and_a_zero() -> None:
+    nothing = SparseLevels(200, INDICES[:0], NEGATIVE[:0], BY_HAND.levels[:0], floats(0.5))
+    assert SparseLevelsCode().encode(nothing).hex() == "c80100"
+    found = SparseLevelsCode().decode(bytes.fromhex("c80100"), 200)
+    assert (found.n, found.indices.size, found.magnitudes.size) == (200, 0, 0)
+    assert not found.dense().any()
+
+
+def test_delta_keys_are_written_where_they_are_asked_for() -> None:
+    symbols = draw(np.random.default_rng(2), 10_000, 100, 1)
+    body = SparseLevelsCode("delta keys").encode(symbols)
+    assert body[3 + 1 + 4 + 1] == DELTA  # behind n (2), k (1), form, count, magnitude
+    assert len(body) > len(SparseLevelsCode().encode(symbols))
+
+
+def test_a_body_of_equally_frequent_levels_is_within_a_percent_of_the_entropy() -> None:
+    n, k = 1_000_000, 10_000
+    body = SparseLevelsCode().encode(draw(np.random.default_rng(3), n, k, 4))
+    assert 8 * len(body) <= 1.01 * (entropy_bits(n, k) + 2 * k)
+
+
+def test_settings_and_symbols_that_cannot_be_are_the_callers_mistake() -> None:
+    with pytest.raises(
+        ValueError, match="positions is 'keys'; it is one of 'smallest', 'Golomb', 'bitmap', 'delta keys'"
+    ):
+        SparseLevelsCode("keys")
+    many = SparseLevels(200, INDICES, NEGATIVE, BY_HAND.levels, np.ones(257, np.float32))
+    with pytest.raises(ValueError, match="257 magnitudes; at most 256 can be encoded"):
+        SparseLevelsCode().encode(many)
+
+
+# ---- damage ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("03 04 00 00 0000003f", "4 kept entries of 3 in 8 bytes"),
+        ("c801 00 00", "1 bytes follow an empty selection"),
+        ("c801 04 00", "the body ends before the magnitudes"),
+        ("c801 04 02 01 0000003f 0000803e", "magnitudes in form 2; known are 0 and 1"),
+        ("c801 04 00 02 0000003f 0000803e", "8 bytes of magnitudes; 3 need 12"),
+        ("c801 04 00 01 0000003f 00000000 01", "a magnitude is not finite and above 0"),
+        ("c801 04 00 01 0000003f 000000bf 01", "a magnitude is not finite and above 0"),
+        ("c801 04 00 01 0000003f 0000807f 01", "a magnitude is not finite and above 0"),
+        ("c801 04 00 01 0000003f 0000c07f 01", "a magnitude is not finite and above 0"),
+        ("c801 04 01 01 0000003f 00000000000000", "11 bytes of magnitudes; 2 need 12"),
+        ("c801 04 01 01 0000003f 000000000000f03f 01", "magnitudes of base 1.0; it is finite and above 1"),
+        ("c801 04 01 01 0000003f 00000000000000c0 01", "magnitudes of base -2.0; it is finite and above 1"),
+        ("c801 04 01 01 0000003f 000000000000f07f 01", "magnitudes of base inf; it is finite and above 1"),
+        ("c801 04 01 01 0000003f 000000000000f87f 01", "magnitudes of base nan; it is finite and above 1"),
+        ("c801 04 01 ff 0000003f 0000000000000040 01", "a magnitude is not finite and above 0"),
+        ("c801 04 01 01 0000807f 0000000000000040 01", "a magnitude is not finite and above 0"),
+        ("c801 04 00 01 0000003f 0000803e 01 04 02 1f00 4805", "signs: 0 bytes; 4 bits need 1"),
+        ("c801 04 00 01 0000003f 0000803e 01 04 02 1f00 4805 61", "signs: the padding bits are not zero"),
+        ("c801 04 00 00 0000003f 01 04 02 1f00 4805 60 00", "1 bytes follow the last field"),
+        (BODY + "00", "1 bytes follow the last field"),
+    ],
+)
+def test_a_body_that_contradicts_itself_is_refused(body: str, text: str) -> None:
+    with pytest.raises(FedcompError, match=f"^{text}$"):
+        SparseLevelsCode().decode(bytes.fromhex(body))
+
+
+@pytest.mark.parametrize("base", [0.0, 1.5])
+def test_every_truncation_is_refused(base: float) -> None:
+    body = SparseLevelsCode().encode(draw(np.random.default_rng(4), 5000, 300, 7, base))
+    for length in range(len(body)):
+        with pytest.raises((TruncatedError, CorruptError)):
+            SparseLevelsCode().decode(body[:length])
+
+
+@pytest.mark.parametrize("n", [0, 199, 201, 2**31])
+def test_another_length_than_needed_is_refused(n: int) -> None:
+    with pytest.raises(CorruptError, match=f"a body for 200 entries; {n} are needed"):
+        SparseLevelsCode().decode(bytes.fromhex(BODY), n=n)
+
+
+def test_changed_bytes_are_refused_or_decode_to_symbols_that_can_be() -> None:
+    rng = np.random.default_rng(5)
+    shapes = ((10, 10, 3, 0.0), (1000, 30, 1, 0.0), (1000, 500, 40, 1.1), (10**6, 40, 256, 0.0))
+    bodies = [SparseLevelsCode().encode(draw(rng, *shape)) for shape in shapes]
+    refused = 0
+    for _ in range(3000):
+        body = bytearray(bodies[rng.integers(len(bodies))])
+        for _ in range(rng.integers(1, 4)):
+            body[rng.integers(len(body))] = rng.integers(256)
+        try:
+            found = SparseLevelsCode().decode(bytes(body))
+        except FedcompError:
+            refused += 1
+            continue
+        k = found.indices.size
+        assert k == found.negative.size == found.levels.size <= found.n <= MAX_ENTRIES
+        assert not k or (found.indices[0] >= 0 and found.indices[-1] < found.n and (np.diff(found.indices) > 0).all())
+        assert not k or found.levels.max() < found.magnitudes.size
+        assert (np.isfinite(found.magnitudes) & (found.magnitudes > 0)).all()
+    assert 300 < refused < 3000
+
+
+def test_few_bytes_that_claim_two_thousand_million_entries_cost_nothing() -> None:
+    claims = [varint.put(MAX_ENTRIES) + varint.put(k) for k in (1, 60, 2**20, MAX_ENTRIES)]
+    magnitude = bytes.fromhex("00 00 0000003f")
+    rest = [b"", magnitude, magnitude + b"\0" * 20, magnitude + b"\1\x1f" * 20, magnitude + b"\3\1" + b"\xff" * 40]
+    tracemalloc.start()
+    for claim in claims:
+        for end in rest:
+            with pytest.raises(FedcompError):
+                SparseLevelsCode().decode(claim + end)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 200_000

@@ -1,0 +1,162 @@
+"""Huffman codes: the textbook's, then that none is shorter and all come back, then codes that are none."""
+
+import heapq
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedcomp.entropy.bits import prefix_stream
+from fedcomp.entropy.codes.huffman import LONGEST, Huffman, Lengths, best_lengths, code_lengths, codewords
+from fedcomp.errors import CorruptError, FedcompError
+from tests.reference import bits_of
+
+FRUIT = np.array([45, 13, 12, 16, 9, 5])
+"""a to f, in thousands: Cormen, Leiserson, Rivest, Stein, "Introduction to Algorithms", the chapter on Huffman codes."""
+
+
+def slow_cost(counts: NDArray[np.int64]) -> int:
+    """Return the bits of the best code, by the textbook's queue: the sum of all that is ever joined."""
+    queue = counts.tolist()
+    heapq.heapify(queue)
+    total = 0
+    while len(queue) > 1:
+        both = heapq.heappop(queue) + heapq.heappop(queue)
+        total += both
+        heapq.heappush(queue, both)
+    return total
+
+
+def batches(symbols: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    for start in range(0, symbols.size, prefix_stream.BATCH):
+        yield symbols[start : start + prefix_stream.BATCH]
+
+
+def written(code: Huffman, symbols: NDArray[Any]) -> bytes:
+    return code.write(batches(symbols), np.bincount(symbols, minlength=code.lengths.size))
+
+
+def entropy(counts: NDArray[np.int64]) -> float:
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log2(shares)).sum())
+
+
+def test_the_code_is_the_textbooks() -> None:
+    assert code_lengths(FRUIT).tolist() == [1, 3, 3, 3, 4, 4]
+    words = [
+        f"{word:0{length}b}" for word, length in zip(codewords(code_lengths(FRUIT)), code_lengths(FRUIT), strict=True)
+    ]
+    assert words == ["0", "100", "101", "110", "1110", "1111"]
+    assert FRUIT @ code_lengths(FRUIT) == 224
+
+
+def test_the_stream_is_the_one_written_by_hand() -> None:
+    code = Huffman(code_lengths(FRUIT))
+    data = written(code, np.array([5, 0, 2, 4], np.uint8))  # f a c e
+    assert data[:2] == bytes([8, 12])  # chunks of 2^8, 12 bits
+    assert bits_of(data[2:]) == "1111" + "0" + "101" + "1110" + "0000"
+
+
+@pytest.mark.parametrize("limit", [3, 4, 15])
+def test_a_lone_symbol_takes_no_bits(limit: int) -> None:
+    assert code_lengths(np.array([7]), limit).tolist() == [0]
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 17, 100, 256, 300, 512])
+def test_lengths_are_the_best_and_fill_the_code(size: int) -> None:
+    rng = np.random.default_rng(size)
+    for counts in (rng.integers(1, 1000, size), rng.geometric(0.01, size), np.full(size, 9)):
+        lengths = code_lengths(counts, 30)
+        assert np.ldexp(1.0, -lengths.astype(int)).sum() == 1
+        assert counts @ lengths == slow_cost(counts)
+        mean = counts @ lengths / counts.sum()
+        assert entropy(counts) <= mean + 1e-12
+        assert mean < entropy(counts) + 1
+
+
+def test_lengths_stay_within_the_limit_and_are_the_best_that_do() -> None:
+    fibonacci = np.array([1, 1, 2, 3, 5, 8])
+    assert sorted(code_lengths(fibonacci).tolist()) == [1, 2, 3, 4, 5, 5]
+    # With 3 bits for the longest: two codewords of 2 bits and four of 3 fill the code.
+    assert code_lengths(fibonacci, 3).tolist() == [3, 3, 3, 3, 2, 2]
+    # With 4 bits: those of 4, 4, 4, 4, 2, 1 bits take 28 + 10 + 8.
+    assert fibonacci @ code_lengths(fibonacci, 4) == 46
+    for limit in (9, 10, 12, 15):
+        lengths = code_lengths(np.logspace(0, 18, 500).astype(np.int64), limit)
+        assert lengths.max() == limit
+        assert np.ldexp(1.0, -lengths.astype(int)).sum() == 1
+
+
+def test_more_symbols_than_codewords_are_refused() -> None:
+    with pytest.raises(ValueError, match="9 symbols; codewords of 3 bits are of at most 8"):
+        code_lengths(np.ones(9, np.int64), 3)
+
+
+def test_shorter_codewords_are_taken_where_they_cost_next_to_nothing() -> None:
+    # Almost all is one symbol: what the others take is next to nothing.
+    rare = np.array([10**9] + [2**place for place in range(14)])
+    assert code_lengths(rare).max() == 14
+    assert best_lengths(rare).max() == 12
+    halves = 2 ** np.arange(20)
+    exact = code_lengths(halves, LONGEST)
+    assert best_lengths(halves).max() in (12, 13)
+    assert halves @ best_lengths(halves) <= 1.003 * (halves @ exact)
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(2, np.uint8), (11, np.uint8), (256, np.uint8), (257, np.uint16), (512, np.uint16)]
+)
+@pytest.mark.parametrize("count", [1, 2, 255, 4096, 70_001])
+def test_symbols_come_back(size: int, dtype: Any, count: int) -> None:
+    rng = np.random.default_rng([size, count])
+    shares = rng.dirichlet(np.full(size, 0.3))
+    symbols = rng.choice(size, count, p=shares).astype(dtype)
+    code = Huffman(best_lengths(np.bincount(symbols, minlength=size) + 1))
+    data = written(code, symbols)
+    names = (np.arange(size) * 3 % 512).astype(dtype)
+    found, end = code.read(b"?" + data + b"!", 1, count, names)
+    assert found.dtype == dtype
+    assert (found == names[symbols]).all()
+    assert end == len(data) + 1
+
+
+# ---- damage ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lengths", "text"),
+    [
+        ([1], "a Huffman code of one symbol; two or more are needed"),
+        ([1, 2], "Huffman lengths that fill 24576 of 32768 codewords"),
+        ([1, 1, 2], "Huffman lengths that fill 40960 of 32768 codewords"),
+        ([0, 1], "Huffman lengths that fill 49152 of 32768 codewords"),
+        ([15] * 512, "Huffman lengths that fill 512 of 32768 codewords"),
+    ],
+)
+def test_lengths_of_no_complete_code_are_refused(lengths: list[int], text: str) -> None:
+    with pytest.raises(CorruptError, match=f"^{text}$"):
+        Huffman(np.array(lengths, np.uint8)).check()
+
+
+def test_damaged_codewords_are_refused_or_other_symbols() -> None:
+    rng = np.random.default_rng(0)
+    symbols = rng.choice(6, 3000, p=FRUIT / FRUIT.sum()).astype(np.uint8)
+    lengths: Lengths = code_lengths(FRUIT)
+    code = Huffman(lengths)
+    data = written(code, symbols)
+    refused = 0
+    for _ in range(300):
+        body = bytearray(data)
+        body[rng.integers(len(body))] = rng.integers(256)
+        try:
+            found, _ = code.read(bytes(body), 0, 3000, np.arange(6, dtype=np.uint8))
+        except FedcompError:
+            refused += 1
+            continue
+        assert found.max() < 6
+    assert refused > 10
+    for length in range(0, len(data), 7):
+        with pytest.raises(FedcompError):
+            code.read(data[:length], 0, 3000, np.arange(6, dtype=np.uint8))

@@ -1,0 +1,175 @@
+"""The node's side: what it remembers, and what becomes of state that is damaged or of another model."""
+
+from typing import cast
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+
+import fedcomp
+from fedcomp.errors import VersionError
+from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, records
+from fedcomp.flower.client import client_state
+from fedcomp.flower.client.client_state import ClientState
+from fedcomp.flower.local_grid import Fault
+from fedcomp.sync.replica import start
+from fedcomp.wire import server_message
+from fedcomp.wire.frame import Frame, Kind
+from fedcomp.wire.layout import layout_of
+from fedcomp.wire.server_message import Ack, ServerMessage
+from tests.flower.toy import app, floats, model, state_of
+
+
+def _strategy(uplink: fedcomp.Compressor | None = None) -> CompressedStrategy:
+    inner = FedAvg(fraction_train=1.0, fraction_evaluate=0.0)
+    return CompressedStrategy(inner, uplink=uplink or fedcomp.stc(density=0.1))
+
+
+def test_state_comes_back_from_the_records_as_it_went_in() -> None:
+    arrays = {"w": np.arange(5, dtype=np.float32), "steps": np.array(7)}
+    records = RecordDict({"mine": ConfigRecord({"a": 1})})
+    sent = Frame(Kind.UPDATE, 1, 0, 3, 3, 1, 2, 2**60, b"payload").to_bytes()
+    state = ClientState(
+        replica=start(layout_of(arrays), arrays, version=3),
+        memory={"residual": np.full(5, 0.5, np.float32)},
+        number=2**60,
+        pending=sent,
+        pending_number=2**60,
+        uplink="stc(density=0.1)",
+        answer_key="arrays",
+        local={"head": Array(np.ones(2))},
+        answer={"m": MetricRecord({"loss": 1.0})},
+    )
+    state.save(records)
+    again = client_state.load(records)
+    assert state.replica is not None
+    assert again.replica is not None
+    np.testing.assert_array_equal(again.replica.vector, state.replica.vector)
+    assert (again.replica.version, again.replica.fingerprint) == (3, state.replica.fingerprint)
+    assert again.replica.arrays()["steps"] == 7
+    np.testing.assert_array_equal(again.memory["residual"], state.memory["residual"])
+    again.memory["residual"] += 1  # what comes back can be written to
+    assert (again.number, again.pending, again.uplink) == (state.number, sent, state.uplink)
+    assert again.local["head"].numpy().tolist() == [1, 1]
+    assert again.answer["m"]["loss"] == 1.0
+    assert "mine" in records, "the app's own records are left alone"
+    ClientState().save(records)
+    assert client_state.load(records).answer == {}
+
+
+@pytest.mark.parametrize("damage", ["vector", "layout", "exact", "pending", "memory.residual", "plain"])
+def test_state_that_is_not_whole_is_no_state(damage: str) -> None:
+    grid = LocalGrid(app(), 2)
+    strategy = _strategy()
+    strategy.start(grid, model(), num_rounds=2)
+    records = grid.contexts[1].state
+    if damage == "plain":
+        records["fedcomp.plain"] = ConfigRecord({"json": "{"})
+    else:
+        arrays = dict(records.array_records["fedcomp"])
+        whole = arrays[damage].data
+        dtype = "float32" if damage in ("vector", "memory.residual") else "uint8"
+        cut = whole[:-4]
+        arrays[damage] = Array(dtype, (len(cut) // np.dtype(dtype).itemsize,), "fedcomp.state/1", cut)
+        records["fedcomp"] = ArrayRecord(arrays)
+    assert client_state.load(records) == ClientState()
+    strategy.start(grid, model(), num_rounds=2)  # refused once, then a key frame
+    assert strategy.ledger.by_node()[1].refused == 1
+    replica = state_of(grid.contexts[1]).replica
+    assert replica is not None
+    assert replica.version == 3
+
+
+def test_the_server_may_change_the_uplink_between_rounds_and_the_residual_waits() -> None:
+    grid = LocalGrid(app(), 2)
+    strategy = _strategy()
+    strategy.start(grid, model(), num_rounds=2)
+    before = state_of(grid.contexts[1]).memory["residual"].copy()
+    strategy.uplink = fedcomp.dense()
+    strategy.start(grid, model(), num_rounds=1)
+    np.testing.assert_array_equal(state_of(grid.contexts[1]).memory["residual"], before)
+    strategy.uplink = fedcomp.stc(density=0.5, order="interleaved")
+    strategy.start(grid, model(), num_rounds=1)
+    assert not np.array_equal(state_of(grid.contexts[1]).memory["residual"], before)
+    assert strategy.ledger.refused == 0
+
+
+def test_a_lost_dense_uplink_is_lost_as_in_plain_flower() -> None:
+    grid = LocalGrid(app(), 2)
+    strategy = _strategy(fedcomp.dense())
+    grid.order(1, Fault.LOSE_REPLY)
+    strategy.start(grid, model(), num_rounds=2)
+    assert state_of(grid.contexts[1]).memory == {}
+
+
+def test_another_model_starts_a_node_anew() -> None:
+    grid = LocalGrid(app(), 2)
+    _strategy().start(grid, model(), num_rounds=2)
+    for context in grid.contexts.values():
+        del context.state["asked"]  # the toy app's own sum, of the old length
+    other = _strategy()
+    result = other.start(grid, model((8, 3)), num_rounds=2)
+    state = state_of(grid.contexts[1])
+    assert state.replica is not None
+    assert state.replica.layout.n == 27
+    assert len(state.memory["residual"]) == 27
+    assert other.ledger.refused == 0
+    assert floats(result.arrays).size == 27
+
+
+def test_an_uplink_that_a_node_does_not_know_is_an_error_that_names_it() -> None:
+    grid = LocalGrid(app(), 2)
+    strategy = _strategy()
+    strategy.start(grid, model(), num_rounds=1)
+    published = strategy._published()
+    ask = ServerMessage(2**62, Ack(), published.version, published.fingerprint, 0, "magic(x=1)", ())
+    delta = strategy._log.history.frames()[-1].to_bytes() if strategy._log else b""
+    ask = ServerMessage(ask.number, ask.acked, ask.version, ask.fingerprint, 0, ask.uplink, (delta,))
+    content = RecordDict({"arrays": records.pack(ask.to_bytes()), "config": ConfigRecord({"server-round": 2})})
+    (reply,) = grid.send_and_receive([Message(content, 1, "train")])
+    assert reply.has_error()
+    assert "unknown method 'magic'" in str(reply.error.reason)
+
+
+def test_frames_that_do_not_lead_to_the_named_version_are_refused() -> None:
+    arrays = {"w": np.ones(4, np.float32)}
+    replica = start(layout_of(arrays), arrays)
+    key = replica.key_frame()
+    asked, frames = server_message.parse(
+        ServerMessage(1, Ack(), 5, replica.fingerprint, 0, "dense()", (key.to_bytes(),)).to_bytes()
+    )
+    state = ClientState()
+    with pytest.raises(VersionError, match=r"version 0 .* is held after all frames; the instruction is for version 5"):
+        state.follow(asked, frames)
+    assert state.replica is not None
+    assert state.replica.version == 0
+
+
+def test_arrays_beside_the_model_travel_as_they_are_and_are_billed() -> None:
+    extra = ClientApp(mods=[CompressionMod()])
+    seen = []
+
+    @extra.train()
+    def train(message: Message, context: Context) -> Message:
+        arrays = cast(ArrayRecord, message.content["arrays"])
+        seen.append(cast(ArrayRecord, message.content["control"])["c"].numpy().tolist())
+        trained = ArrayRecord({name: Array(np.asarray(array.numpy() + 1)) for name, array in arrays.items()})
+        content = RecordDict({"arrays": trained, "m": MetricRecord({"num-examples": 1})})
+        return Message(content, reply_to=message)
+
+    class Scaffold(FedAvg):
+        def configure_train(self, server_round, arrays, config, grid):  # type: ignore[no-untyped-def]
+            for message in super().configure_train(server_round, arrays, config, grid):
+                message.content["control"] = ArrayRecord({"c": Array(np.array([1.0, 2.0]))})
+                yield message
+
+    strategy = CompressedStrategy(Scaffold(fraction_evaluate=0.0), uplink=fedcomp.stc(density=0.1))
+    bare = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=fedcomp.stc(density=0.1))
+    strategy.start(LocalGrid(extra, 2), model(), num_rounds=1)
+    bare.start(LocalGrid(app(), 2), model(), num_rounds=1)
+    assert seen == [[1.0, 2.0], [1.0, 2.0]]
+    control = len(Array(np.array([1.0, 2.0])).data)
+    assert strategy.ledger.downlink_bytes == bare.ledger.downlink_bytes + 2 * control
+    assert strategy.ledger.dense_downlink_bytes == bare.ledger.dense_downlink_bytes + 2 * control

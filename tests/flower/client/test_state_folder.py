@@ -1,0 +1,392 @@
+"""A device that restarts goes on where it was; what is torn or foreign is set aside, and nothing of it is believed."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+from flwr.app import Array, ConfigRecord, Context, MetricRecord, RecordDict, UserConfig
+from flwr.serverapp.strategy import FedAvg
+
+import fedcomp
+from fedcomp.flower import CompressedStrategy, LocalGrid
+from fedcomp.flower.client.client_state import ClientState
+from fedcomp.flower.client.state_folder import StateFolder
+from fedcomp.flower.client.state_store import open_store
+from fedcomp.sync.replica import start
+from fedcomp.wire.layout import layout_of
+from fedcomp.wire.server_message import Ack
+from tests.flower.toy import app, floats, model
+
+NODES = 4
+
+
+def _in(folder: Path) -> Callable[[int], UserConfig]:
+    return lambda node: {"state-dir": str(folder / f"node-{node}")}
+
+
+def _strategy(checkpoint: Path | None = None) -> CompressedStrategy:
+    inner = FedAvg(fraction_train=0.5, fraction_evaluate=0.0)
+    link = fedcomp.stc(density=0.05)
+    return CompressedStrategy(inner, uplink=link, downlink=link, checkpoint=checkpoint)
+
+
+def _remembered(context: Context) -> ClientState:
+    with open_store(context) as home:
+        return home.load(0)
+
+
+def _state(number: int = 1, training_id: int = 7) -> ClientState:
+    rng = np.random.default_rng(number)
+    arrays = {"w": rng.standard_normal((20, 5), np.float32), "steps": np.array(number)}
+    replica = start(layout_of(arrays), arrays, version=number)
+    return ClientState(
+        replica=replica,
+        memory={"residual": rng.standard_normal(100, np.float32), "counts": np.arange(3)},
+        number=2**60 + number,
+        uplink="stc(density=0.1)",
+        training_id=training_id,
+        node=2**63 + 5,
+        local={"head": Array(rng.standard_normal((2, 3)))},
+        answer={"metrics": MetricRecord({"loss": 0.25, "list": [1, 2]}), "more": ConfigRecord({"bytes": b"\0\1"})},
+        answer_key="arrays",
+    )
+
+
+def _same(one: ClientState, other: ClientState) -> None:
+    assert one.plain() == other.plain()
+    assert one.answer == other.answer
+    assert {name: array.data for name, array in one.local.items()} == {n: a.data for n, a in other.local.items()}
+    mine, theirs = one.arrays() | one.model(), other.arrays() | other.model()
+    assert mine.keys() == theirs.keys()
+    for name, array in mine.items():
+        assert array.dtype == theirs[name].dtype
+        np.testing.assert_array_equal(array, theirs[name], err_msg=name)
+
+
+def test_what_is_remembered_comes_back_to_the_bit(tmp_path: Path) -> None:
+    state, records = _state(), RecordDict()
+    with StateFolder(tmp_path / "a" / "b", records) as folder:
+        folder.load(7)
+        folder.save(state)
+    with StateFolder(tmp_path / "a" / "b", RecordDict()) as folder:
+        back = folder.load(7)
+        _same(back, _state())
+        assert all(array.flags.writeable for array in back.memory.values())
+        assert back.replica is not None
+        assert back.replica.vector.flags.writeable
+
+
+def test_nodes_with_files_send_the_bytes_of_those_without(tmp_path: Path) -> None:
+    runs = []
+    for node_config in (None, _in(tmp_path)):
+        random.seed(2)
+        grid, strategy = LocalGrid(app(), NODES, node_config=node_config), _strategy()
+        strategy.start(grid, model(), num_rounds=8)
+        runs.append((strategy, grid))
+    (plain, _), (files, grid) = runs
+    np.testing.assert_array_equal(floats(files.arrays), floats(plain.arrays))
+    assert files.ledger.uplink_bytes == plain.ledger.uplink_bytes
+    assert files.ledger.downlink_bytes == plain.ledger.downlink_bytes
+    for context in grid.contexts.values():
+        assert not any(name.startswith("fedcomp") and name != "fedcomp.lineage" for name in context.state)
+
+
+def test_nodes_and_server_that_all_restart_go_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    random.seed(3)
+    whole, whole_grid = _strategy(), LocalGrid(app(), NODES)
+    whole.start(whole_grid, model(), num_rounds=12)
+
+    random.seed(3)
+    first, grid = _strategy(tmp_path / "checkpoint"), LocalGrid(app(), NODES, node_config=_in(tmp_path))
+    first.start(grid, model(), num_rounds=7)
+    second, grid = _strategy(), LocalGrid(app(), NODES, node_config=_in(tmp_path))  # every Context.state is empty
+    second.load(tmp_path / "checkpoint")
+    second.start(grid, second.arrays, num_rounds=5)
+
+    np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
+    assert second.ledger.downlink_bytes == whole.ledger.downlink_bytes, "not one key frame more"
+    assert second.ledger.refused == 0
+    for node, context in grid.contexts.items():
+        mine, theirs = _remembered(context), _remembered(whole_grid.contexts[node])
+        np.testing.assert_array_equal(mine.memory["residual"], theirs.memory["residual"])
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        (file, damage)
+        for file in ("state", "model-*")
+        for damage in ("cut", "bit", "empty", "foreign", "other format", "away")
+    ],
+)
+def test_a_file_that_is_not_whole_is_set_aside_and_the_node_begins_with_a_key_frame(
+    file: str, damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    random.seed(4)
+    strategy = _strategy()
+    strategy.start(LocalGrid(app(), NODES, node_config=_in(tmp_path)), model(), num_rounds=4)
+    (path,) = (tmp_path / "node-1").glob(f"*/{file}")
+    data = path.read_bytes()
+    place = data.index(b"residual" if file == "state" else b"vector") + 400
+    path.write_bytes(
+        {
+            "cut": data[: len(data) // 2],
+            "bit": data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :],
+            "empty": b"",
+            "foreign": b"%PDF-1.7 not a state at all",
+            "other format": data,
+            "away": b"",
+        }[damage]
+    )
+    if damage == "away":
+        path.unlink()
+    if damage == "other format":  # whole, but not for us: of another format, and with a model of another version
+        with np.load(path) as archive:
+            arrays = {name: archive[name].tobytes() for name in archive.files}
+        key, old, new = ("kept", b'"1"', b'"2"') if file == "state" else ("plain", b'"version": "', b'"version": "7')
+        assert old in arrays[key]
+        arrays[key] = arrays[key].replace(old, new)
+        dtypes: dict[str, type] = {"vector": np.float32, "memory.residual": np.float32}
+        parts: dict[str, np.ndarray] = {
+            name: np.frombuffer(part, dtypes.get(name, np.uint8)) for name, part in arrays.items()
+        }
+        with path.open("wb") as changed:
+            np.savez(changed, **parts)  # type: ignore[arg-type]
+    caplog.set_level("WARNING", logger="flwr")
+    grid = LocalGrid(app(), NODES, node_config=_in(tmp_path))
+    strategy.inner.fraction_train = 1.0  # type: ignore[attr-defined]
+    before = strategy.ledger.by_node()[1].catch_up_bytes
+    strategy.start(grid, strategy.arrays, num_rounds=2)
+    said = [record.getMessage() for record in caplog.records]
+    if (file, damage) != ("state", "away"):  # then there is none, and nothing to be set aside
+        assert any(f"{path.parent} does not hold the whole state of a node" in text for text in said), said
+        assert path.parent.with_suffix(".damaged").is_dir()
+    assert strategy.ledger.by_node()[1].catch_up_bytes - before > 4000, "a key frame of 1025 entries"
+    assert strategy.ledger.by_node()[1].refused == 1, "the node said once that it cannot follow"
+    for context in grid.contexts.values():
+        replica = _remembered(context).replica
+        assert replica is not None
+        assert replica.version == strategy.version - 1
+
+
+def _run(strategy: CompressedStrategy, folder: Path, rounds: int) -> CompressedStrategy:
+    """Go on with nodes that have just started."""
+    random.seed(rounds)
+    strategy.start(LocalGrid(app(), NODES, node_config=_in(folder)), model(), num_rounds=rounds)
+    return strategy
+
+
+def test_a_round_writes_the_model_only_now_and_then(tmp_path: Path) -> None:
+    random.seed(7)
+    strategy, grid = _strategy(), LocalGrid(app(), 2, node_config=_in(tmp_path))
+    strategy.inner.fraction_train = 1.0  # type: ignore[attr-defined]
+    models = set()
+    for _ in range(30):
+        strategy.start(grid, model(), num_rounds=1)
+        (written,) = (tmp_path / "node-1").glob("*/model-*")
+        models.add(written.name)
+    assert 2 <= len(models) <= 10
+
+
+def test_another_training_begins_anew_and_the_first_can_go_on(tmp_path: Path) -> None:
+    whole = _run(_run(_strategy(), tmp_path / "whole", 5), tmp_path / "whole", 3)
+    alone = _run(_strategy(), tmp_path / "alone", 6)
+    first = _run(_strategy(), tmp_path / "both", 5)
+    other = _run(_strategy(), tmp_path / "both", 6)
+    _run(first, tmp_path / "both", 3)
+    for mine, theirs in ((first, whole), (other, alone)):
+        np.testing.assert_array_equal(floats(mine.arrays), floats(theirs.arrays))
+        assert mine.ledger.downlink_bytes == theirs.ledger.downlink_bytes
+        assert mine.ledger.refused == 0
+
+
+def test_a_node_that_has_files_of_other_trainings_only_is_lost_and_gets_a_key_frame(tmp_path: Path) -> None:
+    first = _run(_strategy(), tmp_path, 5)
+    shutil.rmtree(tmp_path / "node-1")
+    _run(_strategy(), tmp_path, 6)  # its instructions have greater numbers
+    first.inner.fraction_train = 1.0  # type: ignore[attr-defined]
+    grid = LocalGrid(app(), NODES, node_config=_in(tmp_path))
+    first.start(grid, model(), num_rounds=2)
+    assert {node: totals.refused for node, totals in first.ledger.by_node().items() if node} == {1: 1, 2: 0, 3: 0, 4: 0}
+    replica = _remembered(grid.contexts[1]).replica
+    assert replica is not None
+    assert replica.version == first.version - 1
+
+
+def test_files_of_all_but_the_last_trainings_are_removed(tmp_path: Path) -> None:
+    for training_id in (1, 2, 3, 4, 5, 6):
+        with StateFolder(tmp_path, RecordDict()) as folder:
+            assert folder.load(training_id).number == 0
+            folder.save(_state(training_id=training_id))
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
+        f"{training_id:016x}" for training_id in (3, 4, 5, 6)
+    ]
+
+
+def test_a_state_never_names_a_model_that_is_not_there(tmp_path: Path) -> None:
+    with StateFolder(tmp_path, RecordDict()) as folder:
+        folder.load(7)
+        folder.save(_state(1))
+        newer = _state(2)
+        assert newer.replica is not None
+        (tmp_path / f"{7:016x}" / f"model-2-{newer.replica.fingerprint:016x}").mkdir()  # it cannot be written
+        with pytest.raises(OSError, match="directory"):
+            folder.save(newer)
+        _same(folder.load(7), _state(1))
+
+
+def test_a_clock_that_was_ahead_once_does_not_cost_the_newest_training(tmp_path: Path) -> None:
+    for training_id in (1, 2, 3, 4, 5):
+        with StateFolder(tmp_path, RecordDict()) as folder:
+            folder.load(training_id)
+            folder.save(_state(training_id=training_id))
+        if training_id < 5:
+            os.utime(tmp_path / f"{training_id:016x}" / "state", (2**33, 2**33))
+    with StateFolder(tmp_path, RecordDict()) as folder:
+        _same(folder.load(5), _state(training_id=5))
+
+
+def test_what_else_lies_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    for name in ("lost+found", ".cache", "2024", "0000000000000009.damaged"):
+        (tmp_path / name).mkdir()
+    for training_id in (1, 2, 3, 4, 5):
+        with StateFolder(tmp_path, RecordDict()) as folder:
+            folder.load(training_id, [(0, 0)])
+            folder.load(0, [(0, 0)])
+            folder.load(training_id)
+            folder.save(_state(training_id=training_id))
+    assert all((tmp_path / name).is_dir() for name in ("lost+found", ".cache", "2024"))
+
+
+def test_what_killed_writers_left_does_not_pile_up(tmp_path: Path) -> None:
+    left = tmp_path / f"{7:016x}" / ".model-3-0123456789abcdef.x.partial"
+    left.parent.mkdir()
+    left.write_bytes(b"half a model")
+    with StateFolder(tmp_path, RecordDict()) as folder:
+        folder.load(7)
+        folder.save(_state())
+    assert not left.exists()
+
+
+def test_a_server_that_names_no_training_is_remembered_in_the_context(tmp_path: Path) -> None:
+    records = RecordDict()
+    with StateFolder(tmp_path, records) as folder:
+        state = folder.load(0, [(1, 2)])
+        state.number = 5
+        folder.save(state)
+    with StateFolder(tmp_path, records) as folder:
+        assert folder.load(0, [(1, 2)]).number == 5
+
+
+def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path: Path) -> None:
+    with StateFolder(tmp_path, RecordDict()) as folder:
+        lock = [link for link in Path("/proc/self/fd").iterdir() if _leads_to(link, tmp_path / ".lock")]
+        kept = os.dup(int(lock[0].name))
+    try:
+        waiting = threading.Thread(target=lambda: StateFolder(tmp_path, RecordDict()).__enter__(), daemon=True)
+        waiting.start()
+        waiting.join(timeout=20)
+        assert not waiting.is_alive()
+    finally:
+        os.close(kept)
+    del folder
+
+
+def _leads_to(link: Path, path: Path) -> bool:
+    try:
+        return link.readlink() == path
+    except OSError:
+        return False
+
+
+def test_a_flower_run_keeps_to_its_training_where_two_take_turns(tmp_path: Path) -> None:
+    mine, yours = RecordDict(), RecordDict()
+    for number in (1, 2, 3):
+        for training_id, records in ((7, mine), (8, yours)):
+            with StateFolder(tmp_path, records) as folder:
+                state = folder.load(training_id if number == 1 else 0, [(1, 2)])
+                assert state.number == (0 if number == 1 else number - 1)
+                assert state.training_id == training_id
+                state.number = number
+                folder.save(state)
+
+
+def test_the_second_message_waits_for_the_first(tmp_path: Path) -> None:
+    order = []
+
+    def second() -> None:
+        with StateFolder(tmp_path, RecordDict()):
+            order.append("second")
+
+    waiting = threading.Thread(target=second)
+    with StateFolder(tmp_path, RecordDict()):
+        waiting.start()
+        waiting.join(timeout=0.3)
+        assert waiting.is_alive()
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "second"]
+
+
+def test_a_process_that_is_killed_as_it_writes_leaves_a_whole_file(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from flwr.app import RecordDict\n"
+        "from tests.flower.test_state_folder import StateFolder, _state\n"
+        "for number in range(1, 10**6):\n"
+        "    with StateFolder(Path(sys.argv[1]), RecordDict()) as folder:\n"
+        "        folder.recall(8), folder.recall(7), folder.remember(_state(number))\n"
+        "    print(number, flush=True)\n"
+    )
+    root = Path(__file__).resolve().parents[3]
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=root
+        ) as writer:
+            assert writer.stdout is not None
+            done = [int(writer.stdout.readline()) for _ in range(5)][-1]
+            writer.send_signal(signal.SIGKILL)
+        with StateFolder(tmp_path, RecordDict()) as folder:
+            state = folder.load(7)
+            assert state.number - 2**60 >= done
+            _same(state, _state(state.number - 2**60))
+        assert not list(tmp_path.glob("*.damaged"))
+
+
+def test_a_node_that_comes_back_under_another_id_does_not_take_its_uplink_back(tmp_path: Path) -> None:
+    random.seed(6)
+    strategy, grid = _strategy(), LocalGrid(app(), 2, node_config=_in(tmp_path))
+    strategy.inner.fraction_train = 1.0  # type: ignore[attr-defined]
+    strategy.start(grid, model(), num_rounds=1)
+    one, other = _remembered(grid.contexts[1]), _remembered(grid.contexts[1])
+    assert one.pending
+    one.settle(Ack(), node=1)
+    other.settle(Ack(), node=99)
+    before = _remembered(grid.contexts[1]).memory["residual"]
+    assert not np.array_equal(one.memory["residual"], before)
+    np.testing.assert_array_equal(other.memory["residual"], before)
+    assert not other.pending
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (5, "state-dir in the node config is 5"),
+        ("{file}", "can be written is needed"),
+        ("state", "an absolute path is needed"),
+    ],
+)
+def test_a_state_dir_that_cannot_be_one_is_refused(value: object, text: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    config = cast(UserConfig, {"state-dir": str(tmp_path / "file") if value == "{file}" else value})
+    context = Context(1, 1, config, RecordDict(), {})
+    with pytest.raises(ValueError, match=text), open_store(context):
+        pass

@@ -1,0 +1,143 @@
+"""Who was asked, who answered, who did not: counted by node, and said once a round."""
+
+import logging
+from typing import cast
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.app.message.message import make_message
+from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
+from flwr.serverapp.strategy import FedAvg
+
+import fedcomp
+from fedcomp.flower import CompressedStrategy, LocalGrid
+from fedcomp.flower.local_grid import Fault
+from fedcomp.flower.server.participation import NodeState, Participation
+from fedcomp.sync.ledger import ROW, Ledger, Totals
+from fedcomp.sync.node_registry import NodeRegistry
+from tests.flower import toy
+
+NODES = 4
+
+
+def _strategy() -> CompressedStrategy:
+    return CompressedStrategy(FedAvg(fraction_evaluate=0.0, min_train_nodes=NODES), uplink=fedcomp.stc(density=0.1))
+
+
+class Raising(ClientApp):
+    """The toy app, which raises on node 2 in round 3."""
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        config = cast(ConfigRecord, message.content["config"])
+        if (context.node_id, config["server-round"]) == (2, 3):
+            raise RuntimeError("as ordered")
+        return toy.app()(message, context)
+
+
+def _counts(state: NodeState) -> tuple[int, int, int]:
+    return state.totals.refused, state.totals.failed, state.totals.missing
+
+
+def test_each_node_has_its_version_its_last_round_and_the_replies_that_were_lost() -> None:
+    grid = LocalGrid(Raising(), NODES)
+    grid.order(3, *3 * [Fault.LOSE_REPLY])
+    strategy = _strategy()
+    strategy.start(grid, toy.model(), num_rounds=3)
+    nodes = strategy.nodes
+    assert {node: state.heard for node, state in nodes.items()} == {1: 3, 2: 3, 3: None, 4: 3}
+    assert {node: state.version for node, state in nodes.items()} == {1: 2, 2: 1, 3: None, 4: 2}
+    assert {node: state.absent for node, state in nodes.items()} == {1: False, 2: False, 3: True, 4: False}
+    assert {node: _counts(state) for node, state in nodes.items()} == {
+        1: (0, 0, 0),
+        2: (0, 1, 0),
+        3: (0, 0, 3),
+        4: (0, 0, 0),
+    }
+    assert {node: state.totals for node, state in nodes.items()} == {
+        node: totals for node, totals in strategy.ledger.by_node().items() if node
+    }
+
+
+def test_the_log_names_the_late_once_a_round_and_who_is_heard_of_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = LocalGrid(toy.app(), NODES)
+    grid.order(2, *2 * [Fault.LOSE_MESSAGE])
+    grid.order(4, Fault.CRASH)
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    with caplog.at_level(logging.INFO, "flwr"):
+        _strategy().start(grid, toy.model(), num_rounds=4)
+    said = [record.getMessage() for record in caplog.records if "answer in time" in record.msg or "again" in record.msg]
+    assert said == [
+        "fedcomp: round 1: no answer in time from nodes 2, 4",
+        "fedcomp: round 2: no answer in time from node 2",
+        "fedcomp: round 2: heard of again: node 4",
+        "fedcomp: round 3: heard of again: node 2",
+    ]
+
+
+def test_a_node_that_flower_reports_gone_is_missing_and_has_not_failed() -> None:
+    asked = [Message(RecordDict(), node, "train") for node in _identity(4)]
+    codes = (ErrorCode.NODE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
+    replies = [_reply(message, code) for message, code in zip(asked, codes, strict=False)]
+    attendance, ledger = Participation(), Ledger()
+    attendance.ask(message.metadata.dst_node_id for message in asked)
+    attendance.take(7, replies, ledger)
+    states = attendance.states(NodeRegistry(), ledger)
+    assert {node: _counts(state) for node, state in states.items()} == {
+        1: (0, 0, 1),
+        2: (0, 0, 1),
+        3: (0, 1, 0),
+        4: (0, 0, 1),
+    }
+    assert attendance.heard == {3: 7}
+
+
+def test_who_was_not_asked_is_not_missing() -> None:
+    attendance, ledger = Participation(), Ledger()
+    attendance.ask([])
+    attendance.take(1, [], ledger)
+    assert attendance.states(NodeRegistry(), ledger) == {}
+
+
+def test_a_resumed_server_knows_when_it_last_heard_of_each_node(tmp_path: object) -> None:
+    grid = LocalGrid(toy.app(), NODES)
+    before = _strategy()
+    before.start(grid, toy.model(), num_rounds=2)
+    grid.order(3, Fault.LOSE_REPLY)
+    before.start(grid, before.arrays, num_rounds=1)
+    path = f"{tmp_path}/checkpoint"
+    before.save(path)
+    after = _strategy()
+    after.load(path)
+    assert {node: state.heard for node, state in after.nodes.items()} == {1: 3, 2: 3, 3: 2, 4: 3}
+    assert {node: state.totals for node, state in after.nodes.items()} == {
+        node: state.totals for node, state in before.nodes.items()
+    }
+
+
+def test_a_ledger_of_before_these_counts_still_loads() -> None:
+    old = np.dtype([(name, ROW[name]) for name in ROW.names or () if name not in ("failed", "missing")])
+    rows = np.zeros(1, old)
+    rows["round"], rows["node"], rows["uplink_bytes"], rows["refused"], rows["decode_seconds"] = 3, 7, 11, 2, 0.5
+    assert Ledger.from_array(rows).by_round_and_node() == {
+        (3, 7): Totals(uplink_bytes=11, refused=2, decode_seconds=0.5)
+    }
+
+
+def test_lost_replies_survive_a_checkpoint() -> None:
+    ledger = Ledger()
+    ledger.add(1, 7, failed=2, missing=3, encode_seconds=0.25)
+    assert Ledger.from_array(ledger.to_array()).by_node() == {7: Totals(failed=2, missing=3, encode_seconds=0.25)}
+
+
+def _identity(nodes: int) -> range:
+    """Return node ids, once messages can be made in this process."""
+    LocalGrid(toy.app(), nodes)
+    return range(1, nodes + 1)
+
+
+def _reply(message: Message, code: int) -> Message:
+    return make_message(Message(RecordDict(), reply_to=message).metadata, error=Error(code, "as ordered"))

@@ -1,0 +1,357 @@
+"""A reply is judged whole, and beside the others, before anything of it counts; what is not aggregated is not taken."""
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+    FedAvgM,
+    FedMedian,
+    Krum,
+    Strategy,
+)
+
+import fedcomp
+from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, records
+from fedcomp.flower.local_grid import Fault
+from fedcomp.wire.frame import SECONDS, Frame, Kind, parse_one
+from tests.flower.toy import Watching, app, floats, model, state_of
+
+NODES = 5
+Change = Callable[[Message], list[Message]]
+
+
+class Meddling(LocalGrid):
+    """A grid in which one node's replies to messages of one kind are changed on the way."""
+
+    def __init__(self, change: Change, node: int = 2, kind: str = "train", client_app: ClientApp | None = None) -> None:
+        super().__init__(client_app or app(), NODES)
+        self._change, self._node, self._kind = change, node, kind
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        for reply in super().send_and_receive(messages, timeout=timeout):
+            meddle = reply.metadata.src_node_id == self._node and reply.metadata.message_type == self._kind
+            yield from self._change(reply) if meddle and reply.has_content() else [reply]
+
+
+def _set(key: str, record: MetricRecord | ArrayRecord) -> Change:
+    def change(reply: Message) -> list[Message]:
+        reply.content[key] = record
+        return [reply]
+
+    return change
+
+
+def _without_metrics(reply: Message) -> list[Message]:
+    del reply.content["metrics"]
+    return [reply]
+
+
+def _held(reply: Message) -> Frame:
+    found = records.packed(reply.content)
+    assert found is not None
+    return replace(parse_one(found[1]), kind=Kind.ACK, payload=b"", flags=0, codec=0)
+
+
+def _only_held(reply: Message) -> list[Message]:
+    reply.content["arrays"] = records.pack(_held(reply).to_bytes())
+    return [reply]
+
+
+def _huge(reply: Message) -> list[Message]:
+    found = records.packed(reply.content)
+    assert found is not None
+    frame = parse_one(found[1])
+    body = np.full(1025, 3.3e38, "<f4").tobytes()
+    reply.content["arrays"] = records.pack(
+        replace(frame, codec=1, flags=0, payload=frame.payload[: SECONDS.size] + body).to_bytes()
+    )
+    return [reply]
+
+
+MISFITS: dict[str, Change] = {
+    "no weight": _set("metrics", MetricRecord({"loss": 1.0})),
+    "other metrics": _set("metrics", MetricRecord({"num-examples": 1, "lost": 1.0})),
+    "a list for a number": _set("metrics", MetricRecord({"num-examples": 1, "loss": [1.0, 2.0]})),
+    "a list for the weight": _set("metrics", MetricRecord({"num-examples": [1], "loss": 1.0})),
+    "two metric records": _set("more", MetricRecord({"num-examples": 1, "loss": 1.0})),
+    "no metric record": _without_metrics,
+    "an array record too many": _set("more", ArrayRecord({"w": Array(np.ones(3))})),
+    "no update": _only_held,
+    "a huge update": _huge,
+    "a huge weight": _set("metrics", MetricRecord({"num-examples": 1.7e308, "loss": 1.0})),
+    "a weight that no float holds": _set("metrics", MetricRecord({"num-examples": 10**400, "loss": 1.0})),
+    "an infinite weight": _set("metrics", MetricRecord({"num-examples": float("inf"), "loss": 1.0})),
+}
+INNER: dict[str, Callable[[], Strategy]] = {
+    "FedAvg": lambda: FedAvg(fraction_train=1.0, fraction_evaluate=0.0),
+    "FedMedian": lambda: FedMedian(fraction_train=1.0, fraction_evaluate=0.0),
+    "Krum": lambda: Krum(fraction_train=1.0, fraction_evaluate=0.0, num_malicious_nodes=1),
+}
+
+
+@pytest.mark.parametrize("inner", INNER)
+@pytest.mark.parametrize("name", MISFITS)
+def test_a_reply_unlike_the_others_is_dropped_and_the_round_goes_on_without_it(name: str, inner: str) -> None:
+    finals = []
+    silent: Change = lambda reply: []  # noqa: E731
+    for change in (MISFITS[name], silent):
+        random.seed(1)
+        strategy = CompressedStrategy(INNER[inner](), uplink=fedcomp.stc(density=0.1))
+        strategy.start(Meddling(change), model(), num_rounds=3)
+        finals.append(floats(strategy.arrays))
+    np.testing.assert_array_equal(finals[0], finals[1], err_msg="it is as if the node had been silent")
+
+
+def test_an_evaluation_with_other_metrics_is_dropped_as_well() -> None:
+    change = _set("metrics", MetricRecord({"num-examples": 1, "else": 1.0}))
+    strategy = CompressedStrategy(FedAvg(fraction_train=1.0, fraction_evaluate=1.0))
+    result = strategy.start(Meddling(change, kind="evaluate"), model(), num_rounds=2)
+    assert strategy.ledger.by_node()[2].refused == 2
+    assert "sum" in result.evaluate_metrics_clientapp[2]
+
+
+def test_one_instruction_is_answered_once_whatever_the_answers_are() -> None:
+    def both(reply: Message) -> list[Message]:
+        other = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
+        other.metadata.__dict__.update(reply.metadata.__dict__)
+        other.content["arrays"] = records.pack(_held(reply).to_bytes())
+        return [reply, other]
+
+    seen: list[int] = []
+
+    class Counting(FedAvg):
+        def aggregate_train(
+            self, server_round: int, replies: Iterable[Message]
+        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+            replies = list(replies)
+            seen.extend(reply.metadata.src_node_id for reply in replies if reply.has_content())
+            return super().aggregate_train(server_round, replies)
+
+    strategy = CompressedStrategy(Counting(fraction_train=1.0, fraction_evaluate=0.0))
+    strategy.start(Meddling(both), model(), num_rounds=1)
+    assert seen == [1, 2, 3, 4, 5]
+    assert strategy.ledger.by_node()[2].refused == 1
+
+
+def _conserved(grid: LocalGrid, inner: Watching, node: int) -> None:
+    """Check that what arrived of a node, what it holds back and what is pending is what it asked to send."""
+    state = state_of(grid.contexts[node])
+    assert state.replica is not None
+    frame = parse_one(state.pending)
+    end = len(frame.payload) - state.replica.layout.exact_size * (frame.flags & 1)
+    pending = fedcomp.stc().decode(frame.payload[SECONDS.size : end]).astype(np.float64)
+    acked = inner.acked.get(node, 0.0)
+    asked = grid.contexts[node].state.array_records["asked"]["sum"].numpy()
+    np.testing.assert_allclose(acked + state.memory["residual"] + pending, asked, atol=1e-5)
+
+
+def test_an_evaluate_function_that_returns_the_model_costs_no_mass() -> None:
+    talkative = app()
+
+    @talkative.evaluate("arrays")
+    def evaluate(message: Message, context: Context) -> Message:
+        arrays = cast(ArrayRecord, message.content["arrays"])
+        shifted = ArrayRecord({name: Array(np.asarray(array.numpy() + 1)) for name, array in arrays.items()})
+        content = RecordDict({"arrays": shifted, "metrics": MetricRecord({"num-examples": 1})})
+        return Message(content, reply_to=message)
+
+    class Evaluating(Watching):
+        def configure_evaluate(
+            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        ) -> Iterable[Message]:
+            for message in super().configure_evaluate(server_round, arrays, config, grid):
+                yield Message(message.content, message.metadata.dst_node_id, "evaluate.arrays")
+
+    grid = LocalGrid(talkative, NODES)
+    inner = Evaluating(fraction_train=1.0, fraction_evaluate=1.0)
+    strategy = CompressedStrategy(inner, uplink=fedcomp.stc(density=0.1))
+    strategy.start(grid, model(), num_rounds=4)
+    assert strategy.ledger.refused == 0
+    for node, context in grid.contexts.items():
+        state = state_of(context)
+        asked = context.state.array_records["asked"]["sum"].numpy()
+        np.testing.assert_allclose(inner.acked[node] + state.memory["residual"], asked, atol=1e-5)
+
+
+@pytest.mark.parametrize("why", ["weights of zero", "a strategy that gives up"])
+def test_updates_that_went_into_no_model_go_back_to_their_nodes(why: str) -> None:
+    weightless = app()
+
+    class GivingUp(Watching):
+        def aggregate_train(
+            self, server_round: int, replies: Iterable[Message]
+        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+            return None, None
+
+    inner: FedAvg
+    if why == "weights of zero":
+        weightless = ClientApp(mods=[CompressionMod()])
+
+        @weightless.train()
+        def train(message: Message, context: Context) -> Message:
+            return _step(message, context, weight=0)
+
+        inner = FedAvg(fraction_train=1.0, fraction_evaluate=0.0)
+    else:
+        inner = GivingUp(fraction_train=1.0, fraction_evaluate=0.0)
+    grid = LocalGrid(weightless, 2)
+    strategy = CompressedStrategy(inner, uplink=fedcomp.stc(density=0.1))
+    strategy.start(grid, model(), num_rounds=3)
+    assert strategy.version == 0
+    for node in (1, 2):
+        _conserved(grid, Watching(), node)
+
+
+def _step(message: Message, context: Context, weight: int) -> Message:
+    given = cast(ArrayRecord, message.content["arrays"])
+    trained = ArrayRecord(
+        {name: Array(np.asarray(array.numpy() + array.numpy().dtype.type(1))) for name, array in given.items()}
+    )
+    asked = floats(trained) - floats(given)
+    if "asked" in context.state:
+        asked += cast(ArrayRecord, context.state["asked"])["sum"].numpy()
+    context.state["asked"] = ArrayRecord({"sum": Array(asked)})
+    content = RecordDict({"arrays": trained, "metrics": MetricRecord({"num-examples": weight})})
+    return Message(content, reply_to=message)
+
+
+def test_of_two_records_with_the_models_tensors_the_one_under_its_key_is_compressed() -> None:
+    scaffold = ClientApp(mods=[CompressionMod()])
+
+    @scaffold.train()
+    def train(message: Message, context: Context) -> Message:
+        reply = _step(message, context, weight=1)
+        reply.content["control"] = model()
+        return reply
+
+    seen: list[list[str]] = []
+
+    class Scaffold(FedAvg):
+        def aggregate_train(
+            self, server_round: int, replies: Iterable[Message]
+        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+            replies = list(replies)
+            seen.extend(sorted(reply.content.array_records) for reply in replies)
+            for reply in replies:
+                del reply.content["control"]
+            return super().aggregate_train(server_round, replies)
+
+    strategy = CompressedStrategy(Scaffold(fraction_evaluate=0.0), uplink=fedcomp.stc(density=0.1))
+    strategy.start(LocalGrid(scaffold, 2), model(), num_rounds=1)
+    assert seen == [["arrays", "control"]] * 2
+    control = sum(len(array.data) for array in model().values())
+    assert strategy.ledger.uplink_bytes < 2 * (control + 400)
+    assert strategy.ledger.dense_uplink_bytes == 4 * control
+
+
+def test_an_answer_that_is_sent_again_stands_under_the_same_key() -> None:
+    renaming = ClientApp(mods=[CompressionMod()])
+
+    @renaming.train()
+    def train(message: Message, context: Context) -> Message:
+        reply = _step(message, context, weight=1)
+        content = RecordDict({"trained": reply.content["arrays"], "metrics": reply.content["metrics"]})
+        return Message(content, reply_to=message)
+
+    class LosingTheFirst(LocalGrid):
+        def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+            replies = super().send_and_receive(messages, timeout=timeout)
+            return list({reply.metadata.src_node_id: reply for reply in replies}.values())
+
+    grid = LosingTheFirst(renaming, 3)
+    grid.order(2, Fault.DELIVER_TWICE)
+    strategy = CompressedStrategy(FedMedian(fraction_evaluate=0.0), uplink=fedcomp.stc(density=0.1))
+    strategy.start(grid, model(), num_rounds=1)
+    assert strategy.version == 1
+    assert strategy.ledger.refused == 0
+
+
+def test_a_record_equal_to_the_model_beside_it_does_no_harm() -> None:
+    zero = ArrayRecord({"w": Array(np.zeros(9, np.float32))})
+
+    class Control(FedAvg):
+        def configure_train(
+            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        ) -> Iterable[Message]:
+            for message in super().configure_train(server_round, arrays, config, grid):
+                message.content["a-control"] = ArrayRecord({"w": Array(np.zeros(9, np.float32))})
+                yield message
+
+    adding = ClientApp(mods=[CompressionMod()])
+
+    @adding.train()
+    def train(message: Message, context: Context) -> Message:
+        w = cast(ArrayRecord, message.content["arrays"])["w"].numpy() + 1
+        content = RecordDict({"arrays": ArrayRecord({"w": Array(w)}), "m": MetricRecord({"num-examples": 1})})
+        return Message(content, reply_to=message)
+
+    strategy = CompressedStrategy(Control(fraction_evaluate=0.0), uplink=fedcomp.dense(), downlink=fedcomp.dense())
+    result = strategy.start(LocalGrid(adding, 2), zero, num_rounds=2)
+    np.testing.assert_allclose(result.arrays["w"].numpy(), np.full(9, 2), rtol=1e-6)
+
+
+def test_the_downlink_may_change_between_rounds_and_its_residual_waits() -> None:
+    grid = LocalGrid(app(), 3)
+    inner = FedAvg(fraction_train=1.0, fraction_evaluate=0.0)
+    strategy = CompressedStrategy(inner, downlink=fedcomp.stc(density=0.05))
+    strategy.start(grid, model(), num_rounds=2)
+    assert strategy._log is not None
+    before = strategy._log.memory["residual"].copy()
+    assert np.abs(before).max() > 0
+    strategy.downlink = fedcomp.dense()
+    strategy.start(grid, model(), num_rounds=1)
+    np.testing.assert_array_equal(strategy._log.memory["residual"], before)
+    assert strategy.ledger.by_round()[3].downlink_bytes < strategy.ledger.by_round()[1].downlink_bytes
+    strategy.start(grid, model(), num_rounds=1)
+    assert strategy.ledger.by_round()[4].downlink_bytes > 3 * 4 * 1025, "dense deltas now"
+
+
+def test_momentum_inside_a_wrapper_goes_on_from_the_published_model() -> None:
+    finals = []
+    for clipped in (False, True):
+        random.seed(2)
+        inner: Strategy = FedAvgM(fraction_train=1.0, fraction_evaluate=0.0, server_momentum=0.9)
+        if clipped:  # without noise, and so wide that nothing is clipped
+            inner = DifferentialPrivacyServerSideFixedClipping(inner, 0.0, clipping_norm=1e6, num_sampled_clients=3)
+        initial = ArrayRecord({name: array for name, array in model().items() if "norm" not in name})
+        strategy = CompressedStrategy(inner, uplink=fedcomp.dense(), downlink=fedcomp.stc(density=0.05))
+        strategy.start(LocalGrid(app(), 3), initial, num_rounds=6)
+        finals.append(floats(strategy.arrays))
+    np.testing.assert_allclose(finals[1], finals[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_second_start_with_another_model_is_refused() -> None:
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    strategy.start(LocalGrid(app(), 2), model(), num_rounds=1)
+    with pytest.raises(ValueError, match="of another model than the published one"):
+        strategy.start(LocalGrid(app(), 2), model((3, 3)), num_rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: CompressedStrategy(cast(Strategy, None)), "the inner strategy is None; an instance"),
+        (lambda: CompressedStrategy(cast(Strategy, FedAvg)), "an instance of a flwr Strategy is needed"),
+        (
+            lambda: CompressedStrategy(FedAvg(), uplink=cast(fedcomp.Compressor, "stc()")),
+            "'stc\\(\\)' is no compressor",
+        ),
+        (lambda: CompressedStrategy(FedAvg(), seed=-1), "seed is -1; it is at least 0"),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_construction(make: Callable[[], CompressedStrategy], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        make()
+
+
+def test_one_local_pattern_may_stand_alone() -> None:
+    assert CompressedStrategy(FedAvg(), local="head.*").local == ("head.*",)

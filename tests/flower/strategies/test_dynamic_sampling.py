@@ -1,0 +1,135 @@
+import math
+from collections.abc import Iterable
+from typing import cast
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, FedAvgM, Krum, Strategy
+
+import fedcomp
+from fedcomp.flower import CompressedStrategy, CompressionMod, DynamicSampling, LocalGrid
+from fedcomp.flower.server.averaging import averages
+from tests.flower.strategies.by_hand import grid, one_round, record, values
+from tests.flower.toy import app, arrays_of, floats, model
+
+MODEL = record({"weight": [0.0]})
+
+
+def _asked(strategy: Strategy, server_round: int, nodes: LocalGrid) -> int:
+    return len(list(strategy.configure_train(server_round, MODEL, ConfigRecord(), nodes)))
+
+
+def test_the_share_decays_as_the_paper_says() -> None:
+    sampling, nodes = DynamicSampling(FedAvg(), beta=0.1), grid(100)
+    # 100 exp(-0.1 t) for t = 0, 1, 10 and 100: 100, 90.5, 36.8 and 0.005
+    assert [_asked(sampling, t + 1, nodes) for t in (0, 1, 10, 100)] == [100, 91, 37, 2]
+
+
+@pytest.mark.parametrize("num_nodes", [2, 3, 7, 50, 100])
+@pytest.mark.parametrize("share", [0.07, 0.1, 1 / 3, 1.0])
+@pytest.mark.parametrize("beta", [0.0, 0.01, 0.1])
+def test_exactly_so_many_nodes_are_asked(num_nodes: int, share: float, beta: float) -> None:
+    sampling, nodes = DynamicSampling(FedAvg(fraction_train=share), beta=beta), grid(num_nodes)
+    for t in (0, 1, 2, 5, 20, 60):
+        exact = share * math.exp(-beta * t) * num_nodes
+        asked = _asked(sampling, t + 1, nodes)
+        assert asked == 2 if exact <= 2 else exact - 1e-6 <= asked < exact + 1
+
+
+def test_a_share_that_is_a_whole_number_of_nodes_is_that_number() -> None:
+    assert 0.07 * 100 > 7, "in float64"
+    assert _asked(DynamicSampling(FedAvg(fraction_train=0.07), beta=0.0), 1, grid(100)) == 7
+
+
+def test_one_node_that_is_enough_for_the_inner_strategy_is_asked_alone() -> None:
+    inner = FedAvg(min_train_nodes=1, min_available_nodes=1)
+    assert _asked(DynamicSampling(inner, beta=0.1), 50, grid(1)) == 1
+
+
+def test_no_fewer_are_asked_than_the_inner_strategy_wants() -> None:
+    assert _asked(DynamicSampling(FedAvg(min_train_nodes=5), beta=1.0), 50, grid(9)) == 5
+
+
+def test_where_nobody_trains_nobody_is_asked() -> None:
+    assert _asked(DynamicSampling(FedAvg(fraction_train=0.0), beta=0.1), 1, grid(9)) == 0
+
+
+def test_the_inner_strategys_settings_are_as_they_were_even_after_an_error() -> None:
+    class Failing(FedAvg):
+        def configure_train(
+            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        ) -> Iterable[Message]:
+            raise RuntimeError("no")
+
+    inner, failing = FedAvg(fraction_train=0.9, min_train_nodes=3), Failing(fraction_train=0.9, min_train_nodes=3)
+    _asked(DynamicSampling(inner, beta=0.5), 3, grid(20))
+    with pytest.raises(RuntimeError, match="no"):
+        _asked(DynamicSampling(failing, beta=0.5), 3, grid(20))
+    assert (inner.fraction_train, inner.min_train_nodes) == (0.9, 3)
+    assert (failing.fraction_train, failing.min_train_nodes) == (0.9, 3)
+
+
+def test_evaluation_and_aggregation_are_the_inner_strategys() -> None:
+    inner = FedAvgM(fraction_evaluate=0.5, server_learning_rate=0.5)
+    sampling, nodes = DynamicSampling(inner, beta=1.0), grid(10)
+    assert len(list(sampling.configure_evaluate(40, MODEL, ConfigRecord(), nodes))) == 5
+    assert values(one_round(sampling, MODEL, [{"weight": [1.0]}, {"weight": [3.0]}])) == [1.0]
+    assert sampling.aggregate_evaluate(1, []) is None
+
+
+def test_whether_a_strategy_averages_is_seen_through_it() -> None:
+    assert averages(DynamicSampling(FedAvg(), beta=0.1))
+    assert averages(DynamicSampling(FedAvgM(), beta=0.1))
+    assert not averages(DynamicSampling(Krum(), beta=0.1))
+
+
+@pytest.mark.parametrize("inner", [FedAvg, Krum])
+def test_without_decay_a_compressed_run_is_what_it_is_unwrapped(inner: type[FedAvg]) -> None:
+    stc, finals = fedcomp.stc(density=0.05), []
+    for wrap in (False, True):
+        plain = inner(fraction_train=1.0, fraction_evaluate=0.0)
+        strategy: Strategy = DynamicSampling(plain, beta=0.0) if wrap else plain
+        compressed = CompressedStrategy(strategy, uplink=stc, downlink=stc)
+        finals.append(floats(compressed.start(LocalGrid(app(), 6), model(), num_rounds=5).arrays))
+    np.testing.assert_array_equal(finals[0], finals[1])
+
+
+def test_a_compressed_run_trains_fewer_and_fewer_nodes_and_a_second_start_goes_on_counting() -> None:
+    strategy = CompressedStrategy(DynamicSampling(FedAvg(fraction_evaluate=0.0), beta=0.3))
+    nodes = LocalGrid(app(), 10)
+    first = strategy.start(nodes, model(), num_rounds=3)
+    strategy.start(nodes, first.arrays, num_rounds=3)
+    dense = sum(len(array.data) for array in model().values())
+    trained = [strategy.ledger.of_round(number).dense_uplink_bytes // dense for number in range(1, 7)]
+    assert trained == [10, 8, 6, 5, 4, 3]
+
+
+def test_the_weights_of_replies_are_judged_through_it() -> None:
+    client_app = ClientApp(mods=[CompressionMod()])
+
+    @client_app.train()
+    def train(message: Message, context: Context) -> Message:
+        arrays = arrays_of(cast(ArrayRecord, message.content["arrays"]))
+        metrics = MetricRecord({"num-examples": -1 if context.node_id == 1 else 1})
+        trained = {name: array + context.node_id for name, array in arrays.items()}
+        return Message(RecordDict({"arrays": record(trained), "metrics": metrics}), reply_to=message)
+
+    inner = DynamicSampling(FedAvg(fraction_evaluate=0.0), beta=0.0)
+    strategy = CompressedStrategy(inner, uplink=fedcomp.dense(), downlink=fedcomp.dense())
+    result = strategy.start(LocalGrid(client_app, 3), MODEL, num_rounds=1)
+    assert values(result.arrays) == [2.5]
+    assert strategy.ledger.of_round(1).refused == 1
+
+
+@pytest.mark.parametrize("beta", [-0.1, math.inf, math.nan])
+def test_a_beta_out_of_range_is_refused(beta: float) -> None:
+    with pytest.raises(ValueError, match=f"^beta is {beta}; a finite number from 0 up is needed$"):
+        DynamicSampling(FedAvg(), beta=beta)
+
+
+def test_a_strategy_without_a_share_of_nodes_is_refused() -> None:
+    with pytest.raises(ValueError, match="one with a fraction_train, as FedAvg, is needed"):
+        DynamicSampling(CompressedStrategy(FedAvg()), beta=0.1)  # type: ignore[arg-type]

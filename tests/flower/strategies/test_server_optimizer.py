@@ -1,0 +1,204 @@
+"""The laws that every strategy keeps that steps from the published model."""
+
+import itertools
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp.exception import AggregationError
+from flwr.serverapp.strategy import FedAvg, Strategy
+
+import fedcomp
+from fedcomp.flower import (
+    EF21,
+    CompressedStrategy,
+    DynamicSampling,
+    FedAMS,
+    LocalGrid,
+    MajorityVote,
+    QcmdAdagrad,
+    QrdaAdagrad,
+)
+from fedcomp.flower.server.averaging import averages
+from fedcomp.flower.strategies.dynamic_sampling import aggregating
+from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
+from tests.flower.strategies.by_hand import grid, one_round, record, values
+from tests.flower.toy import app, floats, model, state_of
+
+Make = Callable[..., ServerOptimizer]
+STRATEGIES: dict[str, Make] = {
+    "FedAMS": FedAMS,
+    "QcmdAdagrad": QcmdAdagrad,
+    "QrdaAdagrad": QrdaAdagrad,
+    "QrdaAdagrad around zero": lambda **fedavg: QrdaAdagrad(center="zero", **fedavg),
+    "MajorityVote": MajorityVote,
+    "EF21": EF21,
+}
+HALF = {"fraction_train": 0.5, "fraction_evaluate": 0.0}
+every = pytest.mark.parametrize("make", STRATEGIES.values(), ids=STRATEGIES.keys())
+
+
+def uplink_of(inner: Strategy) -> fedcomp.Compressor:
+    """Return an uplink that sends what `inner` takes."""
+    return fedcomp.parse("ef21(density=0.05)" if isinstance(aggregating(inner), EF21) else "stc(density=0.05)")
+
+
+def _batch_norm(rng: np.random.Generator) -> dict[str, Any]:
+    """Return a model of all that is no parameter, beside parameters of all dtypes."""
+    return {
+        "layer.weight": rng.standard_normal((3, 4)).astype(np.float32),
+        "layer.bias": rng.standard_normal(4).astype(np.float64),
+        "half.weight": rng.standard_normal((2, 2)).astype(np.float16),
+        "scale": np.asarray(rng.standard_normal(), np.float32),
+        "norm.running_mean": rng.standard_normal(4).astype(np.float32),
+        "norm.running_var": rng.random(4).astype(np.float32),
+        "norm.num_batches_tracked": np.asarray(rng.integers(100), np.int64),
+        "seen": rng.integers(0, 9, 3).astype(np.int32),
+    }
+
+
+@every
+def test_counters_and_batchnorm_statistics_follow_the_weighted_mean_and_parameters_do_not(make: Make) -> None:
+    rng = np.random.default_rng(0)
+    published, sent = record(_batch_norm(rng)), [_batch_norm(rng) for _ in range(3)]
+    stepped = one_round(make(), published, sent, weights=[1, 2, 3])
+    plain = one_round(FedAvg(), published, sent, weights=[1, 2, 3])
+    assert stepped is not None
+    assert plain is not None
+    assert stepped.keys() == published.keys()
+    for name in ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked", "seen"):
+        mean, kept = plain[name].numpy(), stepped[name].numpy()
+        assert kept.dtype == published[name].numpy().dtype
+        np.testing.assert_array_equal(kept, mean if kept.dtype.kind == "f" else np.rint(mean))
+    for name in ("layer.weight", "layer.bias", "half.weight", "scale"):
+        assert stepped[name].dtype == published[name].dtype
+        assert stepped[name].shape == published[name].shape
+        assert (stepped[name].numpy() != plain[name].numpy()).all()
+
+
+@every
+def test_a_step_starts_from_what_was_published_and_not_from_what_the_last_one_made(make: Make) -> None:
+    begun, update = np.array([1.0, -2.0, 0.5]), np.array([0.25, -0.5, 0.125])
+    ends = []
+    for shift in (0.0, 64.0):
+        strategy = make()
+        one_round(strategy, record({"weight": begun}), [{"weight": begun + 2 * update}] * 2)
+        again = begun + shift
+        end = one_round(strategy, record({"weight": again}), [{"weight": again + update}] * 2)
+        ends.append(np.array(values(end)))
+    absolute = isinstance(strategy, QrdaAdagrad)
+    np.testing.assert_allclose(ends[1] - ends[0], 0 if absolute else 64, err_msg="dual averages sum gradients alone")
+
+
+@every
+def test_errors_are_left_out_and_a_round_of_nothing_gives_nothing_and_changes_nothing(make: Make) -> None:
+    published, sent = record({"weight": [1.0, -2.0]}), {"weight": np.array([0.5, 3.0], np.float32)}
+    troubled, smooth = make(), make(fraction_train=0.7)  # two of three
+    for _ in range(2):
+        assert one_round(troubled, published, []) is None
+        assert one_round(troubled, published, [None, None]) is None
+        assert one_round(troubled, published, [sent, sent], weights=[0, 0]) is None
+        left = one_round(troubled, published, [sent, None, sent])
+        assert values(left) == values(one_round(smooth, published, [sent, sent], nodes=grid(3)))
+
+
+@every
+def test_replies_of_another_model_are_refused(make: Make) -> None:
+    published = record({"weight": [1.0, -2.0]})
+    with pytest.raises(AggregationError, match="the replies' tensors are not those of the published model"):
+        one_round(make(), published, [{"weight": [1.0]}])
+    with pytest.raises(AggregationError, match="the replies' tensors are not those of the published model"):
+        one_round(make(), published, [{"other": [1.0, 2.0]}])
+
+
+@every
+def test_what_was_published_is_for_one_rounds_replies(make: Make) -> None:
+    strategy, published = make(), record({"weight": [1.0]})
+    (message, *_) = strategy.configure_train(1, published, ConfigRecord(), grid(2))
+    content = RecordDict({"arrays": published, "metrics": MetricRecord({"num-examples": 1})})
+    reply = Message(content, reply_to=message)
+    assert strategy.aggregate_train(1, [reply])[0] is not None
+    with pytest.raises(AggregationError, match="replies to a round that configure_train did not begin"):
+        strategy.aggregate_train(1, [reply])
+
+
+@every
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_run_that_is_stopped_and_resumed_ends_in_the_bits_of_one_that_is_not(
+    make: Make, sampled: bool, tmp_path: Path
+) -> None:
+    def strategy(**more: Any) -> CompressedStrategy:
+        inner: Strategy = make(**HALF)
+        if sampled:
+            inner = DynamicSampling(make(**HALF | {"fraction_train": 0.9}), beta=0.15)
+        return CompressedStrategy(inner, uplink=uplink_of(inner), downlink=fedcomp.stc(density=0.05), **more)
+
+    random.seed(4)
+    whole, whole_grid = strategy(), LocalGrid(app(), 8)
+    whole.start(whole_grid, model(), num_rounds=9)
+
+    random.seed(4)
+    nodes = LocalGrid(app(), 8)
+    strategy(checkpoint=tmp_path / "checkpoint").start(nodes, model(), num_rounds=5)
+    random.seed(99)  # another process draws from elsewhere
+    resumed = strategy()
+    resumed.load(tmp_path / "checkpoint")
+    resumed.start(nodes, resumed.arrays, num_rounds=4)
+
+    np.testing.assert_array_equal(floats(resumed.arrays), floats(whole.arrays))
+    assert resumed.ledger.uplink_bytes == whole.ledger.uplink_bytes
+    for node, context in nodes.contexts.items():
+        mine, theirs = state_of(context), state_of(whole_grid.contexts[node])
+        np.testing.assert_array_equal(mine.memory.get("residual", 0), theirs.memory.get("residual", 0))
+    resumed.save(tmp_path / "resumed")
+    whole.save(tmp_path / "whole")
+    states = [_inner_state(tmp_path / name) for name in ("resumed", "whole")]
+    assert states[0].keys() == states[1].keys()
+    for name, array in states[0].items():
+        np.testing.assert_array_equal(array, states[1][name], err_msg=name)
+        assert array.dtype == states[1][name].dtype
+
+
+def _inner_state(checkpoint: Path) -> dict[str, np.ndarray]:
+    with np.load(checkpoint) as archive:
+        return {name: archive[name] for name in archive.files if name.startswith("inner/")}
+
+
+@every
+def test_with_losses_both_ways_the_run_stays_finite_and_goes_on(make: Make) -> None:
+    random.seed(0)
+    inner = make(**HALF)
+    strategy = CompressedStrategy(inner, uplink=uplink_of(inner), downlink=fedcomp.stc(density=0.05))
+    seen: list[ArrayRecord] = []
+
+    def watch(server_round: int, arrays: ArrayRecord) -> None:
+        seen.append(arrays)
+
+    strategy.start(LocalGrid(app(), 6), model(), num_rounds=25, evaluate_fn=watch)
+    vectors = [floats(arrays) for arrays in seen]
+    assert all(np.isfinite(vector).all() for vector in vectors)
+    assert all((before != after).any() for before, after in itertools.pairwise(vectors))
+    assert strategy.version == 25
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_those_that_look_at_the_mean_alone_get_one_merged_reply_and_the_others_all(name: str) -> None:
+    counts: list[int] = []
+    for wrap in (False, True):
+        inner = STRATEGIES[name](fraction_train=1.0, fraction_evaluate=0.0)
+        given = inner.round_result
+
+        def counted(replies: Any, given: Any = given) -> Any:
+            step = given(replies)
+            counts.append(len(step.replies))
+            return step
+
+        inner.round_result = counted  # type: ignore[method-assign]
+        strategy: Strategy = DynamicSampling(inner, beta=0.0) if wrap else inner
+        CompressedStrategy(strategy, uplink=uplink_of(strategy)).start(LocalGrid(app(), 5), model(), num_rounds=2)
+        assert averages(strategy) == (name not in ("MajorityVote", "EF21"))
+    assert counts == [1 if averages(inner) else 5] * 4

@@ -1,0 +1,218 @@
+"""Matrices as products of thin ones: by hand, exact where the rank allows it, and towards the best where it does not."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedcomp.core.compensated_update import BLOCK, LARGEST, CompensatedUpdate
+from fedcomp.core.context import EncodeContext, Shapes
+from fedcomp.core.types import Vector
+from fedcomp.errors import NonFiniteError
+from fedcomp.quantize.power_iteration import LowRank
+from fedcomp.quantized.low_rank import LowRankFactors, Product
+from fedcomp.quantized.vectors import Dense
+
+
+def encoded(value: Vector, rank: int, shapes: Shapes = (), seed: int = 0, hint: object = None) -> LowRankFactors:
+    return LowRank(rank).encode(CompensatedUpdate(value, context=EncodeContext(seed, shapes=shapes), hint=hint))
+
+
+def of_rank(rank: int, rows: int, columns: int) -> NDArray[np.float64]:
+    rng = np.random.default_rng([rank, rows, columns])
+    return rng.standard_normal((rows, rank)) @ rng.standard_normal((rank, columns))
+
+
+def sides(value: LowRankFactors) -> list[tuple[int, ...]]:
+    """Return (rows, columns) of the products, (entries,) of the others."""
+    return [
+        (part.left.shape[1], part.right.shape[1]) if isinstance(part, Product) else (part.n,) for part in value.parts
+    ]
+
+
+def apart(found: Vector, value: Vector) -> float:
+    """Return |found - value| / |value|."""
+    whole = value.astype(np.float64)
+    return float(np.linalg.norm(found - whole) / np.linalg.norm(whole))
+
+
+def test_a_matrix_of_rank_one_by_hand() -> None:
+    value = np.array([3, 6, -3, 0, 0, 0, 4, 8, -4], np.float32)  # (3, 0, 4) times (1, 2, -1)
+    (part,) = encoded(value, 1, ((3, 3),)).parts
+    assert isinstance(part, Product)
+    sign = np.sign(part.left[0, 0])
+    assert np.allclose(sign * part.left, [[0.6, 0, 0.8]], atol=1e-6)
+    assert np.allclose(sign * part.right, [[5, 10, -5]], atol=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(9, 9), (20, 300), (300, 20), (500, 400), (7, BLOCK + 5)])
+@pytest.mark.parametrize("rank", [1, 2, 4])
+def test_a_matrix_of_the_rank_or_less_comes_back(rows: int, columns: int, rank: int) -> None:
+    if rank * (rows + columns) >= rows * columns:
+        rank = 1
+    for true in range(1, rank + 1):
+        value = of_rank(true, rows, columns).astype(np.float32).ravel()
+        symbols = encoded(value, rank, ((rows, columns),))
+        assert sides(symbols) == [(rows, columns)]
+        assert apart(symbols.dense(), value) < 1e-5
+
+
+def test_left_factors_are_orthonormal() -> None:
+    value = np.random.default_rng(0).standard_normal(100 * 80).astype(np.float32)
+    (part,) = encoded(value, 4, ((100, 80),)).parts
+    assert isinstance(part, Product)
+    assert np.allclose(part.left @ part.left.T, np.eye(4), atol=1e-5)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_repeated_from_where_it_ended_it_reaches_the_best_approximation(rank: int) -> None:
+    rng = np.random.default_rng(1)
+    left, right = (np.linalg.qr(rng.standard_normal((60, 60)))[0] for _ in range(2))
+    matrix = (left * 0.8 ** np.arange(60)) @ right
+    value = matrix.astype(np.float32).ravel()
+    left, strengths, right = np.linalg.svd(matrix)
+    best = (left[:, :rank] * strengths[:rank]) @ right[:rank]
+    symbols = encoded(value, rank, ((60, 60),))
+    first = apart(symbols.dense(), value)
+    for _ in range(60):
+        symbols = encoded(value, rank, ((60, 60),), hint=symbols.right)
+    least = apart(best.ravel().astype(np.float32), value)
+    assert first > 1.02 * least
+    assert apart(symbols.dense(), value) < 1.0001 * least
+    assert apart(symbols.dense(), best.ravel().astype(np.float32)) < 1e-3
+
+
+def test_a_start_that_does_not_fit_is_as_none() -> None:
+    value = np.random.default_rng(0).standard_normal(30 * 40).astype(np.float32)
+    expected = encoded(value, 2, ((30, 40),)).dense().tobytes()
+    starts = (
+        np.zeros(79, np.float32),
+        np.ones(80),
+        np.full(80, np.nan, np.float32),
+        "hint",
+        np.zeros((2, 40), np.float32),
+    )
+    for start in (*starts, np.zeros(0, np.float32)):
+        assert encoded(value, 2, ((30, 40),), hint=start).dense().tobytes() == expected
+    fits = np.random.default_rng(1).standard_normal(80).astype(np.float32)
+    assert encoded(value, 2, ((30, 40),), hint=fits).dense().tobytes() != expected
+
+
+@pytest.mark.parametrize("strong", [0, 1])
+def test_a_start_from_zeros_finds_a_new_direction(strong: int) -> None:
+    start = np.zeros((2, 40), np.float32)
+    start[:strong] = 1
+    value = of_rank(2, 30, 40).astype(np.float32).ravel()
+    assert apart(encoded(value, 2, ((30, 40),), hint=start.ravel()).dense(), value) < 1e-5
+
+
+def test_tensors_are_folded_by_their_first_side_and_small_ones_sent_as_they_are() -> None:
+    shapes = ((8,), (16, 4, 3, 3), (16,), (), (0, 5), (2, 2), (10, 100), (1, 50), (30, 20), (5,))
+    n = 8 + 576 + 16 + 1 + 4 + 1000 + 50 + 600 + 5
+    value = np.random.default_rng(0).standard_normal(n).astype(np.float32)
+    symbols = encoded(value, 2, shapes)
+    assert sides(symbols) == [(8,), (16, 36), (16 + 1 + 4,), (10, 100), (50,), (30, 20), (5,)]
+    assert symbols.n == n
+    found, start = symbols.dense(), 0
+    for part in symbols.parts:
+        if isinstance(part, Dense):
+            assert found[start : start + part.n].tobytes() == value[start : start + part.n].tobytes()
+        start += part.n
+
+
+def test_each_tensor_is_compressed_by_itself() -> None:
+    shapes = ((30, 20), (7,), (10, 100))
+    value = np.concatenate([of_rank(2, 30, 20).ravel(), np.ones(7), of_rank(2, 10, 100).ravel()]).astype(np.float32)
+    assert apart(encoded(value, 2, shapes).dense(), value) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"),
+    [(1, (1,)), (2, (2,)), (4, (4,)), (9, (3, 3)), (31, (6, 6)), (1000, (32, 32)), (100003, (316, 317)), (32, (6, 6))],
+)
+def test_a_vector_of_unknown_shapes_is_folded_into_the_squarest_matrix(n: int, expected: tuple[int, ...]) -> None:
+    value = np.random.default_rng(n).standard_normal(n).astype(np.float32)
+    symbols = encoded(value, 1)
+    assert sides(symbols) == [expected]
+    assert symbols.n == n == symbols.dense().size
+
+
+def test_a_vector_of_unknown_shapes_and_low_rank_comes_back_without_what_fills_the_last_row() -> None:
+    # as a matrix with 60 columns all rows are multiples of one; entries beyond the vector are taken for zeros
+    value = np.zeros(3591, np.float32)
+    value[: 59 * 60] = of_rank(1, 59, 60).ravel()
+    symbols = encoded(value, 1)
+    assert sides(symbols) == [(60, 60)]
+    assert apart(symbols.dense(), value) < 1e-5
+
+
+@pytest.mark.parametrize("shapes", [(), ((40, 50),), ((2000,),)])
+def test_zeros_stay_zeros(shapes: Shapes) -> None:
+    symbols = encoded(np.zeros(2000, np.float32), 2, shapes)
+    assert not symbols.dense().any()
+    again = encoded(np.zeros(2000, np.float32), 2, shapes, hint=symbols.right)
+    assert not again.dense().any()
+
+
+@pytest.mark.parametrize("exponent", [-126, -90, -50, 50, 90, 118])
+def test_matrices_of_every_magnitude_come_back(exponent: int) -> None:
+    value = np.ldexp(of_rank(2, 40, 50), exponent).astype(np.float32).ravel()
+    assert apart(np.ldexp(encoded(value, 2, ((40, 50),)).dense(), -exponent), np.ldexp(value, -exponent)) < 1e-5
+
+
+def test_denormals_come_back() -> None:
+    rng = np.random.default_rng(0)
+    value = (rng.integers(-30, 31, 40)[:, None] * rng.integers(-30, 31, 50) * 2.0**-149).astype(np.float32).ravel()
+    assert np.array_equal(encoded(value, 1, ((40, 50),)).dense(), value)
+
+
+def test_a_matrix_whose_right_factor_alone_would_leave_float32_comes_back() -> None:
+    value = np.full(4000, 1e38, np.float32)  # 1e38 sqrt(40) is more than the largest
+    assert apart(encoded(value, 1, ((40, 100),)).dense() / np.float32(1e38), np.ones(4000, np.float32)) < 1e-5
+
+
+@pytest.mark.parametrize("peak", [1e38, 3.2e38, LARGEST])
+def test_neither_huge_entries_nor_what_is_left_of_them_leave_float32(peak: float) -> None:
+    rng = np.random.default_rng(0)
+    value = (rng.choice([-1.0, 1.0], 4000) * rng.uniform(0.9, 1, 4000) * peak).astype(np.float32)
+    for rank in (1, 3):
+        found = encoded(value, rank, ((40, 100),)).dense()
+        assert np.isfinite(found).all()
+        assert np.isfinite(value - found).all()
+
+
+def test_the_seed_and_the_sum_decide_and_nothing_else() -> None:
+    value = np.random.default_rng(0).standard_normal(5000).astype(np.float32)
+    expected = encoded(value, 2, seed=3).dense().tobytes()
+    assert encoded(value, 2, seed=3 + 2**64).dense().tobytes() == expected
+    halves = CompensatedUpdate(value / 2, value / 2, context=EncodeContext(3), in_place=True)
+    assert LowRank(2).encode(halves).dense().tobytes() == expected
+    assert halves.parts[0].tobytes() == value.tobytes()
+    assert encoded(value, 2, seed=4).dense().tobytes() != expected
+
+
+def test_a_sum_in_place_is_left_in_the_first_part_tensor_by_tensor() -> None:
+    shapes = ((30, 20), (7,), (10, 100))
+    value = np.random.default_rng(0).standard_normal(1607).astype(np.float32)
+    asked = CompensatedUpdate(value / 2, value / 2, context=EncodeContext(3, shapes=shapes), in_place=True)
+    assert LowRank(2).encode(asked).dense().tobytes() == encoded(value, 2, shapes, seed=3).dense().tobytes()
+    assert asked.settle().tobytes() == value.tobytes()
+
+
+def test_decode_is_what_the_receiver_sees() -> None:
+    symbols = encoded(np.random.default_rng(0).standard_normal(1000).astype(np.float32), 2)
+    assert LowRank(2).decode(symbols).dense().tobytes() == symbols.dense().tobytes()
+
+
+@pytest.mark.parametrize("shapes", [(), ((100, 300), (1,))])
+@pytest.mark.parametrize("place", [0, 777, 30000])
+def test_an_entry_that_is_not_finite_is_refused_by_its_number(shapes: Shapes, place: int) -> None:
+    value = np.ones(30001, np.float32)
+    value[place] = np.nan
+    with pytest.raises(NonFiniteError, match=f"entry {place} is nan"):
+        encoded(value, 2, shapes)
+
+
+@pytest.mark.parametrize("rank", [0, -1, 1.5, 1025])
+def test_ranks_out_of_range_are_refused(rank: int) -> None:
+    with pytest.raises(ValueError, match=f"rank is {rank}; it is a whole number, 1 to 1024"):
+        LowRank(rank)

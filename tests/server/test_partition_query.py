@@ -1,0 +1,112 @@
+"""The same partitions take part, in the same order, whatever ids Flower gives the nodes."""
+
+import random
+from collections.abc import Iterable
+
+import pytest
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict, UserConfig
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy.strategy_utils import sample_nodes
+
+from clients.app import app as client_app
+from fedcomp.flower import LocalGrid
+from fedcomp.flower.local_grid import Fault
+from server.partition_query import OrderedGrid, query_partitions
+
+
+class Renamed(LocalGrid):
+    """A `LocalGrid` whose nodes list themselves in another order, as random ids would."""
+
+    order_of_ids: list[int]
+
+    def get_node_ids(self) -> Iterable[int]:
+        return self.order_of_ids
+
+
+def _shuffled(seed: int, nodes: int = 9) -> Renamed:
+    """Return a grid in which node 1 + k has a partition that depends on the seed."""
+    partitions = random.Random(seed).sample(range(nodes), nodes)
+    run: UserConfig = {"partition": "iid()"}
+    grid = Renamed(client_app, nodes, run, node_config=lambda node: {"partition-id": partitions[node - 1]})
+    grid.order_of_ids = random.Random(seed + 1).sample(range(1, nodes + 1), nodes)
+    return grid
+
+
+def test_the_roll_says_which_partition_each_node_has() -> None:
+    grid = _shuffled(3)
+    assert query_partitions(grid) == {
+        node: context.node_config["partition-id"] for node, context in grid.contexts.items()
+    }
+
+
+def test_the_same_seed_draws_the_same_partitions_in_the_same_order() -> None:
+    drawn = []
+    for seed in range(5):
+        grid = _shuffled(seed)
+        partitions = query_partitions(grid)
+        random.seed(11)
+        drawn.append([partitions[node] for node in sample_nodes(OrderedGrid(grid, partitions), 9, 4)[0]])
+    assert drawn == 5 * [drawn[0]]
+    assert len(set(drawn[0])) == 4
+
+
+def test_a_node_that_does_not_answer_or_came_later_is_the_last() -> None:
+    grid = _shuffled(0)
+    partitions = {node: number for node, number in query_partitions(grid).items() if number not in (2, 5)}
+    ordered = [grid.contexts[node].node_config["partition-id"] for node in OrderedGrid(grid, partitions).get_node_ids()]
+    assert ordered[:7] == [0, 1, 3, 4, 6, 7, 8]
+    assert set(ordered[7:]) == {2, 5}
+
+
+def test_a_lost_message_an_error_and_an_answer_without_a_number_leave_a_node_out() -> None:
+    app = ClientApp()
+
+    @app.query("partition")
+    def answer(message: Message, context: Context) -> Message:
+        if context.node_id == 1:
+            raise RuntimeError("as ordered")
+        number = 0.5 if context.node_id == 2 else context.node_id
+        return Message(RecordDict({"metrics": MetricRecord({"partition-id": number})}), reply_to=message)
+
+    grid = LocalGrid(app, 4)
+    grid.order(3, Fault.LOSE_REPLY)
+    assert query_partitions(grid) == {4: 4}
+
+
+def test_a_run_that_no_node_can_take_part_in_does_not_start_and_says_why_in_one_line() -> None:
+    app = ClientApp()
+
+    @app.query("partition")
+    def answer(message: Message, context: Context) -> Message:
+        reason = "no samples\n\x1b[2Jhere" + 1000 * "!"
+        if context.node_id == 2:
+            raise ValueError(reason)
+        return Message(RecordDict({"refused": ConfigRecord({"reason": reason})}), reply_to=message)
+
+    with pytest.raises(
+        ValueError, match=r"^no node can take part; node 1 says: no samples \?\[2Jhere!+\.\.\.$"
+    ) as caught:
+        query_partitions(LocalGrid(app, 4))
+    assert len(str(caught.value)) < 600
+
+
+def test_a_lost_answer_is_no_reason_not_to_start() -> None:
+    grid = LocalGrid(client_app, 2, {"partition": "iid()"})
+    grid.order(1, Fault.LOSE_REPLY)
+    grid.order(2, Fault.LOSE_MESSAGE)
+    assert query_partitions(grid) == {}
+
+
+def test_an_error_of_a_node_is_told_without_its_wrapping(caplog: pytest.LogCaptureFixture) -> None:
+    app = ClientApp()
+
+    @app.query("partition")
+    def answer(message: Message, context: Context) -> Message:
+        if context.node_id == 2:
+            raise OSError("the disk is on fire")
+        return Message(RecordDict({"metrics": MetricRecord({"num-examples": 7})}), reply_to=message)
+
+    with caplog.at_level("WARNING", "flwr"):
+        assert query_partitions(LocalGrid(app, 3)) == {}
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said == ["node 2 cannot take part; it says: the disk is on fire"]

@@ -1,0 +1,96 @@
+"""How a run and its nodes stand, in a file that is there while the run goes on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.serverapp.strategy import FedAvg
+
+from fedcomp.flower import CompressedStrategy, LocalGrid
+from fedcomp.flower.local_grid import Fault
+from server.folder import RunFolder
+from server.run_status import EVERY_S, RunStatus
+from tests.flower import toy
+
+NODES = 3
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path)
+
+
+def strategy() -> CompressedStrategy:
+    return CompressedStrategy(FedAvg(fraction_evaluate=0.0, min_train_nodes=NODES))
+
+
+def run(started: CompressedStrategy, grid: LocalGrid, rounds: int) -> None:
+    started.start(grid, started.arrays if started.round else toy.model(), num_rounds=rounds)
+
+
+def written(folder: RunFolder) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(folder.nodes.read_text())
+    return value
+
+
+def test_a_row_a_node_with_its_partition_version_bytes_and_lost_replies(folder: RunFolder) -> None:
+    grid, started = LocalGrid(toy.app(), NODES), strategy()
+    grid.order(3, *2 * [Fault.LOSE_REPLY])
+    run(started, grid, 2)
+    RunStatus(folder, started, {1: 0, 2: 1, 9: 5}, num_rounds=8).update()
+    found = written(folder)
+    assert (found["state"], found["num_rounds"], found["version"]) == ("running", 8, 2)
+    rows = {row["node"]: row for row in found["nodes"]}
+    assert {node: (row["partition"], row["version"], row["heard"], row["absent"]) for node, row in rows.items()} == {
+        1: (0, 1, 2, False),
+        2: (1, 1, 2, False),
+        3: (None, None, None, True),
+        9: (5, None, None, False),
+    }
+    books = started.ledger.by_node()
+    assert rows[2]["uplink_bytes"] == books[2].uplink_bytes > 0
+    assert rows[3]["downlink_bytes"] == books[3].downlink_bytes > 0
+    assert (rows[3]["missing"], rows[2]["missing"], rows[9]["downlink_bytes"]) == (2, 0, 0)
+
+
+def test_short_rounds_write_it_once_a_second_and_the_end_always(folder: RunFolder) -> None:
+    grid, started, clock = LocalGrid(toy.app(), NODES), strategy(), Clock()
+    run(started, grid, 1)
+    with RunStatus(folder, started, {}, 4, clock) as standings:
+        standings.update()
+        run(started, grid, 1)
+        clock.now += EVERY_S / 2
+        standings.update()
+        assert written(folder)["version"] == 1
+        clock.now += EVERY_S / 2
+        standings.update()
+        assert written(folder)["version"] == 2
+        run(started, grid, 1)
+        standings.update()
+    assert (written(folder)["state"], written(folder)["version"]) == ("completed", 3)
+
+
+def test_a_run_that_raises_has_failed(folder: RunFolder) -> None:
+    started = strategy()
+    run(started, LocalGrid(toy.app(), NODES), 1)
+    standings = RunStatus(folder, started, {}, 4)
+    standings.update()
+    with pytest.raises(RuntimeError, match="as ordered"), standings:
+        raise RuntimeError("as ordered")
+    assert written(folder)["state"] == "failed"
+
+
+def test_a_run_that_never_had_a_model_writes_nothing(folder: RunFolder) -> None:
+    with RunStatus(folder, strategy(), {}, 4):
+        pass
+    assert not folder.nodes.exists()

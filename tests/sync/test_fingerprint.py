@@ -1,0 +1,50 @@
+"""64 bits that name a model."""
+
+import numpy as np
+import pytest
+
+from fedcomp.core.compensated_update import BLOCK
+from fedcomp.sync.fingerprint import WORD, change, exact_part, fingerprint
+from tests.reference import slow_fingerprint
+
+
+def test_the_fingerprint_is_the_one_worked_out_in_plain_integers() -> None:
+    rng = np.random.default_rng(0)
+    for n, exact in ((1, b""), (1, b"\0"), (2, b"abc"), (3000, b"x" * 1000)):
+        vector = rng.standard_normal(n, np.float32)
+        assert fingerprint(vector, exact) == slow_fingerprint(vector, exact)
+
+
+def test_it_is_the_one_that_was_published() -> None:
+    # FORMAT.md's model at version 7
+    assert fingerprint(np.zeros(200, np.float32), (41).to_bytes(8, "little")) == 0x802C22625D8073FB
+
+
+def test_blocks_make_no_difference() -> None:
+    vector = np.random.default_rng(1).standard_normal(2 * BLOCK + 3, np.float32)
+    assert fingerprint(vector, b"") == slow_fingerprint(vector, b"")
+
+
+def test_a_change_of_some_entries_is_what_a_new_count_finds() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        n = int(rng.integers(1, 500))
+        before = rng.standard_normal(n, np.float32)
+        at = np.sort(rng.choice(n, int(rng.integers(0, n + 1)), replace=False))
+        after = before.copy()
+        after[at] += rng.standard_normal(at.size, np.float32)
+        moved = fingerprint(before, b"e") + change(at, before[at], after[at]) - exact_part(b"e") + exact_part(b"f")
+        assert moved & WORD == fingerprint(after, b"f")
+
+
+@pytest.mark.parametrize("exact", [b"", b"\0" * 8])
+def test_every_bit_place_and_the_exact_tensors_count(exact: bytes) -> None:
+    vector = np.arange(1, 33, dtype=np.float32)
+    seen = {fingerprint(vector, exact), fingerprint(vector[::-1].copy(), exact), fingerprint(vector, exact + b"\0")}
+    for place in range(32):
+        for bit in range(32):
+            other = vector.copy()
+            other.view(np.uint32)[place] ^= np.uint32(1 << bit)
+            seen.add(fingerprint(other, exact))
+    seen.add(fingerprint(np.append(vector, np.float32(0)), exact))
+    assert len(seen) == 3 + 32 * 32 + 1

@@ -1,0 +1,313 @@
+"""A model at a version: the same bits everywhere, and unchanged by what is refused."""
+
+import math
+import tracemalloc
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import fedcomp
+from fedcomp.core.compensated_update import BLOCK
+from fedcomp.errors import CorruptError, FedcompError, LayoutError, TruncatedError, UnknownFormatError, VersionError
+from fedcomp.sync.fingerprint import fingerprint
+from fedcomp.sync.replica import LENGTH, STRETCH, Replica, from_key_frame, start, step
+from fedcomp.wire.codec_ids import codec_id
+from fedcomp.wire.frame import EXACT, Frame, Kind, parse_one
+from fedcomp.wire.layout import layout_of
+from tests.reference import slow_fingerprint
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def model(seed: int = 0, n: int = 300) -> Arrays:
+    rng = np.random.default_rng(seed)
+    return {
+        "w": rng.standard_normal((n // 3, 2)).astype(np.float32),
+        "norm.num_batches_tracked": np.array(seed, np.int64),
+        "b": rng.standard_normal(n // 3).astype(np.float64),
+    }
+
+
+def begin(seed: int = 0, n: int = 300) -> Replica:
+    arrays = model(seed, n)
+    return start(layout_of(arrays), arrays)
+
+
+def copy_of(replica: Replica) -> Replica:
+    return replace(replica, vector=replica.vector.copy())
+
+
+def bits(replica: Replica) -> tuple[object, ...]:
+    return replica.layout, replica.version, replica.vector.tobytes(), replica.exact, replica.fingerprint
+
+
+def delta(
+    replica: Replica, seed: int, compressor: fedcomp.Compressor | None = None, exact: bytes | None = None
+) -> Frame:
+    compressor = compressor or fedcomp.stc(0.1)
+    n = replica.layout.n
+    body, _ = compressor.encode(np.random.default_rng(seed).standard_normal(n, np.float32), compressor.init(n))
+    return replica.delta_frame(codec_id(compressor.entropy), body, replica.exact if exact is None else exact)
+
+
+def test_a_delta_is_added_by_hand() -> None:
+    arrays: Arrays = {"w": np.array([1, 2, 3, 4], np.float32)}
+    held = start(layout_of(arrays), arrays, version=5)
+    body, _ = fedcomp.stc(0.5).encode(np.array([0, -1, 0, 3], np.float32), fedcomp.stc(0.5).init(4))
+    frame = held.delta_frame(2, body, b"")
+    assert (frame.base_version, frame.version, frame.flags) == (5, 6, 0)
+    assert (frame.before, frame.after) == (held.fingerprint, fingerprint(np.array([1, 0, 3, 6], np.float32), b""))
+    after = held.advance(parse_one(frame.to_bytes()))
+    assert after.vector.tolist() == [1, 0, 3, 6]
+    assert after.arrays()["w"].tolist() == [1, 0, 3, 6]
+    assert (after.version, after.fingerprint) == (6, frame.after)
+
+
+@pytest.mark.parametrize(
+    "text", ["stc(density=0.1)", "stc(density=0.1, order='interleaved')", "stc(density=1)", "dense()"]
+)
+@pytest.mark.parametrize("n", [30, 3 * BLOCK])
+def test_every_holder_ends_in_the_same_bits(text: str, n: int) -> None:
+    compressor = fedcomp.parse(text)
+    server = begin(n=n)
+    vector = server.vector.copy()
+    node = from_key_frame(parse_one(server.key_frame().to_bytes()))
+    frames = []
+    for turn in range(6):
+        exact = bytes([turn + 1]) * server.layout.exact_size
+        frame = delta(server, turn, compressor, exact)
+        vector += compressor.decode(frame.payload[: -len(exact)], n)
+        frames.append(frame.to_bytes())
+        server = server.advance(frame)
+    for data in frames:
+        node = step(node, parse_one(data))
+    assert bits(node) == bits(server)
+    assert node.vector.tobytes() == vector.tobytes()
+    assert node.fingerprint == fingerprint(node.vector, node.exact)
+    assert bits(from_key_frame(server.key_frame())) == bits(server)
+
+
+def test_the_fingerprint_that_is_kept_up_to_date_is_the_one_worked_out_anew() -> None:
+    held = begin(n=30)
+    for turn in range(20):
+        held = held.advance(delta(held, turn, fedcomp.stc(0.2), turn.to_bytes(8, "little")))
+        assert held.fingerprint == slow_fingerprint(held.vector, held.exact)
+
+
+def test_a_delta_applied_twice_changes_nothing() -> None:
+    held = begin()
+    frame = delta(held, 1)
+    after = held.advance(frame)
+    before = bits(after)
+    assert after.advance(frame) is after
+    assert step(after, frame) is after
+    assert bits(after) == before
+
+
+def test_a_delta_that_lies_behind_changes_nothing() -> None:
+    held = begin()
+    frames = []
+    for turn in range(3):
+        frames.append(delta(held, turn))
+        held = held.advance(frames[-1])
+    before = bits(held)
+    for frame in frames:
+        assert step(held, frame) is held
+    assert bits(held) == before
+
+
+def test_a_gap_is_refused() -> None:
+    held = begin()
+    node = copy_of(held)
+    held = held.advance(delta(held, 1))
+    second = delta(held, 2)
+    before = bits(node)
+    for apply in (node.advance, lambda frame: step(node, frame)):
+        with pytest.raises(VersionError, match=r"a delta from version 1 \(\w{16}\); version 0 \(\w{16}\) is held"):
+            apply(second)
+    assert bits(node) == before
+
+
+def test_a_fork_of_the_same_number_is_refused() -> None:
+    one, other = begin(), begin()
+    one, other = one.advance(delta(one, 1)), other.advance(delta(other, 2))
+    assert one.version == other.version
+    before = bits(other)
+    with pytest.raises(VersionError):
+        step(other, delta(one, 3))
+    assert bits(other) == before
+
+
+def test_another_models_delta_is_refused_whatever_its_version() -> None:
+    other = begin(n=600)
+    for version in (0, 5):
+        held = replace(begin(), version=version)
+        before = bits(held)
+        for frame in (delta(other, 1), replace(delta(other, 1), base_version=version, version=version + 1)):
+            with pytest.raises(LayoutError, match="a delta for another model"):
+                step(held, frame)
+            with pytest.raises(LayoutError, match="a delta for another model"):
+                held.advance(frame)
+        assert bits(held) == before
+
+
+def test_without_a_model_only_a_key_frame_helps() -> None:
+    held = begin()
+    with pytest.raises(VersionError, match="a delta from version 0; no model is held"):
+        step(None, delta(held, 1))
+    assert bits(step(None, held.key_frame())) == bits(held)
+
+
+def test_a_key_frame_starts_anew_even_with_another_model_or_an_older_version() -> None:
+    held = begin()
+    older = held.key_frame()
+    held = held.advance(delta(held, 1))
+    assert step(held, held.key_frame()) is held
+    assert step(held, older).version == 0
+    assert bits(step(held, begin(3, 600).key_frame())) == bits(begin(3, 600))
+
+
+@pytest.mark.parametrize("kind", [Kind.UPDATE, Kind.ACK, Kind.RESYNC])
+def test_frames_of_nodes_lead_nowhere(kind: Kind) -> None:
+    held = replace(begin(), version=3)
+    frame = replace(delta(begin(), 1), kind=kind)
+    for apply in (held.advance, lambda frame: step(held, frame), from_key_frame):
+        with pytest.raises(CorruptError, match=f"a frame of kind {kind.name}"):
+            apply(frame)
+
+
+def broken(frame: Frame, **changes: Any) -> Frame:
+    return replace(frame, **changes)
+
+
+def test_a_delta_that_does_not_do_what_it_says_is_refused_and_the_replica_is_as_it_was() -> None:
+    held = begin()
+    frame = delta(held, 1, exact=b"\1" * 8)
+    before = bits(held)
+    wrong = [
+        (broken(frame, after=frame.after ^ 1), CorruptError),
+        (broken(frame, version=7), CorruptError),
+        (broken(frame, codec=0), UnknownFormatError),
+        (broken(frame, codec=99), UnknownFormatError),
+        (broken(frame, codec=1), CorruptError),
+        (broken(frame, payload=frame.payload[:7]), TruncatedError),
+        (broken(frame, payload=frame.payload[1:]), FedcompError),
+        (broken(frame, payload=frame.payload + b"\0"), FedcompError),
+        (broken(frame, payload=frame.payload[:-8] + b"\2" * 8), CorruptError),
+        (broken(frame, flags=0), FedcompError),
+        (broken(frame, before=frame.before ^ 1), VersionError),
+        (broken(frame, base_version=1), VersionError),
+    ]
+    for bad, error in wrong:
+        for apply in (held.advance, lambda bad: step(held, bad)):
+            with pytest.raises(error):
+                apply(bad)
+            assert bits(held) == before
+    assert held.advance(frame).exact == b"\1" * 8
+
+
+def test_a_delta_beyond_float32_is_refused_and_the_replica_is_as_it_was() -> None:
+    arrays: Arrays = {"w": np.full(3, 3e38, np.float32)}
+    held = start(layout_of(arrays), arrays)
+    before = bits(held)
+    for compressor in (fedcomp.stc(1.0), fedcomp.dense()):
+        body, _ = compressor.encode(arrays["w"], compressor.init(3))
+        frame = Frame(Kind.DELTA, codec_id(compressor.entropy), 0, 0, 1, held.layout.digest, held.fingerprint, 7, body)
+        with pytest.raises(CorruptError, match="a delta takes the model out of float32"):
+            held.advance(frame)
+        assert bits(held) == before
+
+
+@pytest.mark.parametrize("place", [0, STRETCH - 1, STRETCH, 2 * STRETCH])
+@pytest.mark.parametrize("text", ["topk(density=1.0)", "dense()"])
+def test_one_entry_beyond_float32_is_found_wherever_it_is(text: str, place: int) -> None:
+    arrays: Arrays = {"w": np.ones(2 * STRETCH + 1, np.float32)}
+    arrays["w"][place] = 3e38
+    held, compressor = start(layout_of(arrays), arrays), fedcomp.parse(text)
+    before = bits(held)
+    body, _ = compressor.encode(arrays["w"], compressor.init(held.layout.n))
+    with pytest.raises(CorruptError, match="a delta takes the model out of float32"):
+        held.delta_frame(codec_id(compressor.entropy), body, b"")
+    assert bits(held) == before
+
+
+@pytest.mark.parametrize("text", ["stc(density=1.0)", "topk(density=1.0)", "dense()", "qsgd(bucket=1)"])
+def test_a_step_takes_no_more_than_four_times_the_model_beside_its_frame(text: str) -> None:
+    n = 8 * BLOCK
+    arrays: Arrays = {"w": np.ones(n, np.float32)}
+    held, compressor = start(layout_of(arrays), arrays), fedcomp.parse(text)
+    body, _ = compressor.encode(np.random.default_rng(0).standard_normal(n, np.float32), compressor.init(n))
+    frame = held.delta_frame(codec_id(compressor.entropy), body, b"")
+    tracemalloc.start()
+    held.advance(frame)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * 4 * n + 8 * BLOCK
+
+
+def test_exact_tensors_that_are_not_finite_are_refused() -> None:
+    arrays: Arrays = {"w": np.ones(3, np.float32), "norm.running_var": np.ones(1, np.float32)}
+    held = start(layout_of(arrays), arrays)
+    bad = np.array([math.nan], np.float32).tobytes()
+    with pytest.raises(CorruptError, match=r"the exact tensor 'norm.running_var' holds NaN or infinity"):
+        delta(held, 1, exact=bad)
+    poisoned = replace(held, exact=bad, fingerprint=fingerprint(held.vector, bad))
+    with pytest.raises(CorruptError, match=r"the exact tensor 'norm.running_var' holds NaN or infinity"):
+        from_key_frame(poisoned.key_frame())
+
+
+def test_a_key_frame_that_contradicts_itself_is_refused() -> None:
+    held = begin()
+    frame = held.key_frame()
+    text = held.layout.text
+    longer = text.replace(b"[100,2]", b"[100,3]")
+    huge = text.replace(b"[100,2]", b"[2147483648]")
+    nan = frame.payload[: LENGTH.size + len(text)] + b"\0\0\xc0\x7f" + frame.payload[LENGTH.size + len(text) + 4 :]
+    swapped = bytearray(frame.payload)
+    swapped[-1] ^= 1
+    wrong: list[Frame] = [
+        broken(frame, payload=b""),
+        broken(frame, payload=frame.payload[:3]),
+        broken(frame, payload=LENGTH.pack(2**32 - 1) + frame.payload[4:]),
+        broken(frame, payload=frame.payload[:-1]),
+        broken(frame, payload=frame.payload + b"\0"),
+        broken(frame, payload=LENGTH.pack(len(text)) + longer + frame.payload[4 + len(text) :]),
+        broken(frame, payload=LENGTH.pack(len(huge)) + huge + frame.payload[4 + len(text) :]),
+        broken(frame, payload=nan),
+        broken(frame, payload=bytes(swapped)),
+        broken(frame, layout=frame.layout ^ 1),
+        broken(frame, after=frame.after ^ 1),
+        broken(frame, before=frame.before ^ 1),
+        broken(frame, base_version=1),
+    ]
+    for bad in wrong:
+        with pytest.raises(FedcompError):
+            from_key_frame(bad)
+
+
+def test_a_key_frame_is_a_copy_and_not_a_window() -> None:
+    held = begin()
+    frame = held.key_frame()
+    held.vector[:] = 0
+    other = from_key_frame(frame)
+    assert other.vector.any()
+    assert other.vector.flags.writeable
+
+
+def test_a_frame_says_whether_exact_tensors_ride_in_it() -> None:
+    held = begin()
+    assert delta(held, 1).flags == 0
+    changed = delta(held, 1, exact=b"\7" * 8)
+    assert changed.flags == EXACT
+    assert len(changed.payload) == len(delta(held, 1).payload) + 8
+
+
+def test_a_key_frame_of_another_model_is_taken_also_where_version_and_fingerprint_are_the_same() -> None:
+    values = np.arange(6, dtype=np.float32)
+    held, other = ({"w": values}, {"v": values.reshape(2, 3)})
+    here, there = (start(layout_of(arrays), arrays) for arrays in (held, other))
+    assert (here.version, here.fingerprint) == (there.version, there.fingerprint)
+    assert step(here, there.key_frame()).layout == there.layout
