@@ -21,8 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import fedcomp
-from fedcomp.core.context import Shapes
-from fedcomp.core.types import Vector
+from fedcomp.core import Shapes, Vector
 
 SIZES = {"1.2 M": 1_200_000, "11.2 M": 11_200_000, "25.6 M": 25_600_000}
 DENSITIES = (25, 100, 400, 1000)

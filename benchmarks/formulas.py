@@ -8,8 +8,8 @@ from typing import Any
 
 import fedcomp
 from fedcomp.compressor import Compressor
-from fedcomp.core.context import Shapes
-from fedcomp.quantize.topk import kept
+from fedcomp.core import Shapes
+from fedcomp.quantize import num_kept
 
 VALUE_BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "natural": 9}
 
@@ -33,7 +33,7 @@ class Case:
 
     def sparse(self, each: float, density: float | None = None) -> float:
         """Return the bits of the kept entries: a position and `each` more."""
-        k = kept(self.settings["density"] if density is None else density, self.n)
+        k = num_kept(self.settings["density"] if density is None else density, self.n)
         return float(k * (position_bits(k / self.n) + each))
 
     def values(self) -> float:
@@ -68,7 +68,7 @@ def position_bits(density: float) -> float:
 
 
 def _selective(case: Case) -> float:
-    k = sum(kept(case.settings["density"], size) for size in case.sizes)
+    k = sum(num_kept(case.settings["density"], size) for size in case.sizes)
     return k * (position_bits(k / case.n) + 32)
 
 
@@ -111,7 +111,7 @@ FORMULAS: Mapping[str, Callable[[Case], float]] = {
     "dense": lambda case: 32 * case.n,
     "stc": lambda case: case.sparse(1) + 32,
     "topk": Case.values,
-    "randk": lambda case: 32 * kept(case.settings["density"], case.n),
+    "randk": lambda case: 32 * num_kept(case.settings["density"], case.n),
     "selective": _selective,
     "hierarchical": _hierarchical,
     "regtopk": Case.values,

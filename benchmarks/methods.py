@@ -33,8 +33,7 @@ import fedcomp
 from benchmarks.codecs import measure
 from benchmarks.formulas import paper_bits
 from clients.app import app as client_app
-from fedcomp.core.call import parse_call
-from fedcomp.core.context import Shapes
+from fedcomp.core import Shapes, parse_call
 from fedcomp.flower import LocalGrid
 from server.app import app as server_app
 

@@ -27,12 +27,10 @@ from rich.table import Table
 import fedcomp
 from fedcomp.flower.client import client_state
 from fedcomp.flower.client.client_state import ClientState
-from fedcomp.flower.client.state_files import MOST_FRAMES
+from fedcomp.flower.client.state_files import MAX_REPLAYED_FRAMES
 from fedcomp.flower.client.state_folder import StateFolder
-from fedcomp.sync.replica import start
-from fedcomp.wire.codec_ids import codec_id
-from fedcomp.wire.frame import SECONDS, Frame, Kind
-from fedcomp.wire.layout import layout_of
+from fedcomp.sync import start_replica
+from fedcomp.wire import SECONDS, Frame, Kind, codec_id, layout_of
 
 TENSORS = 60
 """As many as a ResNet-18 has."""
@@ -42,7 +40,7 @@ def node(entries: int) -> ClientState:
     """Return the memory of a node between two rounds of STC 1/400, both ways."""
     rng = np.random.default_rng(0)
     arrays = {f"layer.{i}": rng.standard_normal(entries // TENSORS, np.float32) for i in range(TENSORS)}
-    replica = start(layout_of(arrays), arrays)
+    replica = start_replica(layout_of(arrays), arrays)
     stc = fedcomp.stc(density=1 / 400)
     body, memory = stc.encode(replica.vector, stc.init(replica.layout.n), seed=0)
     here = (0, 0, replica.layout.digest, replica.fingerprint, 1)
@@ -117,7 +115,7 @@ def main() -> None:
         sizes = [path.stat().st_size / 1e6 for path in sorted(Path(folder).glob("*/*"))]
     model, written = sizes
     Console(width=100).print(
-        table, f"{written:.1f} MB written a round; {model:.1f} MB more each {MOST_FRAMES} versions"
+        table, f"{written:.1f} MB written a round; {model:.1f} MB more each {MAX_REPLAYED_FRAMES} versions"
     )
 
 

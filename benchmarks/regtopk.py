@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import fedcomp
-from fedcomp.core.types import Vector
+from fedcomp.core import Vector
 
 Matrix = NDArray[np.float64]
 SENDERS, FEATURES, SAMPLES = 20, 100, 500

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from fedcomp.core.call import parse_call
+from fedcomp.core import parse_call
 from fedcomp.data import SCHEMES
 from fedcomp.data.skews import SKEWS
 

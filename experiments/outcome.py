@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.curves import Curve, Scenario, Study
-from fedcomp.core.call import parse_call
+from fedcomp.core import parse_call
 
 Measure: TypeAlias = Literal["final", "best"]
 """Which accuracy of a run: that of its last evaluation, or the best of all."""

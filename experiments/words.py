@@ -2,7 +2,7 @@
 
 from experiments.axes import terms
 from experiments.outcome import Spread
-from fedcomp.core.call import parse_call
+from fedcomp.core import parse_call
 from fedcomp.data import SCHEMES
 from fedcomp.data.skews import SKEWS
 from fedcomp.methods import METHODS

@@ -12,11 +12,25 @@ from pathlib import Path
 
 from fedcomp.errors import FedcompError, TruncatedError, UnknownFormatError
 from fedcomp.methods import table
-from fedcomp.quantized.vectors import Ternary
-from fedcomp.sync.replica import from_key_frame, split_payload
-from fedcomp.wire import codec_ids, frame, server_message
-from fedcomp.wire.frame import EXACT, FIRST, SECONDS, Frame, Kind
-from fedcomp.wire.layout import Layout
+from fedcomp.quantized import Ternary
+from fedcomp.sync import from_key_frame, split_payload
+from fedcomp.wire import (
+    CODECS,
+    FLAG_EXACT,
+    FLAG_FIRST,
+    FRAME_FORMAT,
+    MESSAGE_FORMAT,
+    MESSAGE_MAGIC,
+    NO_BODY,
+    SECONDS,
+    Frame,
+    Kind,
+    Layout,
+    ServerMessage,
+    codec_by_id,
+    parse_frame,
+    parse_server_message,
+)
 
 METHODS = "methods"
 
@@ -24,8 +38,8 @@ METHODS = "methods"
 def describe(data: bytes) -> Iterator[str]:
     """Yield the lines that say what `data` holds; raise `FedcompError` where it is no frame and no instruction."""
     layouts: dict[int, Layout] = {}
-    if data.startswith(server_message.MAGIC):
-        asked, frames = server_message.parse(data)
+    if data.startswith(MESSAGE_MAGIC):
+        asked, frames = parse_server_message(data)
         yield from _instruction(asked, len(data))
         at = len(data) - sum(one.size for one in frames)
         if not frames:
@@ -33,7 +47,7 @@ def describe(data: bytes) -> Iterator[str]:
     else:
         at = 0
     while True:
-        one, end = frame.parse(data, at)
+        one, end = parse_frame(data, at)
         yield f"{one.kind.name} frame at byte {at}, {end - at} bytes"
         yield from (f"  {name:<13}{text}" for name, text in _fields(one, layouts))
         at = end
@@ -41,11 +55,11 @@ def describe(data: bytes) -> Iterator[str]:
             return
 
 
-def _instruction(asked: server_message.ServerMessage, size: int) -> Iterator[str]:
+def _instruction(asked: ServerMessage, size: int) -> Iterator[str]:
     yield f"INSTRUCTION {asked.number}, {size} bytes, {len(asked.frames)} frames"
     acked = f"for instruction {asked.acked.number}, CRC32 {asked.acked.crc:08x}" if asked.acked.number else "none yet"
     fields = {
-        "format": f"{server_message.FORMAT}",
+        "format": f"{MESSAGE_FORMAT}",
         "leads to": f"version {asked.version} ({asked.fingerprint:016x})",
         "uplink": f"{asked.uplink!r}",
         "seed": f"{asked.seed}",
@@ -57,11 +71,11 @@ def _instruction(asked: server_message.ServerMessage, size: int) -> Iterator[str
 
 def _fields(one: Frame, layouts: dict[int, Layout]) -> Iterator[tuple[str, str]]:
     """Yield names and texts of what a frame says; `layouts` are those of the key frames before it, by digest."""
-    yield "format", f"{frame.FORMAT}"
-    known = codec_ids.CODECS.get(one.codec)
-    name = "none" if one.codec == codec_ids.NO_BODY else type(known).__name__ if known else "not known here"
+    yield "format", f"{FRAME_FORMAT}"
+    known = CODECS.get(one.codec)
+    name = "none" if one.codec == NO_BODY else type(known).__name__ if known else "not known here"
     yield "codec", f"{one.codec} ({name})"
-    meanings = {EXACT: "exact tensors behind the body", FIRST: "the first of an estimate"}
+    meanings = {FLAG_EXACT: "exact tensors behind the body", FLAG_FIRST: "the first of an estimate"}
     said = ", ".join(text for flag, text in meanings.items() if one.flags & flag)
     yield "flags", f"{one.flags:#x}{f' ({said})' if said else ''}"
     yield "layout", f"{one.layout:016x}"
@@ -92,16 +106,16 @@ def _content(one: Frame, layout: Layout | None) -> Iterator[tuple[str, str]]:
         encoding, decoding = SECONDS.unpack_from(payload)
         yield "seconds", f"{encoding:.6f} to encode, {decoding:.6f} to decode"
         payload = payload[SECONDS.size :]
-    if one.codec not in codec_ids.CODECS:
+    if one.codec not in CODECS:
         return
-    if one.flags & EXACT and layout is None:
+    if one.flags & FLAG_EXACT and layout is None:
         yield (
             "body",
             "cannot be told from the exact tensors without the layout, which a key frame before it would bring",
         )
         return
     body, exact = (payload, b"") if layout is None else split_payload(one, payload, layout, b"")
-    symbols = codec_ids.codec(one.codec).decode(body, n=None if layout is None else layout.n)
+    symbols = codec_by_id(one.codec).decode(body, n=None if layout is None else layout.n)
     yield "body", f"{len(body)} bytes, {8 * len(body) / max(1, symbols.n):.6f} bits per entry"
     yield "n", f"{symbols.n}"
     if isinstance(symbols, Ternary):

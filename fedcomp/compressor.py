@@ -6,14 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.core.call import format_call
-from fedcomp.core.checks import check_int
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.context import EncodeContext, Shapes
-from fedcomp.core.types import Stage, Vector, dtype_name
-from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
-from fedcomp.memory.protocol import Memory, State
-from fedcomp.quantized.vectors import QuantizedVector
+from fedcomp.core import CompensatedUpdate, EncodeContext, Shapes, Stage, Vector, check_int, dtype_name, format_call
+from fedcomp.entropy import MAX_ENTRIES, EntropyCode
+from fedcomp.memory import Memory, State
+from fedcomp.quantized import QuantizedVector
 
 LAST_SEED = 2**64 - 1
 

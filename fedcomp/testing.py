@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fedcomp.compressor import Compressor
-from fedcomp.core.types import Vector
+from fedcomp.core import Vector
 from fedcomp.errors import FedcompError
-from fedcomp.memory.protocol import State
+from fedcomp.memory import State
 from fedcomp.methods import METHODS, parse
 
 ROUNDING = 1e-4  # how far sums may be apart, relative to what was summed

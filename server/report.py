@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from fedcomp.sync.ledger import Totals
+from fedcomp.sync import Traffic
 from server.progress import format_bytes
 from server.round_record import RoundRecord
 from server.settings import Settings
 
 
-def summarize(settings: Settings, records: Sequence[RoundRecord], totals: Totals) -> dict[str, object]:
+def summarize(settings: Settings, records: Sequence[RoundRecord], totals: Traffic) -> dict[str, object]:
     """Return ``summary.json``: the last accuracy and loss, the bytes of the whole run, and the compression ratio."""
     evaluated = [record for record in records if record.accuracy is not None]
     return {
@@ -30,7 +30,7 @@ def summarize(settings: Settings, records: Sequence[RoundRecord], totals: Totals
     }
 
 
-def table(settings: Settings, records: Sequence[RoundRecord], totals: Totals) -> str:
+def table(settings: Settings, records: Sequence[RoundRecord], totals: Traffic) -> str:
     """Return the table at the end of a run, as lines of at most 100 columns."""
     summary = summarize(settings, records, totals)
     up, down = totals.uplink_bytes, totals.downlink_bytes

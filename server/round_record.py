@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedcomp.sync.ledger import SERVER, Ledger, Totals
+from fedcomp.sync import SERVER_NODE, Ledger, Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def round_record(
     """Return the record of a round that took `seconds`, with what `ledger` has of it."""
     totals = ledger.of_round(server_round)
     nodes = ledger.nodes_of_round(server_round)
-    server = nodes.pop(SERVER, Totals())
+    server = nodes.pop(SERVER_NODE, Traffic())
     return RoundRecord(
         round=server_round,
         accuracy=accuracy,

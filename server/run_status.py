@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from fedcomp.flower import CompressedStrategy
 from fedcomp.flower.server.participation import NodeState
-from fedcomp.sync.ledger import Totals
+from fedcomp.sync import Traffic
 from server.folder import RunFolder
 
 EVERY_S = 1.0
@@ -56,7 +56,7 @@ class RunStatus:
     def _write(self, state: str) -> None:
         begin = self._clock()
         known = self._strategy.nodes
-        unknown = NodeState(None, None, False, Totals())
+        unknown = NodeState(None, None, False, Traffic())
         nodes = [
             {"node": node, "partition": self._partitions.get(node), **_row(known.get(node, unknown))}
             for node in sorted(self._partitions.keys() | known.keys())

@@ -18,7 +18,7 @@ from flwr.serverapp.strategy import (
     MultiKrum,
 )
 
-from fedcomp.core.call import parse_call
+from fedcomp.core import parse_call
 from fedcomp.flower import EF21, FedAMS, MajorityVote, QcmdAdagrad, QrdaAdagrad
 from server.rules import Real, Rule, Text, Whole
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import FedcompError
 from fedcomp.memory.protocol import State
@@ -113,7 +113,7 @@ def test_a_vector_too_long_to_encode_is_refused_before_anything_is_touched() -> 
 @compressors
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_is_refused_and_the_state_is_as_it_was(compressor: fedcomp.Compressor, bad: float) -> None:
-    for n in (1, 100, 5 * BLOCK):
+    for n in (1, 100, 5 * BLOCK_ENTRIES):
         rng = np.random.default_rng(n)
         _, state = compressor.encode(rng.standard_normal(n, np.float32), compressor.init(n))
         before = bits(state)

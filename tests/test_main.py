@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedcomp.__main__ import describe, main
-from fedcomp.sync.replica import start
+from fedcomp.sync.replica import start_replica
 from fedcomp.wire.frame import Frame, Kind
 from fedcomp.wire.layout import layout_of
 
@@ -97,7 +97,7 @@ def test_an_unknown_codec_is_named_and_the_rest_is_told() -> None:
 
 def test_a_name_that_would_paint_the_terminal_is_written_harmlessly() -> None:
     arrays = {"\x1b[31mred\ud800": np.ones(1, np.float32)}
-    text = "\n".join(describe(start(layout_of(arrays), arrays).key_frame().to_bytes()))
+    text = "\n".join(describe(start_replica(layout_of(arrays), arrays).key_frame().to_bytes()))
     assert r"'\x1b[31mred\ud800'" in text
     assert text.isascii()
 

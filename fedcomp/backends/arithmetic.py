@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import torch_backend
-from fedcomp.core.compensated_update import LARGEST
-from fedcomp.quantized.vectors import QuantizedVector
+from fedcomp.core import MAX_FLOAT32
+from fedcomp.quantized import QuantizedVector
 
 
 def beside(array: Any, update: Any) -> Any:
@@ -39,11 +39,11 @@ def bound(vector: Any, symbols: QuantizedVector | None = None) -> None:
     if isinstance(vector, np.ndarray):
         sparse = symbols.sparse() if symbols is not None else None
         if sparse is not None:
-            vector[sparse.indices] = np.clip(vector[sparse.indices], -LARGEST, LARGEST)
+            vector[sparse.indices] = np.clip(vector[sparse.indices], -MAX_FLOAT32, MAX_FLOAT32)
         elif not small(vector):
-            np.clip(vector, -LARGEST, LARGEST, out=vector)
+            np.clip(vector, -MAX_FLOAT32, MAX_FLOAT32, out=vector)
     else:
-        vector.clamp_(-LARGEST, LARGEST)
+        vector.clamp_(-MAX_FLOAT32, MAX_FLOAT32)
 
 
 def clear(vector: Any, symbols: QuantizedVector) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
-from fedcomp.core.types import Vector
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, Vector
 from fedcomp.errors import NonFiniteError
-from fedcomp.quantized.vectors import Indices, QuantizedVector, Sparse
+from fedcomp.quantized import Indices, QuantizedVector, Sparse
 
 
 def top_k(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
@@ -22,7 +21,7 @@ def top_k(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
     for part, weight in zip(value.parts, value.weights, strict=True):
         whole = whole + (part if weight == 1 else part * weight)
     if value.bounded and all(bool(torch.isfinite(part).all()) for part in value.parts):
-        whole = whole.clamp(-LARGEST, LARGEST)
+        whole = whole.clamp(-MAX_FLOAT32, MAX_FLOAT32)
     magnitude = whole.abs()
     if not bool(torch.isfinite(magnitude).all()):
         at = int(torch.nonzero(~torch.isfinite(magnitude))[0])

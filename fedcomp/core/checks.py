@@ -6,7 +6,7 @@ from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any
 
-LARGEST = sys.float_info.max
+MAX_FLOAT = sys.float_info.max
 """Integers may be larger, and no float is equal to them."""
 
 
@@ -20,7 +20,7 @@ def check_range(
     what: str = "",
 ) -> None:
     """Refuse a `value` that is no finite number from `least`, or above `above`, to `most`; `what` says what it is."""
-    if not _number(value, Real) or not (least <= value <= most and value > above and abs(value) <= LARGEST):  # type: ignore
+    if not _number(value, Real) or not (least <= value <= most and value > above and abs(value) <= MAX_FLOAT):  # type: ignore
         low = f"above {above:g}" if above > -math.inf else f"at least {least:g}" if least > -math.inf else ""
         high = f"at most {most:g}" if most < math.inf else ""
         kind = what or "a number"

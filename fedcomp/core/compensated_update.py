@@ -10,9 +10,9 @@ from fedcomp.core.context import NO_CONTEXT, EncodeContext, Shapes
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
 
-BLOCK = 1 << 16
+BLOCK_ENTRIES = 1 << 16
 """Entries worked on at a time: a block and its temporaries stay in the processor's cache."""
-LARGEST = float(np.finfo(np.float32).max)
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class CompensatedUpdate:
@@ -66,7 +66,7 @@ class CompensatedUpdate:
     @property
     def block_size(self) -> int:
         """Entries of a block, the last one apart: small beside the vector, and small enough for the cache."""
-        return min(self.n, BLOCK if self.n >= 64 * BLOCK else BLOCK // 2)
+        return min(self.n, BLOCK_ENTRIES if self.n >= 64 * BLOCK_ENTRIES else BLOCK_ENTRIES // 2)
 
     def blocks(self, size: int | None = None) -> Iterator[tuple[int, Vector]]:
         """Yield (start, entries) in order; the entries are to be read before the next block, never written.
@@ -180,7 +180,7 @@ class CompensatedUpdate:
             if not np.isfinite(wrong).all():
                 at = int(np.flatnonzero(~np.isfinite(wrong))[0])
                 raise NonFiniteError(self.origin + start + at, float(wrong[at]))
-        return np.nan_to_num(block, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
+        return np.nan_to_num(block, nan=0.0, posinf=MAX_FLOAT32, neginf=-MAX_FLOAT32)
 
 
 def _host(part: Any) -> Vector:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.call import build
+from fedcomp.core import build
 from fedcomp.data.card import Card
 from fedcomp.data.dataset import Dataset
 from fedcomp.data.schemes import SCHEMES, Own, Samples, Scheme, check_enough

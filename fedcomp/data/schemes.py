@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.checks import check_bool, check_range
+from fedcomp.core import check_bool, check_range
 from fedcomp.data.natural import natural_split
 
 if TYPE_CHECKING:

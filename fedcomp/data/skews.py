@@ -7,7 +7,7 @@ Settings alone; `fedcomp.tasks.skew` applies them.  Names and texts are part of 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fedcomp.core.checks import check_range
+from fedcomp.core import check_range
 
 
 @dataclass(frozen=True, slots=True)

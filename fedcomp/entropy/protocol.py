@@ -2,7 +2,7 @@
 
 from typing import Protocol, TypeVar
 
-from fedcomp.quantized.vectors import QuantizedVector
+from fedcomp.quantized import QuantizedVector
 
 S = TypeVar("S", bound=QuantizedVector)
 

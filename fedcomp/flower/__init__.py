@@ -12,7 +12,7 @@ from fedcomp.flower.strategies.ef21_server import EF21
 from fedcomp.flower.strategies.fedams import FedAMS
 from fedcomp.flower.strategies.majority_vote import MajorityVote
 from fedcomp.flower.strategies.proximal import QcmdAdagrad, QrdaAdagrad
-from fedcomp.sync.ledger import Ledger
+from fedcomp.sync import Ledger
 
 __all__ = [
     "EF21",

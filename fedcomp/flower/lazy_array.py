@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord
 from flwr.common.constant import SType
 from numpy.typing import NDArray
 
-from fedcomp.core.types import dtype_name
+from fedcomp.core import dtype_name
 
 FIELDS = ("dtype", "shape", "stype", "data")
 

@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core.checks import check_range
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.context import NO_CONTEXT, EncodeContext
-from fedcomp.memory.protocol import State, check
-from fedcomp.quantized.vectors import QuantizedVector
+from fedcomp.core import NO_CONTEXT, CompensatedUpdate, EncodeContext, check_range
+from fedcomp.memory.protocol import State, check_state
+from fedcomp.quantized import QuantizedVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class DecayedFeedback:
 
     def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return decay e + update."""
-        check(state, self.vectors, update.shape[0])
+        check_state(state, self.vectors, update.shape[0])
         error, safe = arithmetic.beside(state["decayed"], update), arithmetic.small(update)
         return CompensatedUpdate(error, update, weights=(self.decay, 1.0), in_place=safe, bounded=True, context=context)
 

@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core.checks import check_range
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.context import NO_CONTEXT, EncodeContext
-from fedcomp.memory.protocol import State, check
-from fedcomp.quantized.vectors import QuantizedVector
+from fedcomp.core import NO_CONTEXT, CompensatedUpdate, EncodeContext, check_range
+from fedcomp.memory.protocol import State, check_state
+from fedcomp.quantized import QuantizedVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class Ecq:
 
     def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return alpha h + update."""
-        check(state, self.vectors, update.shape[0])
+        check_state(state, self.vectors, update.shape[0])
         error = arithmetic.beside(state["accumulated_error"], update)
         return CompensatedUpdate(error, update, weights=(self.alpha, 1.0), bounded=True, context=context)
 

@@ -6,11 +6,17 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core.checks import check_int, check_range
-from fedcomp.core.compensated_update import BLOCK, LARGEST, CompensatedUpdate
-from fedcomp.core.context import NO_CONTEXT, EncodeContext
-from fedcomp.memory.protocol import State, check
-from fedcomp.quantized.vectors import QuantizedVector
+from fedcomp.core import (
+    BLOCK_ENTRIES,
+    MAX_FLOAT32,
+    NO_CONTEXT,
+    CompensatedUpdate,
+    EncodeContext,
+    check_int,
+    check_range,
+)
+from fedcomp.memory.protocol import State, check_state
+from fedcomp.quantized import QuantizedVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class Ef21:
 
     def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return v - g."""
-        check(state, self.vectors, update.shape[0])
+        check_state(state, self.vectors, update.shape[0])
         if self.begins(state):
             state = self.init(update.shape[0])
         estimate, average = (arithmetic.beside(state[name], update) for name in self.vectors)
@@ -89,7 +95,7 @@ class _Correction(CompensatedUpdate):
     def settle(self) -> Any:
         """Leave v' in the memory of v, and return it."""
         if self.weights[2:]:
-            step = BLOCK if self.on_host else self.n
+            step = BLOCK_ENTRIES if self.on_host else self.n
             for start in range(0, self.n, step):
                 self._average(start, min(start + step, self.n))
             self._settled()
@@ -107,7 +113,7 @@ class _Correction(CompensatedUpdate):
         with np.errstate(over="ignore"):
             difference = average - estimate
         if not arithmetic.small(difference):
-            np.clip(difference, -LARGEST, LARGEST, out=difference)
+            np.clip(difference, -MAX_FLOAT32, MAX_FLOAT32, out=difference)
         return difference
 
     def _settled(self) -> None:

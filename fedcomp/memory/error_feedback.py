@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.context import NO_CONTEXT, EncodeContext
-from fedcomp.memory.protocol import State, check
-from fedcomp.quantized.vectors import QuantizedVector
+from fedcomp.core import NO_CONTEXT, CompensatedUpdate, EncodeContext
+from fedcomp.memory.protocol import State, check_state
+from fedcomp.quantized import QuantizedVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class ErrorFeedback:
 
     def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return residual + update."""
-        check(state, self.vectors, update.shape[0])
+        check_state(state, self.vectors, update.shape[0])
         residual = arithmetic.beside(state["residual"], update)
         # No finite residual overflows with an update whose entries are small.
         return CompensatedUpdate(residual, update, in_place=arithmetic.small(update), context=context)

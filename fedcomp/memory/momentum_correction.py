@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core.checks import check_bool, check_int, check_range
-from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
-from fedcomp.core.context import NO_CONTEXT, EncodeContext
-from fedcomp.memory.protocol import State, check
-from fedcomp.quantized.vectors import QuantizedVector
+from fedcomp.core import BLOCK_ENTRIES, NO_CONTEXT, CompensatedUpdate, EncodeContext, check_bool, check_int, check_range
+from fedcomp.memory.protocol import State, check_state
+from fedcomp.quantized import QuantizedVector
 
 UNKNOWN = -1
 
@@ -51,7 +49,7 @@ class MomentumCorrection:
 
     def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return v + u as they are after this update."""
-        check(state, self.vectors, update.shape[0])
+        check_state(state, self.vectors, update.shape[0])
         velocity, unsent = (arithmetic.beside(state[name], update) for name in self.vectors)
         last, now = int(state["velocity_round"][0]), context.round
         skipped = max(0, now - last - 1) if now is not None and last != UNKNOWN else 0
@@ -103,7 +101,7 @@ class _Velocities(CompensatedUpdate):
     def settle(self) -> Any:
         """Return v + u' in the memory of v; u' is in that of u."""
         if self.weights[1:]:
-            step = BLOCK if self.on_host else self.n
+            step = BLOCK_ENTRIES if self.on_host else self.n
             for start in range(0, self.n, step):
                 self._settle(start, min(start + step, self.n))
             self._settled()

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.context import NO_CONTEXT, EncodeContext
+from fedcomp.core import NO_CONTEXT, CompensatedUpdate, EncodeContext
 from fedcomp.memory.protocol import State
-from fedcomp.quantized.vectors import QuantizedVector
+from fedcomp.quantized import QuantizedVector
 
 
 @dataclass(frozen=True, slots=True)

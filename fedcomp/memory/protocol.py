@@ -4,10 +4,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.context import NO_CONTEXT, EncodeContext
-from fedcomp.core.types import dtype_name
-from fedcomp.quantized.vectors import QuantizedVector
+from fedcomp.core import NO_CONTEXT, CompensatedUpdate, EncodeContext, dtype_name
+from fedcomp.quantized import QuantizedVector
 
 State: TypeAlias = dict[str, Any]
 """Named arrays: what is saved, sent to files and restored.
@@ -58,7 +56,7 @@ class Incremental(Memory, Protocol):
         ...
 
 
-def check(state: State, vectors: tuple[str, ...], n: int) -> None:
+def check_state(state: State, vectors: tuple[str, ...], n: int) -> None:
     """Refuse a state without these arrays, float32 (n,)."""
     for name in vectors:
         array = state.get(name)

@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.core.checks import check_int
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.context import NO_CONTEXT, EncodeContext
+from fedcomp.core import NO_CONTEXT, CompensatedUpdate, EncodeContext, check_int
 from fedcomp.memory.error_feedback import ErrorFeedback
-from fedcomp.memory.protocol import State, check
-from fedcomp.quantize.regularized_topk import PreviousRound
-from fedcomp.quantized.vectors import QuantizedVector
+from fedcomp.memory.protocol import State, check_state
+from fedcomp.quantize import PreviousRound
+from fedcomp.quantized import QuantizedVector
 
 UNKNOWN = -1
 FEEDBACK = ErrorFeedback()
@@ -45,7 +43,7 @@ class Regularized:
     def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
         """Return residual + update, and the hint."""
         n = update.shape[0]
-        check(state, self.vectors, n)
+        check_state(state, self.vectors, n)
         asked = FEEDBACK.compensate(update, state, context)
         asked.hint = self._hint(n, state, context)
         return asked

@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.context import NO_CONTEXT, EncodeContext
+from fedcomp.core import NO_CONTEXT, CompensatedUpdate, EncodeContext
 from fedcomp.memory.protocol import Memory, State
-from fedcomp.quantized.low_rank import LowRankFactors
-from fedcomp.quantized.vectors import QuantizedVector
+from fedcomp.quantized import LowRankFactors, QuantizedVector
 
 NAME = "right_factors"
 

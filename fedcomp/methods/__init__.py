@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from fedcomp.compressor import Compressor
-from fedcomp.core.call import build
+from fedcomp.core import build
 from fedcomp.methods import quantization, rotation_low_rank, sign_based, sparsification
 from fedcomp.methods.quantization import dense
 from fedcomp.methods.registry import ABOUT

@@ -1,17 +1,9 @@
 """Methods that send every entry, as one of a few levels or as it is."""
 
-from fedcomp.entropy.bodies.levels_code import LevelsCode
-from fedcomp.entropy.bodies.raw import Raw
-from fedcomp.entropy.bodies.segments_code import SegmentsCode
-from fedcomp.memory.ecq import Ecq
-from fedcomp.memory.none import NoMemory
+from fedcomp.entropy import LevelsCode, Raw, SegmentsCode
+from fedcomp.memory import Ecq, NoMemory
 from fedcomp.methods.registry import Parts, memory, method
-from fedcomp.quantize.cgx import Cgx
-from fedcomp.quantize.identity import Identity
-from fedcomp.quantize.natural_compression import Natural
-from fedcomp.quantize.natural_dithering import NaturalDithering
-from fedcomp.quantize.qsgd import Qsgd
-from fedcomp.quantize.terngrad import TernGrad
+from fedcomp.quantize import Cgx, Identity, Natural, NaturalDithering, Qsgd, TernGrad
 
 
 @method("no compression")

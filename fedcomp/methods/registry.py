@@ -7,13 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeAlias
 
 from fedcomp.compressor import Compressor
-from fedcomp.core.checks import check_bool
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.types import Stage
-from fedcomp.entropy.protocol import EntropyCode
-from fedcomp.memory.error_feedback import ErrorFeedback
-from fedcomp.memory.none import NoMemory
-from fedcomp.memory.protocol import Memory
+from fedcomp.core import CompensatedUpdate, Stage, check_bool
+from fedcomp.entropy import EntropyCode
+from fedcomp.memory import ErrorFeedback, Memory, NoMemory
 
 P = ParamSpec("P")
 Parts: TypeAlias = tuple[Stage[CompensatedUpdate, Any], EntropyCode[Any], Memory]

@@ -1,12 +1,9 @@
 """Methods that look at the vector from another side: rotated, or as matrices of low rank."""
 
-from fedcomp.entropy.bodies.low_rank_code import LowRankRaw
-from fedcomp.entropy.bodies.rotated_code import RotatedBits
-from fedcomp.memory.error_feedback import ErrorFeedback
-from fedcomp.memory.warm_start import WarmStart
+from fedcomp.entropy import LowRankRaw, RotatedBits
+from fedcomp.memory import ErrorFeedback, WarmStart
 from fedcomp.methods.registry import Parts, memory, method
-from fedcomp.quantize.eden import Eden
-from fedcomp.quantize.power_iteration import LowRank
+from fedcomp.quantize import Eden, LowRank
 
 
 @method("Vargaftik et al., NeurIPS 2021, arXiv:2105.08339")

@@ -1,14 +1,10 @@
 """Methods that send the sign of every entry."""
 
-from fedcomp.core.checks import check_choice
-from fedcomp.entropy.bodies.levels_code import LevelsCode
-from fedcomp.entropy.bodies.sparse_values import SparseValues
-from fedcomp.memory.error_feedback import ErrorFeedback
-from fedcomp.memory.none import NoMemory
+from fedcomp.core import check_choice
+from fedcomp.entropy import LevelsCode, SparseValues
+from fedcomp.memory import ErrorFeedback, NoMemory
 from fedcomp.methods.registry import Parts, method
-from fedcomp.quantize.one_bit import OneBit
-from fedcomp.quantize.signs import Signs
-from fedcomp.quantize.topk import TopK
+from fedcomp.quantize import OneBit, Signs, TopK
 
 
 @method("Bernstein et al., ICML 2018, arXiv:1802.04434")

@@ -1,32 +1,30 @@
 """Methods that send a few of the entries."""
 
-from fedcomp.core.checks import check_choice
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.types import Stage, chain
-from fedcomp.entropy.bodies.golomb_interleaved import GolombTernaryInterleaved
-from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
-from fedcomp.entropy.bodies.seeded_values import SeededValues
-from fedcomp.entropy.bodies.sparse_levels import SparseLevelsCode
-from fedcomp.entropy.bodies.sparse_values import SparseValues
-from fedcomp.entropy.protocol import EntropyCode
-from fedcomp.memory.decayed_feedback import DecayedFeedback
-from fedcomp.memory.ef21 import Ef21
-from fedcomp.memory.error_feedback import ErrorFeedback
-from fedcomp.memory.momentum_correction import MomentumCorrection
-from fedcomp.memory.none import NoMemory
-from fedcomp.memory.regularized import Regularized
+from fedcomp.core import CompensatedUpdate, Stage, chain, check_choice
+from fedcomp.entropy import (
+    EntropyCode,
+    GolombTernary,
+    GolombTernaryInterleaved,
+    SeededValues,
+    SparseLevelsCode,
+    SparseValues,
+)
+from fedcomp.memory import DecayedFeedback, Ef21, ErrorFeedback, MomentumCorrection, NoMemory, Regularized
 from fedcomp.methods.registry import Parts, memory, method
-from fedcomp.quantize.chunked_topk import ChunkedTopK
-from fedcomp.quantize.logarithmic import Logarithmic
-from fedcomp.quantize.magnitude_levels import LloydMagnitudes, MagnitudeHierarchy
-from fedcomp.quantize.regularized_topk import RegularizedTopK
-from fedcomp.quantize.round_values import RoundValues
-from fedcomp.quantize.scheduled_topk import ScheduledTopK
-from fedcomp.quantize.seeded_subset import SeededSubset
-from fedcomp.quantize.tensor_topk import TensorTopK
-from fedcomp.quantize.ternarize import Ternarize
-from fedcomp.quantize.topk import TopK
-from fedcomp.quantized.vectors import Sparse, Ternary
+from fedcomp.quantize import (
+    ChunkedTopK,
+    LloydMagnitudes,
+    Logarithmic,
+    MagnitudeHierarchy,
+    RegularizedTopK,
+    RoundValues,
+    ScheduledTopK,
+    SeededSubset,
+    TensorTopK,
+    Ternarize,
+    TopK,
+)
+from fedcomp.quantized import Sparse, Ternary
 
 
 @method("Sattler et al., TNNLS 2020, arXiv:1903.02891")

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core.random_stream import RandomStream
-from fedcomp.core.types import Vector
+from fedcomp.core import RandomStream, Vector
 from fedcomp.methods.registry import ABOUT
 
 SHAPES = ((256, 384), (384,), (384, 10), (10,))

@@ -6,11 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.checks import check_int
-from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
-from fedcomp.core.context import EncodeContext
-from fedcomp.core.random_stream import RandomStream
-from fedcomp.core.types import Vector
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext, RandomStream, Vector, check_int
 
 MAX_BUCKET = 1 << 20
 Whole = NDArray[np.int32]
@@ -56,7 +52,7 @@ def norms(rows: Vector, norm: str) -> Vector:
         return np.asarray(np.abs(rows).max(axis=1), np.float32)
     wide = rows.astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    return np.asarray(np.minimum(lengths, LARGEST), np.float32)
+    return np.asarray(np.minimum(lengths, MAX_FLOAT32), np.float32)
 
 
 def ratios(rows: Vector, scales: Vector) -> Vector:
@@ -71,7 +67,7 @@ def ratios(rows: Vector, scales: Vector) -> Vector:
 def middle(low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[Vector, Vector]:
     """Return (offsets, scales): the middles of the ranges and half their widths, no sum of the two beyond float32."""
     offsets, scales = ((low + high) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32)
-    room = LARGEST - np.abs(offsets, dtype=np.float64)
+    room = MAX_FLOAT32 - np.abs(offsets, dtype=np.float64)
     return offsets, np.where(scales > room, np.nextafter(room.astype(np.float32), np.float32(0)), scales)
 
 

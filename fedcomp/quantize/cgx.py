@@ -7,15 +7,11 @@ from itertools import groupby
 
 import numpy as np
 
-from fedcomp.core.checks import check_bool, check_int, check_range
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.types import Vector
+from fedcomp.core import CompensatedUpdate, Vector, check_bool, check_int, check_range
 from fedcomp.quantize.bit_allocation import allocate
 from fedcomp.quantize.buckets import check_bucket, folded
 from fedcomp.quantize.max_min import place, spans
-from fedcomp.quantized.levels import LINEAR, Levels, Scale, group_count
-from fedcomp.quantized.segments import Segments
-from fedcomp.quantized.vectors import Dense
+from fedcomp.quantized import LINEAR, Dense, Levels, Scale, Segments, group_count
 
 Ranges = tuple[Vector, Vector]
 """Offsets and scales of a layer's buckets."""

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.checks import check_int, check_range
-from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
-from fedcomp.core.types import Vector
-from fedcomp.quantize.topk import kept
-from fedcomp.quantized.vectors import Indices, Sparse
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, check_int, check_range
+from fedcomp.quantize.topk import num_kept
+from fedcomp.quantized import Indices, Sparse
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +35,13 @@ class ChunkedTopK:
             for begin, end in ((0, cut), (cut, block.size)):
                 if begin < end:
                     part = block[begin:end].reshape(-1, min(self.chunk, end - begin))
-                    found = _reaching(part, kept(self.density, part.shape[1]))
+                    found = _reaching(part, num_kept(self.density, part.shape[1]))
                     indices.append(found + (start + begin))
                     values.append(part.ravel()[found])
         index, entries = np.concatenate(indices), np.concatenate(values)
-        last = kept(self.density, (value.n - 1) % self.chunk + 1)
+        last = num_kept(self.density, (value.n - 1) % self.chunk + 1)
         keep = _largest_of_each(
-            index // self.chunk, np.abs(entries), kept(self.density, self.chunk), last, value.n // self.chunk
+            index // self.chunk, np.abs(entries), num_kept(self.density, self.chunk), last, value.n // self.chunk
         )
         return Sparse(value.n, index[keep], entries[keep])
 
@@ -72,7 +70,7 @@ def _largest_of_each(row: Indices, magnitude: Vector, k: int, last: int, whole: 
     ends = np.cumsum(counts)
     full = np.flatnonzero(counts > room)
     # One line for each row that has too many, filled up with what is never chosen; some lines at a time.
-    for group in np.array_split(full, max(1, int(counts[full].max(initial=0)) * full.size // BLOCK)):
+    for group in np.array_split(full, max(1, int(counts[full].max(initial=0)) * full.size // BLOCK_ENTRIES)):
         if not group.size:
             continue
         column = np.arange(int(counts[group].max()))

@@ -10,23 +10,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.checks import check_choice, check_range
-from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
-from fedcomp.core.types import Vector
-from fedcomp.quantized.hadamard import BLOCK, buffer, chunk_count, pieces, transform
-from fedcomp.quantized.rotated import (
-    GROUP,
-    LARGEST_SCALE,
-    MOST_BITS,
-    STEEPEST,
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, Vector, check_choice, check_range
+from fedcomp.quantized import (
+    MAX_BITS,
+    MAX_GAIN,
+    MAX_SCALE,
+    ROTATION_BLOCK,
+    WIDTH_GROUP,
     Flips,
     Rotated,
+    aligned_buffer,
     centroids,
+    chunk_count,
     dequantize,
     half_bits,
-    kept,
-    subset,
+    power_of_two_parts,
+    rotated_count,
+    rotated_indices,
     times_columns,
+    transform,
     wide_blocks,
 )
 
@@ -51,23 +53,23 @@ class Eden:
 
     def __post_init__(self) -> None:
         """Refuse more than four bits, none, and scales of other names."""
-        check_range("bits", self.bits, above=0, most=MOST_BITS, what="the bits sent of an entry")
+        check_range("bits", self.bits, above=0, most=MAX_BITS, what="the bits sent of an entry")
         check_choice("scale", self.scale, ("unbiased", "minimal"))
 
     def encode(self, value: CompensatedUpdate, /) -> Rotated:
         """Return levels and scales.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         bits = max(float(np.float32(self.bits)), 2.0**-126)
-        seed, k = value.context.seed % 2**64, kept(bits, value.n)
-        indices = subset(seed, value.n, k) if bits < 1 else None
+        seed, k = value.context.seed % 2**64, rotated_count(bits, value.n)
+        indices = rotated_indices(seed, value.n, k) if bits < 1 else None
         levels, scales = np.empty(k, np.uint8), np.empty(chunk_count(k), np.float32)
-        size, chunk = min(BLOCK, k), 0
-        near, far, flips = buffer(size, np.float32), buffer(size, np.float32), Flips(seed, size)
+        size, chunk = min(ROTATION_BLOCK, k), 0
+        near, far, flips = aligned_buffer(size, np.float32), aligned_buffer(size, np.float32), Flips(seed, size)
         larger = value.n / k if self.scale == "unbiased" else 1.0
-        blocks = value.blocks(BLOCK) if indices is None else _selected(value, indices)
+        blocks = value.blocks(ROTATION_BLOCK) if indices is None else _selected(value, indices)
         for (start, block), (_, groups) in zip(blocks, wide_blocks(seed, bits, k), strict=True):
             signs = flips.draw(block.size)
-            wide = None if groups is None else groups.repeat(GROUP)
-            for part, length in pieces(block.size):
+            wide = None if groups is None else groups.repeat(WIDTH_GROUP)
+            for part, length in power_of_two_parts(block.size):
                 columns = (part.stop - part.start) // length
                 energy, exponents, peaks = _load(block[part], columns, near[part], far[part])
                 near[part] *= signs[part]
@@ -80,7 +82,7 @@ class Eden:
                     scale = product / np.where(square > 0, length * square, 1)
                 scale *= np.ldexp(larger * 2.0 ** half_bits(length), exponents)
                 # Neither what is received nor what is then left of the entries is to leave float32.
-                most = np.minimum((LARGEST - peaks) / STEEPEST, np.nextafter(LARGEST_SCALE, np.float32(0)))
+                most = np.minimum((MAX_FLOAT32 - peaks) / MAX_GAIN, np.nextafter(MAX_SCALE, np.float32(0)))
                 scales[chunk : chunk + columns] = np.minimum(scale, most)
                 chunk += columns
         return Rotated(value.n, seed, bits, scales, levels, indices)
@@ -96,7 +98,7 @@ def _selected(value: CompensatedUpdate, indices: NDArray[np.int64]) -> Iterator[
     for start, block in value.blocks():
         first, last = np.searchsorted(indices, (start, start + block.size))
         values[first:last] = block[indices[first:last] - start]
-    yield from CompensatedUpdate(values).blocks(BLOCK)
+    yield from CompensatedUpdate(values).blocks(ROTATION_BLOCK)
 
 
 def _load(

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.quantized.vectors import Dense
+from fedcomp.core import CompensatedUpdate
+from fedcomp.quantized import Dense
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core.checks import check_int, check_range
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.quantized.levels import SparseLevels, geometric
+from fedcomp.core import CompensatedUpdate, check_int, check_range
+from fedcomp.quantized import SparseLevels, geometric
 
 
 @dataclass(frozen=True, slots=True)

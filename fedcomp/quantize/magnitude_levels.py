@@ -6,11 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.checks import check_int
-from fedcomp.core.types import Vector
+from fedcomp.core import Vector, check_int
 from fedcomp.quantize.ternarize import mean_magnitude
-from fedcomp.quantized.levels import SparseLevels
-from fedcomp.quantized.vectors import Sparse
+from fedcomp.quantized import Sparse, SparseLevels
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.checks import check_bool, check_int
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.random_stream import RandomStream
-from fedcomp.core.types import Vector
+from fedcomp.core import CompensatedUpdate, RandomStream, Vector, check_bool, check_int
 from fedcomp.quantize.buckets import at_random, check_bucket, drawing, folded, middle, ratios
-from fedcomp.quantized.levels import LINEAR, Levels, Scale, group_count
+from fedcomp.quantized import LINEAR, Levels, Scale, group_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core import CompensatedUpdate
 from fedcomp.quantize.buckets import carried, drawing, signed
-from fedcomp.quantized.levels import EXPONENTS, Levels, Scale
+from fedcomp.quantized import EXPONENTS, Levels, Scale
 
 LAST = 254  # the exponent of the largest power of two, 2^127
 COUNT = 2 * LAST + 1

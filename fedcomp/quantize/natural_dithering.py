@@ -4,11 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core.checks import check_choice, check_int
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.types import Vector
+from fedcomp.core import CompensatedUpdate, Vector, check_choice, check_int
 from fedcomp.quantize.buckets import Whole, Words, carried, check_bucket, drawing, folded, norms, ratios, signed
-from fedcomp.quantized.levels import POWERS, Levels, Scale, group_count
+from fedcomp.quantized import POWERS, Levels, Scale, group_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core import CompensatedUpdate
 from fedcomp.quantize.buckets import by_tensor, middle
-from fedcomp.quantized.levels import LINEAR, Levels, Scale
+from fedcomp.quantized import LINEAR, Levels, Scale
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.checks import check_int
-from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
-from fedcomp.core.context import Shapes
-from fedcomp.core.random_stream import RandomStream
-from fedcomp.core.types import Vector
-from fedcomp.quantized.low_rank import MOST, LowRankFactors, Matrix, Product, worthwhile
-from fedcomp.quantized.vectors import Dense
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, RandomStream, Shapes, Vector, check_int
+from fedcomp.quantized import MAX_PRODUCT, Dense, LowRankFactors, Matrix, Product, worthwhile
 
 MOST_RANK = 1024
 ORDINARY = 40
@@ -136,7 +131,7 @@ def _within_float32(n: int, basis: Matrix, right: NDArray[np.float64], exponent:
     left = np.ascontiguousarray(np.ldexp(basis, shift).T)
     right = np.ldexp(right, exponent - shift).T
     product = Product(n, left, np.ascontiguousarray(right, np.float32))
-    room = max(0.0, MOST - peak)
+    room = max(0.0, MAX_PRODUCT - peak)
     if product.bound <= room:
         return product
     return Product(n, left, np.ascontiguousarray(right * (room / product.bound * (1 - WEAK)), np.float32))
@@ -155,7 +150,7 @@ def _times(tensor: CompensatedUpdate, sides: tuple[int, int], start: Matrix, exp
 def _rows(tensor: CompensatedUpdate, sides: tuple[int, int], exponent: int) -> Iterator[tuple[int, Matrix]]:
     """Yield (number of the first, rows over a power of two), the last one filled up with zeros."""
     columns = sides[1]
-    for start, block in tensor.blocks(max(1, BLOCK // columns) * columns):
+    for start, block in tensor.blocks(max(1, BLOCK_ENTRIES // columns) * columns):
         if block.size % columns:
             block = np.concatenate((block, np.zeros(-block.size % columns, np.float32)))
         matrix = block.reshape(-1, columns)

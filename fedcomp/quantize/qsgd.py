@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core.checks import check_choice, check_int
-from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core import CompensatedUpdate, check_choice, check_int
 from fedcomp.quantize.buckets import at_random, check_bucket, drawing, folded, norms, ratios, unsigned
-from fedcomp.quantized.levels import LINEAR, Levels, Scale, group_count
+from fedcomp.quantized import LINEAR, Levels, Scale, group_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core.checks import check_choice, check_range
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.types import Vector
-from fedcomp.quantize.topk import kept, largest, select
-from fedcomp.quantized.vectors import Indices, Sparse
+from fedcomp.core import CompensatedUpdate, Vector, check_choice, check_range
+from fedcomp.quantize.topk import largest, num_kept, select
+from fedcomp.quantized import Indices, Sparse
 
 EPSILON = 1e-10  # keeps the distortion finite; the authors' own
 
@@ -45,7 +43,7 @@ class RegularizedTopK:
 
     def encode(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
-        k, hint = kept(self.density, value.n), value.hint
+        k, hint = num_kept(self.density, value.n), value.hint
         if hint is None or not hint.indices.size:
             return Sparse(value.n, *select(value, k))
         # No score exceeds its magnitude, so the k best are among the k + hinted entries of largest magnitude.

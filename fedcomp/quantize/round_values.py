@@ -4,12 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core.checks import check_choice
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.types import Stage, Vector
+from fedcomp.core import CompensatedUpdate, Stage, Vector, check_choice
 from fedcomp.quantize.buckets import carried, drawing
-from fedcomp.quantized.precision import PRECISIONS, round_to
-from fedcomp.quantized.vectors import Sparse
+from fedcomp.quantized import PRECISIONS, Sparse, round_to
 
 NATURAL = "natural"
 LARGEST_EXPONENT = np.int32(254)

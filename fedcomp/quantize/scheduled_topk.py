@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from fedcomp.core.checks import check_int, check_range
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.quantize.topk import kept, select
-from fedcomp.quantized.vectors import Sparse
+from fedcomp.core import CompensatedUpdate, check_int, check_range
+from fedcomp.quantize.topk import num_kept, select
+from fedcomp.quantized import Sparse
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class ScheduledTopK:
 
     def encode(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
-        return Sparse(value.n, *select(value, kept(self.density_in(value.context.round), value.n)))
+        return Sparse(value.n, *select(value, num_kept(self.density_in(value.context.round), value.n)))
 
     def decode(self, value: Sparse, /) -> CompensatedUpdate:
         """Return the kept entries in place and zeros elsewhere."""

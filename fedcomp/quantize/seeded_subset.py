@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core.checks import check_range
-from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
-from fedcomp.quantize.topk import kept
-from fedcomp.quantized.seeded import SEEDS, Seeded, drawn
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, check_range
+from fedcomp.quantize.topk import num_kept
+from fedcomp.quantized import SEEDS, Seeded, seeded_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +25,14 @@ class SeededSubset:
 
     def encode(self, value: CompensatedUpdate, /) -> Seeded:
         """Return the drawn entries.  Raises `ValueError` where an entry of the sum, drawn or not, is NaN or infinite."""
-        k, seed = kept(self.density, value.n), value.context.seed % SEEDS
-        indices = drawn(value.n, k, seed)
+        k, seed = num_kept(self.density, value.n), value.context.seed % SEEDS
+        indices = seeded_indices(value.n, k, seed)
         values = np.empty(k, np.float32)
         for start, block in value.blocks():
             first, last = np.searchsorted(indices, (start, start + block.size))
             values[first:last] = block[indices[first:last] - start]
         if self.unbiased:
-            values = np.clip(values.astype(np.float64) * (value.n / k), -LARGEST, LARGEST).astype(np.float32)
+            values = np.clip(values.astype(np.float64) * (value.n / k), -MAX_FLOAT32, MAX_FLOAT32).astype(np.float32)
         return Seeded(value.n, seed, indices, values)
 
     def decode(self, value: Seeded, /) -> CompensatedUpdate:

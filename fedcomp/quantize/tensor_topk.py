@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core.checks import check_range
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.quantize.topk import kept, select
-from fedcomp.quantized.vectors import Sparse
+from fedcomp.core import CompensatedUpdate, check_range
+from fedcomp.quantize.topk import num_kept, select
+from fedcomp.quantized import Sparse
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class TensorTopK:
 
     def encode(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
-        parts = [(start, *select(part, kept(self.density, part.n))) for start, part in value.tensors()]
+        parts = [(start, *select(part, num_kept(self.density, part.n))) for start, part in value.tensors()]
         indices = np.concatenate([start + indices for start, indices, _ in parts])
         return Sparse(value.n, indices, np.concatenate([values for _, _, values in parts]))
 

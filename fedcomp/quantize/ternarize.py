@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core.compensated_update import BLOCK
-from fedcomp.core.types import Vector
+from fedcomp.core import BLOCK_ENTRIES, Vector
 from fedcomp.errors import DivergedError
-from fedcomp.quantized.vectors import Sparse, Ternary
+from fedcomp.quantized import Sparse, Ternary
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,8 @@ class Ternarize:
 
 def mean_magnitude(values: Vector) -> np.float32:
     """Return the mean of |values|, (k,), summed in float64; 0 for none."""
-    blocks = range(0, values.size, BLOCK)
-    total = sum(float(np.abs(values[start : start + BLOCK]).astype(np.float64).sum()) for start in blocks)
+    blocks = range(0, values.size, BLOCK_ENTRIES)
+    total = sum(float(np.abs(values[start : start + BLOCK_ENTRIES]).astype(np.float64).sum()) for start in blocks)
     magnitude = np.float32(total / max(1, values.size))
     if not np.isfinite(magnitude):
         raise DivergedError("the residual holds NaN or infinity; only a state of finite values can be encoded")

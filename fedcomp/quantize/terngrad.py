@@ -5,11 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.checks import check_range
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.types import Vector
+from fedcomp.core import CompensatedUpdate, Vector, check_range
 from fedcomp.quantize.buckets import at_random, by_tensor, drawing, ratios
-from fedcomp.quantized.levels import LINEAR, Levels, Scale
+from fedcomp.quantized import LINEAR, Levels, Scale
 
 EQUAL = 1e-12
 """Entries whose variance is less than this of their mean square are equal, up to rounding."""

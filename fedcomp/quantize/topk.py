@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.backends import torch_backend
-from fedcomp.core.checks import check_range
-from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
-from fedcomp.core.types import Vector
-from fedcomp.quantized.vectors import Indices, Sparse
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, check_range
+from fedcomp.quantized import Indices, Sparse
 
 ZERO = np.float32(0)
 MAGNITUDE = np.int32(0x7FFFFFFF)
@@ -25,7 +23,7 @@ RUN = 16  # neighbours taken at each sampled place: one cache line
 SHORT = 1 << 13  # of fewer entries all are collected: that is sooner done than to look for a bound
 
 
-def kept(density: float, n: int) -> int:
+def num_kept(density: float, n: int) -> int:
     """Return k = max(1, ceil(density n)), the entries kept of `n`."""
     return max(1, math.ceil(density * n))
 
@@ -46,7 +44,7 @@ class TopK:
 
     def encode(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
-        return Sparse(value.n, *select(value, kept(self.density, value.n)))
+        return Sparse(value.n, *select(value, num_kept(self.density, value.n)))
 
     def decode(self, value: Sparse, /) -> CompensatedUpdate:
         """Return the kept entries in place and zeros elsewhere."""
@@ -84,7 +82,7 @@ def _sampled_bound(value: CompensatedUpdate, k: int) -> np.float32:
     if n < SHORT:
         return ZERO
     # Every 64th run, or fewer of a long vector and a large k; the rank below allows for the sample's error.
-    step = 64 if n < 64 * BLOCK else min(max(k // 64, 64), 256)
+    step = 64 if n < 64 * BLOCK_ENTRIES else min(max(k // 64, 64), 256)
     sample = value.sample(step // 2, step, RUN)
     wanted = k / n * sample.size
     rank = math.ceil(wanted + 3 * math.sqrt(wanted)) + 1

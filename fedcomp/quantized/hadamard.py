@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LENGTH = 1 << 12
+MAX_CHUNK = 1 << 12
 """Entries of a chunk, the most that are transformed as one vector."""
-BLOCK = 1 << 17
+ROTATION_BLOCK = 1 << 17
 """Entries transformed at a time, 32 chunks: two such buffers stay in the processor's cache."""
 STEPS = 4
 CACHE_LINE = 64
 
 
-def pieces(size: int) -> Iterator[tuple[slice, int]]:
+def power_of_two_parts(size: int) -> Iterator[tuple[slice, int]]:
     """Yield (part, d) of each matrix of a block of `size` <= BLOCK entries; no entry is padded.
 
     The parts are the powers of two that `size` is the sum of, largest first.  Each lies as (part / d, d) transposed: d rows,
@@ -31,14 +31,16 @@ def pieces(size: int) -> Iterator[tuple[slice, int]]:
     start = 0
     while start < size:
         part = 1 << (size - start).bit_length() - 1
-        yield slice(start, start + part), min(part, LENGTH)
+        yield slice(start, start + part), min(part, MAX_CHUNK)
         start += part
 
 
 def chunk_count(n: int) -> int:
     """Return how many chunks a vector of `n` entries has."""
-    full, rest = divmod(n, BLOCK)
-    return full * (BLOCK // LENGTH) + sum(len(range(part.start, part.stop, length)) for part, length in pieces(rest))
+    full, rest = divmod(n, ROTATION_BLOCK)
+    return full * (ROTATION_BLOCK // MAX_CHUNK) + sum(
+        len(range(part.start, part.stop, length)) for part, length in power_of_two_parts(rest)
+    )
 
 
 def transform(matrix: NDArray[Any], spare: NDArray[Any], length: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -62,7 +64,7 @@ def transform(matrix: NDArray[Any], spare: NDArray[Any], length: int) -> tuple[N
     return matrix, spare
 
 
-def buffer(size: int, dtype: type[np.generic]) -> NDArray[Any]:
+def aligned_buffer(size: int, dtype: type[np.generic]) -> NDArray[Any]:
     """Return room for `size` numbers that begins with a cache line: across lines, the butterflies take twice as long."""
     width = np.dtype(dtype).itemsize
     octets = np.empty(size * width + CACHE_LINE, np.uint8)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK
-from fedcomp.core.types import Vector
+from fedcomp.core import BLOCK_ENTRIES, Vector
 from fedcomp.quantized.vectors import Indices, Sparse
 
 LINEAR, POWERS, EXPONENTS = range(3)
@@ -102,10 +101,10 @@ def group_count(n: int, groups: Groups) -> int:
 
 def _parts(n: int, groups: Groups) -> Iterator[tuple[slice, int, slice]]:
     """Yield (entries, rows that they fold into, groups of the rows): about a block each, and of whole rows."""
-    if isinstance(groups, int) and groups > BLOCK:
+    if isinstance(groups, int) and groups > BLOCK_ENTRIES:
         groups = (groups,) * (n // groups) + ((n % groups,) if n % groups else ())
     if isinstance(groups, int):
-        rows = max(1, BLOCK // groups)
+        rows = max(1, BLOCK_ENTRIES // groups)
         whole = n // groups
         for row in range(0, whole, rows):
             end = min(row + rows, whole)
@@ -115,8 +114,8 @@ def _parts(n: int, groups: Groups) -> Iterator[tuple[slice, int, slice]]:
         return
     start = 0
     for group, size in enumerate(groups):
-        for at in range(0, size, BLOCK):
-            yield slice(start + at, start + min(at + BLOCK, size)), 1, slice(group, group + 1)
+        for at in range(0, size, BLOCK_ENTRIES):
+            yield slice(start + at, start + min(at + BLOCK_ENTRIES, size)), 1, slice(group, group + 1)
         start += size
 
 
@@ -157,8 +156,8 @@ class SparseLevels:
         """Yield (part, values of those kept entries) in order."""
         count = self.magnitudes.size
         signed = np.concatenate((self.magnitudes, -self.magnitudes))
-        for start in range(0, self.indices.size, BLOCK):
-            part = slice(start, start + BLOCK)
+        for start in range(0, self.indices.size, BLOCK_ENTRIES):
+            part = slice(start, start + BLOCK_ENTRIES)
             place = np.multiply(self.negative[part], count, dtype=np.uint8 if count <= 128 else np.uint16)
             place += self.levels[part]
             yield part, signed.take(place)

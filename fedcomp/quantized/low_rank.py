@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK, LARGEST
-from fedcomp.core.types import Vector
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, Vector
 from fedcomp.quantized.vectors import Dense
 
 Matrix = NDArray[np.float32]
 
-MOST = LARGEST * (1 - 2.0**-10)
+MAX_PRODUCT = MAX_FLOAT32 * (1 - 2.0**-10)
 """The largest `bound` of a product: rounding does not lead beyond float32."""
 
 
@@ -41,7 +40,7 @@ class Product:
         Products are added in the order of r, one after the other, so that the sum is the same on every machine.
         """
         (rank, rows), columns = self.left.shape, self.right.shape[1]
-        tall, wide = min(rows, max(1, BLOCK // columns)), min(columns, BLOCK)
+        tall, wide = min(rows, max(1, BLOCK_ENTRIES // columns)), min(columns, BLOCK_ENTRIES)
         total, term = np.empty(tall * wide, np.float32), np.empty(tall * wide if rank > 1 else 0, np.float32)
         for row in range(0, rows, tall):
             for column in range(0, min(columns, self.n - row * columns), wide):

@@ -5,9 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.checks import check_choice
-from fedcomp.core.compensated_update import BLOCK, LARGEST
-from fedcomp.core.types import Vector
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, Vector, check_choice
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 Halves = NDArray[np.float16]
@@ -29,9 +27,9 @@ def round_to(values: Vector, precision: str) -> Vector:
     if precision == "fp32" or not values.size:
         return values
     rounded = np.empty_like(values)
-    exponent = half_exponent(peak(values))
-    for start in range(0, values.size, BLOCK):
-        part = slice(start, start + BLOCK)
+    exponent = half_exponent(max_magnitude(values))
+    for start in range(0, values.size, BLOCK_ENTRIES):
+        part = slice(start, start + BLOCK_ENTRIES)
         if precision == "bf16":
             rounded[part] = _bf16(values[part])
         else:
@@ -39,7 +37,7 @@ def round_to(values: Vector, precision: str) -> Vector:
     return rounded
 
 
-def peak(values: Vector) -> float:
+def max_magnitude(values: Vector) -> float:
     """Return the largest magnitude."""
     return max(float(values.max()), -float(values.min()))
 
@@ -52,7 +50,7 @@ def half_exponent(largest: float) -> int:
 def to_halves(values: Vector, exponent: int) -> Halves:
     """Return float16 `values` times 2^`exponent`, rounded; the products lie within ±2^15."""
     scaled = np.multiply(values, math.ldexp(1.0, exponent), dtype=np.float64)
-    if exponent == half_exponent(LARGEST):  # rounded up to 2^15, they would be 2^128
+    if exponent == half_exponent(MAX_FLOAT32):  # rounded up to 2^15, they would be 2^128
         np.clip(scaled, -LARGEST_HALF, LARGEST_HALF, out=scaled)
     return scaled.astype(np.float16)
 

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.random_stream import RandomStream
-from fedcomp.core.types import Vector
-from fedcomp.quantized.hadamard import BLOCK, buffer, pieces, transform
+from fedcomp.core import RandomStream, Vector
+from fedcomp.quantized.hadamard import ROTATION_BLOCK, aligned_buffer, power_of_two_parts, transform
 from fedcomp.quantized.vectors import Indices, Sparse
 
-MOST_BITS = 4
+MAX_BITS = 4
 CENTROIDS = (
     (0.7978846,),
     (0.4527800, 1.5104176),
@@ -26,10 +25,10 @@ Lloyd, 1957, published in IEEE Trans. Inf. Theory 28(2), 1982; Max, IRE Trans. I
 """
 FLIPS, WIDE, SUBSET = range(3)
 """The streams of random numbers that belong to a seed."""
-LARGEST_SCALE = np.float32(2.0**119)
+MAX_SCALE = np.float32(2.0**119)
 """Scales lie below it.  An entry that is rotated back is less than `STEEPEST` scales, and so within float32."""
-STEEPEST = 2**8
-GROUP = 8
+MAX_GAIN = 2**8
+WIDTH_GROUP = 8
 TILE = 1 << 13
 """Entries looked up at a time; and those that a row of scales is repeated to: products of short rows cost much more."""
 PLUS_MINUS = 1 - 2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
@@ -83,17 +82,17 @@ class Rotated:
 
     def _blocks(self) -> Iterator[tuple[int, Vector]]:
         """Yield (start, values) of the entries rotated back; they are to be read before the next."""
-        size = min(BLOCK, self.levels.size)
-        values, flips = buffer(size, np.float32), Flips(self.seed, size)
+        size = min(ROTATION_BLOCK, self.levels.size)
+        values, flips = aligned_buffer(size, np.float32), Flips(self.seed, size)
         # Sums of as many ±1 as a chunk has fit 16 bits, which is half the memory to pass through.
         kind = np.int16 if self.bits <= 1 else np.float32
-        near, far = buffer(size, kind), buffer(size, kind)
+        near, far = aligned_buffer(size, kind), aligned_buffer(size, kind)
         chunk = 0
         for start, groups in wide_blocks(self.seed, self.bits, self.levels.size):
-            levels = self.levels[start : start + BLOCK]
-            wide = None if groups is None else groups.repeat(GROUP)
+            levels = self.levels[start : start + ROTATION_BLOCK]
+            wide = None if groups is None else groups.repeat(WIDTH_GROUP)
             signs = flips.draw(levels.size)
-            for part, length in pieces(levels.size):
+            for part, length in power_of_two_parts(levels.size):
                 entries = levels[part]
                 chunks = slice(chunk, chunk + entries.size // length)
                 chunk = chunks.stop
@@ -111,7 +110,7 @@ class Flips:
     def __init__(self, seed: int, size: int) -> None:
         """Begin with the first entry; at most `size` are drawn at a time."""
         self._draws = RandomStream(seed, FLIPS)
-        self._signs: Vector = buffer(-(-size // 8) * 8, np.float32)
+        self._signs: Vector = aligned_buffer(-(-size // 8) * 8, np.float32)
 
     def draw(self, count: int) -> Vector:
         """Return the signs of the next `count` entries, to be read before the next ones are drawn."""
@@ -120,12 +119,12 @@ class Flips:
         return self._signs[:count]
 
 
-def kept(bits: float, n: int) -> int:
+def rotated_count(bits: float, n: int) -> int:
     """Return how many of `n` entries are rotated: all, or for less than a bit each, max(1, round(bits n)), halves up."""
     return n if bits >= 1 else max(1, int(bits * n + 0.5))
 
 
-def subset(seed: int, n: int, k: int) -> Indices:
+def rotated_indices(seed: int, n: int, k: int) -> Indices:
     """Return the `k` indices below `n` that belong to `seed`, ascending."""
     return RandomStream(seed, SUBSET).subset(n, k)
 
@@ -136,8 +135,8 @@ def wide_blocks(seed: int, bits: float, k: int) -> Iterator[tuple[int, NDArray[n
     Eight neighbours are a group: they lie in eight chunks, or in as many as there are.  None: all have the same.
     """
     draws, likely = RandomStream(seed, WIDE), np.uint16(int(bits % 1 * 2**16) if bits > 1 else 0)
-    for start in range(0, k, BLOCK):
-        groups = -(-min(BLOCK, k - start) // GROUP)
+    for start in range(0, k, ROTATION_BLOCK):
+        groups = -(-min(ROTATION_BLOCK, k - start) // WIDTH_GROUP)
         halves = draws.words(-(-groups // 2)).astype("<u4", copy=False).view("<u2") if likely else None
         yield start, None if halves is None else halves[:groups] < likely
 
@@ -157,7 +156,7 @@ def dequantize(levels: NDArray[np.uint8], bits: float, wide: NDArray[np.bool_] |
         table.take(index, out=out[part], mode="clip")
 
 
-@lru_cache(maxsize=MOST_BITS)
+@lru_cache(maxsize=MAX_BITS)
 def centroids(bits: int) -> Vector:
     """Return the 2^bits levels, ascending, float32; not to be written."""
     positive = np.array(CENTROIDS[bits - 1], np.float32)

@@ -5,8 +5,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fedcomp.core.random_stream import RandomStream
-from fedcomp.core.types import Vector
+from fedcomp.core import RandomStream, Vector
 from fedcomp.quantized.vectors import Indices, Sparse
 
 SEEDS = 2**64
@@ -34,6 +33,6 @@ class Seeded:
         self.sparse().add_to(vector, weight)
 
 
-def drawn(n: int, k: int, seed: int) -> Indices:
+def seeded_indices(n: int, k: int, seed: int) -> Indices:
     """Return the `k` indices below `n` that belong to `seed`, taken modulo 2^64: ascending, every set equally likely."""
     return RandomStream(seed % SEEDS).subset(n, k)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.types import Vector
+from fedcomp.core import Vector
 from fedcomp.quantized.levels import Levels
 from fedcomp.quantized.vectors import Dense
 

@@ -6,8 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK
-from fedcomp.core.types import Vector
+from fedcomp.core import BLOCK_ENTRIES, Vector
 
 Indices = NDArray[np.int64]
 
@@ -58,8 +57,8 @@ class Dense:
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the vector to `vector`, block by block."""
-        for start in range(0, self.n, BLOCK):
-            part = slice(start, start + BLOCK)
+        for start in range(0, self.n, BLOCK_ENTRIES):
+            part = slice(start, start + BLOCK_ENTRIES)
             vector[part] += (
                 self.vector[part] if weight == 1.0 else np.multiply(self.vector[part], weight, dtype=vector.dtype)
             )
@@ -85,8 +84,8 @@ class Sparse:
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the kept entries to `vector`, O(k)."""
-        for start in range(0, self.values.size, BLOCK):
-            part = slice(start, start + BLOCK)
+        for start in range(0, self.values.size, BLOCK_ENTRIES):
+            part = slice(start, start + BLOCK_ENTRIES)
             values = np.multiply(self.values[part], weight, dtype=vector.dtype)
             np.add.at(vector, self.indices[part], values)  # no index twice; faster than to gather and scatter
 
@@ -103,8 +102,8 @@ class Ternary:
     def sparse(self) -> Sparse:
         """Return the kept entries, each ±magnitude."""
         values, signed = np.empty(self.indices.size, np.float32), np.array([self.magnitude, -self.magnitude])
-        for start in range(0, values.size, BLOCK):  # `take` makes eight bytes of each index
-            part = slice(start, start + BLOCK)
+        for start in range(0, values.size, BLOCK_ENTRIES):  # `take` makes eight bytes of each index
+            part = slice(start, start + BLOCK_ENTRIES)
             signed.take(self.negative[part].view(np.int8), out=values[part], mode="clip")
         return Sparse(self.n, self.indices, values)
 
@@ -117,6 +116,6 @@ class Ternary:
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the kept entries to `vector`, O(k)."""
         signed = np.multiply([self.magnitude, -self.magnitude], weight, dtype=vector.dtype)
-        for start in range(0, self.indices.size, BLOCK):
-            part = slice(start, start + BLOCK)
+        for start in range(0, self.indices.size, BLOCK_ENTRIES):
+            part = slice(start, start + BLOCK_ENTRIES)
             np.add.at(vector, self.indices[part], signed.take(self.negative[part].view(np.int8)))

@@ -10,9 +10,8 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK
-from fedcomp.core.types import Vector
-from fedcomp.quantized.vectors import Indices
+from fedcomp.core import BLOCK_ENTRIES, Vector
+from fedcomp.quantized import Indices
 
 WORD = (1 << 64) - 1
 
@@ -20,8 +19,8 @@ WORD = (1 << 64) - 1
 def fingerprint(vector: Vector, exact: bytes) -> int:
     """Return the 64 bits of a model."""
     total = exact_part(exact)
-    for start in range(0, vector.size, BLOCK):
-        block = vector[start : start + BLOCK]
+    for start in range(0, vector.size, BLOCK_ENTRIES):
+        block = vector[start : start + BLOCK_ENTRIES]
         total += _sum(np.arange(start, start + block.size, dtype=np.int64), block)
     return total & WORD
 

@@ -6,7 +6,7 @@ STC's cache of partial sums (Sattler et al., TNNLS 2020, section V-C) in its exa
 from collections import deque
 from dataclasses import dataclass
 
-from fedcomp.wire.frame import Frame
+from fedcomp.wire import Frame
 
 
 @dataclass(frozen=True, slots=True)

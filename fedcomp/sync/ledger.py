@@ -26,7 +26,7 @@ ROW = np.dtype(
 
 
 @dataclass(slots=True)
-class Totals:
+class Traffic:
     """Sums over some part of a run.
 
     `downlink_bytes` has catch-up in it; `catch_up_bytes` are all frames but the newest delta: the price of absence, and of
@@ -57,8 +57,8 @@ class Totals:
         return self.dense_bytes / sent if sent else float("nan")
 
 
-FIELDS = tuple(Totals.__dataclass_fields__)
-SERVER = 0
+FIELDS = tuple(Traffic.__dataclass_fields__)
+SERVER_NODE = 0
 """The node number of the server's own work."""
 
 
@@ -67,10 +67,10 @@ class Ledger:
 
     def __init__(self) -> None:
         """Begin with nothing sent."""
-        self._total = Totals()
-        self._rounds: defaultdict[int, Totals] = defaultdict(Totals)
-        self._nodes: defaultdict[int, Totals] = defaultdict(Totals)
-        self._parts: defaultdict[int, defaultdict[int, Totals]] = defaultdict(partial(defaultdict, Totals))
+        self._total = Traffic()
+        self._rounds: defaultdict[int, Traffic] = defaultdict(Traffic)
+        self._nodes: defaultdict[int, Traffic] = defaultdict(Traffic)
+        self._parts: defaultdict[int, defaultdict[int, Traffic]] = defaultdict(partial(defaultdict, Traffic))
 
     def add(self, server_round: int, node: int, **amounts: float) -> None:
         """Add amounts, by the names of `Totals`, to a round and node."""
@@ -78,27 +78,27 @@ class Ledger:
             for name, amount in amounts.items():
                 setattr(sums, name, getattr(sums, name) + amount)
 
-    def total(self) -> Totals:
+    def total(self) -> Traffic:
         """Return the sums over the run."""
         return replace(self._total)
 
-    def of_round(self, server_round: int) -> Totals:
+    def of_round(self, server_round: int) -> Traffic:
         """Return the sums of one round."""
-        return replace(self._rounds.get(server_round, Totals()))
+        return replace(self._rounds.get(server_round, Traffic()))
 
-    def by_round(self) -> dict[int, Totals]:
+    def by_round(self) -> dict[int, Traffic]:
         """Return the sums of each round."""
         return {number: replace(part) for number, part in self._rounds.items()}
 
-    def by_node(self) -> dict[int, Totals]:
+    def by_node(self) -> dict[int, Traffic]:
         """Return the sums of each node; `SERVER` stands for the server's own work."""
         return {node: replace(part) for node, part in self._nodes.items()}
 
-    def by_round_and_node(self) -> dict[tuple[int, int], Totals]:
+    def by_round_and_node(self) -> dict[tuple[int, int], Traffic]:
         """Return the sums of each (round, node)."""
         return {(number, node): part for number in self._parts for node, part in self.nodes_of_round(number).items()}
 
-    def nodes_of_round(self, server_round: int) -> dict[int, Totals]:
+    def nodes_of_round(self, server_round: int) -> dict[int, Traffic]:
         """Return the sums of each node in one round; `SERVER` stands for the server's own work."""
         return {node: replace(part) for node, part in self._parts.get(server_round, {}).items()}
 

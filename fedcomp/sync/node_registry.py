@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.wire.server_message import Ack
+from fedcomp.wire import Ack
 
 ROW = np.dtype(
     [
@@ -18,7 +18,7 @@ ROW = np.dtype(
         ("summed", "?"),
     ]
 )
-UNKNOWN = -1
+UNKNOWN_VERSION = -1
 NOTHING = Ack()
 
 
@@ -30,7 +30,7 @@ class NodeRecord:
     says that increments of it are in the strategy's sum.
     """
 
-    version: int = UNKNOWN
+    version: int = UNKNOWN_VERSION
     fingerprint: int = 0
     number: int = 0
     answered: int = 0

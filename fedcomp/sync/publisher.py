@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from fedcomp.compressor import Compressor
 from fedcomp.errors import CorruptError, DivergedError, NonFiniteError
-from fedcomp.memory.protocol import State
+from fedcomp.memory import State
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.node_registry import NodeRecord
 from fedcomp.sync.replica import Replica
-from fedcomp.wire.codec_ids import codec_id
+from fedcomp.wire import codec_id
 
 
 @dataclass(slots=True)

@@ -8,12 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.types import Vector
+from fedcomp.core import Vector
 from fedcomp.errors import CorruptError, LayoutError, TruncatedError, VersionError
 from fedcomp.sync.fingerprint import WORD, change, exact_part, fingerprint
-from fedcomp.wire import codec_ids
-from fedcomp.wire.frame import EXACT, Frame, Kind
-from fedcomp.wire.layout import Layout, parse_layout
+from fedcomp.wire import FLAG_EXACT, NO_BODY, Frame, Kind, Layout, codec_by_id, parse_layout
 
 LENGTH = struct.Struct("<I")
 STRETCH = 1 << 14
@@ -45,11 +43,11 @@ class Replica:
             (LENGTH.pack(len(layout.text)), layout.text, self.vector.astype("<f4").tobytes(), self.exact)
         )
         here = (self.version, self.version, layout.digest, self.fingerprint, self.fingerprint)
-        return Frame(Kind.KEY, codec_ids.NO_BODY, EXACT, *here, payload)
+        return Frame(Kind.KEY, NO_BODY, FLAG_EXACT, *here, payload)
 
     def delta_frame(self, codec: int, body: bytes, exact: bytes) -> Frame:
         """Return the frame that brings who is here to the next version: `body` added, the exact tensors replaced."""
-        flags = 0 if exact == self.exact else EXACT
+        flags = 0 if exact == self.exact else FLAG_EXACT
         frame = Frame(
             Kind.DELTA,
             codec,
@@ -61,7 +59,7 @@ class Replica:
             0,
             body + exact if flags else body,
         )
-        return replace(frame, after=Step.of(self, frame).fingerprint)
+        return replace(frame, after=DeltaStep.of(self, frame).fingerprint)
 
     def advance(self, frame: Frame, reader: "FrameDecoder | None" = None) -> "Replica":
         """Return the replica after a delta frame; this one is spent, its memory lives on.
@@ -91,7 +89,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DeltaStep:
     """What a delta frame does to a replica, worked out before anything is touched."""
 
     at: Any
@@ -105,20 +103,20 @@ class Step:
         return 2 * self.values.nbytes + len(self.exact)
 
     @classmethod
-    def of(cls, replica: Replica, frame: Frame) -> "Step":
+    def of(cls, replica: Replica, frame: Frame) -> "DeltaStep":
         """Return the step of `frame` from `replica`; the same for every replica that is equal to it."""
         layout = replica.layout
         body, exact = split_payload(frame, frame.payload, layout, replica.exact)
-        if frame.flags & EXACT:
+        if frame.flags & FLAG_EXACT:
             layout.check_exact(exact)
-        sent = codec_ids.codec(frame.codec).decode(body, n=layout.n)
+        sent = codec_by_id(frame.codec).decode(body, n=layout.n)
         with np.errstate(over="ignore"):
             sparse = sent.sparse()
             values = sent.dense() if sparse is None else sparse.values
             del sent, body  # they would make it more than four times the model
             new, moved = np.empty_like(values), 0
-            for start in range(0, new.size, STRETCH):
-                part = slice(start, start + STRETCH)
+            for start_replica in range(0, new.size, STRETCH):
+                part = slice(start_replica, start_replica + STRETCH)
                 old = replica.vector[part if sparse is None else sparse.indices[part]]
                 np.add(old, values[part], out=new[part])
                 if not np.isfinite(new[part]).all():
@@ -131,7 +129,7 @@ class Step:
         return cls(sparse.indices, new, exact, total & WORD)
 
 
-def start(layout: Layout, arrays: Mapping[str, NDArray[Any]], version: int = 0) -> Replica:
+def start_replica(layout: Layout, arrays: Mapping[str, NDArray[Any]], version: int = 0) -> Replica:
     """Return the replica that holds `arrays`."""
     vector, exact = layout.flatten(arrays)
     return Replica(layout, version, vector, exact, fingerprint(vector, exact))
@@ -165,7 +163,7 @@ def from_key_frame(frame: Frame) -> Replica:
 class FrameDecoder(Protocol):
     """Works out what frames say."""
 
-    def step(self, replica: Replica, frame: Frame, /) -> Step:
+    def step(self, replica: Replica, frame: Frame, /) -> DeltaStep:
         """Return what a delta frame does to `replica`."""
         ...
 
@@ -177,11 +175,11 @@ class FrameDecoder(Protocol):
 class DefaultDecoder:
     """The reader of who reads each frame anew."""
 
-    step = staticmethod(Step.of)
+    step = staticmethod(DeltaStep.of)
     begin = staticmethod(from_key_frame)
 
 
-def step(replica: Replica | None, frame: Frame, reader: FrameDecoder | None = None) -> Replica:
+def apply_frame(replica: Replica | None, frame: Frame, reader: FrameDecoder | None = None) -> Replica:
     """Return the replica after `frame`; a key frame starts anew, a delta that lies behind `replica` changes nothing.
 
     `reader` works out what the frame says, where that is not done here.  The replica passed in is spent.
@@ -200,7 +198,7 @@ def step(replica: Replica | None, frame: Frame, reader: FrameDecoder | None = No
 
 def split_payload(frame: Frame, payload: bytes, layout: Layout, exact: bytes) -> tuple[bytes, bytes]:
     """Return body and exact tensors of a delta's or an update's payload; `exact` where the frame brings none."""
-    if not frame.flags & EXACT:
+    if not frame.flags & FLAG_EXACT:
         return payload, exact
     cut = len(payload) - layout.exact_size
     if cut < 0:

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.errors import CorruptError, LayoutError, StaleError, TruncatedError, VersionError
-from fedcomp.quantized.vectors import QuantizedVector
+from fedcomp.quantized import QuantizedVector
 from fedcomp.sync.node_registry import NodeRecord
 from fedcomp.sync.replica import Replica, split_payload
-from fedcomp.wire import codec_ids
-from fedcomp.wire.frame import EXACT, FIRST, SECONDS, Frame, Kind
+from fedcomp.wire import FLAG_EXACT, FLAG_FIRST, SECONDS, Frame, Kind, codec_by_id
 
 MAX_WEIGHT_MAGNITUDE = 1e38
 """A magnitude that no weight of a model has for a good reason, and that sums of float32 do not overflow from."""
@@ -33,7 +32,7 @@ class Update:
     first: bool = False
 
 
-def check(frame: Frame, standing: NodeRecord, published: Replica) -> None:
+def check_reply(frame: Frame, standing: NodeRecord, published: Replica) -> None:
     """Refuse a reply unless it answers the newest instruction to its node, once, from the published version."""
     if frame.kind not in (Kind.UPDATE, Kind.ACK, Kind.RESYNC):
         raise CorruptError(f"a frame of kind {frame.kind.name} from a node")
@@ -52,7 +51,7 @@ def check(frame: Frame, standing: NodeRecord, published: Replica) -> None:
         )
 
 
-def decode(frame: Frame, published: Replica) -> Update:
+def decode_update(frame: Frame, published: Replica) -> Update:
     """Return the update in a frame that `check` let pass."""
     if len(frame.payload) < SECONDS.size:
         raise TruncatedError(f"{len(frame.payload)} bytes of update; the seconds alone need {SECONDS.size}")
@@ -61,33 +60,33 @@ def decode(frame: Frame, published: Replica) -> Update:
         raise CorruptError("the seconds in an update are not a time")
     layout = published.layout
     body, exact = split_payload(frame, frame.payload[SECONDS.size :], layout, published.exact)
-    sent = codec_ids.codec(frame.codec).decode(body, n=layout.n)
-    if frame.flags & EXACT:
+    sent = codec_by_id(frame.codec).decode(body, n=layout.n)
+    if frame.flags & FLAG_EXACT:
         layout.check_exact(exact)
     _check_reach(sent, published)
-    return Update(sent, exact, encode_seconds, decode_seconds, bool(frame.flags & FIRST))
+    return Update(sent, exact, encode_seconds, decode_seconds, bool(frame.flags & FLAG_FIRST))
 
 
 def _check_reach(sent: QuantizedVector, published: Replica) -> None:
     """Refuse an update that leads beyond `FURTHEST`: whatever models are averaged then, the mean is finite."""
     sparse = sent.sparse()
     values = sent.dense() if sparse is None else sparse.values
-    for start in range(0, values.size, BLOCK):
-        part = slice(start, start + BLOCK)
+    for start in range(0, values.size, BLOCK_ENTRIES):
+        part = slice(start, start + BLOCK_ENTRIES)
         with np.errstate(over="ignore"):
             reached = published.vector[part if sparse is None else sparse.indices[part]] + values[part]
         if not max(reached.max(), -reached.min()) <= MAX_WEIGHT_MAGNITUDE:
             raise CorruptError(f"its update leads to weights beyond {MAX_WEIGHT_MAGNITUDE:g}")
 
 
-def arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]]:
+def updated_arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]]:
     """Return the model that the node would have sent plain."""
     vector = published.vector.copy()
     update.sent.add_to(vector)
     return published.layout.unflatten(vector, update.exact)
 
 
-def wide_arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]]:
+def float64_arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]]:
     """Return the published tensors plus the update in float64: what was sent is their difference, also of float16 ones."""
     sent, layout, at = np.zeros(published.layout.n), published.layout, 0
     update.sent.add_to(sent)
@@ -99,7 +98,7 @@ def wide_arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]]:
     return model
 
 
-def mean(updates: Sequence[tuple[Update, float]], published: Replica) -> dict[str, NDArray[Any]]:
+def weighted_mean(updates: Sequence[tuple[Update, float]], published: Replica) -> dict[str, NDArray[Any]]:
     """Return the weighted mean model of `updates`, (update, weight) each, summed in their order."""
     layout = published.layout
     total = sum(weight for _, weight in updates)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedcomp.core.random_stream import RandomStream
-from fedcomp.core.types import Vector
+from fedcomp.core import RandomStream, Vector
 from fedcomp.data.partition import parse_partition
 from fedcomp.data.skews import Rotation
 

@@ -1,1 +1,43 @@
 """What crosses the network: frames, the codecs they name, and the layout of the model behind them.  See FORMAT.md."""
+
+from fedcomp.wire.codec_ids import CODECS, NO_BODY, codec_by_id, codec_id
+from fedcomp.wire.frame import (
+    FLAG_EXACT,
+    FLAG_FIRST,
+    FRAME_FORMAT,
+    KINDS,
+    SECONDS,
+    Frame,
+    Kind,
+    parse_frame,
+    parse_frames,
+    parse_single_frame,
+)
+from fedcomp.wire.layout import Layout, layout_of, parse_layout
+from fedcomp.wire.server_message import MESSAGE_FORMAT, MESSAGE_MAGIC, Ack, ServerMessage, ack_of, parse_server_message
+
+__all__ = [
+    "CODECS",
+    "FLAG_EXACT",
+    "FLAG_FIRST",
+    "FRAME_FORMAT",
+    "KINDS",
+    "MESSAGE_FORMAT",
+    "MESSAGE_MAGIC",
+    "NO_BODY",
+    "SECONDS",
+    "Ack",
+    "Frame",
+    "Kind",
+    "Layout",
+    "ServerMessage",
+    "ack_of",
+    "codec_by_id",
+    "codec_id",
+    "layout_of",
+    "parse_frame",
+    "parse_frames",
+    "parse_layout",
+    "parse_server_message",
+    "parse_single_frame",
+]

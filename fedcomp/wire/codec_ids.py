@@ -2,17 +2,19 @@
 
 from typing import Any
 
-from fedcomp.entropy.bodies.golomb_interleaved import GolombTernaryInterleaved
-from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
-from fedcomp.entropy.bodies.levels_code import LevelsCode
-from fedcomp.entropy.bodies.low_rank_code import LowRankRaw
-from fedcomp.entropy.bodies.raw import Raw
-from fedcomp.entropy.bodies.rotated_code import RotatedBits
-from fedcomp.entropy.bodies.seeded_values import SeededValues
-from fedcomp.entropy.bodies.segments_code import SegmentsCode
-from fedcomp.entropy.bodies.sparse_levels import SparseLevelsCode
-from fedcomp.entropy.bodies.sparse_values import SparseValues
-from fedcomp.entropy.protocol import EntropyCode
+from fedcomp.entropy import (
+    EntropyCode,
+    GolombTernary,
+    GolombTernaryInterleaved,
+    LevelsCode,
+    LowRankRaw,
+    Raw,
+    RotatedBits,
+    SeededValues,
+    SegmentsCode,
+    SparseLevelsCode,
+    SparseValues,
+)
 from fedcomp.errors import UnknownFormatError
 
 NO_BODY = 0
@@ -39,7 +41,7 @@ def codec_id(code: EntropyCode[Any]) -> int:
     raise ValueError(f"{code!r} has no codec id; put it into fedcomp.wire.codec_ids.CODECS under a number from 128 on")
 
 
-def codec(number: int) -> EntropyCode[Any]:
+def codec_by_id(number: int) -> EntropyCode[Any]:
     """Return the code of that number."""
     if number not in CODECS:
         raise UnknownFormatError(f"codec {number}; known are {', '.join(map(str, CODECS))}")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fedcomp.errors import CorruptError, TruncatedError, UnknownFormatError
 
 MAGIC = b"FCMP"
-FORMAT = 1
+FRAME_FORMAT = 1
 HEAD = struct.Struct("<4sBBBBIIQQQQI")
-EXACT = 1  # flag: the exact tensors ride behind the body
-FIRST = 2  # flag of an update: the first increment of an estimate that starts from zero
+FLAG_EXACT = 1  # flag: the exact tensors ride behind the body
+FLAG_FIRST = 2  # flag of an update: the first increment of an estimate that starts from zero
 SECONDS = struct.Struct("<ff")  # an update begins with them: what the node spent in encode and in decode
 
 
@@ -51,7 +51,7 @@ class Frame:
         """Return head and payload; the CRC32 at the end of the head covers both."""
         head = HEAD.pack(
             MAGIC,
-            FORMAT,
+            FRAME_FORMAT,
             self.kind,
             self.codec,
             self.flags,
@@ -71,7 +71,7 @@ class Frame:
         return HEAD.size + len(self.payload)
 
 
-def parse(data: bytes, at: int = 0) -> tuple[Frame, int]:
+def parse_frame(data: bytes, at: int = 0) -> tuple[Frame, int]:
     """Return the frame that begins at `at`, and where the next one does.
 
     Raises `FedcompError` for bytes that are not a whole frame of a known format; they are copied only once checked.
@@ -81,8 +81,8 @@ def parse(data: bytes, at: int = 0) -> tuple[Frame, int]:
     magic, form, kind, codec, flags, base, version, layout, before, after, length, crc = HEAD.unpack_from(data, at)
     if magic != MAGIC:
         raise UnknownFormatError(f"the bytes begin with {magic!r}; a frame begins with {MAGIC!r}")
-    if form != FORMAT:
-        raise UnknownFormatError(f"frame format {form}; this version reads format {FORMAT}")
+    if form != FRAME_FORMAT:
+        raise UnknownFormatError(f"frame format {form}; this version reads format {FRAME_FORMAT}")
     begin, end = at + HEAD.size, at + HEAD.size + length
     if end > len(data):
         raise TruncatedError(f"{len(data) - begin} bytes of payload; the head promises {length}")
@@ -91,23 +91,25 @@ def parse(data: bytes, at: int = 0) -> tuple[Frame, int]:
         raise CorruptError("the frame's CRC32 does not fit its bytes")
     if kind not in KINDS:
         raise UnknownFormatError(f"frame kind {kind}; known are {', '.join(f'{k.value} ({k.name})' for k in Kind)}")
-    if flags & ~(EXACT | FIRST if kind == Kind.UPDATE else EXACT):
-        raise UnknownFormatError(f"frame flags {flags:#x}; known are {EXACT:#x} and, in an update, {FIRST:#x}")
+    if flags & ~(FLAG_EXACT | FLAG_FIRST if kind == Kind.UPDATE else FLAG_EXACT):
+        raise UnknownFormatError(
+            f"frame flags {flags:#x}; known are {FLAG_EXACT:#x} and, in an update, {FLAG_FIRST:#x}"
+        )
     return Frame(KINDS[kind], codec, flags, base, version, layout, before, after, bytes(view[begin:end])), end
 
 
-def parse_all(data: bytes) -> tuple[Frame, ...]:
+def parse_frames(data: bytes) -> tuple[Frame, ...]:
     """Return frames that follow each other, to the end of `data`; raises as `parse` does."""
     frames, at = [], 0
     while at < len(data):
-        frame, at = parse(data, at)
+        frame, at = parse_frame(data, at)
         frames.append(frame)
     return tuple(frames)
 
 
-def parse_one(data: bytes) -> Frame:
+def parse_single_frame(data: bytes) -> Frame:
     """Return the frame that `data` is, and nothing behind it."""
-    frame, end = parse(data)
+    frame, end = parse_frame(data)
     if end != len(data):
         raise CorruptError(f"{len(data) - end} bytes follow the frame")
     return frame

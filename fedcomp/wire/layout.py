@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.types import Vector
-from fedcomp.entropy.protocol import MAX_ENTRIES
+from fedcomp.core import Vector
+from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.errors import CorruptError, DivergedError
 
 Policy = Literal["compressed", "exact", "local"]

@@ -8,8 +8,8 @@ from fedcomp.errors import CorruptError, TruncatedError, UnknownFormatError
 from fedcomp.wire import frame as frames
 from fedcomp.wire.frame import Frame
 
-MAGIC = b"FCIN"
-FORMAT = 1
+MESSAGE_MAGIC = b"FCIN"
+MESSAGE_FORMAT = 1
 HEAD = struct.Struct("<4sBBHQQIQIQI")
 TRAINING_ID = 1
 """Flag: the lineage follows the text."""
@@ -52,19 +52,21 @@ class ServerMessage:
         text = self.uplink.encode()
         flags, behind = (TRAINING_ID, text + NUMBER.pack(self.training_id)) if self.training_id else (0, text)
         acked, newest = (self.acked.number, self.acked.crc), (self.version, self.fingerprint)
-        head = HEAD.pack(MAGIC, FORMAT, flags, len(text), self.number, *acked, self.seed, *newest, 0)[:-4]
+        head = HEAD.pack(MESSAGE_MAGIC, MESSAGE_FORMAT, flags, len(text), self.number, *acked, self.seed, *newest, 0)[
+            :-4
+        ]
         return b"".join((head, struct.pack("<I", zlib.crc32(behind, zlib.crc32(head))), behind, *self.frames))
 
 
-def parse(data: bytes) -> tuple[ServerMessage, tuple[Frame, ...]]:
+def parse_server_message(data: bytes) -> tuple[ServerMessage, tuple[Frame, ...]]:
     """Return the instruction and its frames, parsed."""
     if len(data) < HEAD.size:
         raise TruncatedError(f"{len(data)} bytes; an instruction's head needs {HEAD.size}")
     magic, form, flags, length, number, *acked, seed, version, fingerprint, crc = HEAD.unpack_from(data)
-    if magic != MAGIC:
-        raise UnknownFormatError(f"the bytes begin with {magic!r}; an instruction begins with {MAGIC!r}")
-    if form != FORMAT:
-        raise UnknownFormatError(f"instruction format {form}; this version reads format {FORMAT}")
+    if magic != MESSAGE_MAGIC:
+        raise UnknownFormatError(f"the bytes begin with {magic!r}; an instruction begins with {MESSAGE_MAGIC!r}")
+    if form != MESSAGE_FORMAT:
+        raise UnknownFormatError(f"instruction format {form}; this version reads format {MESSAGE_FORMAT}")
     if flags & ~TRAINING_ID:
         raise UnknownFormatError(f"instruction flags {flags:#x}; only {TRAINING_ID:#x} is known")
     at = HEAD.size + length + (NUMBER.size if flags & TRAINING_ID else 0)
@@ -82,7 +84,7 @@ def parse(data: bytes) -> tuple[ServerMessage, tuple[Frame, ...]]:
         raise CorruptError("the instruction's text is not UTF-8") from None
     parsed, pieces = [], []
     while at < len(data):
-        one, end = frames.parse(data, at)
+        one, end = frames.parse_frame(data, at)
         parsed.append(one)
         pieces.append(data[at:end])
         at = end

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core.compensated_update import BLOCK_ENTRIES
 
 torch: Any = pytest.importorskip("torch")
 
@@ -20,7 +20,7 @@ devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=c
 @pytest.mark.parametrize(
     "text", ["stc(density=0.01)", "stc(density=0.3, order='interleaved')", "stc(density=1)", "dense()"]
 )
-@pytest.mark.parametrize("n", [1, 1000, 3 * BLOCK])
+@pytest.mark.parametrize("n", [1, 1000, 3 * BLOCK_ENTRIES])
 def test_several_rounds_of_a_tensor_give_the_bytes_of_the_array(device: str, text: str, n: int) -> None:
     rng = np.random.default_rng(n)
     compressor = fedcomp.parse(text)
@@ -104,7 +104,7 @@ def flushing() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("flushing")
-@pytest.mark.parametrize("n", [1000, 3 * BLOCK])
+@pytest.mark.parametrize("n", [1000, 3 * BLOCK_ENTRIES])
 def test_zeros_are_not_kept_where_the_processor_takes_denormals_for_zeros(n: int) -> None:
     compressor = fedcomp.stc(density=0.1)
     update = np.zeros(n, np.float32)

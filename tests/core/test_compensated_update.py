@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcomp.core.compensated_update import BLOCK, LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
@@ -19,7 +19,7 @@ def whole(value: CompensatedUpdate) -> Vector:
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (0.5, 1.0, -2.0), (-1.0, 0.25, 1.0)])
-@pytest.mark.parametrize("n", [1, 31, 2 * BLOCK + 5])
+@pytest.mark.parametrize("n", [1, 31, 2 * BLOCK_ENTRIES + 5])
 def test_the_weighted_sum_is_the_same_in_every_way_of_reading_it(n: int, weights: tuple[float, ...]) -> None:
     parts = vectors(n)
     expected = parts[0] * np.float32(weights[0])
@@ -41,7 +41,7 @@ def test_the_weighted_sum_is_the_same_in_every_way_of_reading_it(n: int, weights
 
 
 def test_a_reading_in_place_that_stops_early_settles_all_the_same() -> None:
-    parts = vectors(3 * BLOCK, 2)
+    parts = vectors(3 * BLOCK_ENTRIES, 2)
     expected = parts[0] * np.float32(0.5) + parts[1]
     value = CompensatedUpdate(*parts, weights=(0.5, 1.0), in_place=True)
     for _, _block in value.blocks():
@@ -74,7 +74,7 @@ def test_an_entry_that_is_not_finite_is_named_by_its_place_in_the_whole_vector()
 
 def test_a_bounded_sum_stays_at_the_largest_float32_and_refuses_an_update_that_is_not_finite() -> None:
     memory, update = np.full(3, 3e38, np.float32), np.array([3e38, -3e38, 1], np.float32)
-    assert CompensatedUpdate(memory, update, bounded=True).dense().tolist() == [LARGEST, 0, np.float32(3e38)]
+    assert CompensatedUpdate(memory, update, bounded=True).dense().tolist() == [MAX_FLOAT32, 0, np.float32(3e38)]
     with pytest.raises(NonFiniteError):
         CompensatedUpdate(memory, update).dense()
     update[1] = -np.inf

@@ -25,7 +25,7 @@ from fedcomp.flower import LocalGrid
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.state_folder import StateFolder
 from fedcomp.flower.server.checkpoint import Checkpoint
-from fedcomp.sync.ledger import Totals
+from fedcomp.sync.ledger import Traffic
 from server.app import app as server_app
 from tests.deploy.chaos.server import Watching
 
@@ -240,7 +240,7 @@ def test_the_accuracy_is_that_of_a_calm_run(aftermath: PreviousRound, tmp_path: 
 def test_the_ledger_agrees_with_the_sockets(aftermath: PreviousRound) -> None:
     by_node = aftermath.last.ledger.by_node()
     for number, (node_id, up, down) in enumerate(zip(aftermath.ids, aftermath.up, aftermath.down, strict=True)):
-        said: Totals = by_node[node_id]
+        said: Traffic = by_node[node_id]
         # What is no message of ours: the app, fetched once a run and once more by who had restarted; questions for new
         # messages, every three seconds; and the names, hashes and headers of each message.
         fetched = aftermath.bundle * (3 if number in (QUIET, FROZEN) else 4)

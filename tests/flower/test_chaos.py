@@ -13,7 +13,7 @@ from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.local_grid import Fault
 from fedcomp.sync.replica import split_payload
 from fedcomp.wire import codec_ids
-from fedcomp.wire.frame import SECONDS, parse_one
+from fedcomp.wire.frame import SECONDS, parse_single_frame
 from fedcomp.wire.server_message import ack_of
 from tests.flower.toy import Watching, app, floats, model, state_of
 
@@ -152,9 +152,9 @@ def test_mass_that_is_pending_is_the_body_that_was_sent() -> None:
     context = grid.contexts[1]
     state = state_of(context)
     assert state.replica is not None
-    frame = parse_one(state.pending)
+    frame = parse_single_frame(state.pending)
     layout = state.replica.layout
     body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
-    sent = codec_ids.codec(frame.codec).decode(body, n=layout.n).dense()
+    sent = codec_ids.codec_by_id(frame.codec).decode(body, n=layout.n).dense()
     asked = context.state.array_records["asked"]["sum"].numpy()
     np.testing.assert_allclose(sent + state.memory["residual"], asked, atol=1e-6)

@@ -14,8 +14,8 @@ from flwr.serverapp.strategy import FedAvg, FedMedian, Krum, Strategy
 import fedcomp
 from fedcomp.entropy.bits import varint
 from fedcomp.flower import CompressedStrategy, LocalGrid, records
-from fedcomp.sync.replica import start
-from fedcomp.wire.frame import SECONDS, Frame, parse_one
+from fedcomp.sync.replica import start_replica
+from fedcomp.wire.frame import SECONDS, Frame, parse_single_frame
 from fedcomp.wire.layout import layout_of
 from tests.flower.toy import app, arrays_of, floats, model
 from tests.wire.mutations import seal_frame
@@ -62,7 +62,9 @@ def _bytes(reply: Message) -> bytes:
 
 def _sends(forge: Callable[[Frame], Iterable[bytes]]) -> Attack:
     """Return the attack that sends what `forge` makes of the frame that the node would have sent."""
-    return lambda _, replies: [_copy(replies[HOSTILE], data) for data in forge(parse_one(_bytes(replies[HOSTILE])))]
+    return lambda _, replies: [
+        _copy(replies[HOSTILE], data) for data in forge(parse_single_frame(_bytes(replies[HOSTILE])))
+    ]
 
 
 def _garbage(_: Frame) -> Iterable[bytes]:
@@ -72,7 +74,7 @@ def _garbage(_: Frame) -> Iterable[bytes]:
 
 def _another_model(frame: Frame) -> Iterable[bytes]:
     tensors = arrays_of(model((25, 40)))
-    other = start(layout_of(tensors), tensors)
+    other = start_replica(layout_of(tensors), tensors)
     yield replace(frame, layout=other.layout.digest, before=other.fingerprint).to_bytes()
     yield replace(frame, layout=other.layout.digest).to_bytes()
 

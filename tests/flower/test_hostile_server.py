@@ -13,7 +13,7 @@ import fedcomp
 from fedcomp import errors
 from fedcomp.flower import CompressedStrategy, LocalGrid, records
 from fedcomp.wire import server_message
-from fedcomp.wire.frame import HEAD, Kind, parse_one
+from fedcomp.wire.frame import HEAD, Kind, parse_single_frame
 from tests.flower.toy import Watching, app, floats, model, state_of
 from tests.wire.mutations import disturb, disturb_head, seal_frame, seal_instruction
 
@@ -52,7 +52,7 @@ class Misled(LocalGrid):
                 continue
             answer = records.packed(reply.content)
             assert answer is not None
-            if parse_one(answer[1]).kind is Kind.RESYNC:
+            if parse_single_frame(answer[1]).kind is Kind.RESYNC:
                 self.lost += 1
             else:
                 self.followed += 1
@@ -64,7 +64,7 @@ class Misled(LocalGrid):
         """Return the instruction with damage anywhere, or with a damaged frame behind right checksums."""
         if self.rng.random() < 0.3:
             return disturb(self.rng, data)
-        asked, frames = server_message.parse(data)
+        asked, frames = server_message.parse_server_message(data)
         spoiled = []
         for frame in frames:
             whole = frame.to_bytes()

@@ -8,11 +8,11 @@ import pytest
 import fedcomp
 from fedcomp.errors import DivergedError
 from fedcomp.sync.history import History
-from fedcomp.sync.ledger import SERVER, Ledger
-from fedcomp.sync.node_registry import UNKNOWN, NodeRecord, NodeRegistry
+from fedcomp.sync.ledger import SERVER_NODE, Ledger
+from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRecord, NodeRegistry
 from fedcomp.sync.publisher import Publisher
-from fedcomp.sync.replica import from_key_frame, start, step
-from fedcomp.wire.frame import Kind, parse_one
+from fedcomp.sync.replica import apply_frame, from_key_frame, start_replica
+from fedcomp.wire.frame import Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of
 from fedcomp.wire.server_message import Ack
 
@@ -21,7 +21,7 @@ def _downlink(versions: int, density: float = 0.01, n: int = 3000) -> tuple[Publ
     """Return a log of that many versions, and a standing at each."""
     rng = np.random.default_rng(0)
     arrays = {"w": rng.standard_normal(n, np.float32)}
-    downlink = Publisher.begin(start(layout_of(arrays), arrays))
+    downlink = Publisher.begin(start_replica(layout_of(arrays), arrays))
     standings = [NodeRecord(0, downlink.published.fingerprint)]
     for _ in range(versions):
         arrays = {"w": downlink.published.vector + rng.standard_normal(n, np.float32)}
@@ -35,13 +35,13 @@ def test_the_route_from_any_version_ends_in_the_published_bits() -> None:
     rng = np.random.default_rng(0)
     arrays = {"w": rng.standard_normal(3000, np.float32)}
     for standing in standings:
-        replica = start(layout_of(arrays), arrays)
+        replica = start_replica(layout_of(arrays), arrays)
         for data in downlink.route(NodeRecord(0, replica.fingerprint)).frames:
             if replica.version == standing.version:
                 break
-            replica = step(replica, parse_one(data))
+            replica = apply_frame(replica, parse_single_frame(data))
         for data in downlink.route(standing).frames:
-            replica = step(replica, parse_one(data))
+            replica = apply_frame(replica, parse_single_frame(data))
         np.testing.assert_array_equal(replica.vector, downlink.published.vector)
         assert replica.fingerprint == downlink.published.fingerprint
 
@@ -59,7 +59,7 @@ def test_an_unknown_node_and_one_of_another_lineage_get_the_key_frame() -> None:
     for standing in (NodeRecord(), NodeRecord(2, standings[2].fingerprint ^ 1), NodeRecord(99, 5)):
         route = downlink.route(standing)
         (data,) = route.frames
-        frame = parse_one(data)
+        frame = parse_single_frame(data)
         assert frame.kind is Kind.KEY
         assert route.catch_up_bytes == len(data)
         np.testing.assert_array_equal(from_key_frame(frame).vector, downlink.published.vector)
@@ -77,7 +77,7 @@ def test_deltas_that_a_key_frame_undercuts_are_forgotten() -> None:
 
 def test_a_version_beyond_float32_is_the_servers_own_mistake_and_not_published() -> None:
     arrays = {"w": np.full(3, 2e38, np.float32)}
-    downlink, stc = Publisher.begin(start(layout_of(arrays), arrays)), fedcomp.stc(density=0.3)
+    downlink, stc = Publisher.begin(start_replica(layout_of(arrays), arrays)), fedcomp.stc(density=0.3)
     target = {"w": np.array([3e38, 2.9e38, 2.9e38], np.float32)}
     # The first entry alone is published; of the others 9e37 are kept back, and added once more.
     downlink.publish(target, stc, seed=0)
@@ -89,7 +89,7 @@ def test_a_version_beyond_float32_is_the_servers_own_mistake_and_not_published()
 
 def test_what_compression_keeps_back_is_published_later() -> None:
     arrays, stc = {"w": np.zeros(1000, np.float32)}, fedcomp.stc(density=0.05)
-    downlink = Publisher.begin(start(layout_of(arrays), arrays))
+    downlink = Publisher.begin(start_replica(layout_of(arrays), arrays))
     target = np.random.default_rng(1).standard_normal(1000).astype(np.float32)
     downlink.publish({"w": target.copy()}, stc, seed=0)
     for _ in range(200):
@@ -108,12 +108,12 @@ def test_the_ledger_adds_up_by_round_by_node_and_in_all() -> None:
     ledger.add(1, 7, uplink_bytes=10, dense_uplink_bytes=1000)
     ledger.add(1, 8, uplink_bytes=5, downlink_bytes=20, catch_up_bytes=15, dense_downlink_bytes=500)
     ledger.add(2, 7, uplink_bytes=1, encode_seconds=0.5)
-    ledger.add(2, SERVER, encode_seconds=0.25)
+    ledger.add(2, SERVER_NODE, encode_seconds=0.25)
     assert (ledger.uplink_bytes, ledger.downlink_bytes, ledger.catch_up_bytes) == (16, 20, 15)
     assert ledger.dense_bytes == 1500
     assert ledger.ratio == pytest.approx(1500 / 36)
     assert {number: part.uplink_bytes for number, part in ledger.by_round().items()} == {1: 15, 2: 1}
-    assert {node: part.uplink_bytes for node, part in ledger.by_node().items()} == {7: 11, 8: 5, SERVER: 0}
+    assert {node: part.uplink_bytes for node, part in ledger.by_node().items()} == {7: 11, 8: 5, SERVER_NODE: 0}
     assert ledger.by_round_and_node()[2, 7].encode_seconds == 0.5
     again = Ledger.from_array(ledger.to_array())
     assert again.by_round_and_node() == ledger.by_round_and_node()
@@ -129,7 +129,7 @@ def test_an_amount_that_the_ledger_does_not_know_is_an_error() -> None:
 
 def test_the_roster_comes_back_as_it_was() -> None:
     registry = NodeRegistry()
-    assert registry[3].version == UNKNOWN
+    assert registry[3].version == UNKNOWN_VERSION
     registry[2**63 + 5] = NodeRecord(4, 2**64 - 1, 2**60, acked=Ack(2**60 - 1, 2**32 - 1))
     again = NodeRegistry.from_array(registry.to_array())
     assert again == registry

@@ -16,9 +16,9 @@ from fedcomp.flower.local_grid import Fault
 from fedcomp.methods import ABOUT
 from fedcomp.quantized.vectors import Dense
 from fedcomp.sync import updates
-from fedcomp.sync.replica import start
+from fedcomp.sync.replica import start_replica
 from fedcomp.wire import codec_ids
-from fedcomp.wire.frame import SECONDS, parse_one
+from fedcomp.wire.frame import SECONDS, parse_single_frame
 from fedcomp.wire.layout import layout_of
 from tests.flower.toy import Watching, app, floats, model, state_of
 
@@ -98,9 +98,9 @@ def test_what_was_asked_of_an_uplink_with_error_feedback_is_sent_or_kept_whateve
 
 def test_ef21_without_compression_is_the_plain_mean_of_the_updates() -> None:
     strategy, grid = run("ef21(density=1.0, momentum=1.0)", "dense()", rounds=1)
-    start = floats(model())
+    start_replica = floats(model())
     asked = [cast(ArrayRecord, context.state["asked"])["sum"].numpy() for context in grid.contexts.values()]
-    assert np.allclose(floats(strategy.arrays) - start, np.mean(asked, axis=0), atol=1e-6)
+    assert np.allclose(floats(strategy.arrays) - start_replica, np.mean(asked, axis=0), atol=1e-6)
     before = floats(strategy.arrays)
     strategy.start(grid, strategy.arrays, num_rounds=1)
     later = [cast(ArrayRecord, context.state["asked"])["sum"].numpy() for context in grid.contexts.values()]
@@ -156,10 +156,10 @@ def test_what_is_sent_to_a_float16_model_reaches_ef21_unrounded() -> None:
     update = np.zeros(1000, np.float32)
     update[::7] = 1e-4
     start_at = {"w": np.full((40, 25), 8, np.float16)}
-    held = start(layout_of(start_at), start_at)
-    wide = updates.wide_arrays(updates.Update(Dense(update), b"", 0, 0), held)
+    held = start_replica(layout_of(start_at), start_at)
+    wide = updates.float64_arrays(updates.Update(Dense(update), b"", 0, 0), held)
     assert np.array_equal(wide["w"].ravel() - 8, update.astype(np.float64) + 8 - 8)
-    assert not (updates.arrays(updates.Update(Dense(update), b"", 0, 0), held)["w"] - start_at["w"]).any()
+    assert not (updates.updated_arrays(updates.Update(Dense(update), b"", 0, 0), held)["w"] - start_at["w"]).any()
 
 
 def test_two_nodes_round_with_random_numbers_of_their_own() -> None:
@@ -184,8 +184,8 @@ def test_two_nodes_round_with_random_numbers_of_their_own() -> None:
 
 def test_nodes_and_server_tell_the_compressor_the_shapes_of_the_tensors() -> None:
     _, grid = run("selective(density=0.01)", "selective(density=0.02)", rounds=1)
-    frame = parse_one(state_of(grid.contexts[1]).pending)
-    indices = codec_ids.codec(frame.codec).decode(frame.payload[SECONDS.size : -8], n=1025).sparse().indices
+    frame = parse_single_frame(state_of(grid.contexts[1]).pending)
+    indices = codec_ids.codec_by_id(frame.codec).decode(frame.payload[SECONDS.size : -8], n=1025).sparse().indices
     assert np.count_nonzero(indices >= 1000) == 1, "the bias sends its own largest entry"
     strategy, grid = run("dense()", "selective(density=0.02)", rounds=1)
     before, after = floats(model()), floats(strategy.arrays)

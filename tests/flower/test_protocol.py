@@ -17,7 +17,7 @@ import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, records
 from fedcomp.flower.local_grid import Fault
 from fedcomp.wire import server_message
-from fedcomp.wire.frame import SECONDS, Frame, Kind, parse_one
+from fedcomp.wire.frame import SECONDS, Frame, Kind, parse_single_frame
 from tests.flower.toy import Watching, app, floats, model, state_of
 
 
@@ -49,7 +49,7 @@ def _resealed(reply: Message, data: bytes) -> Message:
 def _frame(reply: Message) -> Frame:
     found = records.packed(reply.content)
     assert found is not None
-    return parse_one(found[1])
+    return parse_single_frame(found[1])
 
 
 def test_one_message_carries_one_array_and_plain_flower_refuses_it() -> None:
@@ -68,7 +68,9 @@ def test_a_version_is_encoded_once_and_every_node_gets_the_same_bytes() -> None:
     strategy.start(grid, model(), num_rounds=4)
     deltas: dict[int, set[bytes]] = {}
     for message in grid.sent[5:]:
-        _, frames = server_message.parse(next(iter(message.content.array_records.values()))["fedcomp"].data)
+        _, frames = server_message.parse_server_message(
+            next(iter(message.content.array_records.values()))["fedcomp"].data
+        )
         for frame in frames:
             assert frame.kind is Kind.DELTA
             deltas.setdefault(frame.version, set()).add(frame.to_bytes())
@@ -130,7 +132,7 @@ def test_a_node_that_missed_too_much_gets_a_key_frame_because_it_is_smaller() ->
     grid = Tapped(2)
     strategy = CompressedStrategy(OftenAndSeldom(last=40), downlink=fedcomp.stc(density=0.5))
     strategy.start(grid, model(), num_rounds=40)
-    _, frames = server_message.parse(grid.sent[-1].content.array_records["arrays"]["fedcomp"].data)
+    _, frames = server_message.parse_server_message(grid.sent[-1].content.array_records["arrays"]["fedcomp"].data)
     assert [frame.kind for frame in frames] == [Kind.KEY]
     replica = state_of(grid.contexts[2]).replica
     assert replica is not None
@@ -213,7 +215,7 @@ def test_a_hostile_reply_is_dropped_counted_and_named_and_the_round_goes_on(
     state = state_of(hostile.contexts[2])
     asked = hostile.contexts[2].state.array_records["asked"]["sum"].numpy()
     assert state.replica is not None
-    frame = parse_one(state.pending)
+    frame = parse_single_frame(state.pending)
     pending = fedcomp.stc().decode(frame.payload[SECONDS.size : len(frame.payload) - state.replica.layout.exact_size])
     np.testing.assert_allclose(state.memory["residual"] + pending, asked, atol=1e-5)
 
@@ -271,7 +273,7 @@ def test_a_node_that_lost_its_replica_says_so_and_gets_a_key_frame() -> None:
     assert strategy.ledger.by_node()[1].refused == 1
     strategy.start(grid, model(), num_rounds=1)
     last = next(message for message in reversed(grid.sent) if message.metadata.dst_node_id == 1)
-    _, frames = server_message.parse(last.content.array_records["arrays"]["fedcomp"].data)
+    _, frames = server_message.parse_server_message(last.content.array_records["arrays"]["fedcomp"].data)
     assert [frame.kind for frame in frames] == [Kind.KEY]
     assert strategy.ledger.by_round_and_node()[5, 1].refused == 0
 

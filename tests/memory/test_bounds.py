@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.memory.decayed_feedback import DecayedFeedback
 from fedcomp.memory.ecq import Ecq
 from fedcomp.memory.ef21 import Ef21
@@ -21,7 +21,7 @@ def test_what_is_never_sent_stays_at_the_largest_float32(memory: Memory) -> None
     for _ in range(3):
         state = memory.update(memory.compensate(HUGE, state), Dense(np.zeros(2, np.float32)))
         assert all(np.isfinite(vector).all() for vector in state.values())
-    assert [vector.tolist() for vector in state.values()] == [[LARGEST, -LARGEST]]
+    assert [vector.tolist() for vector in state.values()] == [[MAX_FLOAT32, -MAX_FLOAT32]]
 
 
 def test_an_estimate_stays_within_float32_whatever_is_sent() -> None:
@@ -29,9 +29,9 @@ def test_an_estimate_stays_within_float32_whatever_is_sent() -> None:
     state = memory.init(2)
     for _ in range(3):
         state = memory.update(memory.compensate(HUGE, state), Dense(HUGE))
-    assert state["estimate"].tolist() == [LARGEST, -LARGEST]
+    assert state["estimate"].tolist() == [MAX_FLOAT32, -MAX_FLOAT32]
 
 
 def test_a_bounded_sum_of_tensors_is_selected_within_float32() -> None:
     parts = (torch.from_numpy(HUGE), torch.from_numpy(HUGE))
-    assert TopK(1.0).encode(CompensatedUpdate(*parts, bounded=True)).values.tolist() == [LARGEST, -LARGEST]
+    assert TopK(1.0).encode(CompensatedUpdate(*parts, bounded=True)).values.tolist() == [MAX_FLOAT32, -MAX_FLOAT32]

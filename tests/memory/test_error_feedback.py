@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
 from fedcomp.core.types import Vector
 from fedcomp.errors import DivergedError
 from fedcomp.memory.error_feedback import ErrorFeedback
@@ -30,7 +30,7 @@ def test_two_rounds_by_hand() -> None:
     assert state["residual"].tolist() == [1, 2, 0, 0]
 
 
-@pytest.mark.parametrize("n", [1, 31, 5000, 5 * BLOCK])
+@pytest.mark.parametrize("n", [1, 31, 5000, 5 * BLOCK_ENTRIES])
 @pytest.mark.parametrize("density", [1 / 400, 0.1, 1.0])
 @pytest.mark.parametrize("scale", [1.0, 1e-40, 1e25])
 def test_all_sent_plus_the_residual_is_all_asked(n: int, density: float, scale: float) -> None:
@@ -59,7 +59,7 @@ def test_an_entry_that_is_never_large_is_sent_in_the_end() -> None:
     assert np.allclose(sent / 300, update, atol=0.5)
 
 
-@pytest.mark.parametrize("n", [3, 5 * BLOCK])
+@pytest.mark.parametrize("n", [3, 5 * BLOCK_ENTRIES])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_refused_update_leaves_the_residual_as_it_was(n: int, bad: float) -> None:
     rng = np.random.default_rng(n)
@@ -75,7 +75,7 @@ def test_a_refused_update_leaves_the_residual_as_it_was(n: int, bad: float) -> N
         assert array.tobytes() == before
 
 
-@pytest.mark.parametrize("n", [3, 5 * BLOCK])
+@pytest.mark.parametrize("n", [3, 5 * BLOCK_ENTRIES])
 def test_a_sum_beyond_float32_is_refused_without_a_warning_and_leaves_the_residual_as_it_was(n: int) -> None:
     compressor = fedcomp.stc(density=1 / n)
     huge = np.full(n, 3e38, np.float32)
@@ -110,7 +110,7 @@ def test_sparse_and_dense_symbols_are_subtracted_alike() -> None:
 
 def test_the_update_is_not_touched_and_may_be_read_only() -> None:
     compressor = fedcomp.stc(density=0.1)
-    for n in (100, 5 * BLOCK):
+    for n in (100, 5 * BLOCK_ENTRIES):
         update = np.random.default_rng(n).standard_normal(n, np.float32)
         before = update.tobytes()
         update.flags.writeable = False
@@ -122,7 +122,7 @@ def test_the_update_is_not_touched_and_may_be_read_only() -> None:
 
 def test_the_same_state_and_update_give_the_same_bytes() -> None:
     compressor = fedcomp.stc(density=0.01)
-    update = np.random.default_rng(0).standard_normal(5 * BLOCK, np.float32)
+    update = np.random.default_rng(0).standard_normal(5 * BLOCK_ENTRIES, np.float32)
     _, state = compressor.encode(update, compressor.init(update.size))
     spare = copy.deepcopy(state)
     body, after = compressor.encode(update, state)

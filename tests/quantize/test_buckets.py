@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.random_stream import RandomStream
 from fedcomp.quantize.buckets import at_random, by_tensor, carried, drawing, folded, middle, norms, ratios, signed
@@ -69,7 +69,7 @@ def test_no_entry_exceeds_a_norm_and_no_norm_float32(norm: str) -> None:
         assert np.isfinite(found).all()
         assert (np.abs(rows) <= found[:, None]).all()
         assert (np.abs(ratios(rows, found)) <= 1).all()
-    assert norms(np.full((1, 4), LARGEST, np.float32), norm).tolist() == [LARGEST]
+    assert norms(np.full((1, 4), MAX_FLOAT32, np.float32), norm).tolist() == [MAX_FLOAT32]
 
 
 def test_a_ratio_over_a_denormal_is_exact_and_over_zero_is_zero() -> None:
@@ -85,15 +85,15 @@ def test_middle_and_half_width_give_the_range_back() -> None:
 
 def test_no_range_within_float32_leads_beyond_it() -> None:
     rng = np.random.default_rng(1)
-    ends = (rng.uniform(-1, 1, (2, 20_000)) * LARGEST).astype(np.float32)
-    ends[1, ::3] = LARGEST
-    ends[0, 1::3] = -LARGEST
+    ends = (rng.uniform(-1, 1, (2, 20_000)) * MAX_FLOAT32).astype(np.float32)
+    ends[1, ::3] = MAX_FLOAT32
+    ends[0, 1::3] = -MAX_FLOAT32
     low, high = np.sort(ends, axis=0).astype(np.float64)
     offsets, scales = middle(low, high)
     with np.errstate(all="raise"):
         above, below = offsets + scales, offsets - scales
-    assert np.allclose(above, high, rtol=0, atol=LARGEST * 2**-23)
-    assert np.allclose(below, low, rtol=0, atol=LARGEST * 2**-23)
+    assert np.allclose(above, high, rtol=0, atol=MAX_FLOAT32 * 2**-23)
+    assert np.allclose(below, low, rtol=0, atol=MAX_FLOAT32 * 2**-23)
 
 
 @pytest.mark.parametrize("levels", [1, 2, 7, 127, 128, 255])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
 from fedcomp.core.context import EncodeContext, Shapes
 from fedcomp.core.types import Vector
 from fedcomp.quantize.cgx import Cgx
@@ -91,8 +91,8 @@ def test_the_error_of_a_bucket_counts_once_for_each_entry_that_it_has() -> None:
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_read_in_place_the_pieces_are_those_of_the_sum(adaptive: bool) -> None:
     rng = np.random.default_rng(3)
-    shapes = ((300, 700), (700,), (2, 3 * BLOCK))
-    n = 300 * 700 + 700 + 6 * BLOCK
+    shapes = ((300, 700), (700,), (2, 3 * BLOCK_ENTRIES))
+    n = 300 * 700 + 700 + 6 * BLOCK_ENTRIES
     first, second = rng.standard_normal((2, n), np.float32)
     whole = first + second
     expected = encode(Cgx(4, 512, adaptive), whole, shapes)

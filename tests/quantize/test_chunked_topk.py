@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
 from fedcomp.quantize.chunked_topk import ChunkedTopK
@@ -30,7 +30,7 @@ def test_each_chunk_keeps_its_own_largest() -> None:
 @pytest.mark.parametrize("density", [1e-6, 0.01, 1 / 64, 0.3, 0.6, 1.0])
 def test_the_kept_entries_are_those_of_a_sort_of_every_chunk(chunk: int, density: float) -> None:
     rng = np.random.default_rng(chunk)
-    sizes = (1, 31, 4096, 9001, 2 * BLOCK + 77) if chunk > 2 else (1, 31, 999)
+    sizes = (1, 31, 4096, 9001, 2 * BLOCK_ENTRIES + 77) if chunk > 2 else (1, 31, 999)
     for n in sizes:
         for update in (rng.standard_normal(n, np.float32), rng.integers(-2, 3, n).astype(np.float32)):
             found = ChunkedTopK(density, chunk).encode(CompensatedUpdate(update))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK, LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.types import Stage, Vector
 from fedcomp.errors import NonFiniteError
@@ -76,9 +76,9 @@ def ends(rng: np.random.Generator, n: int) -> dict[str, Vector]:
         "the least": np.full(n, 2.0**-149),
         "around normal": rng.integers(-4, 5, n) * 2.0**-127,
         "huge": rng.choice([-1, 1], n) * rng.uniform(0.9, 1, n) * 3.2e38,
-        "the largest": np.where(rng.random(n) < 0.5, LARGEST, -LARGEST),
-        "large and small": np.where(rng.random(n) < 0.5, LARGEST, rng.standard_normal(n)),
-        "all large": rng.uniform(0.5, 1, n) * LARGEST,
+        "the largest": np.where(rng.random(n) < 0.5, MAX_FLOAT32, -MAX_FLOAT32),
+        "large and small": np.where(rng.random(n) < 0.5, MAX_FLOAT32, rng.standard_normal(n)),
+        "all large": rng.uniform(0.5, 1, n) * MAX_FLOAT32,
     }
     return {name: vector.astype(np.float32) for name, vector in vectors.items()}
 
@@ -115,7 +115,7 @@ def test_zeros_decode_to_zeros(quantizer: Stage[CompensatedUpdate, Any], zero: f
 
 @quantizers
 def test_no_entry_but_that_of_max_min_changes_its_sign(quantizer: Stage[CompensatedUpdate, Any]) -> None:
-    vector = np.random.default_rng(4).standard_normal(2 * BLOCK, np.float32)
+    vector = np.random.default_rng(4).standard_normal(2 * BLOCK_ENTRIES, np.float32)
     dense = quantizer.encode(CompensatedUpdate(vector)).dense()
     if not isinstance(quantizer, MaxMin | Cgx):
         assert (dense * vector >= 0).all()
@@ -123,7 +123,7 @@ def test_no_entry_but_that_of_max_min_changes_its_sign(quantizer: Stage[Compensa
 
 
 @quantizers
-@pytest.mark.parametrize("n", [1, 1000, 5 * BLOCK + 1])
+@pytest.mark.parametrize("n", [1, 1000, 5 * BLOCK_ENTRIES + 1])
 def test_a_sum_gives_the_symbols_of_the_vector_it_is_and_is_left_settled(
     quantizer: Stage[CompensatedUpdate, Any], n: int
 ) -> None:
@@ -151,7 +151,7 @@ def test_the_seed_decides_what_is_drawn_and_nothing_else_does(quantizer: Stage[C
 
 
 @quantizers
-@pytest.mark.parametrize("n", [1, 1000, 3 * BLOCK + 5])
+@pytest.mark.parametrize("n", [1, 1000, 3 * BLOCK_ENTRIES + 5])
 def test_a_torch_tensor_gives_the_symbols_of_the_array(quantizer: Stage[CompensatedUpdate, Any], n: int) -> None:
     torch: Any = pytest.importorskip("torch")
     vector = np.random.default_rng(n).standard_normal(n, np.float32)
@@ -165,7 +165,7 @@ def test_a_torch_tensor_gives_the_symbols_of_the_array(quantizer: Stage[Compensa
 def test_an_entry_that_is_not_finite_is_refused_by_its_place_in_the_vector(
     quantizer: Stage[CompensatedUpdate, Any], bad: float
 ) -> None:
-    n = 3 * BLOCK
+    n = 3 * BLOCK_ENTRIES
     for place in (0, n // 2, n - 1):
         vector = np.ones(n, np.float32)
         vector[place] = bad

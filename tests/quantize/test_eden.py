@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
 from fedcomp.quantize.eden import Eden
-from fedcomp.quantized.hadamard import BLOCK, LENGTH
+from fedcomp.quantized.hadamard import MAX_CHUNK, ROTATION_BLOCK
 from fedcomp.quantized.rotated import Rotated
 from tests.reference import coins
 
-N = 3 * LENGTH * 32 + 5000
+N = 3 * MAX_CHUNK * 32 + 5000
 DISTORTION = {1: 1 - 2 / math.pi, 2: 0.117482, 3: 0.034548, 4: 0.009501}  # of the best levels for N(0, 1)
 
 
@@ -64,8 +64,8 @@ def test_two_entries_by_hand() -> None:
 
 
 def test_one_entry_alone_in_its_chunk_comes_back_as_it_was() -> None:
-    for place in (0, 1, LENGTH - 1):
-        value = np.zeros(LENGTH, np.float32)
+    for place in (0, 1, MAX_CHUNK - 1):
+        value = np.zeros(MAX_CHUNK, np.float32)
         value[place] = -1.5
         for scale in ("unbiased", "minimal"):
             assert np.array_equal(encoded(value, 1, scale).dense(), value)
@@ -104,7 +104,7 @@ def test_less_than_a_bit_has_the_error_of_the_subset_as_well(bits: float) -> Non
     [(1, "Gaussian"), (1, "lognormal"), (1, "sparse"), (2, "lognormal"), (1.5, "sparse"), (0.5, "Gaussian")],
 )
 def test_errors_of_four_hundred_seeds_cancel(bits: float, kind: str) -> None:
-    value = vector(kind, 5 * LENGTH)
+    value = vector(kind, 5 * MAX_CHUNK)
     mean = np.zeros(value.size)
     for seed in range(400):
         encoded(value, bits, seed=seed).add_to(mean, 1 / 400)
@@ -112,7 +112,7 @@ def test_errors_of_four_hundred_seeds_cancel(bits: float, kind: str) -> None:
 
 
 def test_the_minimal_scale_is_biased_and_the_unbiased_one_is_not() -> None:
-    value = vector("Gaussian", 5 * LENGTH)
+    value = vector("Gaussian", 5 * MAX_CHUNK)
     for scale, share in (("unbiased", 1.0), ("minimal", 2 / math.pi)):
         mean = np.zeros(value.size)
         for seed in range(20):
@@ -123,7 +123,7 @@ def test_the_minimal_scale_is_biased_and_the_unbiased_one_is_not() -> None:
 
 
 @pytest.mark.parametrize("bits", [0.3, 1, 1.5, 2, 3.2, 4])
-@pytest.mark.parametrize("n", [1, 2, 31, 1000, BLOCK + 3])
+@pytest.mark.parametrize("n", [1, 2, 31, 1000, ROTATION_BLOCK + 3])
 @pytest.mark.parametrize("scale", ["unbiased", "minimal"])
 def test_zeros_are_sent_as_scales_of_zero(bits: float, n: int, scale: str) -> None:
     symbols = encoded(np.zeros(n, np.float32), bits, scale)
@@ -134,7 +134,7 @@ def test_zeros_are_sent_as_scales_of_zero(bits: float, n: int, scale: str) -> No
 @pytest.mark.parametrize("bits", [1, 2.5, 4])
 @pytest.mark.parametrize("exponent", [-126, -100, -60, 60, 100, 118])
 def test_the_error_is_the_same_at_every_magnitude(bits: float, exponent: int) -> None:
-    value = vector("Gaussian", 2 * LENGTH)
+    value = vector("Gaussian", 2 * MAX_CHUNK)
     symbols = encoded(value, bits)
     shifted = encoded(np.ldexp(value, exponent), bits)
     assert np.array_equal(shifted.levels, symbols.levels)
@@ -143,7 +143,7 @@ def test_the_error_is_the_same_at_every_magnitude(bits: float, exponent: int) ->
 
 @pytest.mark.parametrize("bits", [1, 2, 3.5])
 def test_denormals_keep_their_error(bits: float) -> None:
-    steps = np.random.default_rng(0).integers(-900, 901, 4 * LENGTH)
+    steps = np.random.default_rng(0).integers(-900, 901, 4 * MAX_CHUNK)
     value = (steps * 2.0**-149).astype(np.float32)
     assert error(encoded(value, bits).dense() / np.float32(2.0**-149), steps.astype(np.float32)) < 1.1 * expected_error(
         bits
@@ -154,7 +154,7 @@ def test_denormals_keep_their_error(bits: float) -> None:
 @pytest.mark.parametrize("scale", ["unbiased", "minimal"])
 def test_neither_huge_entries_nor_what_is_left_of_them_leave_float32(bits: float, scale: str) -> None:
     rng = np.random.default_rng(0)
-    for peak in (1e36, 1e38, 3.2e38, LARGEST):
+    for peak in (1e36, 1e38, 3.2e38, MAX_FLOAT32):
         value = (rng.choice([-1.0, 1.0], 5000) * rng.choice([0.5, 1], 5000) * peak).astype(np.float32)
         found = encoded(value, bits, scale).dense()
         assert np.isfinite(found).all()
@@ -162,7 +162,7 @@ def test_neither_huge_entries_nor_what_is_left_of_them_leave_float32(bits: float
 
 
 def test_one_huge_entry_does_not_touch_the_chunks_beside_it() -> None:
-    value = vector("Gaussian", 4 * LENGTH)
+    value = vector("Gaussian", 4 * MAX_CHUNK)
     apart = value.copy()
     apart[5] = 1e30  # the second column of four
     before, after = encoded(value, 2).dense(), encoded(apart, 2).dense()
@@ -173,7 +173,7 @@ def test_one_huge_entry_does_not_touch_the_chunks_beside_it() -> None:
 
 @pytest.mark.parametrize("bits", [0.2, 1, 2.5])
 def test_the_seed_and_the_sum_decide_and_nothing_else(bits: float) -> None:
-    value = vector("lognormal", BLOCK + 5001)
+    value = vector("lognormal", ROTATION_BLOCK + 5001)
     symbols = encoded(value, bits, seed=3)
     halves = CompensatedUpdate(value / 2, value / 2, context=EncodeContext(3))
     for again in (encoded(value, bits, seed=3 + 2**64), Eden(bits).encode(halves)):
@@ -190,9 +190,9 @@ def test_decode_is_what_the_receiver_sees() -> None:
 
 
 @pytest.mark.parametrize("bits", [0.01, 1, 2.5])
-@pytest.mark.parametrize("place", [0, 777, 2 * BLOCK])
+@pytest.mark.parametrize("place", [0, 777, 2 * ROTATION_BLOCK])
 def test_an_entry_that_is_not_finite_is_refused_by_its_number(bits: float, place: int) -> None:
-    value = vector("Gaussian", 2 * BLOCK + 1)
+    value = vector("Gaussian", 2 * ROTATION_BLOCK + 1)
     value[place] = np.inf
     with pytest.raises(NonFiniteError, match=f"entry {place} is inf"):
         encoded(value, bits)

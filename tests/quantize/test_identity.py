@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
 from fedcomp.errors import NonFiniteError
 from fedcomp.quantize.identity import Identity
 
@@ -24,9 +24,9 @@ def test_the_sum_of_two_parts_is_encoded() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("place", [0, BLOCK, 3 * BLOCK])
+@pytest.mark.parametrize("place", [0, BLOCK_ENTRIES, 3 * BLOCK_ENTRIES])
 def test_an_entry_that_is_not_finite_is_named(bad: float, place: int) -> None:
-    value = np.zeros(3 * BLOCK + 1, np.float32)
+    value = np.zeros(3 * BLOCK_ENTRIES + 1, np.float32)
     value[place] = bad
     with pytest.raises(NonFiniteError, match=f"^entry {place} is {bad}; only finite values can be encoded$"):
         Identity().encode(CompensatedUpdate(value))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.quantize.max_min import MaxMin
 from fedcomp.quantized.levels import LINEAR
@@ -49,7 +49,7 @@ def test_every_entry_is_within_half_a_unit(bits: int, bucket: int, shift: float,
 
 @pytest.mark.parametrize("stochastic", [False, True])
 def test_a_bucket_of_one_value_keeps_it_and_has_one_level(stochastic: bool) -> None:
-    for value in (0.0, 0.1, -1e-42, LARGEST):
+    for value in (0.0, 0.1, -1e-42, MAX_FLOAT32):
         symbols = MaxMin(4, 100, stochastic).encode(CompensatedUpdate(np.full(1000, value, np.float32)))
         assert (symbols.dense() == np.float32(value)).all()
         assert np.unique(symbols.levels).size == 1

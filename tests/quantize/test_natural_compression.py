@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.types import Vector
 from fedcomp.quantize.natural_compression import Natural
@@ -57,7 +57,7 @@ def test_a_denormal_goes_to_zero_or_the_smallest_normal_number() -> None:
 
 
 def test_nothing_is_rounded_up_to_infinity() -> None:
-    for value in (LARGEST, -LARGEST, 3.2e38, 1.8e38):
+    for value in (MAX_FLOAT32, -MAX_FLOAT32, 3.2e38, 1.8e38):
         assert set(sent(np.full(DRAWS, value, np.float32)).tolist()) == {np.sign(value) * 2.0**127}
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.quantize.natural_dithering import NaturalDithering, dithered
 from fedcomp.quantized.levels import POWERS
@@ -63,7 +63,7 @@ def test_the_mean_over_draws_is_the_vector(levels: int, norm: str) -> None:
         check_mean(symbols.dense().reshape(DRAWS, 40), bucket, values)
 
 
-@pytest.mark.parametrize("largest", [2.0**-149, 1e-42, 0.1, LARGEST])
+@pytest.mark.parametrize("largest", [2.0**-149, 1e-42, 0.1, MAX_FLOAT32])
 def test_the_largest_entry_of_a_bucket_keeps_its_value(largest: float) -> None:
     vector = np.tile(np.array([largest, -largest / 3], np.float32), DRAWS)
     found = NaturalDithering(8, "max", 2).encode(CompensatedUpdate(vector)).dense()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK, LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.quantize.one_bit import OneBit
 from fedcomp.quantized.levels import LINEAR
@@ -28,7 +28,7 @@ def test_a_tensor_all_of_one_side_has_one_value() -> None:
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 def test_the_two_values_are_those_that_make_the_error_least(scale: float) -> None:
-    value = (np.random.default_rng(0).standard_normal(3 * BLOCK) * scale).astype(np.float32)
+    value = (np.random.default_rng(0).standard_normal(3 * BLOCK_ENTRIES) * scale).astype(np.float32)
     value += np.float32(0.3 * scale)
     dense = OneBit().encode(CompensatedUpdate(value)).dense()
     for side in (value >= 0, value < 0):
@@ -37,7 +37,7 @@ def test_the_two_values_are_those_that_make_the_error_least(scale: float) -> Non
 
 
 def test_the_ends_of_float32_are_their_own_means() -> None:
-    for high, low in ((LARGEST, -LARGEST), (LARGEST, 0.0), (2.0**-149, -(2.0**-149)), (2.0**-148, 0.0)):
+    for high, low in ((MAX_FLOAT32, -MAX_FLOAT32), (MAX_FLOAT32, 0.0), (2.0**-149, -(2.0**-149)), (2.0**-148, 0.0)):
         value = np.where(np.arange(100_000) % 3 == 0, high, low).astype(np.float32)
         found = OneBit().encode(CompensatedUpdate(value)).dense()
         expected = np.where(value >= 0, value[value >= 0].mean(dtype=np.float64), low)

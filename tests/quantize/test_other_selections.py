@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.errors import NonFiniteError
 from fedcomp.quantize.round_values import RoundValues
@@ -62,7 +62,9 @@ def test_without_error_feedback_rand_k_is_unbiased() -> None:
 
 def test_an_entry_that_is_not_drawn_must_be_finite_too_and_scaling_stays_within_float32() -> None:
     update = np.full(100, 3e38, np.float32)
-    assert np.abs(SeededSubset(0.01, True).encode(CompensatedUpdate(update)).values).tolist() == [np.float32(LARGEST)]
+    assert np.abs(SeededSubset(0.01, True).encode(CompensatedUpdate(update)).values).tolist() == [
+        np.float32(MAX_FLOAT32)
+    ]
     for place in range(0, 100, 9):
         bad = update.copy()
         bad[place] = np.inf

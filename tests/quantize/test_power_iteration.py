@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK, LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext, Shapes
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
@@ -44,7 +44,7 @@ def test_a_matrix_of_rank_one_by_hand() -> None:
     assert np.allclose(sign * part.right, [[5, 10, -5]], atol=1e-5)
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(9, 9), (20, 300), (300, 20), (500, 400), (7, BLOCK + 5)])
+@pytest.mark.parametrize(("rows", "columns"), [(9, 9), (20, 300), (300, 20), (500, 400), (7, BLOCK_ENTRIES + 5)])
 @pytest.mark.parametrize("rank", [1, 2, 4])
 def test_a_matrix_of_the_rank_or_less_comes_back(rows: int, columns: int, rank: int) -> None:
     if rank * (rows + columns) >= rows * columns:
@@ -170,7 +170,7 @@ def test_a_matrix_whose_right_factor_alone_would_leave_float32_comes_back() -> N
     assert apart(encoded(value, 1, ((40, 100),)).dense() / np.float32(1e38), np.ones(4000, np.float32)) < 1e-5
 
 
-@pytest.mark.parametrize("peak", [1e38, 3.2e38, LARGEST])
+@pytest.mark.parametrize("peak", [1e38, 3.2e38, MAX_FLOAT32])
 def test_neither_huge_entries_nor_what_is_left_of_them_leave_float32(peak: float) -> None:
     rng = np.random.default_rng(0)
     value = (rng.choice([-1.0, 1.0], 4000) * rng.uniform(0.9, 1, 4000) * peak).astype(np.float32)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.types import Vector
 from fedcomp.quantize.buckets import norms
@@ -41,7 +41,7 @@ def test_entries_on_levels_stay_where_they_are() -> None:
 
 def test_the_largest_entry_of_a_bucket_keeps_its_value_for_every_draw() -> None:
     for levels in (1, 7, 255):
-        for largest in (2.0**-149, 1e-42, 0.1, 3.0, LARGEST):
+        for largest in (2.0**-149, 1e-42, 0.1, 3.0, MAX_FLOAT32):
             vector = np.array([largest, largest / 3, -largest], np.float32)
             many = drawn(Qsgd(levels, "max", 3), vector)
             assert (many[:, 0] == vector[0]).all()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK, LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.quantize.signs import Signs
 from fedcomp.quantized.levels import LINEAR
@@ -26,9 +26,9 @@ def test_with_a_step_that_is_the_magnitude() -> None:
     assert symbols.dense().tolist() == [0.25, -0.25, 0, 0.25, -0.25, 0, 0, 0]
 
 
-@pytest.mark.parametrize("value", [2.0**-149, 2.0**-126, LARGEST])
+@pytest.mark.parametrize("value", [2.0**-149, 2.0**-126, MAX_FLOAT32])
 def test_the_ends_of_float32_are_their_own_mean(value: float) -> None:
-    vector = np.tile(np.array([value, -value], np.float32), 2 * BLOCK)
+    vector = np.tile(np.array([value, -value], np.float32), 2 * BLOCK_ENTRIES)
     assert np.array_equal(Signs().encode(CompensatedUpdate(vector)).dense(), vector)
 
 

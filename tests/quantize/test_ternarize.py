@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
 from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Sparse
@@ -26,14 +26,14 @@ def test_nothing_kept_has_no_magnitude_and_decodes_to_zeros() -> None:
 
 
 def test_the_mean_does_not_lose_small_entries_beside_large_ones() -> None:
-    values = np.full(4 * BLOCK + 1, 1, np.float32)
+    values = np.full(4 * BLOCK_ENTRIES + 1, 1, np.float32)
     values[0] = 2**25
     ternary = Ternarize().encode(Sparse(values.size, np.arange(values.size), values))
-    assert ternary.magnitude == np.float32((2**25 + 4 * BLOCK) / values.size)
+    assert ternary.magnitude == np.float32((2**25 + 4 * BLOCK_ENTRIES) / values.size)
 
 
 @pytest.mark.parametrize("value", [2.0**-149, 2.0**-126, float(np.finfo(np.float32).max)])
 def test_the_ends_of_float32_are_their_own_mean(value: float) -> None:
-    values = np.full(3 * BLOCK, value, np.float32)
+    values = np.full(3 * BLOCK_ENTRIES, value, np.float32)
     ternary = Ternarize().encode(Sparse(values.size, np.arange(values.size), values))
     assert ternary.magnitude == np.float32(value)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK, LARGEST, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.types import Vector
 from fedcomp.quantize.terngrad import TernGrad
@@ -35,14 +35,14 @@ def test_the_clip_is_at_so_many_deviations_from_the_mean_zeros_included() -> Non
 
 
 def test_where_all_entries_are_equal_nothing_is_clipped() -> None:
-    for value in (0.1, -3.0, 1e-42, LARGEST):
-        for n in (1, 1000, 3 * BLOCK):
+    for value in (0.1, -3.0, 1e-42, MAX_FLOAT32):
+        for n in (1, 1000, 3 * BLOCK_ENTRIES):
             found = encode(2.5, np.full(n, value, np.float32)).dense()
             assert (found == np.float32(value)).all()
 
 
 def test_the_deviation_of_huge_values_is_a_number() -> None:
-    value = np.where(np.random.default_rng(0).random(1000) < 0.01, LARGEST, 1e30).astype(np.float32)
+    value = np.where(np.random.default_rng(0).random(1000) < 0.01, MAX_FLOAT32, 1e30).astype(np.float32)
     assert encode(2.5, value).scales[0] == np.float32(2.5 * value.astype(np.float64).std())
 
 

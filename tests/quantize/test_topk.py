@@ -8,14 +8,14 @@ import pytest
 from numpy.typing import NDArray
 
 import fedcomp
-from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
 from fedcomp.quantize import topk
-from fedcomp.quantize.topk import SHORT, TopK, kept, top_k
+from fedcomp.quantize.topk import SHORT, TopK, num_kept, top_k
 from tests.reference import slow_kept, slow_stc, sorted_kept
 
-LARGE = 5 * BLOCK + 7
+LARGE = 5 * BLOCK_ENTRIES + 7
 
 
 def vector(*values: float) -> Vector:
@@ -69,7 +69,7 @@ def test_zeros_are_never_kept_where_fewer_than_k_are_not_zero() -> None:
     [(1 / 400, 1, 1), (1 / 400, 400, 1), (1 / 400, 401, 2), (1e-9, 10**6, 1), (1.0, 7, 7), (1, 7, 7), (0.25, 10, 3)],
 )
 def test_k_is_the_ceiling_of_density_times_n_and_at_least_one(density: float, n: int, k: int) -> None:
-    assert kept(density, n) == k
+    assert num_kept(density, n) == k
 
 
 @pytest.mark.parametrize("density", [0, -0.1, 1.0001, math.nan, math.inf, "0.1", None, [0.1]])
@@ -100,15 +100,15 @@ def test_ten_thousand_random_vectors_keep_exactly_what_they_should() -> None:
         assert np.allclose(sent + state["residual"], value, rtol=1e-6, atol=1e-7 * np.abs(value).max())
 
 
-@pytest.mark.parametrize("n", [SHORT - 1, SHORT, SHORT + 1, 2 * BLOCK, LARGE])
+@pytest.mark.parametrize("n", [SHORT - 1, SHORT, SHORT + 1, 2 * BLOCK_ENTRIES, LARGE])
 @pytest.mark.parametrize("density", [1e-6, 1 / 400, 1 / 25, 0.3, 0.97, 1.0])
 def test_large_vectors_keep_what_a_sort_finds(n: int, density: float) -> None:
-    check(np.random.default_rng(n).standard_normal(n, np.float32), kept(density, n))
+    check(np.random.default_rng(n).standard_normal(n, np.float32), num_kept(density, n))
 
 
 def test_millions_of_entries_read_in_larger_blocks_keep_what_a_sort_finds() -> None:
-    n = 64 * BLOCK + 5
-    check(np.random.default_rng(n).standard_normal(n, np.float32), kept(0.1, n))
+    n = 64 * BLOCK_ENTRIES + 5
+    check(np.random.default_rng(n).standard_normal(n, np.float32), num_kept(0.1, n))
 
 
 def test_more_than_16_million_entries_are_nothing_special() -> None:
@@ -143,7 +143,7 @@ def test_a_sample_of_zeros_misleads_and_costs_only_time() -> None:
     check(value, k)
 
 
-@pytest.mark.parametrize("k", [1, 100, 5000, BLOCK, LARGE - 1, LARGE])
+@pytest.mark.parametrize("k", [1, 100, 5000, BLOCK_ENTRIES, LARGE - 1, LARGE])
 def test_massive_ties_keep_the_lowest_indices(k: int) -> None:
     signs = np.random.default_rng(k).choice(np.array([-1, 1], np.float32), LARGE)
     indices, _ = top_k(CompensatedUpdate(signs), k)
@@ -186,7 +186,7 @@ def test_the_first_entry_that_is_not_finite_is_named(n: int, bad: float) -> None
             value[place:] = np.where(rng.random(n - place) < 0.01, np.float32(bad), value[place:])
             value[place] = bad
             with pytest.raises(NonFiniteError) as caught:
-                top_k(CompensatedUpdate(value), kept(density, n))
+                top_k(CompensatedUpdate(value), num_kept(density, n))
             assert caught.value.index == place
             assert str(caught.value) == f"entry {place} is {bad}; only finite values can be encoded"
 
@@ -202,7 +202,7 @@ def test_values_of_2_to_the_64_and_more_are_kept_as_exactly_and_leave_the_update
         asked = state["residual"] + update
         body, state = compressor.encode(update, state)
         sent = compressor.decode(body, LARGE)
-        assert np.array_equal(np.flatnonzero(sent), sorted_kept(asked, kept(0.01, LARGE)))
+        assert np.array_equal(np.flatnonzero(sent), sorted_kept(asked, num_kept(0.01, LARGE)))
         assert np.array_equal(state["residual"], asked - sent)
     assert update.tobytes() == before
 

@@ -7,7 +7,15 @@ import pytest
 from numpy.typing import NDArray
 
 from fedcomp.core.types import Vector
-from fedcomp.quantized.hadamard import BLOCK, CACHE_LINE, LENGTH, buffer, chunk_count, pieces, transform
+from fedcomp.quantized.hadamard import (
+    CACHE_LINE,
+    MAX_CHUNK,
+    ROTATION_BLOCK,
+    aligned_buffer,
+    chunk_count,
+    power_of_two_parts,
+    transform,
+)
 
 LENGTHS = [1 << power for power in range(13)]
 
@@ -72,18 +80,22 @@ def test_twice_is_as_many_times_as_there_are_rows(length: int) -> None:
         (2, [2]),
         (31, [16, 8, 4, 2, 1]),
         (5000, [4096, 512, 256, 128, 8]),
-        (3 * LENGTH, [LENGTH, LENGTH]),
-        (BLOCK, [LENGTH]),
+        (3 * MAX_CHUNK, [MAX_CHUNK, MAX_CHUNK]),
+        (ROTATION_BLOCK, [MAX_CHUNK]),
     ],
 )
 def test_a_block_is_the_powers_of_two_that_its_size_is_the_sum_of(size: int, lengths: list[int]) -> None:
-    assert [length for _, length in pieces(size)] == lengths
+    assert [length for _, length in power_of_two_parts(size)] == lengths
 
 
 def test_pieces_lie_one_after_the_other_and_are_whole_chunks() -> None:
-    for size in [*range(1, 300), *np.random.default_rng(0).integers(1, BLOCK, 300).tolist(), BLOCK - 1]:
+    for size in [
+        *range(1, 300),
+        *np.random.default_rng(0).integers(1, ROTATION_BLOCK, 300).tolist(),
+        ROTATION_BLOCK - 1,
+    ]:
         at = 0
-        for part, length in pieces(size):
+        for part, length in power_of_two_parts(size):
             assert part.start == at
             assert (part.stop - at) % length == 0
             at = part.stop
@@ -92,14 +104,14 @@ def test_pieces_lie_one_after_the_other_and_are_whole_chunks() -> None:
 
 def test_chunks_are_counted_by_hand() -> None:
     # two blocks of 32; then 65536 = 16 chunks, 4096 = 1, 8 and 1
-    assert chunk_count(2 * BLOCK + 65536 + 4096 + 8 + 1) == 64 + 16 + 1 + 1 + 1
-    assert [chunk_count(n) for n in (1, 2, 3, 31, LENGTH, 2 * LENGTH)] == [1, 1, 2, 5, 1, 2]
+    assert chunk_count(2 * ROTATION_BLOCK + 65536 + 4096 + 8 + 1) == 64 + 16 + 1 + 1 + 1
+    assert [chunk_count(n) for n in (1, 2, 3, 31, MAX_CHUNK, 2 * MAX_CHUNK)] == [1, 1, 2, 5, 1, 2]
 
 
-@pytest.mark.parametrize("size", [1, 8, 1000, BLOCK])
+@pytest.mark.parametrize("size", [1, 8, 1000, ROTATION_BLOCK])
 def test_a_buffer_begins_with_a_cache_line(size: int) -> None:
     for kind in (np.int16, np.float32):
-        room = buffer(size, kind)
+        room = aligned_buffer(size, kind)
         assert room.ctypes.data % CACHE_LINE == 0
         assert room.size == size
         assert room.dtype == np.dtype(kind)

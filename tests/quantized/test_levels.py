@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.quantized.levels import EXPONENTS, LINEAR, POWERS, Groups, Levels, Scale, geometric, group_count
 
 
@@ -47,12 +47,23 @@ def test_the_last_bucket_holds_what_is_left(groups: Groups, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "groups", [1, 512, 1000, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, (5, 2 * BLOCK + 3, 1, BLOCK - 7), (3 * BLOCK + 2,)]
+    "groups",
+    [
+        1,
+        512,
+        1000,
+        BLOCK_ENTRIES - 1,
+        BLOCK_ENTRIES,
+        BLOCK_ENTRIES + 1,
+        3 * BLOCK_ENTRIES,
+        (5, 2 * BLOCK_ENTRIES + 3, 1, BLOCK_ENTRIES - 7),
+        (3 * BLOCK_ENTRIES + 2,),
+    ],
 )
 @pytest.mark.parametrize("shifted", [False, True])
 def test_blocks_make_no_difference(groups: Groups, shifted: bool) -> None:
     rng = np.random.default_rng(0)
-    n = 3 * BLOCK + 2
+    n = 3 * BLOCK_ENTRIES + 2
     count = group_count(n, groups)
     scales = rng.uniform(0, 2, count).astype(np.float32)
     offsets = rng.standard_normal(count, np.float32) if shifted else None
@@ -63,7 +74,7 @@ def test_blocks_make_no_difference(groups: Groups, shifted: bool) -> None:
     if offsets is not None:
         expected += offsets[group]
     assert symbols.dense().tobytes() == expected.tobytes()
-    assert all(values.size <= BLOCK for _, values in symbols.blocks())
+    assert all(values.size <= BLOCK_ENTRIES for _, values in symbols.blocks())
     vector = np.ones(n)
     symbols.add_to(vector, 0.25)
     assert (vector == 1 + 0.25 * expected.astype(np.float64)).all()

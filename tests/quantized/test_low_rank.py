@@ -4,11 +4,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.quantized.low_rank import LowRankFactors, Product, worthwhile
 from fedcomp.quantized.vectors import Dense
 
-SIDES = [(3, 3), (5, 400), (400, 5), (70, 1000), (3, BLOCK + 100), (2, 2 * BLOCK + 100), (BLOCK + 3, 3)]
+SIDES = [
+    (3, 3),
+    (5, 400),
+    (400, 5),
+    (70, 1000),
+    (3, BLOCK_ENTRIES + 100),
+    (2, 2 * BLOCK_ENTRIES + 100),
+    (BLOCK_ENTRIES + 3, 3),
+]
 
 
 def product(rows: int, columns: int, rank: int, n: int | None = None) -> Product:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK, LARGEST
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32
 from fedcomp.core.types import Vector
-from fedcomp.quantized.precision import half_exponent, peak, round_to
+from fedcomp.quantized.precision import half_exponent, max_magnitude, round_to
 
 
 def floats(*values: float) -> Vector:
@@ -41,12 +41,12 @@ def test_float16_keeps_eleven_bits_of_the_largest() -> None:
 
 
 def test_float32_is_as_it_was() -> None:
-    values = floats(0.1, -3e-45, LARGEST)
+    values = floats(0.1, -3e-45, MAX_FLOAT32)
     assert round_to(values, "fp32") is values
 
 
 def test_the_exponent_brings_the_largest_between_2_to_the_14_and_2_to_the_15() -> None:
-    assert [half_exponent(value) for value in (1.0, 1.99, 2.0**14, 2.0**-149, LARGEST)] == [14, 14, 0, 163, -113]
+    assert [half_exponent(value) for value in (1.0, 1.99, 2.0**14, 2.0**-149, MAX_FLOAT32)] == [14, 14, 0, 163, -113]
     for value in random_floats(1000, 0):
         if value:
             assert 2**14 <= abs(float(value)) * 2.0 ** half_exponent(abs(float(value))) < 2**15
@@ -63,14 +63,14 @@ def test_bfloat16_is_the_nearest_value_of_eight_bits() -> None:
 def test_float16_is_the_nearest_multiple_in_the_scale_of_the_largest(scale: float) -> None:
     rng = np.random.default_rng(2)
     values = (rng.standard_normal(3000) * 10.0 ** rng.integers(-8, 3, 3000) * 9 * scale).astype(np.float32)
-    down = 2.0 ** -half_exponent(peak(values))
+    down = 2.0 ** -half_exponent(max_magnitude(values))
     for value, rounded in zip(values.tolist(), round_to(values, "fp16").tolist(), strict=True):
         step = max(2.0 ** (bit_length_of(value) - 10), 2.0**-24 * down) if value else 1.0
         assert rounded == slow_rounded(value, step)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-@pytest.mark.parametrize("largest", [LARGEST, 3.2e38, 3.4e38])
+@pytest.mark.parametrize("largest", [MAX_FLOAT32, 3.2e38, 3.4e38])
 def test_the_largest_values_stay_finite_and_near(precision: str, largest: float) -> None:
     rounded = round_to(floats(largest, -largest, 1.0), precision)
     assert np.isfinite(rounded).all()
@@ -81,7 +81,7 @@ def test_the_largest_values_stay_finite_and_near(precision: str, largest: float)
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_the_largest_float32_becomes_the_largest_of_the_format(precision: str) -> None:
     top = {"bf16": (2 - 2**-7) * 2.0**127, "fp16": (2 - 2**-10) * 2.0**127}
-    assert round_to(floats(LARGEST, -LARGEST), precision).tolist() == [top[precision], -top[precision]]
+    assert round_to(floats(MAX_FLOAT32, -MAX_FLOAT32), precision).tolist() == [top[precision], -top[precision]]
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -91,7 +91,7 @@ def test_rounding_again_in_the_same_scale_changes_nothing(precision: str) -> Non
         floats(0, -0.0),
         floats(2**-149),
         floats(-1.9999),
-        random_floats(BLOCK + 9, 4),
+        random_floats(BLOCK_ENTRIES + 9, 4),
     ):
         once = round_to(values, precision)
         twice: NDArray[np.float32] = round_to(once, precision)

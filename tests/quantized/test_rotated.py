@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import LARGEST
+from fedcomp.core.compensated_update import MAX_FLOAT32
 from fedcomp.core.random_stream import RandomStream
 from fedcomp.core.types import Vector
-from fedcomp.quantized.hadamard import BLOCK, LENGTH, chunk_count, pieces
-from fedcomp.quantized.rotated import CENTROIDS, LARGEST_SCALE, Rotated, centroids, kept, subset
+from fedcomp.quantized.hadamard import MAX_CHUNK, ROTATION_BLOCK, chunk_count, power_of_two_parts
+from fedcomp.quantized.rotated import CENTROIDS, MAX_SCALE, Rotated, centroids, rotated_count, rotated_indices
 from tests.reference import coins
 
 RATES = [1e-3, 0.3, 1.0, 1.25, 2.0, 2.5, 3.0, 3.75, 4.0]
-SIZES = [1, 2, 31, 1000, 5001, BLOCK + 77]
+SIZES = [1, 2, 31, 1000, 5001, ROTATION_BLOCK + 77]
 
 
 def sylvester_row(row: int, length: int) -> NDArray[np.float64]:
@@ -26,21 +26,21 @@ def sylvester_row(row: int, length: int) -> NDArray[np.float64]:
 def symbols(rate: float, n: int, seed: int = 7) -> Rotated:
     """Random levels and scales."""
     rng, rate = np.random.default_rng([n, int(rate * 1000)]), float(np.float32(rate))
-    k = kept(rate, n)
+    k = rotated_count(rate, n)
     width = np.full(k, max(1, math.floor(rate)))
     if rate > 1:
         halves = RandomStream(seed, 1).words(-(-k // 16)).astype("<u4").view("<u2")[: -(-k // 8)]
         width += (halves < int(rate % 1 * 65536)).repeat(8)[:k]
     levels = rng.integers(0, 2**width).astype(np.uint8)
     scales = rng.lognormal(0, 1, chunk_count(k)).astype(np.float32)
-    return Rotated(n, seed, rate, scales, levels, subset(seed, n, k) if rate < 1 else None)
+    return Rotated(n, seed, rate, scales, levels, rotated_indices(seed, n, k) if rate < 1 else None)
 
 
 def place_in(k: int, place: int) -> tuple[int, NDArray[np.int64], int]:
     """Return the number of the chunk that an entry lies in, where its entries lie, and which of them it is."""
-    start = place // BLOCK * BLOCK
-    chunk = start // LENGTH
-    for part, length in pieces(min(BLOCK, k - start)):
+    start = place // ROTATION_BLOCK * ROTATION_BLOCK
+    chunk = start // MAX_CHUNK
+    for part, length in power_of_two_parts(min(ROTATION_BLOCK, k - start)):
         count = (part.stop - part.start) // length
         if place < start + part.stop:
             row, column = divmod(place - start - part.start, count)
@@ -139,17 +139,17 @@ def test_less_than_a_bit_leaves_the_other_entries_out(rate: float) -> None:
 
 
 def test_kept_entries_are_rounded_half_up_and_at_least_one() -> None:
-    assert [kept(0.5, n) for n in (1, 2, 3, 5)] == [1, 1, 2, 3]
-    assert kept(1e-30, 1000) == 1
-    assert kept(1.0, 7) == kept(3.5, 7) == 7
+    assert [rotated_count(0.5, n) for n in (1, 2, 3, 5)] == [1, 1, 2, 3]
+    assert rotated_count(1e-30, 1000) == 1
+    assert rotated_count(1.0, 7) == rotated_count(3.5, 7) == 7
 
 
 @pytest.mark.parametrize("rate", [1.0, 2.0, 2.5, 4.0])
 def test_no_levels_lead_beyond_float32(rate: float) -> None:
     """The worst ones: a row of the matrix, at the largest scale."""
-    for length in (1, 2, 64, 2048, LENGTH):
+    for length in (1, 2, 64, 2048, MAX_CHUNK):
         row = sylvester_row(length // 3, length)
         worst = (row > 0) * (2 ** math.floor(rate) - 1)
-        scales = np.full(1, np.nextafter(LARGEST_SCALE, np.float32(0)))
+        scales = np.full(1, np.nextafter(MAX_SCALE, np.float32(0)))
         values: Vector = Rotated(length, 0, rate, scales, worst.astype(np.uint8)).dense()
-        assert np.abs(values).max() <= LARGEST
+        assert np.abs(values).max() <= MAX_FLOAT32

@@ -4,22 +4,22 @@ import numpy as np
 import pytest
 
 from fedcomp.core.random_stream import RandomStream
-from fedcomp.quantized.seeded import Seeded, drawn
+from fedcomp.quantized.seeded import Seeded, seeded_indices
 
 
 def by_hand() -> Seeded:
     # the first raw words of seed 77 are, modulo 200, 185, 107, 27 and 95
-    return Seeded(200, 77, drawn(200, 4, 77), np.array([1.5, -0.75, -1.25, 3], np.float32))
+    return Seeded(200, 77, seeded_indices(200, 4, 77), np.array([1.5, -0.75, -1.25, 3], np.float32))
 
 
 def test_the_positions_are_those_of_the_seed() -> None:
-    assert drawn(200, 4, 77).tolist() == [27, 95, 107, 185]
-    assert np.array_equal(drawn(1000, 30, 5), RandomStream(5).subset(1000, 30))
+    assert seeded_indices(200, 4, 77).tolist() == [27, 95, 107, 185]
+    assert np.array_equal(seeded_indices(1000, 30, 5), RandomStream(5).subset(1000, 30))
 
 
 def test_a_seed_is_taken_modulo_2_to_the_64() -> None:
     for seed, same in ((2**64 + 77, 77), (-1, 2**64 - 1)):
-        assert np.array_equal(drawn(200, 4, seed), drawn(200, 4, same))
+        assert np.array_equal(seeded_indices(200, 4, seed), seeded_indices(200, 4, same))
 
 
 def test_the_values_lie_in_the_order_of_the_positions() -> None:

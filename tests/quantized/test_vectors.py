@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
 from fedcomp.quantized.levels import SparseLevels
 from fedcomp.quantized.vectors import Dense, QuantizedVector, Sparse, Ternary
 
@@ -34,7 +34,7 @@ def test_symbols_are_added_with_a_weight_in_the_precision_of_the_sum(
 
 
 def test_adding_more_entries_than_a_block_adds_each_once() -> None:
-    n = 2 * BLOCK + 3
+    n = 2 * BLOCK_ENTRIES + 3
     values = np.random.default_rng(0).standard_normal(n, np.float32)
     for symbols in (Dense(values), Sparse(n, np.arange(n), values)):
         total = np.ones(n, np.float32)
@@ -42,7 +42,7 @@ def test_adding_more_entries_than_a_block_adds_each_once() -> None:
         assert np.array_equal(total, 1 + values)
 
 
-@pytest.mark.parametrize("n", [BLOCK - 1, 2 * BLOCK + 3])
+@pytest.mark.parametrize("n", [BLOCK_ENTRIES - 1, 2 * BLOCK_ENTRIES + 3])
 def test_kept_entries_of_more_than_a_block_are_one_vector_sparse_and_dense(n: int) -> None:
     rng = np.random.default_rng(n)
     negative, levels = rng.random(n) < 0.5, rng.integers(0, 200, n).astype(np.uint8)
@@ -60,7 +60,7 @@ def test_kept_entries_of_more_than_a_block_are_one_vector_sparse_and_dense(n: in
 
 
 def test_kept_entries_take_no_more_memory_than_their_values_and_a_block() -> None:
-    n = 8 * BLOCK
+    n = 8 * BLOCK_ENTRIES
     negative, levels = np.ones(n, np.bool_), np.zeros(n, np.uint8)
     for symbols in (
         Ternary(n, np.arange(n), negative, np.float32(1)),
@@ -71,10 +71,10 @@ def test_kept_entries_take_no_more_memory_than_their_values_and_a_block() -> Non
             read()
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
-            assert peak < 4 * n + 20 * BLOCK
+            assert peak < 4 * n + 20 * BLOCK_ENTRIES
 
 
-@pytest.mark.parametrize("n", [1, BLOCK // 2, BLOCK + 1, 64 * BLOCK + 1])
+@pytest.mark.parametrize("n", [1, BLOCK_ENTRIES // 2, BLOCK_ENTRIES + 1, 64 * BLOCK_ENTRIES + 1])
 def test_a_lazy_sum_is_the_sum_whichever_way_it_is_read(n: int) -> None:
     rng = np.random.default_rng(n)
     first, second = rng.standard_normal(n, np.float32), rng.standard_normal(n, np.float32)
@@ -93,7 +93,7 @@ def test_a_lazy_sum_is_the_sum_whichever_way_it_is_read(n: int) -> None:
 
 
 def test_a_sum_in_place_that_is_not_read_to_its_end_is_whole_all_the_same() -> None:
-    first, second = np.ones(3 * BLOCK, np.float32), np.full(3 * BLOCK, 2, np.float32)
+    first, second = np.ones(3 * BLOCK_ENTRIES, np.float32), np.full(3 * BLOCK_ENTRIES, 2, np.float32)
     lazy = CompensatedUpdate(first, second, in_place=True)
     blocks = lazy.blocks()
     next(blocks)

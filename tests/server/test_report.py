@@ -1,14 +1,14 @@
 import json
 from collections.abc import Callable
 
-from fedcomp.sync.ledger import SERVER, Ledger, Totals
+from fedcomp.sync.ledger import SERVER_NODE, Ledger, Traffic
 from server import accuracy_figure, report
 from server.round_record import RoundRecord, round_record
 from server.settings import Settings
 
 MakeSettings = Callable[..., Settings]
 
-TOTALS = Totals(
+TOTALS = Traffic(
     uplink_bytes=10_000,
     downlink_bytes=30_000,
     catch_up_bytes=5_000,
@@ -42,7 +42,7 @@ def test_the_summary_says_the_last_accuracy_that_was_measured(settings: MakeSett
 
 
 def test_the_summary_is_json_even_when_nothing_was_sent(settings: MakeSettings) -> None:
-    summary = report.summarize(settings(), RECORDS[:1], Totals())
+    summary = report.summarize(settings(), RECORDS[:1], Traffic())
     assert json.loads(json.dumps(summary, allow_nan=False))["ratio"] is None
 
 
@@ -74,7 +74,7 @@ def test_a_record_takes_every_measure_from_the_ledger() -> None:
     ledger.add(3, 7, uplink_bytes=4_000, downlink_bytes=21_000, catch_up_bytes=5_000, dense_uplink_bytes=1_000_000)
     ledger.add(3, 8, uplink_bytes=6_000, downlink_bytes=9_000, dense_downlink_bytes=1_400_000, decode_seconds=0.5)
     ledger.add(3, 8, encode_seconds=0.25)
-    ledger.add(3, SERVER, encode_seconds=1.0)
+    ledger.add(3, SERVER_NODE, encode_seconds=1.0)
     ledger.add(4, 7, uplink_bytes=50_000)
     record = round_record(3, 1.5, 0.25, ledger, seconds=2.0)
     assert (record.round, record.loss, record.accuracy, record.seconds) == (3, 1.5, 0.25, 2.0)

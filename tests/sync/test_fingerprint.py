@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.sync.fingerprint import WORD, change, exact_part, fingerprint
 from tests.reference import slow_fingerprint
 
@@ -21,7 +21,7 @@ def test_it_is_the_one_that_was_published() -> None:
 
 
 def test_blocks_make_no_difference() -> None:
-    vector = np.random.default_rng(1).standard_normal(2 * BLOCK + 3, np.float32)
+    vector = np.random.default_rng(1).standard_normal(2 * BLOCK_ENTRIES + 3, np.float32)
     assert fingerprint(vector, b"") == slow_fingerprint(vector, b"")
 
 

@@ -10,12 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 import fedcomp
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.errors import CorruptError, FedcompError, LayoutError, TruncatedError, UnknownFormatError, VersionError
 from fedcomp.sync.fingerprint import fingerprint
-from fedcomp.sync.replica import LENGTH, STRETCH, Replica, from_key_frame, start, step
+from fedcomp.sync.replica import LENGTH, STRETCH, Replica, apply_frame, from_key_frame, start_replica
 from fedcomp.wire.codec_ids import codec_id
-from fedcomp.wire.frame import EXACT, Frame, Kind, parse_one
+from fedcomp.wire.frame import FLAG_EXACT, Frame, Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of
 from tests.reference import slow_fingerprint
 
@@ -33,7 +33,7 @@ def model(seed: int = 0, n: int = 300) -> Arrays:
 
 def begin(seed: int = 0, n: int = 300) -> Replica:
     arrays = model(seed, n)
-    return start(layout_of(arrays), arrays)
+    return start_replica(layout_of(arrays), arrays)
 
 
 def copy_of(replica: Replica) -> Replica:
@@ -55,12 +55,12 @@ def delta(
 
 def test_a_delta_is_added_by_hand() -> None:
     arrays: Arrays = {"w": np.array([1, 2, 3, 4], np.float32)}
-    held = start(layout_of(arrays), arrays, version=5)
+    held = start_replica(layout_of(arrays), arrays, version=5)
     body, _ = fedcomp.stc(0.5).encode(np.array([0, -1, 0, 3], np.float32), fedcomp.stc(0.5).init(4))
     frame = held.delta_frame(2, body, b"")
     assert (frame.base_version, frame.version, frame.flags) == (5, 6, 0)
     assert (frame.before, frame.after) == (held.fingerprint, fingerprint(np.array([1, 0, 3, 6], np.float32), b""))
-    after = held.advance(parse_one(frame.to_bytes()))
+    after = held.advance(parse_single_frame(frame.to_bytes()))
     assert after.vector.tolist() == [1, 0, 3, 6]
     assert after.arrays()["w"].tolist() == [1, 0, 3, 6]
     assert (after.version, after.fingerprint) == (6, frame.after)
@@ -69,12 +69,12 @@ def test_a_delta_is_added_by_hand() -> None:
 @pytest.mark.parametrize(
     "text", ["stc(density=0.1)", "stc(density=0.1, order='interleaved')", "stc(density=1)", "dense()"]
 )
-@pytest.mark.parametrize("n", [30, 3 * BLOCK])
+@pytest.mark.parametrize("n", [30, 3 * BLOCK_ENTRIES])
 def test_every_holder_ends_in_the_same_bits(text: str, n: int) -> None:
     compressor = fedcomp.parse(text)
     server = begin(n=n)
     vector = server.vector.copy()
-    node = from_key_frame(parse_one(server.key_frame().to_bytes()))
+    node = from_key_frame(parse_single_frame(server.key_frame().to_bytes()))
     frames = []
     for turn in range(6):
         exact = bytes([turn + 1]) * server.layout.exact_size
@@ -83,7 +83,7 @@ def test_every_holder_ends_in_the_same_bits(text: str, n: int) -> None:
         frames.append(frame.to_bytes())
         server = server.advance(frame)
     for data in frames:
-        node = step(node, parse_one(data))
+        node = apply_frame(node, parse_single_frame(data))
     assert bits(node) == bits(server)
     assert node.vector.tobytes() == vector.tobytes()
     assert node.fingerprint == fingerprint(node.vector, node.exact)
@@ -103,7 +103,7 @@ def test_a_delta_applied_twice_changes_nothing() -> None:
     after = held.advance(frame)
     before = bits(after)
     assert after.advance(frame) is after
-    assert step(after, frame) is after
+    assert apply_frame(after, frame) is after
     assert bits(after) == before
 
 
@@ -115,7 +115,7 @@ def test_a_delta_that_lies_behind_changes_nothing() -> None:
         held = held.advance(frames[-1])
     before = bits(held)
     for frame in frames:
-        assert step(held, frame) is held
+        assert apply_frame(held, frame) is held
     assert bits(held) == before
 
 
@@ -125,7 +125,7 @@ def test_a_gap_is_refused() -> None:
     held = held.advance(delta(held, 1))
     second = delta(held, 2)
     before = bits(node)
-    for apply in (node.advance, lambda frame: step(node, frame)):
+    for apply in (node.advance, lambda frame: apply_frame(node, frame)):
         with pytest.raises(VersionError, match=r"a delta from version 1 \(\w{16}\); version 0 \(\w{16}\) is held"):
             apply(second)
     assert bits(node) == before
@@ -137,7 +137,7 @@ def test_a_fork_of_the_same_number_is_refused() -> None:
     assert one.version == other.version
     before = bits(other)
     with pytest.raises(VersionError):
-        step(other, delta(one, 3))
+        apply_frame(other, delta(one, 3))
     assert bits(other) == before
 
 
@@ -148,7 +148,7 @@ def test_another_models_delta_is_refused_whatever_its_version() -> None:
         before = bits(held)
         for frame in (delta(other, 1), replace(delta(other, 1), base_version=version, version=version + 1)):
             with pytest.raises(LayoutError, match="a delta for another model"):
-                step(held, frame)
+                apply_frame(held, frame)
             with pytest.raises(LayoutError, match="a delta for another model"):
                 held.advance(frame)
         assert bits(held) == before
@@ -157,24 +157,24 @@ def test_another_models_delta_is_refused_whatever_its_version() -> None:
 def test_without_a_model_only_a_key_frame_helps() -> None:
     held = begin()
     with pytest.raises(VersionError, match="a delta from version 0; no model is held"):
-        step(None, delta(held, 1))
-    assert bits(step(None, held.key_frame())) == bits(held)
+        apply_frame(None, delta(held, 1))
+    assert bits(apply_frame(None, held.key_frame())) == bits(held)
 
 
 def test_a_key_frame_starts_anew_even_with_another_model_or_an_older_version() -> None:
     held = begin()
     older = held.key_frame()
     held = held.advance(delta(held, 1))
-    assert step(held, held.key_frame()) is held
-    assert step(held, older).version == 0
-    assert bits(step(held, begin(3, 600).key_frame())) == bits(begin(3, 600))
+    assert apply_frame(held, held.key_frame()) is held
+    assert apply_frame(held, older).version == 0
+    assert bits(apply_frame(held, begin(3, 600).key_frame())) == bits(begin(3, 600))
 
 
 @pytest.mark.parametrize("kind", [Kind.UPDATE, Kind.ACK, Kind.RESYNC])
 def test_frames_of_nodes_lead_nowhere(kind: Kind) -> None:
     held = replace(begin(), version=3)
     frame = replace(delta(begin(), 1), kind=kind)
-    for apply in (held.advance, lambda frame: step(held, frame), from_key_frame):
+    for apply in (held.advance, lambda frame: apply_frame(held, frame), from_key_frame):
         with pytest.raises(CorruptError, match=f"a frame of kind {kind.name}"):
             apply(frame)
 
@@ -202,7 +202,7 @@ def test_a_delta_that_does_not_do_what_it_says_is_refused_and_the_replica_is_as_
         (broken(frame, base_version=1), VersionError),
     ]
     for bad, error in wrong:
-        for apply in (held.advance, lambda bad: step(held, bad)):
+        for apply in (held.advance, lambda bad: apply_frame(held, bad)):
             with pytest.raises(error):
                 apply(bad)
             assert bits(held) == before
@@ -211,7 +211,7 @@ def test_a_delta_that_does_not_do_what_it_says_is_refused_and_the_replica_is_as_
 
 def test_a_delta_beyond_float32_is_refused_and_the_replica_is_as_it_was() -> None:
     arrays: Arrays = {"w": np.full(3, 3e38, np.float32)}
-    held = start(layout_of(arrays), arrays)
+    held = start_replica(layout_of(arrays), arrays)
     before = bits(held)
     for compressor in (fedcomp.stc(1.0), fedcomp.dense()):
         body, _ = compressor.encode(arrays["w"], compressor.init(3))
@@ -226,7 +226,7 @@ def test_a_delta_beyond_float32_is_refused_and_the_replica_is_as_it_was() -> Non
 def test_one_entry_beyond_float32_is_found_wherever_it_is(text: str, place: int) -> None:
     arrays: Arrays = {"w": np.ones(2 * STRETCH + 1, np.float32)}
     arrays["w"][place] = 3e38
-    held, compressor = start(layout_of(arrays), arrays), fedcomp.parse(text)
+    held, compressor = start_replica(layout_of(arrays), arrays), fedcomp.parse(text)
     before = bits(held)
     body, _ = compressor.encode(arrays["w"], compressor.init(held.layout.n))
     with pytest.raises(CorruptError, match="a delta takes the model out of float32"):
@@ -236,21 +236,21 @@ def test_one_entry_beyond_float32_is_found_wherever_it_is(text: str, place: int)
 
 @pytest.mark.parametrize("text", ["stc(density=1.0)", "topk(density=1.0)", "dense()", "qsgd(bucket=1)"])
 def test_a_step_takes_no_more_than_four_times_the_model_beside_its_frame(text: str) -> None:
-    n = 8 * BLOCK
+    n = 8 * BLOCK_ENTRIES
     arrays: Arrays = {"w": np.ones(n, np.float32)}
-    held, compressor = start(layout_of(arrays), arrays), fedcomp.parse(text)
+    held, compressor = start_replica(layout_of(arrays), arrays), fedcomp.parse(text)
     body, _ = compressor.encode(np.random.default_rng(0).standard_normal(n, np.float32), compressor.init(n))
     frame = held.delta_frame(codec_id(compressor.entropy), body, b"")
     tracemalloc.start()
     held.advance(frame)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 4 * 4 * n + 8 * BLOCK
+    assert peak < 4 * 4 * n + 8 * BLOCK_ENTRIES
 
 
 def test_exact_tensors_that_are_not_finite_are_refused() -> None:
     arrays: Arrays = {"w": np.ones(3, np.float32), "norm.running_var": np.ones(1, np.float32)}
-    held = start(layout_of(arrays), arrays)
+    held = start_replica(layout_of(arrays), arrays)
     bad = np.array([math.nan], np.float32).tobytes()
     with pytest.raises(CorruptError, match=r"the exact tensor 'norm.running_var' holds NaN or infinity"):
         delta(held, 1, exact=bad)
@@ -301,13 +301,13 @@ def test_a_frame_says_whether_exact_tensors_ride_in_it() -> None:
     held = begin()
     assert delta(held, 1).flags == 0
     changed = delta(held, 1, exact=b"\7" * 8)
-    assert changed.flags == EXACT
+    assert changed.flags == FLAG_EXACT
     assert len(changed.payload) == len(delta(held, 1).payload) + 8
 
 
 def test_a_key_frame_of_another_model_is_taken_also_where_version_and_fingerprint_are_the_same() -> None:
     values = np.arange(6, dtype=np.float32)
     held, other = ({"w": values}, {"v": values.reshape(2, 3)})
-    here, there = (start(layout_of(arrays), arrays) for arrays in (held, other))
+    here, there = (start_replica(layout_of(arrays), arrays) for arrays in (held, other))
     assert (here.version, here.fingerprint) == (there.version, there.fingerprint)
-    assert step(here, there.key_frame()).layout == there.layout
+    assert apply_frame(here, there.key_frame()).layout == there.layout

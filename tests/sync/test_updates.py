@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.core.types import Vector
 from fedcomp.errors import CorruptError
 from fedcomp.sync import updates
-from fedcomp.sync.replica import Replica, start
+from fedcomp.sync.replica import Replica, start_replica
 from fedcomp.wire.codec_ids import codec_id
 from fedcomp.wire.frame import SECONDS, Frame, Kind
 from fedcomp.wire.layout import layout_of
 
-N = 4 * BLOCK + 1
+N = 4 * BLOCK_ENTRIES + 1
 
 
 def published(value: float = 1) -> Replica:
     arrays = {"w": np.full(N, value, np.float32)}
-    return start(layout_of(arrays), arrays, 3)
+    return start_replica(layout_of(arrays), arrays, 3)
 
 
 def update(replica: Replica, text: str, vector: Vector) -> Frame:
@@ -30,24 +30,24 @@ def update(replica: Replica, text: str, vector: Vector) -> Frame:
     return Frame(Kind.UPDATE, codec_id(compressor.entropy), 0, *here, SECONDS.pack(1, 2) + body)
 
 
-@pytest.mark.parametrize("place", [0, BLOCK - 1, BLOCK, N - 1])
+@pytest.mark.parametrize("place", [0, BLOCK_ENTRIES - 1, BLOCK_ENTRIES, N - 1])
 @pytest.mark.parametrize("text", ["topk(density=1.0)", "topk(density=0.3)", "dense()"])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_one_entry_that_leads_too_far_is_found_wherever_it_is(text: str, place: int, sign: int) -> None:
     vector = np.random.default_rng(0).standard_normal(N, np.float32)
     replica = published()
-    updates.decode(update(replica, text, vector), replica)
+    updates.decode_update(update(replica, text, vector), replica)
     vector[place] = sign * 1.01e38
     with pytest.raises(CorruptError, match="its update leads to weights beyond 1e\\+38"):
-        updates.decode(update(replica, text, vector), replica)
+        updates.decode_update(update(replica, text, vector), replica)
 
 
 def test_what_counts_is_where_it_leads() -> None:
     replica = published(-9e37)
     vector = np.full(N, 1.8e38, np.float32)
-    updates.decode(update(replica, "dense()", vector), replica)
+    updates.decode_update(update(replica, "dense()", vector), replica)
     with pytest.raises(CorruptError, match="beyond 1e\\+38"):
-        updates.decode(update(replica, "dense()", -vector), replica)
+        updates.decode_update(update(replica, "dense()", -vector), replica)
 
 
 @pytest.mark.parametrize("text", ["stc(density=1.0)", "topk(density=1.0)", "dense()", "qsgd(bucket=1)"])
@@ -55,7 +55,7 @@ def test_an_update_takes_no_more_than_four_times_the_model_beside_a_copy_of_its_
     replica = published()
     frame = update(replica, text, np.random.default_rng(0).standard_normal(N, np.float32))
     tracemalloc.start()
-    updates.decode(frame, replica)
+    updates.decode_update(frame, replica)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4 * 4 * N + len(frame.payload)

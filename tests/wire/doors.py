@@ -17,7 +17,7 @@ from fedcomp.methods import parse
 from fedcomp.sync import updates
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.node_registry import NodeRecord
-from fedcomp.sync.replica import Replica, step
+from fedcomp.sync.replica import Replica, apply_frame
 from fedcomp.wire import codec_ids, frame, server_message
 from fedcomp.wire.frame import Kind
 from tests.wire import specimens
@@ -83,7 +83,7 @@ def _decoder(mutant: Mutant) -> Door:
     found: list[Vector] = []
 
     def enter() -> None:
-        found.append(codec_ids.codec(mutant.codec).decode(mutant.data, n=mutant.n).dense())
+        found.append(codec_ids.codec_by_id(mutant.codec).decode(mutant.data, n=mutant.n).dense())
 
     def check(refused: bool) -> None:
         if not refused:
@@ -97,10 +97,10 @@ def _server(mutant: Mutant) -> Door:
     published = world.replica
 
     def enter() -> None:
-        sent = frame.parse_one(mutant.data)
-        updates.check(sent, NodeRecord(published.version, published.fingerprint, specimens.NUMBER), published)
+        sent = frame.parse_single_frame(mutant.data)
+        updates.check_reply(sent, NodeRecord(published.version, published.fingerprint, specimens.NUMBER), published)
         if sent.kind is Kind.UPDATE:
-            found.append(updates.decode(sent, published))
+            found.append(updates.decode_update(sent, published))
 
     def check(refused: bool) -> None:
         _need(not (refused and found), "an update that was decoded and refused")
@@ -119,7 +119,7 @@ def _replica(mutant: Mutant) -> Door:
     held, found = world.copy(), list[Replica]()
 
     def enter() -> None:
-        found.append(step(held, frame.parse_one(mutant.data)))
+        found.append(apply_frame(held, frame.parse_single_frame(mutant.data)))
 
     def check(refused: bool) -> None:
         if refused:
@@ -136,7 +136,7 @@ def _node(mutant: Mutant) -> Door:
     state = ClientState(replica=world.copy(), number=specimens.NUMBER)
 
     def enter() -> None:
-        asked, frames = server_message.parse(mutant.data)
+        asked, frames = server_message.parse_server_message(mutant.data)
         with suppress(ValueError):
             parse(asked.uplink)
         state.follow(asked, frames)

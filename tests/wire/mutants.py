@@ -13,9 +13,9 @@ import numpy as np
 
 from fedcomp.errors import FedcompError
 from fedcomp.sync.fingerprint import fingerprint
-from fedcomp.sync.replica import LENGTH, Step
+from fedcomp.sync.replica import LENGTH, DeltaStep
 from fedcomp.wire import frame, server_message
-from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
+from fedcomp.wire.frame import FLAG_EXACT, SECONDS, Frame, Kind
 from fedcomp.wire.server_message import ServerMessage
 from tests.wire import specimens
 from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_instruction
@@ -91,11 +91,14 @@ def _delta(rng: Random, n: int) -> Mutant:
     """Return a delta whose fingerprint is most often that of the model it leads to, where it leads to one."""
     (codec, body), exact = _body(rng, n), _exact(rng, n)
     held = specimens.world(n).replica
-    flags, here = 0 if exact is None else EXACT, (held.version, held.version + 1, held.layout.digest, held.fingerprint)
+    flags, here = (
+        0 if exact is None else FLAG_EXACT,
+        (held.version, held.version + 1, held.layout.digest, held.fingerprint),
+    )
     made = Frame(Kind.DELTA, codec, flags, *here, 0, body + (exact or b""))
     if rng.random() < 0.9:
         with suppress(FedcompError):
-            made = replace(made, after=Step.of(held, made).fingerprint)
+            made = replace(made, after=DeltaStep.of(held, made).fingerprint)
     return Mutant(Kind.DELTA.name, n, codec, _outside(rng, made.to_bytes()))
 
 
@@ -120,7 +123,7 @@ def _key(rng: Random, n: int) -> Mutant:
     if rng.random() < 0.05:
         payload = disturb(rng, payload)
     version = specimens.VERSION + rng.randrange(-1, 2)
-    data = Frame(Kind.KEY, 0, EXACT, version, version, digest, mark, mark, payload).to_bytes()
+    data = Frame(Kind.KEY, 0, FLAG_EXACT, version, version, digest, mark, mark, payload).to_bytes()
     return Mutant(Kind.KEY.name, n, 0, _outside(rng, data))
 
 

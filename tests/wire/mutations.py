@@ -128,7 +128,7 @@ def seal_frame(data: bytes, *, length: bool = True) -> bytes:
     """Return the frame `data` with the magic, the format, the CRC32 and, if asked, the length that belong to its bytes."""
     head, payload = data[: frame.HEAD.size].ljust(frame.HEAD.size, b"\0"), data[frame.HEAD.size :]
     size = struct.pack("<Q", len(payload)) if length else head[40:48]
-    covered = frame.MAGIC + bytes([frame.FORMAT]) + head[5:40] + size
+    covered = frame.MAGIC + bytes([frame.FRAME_FORMAT]) + head[5:40] + size
     promised = payload[: int.from_bytes(size, "little")]
     return covered + struct.pack("<I", zlib.crc32(promised, zlib.crc32(covered))) + payload
 
@@ -139,7 +139,7 @@ def seal_instruction(data: bytes) -> bytes:
         data[: server_message.HEAD.size].ljust(server_message.HEAD.size, b"\0"),
         data[server_message.HEAD.size :],
     )
-    covered = server_message.MAGIC + bytes([server_message.FORMAT]) + head[5:-4]
+    covered = server_message.MESSAGE_MAGIC + bytes([server_message.MESSAGE_FORMAT]) + head[5:-4]
     flags, length = covered[5], int.from_bytes(covered[6:8], "little")
     promised = behind[: length + (server_message.NUMBER.size if flags & server_message.TRAINING_ID else 0)]
     return covered + struct.pack("<I", zlib.crc32(promised, zlib.crc32(covered))) + behind

@@ -17,9 +17,9 @@ from fedcomp.entropy.bodies.sparse_levels import SparseLevelsCode
 from fedcomp.entropy.codes import positions, values
 from fedcomp.quantized.levels import LINEAR, SparseLevels
 from fedcomp.quantized.vectors import Indices, Ternary
-from fedcomp.sync.replica import Replica, start
+from fedcomp.sync.replica import Replica, start_replica
 from fedcomp.wire import codec_ids
-from fedcomp.wire.frame import EXACT, SECONDS, Frame, Kind
+from fedcomp.wire.frame import FLAG_EXACT, SECONDS, Frame, Kind
 from fedcomp.wire.layout import layout_of
 from fedcomp.wire.server_message import ServerMessage, ack_of
 
@@ -76,7 +76,7 @@ def world(n: int) -> World:
         "mask": np.array([True, False, True]),
         "double": rng.standard_normal(rest - rest // 2),
     }
-    held = start(layout_of(model), model, VERSION)
+    held = start_replica(layout_of(model), model, VERSION)
     replicas, steps = [held], []
     for text, exact in (("stc(density=0.1)", held.exact), ("dense()", held.exact[:-3] + bytes(3))):
         here = replicas[-1]
@@ -174,7 +174,7 @@ def update(n: int, codec: int, body: bytes, exact: bytes | None = None) -> bytes
     held = world(n).replica
     here = (held.version, held.version, held.layout.digest, held.fingerprint, NUMBER)
     payload = SECONDS.pack(0.25, 0.5) + body + (exact or b"")
-    return Frame(Kind.UPDATE, codec, EXACT if exact is not None else 0, *here, payload).to_bytes()
+    return Frame(Kind.UPDATE, codec, FLAG_EXACT if exact is not None else 0, *here, payload).to_bytes()
 
 
 def delta(n: int, codec: int, body: bytes, exact: bytes | None = None) -> bytes:

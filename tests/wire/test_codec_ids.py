@@ -10,7 +10,7 @@ from fedcomp.entropy.bodies.sparse_levels import SparseLevelsCode
 from fedcomp.entropy.bodies.sparse_values import SparseValues
 from fedcomp.errors import UnknownFormatError
 from fedcomp.methods import METHODS
-from fedcomp.wire.codec_ids import CODECS, NO_BODY, codec, codec_id
+from fedcomp.wire.codec_ids import CODECS, NO_BODY, codec_by_id, codec_id
 
 
 def test_published_numbers_name_what_they_always_named() -> None:
@@ -28,7 +28,7 @@ def test_published_numbers_name_what_they_always_named() -> None:
 def test_a_codec_and_its_number_are_one() -> None:
     for number, code in CODECS.items():
         assert codec_id(code) == number
-        assert codec(number) == code
+        assert codec_by_id(number) == code
         assert NO_BODY < number < 128
 
 
@@ -45,7 +45,7 @@ def test_every_method_can_be_sent(name: str) -> None:
 @pytest.mark.parametrize("number", [0, 127, 255])
 def test_an_unknown_number_is_refused(number: int) -> None:
     with pytest.raises(UnknownFormatError, match=f"codec {number}; known are 1, 2, 3"):
-        codec(number)
+        codec_by_id(number)
 
 
 def test_a_code_without_a_number_is_the_callers_mistake() -> None:

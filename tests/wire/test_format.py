@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 import fedcomp
 from fedcomp.entropy.bodies.sparse_levels import SparseLevelsCode
 from fedcomp.quantized.vectors import Ternary
-from fedcomp.sync.replica import start
+from fedcomp.sync.replica import start_replica
 from fedcomp.wire import codec_ids, server_message
-from fedcomp.wire.frame import EXACT, Kind, parse_one
+from fedcomp.wire.frame import FLAG_EXACT, Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of
 from fedcomp.wire.server_message import Ack, ServerMessage
 from tests.reference import interleaved_entries, slow_fingerprint, split_body
@@ -40,10 +40,10 @@ def octets(name: str) -> bytes:
 @pytest.mark.parametrize("codec", [2, 3])
 def test_the_bodies_are_what_the_library_writes_and_reads(codec: int) -> None:
     body = octets(f"body {codec}")
-    symbols = codec_ids.codec(codec).decode(body, n=200)
+    symbols = codec_ids.codec_by_id(codec).decode(body, n=200)
     assert dict(zip(symbols.indices.tolist(), symbols.sparse().values.tolist(), strict=True)) == ENTRIES
     signs = np.array([value < 0 for value in ENTRIES.values()])
-    assert codec_ids.codec(codec).encode(Ternary(200, np.array(list(ENTRIES)), signs, np.float32(0.5))) == body
+    assert codec_ids.codec_by_id(codec).encode(Ternary(200, np.array(list(ENTRIES)), signs, np.float32(0.5))) == body
 
 
 def test_the_bodies_are_what_a_slow_reader_finds_in_their_bits() -> None:
@@ -72,16 +72,16 @@ def test_the_further_bodies_hold_what_the_page_says(name: str) -> None:
     number, n, entries = WORKED[name]
     expected = np.zeros(n, np.float32)
     expected[list(entries)] = list(entries.values())
-    symbols = codec_ids.codec(number).decode(octets(name), n=n)
+    symbols = codec_ids.codec_by_id(number).decode(octets(name), n=n)
     assert symbols.dense().tolist() == expected.tolist()
     if name == "body 5":
         assert SparseLevelsCode("delta keys").encode(symbols) == octets(name)
     elif name != "body 7 sparse":  # which the encoder does not consider for so few entries
-        assert codec_ids.codec(number).encode(symbols) == octets(name)
+        assert codec_ids.codec_by_id(number).encode(symbols) == octets(name)
 
 
 def test_the_rotated_body_of_two_and_a_half_bits_is_what_the_matrix_says() -> None:
-    symbols = codec_ids.codec(8).decode(octets("body 8 wide"), n=10)
+    symbols = codec_ids.codec_by_id(8).decode(octets("body 8 wide"), n=10)
     two = [-1.5104176, -0.45278, 0.45278, 1.5104176]
     three = [-2.1519457, -1.3439093, -0.7560053, -0.2450942, 0.2450942, 0.7560053, 1.3439093, 2.1519457]
     levels = [two[level] for level in (3, 2, 1, 0, 0, 1, 2, 3)], [three[level] for level in (7, 2)]
@@ -93,7 +93,7 @@ def test_the_rotated_body_of_two_and_a_half_bits_is_what_the_matrix_says() -> No
             total = sum(value * (-1) ** (row & column).bit_count() for column, value in enumerate(values))
             expected.append(total * power * scale * (-1 if coins[len(expected)] == "1" else 1))
     assert symbols.dense().tolist() == pytest.approx(expected, rel=1e-6, abs=1e-6)
-    assert codec_ids.codec(8).encode(symbols) == octets("body 8 wide")
+    assert codec_ids.codec_by_id(8).encode(symbols) == octets("body 8 wide")
 
 
 def test_the_layout_is_the_models() -> None:
@@ -104,10 +104,10 @@ def test_the_layout_is_the_models() -> None:
 
 def test_the_frame_is_what_the_library_writes_and_leads_where_it_says() -> None:
     data = octets("frame")
-    frame = parse_one(data)
-    replica = start(layout_of(ARRAYS), ARRAYS, version=7)
+    frame = parse_single_frame(data)
+    replica = start_replica(layout_of(ARRAYS), ARRAYS, version=7)
     body, exact = octets("body 2"), (42).to_bytes(8, "little")
-    assert (frame.kind, frame.codec, frame.flags, frame.payload) == (Kind.DELTA, 2, EXACT, body + exact)
+    assert (frame.kind, frame.codec, frame.flags, frame.payload) == (Kind.DELTA, 2, FLAG_EXACT, body + exact)
     assert replica.delta_frame(2, body, exact).to_bytes() == data
     after = replica.advance(frame)
     assert after.version == 8
@@ -131,7 +131,7 @@ def test_the_instruction_is_what_the_library_writes_and_reads() -> None:
     after = int.from_bytes(frame[32:40], "little")
     asked = ServerMessage(9, Ack(3, 0xDEADBEEF), 8, after, 77, "stc(density=0.02)", (frame,))
     assert asked.to_bytes() == head + frame
-    assert server_message.parse(head + frame) == (asked, (parse_one(frame),))
+    assert server_message.parse_server_message(head + frame) == (asked, (parse_single_frame(frame),))
 
 
 def test_the_page_names_every_kind_codec_and_dtype() -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError, UnknownFormatError
-from fedcomp.wire.frame import EXACT, HEAD, Frame, Kind, parse, parse_all, parse_one
+from fedcomp.wire.frame import FLAG_EXACT, HEAD, Frame, Kind, parse_frame, parse_frames, parse_single_frame
 
-FRAME = Frame(Kind.DELTA, 2, EXACT, 7, 8, 0x1122334455667788, 3, 4, b"payload")
+FRAME = Frame(Kind.DELTA, 2, FLAG_EXACT, 7, 8, 0x1122334455667788, 3, 4, b"payload")
 
 
 def packed(head: bytes, payload: bytes) -> bytes:
@@ -32,10 +32,10 @@ def test_the_head_is_what_the_page_says() -> None:
 def test_frames_follow_each_other_to_the_end() -> None:
     other = Frame(Kind.ACK, 0, 0, 8, 8, 5, 6, 7)
     data = FRAME.to_bytes() + other.to_bytes() + FRAME.to_bytes()
-    assert parse_all(data) == (FRAME, other, FRAME)
-    assert parse_all(b"") == ()
+    assert parse_frames(data) == (FRAME, other, FRAME)
+    assert parse_frames(b"") == ()
     with pytest.raises(TruncatedError):
-        parse_all(data[:-1])
+        parse_frames(data[:-1])
 
 
 def test_every_frame_comes_back() -> None:
@@ -46,23 +46,23 @@ def test_every_frame_comes_back() -> None:
         layout, before, after = (int(number) for number in rng.integers(0, 2**64, 3, dtype=np.uint64))
         payload = rng.bytes(int(rng.integers(0, 99)))
         frame = Frame(kind, codec, flags, base, version, layout, before, after, payload)
-        assert parse_one(frame.to_bytes()) == frame
+        assert parse_single_frame(frame.to_bytes()) == frame
 
 
 def test_frames_in_a_row_are_read_one_after_the_other() -> None:
     data = FRAME.to_bytes() + Frame(Kind.ACK, 0, 0, 1, 1, 2, 3, 4).to_bytes()
-    first, at = parse(data)
-    second, end = parse(data, at)
+    first, at = parse_frame(data)
+    second, end = parse_frame(data, at)
     assert (first, second.kind, second.payload, end) == (FRAME, Kind.ACK, b"", len(data))
     with pytest.raises(CorruptError, match="52 bytes follow the frame"):
-        parse_one(data)
+        parse_single_frame(data)
 
 
 def test_every_truncation_is_refused() -> None:
     data = FRAME.to_bytes()
     for length in range(len(data)):
         with pytest.raises(TruncatedError):
-            parse(data[:length])
+            parse_frame(data[:length])
 
 
 def test_every_changed_bit_is_refused() -> None:
@@ -71,7 +71,7 @@ def test_every_changed_bit_is_refused() -> None:
         changed = bytearray(data)
         changed[place // 8] ^= 1 << place % 8
         with pytest.raises(FedcompError):
-            parse_one(bytes(changed))
+            parse_single_frame(bytes(changed))
 
 
 @pytest.mark.parametrize(
@@ -90,16 +90,16 @@ def test_what_is_not_known_is_refused_however_well_it_is_sealed(place: int, valu
     head = bytearray(FRAME.to_bytes()[:48])
     head[place] = value
     with pytest.raises(UnknownFormatError, match=f"^{text}$"):
-        parse(packed(bytes(head), b"payload"))
+        parse_frame(packed(bytes(head), b"payload"))
 
 
 @pytest.mark.parametrize("length", [8, 2**31, 2**40, 2**64 - 1])
 def test_a_length_that_is_not_there_is_refused_before_memory_is_taken(length: int) -> None:
     head = FRAME.to_bytes()[:40] + struct.pack("<Q", length)
     with pytest.raises(TruncatedError, match=f"7 bytes of payload; the head promises {length}"):
-        parse(packed(head, b"payload"))
+        parse_frame(packed(head, b"payload"))
 
 
 def test_a_place_beyond_the_data_holds_no_frame() -> None:
     with pytest.raises(TruncatedError, match="0 bytes; a frame's head needs 52"):
-        parse(FRAME.to_bytes(), 10_000)
+        parse_frame(FRAME.to_bytes(), 10_000)

@@ -17,10 +17,10 @@ from fedcomp.entropy.bodies.sparse_levels import SparseLevelsCode
 from fedcomp.entropy.bodies.sparse_values import SparseValues
 from fedcomp.quantized.levels import SparseLevels
 from fedcomp.quantized.vectors import Dense, Sparse
-from fedcomp.sync.replica import Replica, from_key_frame, split_payload, start
+from fedcomp.sync.replica import Replica, from_key_frame, split_payload, start_replica
 from fedcomp.wire import server_message
 from fedcomp.wire.codec_ids import CODECS, codec_id
-from fedcomp.wire.frame import EXACT, SECONDS, Kind, parse_one
+from fedcomp.wire.frame import FLAG_EXACT, SECONDS, Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of
 from fedcomp.wire.server_message import ServerMessage, ack_of
 from tests.golden.content import (
@@ -59,7 +59,7 @@ def golden(name: str) -> bytes:
 
 
 def replica() -> Replica:
-    return from_key_frame(parse_one(golden("key.frame")))
+    return from_key_frame(parse_single_frame(golden("key.frame")))
 
 
 def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
@@ -72,7 +72,7 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
         "message.instruction",
         "first.instruction",
     }
-    assert {parse_one(golden(name)).kind for name in names if name.endswith(".frame")} == set(Kind)
+    assert {parse_single_frame(golden(name)).kind for name in names if name.endswith(".frame")} == set(Kind)
     methods = {codec_id(fedcomp.parse(text).entropy) for text in METHODS.values()}
     assert methods | {2, 3} == set(CODECS), "a new codec needs a golden file"
 
@@ -157,36 +157,36 @@ def test_the_key_frame() -> None:
     for name, array in held.arrays().items():
         assert (array.dtype, array.shape, array.tobytes()) == (sent[name].dtype, sent[name].shape, sent[name].tobytes())
     assert held.fingerprint == slow_fingerprint(held.vector, held.exact)
-    assert start(layout, sent, 41).key_frame().to_bytes() == golden("key.frame")
+    assert start_replica(layout, sent, 41).key_frame().to_bytes() == golden("key.frame")
 
 
 def test_the_delta_frames() -> None:
     held = replica()
     n = held.layout.n
     vector = held.vector + slow_stc(UPDATE[:n], 1 / 10)
-    first = held.advance(parse_one(golden("delta.frame")))
+    first = held.advance(parse_single_frame(golden("delta.frame")))
     assert (first.version, first.vector.tobytes()) == (42, vector.tobytes())
     assert first.arrays()["norm.num_batches_tracked"] == 1234
-    second = first.advance(parse_one(golden("delta_dense.frame")))
+    second = first.advance(parse_single_frame(golden("delta_dense.frame")))
     assert (second.version, second.vector.tobytes()) == (43, (vector + UPDATE[:n]).tobytes())
     assert second.fingerprint == slow_fingerprint(second.vector, second.exact)
 
 
 def test_the_delta_frames_are_written_again_to_the_byte() -> None:
     held = replica()
-    delta = parse_one(golden("delta.frame"))
+    delta = parse_single_frame(golden("delta.frame"))
     body, exact = split_payload(delta, delta.payload, held.layout, held.exact)
     assert held.delta_frame(2, body, exact).to_bytes() == golden("delta.frame")
     held = held.advance(delta)
-    dense = parse_one(golden("delta_dense.frame"))
+    dense = parse_single_frame(golden("delta_dense.frame"))
     assert held.delta_frame(1, dense.payload, held.exact).to_bytes() == golden("delta_dense.frame")
 
 
 def test_the_answers_of_a_node() -> None:
-    delta = parse_one(golden("delta.frame"))
-    update, held, lost = (parse_one(golden(f"{name}.frame")) for name in ("update", "held", "lost"))
+    delta = parse_single_frame(golden("delta.frame"))
+    update, held, lost = (parse_single_frame(golden(f"{name}.frame")) for name in ("update", "held", "lost"))
     assert (update.kind, held.kind, lost.kind) == (Kind.UPDATE, Kind.ACK, Kind.RESYNC)
-    assert (update.codec, update.flags, update.payload) == (2, EXACT, SECONDS.pack(0.25, 0.5) + delta.payload)
+    assert (update.codec, update.flags, update.payload) == (2, FLAG_EXACT, SECONDS.pack(0.25, 0.5) + delta.payload)
     here = (42, 42, delta.layout, delta.after, 9)
     for frame in (update, held):
         assert (frame.base_version, frame.version, frame.layout, frame.before, frame.after) == here
@@ -196,12 +196,18 @@ def test_the_answers_of_a_node() -> None:
 
 def test_the_instruction() -> None:
     key, delta, update = golden("key.frame"), golden("delta.frame"), golden("update.frame")
-    after = parse_one(delta).after
+    after = parse_single_frame(delta).after
     asked = ServerMessage(10, ack_of(9, update), 42, after, 2**63 + 5, "stc(density=0.1)", (key, delta))
-    assert server_message.parse(golden("message.instruction")) == (asked, (parse_one(key), parse_one(delta)))
+    assert server_message.parse_server_message(golden("message.instruction")) == (
+        asked,
+        (parse_single_frame(key), parse_single_frame(delta)),
+    )
     assert asked.to_bytes() == golden("message.instruction")
     first = replace(asked, training_id=2**64 - 3)
-    assert server_message.parse(golden("first.instruction")) == (first, (parse_one(key), parse_one(delta)))
+    assert server_message.parse_server_message(golden("first.instruction")) == (
+        first,
+        (parse_single_frame(key), parse_single_frame(delta)),
+    )
     assert first.to_bytes() == golden("first.instruction")
 
 

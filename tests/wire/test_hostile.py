@@ -18,9 +18,9 @@ from fedcomp.__main__ import describe
 from fedcomp.compressor import Compressor
 from fedcomp.errors import FedcompError
 from fedcomp.sync.fingerprint import fingerprint
-from fedcomp.sync.replica import LENGTH, Replica, from_key_frame, step
+from fedcomp.sync.replica import LENGTH, Replica, apply_frame, from_key_frame
 from fedcomp.wire import codec_ids, frame, server_message
-from fedcomp.wire.frame import EXACT, Frame, Kind
+from fedcomp.wire.frame import FLAG_EXACT, Frame, Kind
 from tests.wire.mutations import disturb, seal_frame, seal_instruction
 from tests.wire.specimens import SETTINGS
 
@@ -77,7 +77,9 @@ def told(data: bytes) -> list[str]:
 def test_changed_files_are_refused_by_their_checksums(path: Path) -> None:
     rng = Random(0)
     data = path.read_bytes()
-    read: Callable[[bytes], object] = server_message.parse if path.suffix == ".instruction" else frame.parse_one
+    read: Callable[[bytes], object] = (
+        server_message.parse_server_message if path.suffix == ".instruction" else frame.parse_single_frame
+    )
     for _ in range(300):
         changed = disturb(rng, data)
         assert changed == data or refused_by(read, changed)
@@ -86,14 +88,14 @@ def test_changed_files_are_refused_by_their_checksums(path: Path) -> None:
 
 def test_changed_and_sealed_frames_are_refused_or_lead_to_a_whole_model() -> None:
     rng = Random(1)
-    held = from_key_frame(frame.parse_one(golden("key.frame")))
+    held = from_key_frame(frame.parse_single_frame(golden("key.frame")))
     refused = 0
     for turn in range(3000):
         data = seal_frame(disturb(rng, golden(["key.frame", "delta.frame"][turn % 2])))
         mine = replace(held, vector=held.vector.copy())
         try:
-            parsed = frame.parse_one(data)
-            after = step(mine if parsed.kind is Kind.DELTA else None, parsed)
+            parsed = frame.parse_single_frame(data)
+            after = apply_frame(mine if parsed.kind is Kind.DELTA else None, parsed)
         except FedcompError:
             refused += 1
             assert bits(mine) == bits(held)
@@ -111,11 +113,11 @@ def test_changed_and_sealed_frames_are_refused_or_lead_to_a_whole_model() -> Non
 @pytest.mark.parametrize("codec", [1, 2, 3])
 def test_changed_bodies_are_refused_or_lead_to_a_whole_model(codec: int) -> None:
     rng = Random(codec)
-    held = from_key_frame(frame.parse_one(golden("key.frame")))
+    held = from_key_frame(frame.parse_single_frame(golden("key.frame")))
     sent = golden("delta_dense.frame")[52:]
     if codec > 1:
-        symbols = codec_ids.codec(2).decode(golden("delta.frame")[52:-51], n=held.layout.n)
-        sent = codec_ids.codec(codec).encode(symbols)
+        symbols = codec_ids.codec_by_id(2).decode(golden("delta.frame")[52:-51], n=held.layout.n)
+        sent = codec_ids.codec_by_id(codec).encode(symbols)
     before, refused = bits(held), 0
     for _ in range(1500):
         body = disturb(rng, sent)
@@ -188,7 +190,7 @@ def test_changed_models_in_key_frames_are_refused_or_whole() -> None:
         if len(two) == len(rest):
             vector = np.frombuffer(two, "<f4", 642).astype(np.float32)
             mark = fingerprint(vector, two[4 * 642 :])
-        key = Frame(Kind.KEY, 0, EXACT, 41, 41, digest, mark, mark, LENGTH.pack(len(one)) + one + two)
+        key = Frame(Kind.KEY, 0, FLAG_EXACT, 41, 41, digest, mark, mark, LENGTH.pack(len(one)) + one + two)
         try:
             held = from_key_frame(key)
         except FedcompError:
@@ -208,7 +210,7 @@ def test_changed_and_sealed_instructions_are_refused_or_valid() -> None:
         packed = seal_instruction(disturb(rng, data[: 52 + text]) + behind)
         refused_by(told, packed)
         try:
-            asked, frames = server_message.parse(packed)
+            asked, frames = server_message.parse_server_message(packed)
         except FedcompError:
             continue
         assert asked.to_bytes() == packed
@@ -219,12 +221,12 @@ def test_random_bytes_are_refused() -> None:
     rng = Random(6)
     for _ in range(1000):
         data = rng.choice(STARTS) + rng.randbytes(rng.randrange(300))
-        for read in (frame.parse_one, server_message.parse, told):
+        for read in (frame.parse_single_frame, server_message.parse_server_message, told):
             assert refused_by(read, data)
 
 
 def test_promises_of_gigabytes_in_a_hundred_bytes_take_no_memory() -> None:
-    held = from_key_frame(frame.parse_one(golden("key.frame")))
+    held = from_key_frame(frame.parse_single_frame(golden("key.frame")))
     lies = []
     for count in (2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**64 - 1):
         head = golden("delta.frame")[:40] + struct.pack("<Q", count) + bytes(4)
@@ -234,14 +236,14 @@ def test_promises_of_gigabytes_in_a_hundred_bytes_take_no_memory() -> None:
         b'[["w","float64",[2],"compressed"],["x","int64",[2147483648],"exact"]]',
     ]
     payloads = [*(LENGTH.pack(len(text)) + text + bytes(60) for text in texts), LENGTH.pack(2**32 - 1)]
-    lies += [Frame(Kind.KEY, 0, EXACT, 0, 0, 0, 0, 0, payload).to_bytes() for payload in payloads]
+    lies += [Frame(Kind.KEY, 0, FLAG_EXACT, 0, 0, 0, 0, 0, payload).to_bytes() for payload in payloads]
     here = (held.version, held.version + 1, held.layout.digest, held.fingerprint, 0)
     for codec in (1, 2, 3):
         lies.append(Frame(Kind.DELTA, codec, 0, *here, bytes.fromhex("8080808008 ffffff7f 0000003f 00 00")).to_bytes())
         lies.append(Frame(Kind.DELTA, codec, 0, *here, bytes.fromhex("8205 ffffff7f 0000003f 00 00")).to_bytes())
     tracemalloc.start()
     for lie in lies:
-        assert refused_by(lambda data: step(held, frame.parse_one(data)), lie)
+        assert refused_by(lambda data: apply_frame(held, frame.parse_single_frame(data)), lie)
         assert refused_by(told, lie)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -9,7 +9,7 @@ import pytest
 
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError, UnknownFormatError
 from fedcomp.wire.frame import Frame, Kind
-from fedcomp.wire.server_message import HEAD, Ack, ServerMessage, ack_of, parse
+from fedcomp.wire.server_message import HEAD, Ack, ServerMessage, ack_of, parse_server_message
 
 ONE = Frame(Kind.DELTA, 2, 0, 7, 8, 1, 2, 3, b"body")
 TWO = Frame(Kind.DELTA, 2, 0, 8, 9, 1, 3, 4, b"another body")
@@ -27,9 +27,9 @@ def test_the_head_is_what_the_page_says() -> None:
 
 
 def test_an_instruction_comes_back_with_its_frames_parsed() -> None:
-    assert parse(ASKED.to_bytes()) == (ASKED, (ONE, TWO))
+    assert parse_server_message(ASKED.to_bytes()) == (ASKED, (ONE, TWO))
     bare = ServerMessage(1, Ack(), 0, 0, 0, "", ())
-    assert parse(bare.to_bytes()) == (bare, ())
+    assert parse_server_message(bare.to_bytes()) == (bare, ())
 
 
 def test_a_lineage_follows_the_text() -> None:
@@ -39,7 +39,7 @@ def test_a_lineage_follows_the_text() -> None:
     assert data[48:52] == struct.pack("<I", zlib.crc32(data[:48] + b"stc(density=0.1)" + data[68:76]))
     assert data[68:76] == bytes([8, 7, 6, 5, 4, 3, 2, 1])
     assert data[76:] == without[68:]
-    assert parse(data) == (said, (ONE, TWO))
+    assert parse_server_message(data) == (said, (ONE, TWO))
 
 
 def test_lineage_0_is_none() -> None:
@@ -47,7 +47,7 @@ def test_lineage_0_is_none() -> None:
     data[68] = 0
     data[48:52] = struct.pack("<I", zlib.crc32(data[:48] + data[52:76]))
     with pytest.raises(CorruptError, match="lineage 0"):
-        parse(bytes(data))
+        parse_server_message(bytes(data))
 
 
 def test_a_receipt_names_one_uplink() -> None:
@@ -63,7 +63,7 @@ def test_every_truncation_within_it_is_refused(training_id: int) -> None:
     whole = {head, head + ONE.size}
     for length in set(range(len(data))) - whole:
         with pytest.raises(TruncatedError):
-            parse(data[:length])
+            parse_server_message(data[:length])
 
 
 @pytest.mark.parametrize("lineage", [0, 7])
@@ -73,7 +73,7 @@ def test_every_changed_bit_is_refused(training_id: int) -> None:
         changed = bytearray(data)
         changed[place // 8] ^= 1 << place % 8
         with pytest.raises(FedcompError):
-            parse(bytes(changed))
+            parse_server_message(bytes(changed))
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_what_is_not_known_is_refused_however_well_it_is_sealed(place: int, valu
     data[place] = value
     data[48:52] = struct.pack("<I", zlib.crc32(data[:48] + data[52:68]))
     with pytest.raises(UnknownFormatError, match=f"^{text}$"):
-        parse(bytes(data))
+        parse_server_message(bytes(data))
 
 
 def test_a_text_that_is_not_utf_8_is_refused() -> None:
     head = ASKED.to_bytes()[:6] + struct.pack("<H", 2) + ASKED.to_bytes()[8:48]
     with pytest.raises(CorruptError, match="the instruction's text is not UTF-8"):
-        parse(head + struct.pack("<I", zlib.crc32(head + b"\xff\xfe")) + b"\xff\xfe")
+        parse_server_message(head + struct.pack("<I", zlib.crc32(head + b"\xff\xfe")) + b"\xff\xfe")
 
 
 def test_random_bytes_are_refused() -> None:
@@ -103,4 +103,4 @@ def test_random_bytes_are_refused() -> None:
     for turn in range(600):
         start = (b"", b"FCIN", b"FCIN\1\0")[turn % 3]
         with pytest.raises(FedcompError):
-            parse(start + rng.bytes(int(rng.integers(0, 200))))
+            parse_server_message(start + rng.bytes(int(rng.integers(0, 200))))

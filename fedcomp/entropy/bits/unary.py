@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.errors import CorruptError, TruncatedError
 
 
@@ -33,9 +33,9 @@ def read(data: memoryview, k: int, what: str) -> NDArray[np.int64]:
     if len(data) != -(-used // 8) or ends.size - k != 8 * len(data) - used:
         raise CorruptError(f"{len(data)} bytes of {what}; {k} of them end after {used} bits, and zeros follow")
     counts = ends[:k]
-    for start in reversed(range(0, k, BLOCK)):  # in place, from the back: a block needs the end before it
+    for start in reversed(range(0, k, BLOCK_ENTRIES)):  # in place, from the back: a block needs the end before it
         before = counts[start - 1] if start else -1
-        block = counts[start : start + BLOCK]
+        block = counts[start : start + BLOCK_ENTRIES]
         block[1:] -= block[:-1]
         block[0] -= before
         block -= 1

@@ -14,7 +14,7 @@ from fedcomp.entropy.bodies import head
 from fedcomp.entropy.bodies.golomb_ternary import read_head, rice_parameter
 from fedcomp.entropy.codes.golomb_positions import MAX_RICE, gaps, positions
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized.vectors import Indices, Ternary
+from fedcomp.quantized import Indices, Ternary
 
 STRETCH = 1 << 12
 """Bytes read at a time."""

@@ -9,7 +9,7 @@ from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import golomb_positions
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized.vectors import Ternary
+from fedcomp.quantized import Ternary
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK
-from fedcomp.core.types import Vector
+from fedcomp.core import BLOCK_ENTRIES, Vector
 from fedcomp.entropy.bits import prefix_stream, varint
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import alphabet, elias
@@ -21,7 +20,7 @@ from fedcomp.entropy.codes.golomb_positions import ascend
 from fedcomp.entropy.codes.symbol_set import octets, symbol_type
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized.levels import EXPONENTS, LINEAR, POWERS, Groups, Levels, Scale, group_count
+from fedcomp.quantized import EXPONENTS, LINEAR, POWERS, Groups, Levels, Scale, group_count
 
 OFFSETS, TENSORS = 4, 8
 """Flags beside the kind of the scale."""
@@ -156,7 +155,10 @@ class SparseRegime:
         """Find how many bits that takes."""
         middle = counts.size // 2
         indices = np.concatenate(
-            [np.flatnonzero(levels[at : at + BLOCK] != middle) + at for at in range(0, levels.size, BLOCK)]
+            [
+                np.flatnonzero(levels[at : at + BLOCK_ENTRIES] != middle) + at
+                for at in range(0, levels.size, BLOCK_ENTRIES)
+            ]
         )
         self._gaps = np.diff(indices, prepend=-1)
         self._steps = levels[indices].astype(np.int64) - middle

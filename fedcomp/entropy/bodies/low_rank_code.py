@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits import varint
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized.low_rank import MOST, LowRankFactors, Product, worthwhile
-from fedcomp.quantized.vectors import Dense
+from fedcomp.quantized import MAX_PRODUCT, Dense, LowRankFactors, Product, worthwhile
 
 MAX_PARTS = 1 << 16
 Part = tuple[int, int, int, int]
@@ -49,7 +48,9 @@ class LowRankRaw:
         if len(value) - at != 4 * needed:
             raise CorruptError(f"{len(value) - at} bytes of numbers; {needed} need {4 * needed}")
         numbers = np.frombuffer(value, "<f4", offset=at).astype(np.float32)
-        if not all(np.isfinite(numbers[start : start + BLOCK]).all() for start in range(0, needed, BLOCK)):
+        if not all(
+            np.isfinite(numbers[start : start + BLOCK_ENTRIES]).all() for start in range(0, needed, BLOCK_ENTRIES)
+        ):
             raise CorruptError("a body holds NaN or infinity")
         return LowRankFactors(tuple(_parts(plan, numbers)))
 
@@ -100,6 +101,6 @@ def _parts(plan: list[Part], numbers: NDArray[np.float32]) -> Iterator[Product |
             yield Dense(mine)
             continue
         product = Product(entries, mine[: rank * rows].reshape(rank, rows), mine[rank * rows :].reshape(rank, columns))
-        if product.bound > MOST:
-            raise CorruptError(f"factors whose product may be {product.bound:g}; at most {MOST:g}")
+        if product.bound > MAX_PRODUCT:
+            raise CorruptError(f"factors whose product may be {product.bound:g}; at most {MAX_PRODUCT:g}")
         yield product

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcomp.errors import CorruptError
-from fedcomp.quantized.vectors import Dense
+from fedcomp.quantized import Dense
 
 
 @dataclass(frozen=True, slots=True)

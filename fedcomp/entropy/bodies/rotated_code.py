@@ -10,8 +10,16 @@ from fedcomp.entropy.bits import fixed_width, packing, varint
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized.hadamard import chunk_count
-from fedcomp.quantized.rotated import GROUP, LARGEST_SCALE, MOST_BITS, Rotated, kept, subset, wide_blocks
+from fedcomp.quantized import (
+    MAX_BITS,
+    MAX_SCALE,
+    WIDTH_GROUP,
+    Rotated,
+    chunk_count,
+    rotated_count,
+    rotated_indices,
+    wide_blocks,
+)
 
 HEAD = struct.Struct("<Qf")
 """Seed, bits."""
@@ -50,25 +58,25 @@ class RotatedBits:
         if len(value) < at + HEAD.size:
             raise TruncatedError("the body ends within seed and bits")
         seed, rate = HEAD.unpack_from(value, at)
-        if not 0 < rate <= MOST_BITS:
-            raise CorruptError(f"{rate} bits an entry; above 0 and at most {MOST_BITS}")
+        if not 0 < rate <= MAX_BITS:
+            raise CorruptError(f"{rate} bits an entry; above 0 and at most {MAX_BITS}")
         at += HEAD.size
-        k, width = kept(rate, total), _width(rate)
+        k, width = rotated_count(rate, total), _width(rate)
         chunks, size = chunk_count(k), fixed_width.size(k, width)
         if len(value) < at + 4 * chunks + size:
             raise TruncatedError(f"{len(value) - at} bytes; {chunks} scales and {k} levels need {4 * chunks + size}")
         scales = np.frombuffer(value, "<f4", chunks, at).astype(np.float32)
-        if not (scales.view(np.uint32) < LARGEST_SCALE.view(np.uint32)).all():
-            raise CorruptError(f"a scale that is negative, NaN or {LARGEST_SCALE} and more")
+        if not (scales.view(np.uint32) < MAX_SCALE.view(np.uint32)).all():
+            raise CorruptError(f"a scale that is negative, NaN or {MAX_SCALE} and more")
         at += 4 * chunks
         packing.check_padding(memoryview(value)[at : at + size], k * width, "levels")
-        levels = np.zeros(-(-k // GROUP) * GROUP, np.uint8)
+        levels = np.zeros(-(-k // WIDTH_GROUP) * WIDTH_GROUP, np.uint8)
         for part, block in fixed_width.read(np.frombuffer(value, np.uint8, size, at), width, k):
             levels[part] = block
         _join(levels, np.frombuffer(value, np.uint8, offset=at + size), seed, rate)
         if levels[k:].any():
             raise CorruptError("last bits: the padding bits are not zero")
-        return Rotated(total, seed, rate, scales, levels[:k], subset(seed, total, k) if rate < 1 else None)
+        return Rotated(total, seed, rate, scales, levels[:k], rotated_indices(seed, total, k) if rate < 1 else None)
 
 
 def _width(rate: float) -> int:
@@ -83,9 +91,9 @@ def _split(value: Rotated) -> tuple[NDArray[np.uint8], bytes]:
         if wide is None:
             break
         if not start:
-            levels = np.zeros(-(-value.levels.size // GROUP) * GROUP, np.uint8)
+            levels = np.zeros(-(-value.levels.size // WIDTH_GROUP) * WIDTH_GROUP, np.uint8)
             levels[: value.levels.size] = value.levels
-        groups = levels[start : start + wide.size * GROUP].view(np.uint64)
+        groups = levels[start : start + wide.size * WIDTH_GROUP].view(np.uint64)
         picked = groups[wide]
         last.append(np.packbits((picked & LAST).view(np.uint8)).tobytes())
         groups[wide] = (picked & ~LAST) >> np.uint64(1)
@@ -98,7 +106,7 @@ def _join(levels: NDArray[np.uint8], last: NDArray[np.uint8], seed: int, rate: f
     for start, wide in wide_blocks(seed, rate, levels.size):
         if wide is None:
             break
-        groups, count = levels[start : start + wide.size * GROUP].view(np.uint64), int(np.count_nonzero(wide))
+        groups, count = levels[start : start + wide.size * WIDTH_GROUP].view(np.uint64), int(np.count_nonzero(wide))
         if last.size < at + count:
             raise TruncatedError(f"{last.size} bytes of last bits; {at + count} groups or more have some")
         groups[wide] = groups[wide] << np.uint64(1) | np.unpackbits(last[at : at + count]).view(np.uint64)

@@ -8,7 +8,7 @@ import numpy as np
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import values
 from fedcomp.errors import TruncatedError
-from fedcomp.quantized.seeded import SEEDS, Seeded, drawn
+from fedcomp.quantized import SEEDS, Seeded, seeded_indices
 
 SEED = struct.Struct("<Q")
 
@@ -37,4 +37,4 @@ class SeededValues:
         (seed,) = SEED.unpack_from(value, at)
         entries, at = values.take(value, at + SEED.size, k)
         head.check_end(value, at)
-        return Seeded(total, seed, drawn(total, k, seed), entries)
+        return Seeded(total, seed, seeded_indices(total, k, seed), entries)

@@ -9,9 +9,7 @@ from fedcomp.entropy.bodies.levels_code import LevelsCode
 from fedcomp.entropy.bodies.raw import Raw
 from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized.levels import Levels
-from fedcomp.quantized.segments import Segments
-from fedcomp.quantized.vectors import Dense
+from fedcomp.quantized import Dense, Levels, Segments
 
 RAW, LEVELS = range(2)
 CODES: tuple[EntropyCode[Any], ...] = (Raw(), LevelsCode())

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core.checks import check_choice
-from fedcomp.core.types import Vector
+from fedcomp.core import Vector, check_choice
 from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import alphabet, positions
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized.levels import SparseLevels, geometric
+from fedcomp.quantized import SparseLevels, geometric
 
 LISTED, GEOMETRIC = range(2)
 MAX_LEVELS = 256

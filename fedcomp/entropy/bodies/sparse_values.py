@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import positions, values
-from fedcomp.quantized.vectors import Sparse
+from fedcomp.quantized import Sparse
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits import base3, fixed_width, packing, prefix_stream, tuples, varint
 from fedcomp.entropy.codes import huffman, positions, symbol_set
-from fedcomp.entropy.codes.golomb_positions import CHUNK
+from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS
 from fedcomp.entropy.codes.symbol_set import Symbols, SymbolSet, octets, symbol_type
 from fedcomp.errors import CorruptError, TruncatedError
 
@@ -50,8 +50,8 @@ def put(symbols: Symbols, bound: int) -> bytes:
 def histogram(symbols: Symbols, bound: int) -> Counts:
     """Return how often each symbol below `bound` occurs."""
     counts = np.zeros(bound, np.int64)
-    for start in range(0, symbols.size, BLOCK):
-        block = symbols[start : start + BLOCK]
+    for start in range(0, symbols.size, BLOCK_ENTRIES):
+        block = symbols[start : start + BLOCK_ENTRIES]
         if bound <= 8:  # so many comparisons of bytes are faster
             counts += [np.count_nonzero(block == symbol) for symbol in range(bound)]
         else:
@@ -169,8 +169,8 @@ class Common:
 
     def _others(self, symbols: Symbols) -> NDArray[np.int64]:
         hits = []
-        for start in range(0, symbols.size, BLOCK):
-            block = symbols[start : start + BLOCK]
+        for start in range(0, symbols.size, BLOCK_ENTRIES):
+            block = symbols[start : start + BLOCK_ENTRIES]
             other = block != self.set.used[0]
             for symbol in self.set.used[1:]:
                 other &= block != symbol
@@ -207,7 +207,7 @@ def _common_bits(counts: Counts, width: int, rest_bits: float = 0) -> float:
         return math.inf
     # Whatever code the rest gets, it takes its entropy or more, and a bit each unless all are the same.
     least = max(k, float(rest @ np.log2(k / rest))) if rest.size > 1 else 0
-    return n * width + min(n, k * _gap_bits(k / n) + 8 * k / CHUNK) + max(least, rest_bits)
+    return n * width + min(n, k * _gap_bits(k / n) + 8 * k / CHUNK_GAPS) + max(least, rest_bits)
 
 
 def _gap_bits(p: float) -> float:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits import packing, unary, varint
 from fedcomp.entropy.codes.golomb_positions import ascend
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized.vectors import Indices
+from fedcomp.quantized import Indices
 
 WIDTHS = range(1, 17)
 LONGEST = 32
@@ -51,22 +51,24 @@ class DeltaKeys:
         """Yield the width, the length of the flags, the flags, the payloads."""
         yield bytes([self.width])
         more = (self.lengths - np.uint8(1)) // np.uint8(self.width)
-        flags = unary.write((more[start : start + BLOCK] for start in range(0, more.size, BLOCK)), self.groups)
+        flags = unary.write(
+            (more[start : start + BLOCK_ENTRIES] for start in range(0, more.size, BLOCK_ENTRIES)), self.groups
+        )
         yield varint.put(len(flags))
         yield flags
         for groups, count in enumerate(self.counts.tolist()):
             if count:
                 runs = self.runs if count == more.size else self.runs[more == groups - 1]
-                for start in range(0, count, BLOCK):  # of whole bytes, whatever the width
-                    yield packing.pack(runs[start : start + BLOCK] + np.uint64(1), groups * self.width)
+                for start in range(0, count, BLOCK_ENTRIES):  # of whole bytes, whatever the width
+                    yield packing.pack(runs[start : start + BLOCK_ENTRIES] + np.uint64(1), groups * self.width)
 
 
 def measure(runs: NDArray[np.uint32]) -> DeltaKeys:
     """Return the gaps `runs` + 1, uint32 (k,), with the width that gives the fewest bits, the least of equal ones."""
     lengths = np.empty(runs.size, np.uint8)
     histogram = np.zeros(LONGEST + 1, np.int64)
-    for start in range(0, runs.size, BLOCK):
-        part = slice(start, start + BLOCK)
+    for start in range(0, runs.size, BLOCK_ENTRIES):
+        part = slice(start, start + BLOCK_ENTRIES)
         exponents = (runs[part] + np.float64(1)).view(np.int64)  # that of g, exactly: bits(g) = 1 + floor(log2(g))
         exponents >>= 52
         exponents -= 1022
@@ -113,12 +115,12 @@ def _unpacked(payload: memoryview, groups: int, width: int, count: int, n: int) 
     """Return the `count` gaps of so many groups; refuse those that need fewer, and those longer than `n`."""
     found, least, length = np.empty(count, np.uint32), 1 << (groups - 1) * width, groups * width
     octets = np.frombuffer(payload, np.uint8)
-    for start in range(0, count, BLOCK):  # of whole bytes, whatever the width
-        part = octets[start * length // 8 : -(-(start + BLOCK) * length // 8)]
-        block = packing.unpack(part, length, min(BLOCK, count - start))
+    for start in range(0, count, BLOCK_ENTRIES):  # of whole bytes, whatever the width
+        part = octets[start * length // 8 : -(-(start + BLOCK_ENTRIES) * length // 8)]
+        block = packing.unpack(part, length, min(BLOCK_ENTRIES, count - start))
         if block.min() < least or block.max() > n:
             raise CorruptError(f"a gap in {groups} groups of {width} bits; it is {least} to {n}")
-        found[start : start + BLOCK] = block
+        found[start : start + BLOCK_ENTRIES] = block
     return found
 
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from fedcomp.entropy.bits import packing, unary, varint
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized.vectors import Indices
+from fedcomp.quantized import Indices
 
-CHUNK = 512
+CHUNK_GAPS = 512
 MAX_RICE = 31
 GROUP = 64  # chunks worked on at a time: they stay in the processor's cache
 
@@ -61,7 +61,7 @@ def measure(table: Table, k: int) -> GolombPositions:
 def take(data: bytes, at: int, n: int, k: int) -> tuple[Indices, int]:
     """Return the `k` indices below `n` that lie in `data` from `at` on, and where the next field begins."""
     body = memoryview(data)
-    chunks = -(-k // CHUNK)
+    chunks = -(-k // CHUNK_GAPS)
     rice = np.frombuffer(body[at : at + chunks], np.uint8).astype(np.int64)
     if rice.size < chunks:
         raise TruncatedError(f"{rice.size} Rice parameters; {k} entries need {chunks}")
@@ -83,11 +83,11 @@ def gaps(indices: Indices, n: int) -> Table:
     if n > MAX_ENTRIES:
         raise ValueError(f"a vector of {n} entries; at most {MAX_ENTRIES} can be encoded")
     k = indices.size
-    runs = np.zeros(-(-k // CHUNK) * CHUNK, np.uint32)
+    runs = np.zeros(-(-k // CHUNK_GAPS) * CHUNK_GAPS, np.uint32)
     runs[0] = indices[0]
     np.subtract(indices[1:], indices[:-1], out=runs[1:k], casting="unsafe")
     runs[1:k] -= 1
-    return runs.reshape(-1, CHUNK)
+    return runs.reshape(-1, CHUNK_GAPS)
 
 
 def positions(runs: NDArray[np.int64], n: int) -> Indices:
@@ -112,15 +112,15 @@ def _groups(chunks: int) -> Iterator[slice]:
 
 def _sizes(rice: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     """Return the bytes of each chunk's remainders: whole bytes, since a full chunk of any b fills them."""
-    counts = np.full(rice.size, CHUNK)
-    counts[-1] = k - CHUNK * (rice.size - 1)
+    counts = np.full(rice.size, CHUNK_GAPS)
+    counts[-1] = k - CHUNK_GAPS * (rice.size - 1)
     return -(-counts * rice // 8)
 
 
 def _rice_parameters(table: Table, k: int) -> tuple[NDArray[np.int64], int]:
     """Return for each chunk the b that gives the fewest bits, and the sum of all quotients then."""
-    counts = np.full(len(table), CHUNK)
-    counts[-1] = k - CHUNK * (len(table) - 1)
+    counts = np.full(len(table), CHUNK_GAPS)
+    counts[-1] = k - CHUNK_GAPS * (len(table) - 1)
     # The optimum lies at the power of two next to mean * ln 2: look at it and at its neighbours.
     mean = table.sum(axis=1, dtype=np.int64) / counts
     guess = np.floor(np.log2(np.maximum(mean * math.log(2), 1))).astype(np.int64)
@@ -137,7 +137,7 @@ def _rice_parameters(table: Table, k: int) -> tuple[NDArray[np.int64], int]:
 def _write_quotients(table: Table, rice: NDArray[np.int64], k: int, ones: int) -> bytes:
     """Return each quotient as that many ones and a zero; `ones` is the sum of the quotients."""
     shifts = rice.astype(np.uint32)[:, None]
-    blocks = ((table[rows] >> shifts[rows]).ravel()[: k - rows.start * CHUNK] for rows in _groups(len(table)))
+    blocks = ((table[rows] >> shifts[rows]).ravel()[: k - rows.start * CHUNK_GAPS] for rows in _groups(len(table)))
     return unary.write(blocks, k + ones)
 
 
@@ -147,13 +147,13 @@ def _write_remainders(table: Table, rice: NDArray[np.int64], k: int) -> Iterator
     for rows in _groups(len(table)):
         widths = set(rice[rows].tolist())
         if len(widths) == 1:
-            yield packing.pack(table[rows].ravel()[: k - rows.start * CHUNK], widths.pop())
+            yield packing.pack(table[rows].ravel()[: k - rows.start * CHUNK_GAPS], widths.pop())
             continue
         chunks: list[bytes] = [b""] * (rows.stop - rows.start)
         for width in widths - {0}:
             places = np.flatnonzero(rice[rows] == width)
             packed = packing.pack(table[rows][places].ravel(), width)
-            length = CHUNK * width // 8
+            length = CHUNK_GAPS * width // 8
             for order, place in enumerate(places):
                 chunks[place] = packed[order * length : order * length + int(sizes[rows.start + place])]
         yield b"".join(chunks)
@@ -165,14 +165,16 @@ def _read_remainders(
     """Return the runs, in the memory of `quotients`: shifted, with the low bits put in."""
     k = quotients.size
     sizes = _sizes(rice, k)
-    octets = np.zeros(int(rice.sum()) * CHUNK // 8, np.uint8)
+    octets = np.zeros(int(rice.sum()) * CHUNK_GAPS // 8, np.uint8)
     octets[: len(data)] = np.frombuffer(data, np.uint8)
-    packing.check_padding(data, int(sizes[:-1].sum()) * 8 + int(rice[-1]) * (k - CHUNK * (rice.size - 1)), "remainders")
+    packing.check_padding(
+        data, int(sizes[:-1].sum()) * 8 + int(rice[-1]) * (k - CHUNK_GAPS * (rice.size - 1)), "remainders"
+    )
     starts = np.cumsum(sizes) - sizes
     for rows in _groups(rice.size):
-        runs = quotients[rows.start * CHUNK : rows.stop * CHUNK]
+        runs = quotients[rows.start * CHUNK_GAPS : rows.stop * CHUNK_GAPS]
         widths = set(rice[rows].tolist())
-        shift: Any = min(widths) if len(widths) == 1 else np.repeat(rice[rows], CHUNK)[: runs.size]
+        shift: Any = min(widths) if len(widths) == 1 else np.repeat(rice[rows], CHUNK_GAPS)[: runs.size]
         if (runs > n >> shift).any():
             raise CorruptError(f"a gap is longer than the {n} entries")
         runs <<= shift
@@ -190,8 +192,8 @@ def _put_low_bits(
     """Put the low bits of chunks of several widths into `runs`; those of a chunk begin at its place in `starts`."""
     for width in set(rice.tolist()) - {0}:
         places = np.flatnonzero(rice == width)
-        packed = octets[starts[places, None] + np.arange(CHUNK * width // 8)]
-        low = packing.unpack(packed.ravel(), width, places.size * CHUNK).reshape(-1, CHUNK)
+        packed = octets[starts[places, None] + np.arange(CHUNK_GAPS * width // 8)]
+        low = packing.unpack(packed.ravel(), width, places.size * CHUNK_GAPS).reshape(-1, CHUNK_GAPS)
         for order, place in enumerate(places):
-            chunk = runs[int(place) * CHUNK : (int(place) + 1) * CHUNK]
+            chunk = runs[int(place) * CHUNK_GAPS : (int(place) + 1) * CHUNK_GAPS]
             chunk |= low[order, : chunk.size]

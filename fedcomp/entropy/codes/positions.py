@@ -10,12 +10,11 @@ from typing import Protocol
 
 import numpy as np
 
-from fedcomp.core.checks import check_choice
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core import BLOCK_ENTRIES, check_choice
 from fedcomp.entropy.bits import packing
 from fedcomp.entropy.codes import delta_keys, golomb_positions
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized.vectors import Indices
+from fedcomp.quantized import Indices
 
 SMALLEST = "smallest"
 ALL, GOLOMB, BITMAP, DELTA = range(4)
@@ -49,10 +48,10 @@ class Bitmap:
 
     def write(self) -> Iterator[bytes]:
         """Yield the bits, zeros up to a whole byte."""
-        edges = np.searchsorted(self.indices, np.arange(0, self.n + BLOCK, BLOCK))
+        edges = np.searchsorted(self.indices, np.arange(0, self.n + BLOCK_ENTRIES, BLOCK_ENTRIES))
         for block, (begin, end) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
-            start = block * BLOCK
-            ones = np.zeros(min(BLOCK, self.n - start), np.bool_)
+            start = block * BLOCK_ENTRIES
+            ones = np.zeros(min(BLOCK_ENTRIES, self.n - start), np.bool_)
             ones[self.indices[begin:end] - start] = True
             yield np.packbits(ones).tobytes()
 
@@ -118,7 +117,7 @@ def _take_bitmap(data: bytes, at: int, n: int, k: int) -> tuple[Indices, int]:
         raise TruncatedError(f"{len(data) - at} bytes of a bitmap; {n} entries need {end - at}")
     packing.check_padding(memoryview(data)[at:end], n, "bitmap")
     octets = np.frombuffer(data, np.uint8, end - at, at)
-    steps = [octets[start : start + BLOCK // 8] for start in range(0, octets.size, BLOCK // 8)]
+    steps = [octets[start : start + BLOCK_ENTRIES // 8] for start in range(0, octets.size, BLOCK_ENTRIES // 8)]
     ones = sum(int(np.bitwise_count(step).sum(dtype=np.int64)) for step in steps)
     if ones != k:
         raise CorruptError(f"a bitmap with {ones} ones; {k} entries are kept")
@@ -126,6 +125,6 @@ def _take_bitmap(data: bytes, at: int, n: int, k: int) -> tuple[Indices, int]:
     held = 0
     for block, step in enumerate(steps):
         hits = np.unpackbits(step).view(np.bool_).nonzero()[0]
-        np.add(hits, block * BLOCK, out=indices[held : held + hits.size])
+        np.add(hits, block * BLOCK_ENTRIES, out=indices[held : held + hits.size])
         held += hits.size
     return indices, end

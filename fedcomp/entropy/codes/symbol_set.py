@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits import packing, varint
 from fedcomp.errors import CorruptError, TruncatedError
 
@@ -71,8 +71,8 @@ class SymbolSet:
             return ranks
         result = ranks if ranks.dtype == dtype else np.empty(ranks.size, dtype)
         table = self.used.astype(dtype)
-        for start in range(0, ranks.size, BLOCK):
-            result[start : start + BLOCK] = _looked_up(table, ranks[start : start + BLOCK])
+        for start in range(0, ranks.size, BLOCK_ENTRIES):
+            result[start : start + BLOCK_ENTRIES] = _looked_up(table, ranks[start : start + BLOCK_ENTRIES])
         return result
 
     def _is_first(self) -> bool:

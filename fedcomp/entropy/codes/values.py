@@ -14,18 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK, LARGEST
-from fedcomp.core.types import Vector
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, Vector
 from fedcomp.entropy.bits import packing
 from fedcomp.entropy.codes import alphabet
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized.precision import from_halves, half_exponent, peak, to_halves
+from fedcomp.quantized import from_halves, half_exponent, max_magnitude, to_halves
 
 FP32, BF16, FP16, NATURAL = range(4)
 EXPONENTS = 255
 """Biased exponents of finite values."""
 SCALE = struct.Struct("<h")
-SCALES = range(half_exponent(LARGEST), half_exponent(2.0**-149) + 2)
+SCALES = range(half_exponent(MAX_FLOAT32), half_exponent(2.0**-149) + 2)
 
 
 def put(values: Vector) -> bytes:
@@ -36,7 +35,7 @@ def put(values: Vector) -> bytes:
     if not _any(words, 0x0000FFFF):
         upper = bytes([BF16]) + (words >> np.uint32(16)).astype("<u2").tobytes()
         return upper if _any(words, 0x007FFFFF) else min(_natural(words), upper, key=len)
-    largest = peak(values)
+    largest = max_magnitude(values)
     exponent = half_exponent(largest)
     # Rounding may have lifted the largest value to a power of two: then it lay below in the scale that was rounded in.
     for scale in (exponent, exponent + 1) if math.frexp(largest)[0] == 0.5 else (exponent,):
@@ -72,8 +71,10 @@ def take(data: bytes, at: int, k: int) -> tuple[Vector, int]:
         exponents, at = alphabet.take(data, at + size, k, EXPONENTS)
         words = exponents.astype(np.uint32)
         words <<= np.uint32(23)
-        for start in range(0, k, BLOCK):
-            words[start : start + BLOCK] |= negative[start : start + BLOCK].astype(np.uint32) << np.uint32(31)
+        for start in range(0, k, BLOCK_ENTRIES):
+            words[start : start + BLOCK_ENTRIES] |= negative[start : start + BLOCK_ENTRIES].astype(
+                np.uint32
+            ) << np.uint32(31)
         values = words.view(np.float32)
     else:
         raise CorruptError(f"values of format {form}; known are {FP32} to {NATURAL}")
@@ -84,14 +85,14 @@ def take(data: bytes, at: int, k: int) -> tuple[Vector, int]:
 
 def _any(words: NDArray[np.uint32], mask: int) -> bool:
     """Say whether a word has a bit of `mask`."""
-    return any((words[at : at + BLOCK] & np.uint32(mask)).any() for at in range(0, words.size, BLOCK))
+    return any((words[at : at + BLOCK_ENTRIES] & np.uint32(mask)).any() for at in range(0, words.size, BLOCK_ENTRIES))
 
 
 def _exact_halves(values: Vector, scale: int) -> bytes | None:
     """Return float16 `values` times 2^`scale`; None where one of them is not exact."""
     parts = []
-    for start in range(0, values.size, BLOCK):
-        part = values[start : start + BLOCK]
+    for start in range(0, values.size, BLOCK_ENTRIES):
+        part = values[start : start + BLOCK_ENTRIES]
         halves = to_halves(part, scale)
         if not np.array_equal(from_halves(halves, scale).view(np.uint32), part.view(np.uint32)):
             return None

@@ -9,13 +9,10 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from fedcomp.errors import FedcompError, LayoutError, VersionError
-from fedcomp.memory.protocol import State, check
+from fedcomp.memory import State, check_state
 from fedcomp.methods import parse
-from fedcomp.sync.replica import FrameDecoder, Replica, split_payload, step
-from fedcomp.wire import codec_ids
-from fedcomp.wire.frame import SECONDS, Frame, parse_one
-from fedcomp.wire.layout import parse_layout
-from fedcomp.wire.server_message import Ack, ServerMessage, ack_of
+from fedcomp.sync import FrameDecoder, Replica, apply_frame, split_payload
+from fedcomp.wire import SECONDS, Ack, Frame, ServerMessage, ack_of, codec_by_id, parse_layout, parse_single_frame
 
 KEY = "fedcomp"
 LOCAL = "fedcomp.local"
@@ -68,11 +65,11 @@ class ClientState:
         if not self.pending:
             return
         if self.replica is not None and ack_of(self.pending_number, self.pending) != acked:
-            frame = parse_one(self.pending)
+            frame = parse_single_frame(self.pending)
             if frame.layout == self.replica.layout.digest:
                 layout = self.replica.layout
                 body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
-                lost = codec_ids.codec(frame.codec).decode(body, n=layout.n)
+                lost = codec_by_id(frame.codec).decode(body, n=layout.n)
                 self.memory |= parse(self.uplink).memory.rollback(lost, self.memory)
         self.pending, self.pending_number, self.answer = b"", 0, {}
 
@@ -91,7 +88,7 @@ class ClientState:
         self.followed = []
         for frame in frames:
             before = self.replica
-            self.replica = step(self.replica, frame, reader)
+            self.replica = apply_frame(self.replica, frame, reader)
             self.followed.append(frame)
             if before is not None and before.layout.digest != self.replica.layout.digest:
                 self.memory, self.local = {}, {}
@@ -205,8 +202,8 @@ def from_parts(
         },
     )
     if state.pending:
-        parse_one(state.pending)
-        check(state.memory, parse(state.uplink).memory.vectors, replica.layout.n if replica is not None else 0)
+        parse_single_frame(state.pending)
+        check_state(state.memory, parse(state.uplink).memory.vectors, replica.layout.n if replica is not None else 0)
     return state
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.lazy_array import LazyArray, record_of
-from fedcomp.sync.replica import Replica, Step, from_key_frame
-from fedcomp.wire.frame import Frame
+from fedcomp.sync import DeltaStep, Replica, from_key_frame
+from fedcomp.wire import Frame
 
 CACHE_BYTES = 1 << 28
 """Bytes of steps that are kept."""
@@ -31,19 +31,19 @@ class DecodeCache:
     def __init__(self) -> None:
         """Begin with nothing worked out."""
         self.saved_seconds = 0.0
-        self._steps: OrderedDict[Frame, tuple[Step, float]] = OrderedDict()
+        self._steps: OrderedDict[Frame, tuple[DeltaStep, float]] = OrderedDict()
         self._size = 0
         self._key: tuple[Frame, Replica, float] | None = None
         self._plain: tuple[tuple[int, int, int], dict[str, NDArray[Any]]] | None = None
 
-    def step(self, replica: Replica, frame: Frame) -> Step:
+    def step(self, replica: Replica, frame: Frame) -> DeltaStep:
         """Return ``Step.of(replica, frame)``, which is the same for every replica of the frame's base version."""
         known = self._steps.get(frame)
         if known is not None:
             self.saved_seconds += known[1]
             return known[0]
         begin = time.perf_counter()
-        step = Step.of(replica, frame)
+        step = DeltaStep.of(replica, frame)
         self._steps[frame] = (step, time.perf_counter() - begin)
         self._size += step.size
         while self._size > CACHE_BYTES:

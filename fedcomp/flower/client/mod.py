@@ -15,12 +15,20 @@ from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.in_memory import DecodeCache
 from fedcomp.flower.client.state_store import StateStore, open_store, shared_of
 from fedcomp.flower.lazy_array import record_of, to_record
-from fedcomp.memory.protocol import Incremental
+from fedcomp.memory import Incremental
 from fedcomp.methods import parse
-from fedcomp.sync.replica import Replica
-from fedcomp.wire import codec_ids, server_message
-from fedcomp.wire.frame import EXACT, FIRST, SECONDS, Frame, Kind
-from fedcomp.wire.server_message import ServerMessage
+from fedcomp.sync import Replica
+from fedcomp.wire import (
+    FLAG_EXACT,
+    FLAG_FIRST,
+    NO_BODY,
+    SECONDS,
+    Frame,
+    Kind,
+    ServerMessage,
+    codec_id,
+    parse_server_message,
+)
 
 
 class CompressionMod:
@@ -42,7 +50,7 @@ class CompressionMod:
         self, message: Message, context: Context, call_next: ClientAppCallable, home: StateStore, key: str, data: bytes
     ) -> Message:
         begin = time.perf_counter()
-        asked, frames = server_message.parse(data)
+        asked, frames = parse_server_message(data)
         state, shared = home.load(asked.training_id, _places(asked, frames)), shared_of(context)
         if asked.number < state.number:
             raise StaleError(f"instruction {asked.number}; instruction {state.number} was followed already")
@@ -60,7 +68,7 @@ class CompressionMod:
         except FedcompError as error:
             log(WARNING, "fedcomp: this node cannot follow: %s", error)
             # Nothing that it says is remembered: a forged number would make all later ones old.
-            lost = Frame(Kind.RESYNC, codec_ids.NO_BODY, 0, 0, 0, 0, 0, asked.number)
+            lost = Frame(Kind.RESYNC, NO_BODY, 0, 0, 0, 0, 0, asked.number)
             return Message(RecordDict({key: records.pack(lost.to_bytes())}), reply_to=message)
         state.number = asked.number
         decode_seconds = time.perf_counter() - begin + (shared.saved_seconds if shared else 0.0)
@@ -80,7 +88,7 @@ class CompressionMod:
                 state.answer_key = trained
                 content[trained] = records.pack(frame)
             else:
-                held = Frame(Kind.ACK, codec_ids.NO_BODY, 0, *_here(replica), asked.number)
+                held = Frame(Kind.ACK, NO_BODY, 0, *_here(replica), asked.number)
                 content[records.KEY] = records.pack(held.to_bytes())
             reply.content = content
         home.save(state)
@@ -111,10 +119,10 @@ class CompressionMod:
         except NonFiniteError as error:
             raise NonFiniteError(error.index, error.value, f" (in tensor {layout.name_at(error.index)!r})") from None
         state.memory |= memory
-        flags = (0 if exact == replica.exact else EXACT) | (FIRST if first else 0)
+        flags = (0 if exact == replica.exact else FLAG_EXACT) | (FLAG_FIRST if first else 0)
         seconds = SECONDS.pack(time.perf_counter() - begin, decode_seconds)
-        payload = b"".join((seconds, body, exact if flags & EXACT else b""))
-        codec = codec_ids.codec_id(compressor.entropy)
+        payload = b"".join((seconds, body, exact if flags & FLAG_EXACT else b""))
+        codec = codec_id(compressor.entropy)
         frame = Frame(Kind.UPDATE, codec, flags, *_here(replica), asked.number, payload).to_bytes()
         state.pending, state.pending_number, state.uplink = frame, asked.number, asked.uplink
         local = {tensor.name for tensor in layout.tensors if tensor.policy == "local"}

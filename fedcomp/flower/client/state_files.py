@@ -18,16 +18,16 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
 from google.protobuf.message import DecodeError
 
-from fedcomp.core.atomic_file import write_atomically
+from fedcomp.core import write_atomically
 from fedcomp.errors import CorruptError
 from fedcomp.flower.client.client_state import DAMAGE, Arrays, ClientState, from_parts, replica_of
-from fedcomp.sync.replica import Replica, step
-from fedcomp.wire.frame import Frame, parse_all
+from fedcomp.sync import Replica, apply_frame
+from fedcomp.wire import Frame, parse_frames
 
 FORMAT = "1"
 CORRUPTION_ERRORS = (*DAMAGE, FileNotFoundError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, DecodeError)
 """What files that are not whole raise; `zipfile` says RuntimeError for a flipped bit that means a password."""
-MOST_FRAMES = 32
+MAX_REPLAYED_FRAMES = 32
 """Frames behind a model: each takes a little time to follow again when the state is read."""
 MOST_SHARE = 4
 """And their bytes are no more than the model's by this."""
@@ -58,13 +58,13 @@ class StateFiles:
         arrays = _read(self._state)
         plain, kept = _json(arrays.pop("plain")), _json(arrays.pop("kept"))
         records, frames = (arrays.pop(name).tobytes() for name in ("records", "frames"))
-        self._model, self._frames = kept["model"], parse_all(frames)
+        self._model, self._frames = kept["model"], parse_frames(frames)
         replica: Replica | None = None
         if self._model:
             model = _read(self._state.with_name(self._model))
             replica = replica_of(_json(model.pop("plain")), model)
             for frame in self._frames:
-                replica = step(replica, frame)
+                replica = apply_frame(replica, frame)
         there = (str(replica.version), str(replica.fingerprint)) if replica is not None else ("", "")
         if there != (plain["version"], plain["fingerprint"]):
             raise CorruptError(f"the model and its frames lead to version {there[0]}, not to {plain['version']}")
@@ -89,7 +89,7 @@ class StateFiles:
     def _leads_to(self, replica: Replica) -> bool:
         """Say whether the model and the frames behind it, not too many of them, are a short way to `replica`."""
         size = sum(frame.size for frame in self._frames)
-        if not self._model or len(self._frames) > MOST_FRAMES or size * MOST_SHARE > replica.vector.nbytes:
+        if not self._model or len(self._frames) > MAX_REPLAYED_FRAMES or size * MOST_SHARE > replica.vector.nbytes:
             return False
         end = _name(self._frames[-1].version, self._frames[-1].after) if self._frames else self._model
         return end == _name(replica.version, replica.fingerprint)

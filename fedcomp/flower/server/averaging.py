@@ -14,8 +14,7 @@ from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.server.reply_validator import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
-from fedcomp.sync import updates
-from fedcomp.sync.replica import Replica
+from fedcomp.sync import Replica, Update, weighted_mean
 
 AVERAGING = {kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi)}
 
@@ -45,8 +44,8 @@ def aggregate_mean(
         if answers:
             log(WARNING, "fedcomp: all weights %r are 0; nothing is aggregated", key)
         return inner.aggregate_train(server_round, failed)
-    trained = [cast(updates.Update, answer.update) for answer in answers]
-    mean = updates.mean(list(zip(trained, weights, strict=True)), published)
+    trained = [cast(Update, answer.update) for answer in answers]
+    mean = weighted_mean(list(zip(trained, weights, strict=True)), published)
     metric_key, metrics = next(iter(records.metric_records(contents[0]).items()))
     merged = RecordDict(
         {

@@ -14,15 +14,13 @@ from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 from numpy.typing import NDArray
 
-from fedcomp.core.atomic_file import write_atomically
+from fedcomp.core import write_atomically
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import records
 from fedcomp.flower.lazy_array import to_record
-from fedcomp.memory.protocol import State
-from fedcomp.sync.ledger import Ledger
-from fedcomp.sync.node_registry import NodeRegistry
-from fedcomp.sync.replica import Replica, from_key_frame
-from fedcomp.wire.frame import Frame, parse, parse_all
+from fedcomp.memory import State
+from fedcomp.sync import Ledger, NodeRegistry, Replica, from_key_frame
+from fedcomp.wire import Frame, parse_frame, parse_frames
 
 FORMAT = 1
 ARCHIVE = (zipfile.BadZipFile, zlib.error)
@@ -82,13 +80,13 @@ class Checkpoint:
             plain = json.loads(arrays["plain"].tobytes())
             if plain["format"] != FORMAT:
                 raise CorruptError(f"checkpoint format {plain['format']}; this version reads format {FORMAT}")
-            key, _ = parse(arrays["replica"].tobytes())
+            key, _ = parse_frame(arrays["replica"].tobytes())
             version, internal, gauss = plain["random"]
             saved = cls(
                 round=plain["round"],
                 replica=from_key_frame(key),
                 memory=_under(arrays, "memory/"),
-                history=parse_all(arrays["history"].tobytes()),
+                history=parse_frames(arrays["history"].tobytes()),
                 registry=NodeRegistry.from_array(arrays["roster"]),
                 ledger=Ledger.from_array(arrays["ledger"]),
                 local=_under(arrays, "local/"),

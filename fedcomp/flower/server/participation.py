@@ -8,8 +8,7 @@ from flwr.app import Message
 from flwr.common.constant import ErrorCode
 from flwr.supercore import log
 
-from fedcomp.sync.ledger import SERVER, Ledger, Totals
-from fedcomp.sync.node_registry import UNKNOWN, NodeRegistry
+from fedcomp.sync import SERVER_NODE, UNKNOWN_VERSION, Ledger, NodeRegistry, Traffic
 
 UNAVAILABLE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 """The errors that Flower makes up for a node that does not answer."""
@@ -28,7 +27,7 @@ class NodeState:
     version: int | None
     heard: int | None
     absent: bool
-    totals: Totals
+    totals: Traffic
 
 
 class Participation:
@@ -71,12 +70,12 @@ class Participation:
         versions = {node: standing.version for node, standing in registry.items()}
         return {
             node: NodeState(
-                None if (version := versions.get(node, UNKNOWN)) == UNKNOWN else version,
+                None if (version := versions.get(node, UNKNOWN_VERSION)) == UNKNOWN_VERSION else version,
                 self.heard.get(node),
                 node in self._absent,
-                totals.get(node, Totals()),
+                totals.get(node, Traffic()),
             )
-            for node in sorted((versions.keys() | totals.keys()) - {SERVER})
+            for node in sorted((versions.keys() | totals.keys()) - {SERVER_NODE})
         }
 
 

@@ -13,12 +13,8 @@ from flwr.supercore import log
 
 from fedcomp.errors import CorruptError, FedcompError, StaleError
 from fedcomp.flower import records
-from fedcomp.sync import updates
-from fedcomp.sync.ledger import Ledger
-from fedcomp.sync.node_registry import UNKNOWN, NodeRegistry
-from fedcomp.sync.replica import Replica
-from fedcomp.wire.frame import Frame, Kind, parse_one
-from fedcomp.wire.server_message import Ack, ack_of
+from fedcomp.sync import UNKNOWN_VERSION, Ledger, NodeRegistry, Replica, Update, check_reply, decode_update
+from fedcomp.wire import Ack, Frame, Kind, ack_of, parse_single_frame
 
 MAX_EXAMPLE_WEIGHT = float(1 << 53)
 
@@ -29,7 +25,7 @@ class ValidatedReply:
 
     message: Message
     key: str
-    update: updates.Update | None
+    update: Update | None
     ack: Ack
 
     @property
@@ -86,11 +82,11 @@ class ReplyValidator:
         others = records.size_beside(message.content, key)
         self.ledger.add(self.server_round, node, uplink_bytes=len(data) + others)
         begin = time.perf_counter()
-        frame = parse_one(data)
+        frame = parse_single_frame(data)
         standing = self.registry[node]
-        updates.check(frame, standing, self.published)
+        check_reply(frame, standing, self.published)
         if frame.kind is Kind.RESYNC:
-            standing.version = UNKNOWN
+            standing.version = UNKNOWN_VERSION
             raise CorruptError("the node cannot follow; it gets a key frame next")
         if standing.answered == frame.after:
             raise StaleError(f"instruction {frame.after} was answered before")
@@ -110,7 +106,7 @@ class ReplyValidator:
         del message.content[key]
         return ValidatedReply(message, key, update, ack_of(frame.after, data))
 
-    def _update(self, frame: Frame, content: RecordDict, train: bool) -> updates.Update | None:
+    def _update(self, frame: Frame, content: RecordDict, train: bool) -> Update | None:
         if frame.kind is not Kind.UPDATE:
             return None
         if not train:
@@ -119,7 +115,7 @@ class ReplyValidator:
             weight = record.get(self.weight_key, 1) if self.weight_key else 1
             if not isinstance(weight, int | float) or not 0 <= weight <= MAX_EXAMPLE_WEIGHT:
                 raise CorruptError(f"its weight {self.weight_key!r} is {weight}; a number from 0 to 2^53 is needed")
-        return updates.decode(frame, self.published)
+        return decode_update(frame, self.published)
 
     def _fitting(self, answers: list[ValidatedReply]) -> list[ValidatedReply]:
         """Return the answers that can be aggregated together: those that trained, of the records that most have."""

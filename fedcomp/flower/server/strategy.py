@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import FedAvgM, Result, Strategy
 from flwr.supercore import log
 
 from fedcomp.compressor import Compressor
-from fedcomp.core.call import format_call
+from fedcomp.core import format_call
 from fedcomp.flower import records
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.server.averaging import aggregate_mean, averages
@@ -24,15 +24,17 @@ from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.reply_validator import ReplyValidator, ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.methods import ABOUT, stc
-from fedcomp.sync import updates
-from fedcomp.sync.history import History
-from fedcomp.sync.ledger import SERVER, Ledger
-from fedcomp.sync.node_registry import NodeRegistry
-from fedcomp.sync.publisher import Publisher
-from fedcomp.sync.replica import start
-from fedcomp.wire.codec_ids import codec_id
-from fedcomp.wire.layout import layout_of
-from fedcomp.wire.server_message import ServerMessage
+from fedcomp.sync import (
+    SERVER_NODE,
+    History,
+    Ledger,
+    NodeRegistry,
+    Publisher,
+    float64_arrays,
+    start_replica,
+    updated_arrays,
+)
+from fedcomp.wire import ServerMessage, codec_id, layout_of
 
 MIN_USEFUL_RATIO = 1.5
 """A ratio below this is no compression to speak of."""
@@ -125,7 +127,7 @@ class CompressedStrategy(Strategy):
         log(INFO, "\t├──> fedcomp: uplink %s, downlink %s", self.uplink, self.downlink)
         self.inner.summary()
 
-    def start(
+    def start_replica(
         self,
         grid: Grid,
         initial_arrays: ArrayRecord,
@@ -212,7 +214,7 @@ class CompressedStrategy(Strategy):
         else:
             for answer in answers:
                 if answer.update is not None:
-                    make = updates.wide_arrays if _takes_differences(self.inner) else updates.arrays
+                    make = float64_arrays if _takes_differences(self.inner) else updated_arrays
                     plain = to_record(make(answer.update, self._published()))
                     answer.message.content[answer.key] = plain
             messages = [answer.message for answer in answers]
@@ -295,7 +297,7 @@ class CompressedStrategy(Strategy):
         plain = records.to_arrays(arrays)
         layout = layout_of(plain, self.local)
         self._kept_local = {tensor.name: plain[tensor.name] for tensor in layout.tensors if tensor.policy == "local"}
-        self._log = Publisher.begin(start(layout, plain))
+        self._log = Publisher.begin(start_replica(layout, plain))
         self._renew()
 
     def _published(self) -> Any:
@@ -321,7 +323,7 @@ class CompressedStrategy(Strategy):
         if self._log is None:
             self._begin(arrays)
         elif arrays is not self._arrays:
-            given = start(self._published().layout, records.to_arrays(arrays))
+            given = start_replica(self._published().layout, records.to_arrays(arrays))
             if given.fingerprint != self._published().fingerprint:
                 raise ValueError("the arrays are not the published model; pass on what aggregate_train returned")
 
@@ -391,7 +393,7 @@ class CompressedStrategy(Strategy):
             for name in self.downlink.memory.vectors:
                 memory.memory.pop(name, None)
         memory.publish(records.to_arrays(arrays), self.downlink, seed)
-        self.ledger.add(server_round, SERVER, encode_seconds=time.perf_counter() - begin)
+        self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.perf_counter() - begin)
         self._renew()
 
     def _report(self, server_round: int) -> None:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from fedcomp.flower import records
 from fedcomp.flower.lazy_array import to_record
-from fedcomp.wire.layout import Layout, layout_of
+from fedcomp.wire import Layout, layout_of
 
 Sums = dict[str, NDArray[np.float64]]
 """An array a parameter tensor: moments, sums of gradients."""

@@ -10,7 +10,7 @@ import pytest
 from fedcomp.entropy.bits import varint
 from fedcomp.entropy.bodies.golomb_interleaved import STRETCH, GolombTernaryInterleaved
 from fedcomp.entropy.bodies.golomb_ternary import GolombTernary, rice_parameter
-from fedcomp.entropy.codes.golomb_positions import CHUNK, GROUP, MAX_RICE, _write_quotients, _write_remainders
+from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS, GROUP, MAX_RICE, _write_quotients, _write_remainders
 from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError
 from fedcomp.quantized.vectors import Ternary
@@ -56,7 +56,7 @@ def test_the_textbook_codeword_of_9_with_b_2_is_11001() -> None:
     table = np.array([[9]], np.uint32)
     rice = np.array([2])
     assert _write_quotients(table, rice, 1, 2) == bytes([0b110_00000])
-    assert b"".join(_write_remainders(np.pad(table, ((0, 0), (0, CHUNK - 1))), rice, 1)) == bytes([0b01_000000])
+    assert b"".join(_write_remainders(np.pad(table, ((0, 0), (0, CHUNK_GAPS - 1))), rice, 1)) == bytes([0b01_000000])
 
 
 @pytest.mark.parametrize(("p", "b"), [(1 / 25, 4), (1 / 100, 6), (1 / 400, 8), (1 / 1000, 9), (1e-4, 13)])
@@ -76,7 +76,7 @@ def test_the_rice_parameter_is_never_beaten_by_more_than_rounding() -> None:
 
 
 @codes
-@pytest.mark.parametrize("k", [1, 2, 7, 8, 9, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5])
+@pytest.mark.parametrize("k", [1, 2, 7, 8, 9, CHUNK_GAPS - 1, CHUNK_GAPS, CHUNK_GAPS + 1, 3 * CHUNK_GAPS + 5])
 def test_random_symbols_come_back_to_the_bit(code: EntropyCode[Ternary], k: int, draw: Draw) -> None:
     rng = np.random.default_rng(k)
     for n in {k, k + 1, 2 * k, 100 * k, 10_000 * k}:
@@ -98,7 +98,7 @@ def test_a_thousand_small_selections_come_back_to_the_bit(code: EntropyCode[Tern
 
 
 @codes
-@pytest.mark.parametrize("k", [GROUP * CHUNK - 1, GROUP * CHUNK, GROUP * CHUNK + 1])
+@pytest.mark.parametrize("k", [GROUP * CHUNK_GAPS - 1, GROUP * CHUNK_GAPS, GROUP * CHUNK_GAPS + 1])
 def test_more_chunks_than_are_worked_on_at_a_time_come_back(code: EntropyCode[Ternary], k: int, draw: Draw) -> None:
     symbols = draw(np.random.default_rng(k), 20 * k, k)
     assert same(code.decode(code.encode(symbols)), symbols)
@@ -117,7 +117,7 @@ def test_quotients_longer_than_is_read_at_a_time_come_back() -> None:
 
 def test_chunks_of_every_density_beside_each_other_come_back_each_with_its_own_parameter() -> None:
     rng = np.random.default_rng(1)
-    gaps = np.concatenate([rng.geometric(2.0 ** -float(place % 14), CHUNK) for place in range(90)])
+    gaps = np.concatenate([rng.geometric(2.0 ** -float(place % 14), CHUNK_GAPS) for place in range(90)])
     indices = np.cumsum(gaps[:-100]) - 1
     symbols = Ternary(int(indices[-1]) + 1, indices, rng.random(indices.size) < 0.5, np.float32(1))
     body = GolombTernary().encode(symbols)

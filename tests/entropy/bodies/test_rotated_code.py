@@ -13,14 +13,14 @@ from fedcomp.entropy.bodies.rotated_code import RotatedBits
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError
 from fedcomp.quantize.eden import Eden
-from fedcomp.quantized.hadamard import BLOCK, chunk_count
-from fedcomp.quantized.rotated import Rotated, kept
+from fedcomp.quantized.hadamard import ROTATION_BLOCK, chunk_count
+from fedcomp.quantized.rotated import Rotated, rotated_count
 
 CODE = RotatedBits()
 ONE_BIT = "06 0400000000000000 0000803f 0000003f 00000040 d8"
 FRACTION = "0a 0200000000000000 00002040 0000803f 00000040 e41bd0 80"
 RATES = [1e-3, 0.3, 1.0, 1.25, 2.0, 2.5, 3.0, 3.75, 4.0]
-SIZES = [1, 2, 7, 8, 9, 31, 1000, 5001, BLOCK - 1, BLOCK + 77]
+SIZES = [1, 2, 7, 8, 9, 31, 1000, 5001, ROTATION_BLOCK - 1, ROTATION_BLOCK + 77]
 
 
 def symbols(rate: float, n: int) -> Rotated:
@@ -67,12 +67,12 @@ def test_symbols_come_back_to_the_bit(rate: float, n: int) -> None:
 
 @pytest.mark.parametrize("rate", RATES)
 def test_a_body_takes_the_bits_that_were_asked_for(rate: float) -> None:
-    n = 10 * BLOCK
+    n = 10 * ROTATION_BLOCK
     size = len(CODE.encode(symbols(rate, n)))
     rate = float(np.float32(rate))
     coins = 4 * math.sqrt(n / 8 * 0.25) + 1  # bytes: a fair coin or a biased one of each group, four standard errors
     assert size == pytest.approx(
-        15 + 4 * chunk_count(kept(rate, n)) + rate * n / 8, abs=coins if rate % 1 and rate > 1 else 1
+        15 + 4 * chunk_count(rotated_count(rate, n)) + rate * n / 8, abs=coins if rate % 1 and rate > 1 else 1
     )
 
 
@@ -161,7 +161,7 @@ def test_a_few_bytes_that_claim_two_thousand_million_entries_cost_nothing() -> N
 
 
 def test_decoding_takes_memory_for_a_few_times_the_entries() -> None:
-    n = 8 * BLOCK
+    n = 8 * ROTATION_BLOCK
     for rate in (1.0, 2.5, 4.0):
         body = CODE.encode(symbols(rate, n))
         tracemalloc.start()

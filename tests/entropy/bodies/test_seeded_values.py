@@ -10,7 +10,7 @@ from fedcomp.entropy.bodies.seeded_values import SeededValues
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError
 from fedcomp.quantized.precision import round_to
-from fedcomp.quantized.seeded import Seeded, drawn
+from fedcomp.quantized.seeded import Seeded, seeded_indices
 
 VALUES = np.array([1.5, -0.75, -1.25, 3], np.float32)
 BY_HAND = Seeded(200, 77, np.array([27, 95, 107, 185]), VALUES)
@@ -28,7 +28,7 @@ def same(one: Seeded, other: Seeded) -> bool:
 
 def draw(rng: np.random.Generator, n: int, k: int, precision: str = "fp32") -> Seeded:
     seed = int(rng.integers(2**63))
-    return Seeded(n, seed, drawn(n, k, seed), round_to(rng.standard_normal(k).astype(np.float32), precision))
+    return Seeded(n, seed, seeded_indices(n, k, seed), round_to(rng.standard_normal(k).astype(np.float32), precision))
 
 
 def test_the_body_is_the_one_written_by_hand() -> None:
@@ -56,7 +56,7 @@ def test_positions_take_the_eight_bytes_of_the_seed_whatever_their_number() -> N
 
 def test_any_seed_is_sent_modulo_2_to_the_64() -> None:
     for seed in (-1, 2**64 + 3, 2**200):
-        symbols = Seeded(50, seed, drawn(50, 4, seed), VALUES)
+        symbols = Seeded(50, seed, seeded_indices(50, 4, seed), VALUES)
         found = SeededValues().decode(SeededValues().encode(symbols))
         assert found.seed == seed % 2**64
         assert np.array_equal(found.dense(), symbols.dense())
@@ -136,7 +136,7 @@ def test_few_bytes_that_claim_two_thousand_million_entries_cost_nothing() -> Non
 
 
 def test_a_few_values_of_a_huge_vector_take_little_memory() -> None:
-    body = SeededValues().encode(Seeded(MAX_ENTRIES, 1, drawn(MAX_ENTRIES, 4, 1), VALUES))
+    body = SeededValues().encode(Seeded(MAX_ENTRIES, 1, seeded_indices(MAX_ENTRIES, 4, 1), VALUES))
     tracemalloc.start()
     SeededValues().decode(body, MAX_ENTRIES)
     _, peak = tracemalloc.get_traced_memory()

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK
+from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
 from fedcomp.entropy.codes import delta_keys, golomb_positions, positions
 from fedcomp.entropy.codes.positions import ALL, BITMAP, DELTA, GOLOMB, KINDS, SMALLEST
@@ -88,7 +88,7 @@ def test_random_positions_come_back_whatever_the_kind(kind: str) -> None:
 
 
 @every
-@pytest.mark.parametrize("n", [BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
+@pytest.mark.parametrize("n", [BLOCK_ENTRIES - 1, BLOCK_ENTRIES, BLOCK_ENTRIES + 1, 3 * BLOCK_ENTRIES + 5])
 def test_more_than_a_block_comes_back(kind: str, n: int) -> None:
     rng = np.random.default_rng(n)
     for p in (0.001, 0.3, 0.999):
@@ -98,7 +98,7 @@ def test_more_than_a_block_comes_back(kind: str, n: int) -> None:
 
 @every
 def test_positions_of_all_entries_take_four_times_the_vector_or_less(kind: str) -> None:
-    n = 8 * BLOCK
+    n = 8 * BLOCK_ENTRIES
     stream = positions.put(np.arange(n), n, kind)
     tracemalloc.start()
     positions.take(stream, 0, n, n)

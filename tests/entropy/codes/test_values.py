@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK, LARGEST
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32
 from fedcomp.core.types import Vector
 from fedcomp.entropy.codes import alphabet, values
 from fedcomp.entropy.codes.values import BF16, FP16, FP32, NATURAL
@@ -57,7 +57,7 @@ def test_no_values_take_no_bytes() -> None:
     assert (found.size, at) == (0, 0)
 
 
-@pytest.mark.parametrize("k", [1, 2, 1000, BLOCK + 3])
+@pytest.mark.parametrize("k", [1, 2, 1000, BLOCK_ENTRIES + 3])
 @pytest.mark.parametrize("scale", [1.0, 2.0**-149, 2.0**-130, 2.0**-20, 1e38])
 def test_rounded_values_are_sent_in_the_format_they_were_rounded_to(k: int, scale: float) -> None:
     rng = np.random.default_rng(k)
@@ -95,7 +95,7 @@ def test_values_of_every_exponent_come_back_in_every_format() -> None:
         floats(0.0, 1 + 2**-10, -0.0),
         floats(2.0**-149),
         floats(2.0**-149, 3 * 2.0**-149, 1.0),
-        floats(LARGEST, -LARGEST),
+        floats(MAX_FLOAT32, -MAX_FLOAT32),
         floats(2.0**127, 2.0**-126),
         floats(2.0**127 * (1 + 2**-10), 2.0**113),
         (np.arange(1, 2001) * 2.0**-149).astype(np.float32),

@@ -14,8 +14,8 @@ from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.state_store import shared_of
 from fedcomp.flower.local_grid import Fault
-from fedcomp.sync.ledger import Totals
-from fedcomp.sync.replica import start
+from fedcomp.sync.ledger import Traffic
+from fedcomp.sync.replica import start_replica
 from fedcomp.wire.codec_ids import codec_id
 from fedcomp.wire.layout import layout_of
 from tests.flower.toy import Watching, app, arrays_of, model, state_of
@@ -37,7 +37,7 @@ def _run(uplink: str, downlink: str, *, in_memory: bool) -> tuple[CompressedStra
     return strategy, grid
 
 
-def _bytes(totals: Totals) -> tuple[int, ...]:
+def _bytes(totals: Traffic) -> tuple[int, ...]:
     return totals.uplink_bytes, totals.downlink_bytes, totals.catch_up_bytes, totals.dense_bytes, totals.refused
 
 
@@ -63,7 +63,7 @@ def test_bytes_models_and_memories_are_those_of_nodes_on_their_own(uplink: str, 
 
 def test_a_step_is_worked_out_once_and_its_seconds_are_counted_for_each_node_that_takes_it() -> None:
     arrays = {"w": np.zeros(100, np.float32)}
-    mine, yours = (start(layout_of(arrays), arrays) for _ in range(2))
+    mine, yours = (start_replica(layout_of(arrays), arrays) for _ in range(2))
     compressor = fedcomp.stc(density=0.1)
     body, _ = compressor.encode(np.arange(100, dtype=np.float32), compressor.init(100))
     frame = mine.delta_frame(codec_id(compressor.entropy), body, b"")
@@ -77,7 +77,7 @@ def test_a_step_is_worked_out_once_and_its_seconds_are_counted_for_each_node_tha
 
 def test_a_key_frame_is_read_once_and_every_node_has_a_vector_of_its_own() -> None:
     arrays = {"w": np.arange(100, dtype=np.float32)}
-    frame = start(layout_of(arrays), arrays).key_frame()
+    frame = start_replica(layout_of(arrays), arrays).key_frame()
     shared = DecodeCache()
     first = shared.begin(frame)
     assert shared.saved_seconds == 0
@@ -139,7 +139,7 @@ def test_a_snapshot_stays_as_it_was() -> None:
 
 def test_what_an_app_does_to_the_model_it_was_given_is_seen_by_no_other_node() -> None:
     arrays = {"w": np.zeros(4, np.float32)}
-    replica, shared = start(layout_of(arrays), arrays), DecodeCache()
+    replica, shared = start_replica(layout_of(arrays), arrays), DecodeCache()
     mine, yours = shared.plain(replica), shared.plain(replica)
     mine["w"].data = Array(np.ones(4, np.float32)).data
     assert mine["w"].numpy().tolist() == [1, 1, 1, 1]

@@ -14,7 +14,7 @@ from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, record
 from fedcomp.flower.client import client_state
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.local_grid import Fault
-from fedcomp.sync.replica import start
+from fedcomp.sync.replica import start_replica
 from fedcomp.wire import server_message
 from fedcomp.wire.frame import Frame, Kind
 from fedcomp.wire.layout import layout_of
@@ -32,7 +32,7 @@ def test_state_comes_back_from_the_records_as_it_went_in() -> None:
     records = RecordDict({"mine": ConfigRecord({"a": 1})})
     sent = Frame(Kind.UPDATE, 1, 0, 3, 3, 1, 2, 2**60, b"payload").to_bytes()
     state = ClientState(
-        replica=start(layout_of(arrays), arrays, version=3),
+        replica=start_replica(layout_of(arrays), arrays, version=3),
         memory={"residual": np.full(5, 0.5, np.float32)},
         number=2**60,
         pending=sent,
@@ -135,9 +135,9 @@ def test_an_uplink_that_a_node_does_not_know_is_an_error_that_names_it() -> None
 
 def test_frames_that_do_not_lead_to_the_named_version_are_refused() -> None:
     arrays = {"w": np.ones(4, np.float32)}
-    replica = start(layout_of(arrays), arrays)
+    replica = start_replica(layout_of(arrays), arrays)
     key = replica.key_frame()
-    asked, frames = server_message.parse(
+    asked, frames = server_message.parse_server_message(
         ServerMessage(1, Ack(), 5, replica.fingerprint, 0, "dense()", (key.to_bytes(),)).to_bytes()
     )
     state = ClientState()

@@ -21,7 +21,7 @@ from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.state_folder import StateFolder
 from fedcomp.flower.client.state_store import open_store
-from fedcomp.sync.replica import start
+from fedcomp.sync.replica import start_replica
 from fedcomp.wire.layout import layout_of
 from fedcomp.wire.server_message import Ack
 from tests.flower.toy import app, floats, model
@@ -47,7 +47,7 @@ def _remembered(context: Context) -> ClientState:
 def _state(number: int = 1, training_id: int = 7) -> ClientState:
     rng = np.random.default_rng(number)
     arrays = {"w": rng.standard_normal((20, 5), np.float32), "steps": np.array(number)}
-    replica = start(layout_of(arrays), arrays, version=number)
+    replica = start_replica(layout_of(arrays), arrays, version=number)
     return ClientState(
         replica=replica,
         memory={"residual": rng.standard_normal(100, np.float32), "counts": np.arange(3)},

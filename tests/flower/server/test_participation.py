@@ -15,7 +15,7 @@ import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.local_grid import Fault
 from fedcomp.flower.server.participation import NodeState, Participation
-from fedcomp.sync.ledger import ROW, Ledger, Totals
+from fedcomp.sync.ledger import ROW, Ledger, Traffic
 from fedcomp.sync.node_registry import NodeRegistry
 from tests.flower import toy
 
@@ -123,14 +123,14 @@ def test_a_ledger_of_before_these_counts_still_loads() -> None:
     rows = np.zeros(1, old)
     rows["round"], rows["node"], rows["uplink_bytes"], rows["refused"], rows["decode_seconds"] = 3, 7, 11, 2, 0.5
     assert Ledger.from_array(rows).by_round_and_node() == {
-        (3, 7): Totals(uplink_bytes=11, refused=2, decode_seconds=0.5)
+        (3, 7): Traffic(uplink_bytes=11, refused=2, decode_seconds=0.5)
     }
 
 
 def test_lost_replies_survive_a_checkpoint() -> None:
     ledger = Ledger()
     ledger.add(1, 7, failed=2, missing=3, encode_seconds=0.25)
-    assert Ledger.from_array(ledger.to_array()).by_node() == {7: Totals(failed=2, missing=3, encode_seconds=0.25)}
+    assert Ledger.from_array(ledger.to_array()).by_node() == {7: Traffic(failed=2, missing=3, encode_seconds=0.25)}
 
 
 def _identity(nodes: int) -> range:

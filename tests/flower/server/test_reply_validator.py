@@ -22,7 +22,7 @@ from flwr.serverapp.strategy import (
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, records
 from fedcomp.flower.local_grid import Fault
-from fedcomp.wire.frame import SECONDS, Frame, Kind, parse_one
+from fedcomp.wire.frame import SECONDS, Frame, Kind, parse_single_frame
 from tests.flower.toy import Watching, app, floats, model, state_of
 
 NODES = 5
@@ -58,7 +58,7 @@ def _without_metrics(reply: Message) -> list[Message]:
 def _held(reply: Message) -> Frame:
     found = records.packed(reply.content)
     assert found is not None
-    return replace(parse_one(found[1]), kind=Kind.ACK, payload=b"", flags=0, codec=0)
+    return replace(parse_single_frame(found[1]), kind=Kind.ACK, payload=b"", flags=0, codec=0)
 
 
 def _only_held(reply: Message) -> list[Message]:
@@ -69,7 +69,7 @@ def _only_held(reply: Message) -> list[Message]:
 def _huge(reply: Message) -> list[Message]:
     found = records.packed(reply.content)
     assert found is not None
-    frame = parse_one(found[1])
+    frame = parse_single_frame(found[1])
     body = np.full(1025, 3.3e38, "<f4").tobytes()
     reply.content["arrays"] = records.pack(
         replace(frame, codec=1, flags=0, payload=frame.payload[: SECONDS.size] + body).to_bytes()
@@ -146,7 +146,7 @@ def _conserved(grid: LocalGrid, inner: Watching, node: int) -> None:
     """Check that what arrived of a node, what it holds back and what is pending is what it asked to send."""
     state = state_of(grid.contexts[node])
     assert state.replica is not None
-    frame = parse_one(state.pending)
+    frame = parse_single_frame(state.pending)
     end = len(frame.payload) - state.replica.layout.exact_size * (frame.flags & 1)
     pending = fedcomp.stc().decode(frame.payload[SECONDS.size : end]).astype(np.float64)
     acked = inner.acked.get(node, 0.0)
