@@ -81,10 +81,12 @@ def test_a_delta_whose_body_cannot_be_told_says_so(capsys: pytest.CaptureFixture
     assert said(capsys, "delta.frame")[-1].startswith("  body         cannot be told from the exact tensors")
 
 
-@pytest.mark.parametrize("name", ["update", "held", "lost"])
-def test_a_nodes_frame_names_the_instruction_that_it_answers(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("name", "kind"), [("update", "UPDATE"), ("held", "ACK"), ("lost", "RESYNC")])
+def test_a_nodes_frame_names_the_instruction_that_it_answers(
+    name: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = said(capsys, f"{name}.frame")
-    assert lines[0].startswith(f"{name.upper()} frame at byte 0, ")
+    assert lines[0].startswith(f"{kind} frame at byte 0, ")
     assert "  answers      instruction 9" in lines
     assert ("  seconds      0.250000 to encode, 0.500000 to decode" in lines) == (name == "update")
 
@@ -107,7 +109,7 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data + data)))
     assert main(["-"]) == 0
     heads = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
-    assert heads == ["HELD frame at byte 0, 52 bytes", "HELD frame at byte 52, 52 bytes"]
+    assert heads == ["ACK frame at byte 0, 52 bytes", "ACK frame at byte 52, 52 bytes"]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_the_module_runs_as_a_program() -> None:
     data = (GOLDEN / "held.frame").read_bytes()
     done = subprocess.run([*command, "-"], input=data, capture_output=True, cwd=ROOT, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.startswith(b"HELD frame at byte 0, 52 bytes")
+    assert done.stdout.startswith(b"ACK frame at byte 0, 52 bytes")
     done = subprocess.run([*command, "nowhere"], capture_output=True, cwd=ROOT, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.startswith(b"fedcomp: nowhere: ")

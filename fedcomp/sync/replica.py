@@ -115,8 +115,8 @@ class DeltaStep:
             values = sent.dense() if sparse is None else sparse.values
             del sent, body  # they would make it more than four times the model
             new, moved = np.empty_like(values), 0
-            for start_replica in range(0, new.size, STRETCH):
-                part = slice(start_replica, start_replica + STRETCH)
+            for start in range(0, new.size, STRETCH):
+                part = slice(start, start + STRETCH)
                 old = replica.vector[part if sparse is None else sparse.indices[part]]
                 np.add(old, values[part], out=new[part])
                 if not np.isfinite(new[part]).all():

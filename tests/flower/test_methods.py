@@ -98,9 +98,9 @@ def test_what_was_asked_of_an_uplink_with_error_feedback_is_sent_or_kept_whateve
 
 def test_ef21_without_compression_is_the_plain_mean_of_the_updates() -> None:
     strategy, grid = run("ef21(density=1.0, momentum=1.0)", "dense()", rounds=1)
-    start_replica = floats(model())
+    start = floats(model())
     asked = [cast(ArrayRecord, context.state["asked"])["sum"].numpy() for context in grid.contexts.values()]
-    assert np.allclose(floats(strategy.arrays) - start_replica, np.mean(asked, axis=0), atol=1e-6)
+    assert np.allclose(floats(strategy.arrays) - start, np.mean(asked, axis=0), atol=1e-6)
     before = floats(strategy.arrays)
     strategy.start(grid, strategy.arrays, num_rounds=1)
     later = [cast(ArrayRecord, context.state["asked"])["sum"].numpy() for context in grid.contexts.values()]

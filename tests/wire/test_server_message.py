@@ -56,7 +56,7 @@ def test_a_receipt_names_one_uplink() -> None:
     assert ack_of(5, b"frame") != ack_of(5, b"framf")
 
 
-@pytest.mark.parametrize("lineage", [0, 2**64 - 1])
+@pytest.mark.parametrize("training_id", [0, 2**64 - 1])
 def test_every_truncation_within_it_is_refused(training_id: int) -> None:
     data = replace(ASKED, training_id=training_id).to_bytes()
     head = 52 + 16 + (8 if training_id else 0)
@@ -66,7 +66,7 @@ def test_every_truncation_within_it_is_refused(training_id: int) -> None:
             parse_server_message(data[:length])
 
 
-@pytest.mark.parametrize("lineage", [0, 7])
+@pytest.mark.parametrize("training_id", [0, 7])
 def test_every_changed_bit_is_refused(training_id: int) -> None:
     data = replace(ASKED, training_id=training_id).to_bytes()
     for place in range(8 * len(data)):

@@ -127,7 +127,7 @@ class CompressedStrategy(Strategy):
         log(INFO, "\t├──> fedcomp: uplink %s, downlink %s", self.uplink, self.downlink)
         self.inner.summary()
 
-    def start_replica(
+    def start(
         self,
         grid: Grid,
         initial_arrays: ArrayRecord,

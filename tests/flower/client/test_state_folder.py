@@ -340,10 +340,10 @@ def test_the_second_message_waits_for_the_first(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_as_it_writes_leaves_a_whole_file(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from flwr.app import RecordDict\n"
-        "from tests.flower.test_state_folder import StateFolder, _state\n"
+        "from tests.flower.client.test_state_folder import StateFolder, _state\n"
         "for number in range(1, 10**6):\n"
         "    with StateFolder(Path(sys.argv[1]), RecordDict()) as folder:\n"
-        "        folder.recall(8), folder.recall(7), folder.remember(_state(number))\n"
+        "        folder.load(8), folder.load(7), folder.save(_state(number))\n"
         "    print(number, flush=True)\n"
     )
     root = Path(__file__).resolve().parents[3]
