@@ -1,6 +1,6 @@
 """What crosses the network: frames, the codecs they name, and the layout of the model behind them.  See FORMAT.md."""
 
-from fedcomp.wire.codec_ids import CODECS, NO_BODY, codec_by_id, codec_id
+from fedcomp.wire.codec_ids import CODECS, NO_BODY, codec_by_id, codec_id, register_codec
 from fedcomp.wire.frame import (
     FLAG_EXACT,
     FLAG_FIRST,
@@ -40,4 +40,5 @@ __all__ = [
     "parse_layout",
     "parse_server_message",
     "parse_single_frame",
+    "register_codec",
 ]

@@ -1,4 +1,4 @@
-"""The number of each entropy code on the wire.  A number is never given twice, and what it names never changes."""
+"""The number of each entropy code on the wire.  A number is assigned once, and the code behind it never changes."""
 
 from typing import Any
 
@@ -18,6 +18,7 @@ from fedcomp.entropy import (
 from fedcomp.errors import UnknownFormatError
 
 NO_BODY = 0
+"""The codec id of a frame that has no body."""
 CODECS: dict[int, EntropyCode[Any]] = {
     1: Raw(),
     2: GolombTernary(),
@@ -30,19 +31,48 @@ CODECS: dict[int, EntropyCode[Any]] = {
     9: LowRankRaw(),
     10: SegmentsCode(),
 }
-"""Numbers from 128 on are free for codes that do not come with fedcomp."""
+"""Codec id -> code, with the codes of third parties that `register_codec` added."""
+THIRD_PARTY_IDS = range(128, 256)
+"""Codec ids for codes that do not come with fedcomp; an id is one byte of the frame head."""
+
+
+def register_codec(codec: int, code: EntropyCode[Any]) -> None:
+    """Register `code`, a third party's entropy code, under the id `codec`, 128 to 255.
+
+    Sender and receiver need the same registration: a frame names the code of its body by this id alone.  Any instance
+    of the type of `code` may then encode; the registered instance decodes.
+
+    Raises:
+        ValueError: The id is taken or out of range, the type of `code` has an id already, or `code` is a class.
+
+    """
+    if codec not in THIRD_PARTY_IDS:
+        raise ValueError(
+            f"codec id {codec!r}; the ids of third parties are {THIRD_PARTY_IDS[0]} to {THIRD_PARTY_IDS[-1]}"
+        )
+    if isinstance(code, type):
+        raise ValueError(f"the class {code.__name__}; an instance of it is needed")
+    if codec in CODECS:
+        raise ValueError(f"codec id {codec} belongs to {CODECS[codec]!r}; choose another one")
+    for number, known in CODECS.items():
+        if type(known) is type(code):
+            raise ValueError(f"{type(code).__name__} has the codec id {number} already; it cannot have {codec} too")
+    CODECS[codec] = code
 
 
 def codec_id(code: EntropyCode[Any]) -> int:
-    """Return the number of `code`, whatever its settings: they are the encoder's.  Raise `ValueError` where it has none."""
+    """Return the id of `code`.  Its settings do not matter, since only the encoder needs them.
+
+    Raises `ValueError` if the type of `code` has no id.
+    """
     for number, known in CODECS.items():
         if type(known) is type(code):
             return number
-    raise ValueError(f"{code!r} has no codec id; put it into fedcomp.wire.codec_ids.CODECS under a number from 128 on")
+    raise ValueError(f"{code!r} has no codec id; give it one from 128 to 255 with fedcomp.register_codec")
 
 
 def codec_by_id(number: int) -> EntropyCode[Any]:
-    """Return the code of that number."""
+    """Return the code with this id.  Raises `UnknownFormatError` if there is none."""
     if number not in CODECS:
         raise UnknownFormatError(f"codec {number}; known are {', '.join(map(str, CODECS))}")
     return CODECS[number]
