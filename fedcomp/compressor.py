@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.core import CompensatedUpdate, EncodeContext, Shapes, Stage, Vector, check_int, dtype_name, format_call
+from fedcomp.core import CompensatedUpdate, EncodeContext, Shapes, Vector, check_int, dtype_name, format_call
 from fedcomp.entropy import MAX_ENTRIES, EntropyCode
 from fedcomp.memory import Memory, State
+from fedcomp.quantize import Quantizer
 from fedcomp.quantized import QuantizedVector
 
 LAST_SEED = 2**64 - 1
@@ -23,7 +24,7 @@ class Compressor:
 
     name: str
     settings: tuple[tuple[str, object], ...]
-    quantize: Stage[CompensatedUpdate, Any]
+    quantizer: Quantizer[CompensatedUpdate, Any]
     entropy: EntropyCode[Any]
     memory: Memory
 
@@ -73,7 +74,7 @@ class Compressor:
             )
         context = EncodeContext(int(seed), server_round, shapes, model)
         asked = self.memory.compensate(update if isinstance(update, np.ndarray) else update.detach(), state, context)
-        sent = self.quantize.encode(asked)
+        sent = self.quantizer.quantize(asked)
         body = self.entropy.encode(sent)
         return body, self.memory.update(asked, sent)
 

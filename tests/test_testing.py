@@ -11,13 +11,14 @@ import fedcomp
 from fedcomp.compressor import Compressor
 from fedcomp.core.compensated_update import CompensatedUpdate
 from fedcomp.core.context import EncodeContext
-from fedcomp.core.types import Vector, chain
+from fedcomp.core.types import Vector
 from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
 from fedcomp.entropy.bodies.raw import Raw
 from fedcomp.errors import TruncatedError
 from fedcomp.memory.error_feedback import ErrorFeedback
 from fedcomp.memory.protocol import State
 from fedcomp.methods import METHODS
+from fedcomp.quantize.protocol import chain
 from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Dense, QuantizedVector, Sparse, Ternary
@@ -82,7 +83,7 @@ def custom(**parts: Any) -> Compressor:
     base: dict[str, Any] = {
         "name": "mine",
         "settings": (),
-        "quantize": chain(TopK(0.1), Ternarize()),
+        "quantizer": chain(TopK(0.1), Ternarize()),
         "entropy": GolombTernary(),
         "memory": ErrorFeedback(),
     }
@@ -104,12 +105,12 @@ class Wrong:
 
 def wrong_encode(change: Callable[[Ternary], Any]) -> Compressor:
     return custom(
-        quantize=Wrong(chain(TopK(0.1), Ternarize()), {"encode": lambda value: change(right_quantize(value))})
+        quantizer=Wrong(chain(TopK(0.1), Ternarize()), {"quantize": lambda value: change(right_quantize(value))})
     )
 
 
 def right_quantize(value: CompensatedUpdate) -> Ternary:
-    return chain(TopK(0.1), Ternarize()).encode(value)
+    return chain(TopK(0.1), Ternarize()).quantize(value)
 
 
 def unsteady() -> Compressor:
@@ -140,19 +141,19 @@ def forgetful() -> Compressor:
 
 
 def swallowing_nan() -> Compressor:
-    def encode(value: CompensatedUpdate) -> Dense:
+    def quantize(value: CompensatedUpdate) -> Dense:
         return Dense(np.nan_to_num(sum(value.parts), posinf=1, neginf=-1))
 
-    return custom(quantize=Wrong(None, {"encode": encode}), entropy=Raw())
+    return custom(quantizer=Wrong(None, {"quantize": quantize}), entropy=Raw())
 
 
 def raising_the_wrong_error() -> Compressor:
-    def encode(value: CompensatedUpdate) -> Dense:
+    def quantize(value: CompensatedUpdate) -> Dense:
         if not np.isfinite(sum(value.parts)).all():
             raise ArithmeticError("NaN")
         return Dense(value.dense())
 
-    return custom(quantize=Wrong(None, {"encode": encode}), entropy=Raw())
+    return custom(quantizer=Wrong(None, {"quantize": quantize}), entropy=Raw())
 
 
 def spoiling_the_state() -> Compressor:
@@ -231,13 +232,13 @@ def taking_float64() -> Compressor:
 
 
 def keeping_nothing_of_denormals() -> Compressor:
-    def encode(value: CompensatedUpdate) -> Sparse:
+    def quantize(value: CompensatedUpdate) -> Sparse:
         whole: Vector = value.dense()
         magnitude = np.float32(np.sum(whole.astype(np.float32) ** 2))  # underflows
         return Sparse(whole.size, np.arange(whole.size), np.sqrt(magnitude) / magnitude * whole)
 
     return custom(
-        quantize=Wrong(None, {"encode": encode}), entropy=Wrong(Raw(), {"encode": lambda s: s.values.tobytes()})
+        quantizer=Wrong(None, {"quantize": quantize}), entropy=Wrong(Raw(), {"encode": lambda s: s.values.tobytes()})
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.core.context import NO_CONTEXT, EncodeContext, Shapes
+from fedcomp.core.context import EncodeContext, Shapes
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
 
@@ -33,7 +33,7 @@ class CompensatedUpdate:
         weights: Sequence[float] | None = None,
         in_place: bool = False,
         bounded: bool = False,
-        context: EncodeContext = NO_CONTEXT,
+        context: EncodeContext = EncodeContext(),
         hint: Any = None,
         origin: int = 0,
     ) -> None:

@@ -19,7 +19,3 @@ class EncodeContext:
     round: int | None = None
     shapes: Shapes = ()
     model: Vector | None = None
-
-
-NO_CONTEXT = EncodeContext()
-"""Nothing is known."""

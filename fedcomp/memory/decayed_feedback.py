@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core import NO_CONTEXT, CompensatedUpdate, EncodeContext, check_range
+from fedcomp.core import CompensatedUpdate, EncodeContext, check_range
 from fedcomp.memory.protocol import State, check_state
 from fedcomp.quantized import QuantizedVector
 
@@ -31,7 +31,7 @@ class DecayedFeedback:
         """Return an error of zeros, float32 (n,)."""
         return {"decayed": np.zeros(n, np.float32)}
 
-    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
+    def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
         """Return decay e + update."""
         check_state(state, self.vectors, update.shape[0])
         error, safe = arithmetic.beside(state["decayed"], update), arithmetic.small(update)

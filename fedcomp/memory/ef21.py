@@ -9,7 +9,6 @@ from fedcomp.backends import arithmetic
 from fedcomp.core import (
     BLOCK_ENTRIES,
     MAX_FLOAT32,
-    NO_CONTEXT,
     CompensatedUpdate,
     EncodeContext,
     check_int,
@@ -49,7 +48,7 @@ class Ef21:
         """Say whether nothing was sent from `state` in this epoch."""
         return not int(state["averaged_rounds"][0]) or int(state["estimate_epoch"][0]) != self.epoch
 
-    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
+    def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
         """Return v - g."""
         check_state(state, self.vectors, update.shape[0])
         if self.begins(state):

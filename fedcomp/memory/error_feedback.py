@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core import NO_CONTEXT, CompensatedUpdate, EncodeContext
+from fedcomp.core import CompensatedUpdate, EncodeContext
 from fedcomp.memory.protocol import State, check_state
 from fedcomp.quantized import QuantizedVector
 
@@ -26,7 +26,7 @@ class ErrorFeedback:
         """Return a residual of zeros, float32 (n,)."""
         return {"residual": np.zeros(n, np.float32)}
 
-    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
+    def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
         """Return residual + update."""
         check_state(state, self.vectors, update.shape[0])
         residual = arithmetic.beside(state["residual"], update)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core import BLOCK_ENTRIES, NO_CONTEXT, CompensatedUpdate, EncodeContext, check_bool, check_int, check_range
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, EncodeContext, check_bool, check_int, check_range
 from fedcomp.memory.protocol import State, check_state
 from fedcomp.quantized import QuantizedVector
 
@@ -47,7 +47,7 @@ class MomentumCorrection:
         """Return velocities of zeros, float32 (n,), and no round."""
         return {name: np.zeros(n, np.float32) for name in self.vectors} | {"velocity_round": np.array([UNKNOWN])}
 
-    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
+    def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
         """Return v + u as they are after this update."""
         check_state(state, self.vectors, update.shape[0])
         velocity, unsent = (arithmetic.beside(state[name], update) for name in self.vectors)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fedcomp.core import NO_CONTEXT, CompensatedUpdate, EncodeContext
+from fedcomp.core import CompensatedUpdate, EncodeContext
 from fedcomp.memory.protocol import State
 from fedcomp.quantized import QuantizedVector
 
@@ -19,7 +19,7 @@ class NoMemory:
         """Return an empty state."""
         return {}
 
-    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
+    def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
         """Return the update."""
         return CompensatedUpdate(update, context=context)
 

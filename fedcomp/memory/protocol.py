@@ -4,7 +4,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from fedcomp.core import NO_CONTEXT, CompensatedUpdate, EncodeContext, dtype_name
+from fedcomp.core import CompensatedUpdate, EncodeContext, dtype_name
 from fedcomp.quantized import QuantizedVector
 
 State: TypeAlias = dict[str, Any]
@@ -35,7 +35,7 @@ class Memory(Protocol):
         """Return the state of a sender that has sent nothing."""
         ...
 
-    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
+    def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
         """Return what is to be encoded.  Where encoding it can still fail, reading it leaves the state as it is."""
         ...
 

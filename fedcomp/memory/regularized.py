@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.core import NO_CONTEXT, CompensatedUpdate, EncodeContext, check_int
+from fedcomp.core import CompensatedUpdate, EncodeContext, check_int
 from fedcomp.memory.error_feedback import ErrorFeedback
 from fedcomp.memory.protocol import State, check_state
 from fedcomp.quantize import PreviousRound
@@ -40,7 +40,7 @@ class Regularized:
         """Return a residual of zeros, float32 (n,), and no entries."""
         return FEEDBACK.init(n) | _nothing()
 
-    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
+    def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
         """Return residual + update, and the hint."""
         n = update.shape[0]
         check_state(state, self.vectors, n)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.core import NO_CONTEXT, CompensatedUpdate, EncodeContext
+from fedcomp.core import CompensatedUpdate, EncodeContext
 from fedcomp.memory.protocol import Memory, State
 from fedcomp.quantized import LowRankFactors, QuantizedVector
 
@@ -36,7 +36,7 @@ class WarmStart:
         """Return the other memory's state and no factors."""
         return {**self.memory.init(n), NAME: np.empty(0, np.float32)}
 
-    def compensate(self, update: Any, state: State, context: EncodeContext = NO_CONTEXT) -> CompensatedUpdate:
+    def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
         """Return what the other memory asks, with the factors as its hint."""
         asked = self.memory.compensate(update, state, context)
         asked.hint = state.get(NAME)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeAlias
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import CompensatedUpdate, Stage, check_bool
+from fedcomp.core import CompensatedUpdate, check_bool
 from fedcomp.entropy import EntropyCode
 from fedcomp.memory import ErrorFeedback, Memory, NoMemory
+from fedcomp.quantize import Quantizer
 
 P = ParamSpec("P")
-Parts: TypeAlias = tuple[Stage[CompensatedUpdate, Any], EntropyCode[Any], Memory]
+Parts: TypeAlias = tuple[Quantizer[CompensatedUpdate, Any], EntropyCode[Any], Memory]
 """Quantizer, entropy code and memory."""
 
 

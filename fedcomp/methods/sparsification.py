@@ -1,6 +1,6 @@
 """Methods that send a few of the entries."""
 
-from fedcomp.core import CompensatedUpdate, Stage, chain, check_choice
+from fedcomp.core import CompensatedUpdate, check_choice
 from fedcomp.entropy import (
     EntropyCode,
     GolombTernary,
@@ -16,6 +16,7 @@ from fedcomp.quantize import (
     LloydMagnitudes,
     Logarithmic,
     MagnitudeHierarchy,
+    Quantizer,
     RegularizedTopK,
     RoundValues,
     ScheduledTopK,
@@ -23,6 +24,7 @@ from fedcomp.quantize import (
     TensorTopK,
     Ternarize,
     TopK,
+    chain,
 )
 from fedcomp.quantized import Sparse, Ternary
 
@@ -78,7 +80,7 @@ def hierarchical(
     `mask` says of what the largest are chosen: of the whole "vector", or of each "tensor".  In the style of DHQC (Jiang,
     Liu, Chen, Zhou, arXiv:2212.14760), of which `MagnitudeHierarchy` says what is decided here; so is error feedback.
     """
-    masks: dict[str, Stage[CompensatedUpdate, Sparse]] = {"vector": TopK(density), "tensor": TensorTopK(density)}
+    masks: dict[str, Quantizer[CompensatedUpdate, Sparse]] = {"vector": TopK(density), "tensor": TensorTopK(density)}
     check_choice("mask", mask, masks)
     return chain(masks[mask], MagnitudeHierarchy(levels, top_levels)), SparseLevelsCode(), memory(feedback)
 

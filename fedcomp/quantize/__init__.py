@@ -10,6 +10,7 @@ from fedcomp.quantize.natural_compression import Natural
 from fedcomp.quantize.natural_dithering import NaturalDithering
 from fedcomp.quantize.one_bit import OneBit
 from fedcomp.quantize.power_iteration import LowRank
+from fedcomp.quantize.protocol import Quantizer, chain
 from fedcomp.quantize.qsgd import Qsgd
 from fedcomp.quantize.regularized_topk import PreviousRound, RegularizedTopK
 from fedcomp.quantize.round_values import RoundValues
@@ -35,6 +36,7 @@ __all__ = [
     "OneBit",
     "PreviousRound",
     "Qsgd",
+    "Quantizer",
     "RegularizedTopK",
     "RoundValues",
     "ScheduledTopK",
@@ -44,5 +46,6 @@ __all__ = [
     "TernGrad",
     "Ternarize",
     "TopK",
+    "chain",
     "num_kept",
 ]

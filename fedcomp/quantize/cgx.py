@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcomp.core import CompensatedUpdate, Vector, check_bool, check_int, check_range
 from fedcomp.quantize.bit_allocation import allocate
-from fedcomp.quantize.buckets import check_bucket, folded
-from fedcomp.quantize.max_min import place, spans
+from fedcomp.quantize.buckets import check_bucket, folded, middle, ratios
 from fedcomp.quantized import LINEAR, Dense, Levels, Scale, Segments, group_count
 
 Ranges = tuple[Vector, Vector]
@@ -19,8 +19,9 @@ Ranges = tuple[Vector, Vector]
 
 @dataclass(frozen=True, slots=True)
 class Cgx:
-    """Round each layer in buckets, as `MaxMin`, to `bits` an entry; if `adaptive`, to 2 to 8, each layer its own.
+    """Round each entry of a layer to the nearest of 2^`bits` levels between the least and the largest of its `bucket`.
 
+    With u = (max - min) / (2^bits - 1) that is level floor((x - min) / u + 1/2); if `adaptive`, each layer gets 2 to 8 bits.
     Markov, Ramezanikebrya, Alistarh, "CGX: Adaptive System Support for Communication-Efficient Deep Learning", Middleware
     2022.  Adaptive bits give at most `tolerance` times the error of `bits` everywhere, by a solver of our own (`allocate`).
     Tensors of one dimension or none, and those of fewer than `dense_below` entries, stay as they are.  A vector whose
@@ -41,7 +42,7 @@ class Cgx:
         check_range("tolerance", self.tolerance, above=0, most=1e6, what="a factor of the error")
         check_int("dense_below", self.dense_below, 0, 1 << 31, "the entries below which a tensor stays as it is")
 
-    def encode(self, value: CompensatedUpdate, /) -> Segments:
+    def quantize(self, value: CompensatedUpdate, /) -> Segments:
         """Return the layers, neighbours that stay as they are as one.
 
         Raises `ValueError` where an entry is NaN or infinite.
@@ -59,10 +60,6 @@ class Cgx:
             for (_, tensor), one in zip(value.tensors(), found, strict=True)
         ]
         return Segments(tuple(_merged(pieces)))
-
-    def decode(self, value: Segments, /) -> CompensatedUpdate:
-        """Return the vector that the pieces stand for."""
-        return CompensatedUpdate(value.dense())
 
     def _bits(self, sizes: tuple[int, ...], found: list[Vector | Ranges]) -> list[int]:
         """Return the bits of each layer that is rounded."""
@@ -101,3 +98,19 @@ def _merged(pieces: list[Levels | Dense]) -> Iterator[Levels | Dense]:
             yield Dense(np.concatenate([piece.dense() for piece in run]))
         else:
             yield from run
+
+
+def spans(rows: Vector) -> tuple[Vector, Vector]:
+    """Return (offsets, scales) of the rows: the middle of each one's range, and half its width."""
+    return middle(rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64))
+
+
+def place(rows: Vector, offsets: Vector, scales: Vector, bits: int, out: NDArray[np.uint8]) -> None:
+    """Write the nearest level of each entry into `out`."""
+    # From the middle of the range: the distance from its least entry to its largest may exceed float32.
+    found = ratios(rows - offsets[:, None], scales)
+    found *= np.float32(0.5)
+    found += np.float32(0.5)
+    np.clip(found, 0, 1, out=found)
+    found *= np.float32((1 << bits) - 1)
+    np.add(found, np.float32(0.5), out=out, casting="unsafe")

@@ -26,7 +26,7 @@ class ChunkedTopK:
         check_range("density", self.density, above=0, most=1, what="the fraction kept")
         check_int("chunk", self.chunk, 1, 1 << 20, "the entries of a chunk")
 
-    def encode(self, value: CompensatedUpdate, /) -> Sparse:
+    def quantize(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         rows = max(1, value.block_size // self.chunk)
         indices, values = [], []
@@ -44,10 +44,6 @@ class ChunkedTopK:
             index // self.chunk, np.abs(entries), num_kept(self.density, self.chunk), last, value.n // self.chunk
         )
         return Sparse(value.n, index[keep], entries[keep])
-
-    def decode(self, value: Sparse, /) -> CompensatedUpdate:
-        """Return the kept entries in place and zeros elsewhere."""
-        return CompensatedUpdate(value.dense())
 
 
 def _reaching(rows: Vector, k: int) -> Indices:

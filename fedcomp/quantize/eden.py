@@ -56,7 +56,7 @@ class Eden:
         check_range("bits", self.bits, above=0, most=MAX_BITS, what="the bits sent of an entry")
         check_choice("scale", self.scale, ("unbiased", "minimal"))
 
-    def encode(self, value: CompensatedUpdate, /) -> Rotated:
+    def quantize(self, value: CompensatedUpdate, /) -> Rotated:
         """Return levels and scales.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         bits = max(float(np.float32(self.bits)), 2.0**-126)
         seed, k = value.context.seed % 2**64, rotated_count(bits, value.n)
@@ -86,10 +86,6 @@ class Eden:
                 scales[chunk : chunk + columns] = np.minimum(scale, most)
                 chunk += columns
         return Rotated(value.n, seed, bits, scales, levels, indices)
-
-    def decode(self, value: Rotated, /) -> CompensatedUpdate:
-        """Return the levels rotated back."""
-        return CompensatedUpdate(value.dense())
 
 
 def _selected(value: CompensatedUpdate, indices: NDArray[np.int64]) -> Iterator[tuple[int, Vector]]:

@@ -10,10 +10,6 @@ from fedcomp.quantized import Dense
 class Identity:
     """Keep every entry as it is."""
 
-    def encode(self, value: CompensatedUpdate, /) -> Dense:
+    def quantize(self, value: CompensatedUpdate, /) -> Dense:
         """Return all entries.  Raises `ValueError` where one is NaN or infinite."""
         return Dense(value.dense())
-
-    def decode(self, value: Dense, /) -> CompensatedUpdate:
-        """Return the entries."""
-        return CompensatedUpdate(value.vector)

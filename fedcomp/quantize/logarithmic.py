@@ -26,7 +26,7 @@ class Logarithmic:
         check_range("base", self.base, least=1.001, most=1024)
         check_int("levels", self.levels, 1, 256)
 
-    def encode(self, value: CompensatedUpdate, /) -> SparseLevels:
+    def quantize(self, value: CompensatedUpdate, /) -> SparseLevels:
         """Return the kept entries by level.  Raises `ValueError` where an entry is NaN or infinite."""
         largest = np.float32(0)
         for _, block in value.blocks():
@@ -45,7 +45,3 @@ class Logarithmic:
             negative.append(block[hits] < 0)
         joined = np.concatenate(indices), np.concatenate(negative), np.concatenate(levels)
         return SparseLevels(value.n, *joined, magnitudes, self.base)
-
-    def decode(self, value: SparseLevels, /) -> CompensatedUpdate:
-        """Return the entries as their level's magnitude, and zeros elsewhere."""
-        return CompensatedUpdate(value.dense())

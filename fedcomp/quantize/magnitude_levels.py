@@ -31,17 +31,13 @@ class MagnitudeHierarchy:
         check_int("levels", self.levels, 1, 16)
         check_int("top_levels", self.top_levels, 1, 64)
 
-    def encode(self, value: Sparse, /) -> SparseLevels:
+    def quantize(self, value: Sparse, /) -> SparseLevels:
         """Return the entries by level."""
         magnitude, k = np.abs(value.values), value.values.size
         tail = [k - math.ceil(k / 2**level) for level in range(1, self.levels)]
         top = k - tail[-1] if tail else k
         tail += [k - math.ceil(top * part / self.top_levels) for part in range(self.top_levels - 1, 0, -1)]
         return by_edges(value, _ranked(magnitude, tail))
-
-    def decode(self, value: SparseLevels, /) -> Sparse:
-        """Return the entries as their level's magnitude."""
-        return value.sparse()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ class LloydMagnitudes:
         """Refuse a number of bits out of range."""
         check_int("bits", self.bits, 1, 8)
 
-    def encode(self, value: Sparse, /) -> SparseLevels:
+    def quantize(self, value: Sparse, /) -> SparseLevels:
         """Return the entries by level."""
         ascending, count = np.sort(np.abs(value.values)), 2 ** (self.bits - 1)
         sums = np.concatenate(([0.0], np.cumsum(ascending, dtype=np.float64)))
@@ -71,10 +67,6 @@ class LloydMagnitudes:
                 break
             ranks = moved
         return by_edges(value, np.unique(ascending[ranks[ranks < ascending.size]]))
-
-    def decode(self, value: SparseLevels, /) -> Sparse:
-        """Return the entries as their level's magnitude."""
-        return value.sparse()
 
 
 ITERATIONS = 20  # more change the squared error by less than a thousandth

@@ -21,7 +21,7 @@ class Natural:
     denormals become zero or the smallest normal number, without bias; above 2^127 all is rounded down.
     """
 
-    def encode(self, value: CompensatedUpdate, /) -> Levels:
+    def quantize(self, value: CompensatedUpdate, /) -> Levels:
         """Return the levels: signs and exponents.  Raises `ValueError` where an entry is NaN or infinite."""
         draws = drawing(value.context)
         levels = np.empty(value.n, np.uint16)
@@ -30,7 +30,3 @@ class Natural:
             np.minimum(exponents, np.int32(LAST), out=exponents)
             np.add(signed(exponents, block), LAST, out=levels[start : start + block.size], casting="unsafe")
         return Levels(levels, Scale(EXPONENTS, COUNT), np.ones(1, np.float32), None, (value.n,))
-
-    def decode(self, value: Levels, /) -> CompensatedUpdate:
-        """Return the powers of two."""
-        return CompensatedUpdate(value.dense())

@@ -27,7 +27,7 @@ class NaturalDithering:
         check_choice("norm", self.norm, ("l2", "max"))
         check_bucket(self.bucket)
 
-    def encode(self, value: CompensatedUpdate, /) -> Levels:
+    def quantize(self, value: CompensatedUpdate, /) -> Levels:
         """Return the levels.  Raises `ValueError` where an entry is NaN or infinite."""
         draws, count = drawing(value.context), 2 * self.levels + 1
         levels = np.empty(value.n, np.uint8)
@@ -38,10 +38,6 @@ class NaturalDithering:
             steps = dithered(found, self.levels, draws.words(rows.size))
             np.add(signed(steps, found), self.levels, out=levels[entries], casting="unsafe")
         return Levels(levels, Scale(POWERS, count), scales, None, self.bucket)
-
-    def decode(self, value: Levels, /) -> CompensatedUpdate:
-        """Return the vector that the levels stand for."""
-        return CompensatedUpdate(value.dense())
 
 
 def dithered(ratios: Vector, levels: int, words: Words) -> Whole:

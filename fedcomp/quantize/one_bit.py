@@ -17,7 +17,7 @@ class OneBit:
     A tensor all of one side has one value.
     """
 
-    def encode(self, value: CompensatedUpdate, /) -> Levels:
+    def quantize(self, value: CompensatedUpdate, /) -> Levels:
         """Return a bit for each entry.  Raises `ValueError` where an entry is NaN or infinite."""
         sizes = np.array(value.sizes)
         levels = np.empty(value.n, np.uint8)
@@ -29,7 +29,3 @@ class OneBit:
         high, low = above / np.maximum(count, 1), below / np.maximum(sizes - count, 1)
         offsets, scales = middle(np.where(count < sizes, low, high), np.where(count > 0, high, low))
         return Levels(levels, Scale(LINEAR, 2), scales, offsets, value.sizes)
-
-    def decode(self, value: Levels, /) -> CompensatedUpdate:
-        """Return the two values of each tensor in place of the bits."""
-        return CompensatedUpdate(value.dense())

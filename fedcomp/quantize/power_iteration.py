@@ -37,7 +37,7 @@ class LowRank:
         """Refuse a rank below 1."""
         check_int("rank", self.rank, 1, MOST_RANK)
 
-    def encode(self, value: CompensatedUpdate, /) -> LowRankFactors:
+    def quantize(self, value: CompensatedUpdate, /) -> LowRankFactors:
         """Return the factors.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         shapes = value.context.shapes
         sums = value.tensors() if shapes else [(0, value)]
@@ -61,10 +61,6 @@ class LowRank:
         if stretch:
             parts.append(Dense(np.concatenate(stretch)))
         return LowRankFactors(tuple(parts))
-
-    def decode(self, value: LowRankFactors, /) -> CompensatedUpdate:
-        """Return the products in place."""
-        return CompensatedUpdate(value.dense())
 
 
 def _folded(shapes: Shapes, n: int, rank: int) -> Iterator[tuple[int, int] | None]:

@@ -41,7 +41,7 @@ class Qsgd:
             return min(self.bucket / self.levels**2, math.sqrt(self.bucket) / self.levels)
         return (math.sqrt(1 + (self.bucket - 1) / self.levels**2) - 1) / 2
 
-    def encode(self, value: CompensatedUpdate, /) -> Levels:
+    def quantize(self, value: CompensatedUpdate, /) -> Levels:
         """Return the levels.  Raises `ValueError` where an entry is NaN or infinite."""
         draws, count = drawing(value.context), 2 * self.levels + 1
         levels = np.empty(value.n, unsigned(count))
@@ -51,7 +51,3 @@ class Qsgd:
             steps = at_random(ratios(rows, scales[buckets]), self.levels, draws.words(rows.size))
             np.add(steps, self.levels, out=levels[entries], casting="unsafe")
         return Levels(levels, Scale(LINEAR, count), scales, None, self.bucket)
-
-    def decode(self, value: Levels, /) -> CompensatedUpdate:
-        """Return the vector that the levels stand for."""
-        return CompensatedUpdate(value.dense())

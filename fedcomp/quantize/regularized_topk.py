@@ -41,7 +41,7 @@ class RegularizedTopK:
         check_range("mu", self.mu, above=0)
         check_choice("denominator", self.denominator, ("sent", "asked"))
 
-    def encode(self, value: CompensatedUpdate, /) -> Sparse:
+    def quantize(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         k, hint = num_kept(self.density, value.n), value.hint
         if hint is None or not hint.indices.size:
@@ -58,7 +58,3 @@ class RegularizedTopK:
         score[hinted] *= np.tanh(np.abs(1 + distortion) / self.mu)
         keep = largest(score, k)
         return Sparse(value.n, indices[keep], values[keep])
-
-    def decode(self, value: Sparse, /) -> CompensatedUpdate:
-        """Return the kept entries in place and zeros elsewhere."""
-        return CompensatedUpdate(value.dense())

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core import CompensatedUpdate, Stage, Vector, check_choice
+from fedcomp.core import CompensatedUpdate, Vector, check_choice
 from fedcomp.quantize.buckets import carried, drawing
+from fedcomp.quantize.protocol import Quantizer
 from fedcomp.quantized import PRECISIONS, Sparse, round_to
 
 NATURAL = "natural"
@@ -20,16 +21,16 @@ class RoundValues:
     without bias (Horváth et al., arXiv:1905.10988, definition 1).  What rounds to zero is not sent.
     """
 
-    selection: Stage[CompensatedUpdate, Sparse]
+    selection: Quantizer[CompensatedUpdate, Sparse]
     values: str
 
     def __post_init__(self) -> None:
         """Refuse a format that is not known."""
         check_choice("values", self.values, (*PRECISIONS, NATURAL))
 
-    def encode(self, value: CompensatedUpdate, /) -> Sparse:
+    def quantize(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
-        sparse = self.selection.encode(value)
+        sparse = self.selection.quantize(value)
         if self.values == NATURAL:
             rounded = _natural(sparse.values, drawing(value.context).words(sparse.values.size))
         else:
@@ -38,10 +39,6 @@ class RoundValues:
             return Sparse(sparse.n, sparse.indices, rounded)
         keep = np.flatnonzero(rounded)
         return Sparse(sparse.n, sparse.indices[keep], rounded[keep])
-
-    def decode(self, value: Sparse, /) -> CompensatedUpdate:
-        """Return the kept entries in place and zeros elsewhere."""
-        return CompensatedUpdate(value.dense())
 
 
 def _natural(values: Vector, words: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> Vector:

@@ -29,10 +29,6 @@ class ScheduledTopK:
             return self.density
         return float(self.density ** ((number + 1) / (self.warmup + 1)))
 
-    def encode(self, value: CompensatedUpdate, /) -> Sparse:
+    def quantize(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         return Sparse(value.n, *select(value, num_kept(self.density_in(value.context.round), value.n)))
-
-    def decode(self, value: Sparse, /) -> CompensatedUpdate:
-        """Return the kept entries in place and zeros elsewhere."""
-        return CompensatedUpdate(value.dense())

@@ -23,7 +23,7 @@ class SeededSubset:
         """Refuse a density outside (0, 1]."""
         check_range("density", self.density, above=0, most=1, what="the fraction kept")
 
-    def encode(self, value: CompensatedUpdate, /) -> Seeded:
+    def quantize(self, value: CompensatedUpdate, /) -> Seeded:
         """Return the drawn entries.  Raises `ValueError` where an entry of the sum, drawn or not, is NaN or infinite."""
         k, seed = num_kept(self.density, value.n), value.context.seed % SEEDS
         indices = seeded_indices(value.n, k, seed)
@@ -34,7 +34,3 @@ class SeededSubset:
         if self.unbiased:
             values = np.clip(values.astype(np.float64) * (value.n / k), -MAX_FLOAT32, MAX_FLOAT32).astype(np.float32)
         return Seeded(value.n, seed, indices, values)
-
-    def decode(self, value: Seeded, /) -> CompensatedUpdate:
-        """Return the drawn entries in place and zeros elsewhere."""
-        return CompensatedUpdate(value.dense())

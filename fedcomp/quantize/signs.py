@@ -26,7 +26,7 @@ class Signs:
         if self.step is not None:
             check_range("step", self.step, least=1e-37, most=1e37, what="the magnitude of all entries")
 
-    def encode(self, value: CompensatedUpdate, /) -> Levels:
+    def quantize(self, value: CompensatedUpdate, /) -> Levels:
         """Return the signs, one scale a tensor.  Raises `ValueError` where an entry is NaN or infinite."""
         sizes = np.array(value.sizes)
         levels, totals = np.empty(value.n, np.uint8), np.zeros(sizes.size)
@@ -37,7 +37,3 @@ class Signs:
             above += np.greater(part, 0).view(np.uint8)
         means = totals / sizes if self.step is None else np.full(sizes.size, self.step)
         return Levels(levels, Scale(LINEAR, 3), means.astype(np.float32), None, value.sizes)
-
-    def decode(self, value: Levels, /) -> CompensatedUpdate:
-        """Return the vector that the signs stand for."""
-        return CompensatedUpdate(value.dense())

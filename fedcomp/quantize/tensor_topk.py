@@ -23,12 +23,8 @@ class TensorTopK:
         """Refuse a density outside (0, 1]."""
         check_range("density", self.density, above=0, most=1, what="the fraction kept")
 
-    def encode(self, value: CompensatedUpdate, /) -> Sparse:
+    def quantize(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         parts = [(start, *select(part, num_kept(self.density, part.n))) for start, part in value.tensors()]
         indices = np.concatenate([start + indices for start, indices, _ in parts])
         return Sparse(value.n, indices, np.concatenate([values for _, _, values in parts]))
-
-    def decode(self, value: Sparse, /) -> CompensatedUpdate:
-        """Return the kept entries in place and zeros elsewhere."""
-        return CompensatedUpdate(value.dense())

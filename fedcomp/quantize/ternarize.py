@@ -17,16 +17,12 @@ class Ternarize:
     Algorithm 1.  The mean is taken over the kept entries, never over the zeros, and summed in float64.
     """
 
-    def encode(self, value: Sparse, /) -> Ternary:
+    def quantize(self, value: Sparse, /) -> Ternary:
         """Return signs and the one magnitude."""
         magnitude = mean_magnitude(value.values)
         if not magnitude > 0:  # nothing is kept, or denormals alone where the processor takes them for zeros
             return Ternary(value.n, value.indices[:0], np.empty(0, np.bool_), np.float32(0))
         return Ternary(value.n, value.indices, value.values < 0, magnitude)
-
-    def decode(self, value: Ternary, /) -> Sparse:
-        """Return the entries ±mu."""
-        return value.sparse()
 
 
 def mean_magnitude(values: Vector) -> np.float32:

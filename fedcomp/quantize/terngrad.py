@@ -29,7 +29,7 @@ class TernGrad:
         """Refuse a clip out of range."""
         check_range("clip", self.clip, least=0, most=1000, what="standard deviations, 0 for no clipping")
 
-    def encode(self, value: CompensatedUpdate, /) -> Levels:
+    def quantize(self, value: CompensatedUpdate, /) -> Levels:
         """Return the levels, one scale a tensor.  Raises `ValueError` where an entry is NaN or infinite."""
         scales, clipped = self._scales(value)
         draws = drawing(value.context)
@@ -40,10 +40,6 @@ class TernGrad:
                 np.clip(found, -1, 1, out=found)
             np.add(at_random(found, 1, draws.words(part.size)), 1, out=levels[entries], casting="unsafe")
         return Levels(levels, Scale(LINEAR, 3), scales, None, value.sizes)
-
-    def decode(self, value: Levels, /) -> CompensatedUpdate:
-        """Return the vector that the levels stand for."""
-        return CompensatedUpdate(value.dense())
 
     def _scales(self, value: CompensatedUpdate) -> tuple[Vector, NDArray[np.bool_]]:
         """Return the scale of each tensor, and whether entries are beyond it."""

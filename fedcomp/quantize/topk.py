@@ -42,13 +42,9 @@ class TopK:
         """Refuse a density outside (0, 1]."""
         check_range("density", self.density, above=0, most=1, what="the fraction kept")
 
-    def encode(self, value: CompensatedUpdate, /) -> Sparse:
+    def quantize(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         return Sparse(value.n, *select(value, num_kept(self.density, value.n)))
-
-    def decode(self, value: Sparse, /) -> CompensatedUpdate:
-        """Return the kept entries in place and zeros elsewhere."""
-        return CompensatedUpdate(value.dense())
 
 
 def select(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:

@@ -34,4 +34,4 @@ def test_an_estimate_stays_within_float32_whatever_is_sent() -> None:
 
 def test_a_bounded_sum_of_tensors_is_selected_within_float32() -> None:
     parts = (torch.from_numpy(HUGE), torch.from_numpy(HUGE))
-    assert TopK(1.0).encode(CompensatedUpdate(*parts, bounded=True)).values.tolist() == [MAX_FLOAT32, -MAX_FLOAT32]
+    assert TopK(1.0).quantize(CompensatedUpdate(*parts, bounded=True)).values.tolist() == [MAX_FLOAT32, -MAX_FLOAT32]

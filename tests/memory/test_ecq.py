@@ -5,9 +5,9 @@ import copy
 import numpy as np
 import pytest
 
-from fedcomp.core.types import chain
 from fedcomp.memory.ecq import Ecq
 from fedcomp.memory.error_feedback import ErrorFeedback
+from fedcomp.quantize.protocol import chain
 from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Dense
@@ -32,7 +32,7 @@ def test_with_alpha_and_beta_1_it_is_error_feedback_to_the_bit() -> None:
     for _ in range(20):
         update = rng.standard_normal(1000, np.float32)
         asked, expected = ecq.compensate(update, one), feedback.compensate(update, other)
-        sent, same = QUANTIZE.encode(asked), QUANTIZE.encode(expected)
+        sent, same = QUANTIZE.quantize(asked), QUANTIZE.quantize(expected)
         assert np.array_equal(sent.dense(), same.dense())
         one, other = ecq.update(asked, sent), feedback.update(expected, same)
         assert np.array_equal(one["accumulated_error"], other["residual"])

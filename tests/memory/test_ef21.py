@@ -30,7 +30,7 @@ def test_without_compression_and_with_momentum_1_the_estimate_is_each_update() -
     for _ in range(10):
         update = rng.standard_normal(300, np.float32)
         asked = memory.compensate(update, state)
-        sent = Identity().encode(asked)
+        sent = Identity().quantize(asked)
         state = memory.update(asked, sent)
         received += sent.dense()
         assert np.allclose(received, update, atol=1e-5)
@@ -41,7 +41,7 @@ def test_of_an_update_that_stays_the_estimate_comes_as_near_as_one_likes() -> No
     state, distance = memory.init(300), [np.inf]
     for _ in range(40):
         asked = memory.compensate(update, state)
-        state = memory.update(asked, TopK(0.1).encode(asked))
+        state = memory.update(asked, TopK(0.1).quantize(asked))
         distance.append(float(np.linalg.norm(state["estimate"] - update)))
         assert distance[-1] <= distance[-2] + 1e-4
     assert distance[10] < 1e-4, "ten times a tenth of the entries"
@@ -54,7 +54,7 @@ def test_numpy_tensors_and_updates_too_large_to_be_safe_give_one_estimate() -> N
         update = rng.standard_normal(100, np.float32)
         for place, given in enumerate((update, torch.from_numpy(update), update * np.float32(2**70))):
             asked = memory.compensate(given, states[place])
-            states[place] = memory.update(asked, TopK(0.2).encode(asked))
+            states[place] = memory.update(asked, TopK(0.2).quantize(asked))
     assert np.allclose(states[0]["estimate"], np.asarray(states[1]["estimate"]), atol=1e-6)
     assert np.allclose(states[0]["estimate"], states[2]["estimate"] / np.float32(2**70), atol=1e-6)
 

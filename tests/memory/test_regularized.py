@@ -22,14 +22,14 @@ def context(server_round: int, model: list[float]) -> EncodeContext:
 def sent_once() -> State:
     """Two nodes; this one sent 4 for entry 0 in round 5."""
     asked = MEMORY.compensate(np.array([4, 1, 2, 0], np.float32), MEMORY.init(4), context(5, [1, 1, 1, 1]))
-    return MEMORY.update(asked, TopK(0.25).encode(asked))
+    return MEMORY.update(asked, TopK(0.25).quantize(asked))
 
 
 def chosen(others: float, update: Vector, mu: float = 1.0, denominator: str = "sent") -> list[int]:
     """Return the one entry that is kept of four, where the others sent `others` of entry 0, and this node 2."""
     hint = PreviousRound(np.array([0]), np.array([others], np.float32), np.array([2], np.float32))
     stage = RegularizedTopK(0.25, mu, denominator)
-    indices: list[int] = stage.encode(CompensatedUpdate(update, hint=hint)).indices.tolist()
+    indices: list[int] = stage.quantize(CompensatedUpdate(update, hint=hint)).indices.tolist()
     return indices
 
 
@@ -71,12 +71,12 @@ def test_the_denominator_is_what_was_sent_or_what_is_asked_for_now() -> None:
 def test_without_a_hint_and_with_mu_near_0_it_is_top_k() -> None:
     rng = np.random.default_rng(3)
     update = rng.standard_normal(1000, np.float32)
-    expected = TopK(0.05).encode(CompensatedUpdate(update))
+    expected = TopK(0.05).quantize(CompensatedUpdate(update))
     nothing = np.empty(0, np.float32)
     empty = PreviousRound(np.empty(0, np.int64), nothing, nothing)
     others = PreviousRound(np.arange(0, 1000, 7), *rng.standard_normal((2, 143), np.float32))
     for hint, mu in ((None, 4.0), (empty, 4.0), (others, 1e-6)):
-        found = RegularizedTopK(0.05, mu).encode(CompensatedUpdate(update, hint=hint))
+        found = RegularizedTopK(0.05, mu).quantize(CompensatedUpdate(update, hint=hint))
         assert np.array_equal(found.indices, expected.indices)
         assert np.array_equal(found.values, expected.values)
 
@@ -91,7 +91,7 @@ def test_the_kept_entries_are_those_of_a_slow_search_over_all_scores() -> None:
         for index, other, value in zip(at.tolist(), hint.others.tolist(), hint.sent.tolist(), strict=True):
             scores[index] *= np.tanh(abs(1 + other / (value + np.copysign(1e-10, value))) / 2.0)
         best = sorted(sorted(range(n), key=lambda index: (-scores[index], index))[:k])
-        assert RegularizedTopK(k / n, 2.0).encode(CompensatedUpdate(update, hint=hint)).indices.tolist() == best
+        assert RegularizedTopK(k / n, 2.0).quantize(CompensatedUpdate(update, hint=hint)).indices.tolist() == best
 
 
 def test_settings_out_of_range_are_refused() -> None:

@@ -110,7 +110,7 @@ def test_what_was_lost_comes_back_and_the_factors_stay() -> None:
 def test_symbols_without_factors_leave_none() -> None:
     memory = WarmStart(ErrorFeedback())
     asked = memory.compensate(update(0), memory.init(N))
-    sent = Identity().encode(asked)
+    sent = Identity().quantize(asked)
     assert isinstance(sent, Dense)
     state = memory.update(asked, sent)
     assert state[NAME].size == 0

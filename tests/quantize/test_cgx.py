@@ -1,14 +1,13 @@
-"""CGX: which tensors are rounded, in how many bits, and that it is max-min rounding tensor by tensor."""
+"""CGX: the levels of a bucket by hand, the nearest one always, which tensors are rounded, and in how many bits."""
 
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext, Shapes
 from fedcomp.core.types import Vector
 from fedcomp.quantize.cgx import Cgx
-from fedcomp.quantize.max_min import MaxMin
-from fedcomp.quantized.levels import Levels
+from fedcomp.quantized.levels import LINEAR, Levels
 from fedcomp.quantized.segments import Segments
 from fedcomp.quantized.vectors import Dense
 
@@ -18,13 +17,57 @@ N = 2048 + 64 + 1 + 1023 + 5000 + 1024 + 9000
 
 
 def encode(quantizer: Cgx, value: Vector, shapes: Shapes) -> Segments:
-    return quantizer.encode(CompensatedUpdate(value, context=EncodeContext(shapes=shapes)))
+    return quantizer.quantize(CompensatedUpdate(value, context=EncodeContext(shapes=shapes)))
 
 
 def layout(pieces: Segments) -> list[tuple[str, int]]:
     return [
         (f"{piece.scale.count} levels" if isinstance(piece, Levels) else "dense", piece.n) for piece in pieces.pieces
     ]
+
+
+def one_layer(bits: int, bucket: int, value: Vector) -> Levels:
+    """Return the levels of a vector whose tensors are not known."""
+    (levels,) = encode(Cgx(bits, bucket), value, ()).pieces
+    assert isinstance(levels, Levels)
+    return levels
+
+
+def test_levels_run_from_the_least_to_the_largest_of_the_bucket() -> None:
+    # u = (5 + 1) / 3 = 2: levels -1, 1, 3, 5; 0.1 is nearest to 1, and 4 as near to 3 as to 5: up
+    value = np.array([-1, 0.1, 4, 5, 3.9, 7, 7, 7, 7, 7, -2], np.float32)
+    found = one_layer(2, 5, value)
+    assert found.levels[:5].tolist() == [0, 1, 3, 3, 2]
+    assert found.offsets is not None
+    assert found.offsets.tolist() == [2, 7, -2]
+    assert found.scales.tolist() == [3, 0, 0]
+    assert (found.scale.kind, found.scale.count, found.groups) == (LINEAR, 4, 5)
+    assert found.dense().tolist() == [-1, 1, 5, 5, 3, 7, 7, 7, 7, 7, -2]
+
+
+def test_one_bit_is_the_least_and_the_largest() -> None:
+    assert one_layer(1, 4, np.array([-2, 1, 6, 1.9], np.float32)).dense().tolist() == [-2, -2, 6, -2]
+
+
+@pytest.mark.parametrize("scale", [1e-42, 1e-30, 1.0, 1e30, 3.2e38])
+@pytest.mark.parametrize("shift", [0.0, 0.9])
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+@pytest.mark.parametrize("bucket", [1, 100, 1024])
+def test_every_entry_is_within_half_a_unit(bits: int, bucket: int, shift: float, scale: float) -> None:
+    value = (((np.random.default_rng(bits).random(5000) * 2 - 1) * (1 - shift) + shift) * scale).astype(np.float32)
+    found = one_layer(bits, bucket, value).dense().astype(np.float64)
+    for start in range(0, value.size, bucket):
+        part = value[start : start + bucket].astype(np.float64)
+        unit = (part.max() - part.min()) / (2**bits - 1)
+        rounding = 2**-22 * np.abs(part).max() + 2 * 2.0**-149
+        assert np.abs(found[start : start + bucket] - part).max() <= unit / 2 + rounding
+
+
+def test_a_bucket_of_one_value_keeps_it_and_has_one_level() -> None:
+    for value in (0.0, 0.1, -1e-42, MAX_FLOAT32):
+        found = one_layer(4, 100, np.full(1000, value, np.float32))
+        assert (found.dense() == np.float32(value)).all()
+        assert np.unique(found.levels).size == 1
 
 
 def test_small_and_flat_tensors_stay_and_neighbours_of_them_are_one_piece() -> None:
@@ -36,7 +79,7 @@ def test_small_and_flat_tensors_stay_and_neighbours_of_them_are_one_piece() -> N
     dense = pieces.dense()
     assert np.array_equal(dense[2048:8136], value[2048:8136])
     for part in (slice(0, 2048), slice(8136, 9160), slice(9160, N)):
-        assert np.array_equal(dense[part], MaxMin(4, 1024).encode(CompensatedUpdate(value[part])).dense())
+        assert np.array_equal(dense[part], Cgx(4, 1024).quantize(CompensatedUpdate(value[part])).dense())
 
 
 def test_the_size_below_which_tensors_stay_is_a_setting() -> None:
@@ -50,7 +93,6 @@ def test_a_vector_whose_tensors_are_not_known_is_one_layer(n: int) -> None:
     value = np.random.default_rng(0).standard_normal(n, np.float32)
     pieces = encode(Cgx(3, 64), value, ())
     assert layout(pieces) == [("8 levels", n)]
-    assert np.array_equal(pieces.dense(), MaxMin(3, 64).encode(CompensatedUpdate(value)).dense())
 
 
 def test_adaptive_bits_go_where_rounding_does_harm_and_cost_less_at_no_more_error() -> None:
@@ -97,7 +139,7 @@ def test_read_in_place_the_pieces_are_those_of_the_sum(adaptive: bool) -> None:
     whole = first + second
     expected = encode(Cgx(4, 512, adaptive), whole, shapes)
     value = CompensatedUpdate(first, second, in_place=True, context=EncodeContext(shapes=shapes))
-    found = Cgx(4, 512, adaptive).encode(value)
+    found = Cgx(4, 512, adaptive).quantize(value)
     assert found.dense().tobytes() == expected.dense().tobytes()
     assert np.array_equal(value.settle(), whole)
     assert value.settle() is first

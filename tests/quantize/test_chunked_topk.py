@@ -23,7 +23,7 @@ def slow(update: Vector, density: float, chunk: int) -> list[int]:
 
 def test_each_chunk_keeps_its_own_largest() -> None:
     update = np.array([1, -9, 2, 0.1, 0.3, -0.2, 7], np.float32)
-    assert ChunkedTopK(1 / 3, 3).encode(CompensatedUpdate(update)).indices.tolist() == [1, 4, 6]
+    assert ChunkedTopK(1 / 3, 3).quantize(CompensatedUpdate(update)).indices.tolist() == [1, 4, 6]
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 7, 64, 1000, 4096, 5000, 1 << 17])
@@ -33,15 +33,15 @@ def test_the_kept_entries_are_those_of_a_sort_of_every_chunk(chunk: int, density
     sizes = (1, 31, 4096, 9001, 2 * BLOCK_ENTRIES + 77) if chunk > 2 else (1, 31, 999)
     for n in sizes:
         for update in (rng.standard_normal(n, np.float32), rng.integers(-2, 3, n).astype(np.float32)):
-            found = ChunkedTopK(density, chunk).encode(CompensatedUpdate(update))
+            found = ChunkedTopK(density, chunk).quantize(CompensatedUpdate(update))
             assert found.indices.tolist() == slow(update, density, chunk)
             assert np.array_equal(found.values, update[found.indices])
 
 
 def test_zeros_are_never_kept_and_nan_is_refused() -> None:
-    assert not ChunkedTopK(0.5, 4).encode(CompensatedUpdate(np.zeros(10, np.float32))).indices.size
+    assert not ChunkedTopK(0.5, 4).quantize(CompensatedUpdate(np.zeros(10, np.float32))).indices.size
     with pytest.raises(NonFiniteError, match="entry 9 is nan"):
-        ChunkedTopK(0.5, 4).encode(CompensatedUpdate(np.array([1.0] * 9 + [np.nan], np.float32)))
+        ChunkedTopK(0.5, 4).quantize(CompensatedUpdate(np.array([1.0] * 9 + [np.nan], np.float32)))
 
 
 def test_settings_out_of_range_are_refused() -> None:

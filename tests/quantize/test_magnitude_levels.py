@@ -21,7 +21,7 @@ def heavy(k: int, seed: int = 0) -> Sparse:
 
 def test_half_of_the_entries_are_in_the_lowest_level_and_the_top_one_is_split_again() -> None:
     values = np.array([1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11, -12, 13, -14, 15, -16], np.float32)
-    found = MagnitudeHierarchy(levels=3, top_levels=2).encode(sparse(values))
+    found = MagnitudeHierarchy(levels=3, top_levels=2).quantize(sparse(values))
     assert np.bincount(found.levels).tolist() == [8, 4, 2, 2]
     assert found.magnitudes.tolist() == [4.5, 10.5, 13.5, 15.5]
     assert found.sparse().values.tolist()[-3:] == [-13.5, 15.5, -15.5]
@@ -29,8 +29,8 @@ def test_half_of_the_entries_are_in_the_lowest_level_and_the_top_one_is_split_ag
 
 def test_one_level_gives_the_values_of_sparse_ternary_compression() -> None:
     for seed in range(5):
-        kept = TopK(0.1).encode(CompensatedUpdate(np.random.default_rng(seed).standard_normal(5000, np.float32)))
-        ours, theirs = MagnitudeHierarchy(1, 1).encode(kept), Ternarize().encode(kept)
+        kept = TopK(0.1).quantize(CompensatedUpdate(np.random.default_rng(seed).standard_normal(5000, np.float32)))
+        ours, theirs = MagnitudeHierarchy(1, 1).quantize(kept), Ternarize().quantize(kept)
         assert ours.dense().tobytes() == theirs.dense().tobytes()
 
 
@@ -39,7 +39,7 @@ def test_each_level_is_the_mean_of_its_entries_and_higher_ones_are_larger(
     stage: MagnitudeHierarchy | LloydMagnitudes,
 ) -> None:
     value = heavy(3000)
-    found = stage.encode(value)
+    found = stage.quantize(value)
     magnitude = np.abs(value.values)
     assert np.array_equal(found.negative, value.values < 0)
     for level, mean in enumerate(found.magnitudes):
@@ -53,7 +53,7 @@ def test_more_levels_err_less_and_lloyds_err_less_than_equal_populations() -> No
     value = heavy(20_000)
 
     def error(stage: MagnitudeHierarchy | LloydMagnitudes) -> float:
-        return float(np.square(stage.encode(value).sparse().values - value.values, dtype=np.float64).sum())
+        return float(np.square(stage.quantize(value).sparse().values - value.values, dtype=np.float64).sum())
 
     errors = [error(MagnitudeHierarchy(levels, 1)) for levels in (1, 2, 4, 8)]
     assert errors == sorted(errors, reverse=True)
@@ -64,7 +64,7 @@ def test_more_levels_err_less_and_lloyds_err_less_than_equal_populations() -> No
 
 def test_lloyds_edges_lie_halfway_between_the_levels() -> None:
     value = heavy(5000, 3)
-    found = LloydMagnitudes(3).encode(value)
+    found = LloydMagnitudes(3).quantize(value)
     magnitude = np.abs(value.values)
     middles = (found.magnitudes[1:].astype(np.float64) + found.magnitudes[:-1]) / 2
     best = np.searchsorted(middles, magnitude)
@@ -75,11 +75,11 @@ def test_lloyds_edges_lie_halfway_between_the_levels() -> None:
 def test_few_entries_ties_and_none_at_all(stage: MagnitudeHierarchy | LloydMagnitudes) -> None:
     for values in ([], [2.5], [1, -1, 1], [3e38, -3e38], [1e-45, 2e-45]):
         value = sparse(np.array(values, np.float32))
-        found = stage.encode(value)
+        found = stage.quantize(value)
         assert found.indices.size == len(values)
         assert np.isfinite(found.sparse().values).all()
         assert found.levels.max(initial=0) < max(1, found.magnitudes.size)
-    assert stage.encode(sparse(np.array([1, -1, 1], np.float32))).sparse().values.tolist() == [1, -1, 1]
+    assert stage.quantize(sparse(np.array([1, -1, 1], np.float32))).sparse().values.tolist() == [1, -1, 1]
 
 
 def test_settings_out_of_range_are_refused() -> None:

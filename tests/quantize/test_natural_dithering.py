@@ -14,7 +14,7 @@ LOWEST, HIGHEST = 0, 2**32 - 1
 
 
 def test_halves_of_the_norm_stay_where_they_are() -> None:
-    symbols = NaturalDithering(3, "max", 8).encode(
+    symbols = NaturalDithering(3, "max", 8).quantize(
         CompensatedUpdate(np.array([8, -8, 4, -4, 2, -2, 0, -0.0, 3], np.float32))
     )
     assert symbols.levels.tolist() == [6, 0, 5, 1, 4, 2, 3, 3, 6]
@@ -41,7 +41,7 @@ def test_no_draw_leads_beyond_the_neighbours_of_a_ratio_nor_off_a_level(levels: 
 
 def test_it_rounds_and_does_not_send_its_input() -> None:
     vector = np.random.default_rng(0).standard_normal(10_000, np.float32)
-    symbols = NaturalDithering(8, "l2", 100).encode(CompensatedUpdate(vector))
+    symbols = NaturalDithering(8, "l2", 100).quantize(CompensatedUpdate(vector))
     found = symbols.dense()
     assert not (found == vector).any()
     ratios = np.abs(found.reshape(-1, 100) / symbols.scales[:, None])
@@ -56,7 +56,7 @@ def test_the_mean_over_draws_is_the_vector(levels: int, norm: str) -> None:
     gauss = rng.standard_normal(40, np.float32)
     wide = (gauss * 10.0 ** rng.integers(-4, 1, 40)).astype(np.float32)
     for seed, bucket in enumerate((gauss, wide, np.ones(40, np.float32), gauss * np.float32(1e37))):
-        symbols = NaturalDithering(levels, norm, 40).encode(
+        symbols = NaturalDithering(levels, norm, 40).quantize(
             CompensatedUpdate(np.tile(bucket, DRAWS), context=EncodeContext(seed))
         )
         values = symbols.scale.values() * symbols.scales[0]
@@ -66,5 +66,5 @@ def test_the_mean_over_draws_is_the_vector(levels: int, norm: str) -> None:
 @pytest.mark.parametrize("largest", [2.0**-149, 1e-42, 0.1, MAX_FLOAT32])
 def test_the_largest_entry_of_a_bucket_keeps_its_value(largest: float) -> None:
     vector = np.tile(np.array([largest, -largest / 3], np.float32), DRAWS)
-    found = NaturalDithering(8, "max", 2).encode(CompensatedUpdate(vector)).dense()
+    found = NaturalDithering(8, "max", 2).quantize(CompensatedUpdate(vector)).dense()
     assert (found[::2] == np.float32(largest)).all()

@@ -11,7 +11,7 @@ from fedcomp.quantized.levels import LINEAR
 
 def test_entries_become_the_mean_of_their_side_and_zero_is_above() -> None:
     value = np.array([1, 3, -2, -6, 2, 0, 5, -4, -8, 0], np.float32)
-    symbols = OneBit().encode(
+    symbols = OneBit().quantize(
         CompensatedUpdate(value, context=EncodeContext(shapes=((4,), (2, 1), (), (0,), (2,), ())))
     )
     assert symbols.levels[:4].tolist() == [1, 1, 0, 0]
@@ -21,7 +21,7 @@ def test_entries_become_the_mean_of_their_side_and_zero_is_above() -> None:
 
 def test_a_tensor_all_of_one_side_has_one_value() -> None:
     for value in (np.array([1, 2, 6], np.float32), -np.array([1, 2, 6], np.float32)):
-        symbols = OneBit().encode(CompensatedUpdate(value))
+        symbols = OneBit().quantize(CompensatedUpdate(value))
         assert symbols.scales.tolist() == [0]
         assert symbols.dense().tolist() == [value.mean()] * 3
 
@@ -30,7 +30,7 @@ def test_a_tensor_all_of_one_side_has_one_value() -> None:
 def test_the_two_values_are_those_that_make_the_error_least(scale: float) -> None:
     value = (np.random.default_rng(0).standard_normal(3 * BLOCK_ENTRIES) * scale).astype(np.float32)
     value += np.float32(0.3 * scale)
-    dense = OneBit().encode(CompensatedUpdate(value)).dense()
+    dense = OneBit().quantize(CompensatedUpdate(value)).dense()
     for side in (value >= 0, value < 0):
         assert np.unique(dense[side]).size == 1
         assert dense[side][0] == pytest.approx(value[side].mean(dtype=np.float64), rel=1e-6)
@@ -39,6 +39,6 @@ def test_the_two_values_are_those_that_make_the_error_least(scale: float) -> Non
 def test_the_ends_of_float32_are_their_own_means() -> None:
     for high, low in ((MAX_FLOAT32, -MAX_FLOAT32), (MAX_FLOAT32, 0.0), (2.0**-149, -(2.0**-149)), (2.0**-148, 0.0)):
         value = np.where(np.arange(100_000) % 3 == 0, high, low).astype(np.float32)
-        found = OneBit().encode(CompensatedUpdate(value)).dense()
+        found = OneBit().quantize(CompensatedUpdate(value)).dense()
         expected = np.where(value >= 0, value[value >= 0].mean(dtype=np.float64), low)
         assert np.allclose(found, expected, rtol=1e-6, atol=2.0**-149)

@@ -20,9 +20,9 @@ def gaussian(n: int, seed: int = 0) -> np.ndarray[tuple[int], np.dtype[np.float3
 def test_every_tensor_sends_its_own_largest() -> None:
     update = np.array([9, 8, 7, 6, 0.1, 0.2, 0.3, 0, 0], np.float32)
     context = EncodeContext(shapes=((2, 2), (3,), (2,)))
-    found = TensorTopK(0.5).encode(CompensatedUpdate(update, context=context))
+    found = TensorTopK(0.5).quantize(CompensatedUpdate(update, context=context))
     assert found.indices.tolist() == [0, 1, 5, 6]
-    assert TensorTopK(0.5).encode(CompensatedUpdate(update)).indices.tolist() == [0, 1, 2, 3, 6], (
+    assert TensorTopK(0.5).quantize(CompensatedUpdate(update)).indices.tolist() == [0, 1, 2, 3, 6], (
         "no shapes: one tensor"
     )
 
@@ -33,7 +33,7 @@ def test_the_density_falls_exponentially_over_the_warm_up() -> None:
     assert stage.density_in(None) == 0.001
     update = gaussian(10_000)
     sizes = [
-        stage.encode(CompensatedUpdate(update, context=EncodeContext(round=number))).indices.size
+        stage.quantize(CompensatedUpdate(update, context=EncodeContext(round=number))).indices.size
         for number in (0, 1, 2, 3, 4, None)
     ]
     assert sizes == [2512, 631, 159, 40, 10, 10]
@@ -42,7 +42,7 @@ def test_the_density_falls_exponentially_over_the_warm_up() -> None:
 def test_the_drawn_entries_are_the_occasions_and_the_rest_is_not_sent() -> None:
     update = gaussian(1000)
     one, same, other = (
-        SeededSubset(0.1, False).encode(CompensatedUpdate(update, context=EncodeContext(seed))) for seed in (1, 1, 2)
+        SeededSubset(0.1, False).quantize(CompensatedUpdate(update, context=EncodeContext(seed))) for seed in (1, 1, 2)
     )
     assert np.array_equal(one.indices, same.indices)
     assert not np.array_equal(one.indices, other.indices)
@@ -54,7 +54,7 @@ def test_without_error_feedback_rand_k_is_unbiased() -> None:
     update, draws = gaussian(40), 4000
     total = np.zeros(40)
     for seed in range(draws):
-        total += SeededSubset(0.25, True).encode(CompensatedUpdate(update, context=EncodeContext(seed))).dense()
+        total += SeededSubset(0.25, True).quantize(CompensatedUpdate(update, context=EncodeContext(seed))).dense()
     # an entry is 4 v with probability 1/4: its standard deviation is v sqrt(3)
     error = np.abs(total / draws - update) / (np.abs(update) * np.sqrt(3 / draws))
     assert error.max() < 4
@@ -62,28 +62,28 @@ def test_without_error_feedback_rand_k_is_unbiased() -> None:
 
 def test_an_entry_that_is_not_drawn_must_be_finite_too_and_scaling_stays_within_float32() -> None:
     update = np.full(100, 3e38, np.float32)
-    assert np.abs(SeededSubset(0.01, True).encode(CompensatedUpdate(update)).values).tolist() == [
+    assert np.abs(SeededSubset(0.01, True).quantize(CompensatedUpdate(update)).values).tolist() == [
         np.float32(MAX_FLOAT32)
     ]
     for place in range(0, 100, 9):
         bad = update.copy()
         bad[place] = np.inf
         with pytest.raises(NonFiniteError, match=f"entry {place} is inf"):
-            SeededSubset(0.01, False).encode(CompensatedUpdate(bad))
+            SeededSubset(0.01, False).quantize(CompensatedUpdate(bad))
 
 
 def test_a_format_rounds_the_kept_entries_and_drops_what_becomes_zero() -> None:
     update = np.array([1.0009765625 + 2**-13, -(2**-30), 3, 0.1], np.float32)
-    assert RoundValues(TopK(1), "fp32").encode(CompensatedUpdate(update)).values.tolist() == update.tolist()
-    assert RoundValues(TopK(1), "bf16").encode(CompensatedUpdate(update)).values.tolist() == [
+    assert RoundValues(TopK(1), "fp32").quantize(CompensatedUpdate(update)).values.tolist() == update.tolist()
+    assert RoundValues(TopK(1), "bf16").quantize(CompensatedUpdate(update)).values.tolist() == [
         1,
         -(2**-30),
         3,
         0.10009765625,
     ]
-    half = RoundValues(TopK(1), "fp16").encode(CompensatedUpdate(update))
+    half = RoundValues(TopK(1), "fp16").quantize(CompensatedUpdate(update))
     assert half.values[0] == 1.0009765625
-    wide = RoundValues(TopK(1), "fp16").encode(CompensatedUpdate(np.array([1, 1e-30], np.float32)))
+    wide = RoundValues(TopK(1), "fp16").quantize(CompensatedUpdate(np.array([1, 1e-30], np.float32)))
     assert wide.indices.tolist() == [0], "30 powers of ten below the largest is nothing in float16"
 
 
@@ -91,7 +91,7 @@ def test_natural_values_are_neighbouring_powers_of_two_and_unbiased() -> None:
     update, draws = np.array([1.25, -3.0, 0.75, 4.0], np.float32), 4000
     total = np.zeros(4)
     for seed in range(draws):
-        values = RoundValues(TopK(1), "natural").encode(CompensatedUpdate(update, context=EncodeContext(seed))).values
+        values = RoundValues(TopK(1), "natural").quantize(CompensatedUpdate(update, context=EncodeContext(seed))).values
         assert values[0] in (1, 2)
         assert values[1] in (-2, -4)
         assert values[3] == 4

@@ -19,7 +19,7 @@ DRAWS = 2000
 
 def drawn(quantizer: Qsgd, bucket: Vector, seed: int = 0) -> NDArray[np.float32]:
     """One vector of as many equal buckets as there are draws: each bucket is a draw of its own."""
-    many = quantizer.encode(CompensatedUpdate(np.tile(bucket, DRAWS), context=EncodeContext(seed))).dense()
+    many = quantizer.quantize(CompensatedUpdate(np.tile(bucket, DRAWS), context=EncodeContext(seed))).dense()
     return many.reshape(DRAWS, bucket.size)
 
 
@@ -32,7 +32,7 @@ def buckets() -> list[Vector]:
 
 def test_entries_on_levels_stay_where_they_are() -> None:
     # Norm 5 of 3, -4; with 5 levels these are 3 and -4 of them.  A bucket of zeros has scale 0.
-    symbols = Qsgd(5, "l2", 3).encode(CompensatedUpdate(np.array([3, -4, 0, 0, 0, 0, -2], np.float32)))
+    symbols = Qsgd(5, "l2", 3).quantize(CompensatedUpdate(np.array([3, -4, 0, 0, 0, 0, -2], np.float32)))
     assert symbols.levels.tolist() == [8, 1, 5, 5, 5, 5, 0]
     assert symbols.scales.tolist() == [5, 0, 2]
     assert (symbols.scale.kind, symbols.scale.count, symbols.groups) == (LINEAR, 11, 3)
@@ -99,5 +99,5 @@ def test_the_constant_of_the_euclidean_norm_is_the_papers() -> None:
 
 def test_levels_beyond_a_byte_take_two() -> None:
     vector = np.random.default_rng(0).standard_normal(100, np.float32)
-    assert Qsgd(127, "max", 64).encode(CompensatedUpdate(vector)).levels.dtype == np.uint8
-    assert Qsgd(128, "max", 64).encode(CompensatedUpdate(vector)).levels.dtype == np.uint16
+    assert Qsgd(127, "max", 64).quantize(CompensatedUpdate(vector)).levels.dtype == np.uint8
+    assert Qsgd(128, "max", 64).quantize(CompensatedUpdate(vector)).levels.dtype == np.uint16

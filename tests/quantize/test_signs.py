@@ -13,7 +13,7 @@ VALUE = np.array([1, -3, 0, 4, -0.5, 0, -0.0, 0], np.float32)
 
 
 def test_the_magnitude_is_the_mean_over_all_entries_of_a_tensor_zeros_included() -> None:
-    symbols = Signs().encode(CompensatedUpdate(VALUE, context=EncodeContext(shapes=SHAPES)))
+    symbols = Signs().quantize(CompensatedUpdate(VALUE, context=EncodeContext(shapes=SHAPES)))
     assert symbols.levels.tolist() == [2, 0, 1, 2, 0, 1, 1, 1]
     assert symbols.scales.tolist() == [2, 0.5, 0]
     assert (symbols.scale.kind, symbols.scale.count, symbols.groups) == (LINEAR, 3, (4, 1, 3))
@@ -21,7 +21,7 @@ def test_the_magnitude_is_the_mean_over_all_entries_of_a_tensor_zeros_included()
 
 
 def test_with_a_step_that_is_the_magnitude() -> None:
-    symbols = Signs(0.25).encode(CompensatedUpdate(VALUE, context=EncodeContext(shapes=SHAPES)))
+    symbols = Signs(0.25).quantize(CompensatedUpdate(VALUE, context=EncodeContext(shapes=SHAPES)))
     assert symbols.scales.tolist() == [0.25] * 3
     assert symbols.dense().tolist() == [0.25, -0.25, 0, 0.25, -0.25, 0, 0, 0]
 
@@ -29,7 +29,7 @@ def test_with_a_step_that_is_the_magnitude() -> None:
 @pytest.mark.parametrize("value", [2.0**-149, 2.0**-126, MAX_FLOAT32])
 def test_the_ends_of_float32_are_their_own_mean(value: float) -> None:
     vector = np.tile(np.array([value, -value], np.float32), 2 * BLOCK_ENTRIES)
-    assert np.array_equal(Signs().encode(CompensatedUpdate(vector)).dense(), vector)
+    assert np.array_equal(Signs().quantize(CompensatedUpdate(vector)).dense(), vector)
 
 
 def test_it_is_a_contraction_by_the_papers_constant() -> None:
@@ -37,5 +37,5 @@ def test_it_is_a_contraction_by_the_papers_constant() -> None:
     vector = np.random.default_rng(0).standard_t(3, 10_000).astype(np.float32)
     wide = vector.astype(np.float64)
     square = np.square(wide).sum()
-    error = np.square(Signs().encode(CompensatedUpdate(vector)).dense() - wide).sum()
+    error = np.square(Signs().quantize(CompensatedUpdate(vector)).dense() - wide).sum()
     assert error / square == pytest.approx(1 - np.abs(wide).sum() ** 2 / (wide.size * square), rel=1e-6)

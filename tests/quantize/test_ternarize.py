@@ -10,17 +10,17 @@ from fedcomp.quantized.vectors import Sparse
 
 
 def test_the_magnitude_is_the_mean_of_the_kept_magnitudes_and_not_over_the_zeros() -> None:
-    kept = TopK(0.01).encode(
+    kept = TopK(0.01).quantize(
         CompensatedUpdate(np.concatenate([np.array([3, -1], np.float32), np.zeros(198, np.float32)]))
     )
-    ternary = Ternarize().encode(kept)
+    ternary = Ternarize().quantize(kept)
     assert ternary.magnitude == 2
     assert ternary.negative.tolist() == [False, True]
-    assert Ternarize().decode(ternary).values.tolist() == [2, -2]
+    assert ternary.sparse().values.tolist() == [2, -2]
 
 
 def test_nothing_kept_has_no_magnitude_and_decodes_to_zeros() -> None:
-    nothing = Ternarize().encode(Sparse(5, np.empty(0, np.int64), np.empty(0, np.float32)))
+    nothing = Ternarize().quantize(Sparse(5, np.empty(0, np.int64), np.empty(0, np.float32)))
     assert nothing.magnitude == 0
     assert nothing.dense().tolist() == [0] * 5
 
@@ -28,12 +28,12 @@ def test_nothing_kept_has_no_magnitude_and_decodes_to_zeros() -> None:
 def test_the_mean_does_not_lose_small_entries_beside_large_ones() -> None:
     values = np.full(4 * BLOCK_ENTRIES + 1, 1, np.float32)
     values[0] = 2**25
-    ternary = Ternarize().encode(Sparse(values.size, np.arange(values.size), values))
+    ternary = Ternarize().quantize(Sparse(values.size, np.arange(values.size), values))
     assert ternary.magnitude == np.float32((2**25 + 4 * BLOCK_ENTRIES) / values.size)
 
 
 @pytest.mark.parametrize("value", [2.0**-149, 2.0**-126, float(np.finfo(np.float32).max)])
 def test_the_ends_of_float32_are_their_own_mean(value: float) -> None:
     values = np.full(3 * BLOCK_ENTRIES, value, np.float32)
-    ternary = Ternarize().encode(Sparse(values.size, np.arange(values.size), values))
+    ternary = Ternarize().quantize(Sparse(values.size, np.arange(values.size), values))
     assert ternary.magnitude == np.float32(value)

@@ -14,7 +14,7 @@ DRAWS = 2000
 
 
 def encode(clip: float, value: Vector, shapes: tuple[tuple[int, ...], ...] = (), seed: int = 0) -> Levels:
-    return TernGrad(clip).encode(CompensatedUpdate(value, context=EncodeContext(seed, shapes=shapes)))
+    return TernGrad(clip).quantize(CompensatedUpdate(value, context=EncodeContext(seed, shapes=shapes)))
 
 
 def test_each_tensor_has_its_largest_magnitude_and_entries_of_it_stay() -> None:

@@ -23,7 +23,7 @@ SHAPES: list[Shapes] = [(), ((1000,),), ((10, 100),), ((8,), (16, 4, 3, 3), (16,
 
 def symbols(rank: int, shapes: Shapes, n: int = 1000) -> LowRankFactors:
     value = np.random.default_rng(rank).standard_normal(n).astype(np.float32)
-    return LowRank(rank).encode(CompensatedUpdate(value, context=EncodeContext(rank, shapes=shapes)))
+    return LowRank(rank).quantize(CompensatedUpdate(value, context=EncodeContext(rank, shapes=shapes)))
 
 
 def same(one: LowRankFactors, other: LowRankFactors) -> bool:

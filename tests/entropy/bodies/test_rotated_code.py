@@ -25,7 +25,7 @@ SIZES = [1, 2, 7, 8, 9, 31, 1000, 5001, ROTATION_BLOCK - 1, ROTATION_BLOCK + 77]
 
 def symbols(rate: float, n: int) -> Rotated:
     value = np.random.default_rng(n).standard_normal(n).astype(np.float32)
-    return Eden(rate).encode(CompensatedUpdate(value, context=EncodeContext(n)))
+    return Eden(rate).quantize(CompensatedUpdate(value, context=EncodeContext(n)))
 
 
 def same(one: Rotated, other: Rotated) -> bool:

@@ -42,7 +42,7 @@ def some(rng: np.random.Generator, layers: int = 5) -> Segments:
         shapes.append((int(rng.integers(1, 60)),))
     scales = np.repeat(10.0 ** rng.integers(-3, 3, len(shapes)), [int(np.prod(shape)) for shape in shapes])
     value = (rng.standard_normal(scales.size) * scales).astype(np.float32)
-    return Cgx(4, 128, adaptive=True, dense_below=100).encode(
+    return Cgx(4, 128, adaptive=True, dense_below=100).quantize(
         CompensatedUpdate(value, context=EncodeContext(shapes=tuple(shapes)))
     )
 
@@ -54,7 +54,7 @@ def test_two_raw_pieces_are_the_ones_written_by_hand() -> None:
 
 
 def test_a_piece_of_levels_is_its_row_and_the_body_of_its_own_code() -> None:
-    levels = Cgx(4, 8).encode(CompensatedUpdate(np.arange(20, dtype=np.float32))).pieces[0]
+    levels = Cgx(4, 8).quantize(CompensatedUpdate(np.arange(20, dtype=np.float32))).pieces[0]
     assert isinstance(levels, Levels)
     body = LevelsCode().encode(levels)
     assert CODE.encode(Segments((levels,))) == bytes([1, 1, 20, len(body)]) + body
@@ -157,7 +157,7 @@ def test_a_few_bytes_that_claim_much_cost_nothing() -> None:
 
 
 def test_equal_pieces_by_the_thousand_are_refused_where_nobody_asked_for_so_many() -> None:
-    piece = Cgx(4, 1 << 20).encode(CompensatedUpdate(np.zeros(1 << 20, np.float32))).pieces[0]
+    piece = Cgx(4, 1 << 20).quantize(CompensatedUpdate(np.zeros(1 << 20, np.float32))).pieces[0]
     assert isinstance(piece, Levels)
     one = LevelsCode().encode(piece)
     row = bytes([1]) + varint.put(piece.n) + varint.put(len(one))
