@@ -5,7 +5,7 @@ from typing import cast
 
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.app.message.message import make_message
-from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Strategy
+from flwr.serverapp.strategy import FedAvg, Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords, validate_message_reply_consistency
 from flwr.supercore import log
 
@@ -13,18 +13,7 @@ from fedcomp.flower import records
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.server.reply_validator import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
-from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
 from fedcomp.sync import Replica, Update, weighted_mean
-
-AVERAGING = {kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi)}
-
-
-def averages(inner: Strategy) -> bool:
-    """Say whether the mean is all that a strategy, and its function for metrics, look at."""
-    inner = aggregating(inner)
-    aggregate = type(inner).aggregate_train
-    ours = isinstance(inner, ServerOptimizer) and aggregate is ServerOptimizer.aggregate_train and inner.takes_mean
-    return (ours or aggregate in AVERAGING) and cast(FedAvg, inner).train_metrics_aggr_fn is aggregate_metricrecords
 
 
 def aggregate_mean(
@@ -32,7 +21,7 @@ def aggregate_mean(
 ) -> tuple[ArrayRecord | None, MetricRecord | None]:
     """Return what `inner` makes of the weighted mean of the updates, and the metrics of all replies.
 
-    `inner` is one that `averages`.  Each answer holds an update; they are summed in their order, O(kept) each.
+    `inner` is one of `ReplyUse.MEAN`.  Each answer holds an update; they are summed in their order, O(kept) each.
     """
     inner = cast(FedAvg, aggregating(inner))
     key = inner.weighted_by_key

@@ -17,12 +17,13 @@ from fedcomp.compressor import Compressor
 from fedcomp.core import format_call
 from fedcomp.flower import records
 from fedcomp.flower.lazy_array import to_record
-from fedcomp.flower.server.averaging import aggregate_mean, averages
+from fedcomp.flower.server.averaging import aggregate_mean
 from fedcomp.flower.server.checkpoint import Checkpoint, scalars
 from fedcomp.flower.server.isolated_random import IsolatedRandom, RngPreservingGrid
 from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.reply_validator import ReplyValidator, ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
+from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of, restart, starts_from_published
 from fedcomp.methods import ABOUT, stc
 from fedcomp.sync import (
     SERVER_NODE,
@@ -208,7 +209,7 @@ class CompressedStrategy(Strategy):
         metrics: MetricRecord | None = None
         if self.uplink.memory.incremental and any(self._lost_its_estimate(answer) for answer in answers):
             self._begin_epoch()
-        elif averages(self.inner) and all(answer.update is not None for answer in answers):
+        elif reply_use_of(self.inner) is ReplyUse.MEAN and all(answer.update is not None for answer in answers):
             with self._random.used():
                 arrays, metrics = aggregate_mean(self.inner, server_round, answers, failed, self._published())
         else:
@@ -249,7 +250,7 @@ class CompressedStrategy(Strategy):
             WARNING,
             "fedcomp: a node has lost its estimate of the update; all of them begin anew, and this round goes back",
         )
-        aggregating(self.inner).restart()  # type: ignore[attr-defined]  # check_links saw that it accumulates
+        restart(self.inner)
         self._epoch = self._number
         for standing in self._registry.values():
             standing.summed = False
@@ -388,7 +389,7 @@ class CompressedStrategy(Strategy):
         begin = time.perf_counter()
         seed = int(np.random.SeedSequence([self.seed, server_round, 1]).generate_state(1, np.uint64)[0])
         memory = cast(Publisher, self._log)
-        if getattr(aggregating(self.inner), "absolute", False):
+        if not starts_from_published(self.inner):
             # What was kept back is in the distance to such a model already; from memory it would be sent twice.
             for name in self.downlink.memory.vectors:
                 memory.memory.pop(name, None)
@@ -422,7 +423,7 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> No
         raise ValueError(f"{uplink} does not work as uplink; `python -m fedcomp methods` says which do")
     if downlink.name in ABOUT and not ABOUT[downlink.name].downlink:
         raise ValueError(f"{downlink} does not work as downlink; `python -m fedcomp methods` says which do")
-    accumulates = bool(getattr(aggregating(inner), "accumulates", False))
+    accumulates = reply_use_of(inner) is ReplyUse.INCREMENTS
     if uplink.memory.incremental != accumulates:
         sends = "increments of an estimate" if uplink.memory.incremental else "whole updates"
         needs = "increments" if accumulates else "whole updates"
@@ -434,7 +435,7 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> No
 
 def _takes_differences(inner: Strategy) -> bool:
     """Say whether a strategy looks at replies minus the published model, which rounding to the model's dtype would spoil."""
-    return bool(getattr(aggregating(inner), "takes_differences", False))
+    return reply_use_of(inner) in (ReplyUse.DIFFERENCES, ReplyUse.INCREMENTS)
 
 
 def _nested(strategy: Strategy) -> Iterator[Strategy]:

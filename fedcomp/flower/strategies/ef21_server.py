@@ -9,6 +9,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
+from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
 
 
@@ -24,10 +25,7 @@ class EF21(ServerOptimizer):
     which `CompressedStrategy` calls); one that leaves for good stays in g until then.
     """
 
-    accumulates: ClassVar[bool] = True
-    """Replies are increments of what a node asks for, not updates: the uplink's memory must send such."""
-    takes_differences: ClassVar[bool] = True
-    """Replies count as what they are beside the published model."""
+    reply_use: ClassVar[ReplyUse] = ReplyUse.INCREMENTS
 
     def __init__(self, *, eta: float = 1.0, **fedavg: Any) -> None:
         """Make it; what FedAvg takes, it takes as well.  Raises `ValueError` for an eta out of range."""

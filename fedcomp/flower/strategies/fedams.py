@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from flwr.supercore import log
 
+from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
 
 
@@ -20,7 +21,7 @@ class FedAMS(ServerOptimizer):
     bursts, and v is quadratic in it: at very small densities a larger `eps` or `beta_2` helps.
     """
 
-    takes_mean: ClassVar[bool] = True
+    reply_use: ClassVar[ReplyUse] = ReplyUse.MEAN
 
     def __init__(
         self, *, eta: float = 0.01, beta_1: float = 0.9, beta_2: float = 0.999, eps: float = 1e-8, **fedavg: Any

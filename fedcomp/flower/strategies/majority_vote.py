@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from flwr.supercore import log
 
+from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
 
 
@@ -17,8 +18,7 @@ class MajorityVote(ServerOptimizer):
     as it was is no vote, and a tie moves nothing.  Votes are not weighted; counters, BatchNorm statistics and metrics are.
     """
 
-    takes_differences: ClassVar[bool] = True
-    """Replies count as what they are beside the published model."""
+    reply_use: ClassVar[ReplyUse] = ReplyUse.DIFFERENCES
 
     def __init__(self, *, step: float = 1e-3, **fedavg: Any) -> None:
         """Make it; what FedAvg takes, it takes as well.  Raises `ValueError` for a step out of range."""

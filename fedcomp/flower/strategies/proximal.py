@@ -19,6 +19,7 @@ import numpy as np
 from flwr.supercore import log
 from numpy.typing import NDArray
 
+from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
 
 Center = Literal["initial", "zero"]
@@ -33,7 +34,7 @@ def shrink(array: NDArray[np.float64], threshold: NDArray[np.float64] | float) -
 class _AdaGrad(ServerOptimizer):
     """The settings and AdaGrad's diagonal, that both share; by itself it averages."""
 
-    takes_mean: ClassVar[bool] = True
+    reply_use: ClassVar[ReplyUse] = ReplyUse.MEAN
 
     def __init__(self, *, eta: float = 0.01, delta: float = 1e-3, l1_strength: float = 1e-5, **fedavg: Any) -> None:
         """Make it; what FedAvg takes, it takes as well.  Raises `ValueError` for a setting out of range."""
@@ -86,8 +87,7 @@ class QrdaAdagrad(_AdaGrad):
     The model is made anew each round from all gradients, each measured at the published model that its nodes held.
     """
 
-    absolute: ClassVar[bool] = True
-    """The next model does not start from the published one; its distance to that holds all that a downlink kept back."""
+    starts_from_published: ClassVar[bool] = False
 
     def __init__(self, *, center: Center = "initial", **settings: Any) -> None:
         """Make it; what FedAvg and `QcmdAdagrad` take, it takes as well.  Raises `ValueError` for a setting out of range."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from logging import WARNING
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from fedcomp.flower import records
 from fedcomp.flower.lazy_array import to_record
+from fedcomp.flower.strategies.reply_use import ReplyDeclaration
 from fedcomp.wire import Layout, layout_of
 
 Sums = dict[str, NDArray[np.float64]]
@@ -77,14 +78,11 @@ class RoundResult:
         return to_record({name: model[name] for name in self.published})
 
 
-class ServerOptimizer(FedAvg):
+class ServerOptimizer(FedAvg, ReplyDeclaration):
     """FedAvg that knows, from a round's messages to its replies, which model its nodes started from.
 
-    Which model comes next, `moved` says: by itself it is the weighted mean.  `takes_mean` says that it looks at nothing else of
-    the replies, so that they may come as one.
+    Which model comes next, `moved` says: by itself it is the weighted mean.
     """
-
-    takes_mean: ClassVar[bool] = False
 
     def __init__(self, **fedavg: Any) -> None:
         """Make it with the settings of Flower's FedAvg."""

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAvg, FedAvgM, Krum, Strategy
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, DynamicSampling, LocalGrid
-from fedcomp.flower.server.averaging import averages
+from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from tests.flower.strategies.by_hand import grid, one_round, record, values
 from tests.flower.toy import app, arrays_of, floats, model
 
@@ -81,9 +81,9 @@ def test_evaluation_and_aggregation_are_the_inner_strategys() -> None:
 
 
 def test_whether_a_strategy_averages_is_seen_through_it() -> None:
-    assert averages(DynamicSampling(FedAvg(), beta=0.1))
-    assert averages(DynamicSampling(FedAvgM(), beta=0.1))
-    assert not averages(DynamicSampling(Krum(), beta=0.1))
+    assert reply_use_of(DynamicSampling(FedAvg(), beta=0.1)) is ReplyUse.MEAN
+    assert reply_use_of(DynamicSampling(FedAvgM(), beta=0.1)) is ReplyUse.MEAN
+    assert reply_use_of(DynamicSampling(Krum(), beta=0.1)) is ReplyUse.EACH_REPLY
 
 
 @pytest.mark.parametrize("inner", [FedAvg, Krum])

@@ -23,8 +23,8 @@ from fedcomp.flower import (
     QcmdAdagrad,
     QrdaAdagrad,
 )
-from fedcomp.flower.server.averaging import averages
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
+from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
 from tests.flower.strategies.by_hand import grid, one_round, record, values
 from tests.flower.toy import app, floats, model, state_of
@@ -200,5 +200,5 @@ def test_those_that_look_at_the_mean_alone_get_one_merged_reply_and_the_others_a
         inner.round_result = counted  # type: ignore[method-assign]
         strategy: Strategy = DynamicSampling(inner, beta=0.0) if wrap else inner
         CompressedStrategy(strategy, uplink=uplink_of(strategy)).start(LocalGrid(app(), 5), model(), num_rounds=2)
-        assert averages(strategy) == (name not in ("MajorityVote", "EF21"))
-    assert counts == [1 if averages(inner) else 5] * 4
+        assert (reply_use_of(strategy) is ReplyUse.MEAN) == (name not in ("MajorityVote", "EF21"))
+    assert counts == [1 if reply_use_of(inner) is ReplyUse.MEAN else 5] * 4

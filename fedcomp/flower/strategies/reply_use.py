@@ -1,0 +1,81 @@
+"""How a strategy uses the replies of a training round, declared by the strategy and read by `CompressedStrategy`.
+
+The server decodes as little as the strategy allows: a weighted mean can be summed sparsely, without one dense model per node.
+"""
+
+from enum import Enum, auto
+from typing import ClassVar
+
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Strategy
+from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
+
+from fedcomp.flower.strategies.dynamic_sampling import aggregating
+
+FLOWER_AVERAGING = frozenset(kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi))
+"""The `aggregate_train` methods of Flower that read only the weighted mean of the replies."""
+
+
+class ReplyUse(Enum):
+    """How a strategy uses the replies of a training round."""
+
+    MEAN = auto()
+    """It reads only the weighted mean of the models, so it may get one merged reply."""
+    EACH_REPLY = auto()
+    """It reads the model of each reply (Krum, medians).  This is assumed of strategies that declare nothing."""
+    DIFFERENCES = auto()
+    """It reads each reply's difference to the published model, which must not be rounded to the model's dtype."""
+    INCREMENTS = auto()
+    """As DIFFERENCES, and sums them over rounds; `restart()` starts the sum from zero.  The uplink must send increments."""
+
+
+class ReplyDeclaration:
+    """Base class of strategies that declare how they use replies: ``class Mine(FedAvg, ReplyDeclaration)``."""
+
+    reply_use: ClassVar[ReplyUse] = ReplyUse.EACH_REPLY
+    """How `aggregate_train` uses the replies."""
+    starts_from_published: ClassVar[bool] = True
+    """Whether the next model is a step from the published one; if not, its distance to that holds all that a downlink kept
+    back."""
+
+    def restart(self) -> None:
+        """Start the sum of the increments from zero; only strategies of `ReplyUse.INCREMENTS` have one."""
+        raise NotImplementedError(f"{type(self).__name__} sums no increments")
+
+
+def reply_use_of(strategy: Strategy) -> ReplyUse:
+    """Return how `strategy`, or the one inside a `DynamicSampling`, uses replies.
+
+    MEAN holds only while `aggregate_train` is the one that it was declared for and the metrics are averaged: a subclass that
+    overrides `aggregate_train` must declare its use again, and a metrics function of the user's own sees each reply.
+    """
+    inner = aggregating(strategy)
+    kind = type(inner)
+    declared = ReplyUse.MEAN if kind.aggregate_train in FLOWER_AVERAGING else ReplyUse.EACH_REPLY
+    overridden = False
+    if isinstance(inner, ReplyDeclaration):
+        declared = inner.reply_use
+        overridden = _defining_class(kind, "aggregate_train") < _defining_class(kind, "reply_use")
+    if declared is ReplyUse.MEAN and (
+        overridden or not isinstance(inner, FedAvg) or inner.train_metrics_aggr_fn is not aggregate_metricrecords
+    ):
+        return ReplyUse.EACH_REPLY
+    return declared
+
+
+def starts_from_published(strategy: Strategy) -> bool:
+    """Return whether the next model is a step from the published one; looks inside a `DynamicSampling`."""
+    inner = aggregating(strategy)
+    return inner.starts_from_published if isinstance(inner, ReplyDeclaration) else True
+
+
+def restart(strategy: Strategy) -> None:
+    """Start the sum of a strategy of `ReplyUse.INCREMENTS`, or of the one inside a `DynamicSampling`, from zero."""
+    inner = aggregating(strategy)
+    if not isinstance(inner, ReplyDeclaration):
+        raise TypeError(f"{type(inner).__name__} sums no increments; a strategy of ReplyUse.INCREMENTS is needed")
+    inner.restart()
+
+
+def _defining_class(kind: type, attribute: str) -> int:
+    """Return the place in the method resolution order of the class that defines `attribute`; 0 is `kind` itself."""
+    return next(place for place, base in enumerate(kind.__mro__) if attribute in vars(base))
