@@ -12,7 +12,8 @@ from fedcomp.memory import Memory, State
 from fedcomp.quantize import Quantizer
 from fedcomp.quantized import QuantizedVector
 
-LAST_SEED = 2**64 - 1
+MAX_SEED = 2**64 - 1
+MAX_EPOCH = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +55,27 @@ class Compressor:
         server_round: int | None = None,
         shapes: Shapes = (),
         model: Vector | None = None,
+        estimate_epoch: int = 0,
     ) -> tuple[bytes, State]:
         """Return the body of `update` and the state after it.
 
         `update` is float32 (n,), a numpy array or a torch tensor on any device, and is not touched.  The state passed in is
         spent: its memory may live on in the new one.  `seed`, 0 to 2^64 - 1, drives compressors that draw random numbers; STC
         draws none.
-        What else the sender knows helps compressors that look at it (`EncodeContext`): the round, the `shapes` of the tensors
-        behind the vector, and the `model` that the update starts from.
+        Some compressors use more, if it is known (`EncodeContext`): the round, the `shapes` of the tensors behind the vector,
+        the `model` that the update starts from, and the `estimate_epoch`, 0 to 2^63 - 1, of the receiver.
         Raises `ValueError`, the state as it was, for another dtype or shape, and for NaN or infinity.
         """
         _check(update)
-        check_int("seed", seed, 0, LAST_SEED)
+        check_int("seed", seed, 0, MAX_SEED)
+        check_int("estimate_epoch", estimate_epoch, 0, MAX_EPOCH)
         if shapes and sum(map(math.prod, shapes)) != update.shape[0]:
             raise ValueError(f"shapes of {sum(map(math.prod, shapes))} entries; the update has {update.shape[0]}")
         if model is not None and (dtype_name(model.dtype) != "float32" or model.shape != tuple(update.shape)):
             raise ValueError(
                 f"a model of {model.dtype} {model.shape}; a numpy vector, float32 {tuple(update.shape)}, is needed"
             )
-        context = EncodeContext(int(seed), server_round, shapes, model)
+        context = EncodeContext(int(seed), server_round, shapes, model, estimate_epoch)
         asked = self.memory.compensate(update if isinstance(update, np.ndarray) else update.detach(), state, context)
         sent = self.quantizer.quantize(asked)
         body = self.entropy.encode(sent)

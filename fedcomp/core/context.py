@@ -1,4 +1,4 @@
-"""What a sender knows of the moment, beside its update: a value that goes with what is to be encoded."""
+"""What a sender knows in addition to its update when it encodes: the seed, the round, the model."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,16 @@ Shapes = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodeContext:
-    """`seed` of the random numbers; `round`, the version of the model that the update starts from, where one is known.
+    """What quantizers and memories may look at while an update is encoded.
 
-    `shapes` are those of the tensors behind the vector, in order; none stand for one tensor.  `model` is the vector that the
-    update starts from, float32 (n,); it is only read.
+    `seed` is that of the random numbers.  `round` is the version of the model that the update starts from, None if unknown.
+    `shapes` are those of the tensors behind the vector, in order; empty means one tensor.  `model` is the vector that the
+    update starts from, float32 (n,), and is only read.  `estimate_epoch` numbers the receiver's running sum: a sender whose
+    estimate (`fedcomp.memory.Ef21`) belongs to another epoch starts from zero.
     """
 
     seed: int = 0
     round: int | None = None
     shapes: Shapes = ()
     model: Vector | None = None
+    estimate_epoch: int = 0

@@ -11,7 +11,6 @@ from fedcomp.core import (
     MAX_FLOAT32,
     CompensatedUpdate,
     EncodeContext,
-    check_int,
     check_range,
 )
 from fedcomp.memory.protocol import State, check_state
@@ -22,14 +21,14 @@ from fedcomp.quantized import QuantizedVector
 class Ef21:
     """v = (1 - momentum) v + momentum update;  send c = C(v - g);  g = g + c.
 
-    g estimates the update; the receiver sums the c of all senders into the mean of all g (`fedcomp.flower.EF21`).  Nothing
-    grows without end, as a residual may.  A state of another `epoch` counts for nothing: so the receiver, whose sum has lost
-    its meaning, has all senders begin anew.  The first update is v as it is; with momentum = 1 this is EF21 of Richtárik,
-    Sokolov, Fatkhullin, NeurIPS 2021; below it EF21-SGDM of Fatkhullin, Tyurin, Richtárik, NeurIPS 2023, Algorithm 1.
+    g estimates the update; the receiver sums the c of all senders into the mean of all g (`fedcomp.flower.EF21`).  Unlike a
+    residual, nothing grows without bound.  A receiver that has lost its sum raises the context's `estimate_epoch`: a state
+    of another epoch counts for nothing, and all senders start from zero.  The first update is v as it is; with momentum = 1
+    this is EF21 of Richtárik, Sokolov, Fatkhullin, NeurIPS 2021; below it EF21-SGDM of Fatkhullin, Tyurin, Richtárik, NeurIPS
+    2023, Algorithm 1.
     """
 
     momentum: float
-    epoch: int = 0
 
     vectors = ("estimate", "averaged_update")
     incremental = True
@@ -37,21 +36,20 @@ class Ef21:
     def __post_init__(self) -> None:
         """Refuse a momentum outside (0, 1]."""
         check_range("momentum", self.momentum, above=0, most=1, what="the weight of the newest update")
-        check_int("epoch", self.epoch, 0, 2**63 - 1)
 
     def init(self, n: int) -> State:
         """Return an estimate and an average of zeros, float32 (n,), and that nothing was averaged."""
-        counts = {"averaged_rounds": np.array([0]), "estimate_epoch": np.array([self.epoch])}
+        counts = {"averaged_rounds": np.array([0]), "estimate_epoch": np.array([0])}
         return {name: np.zeros(n, np.float32) for name in self.vectors} | counts
 
-    def begins(self, state: State) -> bool:
-        """Say whether nothing was sent from `state` in this epoch."""
-        return not int(state["averaged_rounds"][0]) or int(state["estimate_epoch"][0]) != self.epoch
+    def begins(self, state: State, epoch: int) -> bool:
+        """Return whether nothing was sent from `state` in this `epoch`."""
+        return not int(state["averaged_rounds"][0]) or int(state["estimate_epoch"][0]) != epoch
 
     def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
         """Return v - g."""
         check_state(state, self.vectors, update.shape[0])
-        if self.begins(state):
+        if self.begins(state, context.estimate_epoch):
             state = self.init(update.shape[0])
         estimate, average = (arithmetic.beside(state[name], update) for name in self.vectors)
         rounds = int(state["averaged_rounds"][0])
@@ -75,7 +73,7 @@ class Ef21:
             "estimate": estimate,
             "averaged_update": average,
             "averaged_rounds": np.array([asked.hint + 1]),
-            "estimate_epoch": np.array([self.epoch]),
+            "estimate_epoch": np.array([asked.context.estimate_epoch]),
         }
 
     def rollback(self, lost: QuantizedVector, state: State) -> State:

@@ -51,8 +51,8 @@ class Memory(Protocol):
 class Incremental(Memory, Protocol):
     """A memory whose messages the receiver sums into an estimate, which the sender holds as well."""
 
-    def begins(self, state: State) -> bool:
-        """Say whether the next message is the first one of its estimate: nothing of it is in anybody's sum."""
+    def begins(self, state: State, epoch: int) -> bool:
+        """Return whether the next message is the first of its estimate in this `epoch`: the receiver's sum holds none of it."""
         ...
 
 

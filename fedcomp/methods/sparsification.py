@@ -139,12 +139,11 @@ def sparseloco(density: float = 1 / 64, bits: int = 2, decay: float = 0.95, chun
 
 
 @method("Fatkhullin et al., NeurIPS 2023, arXiv:2305.15155", downlink=False)
-def ef21(density: float = 1 / 100, momentum: float = 0.1, values: str = "fp32", epoch: int = 0) -> Parts:
+def ef21(density: float = 1 / 100, momentum: float = 0.1, values: str = "fp32") -> Parts:
     """Return EF21-SGDM with top-k: what brings an estimate nearer to the averaged update, instead of updates.
 
-    The server has to sum what is sent: inside `CompressedStrategy` belongs `fedcomp.flower.EF21`.  `epoch` is the server's:
-    under a new one all senders begin anew.  On the downlink, error feedback as every method has it is EF21-P already
-    (Gruntkowska, Tyurin, Richtárik, ICML 2023).  Richtárik, Sokolov, Fatkhullin, NeurIPS 2021, arXiv:2106.05203; Fatkhullin,
-    Tyurin, Richtárik, NeurIPS 2023, arXiv:2305.15155.
+    The server has to sum what is sent: inside `CompressedStrategy` belongs `fedcomp.flower.EF21`.  On the downlink, error
+    feedback as every method has it is EF21-P already (Gruntkowska, Tyurin, Richtárik, ICML 2023).  Richtárik, Sokolov,
+    Fatkhullin, NeurIPS 2021, arXiv:2106.05203; Fatkhullin, Tyurin, Richtárik, NeurIPS 2023, arXiv:2305.15155.
     """
-    return RoundValues(TopK(density), values), SparseValues(), Ef21(momentum, epoch)
+    return RoundValues(TopK(density), values), SparseValues(), Ef21(momentum)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedcomp.core.context import EncodeContext
 from fedcomp.memory.ef21 import Ef21
 from fedcomp.quantize.identity import Identity
 from fedcomp.quantize.topk import TopK
@@ -22,6 +23,23 @@ def test_the_first_update_is_the_average_and_later_ones_count_by_the_momentum() 
     state = memory.update(asked, Dense(np.array([0, 6], np.float32)))
     assert (state["estimate"].tolist(), state["averaged_update"].tolist()) == ([4, 6], [3, 6])
     assert state["averaged_rounds"].tolist() == [2]
+
+
+def test_a_state_of_another_epoch_counts_for_nothing() -> None:
+    memory, rng = Ef21(0.25), np.random.default_rng(5)
+    state, first, second = memory.init(50), *rng.standard_normal((2, 50), np.float32)
+    asked = memory.compensate(first, state, EncodeContext(estimate_epoch=3))
+    state = memory.update(asked, TopK(0.1).quantize(asked))
+    assert not memory.begins(state, 3)
+    assert memory.begins(state, 4)
+    asked = memory.compensate(second, state, EncodeContext(estimate_epoch=4))
+    assert asked.dense().tolist() == second.tolist(), (
+        "the first update is the average as it is, minus an estimate of zero"
+    )
+    state = memory.update(asked, Identity().quantize(asked))
+    assert state["estimate"].tolist() == second.tolist()
+    assert state["averaged_rounds"].tolist() == [1]
+    assert not memory.begins(state, 4)
 
 
 def test_without_compression_and_with_momentum_1_the_estimate_is_each_update() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
+from fedcomp.compressor import MAX_EPOCH
+from fedcomp.core import check_int, format_call, parse_call
 from fedcomp.errors import FedcompError, LayoutError, VersionError
 from fedcomp.memory import State, check_state
 from fedcomp.methods import parse
@@ -189,7 +191,7 @@ def from_parts(
         number=int(plain["number"]),
         pending=arrays["pending"].tobytes(),
         pending_number=int(plain["pending_number"]),
-        uplink=plain["uplink"],
+        uplink=split_epoch(plain["uplink"])[0] if plain["uplink"] else "",
         acked_number=int(plain["taken_number"]),
         training_id=int(plain.get("lineage", 0)),
         node=int(plain.get("node", 0)),
@@ -210,3 +212,13 @@ def from_parts(
 def of_training(state: ClientState, training_id: int) -> ClientState:
     """Return `state` if it belongs to `lineage`, or if that is not said (0); else an empty one."""
     return state if training_id in (0, state.training_id) else ClientState(training_id=training_id)
+
+
+def split_epoch(uplink: str) -> tuple[str, int]:
+    """Return the uplink without the server's epoch, and that epoch; 0 where the text names none."""
+    name, _, settings = parse_call(uplink)
+    if "epoch" not in settings:
+        return uplink, 0
+    epoch = settings.pop("epoch")
+    check_int("epoch", epoch, 0, MAX_EPOCH)
+    return format_call(name, settings), int(str(epoch))

@@ -11,7 +11,7 @@ from flwr.supercore import log
 
 from fedcomp.errors import FedcompError, NonFiniteError, StaleError, UnknownFormatError
 from fedcomp.flower import records
-from fedcomp.flower.client.client_state import ClientState
+from fedcomp.flower.client.client_state import ClientState, split_epoch
 from fedcomp.flower.client.in_memory import DecodeCache
 from fedcomp.flower.client.state_store import StateStore, open_store, shared_of
 from fedcomp.flower.lazy_array import record_of, to_record
@@ -104,17 +104,24 @@ class CompressionMod:
         vector, exact = layout.flatten(records.to_arrays(trained))
         np.subtract(vector, replica.vector, out=vector)
         try:
-            compressor = parse(asked.uplink)
+            uplink, epoch = split_epoch(asked.uplink)
+            compressor = parse(uplink)
         except ValueError as error:
             raise UnknownFormatError(f"the server asks for an uplink that is not known here: {error}") from error
         # The server may ask for another compressor; what another memory holds is left for when it is asked for again.
         memory = compressor.select(state.memory, layout.n)
-        first = compressor.memory.incremental and cast(Incremental, compressor.memory).begins(memory)
+        first = compressor.memory.incremental and cast(Incremental, compressor.memory).begins(memory, epoch)
         identity = int(context.node_config.get("partition-id", context.node_id))
         seed = int(np.random.SeedSequence([asked.seed, identity & (1 << 64) - 1]).generate_state(1, np.uint64)[0])
         try:
             body, memory = compressor.encode(
-                vector, memory, seed, server_round=replica.version, shapes=layout.shapes, model=replica.vector
+                vector,
+                memory,
+                seed,
+                server_round=replica.version,
+                shapes=layout.shapes,
+                model=replica.vector,
+                estimate_epoch=epoch,
             )
         except NonFiniteError as error:
             raise NonFiniteError(error.index, error.value, f" (in tensor {layout.name_at(error.index)!r})") from None
@@ -124,7 +131,7 @@ class CompressionMod:
         payload = b"".join((seconds, body, exact if flags & FLAG_EXACT else b""))
         codec = codec_id(compressor.entropy)
         frame = Frame(Kind.UPDATE, codec, flags, *_here(replica), asked.number, payload).to_bytes()
-        state.pending, state.pending_number, state.uplink = frame, asked.number, asked.uplink
+        state.pending, state.pending_number, state.uplink = frame, asked.number, uplink
         local = {tensor.name for tensor in layout.tensors if tensor.policy == "local"}
         state.local = {name: array for name, array in trained.items() if name in local}
         return frame
