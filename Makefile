@@ -1,4 +1,4 @@
-# make install | demo | test | chaos | fuzz | lint | types | clean
+# make install | demo | test | system | chaos | fuzz | lint | types | docs | clean
 # Other settings of a demo: make demo ARGS='-c "uplink=stc(density=0.01)"'
 
 PYTHON ?= python3.11
@@ -6,8 +6,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 
-.PHONY: install demo test chaos fuzz lint types clean
+.PHONY: install demo test system chaos fuzz lint types docs clean
 
 install: $(STAMP)
 
@@ -20,10 +21,13 @@ demo: install
 	$(BIN)/python deploy/simulate.py $(ARGS)
 
 test: install
-	$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) -n auto --maxprocesses 8 --dist worksteal $(ARGS)
+
+system: install
+	$(PYTEST) -m system $(ARGS)
 
 chaos: install
-	$(BIN)/python -m pytest -m chaos $(ARGS)
+	$(PYTEST) -m chaos $(ARGS)
 
 fuzz: install
 	$(BIN)/python -m tests.wire.fuzz $(ARGS)
@@ -35,6 +39,9 @@ lint: install
 types: install
 	$(BIN)/mypy
 	$(BIN)/pyright
+
+docs: install
+	$(BIN)/mkdocs build --strict --site-dir build/site
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
