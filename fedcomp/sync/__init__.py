@@ -13,7 +13,7 @@ from fedcomp.sync.replica import (
     split_payload,
     start_replica,
 )
-from fedcomp.sync.updates import Update, check_reply, decode_update, float64_arrays, updated_arrays, weighted_mean
+from fedcomp.sync.updates import Update, check_reply, decode_update, difference_arrays, updated_arrays, weighted_mean
 
 __all__ = [
     "SERVER_NODE",
@@ -30,7 +30,7 @@ __all__ = [
     "apply_frame",
     "check_reply",
     "decode_update",
-    "float64_arrays",
+    "difference_arrays",
     "from_key_frame",
     "split_payload",
     "start_replica",

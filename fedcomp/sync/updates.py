@@ -86,16 +86,22 @@ def updated_arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]
     return published.layout.unflatten(vector, update.exact)
 
 
-def float64_arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]]:
-    """Return the published tensors plus the update in float64: what was sent is their difference, also of float16 ones."""
-    sent, layout, at = np.zeros(published.layout.n), published.layout, 0
-    update.sent.add_to(sent)
-    model = layout.unflatten(published.vector, update.exact)
+def difference_arrays(update: Update, published: Replica) -> dict[str, NDArray[Any]]:
+    """Return the update itself, tensor by tensor in float64; exact tensors as the node has them.
+
+    A model, published plus update, loses what is small beside a weight: 1e-17 beside 1, also in float64.
+    """
+    differences, layout, offset = np.zeros(published.layout.n), published.layout, 0
+    update.sent.add_to(differences)
+    exact = layout.unflatten_exact(update.exact)
+    arrays: dict[str, NDArray[Any]] = {}
     for tensor in layout.tensors:
         if tensor.policy == "compressed":
-            model[tensor.name] = model[tensor.name] + sent[at : at + tensor.size].reshape(tensor.shape)
-            at += tensor.size
-    return model
+            arrays[tensor.name] = differences[offset : offset + tensor.size].reshape(tensor.shape)
+            offset += tensor.size
+        elif tensor.policy == "exact":
+            arrays[tensor.name] = exact[tensor.name]
+    return arrays
 
 
 def weighted_mean(updates: Sequence[tuple[Update, float]], published: Replica) -> dict[str, NDArray[Any]]:

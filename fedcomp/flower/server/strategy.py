@@ -23,7 +23,13 @@ from fedcomp.flower.server.isolated_random import IsolatedRandom, RngPreservingG
 from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.reply_validator import ReplyValidator, ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
-from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of, restart, starts_from_published
+from fedcomp.flower.strategies.reply_use import (
+    ReplyUse,
+    difference_record,
+    reply_use_of,
+    restart,
+    starts_from_published,
+)
 from fedcomp.methods import ABOUT, stc
 from fedcomp.sync import (
     SERVER_NODE,
@@ -31,7 +37,7 @@ from fedcomp.sync import (
     Ledger,
     NodeRegistry,
     Publisher,
-    float64_arrays,
+    difference_arrays,
     start_replica,
     updated_arrays,
 )
@@ -215,9 +221,11 @@ class CompressedStrategy(Strategy):
         else:
             for answer in answers:
                 if answer.update is not None:
-                    make = float64_arrays if _takes_differences(self.inner) else updated_arrays
-                    plain = to_record(make(answer.update, self._published()))
-                    answer.message.content[answer.key] = plain
+                    if _takes_differences(self.inner):
+                        record: ArrayRecord = difference_record(difference_arrays(answer.update, self._published()))
+                    else:
+                        record = to_record(updated_arrays(answer.update, self._published()))
+                    answer.message.content[answer.key] = record
             messages = [answer.message for answer in answers]
             with self._random.used():
                 arrays, metrics = self.inner.aggregate_train(server_round, [*messages, *failed])
@@ -434,7 +442,7 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> No
 
 
 def _takes_differences(inner: Strategy) -> bool:
-    """Say whether a strategy looks at replies minus the published model, which rounding to the model's dtype would spoil."""
+    """Return whether a strategy reads replies as differences to the published model."""
     return reply_use_of(inner) in (ReplyUse.DIFFERENCES, ReplyUse.INCREMENTS)
 
 

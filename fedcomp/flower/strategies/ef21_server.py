@@ -59,8 +59,8 @@ class EF21(ServerOptimizer):
         num_nodes = max(self.num_nodes, len(step.replies))  # who answered and left has been there
         moved: Sums = {}
         for name in step.parameters:
-            published, estimate = step.begin(name), self.estimate[name]
-            for reply in step.replies:
-                estimate += reply[name].numpy() - published
-            moved[name] = published + self.eta / num_nodes * estimate
+            estimate = self.estimate[name]
+            for increment in step.differences(name):
+                estimate += increment
+            moved[name] = step.begin(name) + self.eta / num_nodes * estimate
         return moved

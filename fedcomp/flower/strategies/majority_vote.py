@@ -36,11 +36,9 @@ class MajorityVote(ServerOptimizer):
         """Return the parameters one step on towards where most nodes go."""
         moved: Sums = {}
         for name in step.parameters:
-            published = step.published[name]
-            votes = np.zeros(published.shape, np.int32)
-            for reply in step.replies:
-                model = reply[name].numpy()
-                votes += model > published
-                votes -= model < published
+            votes = np.zeros(step.published[name].shape, np.int32)
+            for difference in step.differences(name):
+                votes += difference > 0
+                votes -= difference < 0
             moved[name] = step.begin(name) + self.step * np.sign(votes)
         return moved

@@ -3,12 +3,16 @@
 The server decodes as little as the strategy allows: a weighted mean can be summed sparsely, without one dense model per node.
 """
 
+from collections.abc import Mapping
 from enum import Enum, auto
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
+from numpy.typing import NDArray
 
+from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 
 FLOWER_AVERAGING = frozenset(kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi))
@@ -23,9 +27,24 @@ class ReplyUse(Enum):
     EACH_REPLY = auto()
     """It reads the model of each reply (Krum, medians).  This is assumed of strategies that declare nothing."""
     DIFFERENCES = auto()
-    """It reads each reply's difference to the published model, which must not be rounded to the model's dtype."""
+    """It reads each reply's difference to the published model.
+
+    `CompressedStrategy` hands it `DifferenceRecord`s, the decoded updates themselves: added to a weight, an update below 1e-16
+    of it would vanish, even in float64.  Under plain Flower its replies are models, and it subtracts the published one.
+    """
     INCREMENTS = auto()
-    """As DIFFERENCES, and sums them over rounds; `restart()` starts the sum from zero.  The uplink must send increments."""
+    """As DIFFERENCES, and it sums them over rounds: its uplink sends increments, and `restart` starts the sum from zero."""
+
+
+class DifferenceRecord(ArrayRecord):
+    """A reply whose parameters are differences to the published model, in float64; its exact tensors are the node's own."""
+
+
+def difference_record(arrays: Mapping[str, NDArray[Any]]) -> DifferenceRecord:
+    """Return `arrays`, the differences and exact tensors of one reply, as a record."""
+    record = DifferenceRecord()
+    record.update(to_record(arrays))
+    return record
 
 
 class ReplyDeclaration:

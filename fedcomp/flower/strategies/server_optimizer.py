@@ -8,7 +8,7 @@ The strategies' sums and moments are float64, whatever the model is: the square 
 there, and what is added over thousands of rounds is not swallowed by what is there already.  They are on the server alone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from logging import WARNING
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from fedcomp.flower import records
 from fedcomp.flower.lazy_array import to_record
-from fedcomp.flower.strategies.reply_use import ReplyDeclaration
+from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration
 from fedcomp.wire import Layout, layout_of
 
 Sums = dict[str, NDArray[np.float64]]
@@ -64,6 +64,13 @@ class RoundResult:
         gradient = self.begin(name)
         gradient -= self.mean[name]
         return gradient
+
+    def differences(self, name: str) -> Iterator[NDArray[np.float64]]:
+        """Yield the difference of each reply's parameter `name` to the published one, float64, exactly as the node sent it."""
+        published = self.begin(name)
+        for reply in self.replies:
+            array = reply[name].numpy()
+            yield array if isinstance(reply, DifferenceRecord) else array - published
 
     def end(self, moved: Mapping[str, NDArray[Any]]) -> ArrayRecord:
         """Return the next model, in the published one's dtypes: the parameters as `moved`, the rest as the mean, rounded.
@@ -128,4 +135,8 @@ class ServerOptimizer(FedAvg, ReplyDeclaration):
         if {name: array.shape for name, array in mean.items()} != shapes:
             raise AggregationError("the replies' tensors are not those of the published model")
         models = tuple(next(iter(content.array_records.values())) for content in contents)
+        if models and isinstance(models[0], DifferenceRecord):
+            for tensor in layout_of(published).tensors:
+                if tensor.policy == "compressed":
+                    mean[tensor.name] = published[tensor.name] + mean[tensor.name]
         return RoundResult(published, models, mean, self.train_metrics_aggr_fn(contents, self.weighted_by_key))

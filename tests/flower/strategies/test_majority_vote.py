@@ -2,8 +2,11 @@ import math
 
 import numpy as np
 import pytest
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord
+from flwr.clientapp import ClientApp
 
-from fedcomp.flower import MajorityVote
+import fedcomp
+from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, MajorityVote
 from tests.flower.strategies.by_hand import one_round, record, values
 
 
@@ -37,3 +40,22 @@ def test_it_is_the_sign_of_the_sum_of_signs() -> None:
 def test_a_step_out_of_range_is_refused(step: float) -> None:
     with pytest.raises(ValueError, match=f"^step is {step}; a finite number above 0 is needed$"):
         MajorityVote(step=step)
+
+
+def test_votes_far_below_a_weights_rounding_count_under_a_compressed_uplink() -> None:
+    """Weights of 1 plus votes of 1e-17 are weights of 1, in float64 too: the votes come from the differences."""
+    uplink, dense = fedcomp.parse("signsgd(step=1e-17)"), fedcomp.dense()
+    strategy = CompressedStrategy(MajorityVote(step=0.5, fraction_evaluate=0.0), uplink=uplink, downlink=dense)
+    published = ArrayRecord({"weight": Array(np.ones((4, 3), np.float32))})
+    client = ClientApp(mods=[CompressionMod()])
+
+    @client.train()
+    def train(message: Message, context: Context) -> Message:
+        content = message.content.copy()
+        model = content.array_records["arrays"]["weight"].numpy()
+        content["arrays"] = ArrayRecord({"weight": Array(model - np.float32(0.25))})
+        content["metrics"] = MetricRecord({"num-examples": 1})
+        return Message(content, reply_to=message)
+
+    strategy.start(LocalGrid(client, 3), published, num_rounds=1)
+    assert values(strategy.arrays) == [0.5] * 12
