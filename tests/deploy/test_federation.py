@@ -51,6 +51,7 @@ def test_nothing_listens_beyond_loopback(federation: Federation) -> None:
     assert set(listening) <= {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1, as either family writes it
 
 
+@pytest.mark.system
 def test_a_node_with_a_key_that_was_not_registered_is_refused(federation: Federation, tmp_path: Path) -> None:
     intruder = SuperNode.make(1, 2, tmp_path / "intruder", f"{federation.mark}intruder/")
     intruder.superlink = federation.address
@@ -64,6 +65,7 @@ def test_a_node_with_a_key_that_was_not_registered_is_refused(federation: Federa
         intruder.program.signal(signal.SIGKILL)
 
 
+@pytest.mark.system
 def test_a_node_comes_back_under_the_same_id(federation: Federation) -> None:
     [node] = federation.nodes
     federation.stop_node(0)
@@ -77,6 +79,7 @@ def test_a_node_comes_back_under_the_same_id(federation: Federation) -> None:
         federation.start_superlink()
 
 
+@pytest.mark.system
 def test_a_signal_reaches_a_node_and_all_of_its_processes(federation: Federation) -> None:
     program = federation.nodes[0].program
     assert wait_until(lambda: len(program.processes()) == 2, 20)  # the SuperNode, and what starts its ClientApps

@@ -60,6 +60,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.system
 def test_a_federation_of_two_trains_and_is_ended(folder: Path) -> None:
     status, out, err = local(folder, "up", "2")
     assert (status, err) == (0, "")
@@ -101,6 +102,7 @@ def told(folder: Path) -> str:
     return f"{ROOT}/deploy/local down --folder '{folder}'"
 
 
+@pytest.mark.system
 def test_ctrl_c_while_it_starts_leaves_nothing(folder: Path) -> None:
     child = start(folder, "up", "1")
     assert wait_until(lambda: living(folder), 60)

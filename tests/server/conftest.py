@@ -1,6 +1,5 @@
-"""What the server's tests share: the app's own defaults, as a run would have them."""
+"""Settings with the app's own defaults, as a run would have them."""
 
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,16 +7,7 @@ import pytest
 
 from server.settings import Settings
 
-ROOT = Path(__file__).resolve().parents[2]
-
 Config = dict[str, object]
-
-
-@pytest.fixture
-def config() -> Config:
-    """The run config of `pyproject.toml`."""
-    loaded: Config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
-    return loaded
 
 
 @pytest.fixture

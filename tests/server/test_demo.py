@@ -18,7 +18,7 @@ NODES = 50
 def _run(config: dict[str, Any], folder: Path) -> tuple[float, dict[str, Any]]:
     """Return the mean test accuracy of the last ten rounds (one round's swings by a point), and the summary."""
     config = config | {"runs-dir": str(folder), "run-name": "run"}
-    server_app(LocalGrid(client_app, NODES, config), Context(1, 0, {}, RecordDict(), config))
+    server_app(LocalGrid(client_app, NODES, config, in_memory=True), Context(1, 0, {}, RecordDict(), config))
     lines = [json.loads(line) for line in (folder / "run" / "rounds.jsonl").read_text().splitlines()]
     summary: dict[str, Any] = json.loads((folder / "run" / "summary.json").read_text())
     return statistics.mean(line["accuracy"] for line in lines[-10:]), summary
