@@ -9,6 +9,9 @@ import numpy as np
 
 T = TypeVar("T")
 
+MAX_QUOTED = 200
+"""Characters of a text that an error quotes."""
+
 
 def parse_call(text: str) -> tuple[str, tuple[object, ...], dict[str, object]]:
     """Return name, positional and keyword arguments of ``name(...)``; ``name`` alone is ``name()``.
@@ -16,7 +19,7 @@ def parse_call(text: str) -> tuple[str, tuple[object, ...], dict[str, object]]:
     Arguments are Python literals; nothing is evaluated.  Raises `ValueError` for anything else.
     """
     if not isinstance(text, str):
-        raise ValueError(f"{text!r} is no text of the form name(setting=value)")
+        raise ValueError(f"a {type(text).__name__}; a text of the form name(setting=value) is needed")
     try:
         node = ast.parse(text.strip(), mode="eval").body
         if isinstance(node, ast.Name):
@@ -28,20 +31,24 @@ def parse_call(text: str) -> tuple[str, tuple[object, ...], dict[str, object]]:
                 return node.func.id, args, kwargs
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         pass
-    raise ValueError(f"{text[:80]!r} is not of the form name(setting=value), with plain numbers and texts as values")
+    raise ValueError(
+        f"{text[:MAX_QUOTED]!r} is not of the form name(setting=value), with plain numbers and texts as values"
+    )
 
 
 def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str) -> T:
     """Return ``makers[name](...)`` for ``name(...)``; `noun` says in an error what was looked for."""
     name, args, kwargs = parse_call(text)
     if name not in makers:
-        raise ValueError(f"unknown {noun} {name!r}; there are: {', '.join(sorted(makers))}")
+        raise ValueError(f"unknown {noun} {name[:MAX_QUOTED]!r}; there are: {', '.join(sorted(makers))}")
     try:
         return makers[name](*args, **kwargs)
     except TypeError as error:
         known = ", ".join(inspect.signature(makers[name]).parameters) or "none"
         said = str(error).replace("__init__", name).replace(f"{name}() ", "")
-        raise ValueError(f"{noun} {text!r} {said}; the settings of {name} are: {known}") from None
+        raise ValueError(
+            f"{noun} {text[:MAX_QUOTED]!r} {said[:MAX_QUOTED]}; the settings of {name} are: {known}"
+        ) from None
 
 
 def format_call(name: str, settings: Mapping[str, object]) -> str:

@@ -1,35 +1,49 @@
 """Compressors by the names that their papers gave them, and the text that names one.
 
-A new method is a composition in one of these files and at most one new stage, code or memory.
+A new method is a function in one of the four files below, composed of existing parts and at most one new quantizer, entropy
+code or memory.  `__all__` of that file exports it, and so does `fedcomp`.
 """
 
-from collections.abc import Callable, Mapping
 from functools import lru_cache
-from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import build
 from fedcomp.methods import quantization, rotation_low_rank, sign_based, sparsification
-from fedcomp.methods.quantization import dense
-from fedcomp.methods.registry import ABOUT
-from fedcomp.methods.sparsification import stc
+from fedcomp.methods.quantization import *
+from fedcomp.methods.registry import METHODS as METHODS
+from fedcomp.methods.registry import Parts as Parts
+from fedcomp.methods.registry import register as register
+from fedcomp.methods.rotation_low_rank import *
+from fedcomp.methods.sign_based import *
+from fedcomp.methods.sparsification import *
+from fedcomp.methods.table import markdown_lines as markdown_lines
+from fedcomp.methods.table import text_lines as text_lines
 
-__all__ = [
-    "ABOUT",
-    "METHODS",
-    "dense",
-    "parse",
-    "quantization",
-    "rotation_low_rank",
-    "sign_based",
-    "sparsification",
-    "stc",
-]
+if not TYPE_CHECKING:  # mypy cannot add lists of names; without `__all__` it exports what is imported by * or by `as`
+    __all__ = ["METHODS", "Parts", "parse", "register"]
+    for _family in (quantization, rotation_low_rank, sign_based, sparsification):
+        __all__ += _family.__all__
 
-METHODS: Mapping[str, Callable[..., Compressor]] = MappingProxyType({name: about.make for name, about in ABOUT.items()})
+
+def parse(text: str) -> Compressor:
+    """Return the compressor that `text` describes, such as ``"stc(density=0.0025)"``; the inverse of ``str(compressor)``.
+
+    Settings are Python literals; nothing is evaluated.  ``"stc"`` alone means ``"stc()"``.
+
+    Raises:
+        ValueError: `text` is not of this form, the method or a setting is unknown, or a setting is out of range.
+
+    >>> parse("stc(density=0.01)") == stc(density=0.01)
+    True
+    >>> str(parse("topk"))
+    'topk(density=0.01)'
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"a {type(text).__name__}; a text of the form name(setting=value) is needed")
+    return _parse(text)
 
 
 @lru_cache(maxsize=64)
-def parse(text: str) -> Compressor:
-    """Return the compressor that `text` names, as ``stc(density=0.0025)``; raise `ValueError` for anything else."""
+def _parse(text: str) -> Compressor:
     return build(text, METHODS, "method")

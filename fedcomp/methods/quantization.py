@@ -5,6 +5,8 @@ from fedcomp.memory import Ecq, NoMemory
 from fedcomp.methods.registry import Parts, memory, method
 from fedcomp.quantize import Cgx, Identity, Natural, NaturalDithering, Qsgd, TernGrad
 
+__all__ = ["cgx", "dense", "ecqsgd", "natural", "natural_dithering", "qsgd", "terngrad"]
+
 
 @method("no compression")
 def dense() -> Parts:

@@ -1,9 +1,12 @@
-"""How a function that composes a method becomes an entry of `METHODS`."""
+"""The registry of methods: `register` adds one, `METHODS` is the live view of all, plug-ins included."""
 
 import functools
 import inspect
-from collections.abc import Callable
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any, ParamSpec, TypeAlias
 
 from fedcomp.compressor import Compressor
@@ -14,12 +17,15 @@ from fedcomp.quantize import Quantizer
 
 P = ParamSpec("P")
 Parts: TypeAlias = tuple[Quantizer[CompensatedUpdate, Any], EntropyCode[Any], Memory]
-"""Quantizer, entropy code and memory."""
+"""What a method returns: quantizer, entropy code and memory."""
+
+PLUGIN_GROUP = "fedcomp.methods"
+"""The entry point group of packages that register methods and codecs when they are imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A method's constructor, where it comes from, and which way it works."""
+    """A method's constructor, its paper, and the directions that it works in."""
 
     make: Callable[..., Compressor]
     paper: str
@@ -27,42 +33,120 @@ class About:
     downlink: bool
 
 
-ABOUT: dict[str, About] = {}
+class MethodRegistry(Mapping[str, Callable[..., Compressor]]):
+    """All methods: name -> constructor.  Read-only; `register` adds to it.
 
-
-def method(
-    paper: str, *, uplink: bool = True, downlink: bool = True
-) -> Callable[[Callable[P, Parts]], Callable[P, Compressor]]:
-    """Enter the function below under its name.
-
-    Its arguments are the settings: the first one and those that differ from their defaults make the compressor's text.
+    The first look-up of a name that fedcomp does not define, and the first iteration, import the plug-ins: the entry points
+    of the group `fedcomp.methods`.
     """
 
-    def enter(compose: Callable[P, Parts]) -> Callable[P, Compressor]:
-        name = compose.__name__
-        signature = inspect.signature(compose)
-        first = next(iter(signature.parameters), None)
+    def __init__(self) -> None:
+        self._methods: dict[str, About] = {}
+        self._plugins_loaded = False
+        self._lock = threading.RLock()
 
-        @functools.wraps(compose)
-        def make(*args: P.args, **kwargs: P.kwargs) -> Compressor:
-            given = signature.bind(*args, **kwargs)
-            given.apply_defaults()
-            parts = compose(*given.args, **given.kwargs)
-            settings = tuple(
-                (key, value)
-                for key, value in given.arguments.items()
-                if key == first or value != signature.parameters[key].default
-            )
-            return Compressor(name, settings, *parts)
+    def __getitem__(self, name: str) -> Callable[..., Compressor]:
+        return self.about(name).make
 
-        make.__signature__ = signature.replace(return_annotation=Compressor)  # type: ignore[attr-defined]
-        ABOUT[name] = About(make, paper, uplink, downlink)
-        return make
+    def __iter__(self) -> Iterator[str]:
+        self.load_plugins()
+        return iter(tuple(self._methods))
 
-    return enter
+    def __len__(self) -> int:
+        self.load_plugins()
+        return len(self._methods)
+
+    def about(self, name: str) -> About:
+        """Return what is known about the method `name`.  Raises `KeyError` if there is none."""
+        if name not in self._methods:
+            self.load_plugins()
+        return self._methods[name]
+
+    def register(
+        self, paper: str, *, uplink: bool = True, downlink: bool = True
+    ) -> Callable[[Callable[P, Parts]], Callable[P, Compressor]]:
+        """Return the decorator of the function `register`, for this registry."""
+
+        def enter(compose: Callable[P, Parts]) -> Callable[P, Compressor]:
+            name = compose.__name__
+            signature = inspect.signature(compose)
+            first = next(iter(signature.parameters), None)
+
+            @functools.wraps(compose)
+            def make(*args: P.args, **kwargs: P.kwargs) -> Compressor:
+                given = signature.bind(*args, **kwargs)
+                given.apply_defaults()
+                parts = compose(*given.args, **given.kwargs)
+                settings = tuple(
+                    (key, value)
+                    for key, value in given.arguments.items()
+                    if key == first or value != signature.parameters[key].default
+                )
+                return Compressor(name, settings, *parts)
+
+            make.__signature__ = signature.replace(return_annotation=Compressor)  # type: ignore[attr-defined]
+            with self._lock:
+                if name in self._methods:
+                    raise ValueError(
+                        f"method {name!r} exists already ({self._methods[name].paper}); choose another name"
+                    )
+                self._methods[name] = About(make, paper, uplink, downlink)
+            return make
+
+        return enter
+
+    def load_plugins(self) -> None:
+        """Import the installed plug-ins, once.  One that fails is logged and skipped; the other methods still work."""
+        with self._lock:
+            if self._plugins_loaded:
+                return
+            self._plugins_loaded = True  # a plug-in may look up methods while it is imported
+            for entry in entry_points(group=PLUGIN_GROUP):
+                try:
+                    entry.load()
+                except Exception as error:  # foreign code may raise anything
+                    logging.getLogger("fedcomp").warning(
+                        "the plug-in %s = %s is skipped: %s: %s", entry.name, entry.value, type(error).__name__, error
+                    )
+
+
+METHODS = MethodRegistry()
+"""Every method that `parse` knows: name -> constructor."""
+
+
+def register(
+    paper: str, *, uplink: bool = True, downlink: bool = True
+) -> Callable[[Callable[P, Parts]], Callable[P, Compressor]]:
+    """Return a decorator that makes a method of a function; the function's name becomes the method's name.
+
+    The function returns quantizer, entropy code and memory.  Its arguments are the method's settings; the first one and
+    those that differ from their defaults appear in the compressor's text.
+
+    Args:
+        paper: The source of the method, as ``"Author et al., 2026"``.
+        uplink: Whether nodes may use it for their updates.
+        downlink: Whether the server may use it for new versions of the model.
+
+    Raises:
+        ValueError: The name is taken.
+
+    >>> import fedcomp
+    >>> from fedcomp.entropy import SparseValues
+    >>> from fedcomp.memory import ErrorFeedback
+    >>> from fedcomp.quantize import TopK
+    >>> @fedcomp.register("Author et al., 2026")
+    ... def mine(density: float = 0.01) -> fedcomp.Parts:
+    ...     return TopK(density), SparseValues(), ErrorFeedback()
+    >>> fedcomp.parse("mine(density=0.5)") == mine(density=0.5)
+    True
+    """
+    return METHODS.register(paper, uplink=uplink, downlink=downlink)
+
+
+method = register
 
 
 def memory(feedback: bool) -> Memory:
-    """Return error feedback, or nothing."""
+    """Return error feedback, or no memory."""
     check_bool("feedback", feedback)
     return ErrorFeedback() if feedback else NoMemory()

@@ -5,6 +5,8 @@ from fedcomp.memory import ErrorFeedback, WarmStart
 from fedcomp.methods.registry import Parts, memory, method
 from fedcomp.quantize import Eden, LowRank
 
+__all__ = ["drive", "eden", "powersgd"]
+
 
 @method("Vargaftik et al., NeurIPS 2021, arXiv:2105.08339")
 def drive(feedback: bool = False) -> Parts:

@@ -6,6 +6,8 @@ from fedcomp.memory import ErrorFeedback, NoMemory
 from fedcomp.methods.registry import Parts, method
 from fedcomp.quantize import OneBit, Signs, TopK
 
+__all__ = ["doublesqueeze", "efsign", "onebit", "signsgd"]
+
 
 @method("Bernstein et al., ICML 2018, arXiv:1802.04434")
 def signsgd(step: float = 0.001) -> Parts:

@@ -28,6 +28,8 @@ from fedcomp.quantize import (
 )
 from fedcomp.quantized import Sparse, Ternary
 
+__all__ = ["dgc", "ef21", "fastsgd", "hierarchical", "randk", "regtopk", "selective", "sparseloco", "stc", "topk"]
+
 
 @method("Sattler et al., TNNLS 2020, arXiv:1903.02891")
 def stc(density: float = 1 / 400, order: str = "split") -> Parts:

@@ -16,6 +16,7 @@ from fedcomp.entropy import (
     SparseValues,
 )
 from fedcomp.errors import UnknownFormatError
+from fedcomp.methods import METHODS
 
 NO_BODY = 0
 """The codec id of a frame that has no body."""
@@ -72,7 +73,9 @@ def codec_id(code: EntropyCode[Any]) -> int:
 
 
 def codec_by_id(number: int) -> EntropyCode[Any]:
-    """Return the code with this id.  Raises `UnknownFormatError` if there is none."""
+    """Return the code with this id, a plug-in's included.  Raises `UnknownFormatError` if there is none."""
+    if number not in CODECS and number in THIRD_PARTY_IDS:
+        METHODS.load_plugins()
     if number not in CODECS:
         raise UnknownFormatError(f"codec {number}; known are {', '.join(map(str, CODECS))}")
     return CODECS[number]

@@ -72,6 +72,13 @@ def test_an_unknown_name_is_refused_with_those_that_there_are() -> None:
         build("third()", MAKERS, "thing")
 
 
+@pytest.mark.parametrize("text", ["x" * 100_000, "first(" + "x" * 100_000 + "=1)", "first(" + "(" * 100_000])
+def test_an_error_quotes_only_the_beginning_of_a_long_text(text: str) -> None:
+    with pytest.raises(ValueError, match="first|form") as caught:
+        build(text, MAKERS, "thing")
+    assert len(str(caught.value)) < 1000
+
+
 @pytest.mark.parametrize("text", ["first(beta=1)", "first(1, 2)", "first(1, alpha=2)"])
 def test_an_unknown_setting_is_refused_and_never_ignored(text: str) -> None:
     with pytest.raises(ValueError, match="^thing '.*argument"):

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 import fedcomp
 from fedcomp.flower import EF21, CompressedStrategy, CompressionMod, DynamicSampling, LocalGrid
 from fedcomp.flower.local_grid import Fault
-from fedcomp.methods import ABOUT
+from fedcomp.methods import METHODS
 from fedcomp.quantized.vectors import Dense
 from fedcomp.sync import updates
 from fedcomp.sync.replica import start_replica
@@ -22,9 +22,9 @@ from fedcomp.wire.frame import SECONDS, parse_single_frame
 from fedcomp.wire.layout import layout_of
 from tests.flower.toy import Watching, app, floats, model, state_of
 
-UPLINKS = [name for name, about in ABOUT.items() if about.uplink]
+UPLINKS = [name for name in METHODS if METHODS.about(name).uplink]
 SMALL = {"cgx": "cgx(dense_below=100)"}  # the toy's matrix has 1000 entries
-DOWNLINKS = [name for name, about in ABOUT.items() if about.downlink]
+DOWNLINKS = [name for name in METHODS if METHODS.about(name).downlink]
 
 
 def inner(text: str, **settings: Any) -> Strategy:

@@ -1,5 +1,7 @@
 """Compressors by name."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,18 @@ def test_every_method_has_a_text_and_a_docstring(name: str) -> None:
 
 def test_settings_tell_compressors_apart() -> None:
     assert len({stc(0.1), stc(0.2), stc(0.1, order="interleaved"), dense(), stc(density=0.1)}) == 4
+
+
+@pytest.mark.parametrize("text", [["stc()"], {}, None, b"stc()", 1, fedcomp.stc])
+def test_anything_but_text_is_refused(text: Any) -> None:
+    with pytest.raises(ValueError, match=type(text).__name__):
+        parse(text)
+
+
+def test_an_unknown_name_of_100_kB_is_quoted_in_short() -> None:
+    with pytest.raises(ValueError, match="unknown method") as caught:
+        parse("x" * 100_000)
+    assert len(str(caught.value)) < 1000
 
 
 @pytest.mark.parametrize(

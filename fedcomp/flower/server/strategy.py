@@ -30,7 +30,7 @@ from fedcomp.flower.strategies.reply_use import (
     restart,
     starts_from_published,
 )
-from fedcomp.methods import ABOUT, stc
+from fedcomp.methods import METHODS, stc
 from fedcomp.sync import (
     SERVER_NODE,
     History,
@@ -427,9 +427,9 @@ class CompressedStrategy(Strategy):
 
 def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> None:
     """Refuse a compressor on a link that it is not made for, and an uplink whose sums nobody keeps."""
-    if uplink.name in ABOUT and not ABOUT[uplink.name].uplink:
+    if uplink.name in METHODS and not METHODS.about(uplink.name).uplink:
         raise ValueError(f"{uplink} does not work as uplink; `python -m fedcomp methods` says which do")
-    if downlink.name in ABOUT and not ABOUT[downlink.name].downlink:
+    if downlink.name in METHODS and not METHODS.about(downlink.name).downlink:
         raise ValueError(f"{downlink} does not work as downlink; `python -m fedcomp methods` says which do")
     accumulates = reply_use_of(inner) is ReplyUse.INCREMENTS
     if uplink.memory.incremental != accumulates:
