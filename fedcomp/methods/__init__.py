@@ -38,6 +38,7 @@ def parse(text: str) -> Compressor:
     True
     >>> str(parse("topk"))
     'topk(density=0.01)'
+
     """
     if not isinstance(text, str):
         raise ValueError(f"a {type(text).__name__}; a text of the form name(setting=value) is needed")

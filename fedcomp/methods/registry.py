@@ -139,6 +139,7 @@ def register(
     ...     return TopK(density), SparseValues(), ErrorFeedback()
     >>> fedcomp.parse("mine(density=0.5)") == mine(density=0.5)
     True
+
     """
     return METHODS.register(paper, uplink=uplink, downlink=downlink)
 
