@@ -1,11 +1,14 @@
-"""Every example in the README runs, as it stands there."""
+"""Every example in the README and in the guide runs as it is written there, and every page is linked."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+GUIDE = ROOT / "docs" / "guide.md"
+MAX_README_LINES = 150
 
 
 def _blocks(language: str) -> list[str]:
@@ -39,13 +42,24 @@ def test_the_flower_app_in_the_readme_runs_and_is_compressed(tmp_path: Path) -> 
     assert "fedcomp: round 1: uplink" in done.stderr
 
 
-def test_the_codec_example_prints_what_stands_below_it() -> None:
-    text = README.read_text()
+def test_the_codec_example_prints_the_output_below_it() -> None:
+    text = GUIDE.read_text()
     found = re.search(r"^```python\n(import numpy.*?)^```\n\n```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
     env = {"PYTHONPATH": str(README.parent), "PATH": "/usr/bin:/bin"}
     done = subprocess.run([sys.executable, "-c", found[1]], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == found[2]
+
+
+def test_the_readme_fits_on_two_screens() -> None:
+    assert len(README.read_text().splitlines()) <= MAX_README_LINES
+
+
+def test_every_local_link_of_the_readme_and_the_docs_leads_to_a_file() -> None:
+    for page in (README, ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            beside = {"wire-format.md", "deployment.md", "contributing.md"}  # pages that include a file from elsewhere
+            assert (page.parent / target).exists() or target in beside, f"{page.name} links to {target}"
 
 
 def test_three_marked_lines_make_it_compressed() -> None:
