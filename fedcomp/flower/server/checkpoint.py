@@ -18,6 +18,7 @@ from fedcomp.core import write_atomically
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import records
 from fedcomp.flower.lazy_array import to_record
+from fedcomp.flower.strategies.state import StatefulStrategy
 from fedcomp.memory import State
 from fedcomp.sync import Ledger, NodeRegistry, Replica, from_key_frame
 from fedcomp.wire import Frame, parse_frame, parse_frames
@@ -115,14 +116,16 @@ def scalars(strategy: Strategy, path: str = "inner") -> Scalars:
     for name, value in vars(strategy).items():
         if isinstance(value, Strategy):
             found |= scalars(value, f"{path}/{name}")
-        elif isinstance(value, bool | int | float | str):
+        elif isinstance(value, bool | int | float | str) and not isinstance(strategy, StatefulStrategy):
             found[f"{path}/{name}"] = value
     return found
 
 
 def _take_apart(strategy: Strategy, path: str, arrays: Arrays, plain: dict[str, Any]) -> None:
-    """Collect the arrays, of any grouping, that a strategy and those it wraps have come to hold."""
-    for name, value in vars(strategy).items():
+    """Collect the state of a strategy and of those it wraps: what it declares, or else all arrays among its attributes."""
+    declared = strategy.state() if isinstance(strategy, StatefulStrategy) else None
+    plain |= {f"{path}/{name}": value for name, value in (declared or {}).items() if not isinstance(value, dict)}
+    for name, value in (_nested(strategy) | (declared if declared is not None else vars(strategy))).items():
         here = f"{path}/{name}"
         if isinstance(value, Strategy):
             _take_apart(value, here, arrays, plain)
@@ -137,17 +140,27 @@ def _take_apart(strategy: Strategy, path: str, arrays: Arrays, plain: dict[str, 
 
 def _put_back(strategy: Strategy, path: str, arrays: Arrays, plain: dict[str, Any]) -> None:
     """Undo `_take_apart`."""
-    for name, value in list(vars(strategy).items()):
+    for name, value in _nested(strategy).items():
+        _put_back(value, f"{path}/{name}", arrays, plain)
+    saved: dict[str, Any] = {}
+    for name in strategy.state() if isinstance(strategy, StatefulStrategy) else vars(strategy):
         here = f"{path}/{name}"
-        if isinstance(value, Strategy):
-            _put_back(value, here, arrays, plain)
-        elif here in arrays:
-            setattr(strategy, name, arrays[here])
+        if here in arrays:
+            saved[name] = arrays[here]
         elif isinstance(plain.get(here), dict):
             parts = {key: arrays[f"{here}/{key}"] for key in plain[here]["keys"]}
-            setattr(strategy, name, _regroup(plain[here]["group"], parts))
+            saved[name] = _regroup(plain[here]["group"], parts)
         elif here in plain:
-            setattr(strategy, name, plain[here])
+            saved[name] = plain[here]
+    if isinstance(strategy, StatefulStrategy):
+        strategy.restore(saved)
+    else:
+        vars(strategy).update(saved)
+
+
+def _nested(strategy: Strategy) -> dict[str, Strategy]:
+    """Return the strategies that `strategy` wraps, by attribute."""
+    return {name: value for name, value in vars(strategy).items() if isinstance(value, Strategy)}
 
 
 def _parts(value: object) -> dict[Any, NDArray[Any]] | None:

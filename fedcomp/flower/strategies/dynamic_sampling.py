@@ -1,7 +1,7 @@
 """Dynamic sampling: many nodes in the first rounds, when the model is far off, and fewer and fewer later."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from logging import INFO
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -9,11 +9,13 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 from flwr.supercore import log
 
+from fedcomp.flower.strategies.state import StatefulStrategy, StateValue, StrategyState
+
 MIN_TRAIN_NODES = 2
 """Nodes of a late round; the paper's."""
 
 
-class DynamicSampling(Strategy):
+class DynamicSampling(Strategy, StatefulStrategy):
     """`inner`, training the share C exp(-beta t) of the N connected nodes in round t = 0, 1, ...; C is its `fraction_train`.
 
     Ji, Jiang, Walid and Li, IEEE Intelligent Systems 37(2), 2022 (arXiv 2003.09603): max(2, ceil(C exp(-beta t) N)) nodes,
@@ -29,6 +31,13 @@ class DynamicSampling(Strategy):
             raise ValueError(f"beta is {beta}; a finite number from 0 up is needed")
         self.inner = inner
         self.beta = beta
+
+    def state(self) -> StrategyState:
+        """Return nothing: the round comes with each call.  The state of `inner` is its own."""
+        return {}
+
+    def restore(self, state: Mapping[str, StateValue]) -> None:
+        """Continue from what `state` returned."""
 
     def sample_size(self, server_round: int, num_nodes: int) -> int:
         """Return how many of `num_nodes` train in a round, the first being 1."""

@@ -1,7 +1,7 @@
 """The server's half of EF21: nodes send what their estimates change by, and the server keeps the mean estimate."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from logging import INFO
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ from flwr.supercore import log
 
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
+from fedcomp.flower.strategies.state import StateValue, StrategyState, count_in, tensors_in
 
 
 class EF21(ServerOptimizer):
@@ -39,6 +40,14 @@ class EF21(ServerOptimizer):
     def restart(self) -> None:
         """Begin the sum anew."""
         self.estimate = {}
+
+    def state(self) -> StrategyState:
+        """Return the sum of all increments and the number of nodes that were connected last."""
+        return {"estimate": self.estimate, "num_nodes": self.num_nodes}
+
+    def restore(self, state: Mapping[str, StateValue]) -> None:
+        """Continue from what `state` returned."""
+        self.estimate, self.num_nodes = tensors_in(state, "estimate"), count_in(state, "num_nodes")
 
     def summary(self) -> None:
         """Log the step size."""

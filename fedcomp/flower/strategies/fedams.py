@@ -1,6 +1,7 @@
 """AMSGrad on the server: the optimizer that COMP-AMS steps with, whatever compressed the updates."""
 
 import math
+from collections.abc import Mapping
 from logging import INFO
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ from flwr.supercore import log
 
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
+from fedcomp.flower.strategies.state import StateValue, StrategyState, tensors_in
 
 
 class FedAMS(ServerOptimizer):
@@ -38,6 +40,14 @@ class FedAMS(ServerOptimizer):
         self.m_t: Sums = {}
         self.v_t: Sums = {}
         self.v_hat: Sums = {}
+
+    def state(self) -> StrategyState:
+        """Return the moments m, v and max v."""
+        return {"m_t": self.m_t, "v_t": self.v_t, "v_hat": self.v_hat}
+
+    def restore(self, state: Mapping[str, StateValue]) -> None:
+        """Continue from what `state` returned."""
+        self.m_t, self.v_t, self.v_hat = (tensors_in(state, name) for name in ("m_t", "v_t", "v_hat"))
 
     def summary(self) -> None:
         """Log the settings."""

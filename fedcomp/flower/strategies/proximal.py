@@ -12,6 +12,7 @@ residual was sent.
 """
 
 import math
+from collections.abc import Mapping
 from logging import INFO
 from typing import Any, ClassVar, Literal
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
+from fedcomp.flower.strategies.state import StateValue, StrategyState, count_in, tensors_in
 
 Center = Literal["initial", "zero"]
 
@@ -46,6 +48,14 @@ class _AdaGrad(ServerOptimizer):
             raise ValueError(f"l1_strength is {l1_strength}; a finite number from 0 up is needed")
         self.eta, self.delta, self.l1_strength = eta, delta, l1_strength
         self.sum_of_squares: Sums = {}
+
+    def state(self) -> StrategyState:
+        """Return the sum of squared gradients."""
+        return {"sum_of_squares": self.sum_of_squares}
+
+    def restore(self, state: Mapping[str, StateValue]) -> None:
+        """Continue from what `state` returned."""
+        self.sum_of_squares = tensors_in(state, "sum_of_squares")
 
     def summary(self) -> None:
         """Log the settings."""
@@ -98,6 +108,20 @@ class QrdaAdagrad(_AdaGrad):
         self.sum_of_gradients: Sums = {}
         self.num_gradients = 0
         self.initial: dict[str, NDArray[Any]] = {}
+
+    def state(self) -> StrategyState:
+        """Return the sums of gradients and of their squares, the number of gradients, and the center."""
+        return super().state() | {
+            "sum_of_gradients": self.sum_of_gradients,
+            "num_gradients": self.num_gradients,
+            "initial": self.initial,
+        }
+
+    def restore(self, state: Mapping[str, StateValue]) -> None:
+        """Continue from what `state` returned."""
+        super().restore(state)
+        self.sum_of_gradients, self.initial = tensors_in(state, "sum_of_gradients"), tensors_in(state, "initial")
+        self.num_gradients = count_in(state, "num_gradients")
 
     def moved(self, step: RoundResult) -> Sums:
         """Return the parameters that all gradients so far give."""

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from fedcomp.flower import records
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration
+from fedcomp.flower.strategies.state import StatefulStrategy, StateValue, StrategyState
 from fedcomp.wire import Layout, layout_of
 
 Sums = dict[str, NDArray[np.float64]]
@@ -85,7 +86,7 @@ class RoundResult:
         return to_record({name: model[name] for name in self.published})
 
 
-class ServerOptimizer(FedAvg, ReplyDeclaration):
+class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
     """FedAvg that knows, from a round's messages to its replies, which model its nodes started from.
 
     Which model comes next, `moved` says: by itself it is the weighted mean.
@@ -95,6 +96,13 @@ class ServerOptimizer(FedAvg, ReplyDeclaration):
         """Make it with the settings of Flower's FedAvg."""
         super().__init__(**fedavg)
         self.published: ArrayRecord | None = None
+
+    def state(self) -> StrategyState:
+        """Return the sums and moments that this optimizer keeps between rounds; by itself it keeps none."""
+        return {}
+
+    def restore(self, state: Mapping[str, StateValue]) -> None:
+        """Continue from what `state` returned."""
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
