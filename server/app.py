@@ -10,8 +10,7 @@ from flwr.serverapp import Grid, ServerApp
 import fedcomp
 from fedcomp import FedcompError
 from fedcomp.data import load, parse_partition, partition_train, read_card
-from fedcomp.flower import CompressedStrategy, DynamicSampling
-from fedcomp.flower.server.strategy import check_links
+from fedcomp.flower import CompressedStrategy, DynamicSampling, check_links
 from server import accuracy_figure, report
 from server.evaluate import Evaluator, build_evaluator, to_npz
 from server.folder import RunFolder, create_folder, reopen_folder

@@ -15,7 +15,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
-from fedcomp.flower.grid_wrapper import GridWrapper
+from fedcomp.flower import GridWrapper
 
 QUESTION = "query.partition"
 PLACE = "partition-id"

@@ -5,8 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
-from fedcomp.flower import CompressedStrategy
-from fedcomp.flower.server.participation import NodeState
+from fedcomp.flower import CompressedStrategy, NodeState
 from fedcomp.sync import Traffic
 from server.folder import RunFolder
 

@@ -15,8 +15,7 @@ from rich.console import Console
 
 from experiments.partition.histogram_figure import draw
 from experiments.partition.text_map import numbers, text_map
-from fedcomp.data import load, parse_partition, partition_train, read_card
-from fedcomp.data.spread import Spread, spread
+from fedcomp.data import Spread, load, parse_partition, partition_train, read_card, spread
 
 CARDS = Path(__file__).resolve().parents[2] / "datasets"
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
-from fedcomp.data.spread import Spread
+from fedcomp.data import Spread
 
 ACROSS = 3
 """At most so many partitions stand beside one another; more go on below."""

@@ -5,7 +5,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedcomp.data.spread import Spread
+from fedcomp.data import Spread
 
 SHADES = " ░▒▓█"
 BARS = "▁▂▃▄▅▆▇█"

@@ -6,13 +6,18 @@ from fedcomp.data.load import load
 from fedcomp.data.own import load_own, write_own
 from fedcomp.data.partition import parse_partition, parse_scheme, partition, partition_train
 from fedcomp.data.schemes import SCHEMES
+from fedcomp.data.skews import SKEWS, Rotation
+from fedcomp.data.spread import Spread, spread
 
 __all__ = [
     "SCHEMES",
+    "SKEWS",
     "Card",
     "DataError",
     "Dataset",
+    "Rotation",
     "Split",
+    "Spread",
     "load",
     "load_own",
     "parse_partition",
@@ -20,5 +25,6 @@ __all__ = [
     "partition",
     "partition_train",
     "read_card",
+    "spread",
     "write_own",
 ]

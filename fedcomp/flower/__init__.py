@@ -4,9 +4,11 @@ Beside Flower's own strategies there are those that the compression papers step 
 """
 
 from fedcomp.flower.client.mod import CompressionMod
+from fedcomp.flower.grid_wrapper import GridWrapper
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.local_grid import LocalGrid
-from fedcomp.flower.server.strategy import CompressedStrategy
+from fedcomp.flower.server.participation import NodeState
+from fedcomp.flower.server.strategy import CompressedStrategy, check_links
 from fedcomp.flower.strategies.dynamic_sampling import DynamicSampling
 from fedcomp.flower.strategies.ef21_server import EF21
 from fedcomp.flower.strategies.fedams import FedAMS
@@ -20,10 +22,13 @@ __all__ = [
     "CompressionMod",
     "DynamicSampling",
     "FedAMS",
+    "GridWrapper",
     "Ledger",
     "LocalGrid",
     "MajorityVote",
+    "NodeState",
     "QcmdAdagrad",
     "QrdaAdagrad",
+    "check_links",
     "to_record",
 ]

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedcomp.core import RandomStream, Vector
-from fedcomp.data.partition import parse_partition
-from fedcomp.data.skews import Rotation
+from fedcomp.data import Rotation, parse_partition
 
 STREAM = 0x6E6F697365
 """The first word of the noise's seed, so that nothing else draws the same numbers from a run's seed."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from fedcomp.data.card import Card
+from fedcomp.data import Card
 
 
 def input_shape(card: Card) -> tuple[int, int, int]:
