@@ -13,18 +13,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import cast
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
-from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
-from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_id
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from rich.console import Console
 from rich.table import Table
 
 import fedcomp
+from fedcomp.flower._compat import (
+    check_object,
+    record_from_bytes,
+    record_from_objects,
+    record_to_bytes,
+    record_to_objects,
+)
 from fedcomp.flower.client import client_state
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.state_files import MAX_REPLAYED_FRAMES
@@ -64,8 +66,7 @@ def in_context(state: ClientState) -> None:
     """Keep a state in a ``Context.state``, send that to the SuperNode and back as Flower does, and read it."""
     records = RecordDict()
     state.save(records)
-    data = recorddict_to_proto(records).SerializeToString()
-    client_state.load(recorddict_from_proto(RecordDictProto.FromString(data)))
+    client_state.load(record_from_bytes(record_to_bytes(records)))
 
 
 def dense_message(state: ClientState) -> None:
@@ -74,10 +75,10 @@ def dense_message(state: ClientState) -> None:
     content = RecordDict(
         {"arrays": ArrayRecord({name: Array(array) for name, array in state.replica.arrays().items()})}
     )
-    contents = {key: one.deflate() for key, one in get_all_nested_objects(content).items()}
-    for data in contents.values():
-        get_object_id(data)  # the receiver checks each
-    back = cast(RecordDict, inflate_object_from_contents(content.object_id, contents))
+    objects = record_to_objects(content)
+    for object_id, data in objects.items():
+        check_object(object_id, data)
+    back = record_from_objects(content.object_id, objects)
     for array in back.array_records["arrays"].values():
         array.numpy()
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
-from flwr.supercore.run import Run
+
+from fedcomp.flower._compat import Run
 
 
 class GridWrapper(Grid):

@@ -1,78 +1,89 @@
-"""Plain arrays that stay arrays until somebody asks for their bytes.
+"""A Flower Array that stays a numpy array until its bytes are needed.
 
-Flower's ``Array`` writes its bytes when it is made, and reads them when they are used.  Between a ClientApp and the mod in
-the same process that is a copy, a file format and a copy back, twice a message, for nothing.
+Flower's ``Array`` writes its bytes when it is made and parses them whenever it is read.  Between a ClientApp and a mod in
+the same process that costs two copies and a file format for each message.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
-from flwr.common.constant import SType
 from numpy.typing import NDArray
 
 from fedcomp.core import dtype_name
+from fedcomp.flower._compat import SType
 
 FIELDS = ("dtype", "shape", "stype", "data")
 
 
 class LazyArray(Array):
-    """An Array that is a numpy array still: it becomes bytes only if somebody asks for them.
+    """An Array that holds a numpy array and makes `data` only when it is read.
 
-    To all others it is an Array: it compares as one, arrives as one, and is one once a field of it is set.
+    It equals the Array with the same fields, and is sent and pickled as that Array.  Once a field is set it holds no numpy
+    array any more, and works from its bytes as every Array does.
     """
 
-    held: NDArray[Any]
+    def __init__(self, values: NDArray[Any]) -> None:
+        """Hold `values` itself, not a copy: do not write to it afterwards."""
+        self._values: NDArray[Any] | None = values
+        self._data: bytes | None = None
+        vars(self).update(dtype=dtype_name(values.dtype), shape=values.shape, stype=SType.NUMPY)
 
-    def __init__(self, array: NDArray[Any]) -> None:
-        """Hold `array` itself; nobody may write to it from here on."""
-        self.__dict__["held"] = array
-        self.__dict__.update(dtype=dtype_name(array.dtype), shape=array.shape, stype=SType.NUMPY)
+    @property
+    def values(self) -> NDArray[Any] | None:
+        """The array that is held, to be read only; None once a field was set."""
+        return self._values
 
-    def __getattr__(self, name: str) -> Any:
-        """Return the bytes, made now; everything else is there."""
-        if name != "data":
-            raise AttributeError(name)
-        self.__dict__["data"] = data = Array(self.held).data
-        return data
+    @property
+    def data(self) -> bytes:
+        """The bytes that ``np.save`` writes."""
+        if self._data is None:
+            self._data = Array(cast(NDArray[Any], self._values)).data
+        return self._data
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set a field, and be a plain Array from here on."""
-        if name in FIELDS:
-            self.__dict__["data"] = self.data
-            del self.__dict__["held"]
-            self.__class__ = Array  # type: ignore[assignment]
-        Array.__setattr__(self, name, value)
+    @data.setter
+    def data(self, data: bytes) -> None:
+        self._data = data
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute; setting a field lets go of the numpy array."""
+        if name in FIELDS and self._values is not None:
+            self._data, self._values = self.data, None
+        super().__setattr__(name, value)
 
     def __eq__(self, other: object) -> bool:
-        """Say whether `other` is an Array with the same fields."""
+        """Return whether `other` is an Array with the same fields."""
         if not isinstance(other, Array):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in FIELDS)
 
-    __hash__ = None  # type: ignore[assignment]  # as an Array has none
+    __hash__ = None  # type: ignore[assignment]  # as of every Array
+
+    def plain(self) -> Array:
+        """Return an ordinary Array with the same fields."""
+        return Array(self.dtype, self.shape, self.stype, self.data)
+
+    def deflate(self) -> bytes:
+        """Return the object that Flower sends: that of the plain Array, since the object names its class."""
+        return self.plain().deflate()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as a plain Array."""
-        return Array, tuple(getattr(self, name) for name in FIELDS)
+        """Pickle as the plain Array."""
+        return Array, (self.dtype, self.shape, self.stype, self.data)
 
     def numpy(self) -> NDArray[Any]:
-        """Return a copy of the array, the caller's own."""
-        own: NDArray[Any] = self.held.copy()
-        return own
-
-
-LazyArray.__qualname__ = "Array"  # the name that Flower writes before the bytes, and looks up where they arrive
+        """Return a copy of the array, which the caller may write to."""
+        return super().numpy() if self._values is None else self._values.copy()
 
 
 def to_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:
-    """Return named arrays as Flower sends them; they are copied, and become bytes where they are sent."""
+    """Return named arrays as a record of Flower; they are copied, and become bytes where the record is sent."""
     return record_of({name: LazyArray(np.array(array)) for name, array in arrays.items()})
 
 
 def record_of(arrays: Mapping[str, Array]) -> ArrayRecord:
-    """Return a record of `arrays` themselves; its constructor would make each anew."""
+    """Return a record that holds the given Arrays themselves; the constructor of ArrayRecord would copy each."""
     record = ArrayRecord()
     for name, array in arrays.items():
         record[name] = array

@@ -11,14 +11,10 @@ from enum import Enum, auto
 from logging import ERROR
 
 from flwr.app import Context, Error, Message, RecordDict, UserConfig
-from flwr.app.message.message import make_message
 from flwr.clientapp import ClientApp
-from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
-from flwr.supercore import log
-from flwr.supercore.run import Run
-from flwr.supercore.task_identity import TaskIdentity
 
+from fedcomp.flower._compat import ErrorCode, Run, log, make_message, set_message_id, set_task_identity
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 
 
@@ -73,7 +69,7 @@ class LocalGrid(Grid):
             config |= node_config(node) if node_config else {}
             self.contexts[node] = Context(self._run.run_id, node, config, self._fresh(), dict(run_config or {}))
         # A message can be made only in a process that has a task's identity; here there is no SuperLink to give one.
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = self._run.run_id, 0, 1
+        set_task_identity(self._run.run_id)
 
     def order(self, node: int, *faults: Fault) -> None:
         """Let the next messages to `node` suffer `faults`, one each."""
@@ -112,7 +108,7 @@ class LocalGrid(Grid):
         self.seconds.append({})
         for message in messages:
             self._sent += 1
-            message.metadata.__dict__["_message_id"] = str(self._sent)
+            set_message_id(message, str(self._sent))
             self._replies[message.metadata.message_id] = self._deliver(message)
             ids.append(message.metadata.message_id)
         return ids

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
-from flwr.common.constant import SType
 from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError
+from fedcomp.flower._compat import SType
 from fedcomp.flower.lazy_array import LazyArray, record_of
 
 STYPE = "fedcomp.frame/1"
@@ -69,8 +69,8 @@ def to_arrays(record: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
 
 def _to_numpy(array: Array) -> NDArray[Any]:
     """Return ``array.numpy()`` without a copy where the bytes are those that ``np.save`` writes."""
-    if isinstance(array, LazyArray):
-        return array.held
+    if isinstance(array, LazyArray) and array.values is not None:
+        return array.values
     data = array.data
     if array.stype != SType.NUMPY or data[:8] != NPY_1:
         return array.numpy()

@@ -1,26 +1,30 @@
-"""An array that is held is an Array to everybody else: over the wire, in a comparison, and where a field of it is set."""
+"""A LazyArray is an Array to everybody else: over the wire, in a comparison, and once a field of it is set."""
 
 import copy
 import pickle
 
 import numpy as np
+import pytest
 from flwr.app import Array, ArrayRecord, RecordDict
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from fedcomp.flower import to_record
+from fedcomp.flower._compat import record_from_objects, record_to_bytes, record_to_objects
 from fedcomp.flower.lazy_array import LazyArray
+from fedcomp.flower.records import to_arrays
 
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-def test_it_becomes_bytes_when_they_are_asked_for_and_its_numpy_is_the_callers_own() -> None:
-    held = LazyArray(VALUES)
-    first = held.numpy()
+def test_its_numpy_array_is_a_copy_and_its_fields_are_those_of_an_array() -> None:
+    lazy, plain = LazyArray(VALUES), Array(VALUES)
+    first = lazy.numpy()
     first[:] = 7
-    assert held.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert (held.dtype, held.shape, held.stype) == ("float32", (2, 3), "numpy.ndarray")
-    assert Array(held.dtype, held.shape, held.stype, held.data).numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert lazy.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert (lazy.dtype, lazy.shape, lazy.stype, lazy.data) == ("float32", (2, 3), "numpy.ndarray", plain.data)
+
+
+def test_reading_the_arrays_of_a_record_copies_nothing() -> None:
+    assert to_arrays({"w": LazyArray(VALUES)})["w"] is VALUES
 
 
 def test_a_record_holds_copies() -> None:
@@ -30,16 +34,18 @@ def test_a_record_holds_copies() -> None:
     assert record["w"].numpy().tolist() == VALUES.tolist()
 
 
-def test_it_arrives_over_flowers_wire_as_a_plain_array() -> None:
-    content = RecordDict({"arrays": to_record({"w": VALUES})})
-    plain = RecordDict({"arrays": ArrayRecord({"w": Array(VALUES)})})
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3), (1 << 20,)])
+def test_flower_sends_and_stores_it_as_a_plain_array(shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(0).standard_normal(shape, np.float32) * np.ones(shape, np.float32)
+    values = np.asarray(values)
+    content = RecordDict({"arrays": to_record({"w": values})})
+    plain = RecordDict({"arrays": ArrayRecord({"w": Array(values)})})
     assert content.object_id == plain.object_id
-    contents = {key: item.deflate() for key, item in get_all_nested_objects(content).items()}
-    arrived = inflate_object_from_contents(content.object_id, contents)
-    assert isinstance(arrived, RecordDict)
-    array = arrived.array_records["arrays"]["w"]
+    assert record_to_objects(content) == record_to_objects(plain)
+    assert record_to_bytes(content) == record_to_bytes(plain)
+    array = record_from_objects(content.object_id, record_to_objects(content)).array_records["arrays"]["w"]
     assert type(array) is Array
-    np.testing.assert_array_equal(array.numpy(), VALUES)
+    np.testing.assert_array_equal(array.numpy(), values)
 
 
 def test_it_is_pickled_and_copied_as_a_plain_array() -> None:
@@ -49,16 +55,28 @@ def test_it_is_pickled_and_copied_as_a_plain_array() -> None:
 
 
 def test_it_equals_an_array_with_the_same_fields_both_ways() -> None:
-    held, plain, other = LazyArray(VALUES), Array(VALUES), Array(VALUES + 1)
-    assert held == plain
-    assert plain == held
-    assert held != other
-    assert other != held
-    assert held != "w"
+    lazy, plain, other = LazyArray(VALUES), Array(VALUES), Array(VALUES + 1)
+    assert lazy == plain
+    assert plain == lazy
+    assert lazy != other
+    assert other != lazy
+    assert lazy != "w"
 
 
-def test_who_sets_its_bytes_gets_a_plain_array_with_them() -> None:
-    held = LazyArray(VALUES)
-    held.data = Array(VALUES + 1).data
-    assert type(held) is Array
-    np.testing.assert_array_equal(held.numpy(), VALUES + 1)
+def test_setting_its_bytes_replaces_its_values() -> None:
+    lazy, new = LazyArray(VALUES), Array(VALUES + 1)
+    before = RecordDict({"arrays": ArrayRecord({"w": lazy})}).object_id
+    lazy.data = new.data
+    assert lazy.data == new.data
+    assert lazy.object_id == new.object_id
+    assert RecordDict({"arrays": ArrayRecord({"w": lazy})}).object_id != before
+    np.testing.assert_array_equal(lazy.numpy(), VALUES + 1)
+    np.testing.assert_array_equal(to_arrays({"w": lazy})["w"], VALUES + 1)
+
+
+def test_setting_its_serialisation_type_makes_numpy_refuse_it() -> None:
+    lazy = LazyArray(VALUES)
+    lazy.stype = "other/1"
+    assert lazy.data == Array(VALUES).data
+    with pytest.raises(TypeError, match="other/1"):
+        lazy.numpy()

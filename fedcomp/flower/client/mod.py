@@ -6,11 +6,10 @@ from typing import cast
 
 import numpy as np
 from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
-from flwr.clientapp.typing import ClientAppCallable
-from flwr.supercore import log
 
 from fedcomp.errors import FedcompError, NonFiniteError, StaleError, UnknownFormatError
 from fedcomp.flower import records
+from fedcomp.flower._compat import ClientAppCallable, log
 from fedcomp.flower.client.client_state import ClientState, split_epoch
 from fedcomp.flower.client.in_memory import DecodeCache
 from fedcomp.flower.client.state_store import StateStore, open_store, shared_of

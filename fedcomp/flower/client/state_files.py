@@ -14,12 +14,11 @@ from typing import BinaryIO
 
 import numpy as np
 from flwr.app import RecordDict
-from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
-from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
 from google.protobuf.message import DecodeError
 
 from fedcomp.core import write_atomically
 from fedcomp.errors import CorruptError
+from fedcomp.flower._compat import record_from_bytes, record_to_bytes
 from fedcomp.flower.client.client_state import DAMAGE, Arrays, ClientState, from_parts, replica_of
 from fedcomp.sync import Replica, apply_frame
 from fedcomp.wire import Frame, parse_frames
@@ -68,7 +67,7 @@ class StateFiles:
         there = (str(replica.version), str(replica.fingerprint)) if replica is not None else ("", "")
         if there != (plain["version"], plain["fingerprint"]):
             raise CorruptError(f"the model and its frames lead to version {there[0]}, not to {plain['version']}")
-        return from_parts(plain, arrays, recorddict_from_proto(RecordDictProto.FromString(records)), replica)
+        return from_parts(plain, arrays, record_from_bytes(records), replica)
 
     def write(self, state: ClientState) -> None:
         """Write `state`, which `read` gave, or which is the first."""
@@ -104,11 +103,11 @@ def _write_model(state: ClientState, file: BinaryIO) -> None:
 
 
 def _write_state(state: ClientState, kept: dict[str, str], frames: tuple[Frame, ...], file: BinaryIO) -> None:
-    records = recorddict_to_proto(RecordDict(dict(state.records())))
+    records = record_to_bytes(RecordDict(dict(state.records())))
     parts = {
         "plain": json.dumps(state.plain()).encode(),
         "kept": json.dumps(kept).encode(),
-        "records": records.SerializeToString(),
+        "records": records,
         "frames": b"".join(frame.to_bytes() for frame in frames),
     }
     _write(file, state.arrays() | {name: _octets(part) for name, part in parts.items()})

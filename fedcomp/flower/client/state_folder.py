@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Self
 
 from flwr.app import ConfigRecord, RecordDict
-from flwr.supercore import log
 
+from fedcomp.flower._compat import log
 from fedcomp.flower.client.client_state import ClientState, load, of_training
 from fedcomp.flower.client.state_files import CORRUPTION_ERRORS, StateFiles
 

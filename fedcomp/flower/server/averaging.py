@@ -4,12 +4,10 @@ from logging import INFO, WARNING
 from typing import cast
 
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
-from flwr.app.message.message import make_message
 from flwr.serverapp.strategy import FedAvg, Strategy
-from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords, validate_message_reply_consistency
-from flwr.supercore import log
 
 from fedcomp.flower import records
+from fedcomp.flower._compat import aggregate_metricrecords, log, make_message, validate_message_reply_consistency
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.server.reply_validator import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating

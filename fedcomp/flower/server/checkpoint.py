@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
-from flwr.supercore import log
 from numpy.typing import NDArray
 
 from fedcomp.core import write_atomically
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import records
+from fedcomp.flower._compat import log
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.strategies.state import StatefulStrategy
 from fedcomp.memory import State

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from logging import INFO, WARNING
 
 from flwr.app import Message
-from flwr.common.constant import ErrorCode
-from flwr.supercore import log
 
+from fedcomp.flower._compat import ErrorCode, log
 from fedcomp.sync import SERVER_NODE, UNKNOWN_VERSION, Ledger, NodeRegistry, Traffic
 
 UNAVAILABLE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)

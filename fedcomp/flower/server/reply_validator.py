@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from logging import WARNING
 
 from flwr.app import Error, Message, RecordDict
-from flwr.app.message.message import make_message
-from flwr.common.constant import ErrorCode
-from flwr.supercore import log
 
 from fedcomp.errors import CorruptError, FedcompError, StaleError
 from fedcomp.flower import records
+from fedcomp.flower._compat import ErrorCode, log, make_message
 from fedcomp.sync import UNKNOWN_VERSION, Ledger, NodeRegistry, Replica, Update, check_reply, decode_update
 from fedcomp.wire import Ack, Frame, Kind, ack_of, parse_single_frame
 

@@ -11,15 +11,15 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvgM, Result, Strategy
-from flwr.supercore import log
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import format_call
 from fedcomp.flower import records
+from fedcomp.flower._compat import log
+from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservingGrid
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.server.averaging import aggregate_mean
 from fedcomp.flower.server.checkpoint import Checkpoint, scalars
-from fedcomp.flower.server.isolated_random import IsolatedRandom, RngPreservingGrid
 from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.reply_validator import ReplyValidator, ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating

@@ -7,8 +7,8 @@ from logging import INFO
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
-from flwr.supercore import log
 
+from fedcomp.flower._compat import log
 from fedcomp.flower.strategies.state import StatefulStrategy, StateValue, StrategyState
 
 MIN_TRAIN_NODES = 2

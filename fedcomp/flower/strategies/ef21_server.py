@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
-from flwr.supercore import log
 
+from fedcomp.flower._compat import log
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
 from fedcomp.flower.strategies.state import StateValue, StrategyState, count_in, tensors_in

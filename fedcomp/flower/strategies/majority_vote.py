@@ -5,8 +5,8 @@ from logging import INFO
 from typing import Any, ClassVar
 
 import numpy as np
-from flwr.supercore import log
 
+from fedcomp.flower._compat import log
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
 

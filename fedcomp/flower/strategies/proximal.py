@@ -17,9 +17,9 @@ from logging import INFO
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from flwr.supercore import log
 from numpy.typing import NDArray
 
+from fedcomp.flower._compat import log
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
 from fedcomp.flower.strategies.state import StateValue, StrategyState, count_in, tensors_in

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Strategy
-from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from numpy.typing import NDArray
 
+from fedcomp.flower._compat import aggregate_metricrecords
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 

@@ -17,13 +17,11 @@ from typing import Any, cast
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.exception import AggregationError
 from flwr.serverapp.strategy import FedAvg
-from flwr.serverapp.strategy.strategy_utils import aggregate_arrayrecords
-from flwr.supercore import log
 from numpy.typing import NDArray
 
 from fedcomp.flower import records
+from fedcomp.flower._compat import AggregationError, aggregate_arrayrecords, content_replies, log
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration
 from fedcomp.flower.strategies.state import StatefulStrategy, StateValue, StrategyState
@@ -128,8 +126,7 @@ class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
         Raises `AggregationError` where the replies do not fit the published model, or nothing was published.
         """
         begun, self.published = self.published, None
-        valid, _ = self._check_and_log_replies(list(replies), is_train=True)
-        contents = [message.content for message in valid]
+        contents = [message.content for message in content_replies(self, replies)]
         metrics = [next(iter(content.metric_records.values())) for content in contents]
         if not sum(cast(float, record[self.weighted_by_key]) for record in metrics):
             if contents:

@@ -6,13 +6,12 @@ from typing import cast
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
-from flwr.app.message.message import make_message
 from flwr.clientapp import ClientApp
-from flwr.common.constant import ErrorCode
 from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid
+from fedcomp.flower._compat import ErrorCode, make_message
 from fedcomp.flower.local_grid import Fault
 from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.sync.ledger import ROW, Ledger, Traffic

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.serverapp.exception import AggregationError
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 import fedcomp
@@ -23,6 +22,7 @@ from fedcomp.flower import (
     QcmdAdagrad,
     QrdaAdagrad,
 )
+from fedcomp.flower._compat import AggregationError
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.flower.strategies.server_optimizer import ServerOptimizer

@@ -19,7 +19,7 @@ def test_a_checkpoint_of_an_earlier_version_restores_the_estimate_of_ef21() -> N
     strategy = CompressedStrategy(inner, uplink=fedcomp.parse("ef21(density=1.0)"))
     strategy.load(CHECKPOINTS / "ef21.npz")
     assert inner.num_nodes == 3
-    np.testing.assert_allclose(inner.estimate["weight"], [[1.5, -3], [6, 0]], rtol=1e-7)
+    np.testing.assert_allclose(inner.estimate["weight"], np.array([[1.5, -3], [6, 0]]), rtol=1e-7)
     assert inner.estimate["weight"].dtype == np.float64
 
 
@@ -28,8 +28,8 @@ def test_a_checkpoint_of_an_earlier_version_restores_a_strategy_inside_dynamic_s
     inner = QrdaAdagrad()
     CompressedStrategy(DynamicSampling(inner, beta=0.1)).load(CHECKPOINTS / "qrda_in_dynamic_sampling.npz")
     assert inner.num_gradients == 2
-    np.testing.assert_allclose(inner.sum_of_gradients["weight"], [[-1, 2], [-4, 0]], rtol=1e-7)
-    np.testing.assert_allclose(inner.sum_of_squares["weight"], [[0.5, 2], [8, 0]], rtol=1e-6)
+    np.testing.assert_allclose(inner.sum_of_gradients["weight"], np.array([[-1.0, 2], [-4, 0]]), rtol=1e-7)
+    np.testing.assert_allclose(inner.sum_of_squares["weight"], np.array([[0.5, 2], [8, 0]]), rtol=1e-6)
     assert inner.initial["weight"].tolist() == [[1, 2], [3, 4]]
 
 
