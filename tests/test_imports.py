@@ -39,7 +39,7 @@ RULES = {
     "fedcomp/__main__.py": "fedcomp.errors fedcomp.methods fedcomp.quantized fedcomp.sync fedcomp.wire",
     "fedcomp/testing.py": "numpy fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods",
     # the Flower app: its two sides never import each other, and torch stays out of the server's loop
-    "server/": "flwr matplotlib rich fedcomp fedcomp.core fedcomp.data fedcomp.flower fedcomp.sync",
+    "server/": "flwr matplotlib rich fedcomp fedcomp.core fedcomp.data fedcomp.flower fedcomp.flower._compat fedcomp.sync",
     "server/evaluate.py": "numpy torch flwr fedcomp.data fedcomp.tasks",
     "clients/": "numpy torch flwr fedcomp.data fedcomp.flower fedcomp.tasks",
     # tools
@@ -49,7 +49,7 @@ RULES = {
     "benchmarks/": """numpy torch flwr matplotlib rich fedcomp fedcomp.compressor fedcomp.core fedcomp.data fedcomp.flower
         fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app
         deploy.federation deploy.processes deploy.program deploy.run_config""",
-    "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync rich flwr
+    "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync rich flwr fedcomp.flower._compat
         fedcomp.flower.client.client_state fedcomp.flower.client.state_files fedcomp.flower.client.state_folder""",
     "benchmarks/rounds_app/": "numpy flwr fedcomp fedcomp.flower",
     "experiments/": """numpy torch flwr huggingface_hub jinja2 matplotlib pandas rich

@@ -1,6 +1,6 @@
 """The only door to Flower: a strategy that wraps any strategy, a mod for any ClientApp, and a grid without Ray.
 
-Beside Flower's own strategies there are those that the compression papers step with.
+The server strategies of the compression papers are here too.
 """
 
 from fedcomp.flower.client.mod import CompressionMod
@@ -14,12 +14,15 @@ from fedcomp.flower.strategies.ef21_server import EF21
 from fedcomp.flower.strategies.fedams import FedAMS
 from fedcomp.flower.strategies.majority_vote import MajorityVote
 from fedcomp.flower.strategies.proximal import QcmdAdagrad, QrdaAdagrad
+from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration, ReplyUse
+from fedcomp.flower.strategies.state import StatefulStrategy
 from fedcomp.sync import Ledger
 
 __all__ = [
     "EF21",
     "CompressedStrategy",
     "CompressionMod",
+    "DifferenceRecord",
     "DynamicSampling",
     "FedAMS",
     "GridWrapper",
@@ -29,6 +32,9 @@ __all__ = [
     "NodeState",
     "QcmdAdagrad",
     "QrdaAdagrad",
+    "ReplyDeclaration",
+    "ReplyUse",
+    "StatefulStrategy",
     "check_links",
     "to_record",
 ]
