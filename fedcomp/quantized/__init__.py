@@ -1,6 +1,6 @@
 """Quantized vectors: produced by quantizers, serialised by entropy codes, independent of both."""
 
-from fedcomp.quantized.hadamard import ROTATION_BLOCK, aligned_buffer, chunk_count, power_of_two_parts, transform
+from fedcomp.quantized.hadamard import aligned_buffer, transform
 from fedcomp.quantized.levels import (
     EXPONENTS,
     LINEAR,
@@ -19,16 +19,15 @@ from fedcomp.quantized.rotated import (
     MAX_GAIN,
     MAX_SCALE,
     WIDTH_GROUP,
-    Flips,
     Rotated,
     centroids,
     dequantize,
     half_bits,
     rotated_count,
     rotated_indices,
-    times_columns,
     wide_blocks,
 )
+from fedcomp.quantized.rotation import MAX_CHUNK, Rotation, padded, power_of_two_parts
 from fedcomp.quantized.seeded import SEEDS, Seeded, seeded_indices
 from fedcomp.quantized.segments import Segments
 from fedcomp.quantized.vectors import Dense, Indices, QuantizedVector, Sparse, Ternary
@@ -37,16 +36,15 @@ __all__ = [
     "EXPONENTS",
     "LINEAR",
     "MAX_BITS",
+    "MAX_CHUNK",
     "MAX_GAIN",
     "MAX_PRODUCT",
     "MAX_SCALE",
     "POWERS",
     "PRECISIONS",
-    "ROTATION_BLOCK",
     "SEEDS",
     "WIDTH_GROUP",
     "Dense",
-    "Flips",
     "Groups",
     "Indices",
     "Levels",
@@ -55,6 +53,7 @@ __all__ = [
     "Product",
     "QuantizedVector",
     "Rotated",
+    "Rotation",
     "Scale",
     "Seeded",
     "Segments",
@@ -63,7 +62,6 @@ __all__ = [
     "Ternary",
     "aligned_buffer",
     "centroids",
-    "chunk_count",
     "dequantize",
     "from_halves",
     "geometric",
@@ -71,12 +69,12 @@ __all__ = [
     "half_bits",
     "half_exponent",
     "max_magnitude",
+    "padded",
     "power_of_two_parts",
     "rotated_count",
     "rotated_indices",
     "round_to",
     "seeded_indices",
-    "times_columns",
     "to_halves",
     "transform",
     "wide_blocks",

@@ -1,72 +1,87 @@
-"""The Walsh-Hadamard transform of many short vectors at once, by additions and subtractions of two entries alone.
+"""The Walsh-Hadamard transform of a vector, by additions and subtractions of two entries only.
 
-Each output bit is then the same on every machine: no sum is left to a library that may add in another order.
+Every output bit is the same on every machine, because no sum is left to a library that may add in another order.
 
-The vectors, of d entries each, are the columns of a (d, m) matrix that lies row by row.  A butterfly adds and subtracts
-entries half the matrix apart, then a quarter, and so on: two long runs of memory, as long as the stride is long.  After
-four of them the rows are regrouped so that the bits of the row number still to come are on top again: copying costs less
-than butterflies over short runs.
+A butterfly adds and subtracts entries that are half the vector apart, then a quarter, and so on.  numpy is fast while they
+are far apart, so the transform does the first half of the butterflies, transposes the vector as a matrix, which makes the
+near entries far, does the other half, and transposes back.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_CHUNK = 1 << 12
-"""Entries of a chunk, the most that are transformed as one vector."""
-ROTATION_BLOCK = 1 << 17
-"""Entries transformed at a time, 32 chunks: two such buffers stay in the processor's cache."""
-STEPS = 4
+from fedcomp.core import Vector
+
 CACHE_LINE = 64
+BUFFER_SIZE = 256
+"""Entries of numpy's buffers during butterflies: it would copy shorter runs than its usual 8192 into them."""
+TRANSPOSE_COLUMNS = 32
+"""Columns that a transposition copies at a time: they share cache lines."""
 
 
-def power_of_two_parts(size: int) -> Iterator[tuple[slice, int]]:
-    """Yield (part, d) of each matrix of a block of `size` <= BLOCK entries; no entry is padded.
+def transform(entries: Vector, spare: Vector) -> tuple[Vector, Vector]:
+    """Return the Hadamard matrix times `entries`, float32 (d,), d a power of two, and the other buffer; overwrite both.
 
-    The parts are the powers of two that `size` is the sum of, largest first.  Each lies as (part / d, d) transposed: d rows,
-    d the smaller of the part and LENGTH, whose columns are the chunks.
+    The matrix is Sylvester's and not normalised: H[i, j] is -1 to the number of bits that i and j have in common, so that
+    H is symmetric and H H = d.
     """
-    start = 0
-    while start < size:
-        part = 1 << (size - start).bit_length() - 1
-        yield slice(start, start + part), min(part, MAX_CHUNK)
-        start += part
+    bits = entries.size.bit_length() - 1
+    entries, spare = _butterflies(entries, spare, bits - bits // 2)
+    _transpose(entries, spare, bits // 2)
+    return _second_half(spare, entries)
 
 
-def chunk_count(n: int) -> int:
-    """Return how many chunks a vector of `n` entries has."""
-    full, rest = divmod(n, ROTATION_BLOCK)
-    return full * (ROTATION_BLOCK // MAX_CHUNK) + sum(
-        len(range(part.start, part.stop, length)) for part, length in power_of_two_parts(rest)
-    )
+def transform_signs(signs: NDArray[np.int16], out: Vector, spare: Vector, factor: float) -> Vector:
+    """Return `factor`, a power of two, times the Hadamard matrix times `signs`, int16 of ±1, in `out` or in `spare`.
 
-
-def transform(matrix: NDArray[Any], spare: NDArray[Any], length: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the columns times the Hadamard matrix of `length` rows, and the other buffer; both are overwritten.
-
-    `matrix` and `spare` are flat and of one size and dtype.  The matrix H is not normalised: of entries ±1, symmetric, and
-    H H = length.  The order is Sylvester's: H[i, j] is -1 to the number of bits that i and j have in common.
+    All are overwritten and have d entries, d at most 2^28.  Sums of the first half of the butterflies fit 16 bits, which is
+    half the memory to pass through.
     """
-    columns, bits = matrix.size // length, length.bit_length() - 1
-    for first in range(0, bits, STEPS):
-        rows, stride = 1 << min(STEPS, bits - first), matrix.size
-        for _ in range(rows.bit_length() - 1):
-            stride //= 2
-            pairs, sums = matrix.reshape(-1, 2, stride), spare.reshape(-1, 2, stride)
-            np.add(pairs[:, 0], pairs[:, 1], out=sums[:, 0])
-            np.subtract(pairs[:, 0], pairs[:, 1], out=sums[:, 1])
-            matrix, spare = spare, matrix
-        if rows < length:
-            spare.reshape(-1, rows, columns)[...] = matrix.reshape(rows, -1, columns).transpose(1, 0, 2)
-            matrix, spare = spare, matrix
-    return matrix, spare
+    bits = signs.size.bit_length() - 1
+    signs, _ = _butterflies(signs, spare.view(np.int16)[: signs.size], bits - bits // 2)
+    _transpose(signs, out, bits // 2, factor)
+    return _second_half(out, spare)[0]
 
 
 def aligned_buffer(size: int, dtype: type[np.generic]) -> NDArray[Any]:
-    """Return room for `size` numbers that begins with a cache line: across lines, the butterflies take twice as long."""
+    """Return room for `size` numbers that begins with a cache line: butterflies across lines take twice as long."""
     width = np.dtype(dtype).itemsize
     octets = np.empty(size * width + CACHE_LINE, np.uint8)
     start = -octets.ctypes.data % CACHE_LINE
     return octets[start : start + size * width].view(dtype)
+
+
+def _second_half(entries: Vector, spare: Vector) -> tuple[Vector, Vector]:
+    """Return the transposed entries after the other butterflies, transposed back, and the other buffer."""
+    low = (entries.size.bit_length() - 1) // 2
+    entries, spare = _butterflies(entries, spare, low)
+    _transpose(entries, spare, entries.size.bit_length() - 1 - low)
+    return spare, entries
+
+
+def _butterflies(entries: NDArray[Any], spare: NDArray[Any], count: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the buffer that holds the entries after the first `count` butterflies, and the other one."""
+    stride = entries.size
+    with np.errstate():  # at whose end numpy has its old buffers back
+        np.setbufsize(BUFFER_SIZE)
+        for _ in range(count):
+            stride //= 2
+            pairs, sums = entries.reshape(-1, 2, stride), spare.reshape(-1, 2, stride)
+            np.add(pairs[:, 0], pairs[:, 1], out=sums[:, 0])
+            np.subtract(pairs[:, 0], pairs[:, 1], out=sums[:, 1])
+            entries, spare = spare, entries
+    return entries, spare
+
+
+def _transpose(entries: NDArray[Any], out: Vector, bits: int, factor: float = 1.0) -> None:
+    """Write `factor` times the transpose of `entries` into `out`, as a matrix of 2^`bits` columns."""
+    columns = 1 << bits
+    matrix, turned = entries.reshape(-1, columns), out.reshape(columns, -1)
+    for row in range(0, len(matrix), TRANSPOSE_COLUMNS):
+        part = slice(row, row + TRANSPOSE_COLUMNS)
+        if factor == 1.0:
+            turned[:, part] = matrix[part].T
+        else:
+            np.multiply(matrix[part].T, np.float32(factor), out=turned[:, part])

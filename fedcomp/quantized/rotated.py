@@ -1,4 +1,4 @@
-"""Entries of a randomly rotated vector, each as one of a few levels; and what sender and receiver draw from one seed."""
+"""Levels of a randomly rotated vector: sender and receiver draw the rotation from one seed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import RandomStream, Vector
-from fedcomp.quantized.hadamard import ROTATION_BLOCK, aligned_buffer, power_of_two_parts, transform
+from fedcomp.quantized.hadamard import aligned_buffer, transform, transform_signs
+from fedcomp.quantized.rotation import SUBSET, WIDE, Rotation, power_of_two_parts
 from fedcomp.quantized.vectors import Indices, Sparse
 
 MAX_BITS = 4
@@ -23,25 +24,22 @@ CENTROIDS = (
 
 Lloyd, 1957, published in IEEE Trans. Inf. Theory 28(2), 1982; Max, IRE Trans. Inf. Theory 6(1), 1960, table I.
 """
-FLIPS, WIDE, SUBSET = range(3)
-"""The streams of random numbers that belong to a seed."""
-MAX_SCALE = np.float32(2.0**119)
-"""Scales lie below it.  An entry that is rotated back is less than `STEEPEST` scales, and so within float32."""
-MAX_GAIN = 2**8
+MAX_SCALE = np.float32(2.0**117)
+"""Scales are below it.  An entry that is rotated back is less than `MAX_GAIN` scales, and so within float32."""
+MAX_GAIN = 2**10
 WIDTH_GROUP = 8
 TILE = 1 << 13
-"""Entries looked up at a time; and those that a row of scales is repeated to: products of short rows cost much more."""
-PLUS_MINUS = 1 - 2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
+"""Entries looked up at a time: `take` makes eight bytes of each index."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rotated:
-    """A vector of `n` entries, rotated by what `seed` < 2^64 tells: `levels` uint8 (k,) and `scales` float32, one a chunk.
+    """A vector of `n` entries, rotated as `seed` < 2^64 decides: `levels` uint8, one a place, and `scales` float32, one a chunk.
 
-    Random signs D and the Hadamard matrix H (`hadamard.py`) rotate chunk by chunk; a chunk is D H c times its scale and a
-    power of two, c its levels.  `bits` is a float32.  Below 1, only k = `kept(bits, n)` entries are rotated, those at
-    `indices`, which are ``subset(seed, n, k)``, and the others are zero; above 1, where it is no whole number, some entries
-    have a bit more than others.
+    `Rotation` says how entries and places belong together.  A chunk of d places is H c 2^-h times its scale, c its levels,
+    H the Hadamard matrix and h = `half_bits(d)`.  `bits` is a float32.  Below 1, only `rotated_count(bits, n)` entries are
+    rotated, those at `indices`, which are ``rotated_indices(seed, n, k)``, and the others are zero; above 1, where it is no
+    whole number, some levels have a bit more than others.
     """
 
     n: int
@@ -51,18 +49,19 @@ class Rotated:
     levels: NDArray[np.uint8]
     indices: Indices | None = None
 
+    @property
+    def rotation(self) -> Rotation:
+        """The places of the rotated entries."""
+        return Rotation(self.seed, self.n if self.indices is None else self.indices.size)
+
     def dense(self) -> Vector:
         """Return the vector, float32 (n,)."""
-        if self.indices is None:
-            return self._gathered()
-        whole = np.zeros(self.n, np.float32)
-        for start, values in self._blocks():
-            whole[self.indices[start : start + values.size]] = values
-        return whole
+        sparse = self.sparse()
+        return self._rotated_entries() if sparse is None else sparse.dense()
 
     def sparse(self) -> Sparse | None:
         """Return the entries that were rotated; None where all were."""
-        return None if self.indices is None else Sparse(self.n, self.indices, self._gathered())
+        return None if self.indices is None else Sparse(self.n, self.indices, self._rotated_entries())
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the vector to `vector`, block by block."""
@@ -70,53 +69,39 @@ class Rotated:
         if sparse is not None:
             sparse.add_to(vector, weight)
             return
-        for start, values in self._blocks():
-            part = vector[start : start + values.size]
-            part += values if weight == 1.0 else np.multiply(values, weight, dtype=vector.dtype)
+        for part, values in self._blocks():
+            vector[part] += values if weight == 1.0 else np.multiply(values, weight, dtype=vector.dtype)
 
-    def _gathered(self) -> Vector:
-        whole = np.empty(self.levels.size, np.float32)
-        for start, values in self._blocks():
-            whole[start : start + values.size] = values
-        return whole
+    def _rotated_entries(self) -> Vector:
+        entries = np.empty(self.rotation.n, np.float32)
+        for part, values in self._blocks():
+            entries[part] = values
+        return entries
 
-    def _blocks(self) -> Iterator[tuple[int, Vector]]:
-        """Yield (start, values) of the entries rotated back; they are to be read before the next."""
-        size = min(ROTATION_BLOCK, self.levels.size)
-        values, flips = aligned_buffer(size, np.float32), Flips(self.seed, size)
-        # Sums of as many ±1 as a chunk has fit 16 bits, which is half the memory to pass through.
-        kind = np.int16 if self.bits <= 1 else np.float32
-        near, far = aligned_buffer(size, kind), aligned_buffer(size, kind)
+    def _blocks(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield (part, its entries) of the rotated entries in order; they are to be read before the next."""
+        yield from self.rotation.restored(self._places())
+
+    def _places(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield (places, their values) of each block."""
+        rotation = self.rotation
+        values, near, far = (aligned_buffer(rotation.block_size, np.float32) for _ in range(3))
         chunk = 0
-        for start, groups in wide_blocks(self.seed, self.bits, self.levels.size):
-            levels = self.levels[start : start + ROTATION_BLOCK]
-            wide = None if groups is None else groups.repeat(WIDTH_GROUP)
-            signs = flips.draw(levels.size)
-            for part, length in power_of_two_parts(levels.size):
-                entries = levels[part]
-                chunks = slice(chunk, chunk + entries.size // length)
-                chunk = chunks.stop
-                dequantize(entries, self.bits, None if wide is None else wide[part], near[part])
-                spread, _ = transform(near[part], far[part], length)
-                np.multiply(spread, np.float32(0.5 ** half_bits(length)), out=values[part])
-                times_columns(values[part], self.scales[chunks])
-            values[: levels.size] *= signs
-            yield start, values[: levels.size]
-
-
-class Flips:
-    """Random signs of the entries of a vector, in order: +1 and -1, float32."""
-
-    def __init__(self, seed: int, size: int) -> None:
-        """Begin with the first entry; at most `size` are drawn at a time."""
-        self._draws = RandomStream(seed, FLIPS)
-        self._signs: Vector = aligned_buffer(-(-size // 8) * 8, np.float32)
-
-    def draw(self, count: int) -> Vector:
-        """Return the signs of the next `count` entries, to be read before the next ones are drawn."""
-        octets = self._draws.words(-(-count // 32)).astype("<u4", copy=False).view(np.uint8)[: -(-count // 8)]
-        PLUS_MINUS.take(octets, axis=0, out=self._signs[: 8 * octets.size].reshape(-1, 8), mode="clip")
-        return self._signs[:count]
+        for places, wide in wide_blocks(self.seed, self.bits, rotation):
+            levels = self.levels[places]
+            for part in power_of_two_parts(levels.size):
+                factor = 0.5 ** half_bits(part.stop - part.start)
+                if self.bits <= 1:
+                    signs = values[part].view(np.int16)[: part.stop - part.start]
+                    np.multiply(levels[part], 2, out=signs)
+                    signs -= 1
+                    restored = transform_signs(signs, near[part], far[part], factor)
+                else:
+                    dequantize(levels[part], self.bits, None if wide is None else wide[part], near[part], factor)
+                    restored, _ = transform(near[part], far[part])
+                np.multiply(restored, self.scales[chunk], out=values[part])
+                chunk += 1
+            yield places, values[: levels.size]
 
 
 def rotated_count(bits: float, n: int) -> int:
@@ -129,28 +114,27 @@ def rotated_indices(seed: int, n: int, k: int) -> Indices:
     return RandomStream(seed, SUBSET).subset(n, k)
 
 
-def wide_blocks(seed: int, bits: float, k: int) -> Iterator[tuple[int, NDArray[np.bool_] | None]]:
-    """Yield (start, which groups of the block have ceil(bits) bits an entry and not floor(bits)) of `k` entries.
+def wide_blocks(seed: int, bits: float, rotation: Rotation) -> Iterator[tuple[slice, NDArray[np.bool_] | None]]:
+    """Yield (places, which of them have ceil(bits) bits and not floor(bits)) of each block; None: all have the same.
 
-    Eight neighbours are a group: they lie in eight chunks, or in as many as there are.  None: all have the same.
+    Eight neighbours are a group and have the same.
     """
-    draws, likely = RandomStream(seed, WIDE), np.uint16(int(bits % 1 * 2**16) if bits > 1 else 0)
-    for start in range(0, k, ROTATION_BLOCK):
-        groups = -(-min(ROTATION_BLOCK, k - start) // WIDTH_GROUP)
-        halves = draws.words(-(-groups // 2)).astype("<u4", copy=False).view("<u2") if likely else None
-        yield start, None if halves is None else halves[:groups] < likely
+    stream, threshold = RandomStream(seed, WIDE), np.uint16(int(bits % 1 * 2**16) if bits > 1 else 0)
+    for places in rotation.blocks():
+        size = places.stop - places.start
+        groups = -(-size // WIDTH_GROUP)
+        halves = stream.words(-(-groups // 2)).astype("<u4", copy=False).view("<u2") if threshold else None
+        yield places, None if halves is None else (halves[:groups] < threshold).repeat(WIDTH_GROUP)[:size]
 
 
-def dequantize(levels: NDArray[np.uint8], bits: float, wide: NDArray[np.bool_] | None, out: NDArray[Any]) -> None:
-    """Write the value of each level into `out`: ±1 of one bit or less; else a centroid."""
-    if bits <= 1:
-        out[...] = levels
-        out *= 2
-        out -= 1
-        return
+def dequantize(
+    levels: NDArray[np.uint8], bits: float, wide: NDArray[np.bool_] | None, out: Vector, factor: float = 1.0
+) -> None:
+    """Write the centroid of each level, of more than one bit, times `factor` into `out`."""
     narrow = int(bits)
     table = centroids(narrow) if wide is None else np.concatenate((centroids(narrow), centroids(narrow + 1)))
-    for start in range(0, levels.size, TILE):  # `take` makes eight bytes of each index
+    table = table * np.float32(factor)
+    for start in range(0, levels.size, TILE):
         part = slice(start, start + TILE)
         index = levels[part] if wide is None else levels[part] + (wide[part].view(np.uint8) << np.uint8(narrow))
         table.take(index, out=out[part], mode="clip")
@@ -168,10 +152,3 @@ def centroids(bits: int) -> Vector:
 def half_bits(length: int) -> int:
     """Return h: H times 2^-h is orthonormal, or sqrt(2) times that where `length` is no power of four."""
     return (length.bit_length() - 1) // 2
-
-
-def times_columns(values: Vector, factors: Vector) -> None:
-    """Multiply the columns of `values`, as many as there are `factors`, in place."""
-    row = np.tile(factors, max(1, min(TILE, values.size) // factors.size))
-    table = values.reshape(-1, row.size)
-    table *= row

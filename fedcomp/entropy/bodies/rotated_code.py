@@ -1,6 +1,7 @@
-"""Levels of rotated entries at a fixed width: they are nearly equally likely by design, and no entropy code would gain much."""
+"""Levels of rotated vectors at a fixed width: they are nearly equally likely by design, so an entropy code would gain little."""
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from fedcomp.quantized import (
     MAX_SCALE,
     WIDTH_GROUP,
     Rotated,
-    chunk_count,
+    Rotation,
     rotated_count,
     rotated_indices,
     wide_blocks,
@@ -24,12 +25,12 @@ from fedcomp.quantized import (
 HEAD = struct.Struct("<Qf")
 """Seed, bits."""
 LAST = np.uint64(0x0101010101010101)
-"""The last bits of a group of levels, which is looked at as one word."""
+"""The last bits of a group of levels, read as one word."""
 
 
 @dataclass(frozen=True, slots=True)
 class RotatedBits:
-    """Rotated symbols as they are: floor(bits) an entry, at least one, and one more in each group that the seed picks.
+    """Levels of floor(bits) bits, at least one, and one bit more in each group that the seed selects.  Codec 8.
 
     Vargaftik et al., ICML 2022, send the same: bits, scales and the seed.
     """
@@ -39,7 +40,7 @@ class RotatedBits:
         if value.n > MAX_ENTRIES:
             raise ValueError(f"a vector of {value.n} entries; at most {MAX_ENTRIES} can be encoded")
         levels, last = _split(value)
-        blocks = (levels[at : at + fixed_width.BLOCK] for at in range(0, levels.size, fixed_width.BLOCK))
+        blocks = (levels[start : start + fixed_width.BLOCK] for start in range(0, levels.size, fixed_width.BLOCK))
         return b"".join(
             (
                 varint.put(value.n),
@@ -51,65 +52,73 @@ class RotatedBits:
         )
 
     def decode(self, value: bytes, /, n: int | None = None) -> Rotated:
-        """Return the symbols; what the seed tells is drawn once the levels are there, so that it is no more than came."""
-        total, at = head.take_n(value, n)
+        """Return the rotated vector.  Takes memory, and draws random numbers, for no more levels than the body holds."""
+        total, offset = head.take_n(value, n)
         if not total:
             raise CorruptError("a body for no entries; it has one at least")
-        if len(value) < at + HEAD.size:
+        if len(value) < offset + HEAD.size:
             raise TruncatedError("the body ends within seed and bits")
-        seed, rate = HEAD.unpack_from(value, at)
-        if not 0 < rate <= MAX_BITS:
-            raise CorruptError(f"{rate} bits an entry; above 0 and at most {MAX_BITS}")
-        at += HEAD.size
-        k, width = rotated_count(rate, total), _width(rate)
-        chunks, size = chunk_count(k), fixed_width.size(k, width)
-        if len(value) < at + 4 * chunks + size:
-            raise TruncatedError(f"{len(value) - at} bytes; {chunks} scales and {k} levels need {4 * chunks + size}")
-        scales = np.frombuffer(value, "<f4", chunks, at).astype(np.float32)
+        seed, bits = HEAD.unpack_from(value, offset)
+        if not 0 < bits <= MAX_BITS:
+            raise CorruptError(f"{bits} bits an entry; above 0 and at most {MAX_BITS}")
+        offset += HEAD.size
+        rotation, width = Rotation(seed, rotated_count(bits, total)), _width(bits)
+        places, chunks = rotation.places, rotation.num_chunks
+        size = fixed_width.size(places, width)
+        if len(value) < offset + 4 * chunks + size:
+            raise TruncatedError(
+                f"{len(value) - offset} bytes; {chunks} scales and {places} levels need {4 * chunks + size}"
+            )
+        scales = np.frombuffer(value, "<f4", chunks, offset).astype(np.float32)
         if not (scales.view(np.uint32) < MAX_SCALE.view(np.uint32)).all():
             raise CorruptError(f"a scale that is negative, NaN or {MAX_SCALE} and more")
-        at += 4 * chunks
-        packing.check_padding(memoryview(value)[at : at + size], k * width, "levels")
-        levels = np.zeros(-(-k // WIDTH_GROUP) * WIDTH_GROUP, np.uint8)
-        for part, block in fixed_width.read(np.frombuffer(value, np.uint8, size, at), width, k):
+        offset += 4 * chunks
+        packing.check_padding(memoryview(value)[offset : offset + size], places * width, "levels")
+        levels = np.zeros(-(-places // WIDTH_GROUP) * WIDTH_GROUP, np.uint8)
+        for part, block in fixed_width.read(np.frombuffer(value, np.uint8, size, offset), width, places):
             levels[part] = block
-        _join(levels, np.frombuffer(value, np.uint8, offset=at + size), seed, rate)
-        if levels[k:].any():
+        _join(levels, np.frombuffer(value, np.uint8, offset=offset + size), bits, rotation)
+        if levels[places:].any():
             raise CorruptError("last bits: the padding bits are not zero")
-        return Rotated(total, seed, rate, scales, levels[:k], rotated_indices(seed, total, k) if rate < 1 else None)
+        indices = rotated_indices(seed, total, rotation.n) if bits < 1 else None
+        return Rotated(total, seed, bits, scales, levels[:places], indices)
 
 
-def _width(rate: float) -> int:
-    """Return the bits that every entry has."""
-    return max(1, int(rate))
+def _width(bits: float) -> int:
+    """Return the bits that every level has."""
+    return max(1, int(bits))
 
 
 def _split(value: Rotated) -> tuple[NDArray[np.uint8], bytes]:
     """Return the levels, those of wide groups without their last bits, and these bits, a byte a group."""
-    levels, last = value.levels, []
-    for start, wide in wide_blocks(value.seed, value.bits, value.levels.size):
-        if wide is None:
-            break
-        if not start:
-            levels = np.zeros(-(-value.levels.size // WIDTH_GROUP) * WIDTH_GROUP, np.uint8)
-            levels[: value.levels.size] = value.levels
-        groups = levels[start : start + wide.size * WIDTH_GROUP].view(np.uint64)
+    places, last = value.levels.size, []
+    levels = np.zeros(-(-places // WIDTH_GROUP) * WIDTH_GROUP, np.uint8)
+    levels[:places] = value.levels
+    for groups, wide in _wide_groups(levels, value.bits, value.rotation):
         picked = groups[wide]
         last.append(np.packbits((picked & LAST).view(np.uint8)).tobytes())
         groups[wide] = (picked & ~LAST) >> np.uint64(1)
-    return levels[: value.levels.size], b"".join(last)
+    return levels[:places], b"".join(last)
 
 
-def _join(levels: NDArray[np.uint8], last: NDArray[np.uint8], seed: int, rate: float) -> None:
+def _join(levels: NDArray[np.uint8], last: NDArray[np.uint8], bits: float, rotation: Rotation) -> None:
     """Give the wide groups of `levels` their last bits, which are all of `last`."""
-    at = 0
-    for start, wide in wide_blocks(seed, rate, levels.size):
-        if wide is None:
-            break
-        groups, count = levels[start : start + wide.size * WIDTH_GROUP].view(np.uint64), int(np.count_nonzero(wide))
-        if last.size < at + count:
-            raise TruncatedError(f"{last.size} bytes of last bits; {at + count} groups or more have some")
-        groups[wide] = groups[wide] << np.uint64(1) | np.unpackbits(last[at : at + count]).view(np.uint64)
-        at += count
-    if at != last.size:
-        raise CorruptError(f"{last.size} bytes of last bits; {at} groups have some")
+    offset = 0
+    for groups, wide in _wide_groups(levels, bits, rotation):
+        count = int(np.count_nonzero(wide))
+        if last.size < offset + count:
+            raise TruncatedError(f"{last.size} bytes of last bits; {offset + count} groups or more have some")
+        groups[wide] = groups[wide] << np.uint64(1) | np.unpackbits(last[offset : offset + count]).view(np.uint64)
+        offset += count
+    if offset != last.size:
+        raise CorruptError(f"{last.size} bytes of last bits; {offset} groups have some")
+
+
+def _wide_groups(
+    levels: NDArray[np.uint8], bits: float, rotation: Rotation
+) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.bool_]]]:
+    """Yield (groups, which of them are wide) of each block of `levels`, in whole groups; nothing where all have the same."""
+    for places, wide in wide_blocks(rotation.seed, bits, rotation):
+        if wide is not None:
+            flags = wide[::WIDTH_GROUP]
+            yield levels[places.start : places.start + flags.size * WIDTH_GROUP].view(np.uint64), flags
