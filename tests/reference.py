@@ -226,6 +226,97 @@ def coins(seed: int, count: int) -> NDArray[np.bool_]:
     return np.unpackbits(words.astype("<u8").view(np.uint8), count=count).view(np.bool_)
 
 
+def random_words(seed: int, stream: int, count: int) -> NDArray[np.uint64]:
+    """Return the first 64-bit outputs of a stream of `seed`."""
+    return np.random.PCG64(np.random.SeedSequence([seed, stream])).random_raw(count)
+
+
+def slow_subset(seed: int, n: int, k: int) -> list[int]:
+    """Return the k indices below n that stream 2 of `seed` draws, ascending."""
+    if 2 * k > n:
+        left = set(slow_subset(seed, n, n - k))
+        return [index for index in range(n) if index not in left]
+    drawn = [word % n for word in random_words(seed, 2, 4 * k + 100).tolist() if word < 2**64 // n * n]
+    return sorted(list(dict.fromkeys(drawn))[:k])
+
+
+CENTROIDS = {
+    1: (0.7978846,),
+    2: (0.4527800, 1.5104176),
+    3: (0.2450942, 0.7560053, 1.3439093, 2.1519457),
+    4: (0.1283950, 0.3880483, 0.6567591, 0.9423405, 1.2562312, 1.6180464, 2.0690172, 2.7325896),
+}
+
+
+def level_value(level: int, bits: int) -> float:
+    """Return what a level of this many bits is where not all are of one bit."""
+    positive = CENTROIDS[bits]
+    return positive[level - len(positive)] if level >= len(positive) else -positive[len(positive) - 1 - level]
+
+
+def level_widths(seed: int, bits: float, places: int) -> list[int]:
+    """Return the bits of the level in each place."""
+    if bits <= 1:
+        return [1] * places
+    halves = random_words(seed, 1, places // 32 + 1).astype("<u8").view("<u2").tolist()
+    return [int(bits) + (halves[place // 8] < int(bits % 1 * 65536)) for place in range(places)]
+
+
+def slow_places(k: int) -> tuple[int, list[int]]:
+    """Return how many of k entries are the rest, and the lengths of all chunks."""
+    rest = k if k < 131072 else 65536 + k % 65536
+    left = next(size for size in range(rest, 2 * rest + 64) if size % 64 == 0 or (rest < 64 and size.bit_count() == 1))
+    chunks = [65536] * ((k - rest + left) // 65536)
+    return rest, chunks + [1 << power for power in range(15, -1, -1) if left >> power & 1]
+
+
+def slow_rotated(n: int, seed: int, bits: float, scales: list[float], levels: list[int]) -> Vector:
+    """Return the vector of a body of codec 8, rotated back as FORMAT.md says."""
+    k = n if bits >= 1 else max(1, math.floor(bits * n + 0.5))
+    rest, chunks = slow_places(k)
+    widths = level_widths(seed, bits, sum(chunks))
+    pairs = zip(levels, widths, strict=True)
+    values = np.array([2 * level - 1 if bits <= 1 else level_value(level, width) for level, width in pairs], np.float32)
+    start = 0
+    for length, scale in zip(chunks, scales, strict=True):
+        half = length // 2
+        while half:
+            low = np.arange(start, start + length).reshape(-1, 2 * half)[:, :half].ravel()
+            sums, values[low + half] = values[low] + values[low + half], values[low] - values[low + half]
+            values[low] = sums
+            half //= 2
+        values[start : start + length] *= np.float32(0.5 ** (int(math.log2(length)) // 2))
+        values[start : start + length] *= np.float32(scale)
+        start += length
+    shift = int(random_words(seed, 3, 1)[0]) % rest
+    place = [index if index < k - rest else k - rest + (index - k + rest + shift) % rest for index in range(k)]
+    entries = np.where(coins(seed, k), -values[place], values[place])
+    if bits >= 1:
+        return entries
+    vector = np.zeros(n, np.float32)
+    vector[slow_subset(seed, n, k)] = entries
+    return vector
+
+
+def rotated_entries(body: bytes) -> Vector:
+    """Return the vector of a body of codec 8."""
+    n, at = varint_at(body, 0)
+    seed, bits = struct.unpack_from("<Qf", body, at)
+    _, chunks = slow_places(n if bits >= 1 else max(1, math.floor(bits * n + 0.5)))
+    at, places = at + 12, sum(chunks)
+    scales, at = np.frombuffer(body, "<f4", len(chunks), at).tolist(), at + 4 * len(chunks)
+    width, widths = max(1, int(bits)), level_widths(seed, bits, places)
+    text = bits_of(body[at : at + -(-places * width // 8)])
+    last, order, levels = bits_of(body[at + -(-places * width // 8) :]), 0, []
+    for place in range(places):
+        level = text[place * width : (place + 1) * width]
+        if widths[place] > width:
+            level += last[8 * order + place % 8]
+            order += place % 8 == 7 or place == places - 1
+        levels.append(int(level, 2))
+    return slow_rotated(n, seed, bits, scales, levels)
+
+
 def slow_fingerprint(vector: Vector, exact: bytes) -> int:
     """Return the fingerprint in Python's integers."""
     word = 2**64 - 1

@@ -21,7 +21,7 @@ from fedcomp.core import RandomStream, Vector
 from fedcomp.quantized.hadamard import aligned_buffer
 
 MAX_CHUNK = 1 << 16
-"""Entries of a chunk behind the rest; two buffers of it stay in the processor's cache."""
+"""Entries of the largest chunk: two buffers of as many stay in the processor's cache."""
 MIN_CHUNK = 64
 """Entries of the smallest chunk of a rest that has as many."""
 SIGNS, WIDE, SUBSET, SHIFT = range(4)
@@ -34,8 +34,7 @@ class Rotation:
     """How `seed` places `n` entries in chunks.
 
     Whole chunks of `MAX_CHUNK` entries come first, each entry in its own place.  The rest, r entries, follows: entry j of it
-    is in place (j + shift) mod r, zeros fill the places up to `padded(r)`, and the powers of two that this is the sum of are
-    its chunks, largest first.
+    is in place (j + shift) mod r, zeros fill the places up to `padded(r)`, and `power_of_two_parts` are its chunks.
     """
 
     seed: int
@@ -54,7 +53,7 @@ class Rotation:
     @property
     def num_chunks(self) -> int:
         """Chunks of the vector."""
-        return (self.n - self.rest) // MAX_CHUNK + padded(self.rest).bit_count()
+        return self.places // MAX_CHUNK + (self.places % MAX_CHUNK).bit_count()
 
     @property
     def block_size(self) -> int:
@@ -127,9 +126,9 @@ def padded(size: int) -> int:
 
 
 def power_of_two_parts(size: int) -> Iterator[slice]:
-    """Yield consecutive parts whose lengths are the powers of two that `size` is the sum of, largest first."""
+    """Yield consecutive parts of `MAX_CHUNK`, then of the powers of two that the rest of `size` is the sum of, largest first."""
     start = 0
     while start < size:
-        part = 1 << (size - start).bit_length() - 1
+        part = min(MAX_CHUNK, 1 << (size - start).bit_length() - 1)
         yield slice(start, start + part)
         start += part

@@ -10,11 +10,12 @@ from fedcomp.core.context import EncodeContext
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
 from fedcomp.quantize.eden import Eden
-from fedcomp.quantized.hadamard import MAX_CHUNK, ROTATION_BLOCK
 from fedcomp.quantized.rotated import Rotated
-from tests.reference import coins
+from fedcomp.quantized.rotation import MAX_CHUNK
+from tests.reference import coins, random_words
 
-N = 3 * MAX_CHUNK * 32 + 5000
+N = 3 * MAX_CHUNK + 5000
+SMALL = 20_480
 DISTORTION = {1: 1 - 2 / math.pi, 2: 0.117482, 3: 0.034548, 4: 0.009501}  # of the best levels for N(0, 1)
 
 
@@ -52,15 +53,15 @@ def expected_error(bits: float) -> float:
 
 
 def test_two_entries_by_hand() -> None:
-    # (3, 1) with its signs flipped by those of the seed, then sums: |r| = 4 and 2; |x|^2 / |r|_1 = 10 / 6
+    # (3, 1) with the signs of the seed, in the order of the seed; then sums: |r| = 4 and 2; |x|^2 / |r|_1 = 10 / 6
     value = np.array([3, 1], np.float32)
-    flips = np.where(coins(5, 2), -1, 1)
-    rotated = np.array([[1, 1], [1, -1]]) @ (flips * value)
-    symbols = encoded(value, 1, seed=5)
-    assert symbols.levels.tolist() == (rotated > 0).astype(int).tolist()
-    assert symbols.scales.tolist() == [np.float32(10 / 6)]
+    signed = np.roll(np.where(coins(5, 2), -value, value), int(random_words(5, 3, 1)[0]) % 2)
+    rotated = np.array([[1, 1], [1, -1]]) @ signed
+    quantized = encoded(value, 1, seed=5)
+    assert quantized.levels.tolist() == (rotated > 0).astype(int).tolist()
+    assert quantized.scales.tolist() == [np.float32(10 / 6)]
     assert encoded(value, 1, "minimal", seed=5).scales.tolist() == [np.float32(6 / 4)]
-    assert np.allclose(symbols.dense(), [10 / 3, 0], atol=1e-6)  # H of two equal signs: one entry takes it all
+    assert np.allclose(quantized.dense(), [10 / 3, 0], atol=1e-6)  # H of two equal signs: one entry takes it all
 
 
 def test_one_entry_alone_in_its_chunk_comes_back_as_it_was() -> None:
@@ -90,10 +91,10 @@ def test_the_minimal_scale_leaves_the_distortion_of_the_levels(kind: str, bits: 
 def test_less_than_a_bit_has_the_error_of_the_subset_as_well(bits: float) -> None:
     # The subset's own squared norm varies by sqrt(2 / k), and less for its being drawn without replacement: 4 of those.
     value = vector("Gaussian", N)
-    symbols = encoded(value, bits)
-    assert symbols.levels.size == round(float(np.float32(bits)) * N)
-    spread = 4 * math.sqrt(2 / symbols.levels.size) / bits * math.pi / 2
-    assert error(symbols.dense(), value) == pytest.approx(expected_error(bits), abs=spread)
+    quantized = encoded(value, bits)
+    assert quantized.rotation.n == round(float(np.float32(bits)) * N)
+    spread = 4 * math.sqrt(2 / quantized.rotation.n) / bits * math.pi / 2
+    assert error(quantized.dense(), value) == pytest.approx(expected_error(bits), abs=spread)
     # With the minimal scale, what is not drawn is lost, and of what is, the distortion.
     minimal = error(encoded(value, bits, "minimal").dense(), value)
     assert minimal == pytest.approx(1 - bits * (1 - DISTORTION[1]), abs=spread * bits)
@@ -104,15 +105,50 @@ def test_less_than_a_bit_has_the_error_of_the_subset_as_well(bits: float) -> Non
     [(1, "Gaussian"), (1, "lognormal"), (1, "sparse"), (2, "lognormal"), (1.5, "sparse"), (0.5, "Gaussian")],
 )
 def test_errors_of_four_hundred_seeds_cancel(bits: float, kind: str) -> None:
-    value = vector(kind, 5 * MAX_CHUNK)
+    value = vector(kind, SMALL)
     mean = np.zeros(value.size)
     for seed in range(400):
         encoded(value, bits, seed=seed).add_to(mean, 1 / 400)
     assert error(mean.astype(np.float32), value) == pytest.approx(expected_error(bits) / 400, rel=0.1)
 
 
+@pytest.mark.parametrize(("bits", "vector_seed"), [(1, 0), (2, 1), (1.5, 2)])
+def test_the_last_entries_of_a_vector_of_odd_length_are_unbiased(bits: float, vector_seed: int) -> None:
+    # 7850 entries, the logistic regression's: its powers of two end in 8 and 2
+    value = np.random.default_rng(vector_seed).standard_normal(7850).astype(np.float32)
+    found = np.array([encoded(value, bits, seed=seed).dense()[-12:] for seed in range(400)], np.float64)
+    standard_error = found.std(axis=0, ddof=1) / math.sqrt(len(found))
+    assert (np.abs(found.mean(axis=0) - value[-12:]) < 4 * standard_error).all()
+
+
+def heavy_tailed(kind: str, n: int) -> Vector:
+    rng = np.random.default_rng(1)
+    if kind == "sparse":
+        value = np.where(rng.permutation(n) < round(0.0002 * n), rng.standard_normal(n), 0)
+    elif kind == "lognormal":
+        value = rng.choice([-1, 1], n) * rng.lognormal(0, 2, n)
+    else:
+        value = rng.standard_t(2, n)
+    return value.astype(np.float32)
+
+
+@pytest.mark.parametrize("n", [65_536, 102_538])
+@pytest.mark.parametrize(("kind", "most"), [("sparse", 0.008), ("lognormal", 0.0015), ("Student t", 0.0005)])
+def test_heavy_tailed_vectors_have_little_bias(kind: str, most: float, n: int) -> None:
+    """The product of two independent means' errors is the squared bias, without the part of the variance.
+
+    One Hadamard matrix of the whole vector, as in the papers, leaves 0.003, 0.0002 and 0.00003 of the squared norm for
+    65,536 entries; chunks of 4096 leave 0.2, 0.03 and 0.006.
+    """
+    value, means = heavy_tailed(kind, n), np.zeros((2, n))
+    for seed in range(120):
+        encoded(value, 1, seed=seed).add_to(means[seed % 2], 1 / 60)
+    errors = means - value
+    assert abs(float(errors[0] @ errors[1])) < most * float(value.astype(np.float64) @ value)
+
+
 def test_the_minimal_scale_is_biased_and_the_unbiased_one_is_not() -> None:
-    value = vector("Gaussian", 5 * MAX_CHUNK)
+    value = vector("Gaussian", SMALL)
     for scale, share in (("unbiased", 1.0), ("minimal", 2 / math.pi)):
         mean = np.zeros(value.size)
         for seed in range(20):
@@ -123,27 +159,27 @@ def test_the_minimal_scale_is_biased_and_the_unbiased_one_is_not() -> None:
 
 
 @pytest.mark.parametrize("bits", [0.3, 1, 1.5, 2, 3.2, 4])
-@pytest.mark.parametrize("n", [1, 2, 31, 1000, ROTATION_BLOCK + 3])
+@pytest.mark.parametrize("n", [1, 2, 31, 1000, MAX_CHUNK + 3])
 @pytest.mark.parametrize("scale", ["unbiased", "minimal"])
 def test_zeros_are_sent_as_scales_of_zero(bits: float, n: int, scale: str) -> None:
-    symbols = encoded(np.zeros(n, np.float32), bits, scale)
-    assert not symbols.scales.any()
-    assert not symbols.dense().any()
+    quantized = encoded(np.zeros(n, np.float32), bits, scale)
+    assert not quantized.scales.any()
+    assert not quantized.dense().any()
 
 
 @pytest.mark.parametrize("bits", [1, 2.5, 4])
-@pytest.mark.parametrize("exponent", [-126, -100, -60, 60, 100, 118])
+@pytest.mark.parametrize("exponent", [-126, -100, -60, 60, 100, 116])
 def test_the_error_is_the_same_at_every_magnitude(bits: float, exponent: int) -> None:
-    value = vector("Gaussian", 2 * MAX_CHUNK)
-    symbols = encoded(value, bits)
+    value = vector("Gaussian", 8192)
+    quantized = encoded(value, bits)
     shifted = encoded(np.ldexp(value, exponent), bits)
-    assert np.array_equal(shifted.levels, symbols.levels)
-    assert np.allclose(np.ldexp(shifted.scales.astype(np.float64), -exponent), symbols.scales, rtol=1e-5)
+    assert np.array_equal(shifted.levels, quantized.levels)
+    assert np.allclose(np.ldexp(shifted.scales.astype(np.float64), -exponent), quantized.scales, rtol=1e-5)
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3.5])
 def test_denormals_keep_their_error(bits: float) -> None:
-    steps = np.random.default_rng(0).integers(-900, 901, 4 * MAX_CHUNK)
+    steps = np.random.default_rng(0).integers(-900, 901, 16_384)
     value = (steps * 2.0**-149).astype(np.float32)
     assert error(encoded(value, bits).dense() / np.float32(2.0**-149), steps.astype(np.float32)) < 1.1 * expected_error(
         bits
@@ -161,33 +197,32 @@ def test_neither_huge_entries_nor_what_is_left_of_them_leave_float32(bits: float
         assert np.isfinite(value - found).all()
 
 
-def test_one_huge_entry_does_not_touch_the_chunks_beside_it() -> None:
-    value = vector("Gaussian", 4 * MAX_CHUNK)
+def test_one_huge_entry_does_not_touch_the_other_chunks() -> None:
+    value = vector("Gaussian", 3 * MAX_CHUNK)
     apart = value.copy()
-    apart[5] = 1e30  # the second column of four
+    apart[5] = 1e30
     before, after = encoded(value, 2).dense(), encoded(apart, 2).dense()
-    others = np.arange(value.size) % 4 != 1
-    assert np.allclose(before[others], after[others], rtol=1e-5, atol=1e-5)
+    assert np.allclose(before[MAX_CHUNK:], after[MAX_CHUNK:], rtol=1e-5, atol=1e-5)
     assert after[5] == pytest.approx(1e30, rel=0.2)
 
 
 @pytest.mark.parametrize("bits", [0.2, 1, 2.5])
 def test_the_seed_and_the_sum_decide_and_nothing_else(bits: float) -> None:
-    value = vector("lognormal", ROTATION_BLOCK + 5001)
-    symbols = encoded(value, bits, seed=3)
+    value = vector("lognormal", MAX_CHUNK + 5001)
+    quantized = encoded(value, bits, seed=3)
     halves = CompensatedUpdate(value / 2, value / 2, context=EncodeContext(3))
     for again in (encoded(value, bits, seed=3 + 2**64), Eden(bits).quantize(halves)):
-        assert again.levels.tobytes() == symbols.levels.tobytes()
-        assert again.scales.tobytes() == symbols.scales.tobytes()
-        assert again.dense().tobytes() == symbols.dense().tobytes()
-    assert encoded(value, bits, seed=4).levels.tobytes() != symbols.levels.tobytes()
+        assert again.levels.tobytes() == quantized.levels.tobytes()
+        assert again.scales.tobytes() == quantized.scales.tobytes()
+        assert again.dense().tobytes() == quantized.dense().tobytes()
+    assert encoded(value, bits, seed=4).levels.tobytes() != quantized.levels.tobytes()
     assert encoded(value, bits, seed=-1).seed == 2**64 - 1
 
 
 @pytest.mark.parametrize("bits", [0.01, 1, 2.5])
-@pytest.mark.parametrize("place", [0, 777, 2 * ROTATION_BLOCK])
+@pytest.mark.parametrize("place", [0, 777, 2 * MAX_CHUNK])
 def test_an_entry_that_is_not_finite_is_refused_by_its_number(bits: float, place: int) -> None:
-    value = vector("Gaussian", 2 * ROTATION_BLOCK + 1)
+    value = vector("Gaussian", 2 * MAX_CHUNK + 1)
     value[place] = np.inf
     with pytest.raises(NonFiniteError, match=f"entry {place} is inf"):
         encoded(value, bits)

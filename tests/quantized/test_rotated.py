@@ -5,68 +5,33 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from fedcomp.core.compensated_update import MAX_FLOAT32
-from fedcomp.core.random_stream import RandomStream
 from fedcomp.core.types import Vector
-from fedcomp.quantized.hadamard import MAX_CHUNK, ROTATION_BLOCK, chunk_count, power_of_two_parts
-from fedcomp.quantized.rotated import CENTROIDS, MAX_SCALE, Rotated, centroids, rotated_count, rotated_indices
-from tests.reference import coins
+from fedcomp.quantized.rotated import (
+    CENTROIDS,
+    MAX_GAIN,
+    MAX_SCALE,
+    Rotated,
+    centroids,
+    rotated_count,
+    rotated_indices,
+)
+from fedcomp.quantized.rotation import MAX_CHUNK, Rotation
+from tests.reference import coins, level_widths, random_words, slow_rotated
 
 RATES = [1e-3, 0.3, 1.0, 1.25, 2.0, 2.5, 3.0, 3.75, 4.0]
-SIZES = [1, 2, 31, 1000, 5001, ROTATION_BLOCK + 77]
+SIZES = [1, 2, 31, 1000, 5001, 2 * MAX_CHUNK + 77]
 
 
-def sylvester_row(row: int, length: int) -> NDArray[np.float64]:
-    odd = np.bitwise_count(np.arange(length) & row) & 1
-    return np.where(odd, -1.0, 1.0)
-
-
-def symbols(rate: float, n: int, seed: int = 7) -> Rotated:
-    """Random levels and scales."""
-    rng, rate = np.random.default_rng([n, int(rate * 1000)]), float(np.float32(rate))
-    k = rotated_count(rate, n)
-    width = np.full(k, max(1, math.floor(rate)))
-    if rate > 1:
-        halves = RandomStream(seed, 1).words(-(-k // 16)).astype("<u4").view("<u2")[: -(-k // 8)]
-        width += (halves < int(rate % 1 * 65536)).repeat(8)[:k]
-    levels = rng.integers(0, 2**width).astype(np.uint8)
-    scales = rng.lognormal(0, 1, chunk_count(k)).astype(np.float32)
-    return Rotated(n, seed, rate, scales, levels, rotated_indices(seed, n, k) if rate < 1 else None)
-
-
-def place_in(k: int, place: int) -> tuple[int, NDArray[np.int64], int]:
-    """Return the number of the chunk that an entry lies in, where its entries lie, and which of them it is."""
-    start = place // ROTATION_BLOCK * ROTATION_BLOCK
-    chunk = start // MAX_CHUNK
-    for part, length in power_of_two_parts(min(ROTATION_BLOCK, k - start)):
-        count = (part.stop - part.start) // length
-        if place < start + part.stop:
-            row, column = divmod(place - start - part.start, count)
-            return chunk + column, start + part.start + column + count * np.arange(length), row
-        chunk += count
-    raise AssertionError(f"no piece holds entry {place} of {k}")
-
-
-def some_entries(value: Rotated, places: NDArray[np.int64]) -> list[float]:
-    """Return the entries that lie at `places` among those that were rotated, each as a sum over its chunk."""
-    k = value.levels.size
-    signs = coins(value.seed, k)
-    halves = RandomStream(value.seed, 1).words(-(-k // 16)).astype("<u4").view("<u2")
-    found = []
-    for place in places.tolist():
-        chunk, at, row = place_in(k, place)
-        levels = value.levels[at].astype(int)
-        if value.bits <= 1:
-            values = 2.0 * levels - 1
-        else:
-            widths = math.floor(value.bits) + (halves[at // 8] < int(value.bits % 1 * 65536))
-            both = zip(levels.tolist(), widths.tolist(), strict=True)
-            values = np.array([centroids(bits)[level] for level, bits in both])
-        total = float(sylvester_row(row, at.size) @ values) * 2.0 ** -(int(math.log2(at.size)) // 2)
-        found.append((-1 if signs[place] else 1) * total * float(value.scales[chunk]))
-    return found
+def random_rotated(bits: float, n: int, seed: int = 7) -> Rotated:
+    """Return random levels and scales."""
+    rng, bits = np.random.default_rng([n, int(bits * 1000)]), float(np.float32(bits))
+    k = rotated_count(bits, n)
+    rotation = Rotation(seed, k)
+    levels = rng.integers(0, 2 ** np.array(level_widths(seed, bits, rotation.places))).astype(np.uint8)
+    scales = rng.lognormal(0, 1, rotation.num_chunks).astype(np.float32)
+    return Rotated(n, seed, bits, scales, levels, rotated_indices(seed, n, k) if bits < 1 else None)
 
 
 def phi(x: float) -> float:
@@ -97,27 +62,25 @@ def test_the_centroids_leave_the_error_of_maxs_table(bits: int, distortion: floa
 
 
 def test_two_entries_by_hand() -> None:
-    # H (1, -1) = (0, 2), times 2^0 and the scale 3; of two signs the seed tells
-    flips = [-1.0 if flip else 1.0 for flip in coins(5, 2)]
+    # H (1, -1) = (0, 2), times 2^0 and the scale 3; the seed decides which entry is in the second place, and its sign
     value = Rotated(2, 5, 1.0, np.array([3], np.float32), np.array([1, 0], np.uint8))
-    assert value.dense().tolist() == [0.0, 6.0 * flips[1]]
+    signs = [-1.0 if coin else 1.0 for coin in coins(5, 2)]
+    expected = [0.0, 6.0 * signs[1]] if int(random_words(5, 3, 1)[0]) % 2 == 0 else [6.0 * signs[0], 0.0]
+    assert value.dense().tolist() == expected
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("rate", RATES)
-def test_entries_are_those_that_a_slow_reader_finds(rate: float, n: int) -> None:
-    value = symbols(rate, n)
-    k = value.levels.size
-    places = np.unique([0, k // 2, k - 1, *np.random.default_rng(n).integers(0, k, 30)])
-    indices = value.indices
-    dense = value.dense() if indices is None else value.dense()[indices]
-    assert np.allclose(dense[places], some_entries(value, places), rtol=1e-4, atol=2e-4)
+@pytest.mark.parametrize("bits", RATES)
+def test_entries_are_those_of_a_slow_reader_to_the_bit(bits: float, n: int) -> None:
+    value = random_rotated(bits, n)
+    expected = slow_rotated(n, value.seed, value.bits, value.scales.tolist(), value.levels.tolist())
+    assert value.dense().tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("rate", RATES)
-def test_adding_is_adding_the_dense_vector(rate: float, n: int) -> None:
-    value = symbols(rate, n)
+@pytest.mark.parametrize("bits", RATES)
+def test_adding_is_adding_the_dense_vector(bits: float, n: int) -> None:
+    value = random_rotated(bits, n)
     start = np.random.default_rng(n).standard_normal(n)
     for weight in (1.0, -1.0, 0.3):
         whole = start.copy()
@@ -128,14 +91,14 @@ def test_adding_is_adding_the_dense_vector(rate: float, n: int) -> None:
     assert np.array_equal(small, start.astype(np.float32) - value.dense())
 
 
-@pytest.mark.parametrize("rate", [0.999, 0.5, 1e-9])
-def test_less_than_a_bit_leaves_the_other_entries_out(rate: float) -> None:
-    value = symbols(rate, 1000)
+@pytest.mark.parametrize("bits", [0.999, 0.5, 1e-9])
+def test_less_than_a_bit_leaves_the_other_entries_out(bits: float) -> None:
+    value = random_rotated(bits, 1000)
     sparse = value.sparse()
     assert sparse is not None
-    assert sparse.indices.size == max(1, round(float(np.float32(rate)) * 1000))
+    assert sparse.indices.size == max(1, round(float(np.float32(bits)) * 1000))
     assert np.array_equal(sparse.dense(), value.dense())
-    assert symbols(1.0, 1000).sparse() is None
+    assert random_rotated(1.0, 1000).sparse() is None
 
 
 def test_kept_entries_are_rounded_half_up_and_at_least_one() -> None:
@@ -144,12 +107,12 @@ def test_kept_entries_are_rounded_half_up_and_at_least_one() -> None:
     assert rotated_count(1.0, 7) == rotated_count(3.5, 7) == 7
 
 
-@pytest.mark.parametrize("rate", [1.0, 2.0, 2.5, 4.0])
-def test_no_levels_lead_beyond_float32(rate: float) -> None:
-    """The worst ones: a row of the matrix, at the largest scale."""
-    for length in (1, 2, 64, 2048, MAX_CHUNK):
-        row = sylvester_row(length // 3, length)
-        worst = (row > 0) * (2 ** math.floor(rate) - 1)
-        scales = np.full(1, np.nextafter(MAX_SCALE, np.float32(0)))
-        values: Vector = Rotated(length, 0, rate, scales, worst.astype(np.uint8)).dense()
-        assert np.abs(values).max() <= MAX_FLOAT32
+@pytest.mark.parametrize("bits", [1.0, 2.0, 2.5, 4.0])
+@pytest.mark.parametrize("length", [1, 2, 64, 2048, MAX_CHUNK])
+def test_no_levels_lead_beyond_float32(bits: float, length: int) -> None:
+    """The worst ones are a row of the matrix, at the largest scale."""
+    row = np.bitwise_count(np.arange(length) & length // 3) & 1
+    widths = np.array(level_widths(0, bits, length))
+    scales = np.full(1, np.nextafter(MAX_SCALE, np.float32(0)))
+    values: Vector = Rotated(length, 0, bits, scales, (row * (2**widths - 1)).astype(np.uint8)).dense()
+    assert np.abs(values).max() <= min(MAX_FLOAT32, MAX_GAIN * float(MAX_SCALE))

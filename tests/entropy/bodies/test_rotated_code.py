@@ -1,4 +1,4 @@
-"""Rotated levels at a fixed width: by hand, back and forth, their size, and what a hostile body can say."""
+"""Rotated levels at a fixed width: by hand, back and forth, their size, and hostile bodies."""
 
 import math
 import tracemalloc
@@ -13,19 +13,20 @@ from fedcomp.entropy.bodies.rotated_code import RotatedBits
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError
 from fedcomp.quantize.eden import Eden
-from fedcomp.quantized.hadamard import ROTATION_BLOCK, chunk_count
 from fedcomp.quantized.rotated import Rotated, rotated_count
+from fedcomp.quantized.rotation import MAX_CHUNK, Rotation
+from tests.reference import rotated_entries
 
 CODE = RotatedBits()
-ONE_BIT = "06 0400000000000000 0000803f 0000003f 00000040 d8"
-FRACTION = "0a 0200000000000000 00002040 0000803f 00000040 e41bd0 80"
+ONE_BIT = "06 0400000000000000 0000803f 0000003f dd"
+FRACTION = "0a 0200000000000000 00002040 0000803f e41bd239 99"
 RATES = [1e-3, 0.3, 1.0, 1.25, 2.0, 2.5, 3.0, 3.75, 4.0]
-SIZES = [1, 2, 7, 8, 9, 31, 1000, 5001, ROTATION_BLOCK - 1, ROTATION_BLOCK + 77]
+SIZES = [1, 2, 7, 8, 9, 31, 65, 1000, 5001, 2 * MAX_CHUNK - 1, 2 * MAX_CHUNK + 77]
 
 
-def symbols(rate: float, n: int) -> Rotated:
+def quantized(bits: float, n: int) -> Rotated:
     value = np.random.default_rng(n).standard_normal(n).astype(np.float32)
-    return Eden(rate).quantize(CompensatedUpdate(value, context=EncodeContext(n)))
+    return Eden(bits).quantize(CompensatedUpdate(value, context=EncodeContext(n)))
 
 
 def same(one: Rotated, other: Rotated) -> bool:
@@ -39,79 +40,92 @@ def same(one: Rotated, other: Rotated) -> bool:
 
 
 def test_one_bit_is_the_code_written_by_hand() -> None:
-    # chunks of 4 and 2 entries; levels 1101 10 and two bits of padding
-    value = Rotated(6, 4, 1.0, np.array([0.5, 2], np.float32), np.array([1, 1, 0, 1, 1, 0], np.uint8))
+    # one chunk of eight places, two of them padding; levels 1101 1101
+    value = Rotated(6, 4, 1.0, np.array([0.5], np.float32), np.array([1, 1, 0, 1, 1, 1, 0, 1], np.uint8))
     assert CODE.encode(value) == bytes.fromhex(ONE_BIT)
     assert same(CODE.decode(bytes.fromhex(ONE_BIT), 6), value)
-    # H (1, 1, -1, 1) / 2 = (1, -1, 1, 1) and H (1, -1) = (0, 2); the seed's signs are + - + + - -
-    assert value.dense().tolist() == [0.5, 0.5, 0.5, 0.5, 0, -4]
+    # H (1, 1, -1, 1, 1, 1, -1, 1) / 4 = (1, -1, 1, 1, 0, 0, 0, 0); the seed starts in place 1, its signs are + - + + - -
+    assert value.dense().tolist() == [-1, -1, 1, 0, 0, -1]
 
 
 def test_two_and_a_half_bits_are_the_code_written_by_hand() -> None:
-    # two bits of each of ten; the seed gives a third one to the second group, entries 8 and 9: 111 and 010
-    levels = np.array([3, 2, 1, 0, 0, 1, 2, 3, 7, 2], np.uint8)
-    value = Rotated(10, 2, 2.5, np.array([1, 2], np.float32), levels)
+    # two bits in each of 16 places; the seed gives a third one to the second group
+    levels = np.array([3, 2, 1, 0, 0, 1, 2, 3, 7, 2, 0, 5, 1, 6, 4, 3], np.uint8)
+    value = Rotated(10, 2, 2.5, np.array([1], np.float32), levels)
     assert CODE.encode(value) == bytes.fromhex(FRACTION)
     assert same(CODE.decode(bytes.fromhex(FRACTION), 10), value)
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("rate", RATES)
-def test_symbols_come_back_to_the_bit(rate: float, n: int) -> None:
-    value = symbols(rate, n)
+@pytest.mark.parametrize("bits", RATES)
+def test_levels_come_back_to_the_bit(bits: float, n: int) -> None:
+    value = quantized(bits, n)
     body = CODE.encode(value)
     for found in (CODE.decode(body), CODE.decode(body, n)):
         assert same(found, value)
         assert found.dense().tobytes() == value.dense().tobytes()
 
 
-@pytest.mark.parametrize("rate", RATES)
-def test_a_body_takes_the_bits_that_were_asked_for(rate: float) -> None:
-    n = 10 * ROTATION_BLOCK
-    size = len(CODE.encode(symbols(rate, n)))
-    rate = float(np.float32(rate))
+@pytest.mark.parametrize("bits", RATES)
+def test_a_slow_reader_finds_the_same_vector_to_the_bit(bits: float) -> None:
+    for n in (3, 100, 5001):
+        value = quantized(bits, n)
+        assert rotated_entries(CODE.encode(value)).tobytes() == value.dense().tobytes()
+
+
+@pytest.mark.parametrize("bits", RATES)
+def test_a_body_takes_the_bits_that_it_is_set_to(bits: float) -> None:
+    n = 10 * MAX_CHUNK + 1
+    size = len(CODE.encode(quantized(bits, n)))
+    bits = float(np.float32(bits))
+    rotation = Rotation(n, rotated_count(bits, n))
+    expected = 15 + 4 * rotation.num_chunks + max(1.0, bits) * rotation.places / 8
     coins = 4 * math.sqrt(n / 8 * 0.25) + 1  # bytes: a fair coin or a biased one of each group, four standard errors
-    assert size == pytest.approx(
-        15 + 4 * chunk_count(rotated_count(rate, n)) + rate * n / 8, abs=coins if rate % 1 and rate > 1 else 1
-    )
+    assert size == pytest.approx(expected, abs=coins if bits % 1 and bits > 1 else 1)
+
+
+@pytest.mark.parametrize("n", [1, 64, 100, 7850, 102_538, 10**6])
+def test_a_body_takes_no_more_than_a_hundredth_of_a_bit_and_a_few_words_beside_the_levels(n: int) -> None:
+    assert len(CODE.encode(quantized(1.0, n))) <= 15 + 63 / 8 + 4 * math.log2(2 * n) + n * 1.01 / 8
 
 
 # ---- damage ----------------------------------------------------------------------------------------------------------
 
 
+HEAD = "06 0400000000000000 0000803f"
+
+
 @pytest.mark.parametrize(
-    ("body", "text"),
+    ("body", "numbers"),
     [
-        ("00 0400000000000000 0000803f 0000003f d8", "a body for no entries; it has one at least"),
-        ("8180808008 0400000000000000 0000803f", "a body that claims 2147483649 entries; at most 2147483648"),
-        ("06 0400000000000000 000080", "the body ends within seed and bits"),
-        ("06 0400000000000000 00000000 0000003f 00000040 d8", "0.0 bits an entry; above 0 and at most 4"),
-        ("06 0400000000000000 000080bf 0000003f 00000040 d8", "-1.0 bits an entry; above 0 and at most 4"),
-        ("06 0400000000000000 0000c07f 0000003f 00000040 d8", "nan bits an entry; above 0 and at most 4"),
-        ("06 0400000000000000 0000803e 0000003f 00000040 d8", "4 bytes of last bits; 0 groups have some"),
-        ("06 0400000000000000 01008040 0000003f 00000040 d8", "4.000000476837158 bits an entry; above 0 and at most 4"),
-        ("06 0400000000000000 0000803f 0000003f 000000", "7 bytes; 2 scales and 6 levels need 9"),
-        ("06 0400000000000000 0000803f 0000003f 00000040", "8 bytes; 2 scales and 6 levels need 9"),
-        ("06 0400000000000000 0000803f 000000bf 00000040 d8", "a scale that is negative, NaN or 6.6[0-9e+]* and more"),
-        ("06 0400000000000000 0000803f 00000080 00000040 d8", "a scale that is negative, NaN or 6.6[0-9e+]* and more"),
-        ("06 0400000000000000 0000803f 0000c07f 00000040 d8", "a scale that is negative, NaN or 6.6[0-9e+]* and more"),
-        ("06 0400000000000000 0000803f 0000003f 0000007b d8", "a scale that is negative, NaN or 6.6[0-9e+]* and more"),
-        ("06 0400000000000000 0000803f 0000003f 00000040 d9", "levels: the padding bits are not zero"),
-        ("06 0400000000000000 0000803f 0000003f 00000040 d8 00", "1 bytes of last bits; 0 groups have some"),
-        ("0a 0200000000000000 00002040 0000803f 00000040 e41bd0", "0 bytes of last bits; 1 groups or more have some"),
-        ("0a 0200000000000000 00002040 0000803f 00000040 e41bd0 80 00", "2 bytes of last bits; 1 groups have some"),
-        ("0a 0200000000000000 00002040 0000803f 00000040 e41bd1 80", "levels: the padding bits are not zero"),
-        ("0a 0200000000000000 00002040 0000803f 00000040 e41bd0 81", "last bits: the padding bits are not zero"),
+        ("00 0400000000000000 0000803f 0000003f dd", "no entries"),
+        ("8180808008 0400000000000000 0000803f", "2147483649 entries; at most 2147483648"),
+        ("06 0400000000000000 000080", "seed and bits"),
+        ("06 0400000000000000 00000000 0000003f dd", "0.0 bits .* at most 4"),
+        ("06 0400000000000000 000080bf 0000003f dd", "-1.0 bits .* at most 4"),
+        ("06 0400000000000000 0000c07f 0000003f dd", "nan bits .* at most 4"),
+        ("06 0400000000000000 01008040 0000003f dd", "4.000000476837158 bits .* at most 4"),
+        (f"{HEAD} 0000003f", "4 bytes; 1 scales and 8 levels need 5"),
+        (f"{HEAD} 000000bf dd", "1.66[0-9]*e.35"),
+        (f"{HEAD} 00000080 dd", "1.66[0-9]*e.35"),
+        (f"{HEAD} 0000c07f dd", "1.66[0-9]*e.35"),
+        (f"{HEAD} 0000007a dd", "1.66[0-9]*e.35"),
+        (f"{HEAD} 0000003f dd 00", "1 bytes of last bits; 0 groups"),
+        ("03 0400000000000000 0000803f 0000003f d8", "padding bits"),
+        ("0a 0200000000000000 00002040 0000803f e41bd239", "0 bytes of last bits; 1 groups"),
+        ("0a 0200000000000000 00002040 0000803f e41bd239 99 00", "2 bytes of last bits; 1 groups"),
+        ("02 0300000000000000 00002040 0000803f 40 01", "padding bits"),
+        ("02 0300000000000000 00002040 0000803f 41 00", "padding bits"),
     ],
 )
-def test_a_body_that_contradicts_itself_is_refused(body: str, text: str) -> None:
-    with pytest.raises(FedcompError, match=f"{text}$"):
+def test_a_body_that_contradicts_itself_is_refused(body: str, numbers: str) -> None:
+    with pytest.raises(FedcompError, match=numbers):
         CODE.decode(bytes.fromhex(body))
 
 
-@pytest.mark.parametrize("rate", RATES)
-def test_every_truncation_and_every_byte_more_is_refused(rate: float) -> None:
-    body = CODE.encode(symbols(rate, 700))
+@pytest.mark.parametrize("bits", RATES)
+def test_every_truncation_and_every_byte_more_is_refused(bits: float) -> None:
+    body = CODE.encode(quantized(bits, 700))
     for length in range(len(body)):
         with pytest.raises((TruncatedError, CorruptError)):
             CODE.decode(body[:length])
@@ -127,7 +141,7 @@ def test_another_length_than_needed_is_refused(n: int) -> None:
 
 def test_changed_bytes_are_refused_or_decode_to_a_vector_like_any_other() -> None:
     rng = np.random.default_rng(5)
-    bodies = [CODE.encode(symbols(rate, n)) for rate, n in ((1, 9), (0.3, 1000), (2.5, 333), (4, 50), (3.3, 5000))]
+    bodies = [CODE.encode(quantized(bits, n)) for bits, n in ((1, 9), (0.3, 1000), (2.5, 333), (4, 50), (3.3, 5000))]
     refused = 0
     for _ in range(2000):
         body = bytearray(bodies[rng.integers(len(bodies))])
@@ -146,7 +160,7 @@ def test_changed_bytes_are_refused_or_decode_to_a_vector_like_any_other() -> Non
 
 
 def test_a_few_bytes_that_claim_two_thousand_million_entries_cost_nothing() -> None:
-    heads = [bytes.fromhex("0400000000000000") + np.array(rate, "<f4").tobytes() for rate in (1e-9, 1e-3, 1, 2.5, 4)]
+    heads = [bytes.fromhex("0400000000000000") + np.array(bits, "<f4").tobytes() for bits in (1e-9, 1e-3, 1, 2.5, 4)]
     tracemalloc.start()
     for n in (1000, 2**20, MAX_ENTRIES):
         for head in heads:
@@ -161,9 +175,9 @@ def test_a_few_bytes_that_claim_two_thousand_million_entries_cost_nothing() -> N
 
 
 def test_decoding_takes_memory_for_a_few_times_the_entries() -> None:
-    n = 8 * ROTATION_BLOCK
-    for rate in (1.0, 2.5, 4.0):
-        body = CODE.encode(symbols(rate, n))
+    n = 16 * MAX_CHUNK
+    for bits in (1.0, 2.5, 4.0):
+        body = CODE.encode(quantized(bits, n))
         tracemalloc.start()
         CODE.decode(body, n)
         _, peak = tracemalloc.get_traced_memory()
