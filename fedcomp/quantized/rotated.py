@@ -34,7 +34,7 @@ TILE = 1 << 13
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rotated:
-    """A vector of `n` entries, rotated as `seed` < 2^64 decides: `levels` uint8, one a place, and `scales` float32, one a chunk.
+    """A vector of `n` entries, rotated by `seed` < 2^64: `levels` uint8, one a place, and `scales` float32, one a chunk.
 
     `Rotation` says how entries and places belong together.  A chunk of d places is H c 2^-h times its scale, c its levels,
     H the Hadamard matrix and h = `half_bits(d)`.  `bits` is a float32.  Below 1, only `rotated_count(bits, n)` entries are

@@ -126,7 +126,7 @@ def padded(size: int) -> int:
 
 
 def power_of_two_parts(size: int) -> Iterator[slice]:
-    """Yield consecutive parts of `MAX_CHUNK`, then of the powers of two that the rest of `size` is the sum of, largest first."""
+    """Yield consecutive parts of `MAX_CHUNK`, then of the powers of two that the rest is the sum of, largest first."""
     start = 0
     while start < size:
         part = min(MAX_CHUNK, 1 << (size - start).bit_length() - 1)

@@ -1,4 +1,4 @@
-"""Levels of rotated vectors at a fixed width: they are nearly equally likely by design, so an entropy code would gain little."""
+"""Levels of rotated vectors at a fixed width: by design they are nearly equally likely, so entropy coding gains little."""
 
 import struct
 from collections.abc import Iterator
