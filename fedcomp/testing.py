@@ -1,78 +1,175 @@
-"""The contract of a compressor, as a check that any compressor can be put through, this library's and yours.
+"""The contract of compressors and entropy codes, as checks for this library's own and for yours.
 
-check_compressor(my_compressor)  # raises ContractError with a sentence that names what broke
+Each check returns if the contract holds, and raises `ContractError` with a sentence that names what broke.
+
+>>> import fedcomp
+>>> from fedcomp.testing import check_compressor
+>>> check_compressor(fedcomp.topk(density=0.1), sizes=(1, 31))
 """
 
 import copy
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import Vector
+from fedcomp.entropy import EntropyCode
 from fedcomp.errors import FedcompError
 from fedcomp.memory import State
 from fedcomp.methods import METHODS, parse
+from fedcomp.quantized import QuantizedVector
 
-ROUNDING = 1e-4  # how far sums may be apart, relative to what was summed
-LEAST = 1e-44  # below this there are only a few denormals
+ROUNDING = 1e-4
+"""Tolerance of sums, relative to the magnitudes that were summed."""
+SMALLEST = 1e-44
+"""Tolerance of sums of denormals, absolute."""
 LARGEST = 3.2e38
-CUTS = 48  # places at which a body is cut or changed, where it has more
+MAX_DAMAGED_PLACES = 48
+"""Longer bodies are damaged in this many places, shorter ones in every byte."""
 
 
 class ContractError(AssertionError):
-    """A compressor does not do what every compressor promises."""
+    """A part does not keep its contract."""
 
 
-def check_compressor(compressor: Compressor, *, sizes: Iterable[int] = (1, 2, 31, 1000, 100003), seed: int = 0) -> None:
-    """Return if `compressor` keeps the contract on vectors of the given sizes; raise `ContractError` if not.
+def check_compressor(
+    compressor: Compressor,
+    *,
+    sizes: Iterable[int] = (1, 2, 31, 1000, 100003),
+    seed: int = 0,
+    damage_up_to: int = 5000,
+) -> None:
+    """Check `compressor` on hard vectors of each of the given sizes, over several rounds.
 
-    A state that holds a ``residual`` promises that all sent plus the residual is all asked; other states promise nothing
-    about sums.  `seed` drives the vectors and the damage.
+    * The body is bytes, decodes without settings, and decodes to the quantizer's output bit for bit (`check_code`).
+    * Equal update, state and seed give equal body and state; the update is not changed.
+    * A state that holds a ``residual`` keeps the sum: all decoded plus the residual is all updates.
+    * A body of another length than `n` is refused, and so is an update that cannot be encoded, with the state unchanged.
+    * A damaged body is refused with `FedcompError`, or decodes to a finite vector.
+    * ``parse(str(compressor)) == compressor`` if its name is in `METHODS`.
+
+    Args:
+        compressor: Any compressor, registered or not.
+        sizes: Numbers of entries.
+        seed: Drives the vectors and the damage.
+        damage_up_to: Largest size at which bodies are damaged.  Damage tests the parser, which gains nothing from size.
+
+    Raises:
+        ContractError: The contract is broken.
+
     """
     _check_text(compressor)
     for n in sizes:
-        _Check(compressor, n, seed).run()
+        _Check(compressor, n, seed).run(damaged=n <= damage_up_to)
+
+
+def check_code(code: EntropyCode[Any], quantized_vectors: Iterable[QuantizedVector]) -> None:
+    """Check that `code` is lossless: ``decode(encode(v))`` equals v to the bit, with and without its length.
+
+    Equal are `n`, the bits of `dense()`, and the indices and the bits of the values of `sparse()`.
+
+    Args:
+        code: Any entropy code.
+        quantized_vectors: Vectors of the type that `code` encodes.  `check_compressor` takes those of a compressor.
+
+    Raises:
+        ContractError: The contract is broken.
+
+    >>> import numpy as np
+    >>> from fedcomp.entropy import SparseValues
+    >>> from fedcomp.quantized import Sparse
+    >>> check_code(SparseValues(), [Sparse(9, np.array([2, 5]), np.array([0.5, -1e-40], np.float32))])
+
+    """
+    for quantized in quantized_vectors:
+        _lossless_body(code, quantized)
+
+
+def _lossless_body(code: EntropyCode[Any], quantized: QuantizedVector) -> bytes:
+    """Return the body of `quantized`, checked to decode to its bits."""
+    where = f"{code} with {quantized.n} entries"
+    body = code.encode(quantized)
+    _need(type(body) is bytes, f"{where}: the body is {type(body).__name__}; bytes are needed")
+    dense, sparse = quantized.dense(), quantized.sparse()
+    for way, n in (("", quantized.n), (" without n", None)):
+        try:
+            decoded: QuantizedVector = code.decode(body, n=n)
+        except FedcompError as error:
+            raise ContractError(f"{where}: the code refuses its own body{way}: {_name(error)}") from error
+        _need(decoded.n == quantized.n, f"{where}: the body decodes to {decoded.n} entries{way}")
+        vector, entries = decoded.dense(), decoded.sparse()
+        _need(
+            _describe(vector) == _describe(dense),
+            f"{where}: the body decodes to {_describe(vector)}{way}; {_describe(dense)} is needed",
+        )
+        changed = np.flatnonzero(vector.view(np.uint32) != dense.view(np.uint32))
+        for place in changed[:1].tolist():
+            raise ContractError(f"{where}: entry {place} is {dense[place]!r} and decodes to {vector[place]!r}{way}")
+        same = (sparse is None) == (entries is None)
+        if sparse is not None and entries is not None:
+            same = np.array_equal(sparse.indices, entries.indices) and _same(sparse.values, entries.values)
+        _need(same, f"{where}: sparse() changed{way}")
+    return body
 
 
 def _check_text(compressor: Compressor) -> None:
     if compressor.name not in METHODS:
         return
     try:
-        again = parse(str(compressor))
+        parsed = parse(str(compressor))
     except ValueError as error:
-        raise ContractError(f"parse does not read the text {str(compressor)!r} of the compressor: {error}") from error
-    _need(again == compressor, f"parse({str(compressor)!r}) is another compressor: {again}")
+        raise ContractError(f"parse refuses the text {str(compressor)!r} of the compressor: {error}") from error
+    _need(parsed == compressor, f"parse({str(compressor)!r}) is another compressor: {parsed}")
+
+
+@dataclass(frozen=True)
+class _CheckedCode:
+    """An entropy code that checks each quantized vector on the way through."""
+
+    code: EntropyCode[Any]
+
+    def encode(self, value: QuantizedVector, /) -> bytes:
+        return _lossless_body(self.code, value)
+
+    def decode(self, value: bytes, /, n: int | None = None) -> QuantizedVector:
+        decoded: QuantizedVector = self.code.decode(value, n=n)
+        return decoded
 
 
 class _Check:
-    """One size: makes the vectors, and puts the compressor through them."""
+    """One size: makes the vectors and puts the compressor through them."""
 
     def __init__(self, compressor: Compressor, n: int, seed: int) -> None:
         self.compressor, self.n, self.seed = compressor, n, seed
-        self.rng = np.random.default_rng([seed, n])
+        self.checked = replace(compressor, entropy=_CheckedCode(compressor.entropy))
         self.other = parse(str(compressor)) if compressor.name in METHODS else compressor
+        self.rng = np.random.default_rng([seed, n])
         self.shapes = _shapes(n, self.rng)
         self.model = self.rng.standard_normal(n, np.float32)
-        self.known: dict[str, Any] = {}
-        self.what = f"{compressor} with {n} entries"
+        self.context: dict[str, Any] = {}
+        self.where = f"{compressor} with {n} entries"
 
-    def run(self) -> None:
+    def run(self, *, damaged: bool) -> None:
         vectors = dict(self.vectors())
+        bodies = []
         for name, vector in vectors.items():
             body, _ = self.rounds([(name, vector)])
             self.check_wrong_length(body)
-            self.check_damage(body)
+            bodies.append(body)
         ordinary = [item for item in vectors.items() if item[0] != "huge values"]
         body, state = self.rounds([*ordinary, *reversed(ordinary)])
-        self.check_damage(body)
+        bodies.append(body)
         self.rounds([("huge values", vectors["huge values"]), ("all zeros", vectors["all zeros"])])
-        self.known = {"shapes": self.shapes, "model": self.model}
+        self.context = {"shapes": self.shapes, "model": self.model}
         body, _ = self.rounds([*ordinary, ("huge values", vectors["huge values"]), ordinary[0]])
-        self.check_damage(body)
-        self.known = {}
+        bodies.append(body)
+        self.context = {}
+        for body in bodies if damaged else ():
+            self.check_damage(body)
         self.check_refused(state)
 
     def vectors(self) -> Iterator[tuple[str, Vector]]:
@@ -81,76 +178,78 @@ class _Check:
         yield "all zeros", np.zeros(n, np.float32)
         one = np.zeros(n, np.float32)
         one[n // 2] = -0.75
-        yield "one value that is not zero", one
+        yield "a single nonzero value", one
         yield "ties", rng.choice(np.array([-1, -0.5, 0, 0.5, 1], np.float32), n)
         yield "denormals", (rng.integers(-9, 10, n) * 2.0**-149).astype(np.float32)
+        wide = np.ldexp(rng.uniform(-2, 2, n), rng.integers(-149, 100, n)).astype(np.float32)
+        wide[n // 2] = np.nextafter(np.float32(2.0**100), np.float32(0))  # rounds up to the next power of two
+        yield "all magnitudes", wide
         yield "huge values", (rng.choice([-1.0, 1.0], n) * rng.uniform(0.9, 1, n) * LARGEST).astype(np.float32)
 
     def rounds(self, updates: list[tuple[str, Vector]]) -> tuple[bytes, State]:
-        """Encode `updates` one after the other; return the last body and the state after it."""
+        """Encode `updates` one after another; return the last body and the state after it."""
         state = self.compressor.init(self.n)
-        asked, sent, scale = np.zeros(self.n), np.zeros(self.n), np.zeros(self.n)
+        target, sent, scale = np.zeros(self.n), np.zeros(self.n), np.zeros(self.n)
         body = b""
-        for order, (name, update) in enumerate(updates):
-            if self.known:
-                self.known |= {"server_round": order}
+        for number, (name, update) in enumerate(updates):
+            if self.context:
+                self.context |= {"server_round": number}
                 self.model += self.rng.standard_normal(self.n, np.float32)
-            here = f"{self.what}, {name} in round {order}"
-            body, state = self.encode(update, state, self.seed + order, here)
-            vector = self.decode(body, here)
-            asked += update
+            where = f"{self.where}, {name} in round {number}"
+            body, state = self.encode(update, state, self.seed + number, where)
+            vector = self.decode(body, where)
+            target += update
             sent += vector
             scale += np.abs(update, dtype=np.float64) + np.abs(vector, dtype=np.float64)
             if "residual" in state:
-                residual = _numpy(state["residual"])
-                apart = np.abs(sent + residual - asked) - (ROUNDING * scale + LEAST)
-                _need(
-                    float(apart.max()) <= 0,
-                    f"{here}: all sent plus the residual is not all asked, entry {int(apart.argmax())} first of all",
-                )
+                excess = np.abs(sent + _numpy(state["residual"]) - target) - (ROUNDING * scale + SMALLEST)
+                entry = int(excess.argmax())
+                _need(excess[entry] <= 0, f"{where}: all decoded plus the residual is not all updates at entry {entry}")
         if "residual" in state:
-            self.check_restore(body, state)
+            self.check_rollback(body, state)
         return body, state
 
-    def encode(self, update: Vector, state: State, seed: int, here: str) -> tuple[bytes, State]:
-        """Return what `Compressor.encode` does, done twice from equal states."""
+    def encode(self, update: Vector, state: State, seed: int, where: str) -> tuple[bytes, State]:
+        """Return body and state of `Compressor.encode`, called twice from equal states."""
         before, spare = update.tobytes(), copy.deepcopy(state)
-        body, after = self.compressor.encode(update, state, seed=seed, **self.known)
-        _need(type(body) is bytes, f"{here}: the body is {type(body).__name__}; bytes are needed")
-        _need(update.tobytes() == before, f"{here}: encode changed the update")
+        try:
+            body, after = self.checked.encode(update, state, seed=seed, **self.context)
+        except ContractError as error:
+            raise ContractError(f"{where}: {error}") from None
+        except Exception as error:
+            raise ContractError(f"{where}: encode raised {_name(error)}") from error
+        _need(update.tobytes() == before, f"{where}: encode changed the update")
         for key, array in after.items():
-            found = _numpy(array)
-            finite = found.dtype.kind != "f" or bool(np.isfinite(found).all())
-            _need(finite, f"{here}: the state's {key} holds NaN or infinity")
-        again, after_again = self.compressor.encode(update, spare, seed=seed, **self.known)
-        _need(again == body, f"{here}: the same update, state and seed give another body")
-        _need(_bits(after_again) == _bits(after), f"{here}: the same update, state and seed give another state")
+            _need(_finite(_numpy(array)), f"{where}: the state's {key} holds NaN or infinity")
+        again, after_again = self.compressor.encode(update, spare, seed=seed, **self.context)
+        _need(again == body, f"{where}: equal update, state and seed give another body")
+        _need(_bits(after_again) == _bits(after), f"{where}: equal update, state and seed give another state")
         return body, after
 
-    def decode(self, body: bytes, here: str) -> Vector:
-        """Return the vector in `body`, decoded in every way that there is."""
+    def decode(self, body: bytes, where: str) -> Vector:
         vector = self.compressor.decode(body, self.n)
+        _need(self.is_vector(vector), f"{where}: the body decodes to {_describe(vector)}; {self.needed} is needed")
         _need(
-            self.is_vector(vector),
-            f"{here}: the body decodes to {_describe(vector)}; a finite float32 ({self.n},) is needed",
+            _same(self.other.decode(body, self.n), vector), f"{where}: another instance decodes the body to other bits"
         )
-        for way, found in (("without n", self.compressor.decode(body)), ("elsewhere", self.other.decode(body, self.n))):
-            _need(_same(found, vector), f"{here}: decoded {way}, the body gives other bits")
         return vector
 
-    def is_vector(self, vector: Any) -> bool:
-        fits = isinstance(vector, np.ndarray) and vector.dtype == np.float32 and vector.shape == (self.n,)
-        return fits and bool(np.isfinite(vector).all())
+    @property
+    def needed(self) -> str:
+        return f"a finite float32 ({self.n},)"
 
-    def check_restore(self, body: bytes, state: State) -> None:
-        """A body that was lost after all: its mass comes back into the residual."""
+    def is_vector(self, vector: Any) -> bool:
+        return _describe(vector) == self.needed
+
+    def check_rollback(self, body: bytes, state: State) -> None:
+        """A body that is lost: its mass returns to the residual."""
         before = _numpy(state["residual"]).astype(np.float64)
-        vector = self.compressor.decode(body, self.n)
-        symbols = self.compressor.entropy.decode(body, n=self.n)
+        quantized = self.compressor.entropy.decode(body, n=self.n)
+        vector = quantized.dense()
         with np.errstate(over="ignore"):
-            after = _numpy(self.compressor.memory.rollback(symbols, copy.deepcopy(state))["residual"])
-        apart = np.abs(after - before - vector) > ROUNDING * (np.abs(before) + np.abs(vector)) + LEAST
-        _need(not apart[np.isfinite(after)].any(), f"{self.what}: restore does not bring back what was sent")
+            after = _numpy(self.compressor.memory.rollback(quantized, copy.deepcopy(state))["residual"])
+            wrong = np.abs(after - before - vector) > ROUNDING * (np.abs(before) + np.abs(vector)) + SMALLEST
+        _need(not wrong[np.isfinite(after)].any(), f"{self.where}: rollback does not restore what was sent")
 
     def check_wrong_length(self, body: bytes) -> None:
         for n in {0, self.n - 1, self.n + 1, 2 * self.n}:
@@ -159,32 +258,32 @@ class _Check:
             except FedcompError:
                 continue
             except Exception as error:
-                raise ContractError(f"{self.what}: decode to {n} raised {_name(error)}; not a FedcompError") from error
-            raise ContractError(f"{self.what}: a body of {self.n} entries decodes to {n} as well; it must be refused")
+                raise ContractError(f"{self.where}: decode to {n} raised {_name(error)}; not a FedcompError") from error
+            raise ContractError(f"{self.where}: a body of {self.n} entries decodes to {n} as well; it must be refused")
 
     def check_damage(self, body: bytes) -> None:
-        """Bodies cut short, grown or changed in a byte: refused, or a vector like any other."""
+        """Cut, change and lengthen `body`: each is refused, or decodes to a vector like any other."""
         places: Iterable[int] = range(len(body))
-        if len(body) > CUTS:
-            places = sorted({0, 1, len(body) - 1, *self.rng.integers(0, len(body), CUTS).tolist()})
+        if len(body) > MAX_DAMAGED_PLACES:
+            places = sorted({0, 1, len(body) - 1, *self.rng.integers(0, len(body), MAX_DAMAGED_PLACES).tolist()})
         for place in places:
             changed = bytearray(body)
             changed[place] ^= int(self.rng.integers(1, 256))
             self.check_damaged(body[:place], f"cut to {place} bytes")
             self.check_damaged(bytes(changed), f"changed in byte {place}")
-        self.check_damaged(body + b"\0", "with a byte behind it")
+        self.check_damaged(body + b"\0", "with a byte appended")
 
-    def check_damaged(self, body: bytes, how: str) -> None:
+    def check_damaged(self, body: bytes, damage: str) -> None:
         try:
             vector = self.compressor.decode(body, self.n)
         except FedcompError:
             return
         except Exception as error:
-            raise ContractError(f"{self.what}: a body {how} raised {_name(error)}; not a FedcompError") from error
-        _need(self.is_vector(vector), f"{self.what}: a body {how} decodes to {_describe(vector)}")
+            raise ContractError(f"{self.where}: a body {damage} raised {_name(error)}; not a FedcompError") from error
+        _need(self.is_vector(vector), f"{self.where}: a body {damage} decodes to {_describe(vector)}")
 
     def check_refused(self, state: State) -> None:
-        """Updates that cannot be encoded are refused with `ValueError`, and leave the state as it was."""
+        """Updates that cannot be encoded are refused with `ValueError`, and the state is unchanged."""
         n = self.n
         good = self.rng.standard_normal(n, np.float32)
         for place in {0, n // 2, n - 1}:
@@ -192,32 +291,27 @@ class _Check:
                 bad = good.copy()
                 bad[place] = value
                 self.check_refusal(bad, state, f"an update with {value} at {place}")
-        others: list[Any] = [
-            good.astype(np.float64),
-            good.astype(np.float16),
-            good.astype(np.int64),
-            good.astype(">f4"),
-        ]
+        others: list[Any] = [good.astype(dtype) for dtype in (np.float64, np.float16, np.int64, ">f4")]
         others += [good[:, None], good[None], good[0], good[:0], good.tolist(), None]
         if state:
             others += [np.append(good, good[:1])] + ([good[:-1]] if n > 1 else [])
         for other in others:
             self.check_refusal(other, state, f"an update that is {_describe(other)}")
 
-    def check_refusal(self, update: Any, state: State, what: str) -> None:
+    def check_refusal(self, update: Any, state: State, text: str) -> None:
         before = _bits(state)
         try:
             self.compressor.encode(update, state, seed=self.seed)
         except ValueError:
-            _need(_bits(state) == before, f"{self.what}: {what} was refused, but changed the state")
+            _need(_bits(state) == before, f"{self.where}: {text} was refused, but changed the state")
         except Exception as error:
-            raise ContractError(f"{self.what}: {what} raised {_name(error)}; not a ValueError") from error
+            raise ContractError(f"{self.where}: {text} raised {_name(error)}; not a ValueError") from error
         else:
-            raise ContractError(f"{self.what}: {what} was encoded; a ValueError is needed")
+            raise ContractError(f"{self.where}: {text} was encoded; a ValueError is needed")
 
 
 def _shapes(n: int, rng: np.random.Generator) -> tuple[tuple[int, ...], ...]:
-    """Return shapes of tensors of `n` entries in all: matrices, vectors, a scalar and one of no entries, where they fit."""
+    """Return shapes of `n` entries in all: an empty tensor, matrices, vectors and a scalar, as far as they fit."""
     shapes: list[tuple[int, ...]] = [(0, 3)]
     while n > 1:
         rows = int(rng.integers(1, math.isqrt(n) + 1))
@@ -236,6 +330,10 @@ def _numpy(array: Any) -> np.ndarray[Any, Any]:
     return np.asarray(array.cpu() if hasattr(array, "cpu") else array)
 
 
+def _finite(array: np.ndarray[Any, Any]) -> bool:
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
+
+
 def _bits(state: State) -> dict[str, tuple[str, bytes]]:
     return {key: (str(_numpy(array).dtype), _numpy(array).tobytes()) for key, array in state.items()}
 
@@ -247,8 +345,7 @@ def _same(one: Any, other: Any) -> bool:
 def _describe(value: Any) -> str:
     if not isinstance(value, np.ndarray):
         return f"a {type(value).__name__}"
-    finite = value.dtype.kind != "f" or bool(np.isfinite(value).all())
-    return f"{'a finite' if finite else 'a not finite'} {value.dtype} {value.shape}"
+    return f"{'a finite' if _finite(value) else 'a not finite'} {value.dtype} {value.shape}"
 
 
 def _name(error: Exception) -> str:

@@ -1,7 +1,9 @@
-"""The contract: every method keeps it, and whoever breaks a part of it is told which."""
+"""The contract: every method keeps it, and each broken part is named."""
 
+import struct
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from fedcomp.quantize.protocol import chain
 from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Dense, QuantizedVector, Sparse, Ternary
-from fedcomp.testing import ContractError, check_compressor
+from fedcomp.testing import ContractError, check_code, check_compressor
 
 SIZES = (1, 2, 31, 1000)
 TEXTS = [
@@ -67,15 +69,15 @@ def test_every_method_keeps_the_contract(text: str) -> None:
     check_compressor(fedcomp.parse(text))
 
 
-def test_every_method_is_among_the_checked() -> None:
+def test_every_method_is_checked() -> None:
     assert {fedcomp.parse(text).name for text in {*TEXTS, *METHODS}} == set(METHODS)
 
 
-def test_large_vectors_keep_it_too() -> None:
+def test_a_vector_of_300_000_entries_keeps_the_contract() -> None:
     check_compressor(fedcomp.stc(0.01), sizes=(300_000,), seed=3)
 
 
-def test_a_compressor_of_ones_own_is_checked_without_a_name_in_methods() -> None:
+def test_a_compressor_that_is_not_registered_can_be_checked() -> None:
     check_compressor(custom(), sizes=SIZES)
 
 
@@ -91,60 +93,64 @@ def custom(**parts: Any) -> Compressor:
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """A stage or a memory that does one thing otherwise than `right`."""
+class Changed:
+    """A part of a compressor in which some methods are replaced."""
 
-    right: Any
-    other: dict[str, Callable[..., Any]] = field(hash=False)
+    part: Any
+    methods: dict[str, Callable[..., Any]] = field(hash=False)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("right", "other") or name not in self.other:
-            return getattr(object.__getattribute__(self, "right"), name)
-        return self.other[name]
+        if name in ("part", "methods") or name not in self.methods:
+            return getattr(object.__getattribute__(self, "part"), name)
+        return self.methods[name]
 
 
-def wrong_encode(change: Callable[[Ternary], Any]) -> Compressor:
-    return custom(
-        quantizer=Wrong(chain(TopK(0.1), Ternarize()), {"quantize": lambda value: change(right_quantize(value))})
-    )
+def with_quantizer(quantize: Callable[[CompensatedUpdate], QuantizedVector], entropy: Any) -> Compressor:
+    return custom(quantizer=Changed(None, {"quantize": quantize}), entropy=entropy)
 
 
-def right_quantize(value: CompensatedUpdate) -> Ternary:
-    return chain(TopK(0.1), Ternarize()).quantize(value)
+def with_decode(decode: Callable[[bytes, int | None], Any]) -> Compressor:
+    return custom(entropy=Changed(GolombTernary(), {"decode": lambda body, n=None: decode(body, n)}))
 
 
-def unsteady() -> Compressor:
+def with_memory(**methods: Callable[..., Any]) -> Compressor:
+    return custom(memory=Changed(ErrorFeedback(), methods))
+
+
+def drawing_without_the_seed() -> Compressor:
     rng = np.random.default_rng()
-    return wrong_encode(lambda sent: replace(sent, magnitude=np.float32(sent.magnitude * rng.uniform(0.5, 1))))
+
+    def quantize(value: CompensatedUpdate) -> Ternary:
+        ternary = chain(TopK(0.1), Ternarize()).quantize(value)
+        return replace(ternary, magnitude=np.float32(ternary.magnitude * rng.uniform(0.5, 1)))
+
+    return with_quantizer(quantize, GolombTernary())
 
 
-def mutating() -> Compressor:
+def mutating_the_update() -> Compressor:
     def compensate(update: Any, state: State, context: EncodeContext) -> CompensatedUpdate:
-        asked = ErrorFeedback().compensate(update, state, context)
+        target = ErrorFeedback().compensate(update, state, context)
         update *= 0.5
-        return asked
+        return target
 
-    return custom(memory=Wrong(ErrorFeedback(), {"compensate": compensate}))
+    return with_memory(compensate=compensate)
 
 
 def losing(share: float) -> Compressor:
-    def update(asked: CompensatedUpdate, sent: QuantizedVector) -> State:
-        state = ErrorFeedback().update(asked, sent)
+    def update(target: CompensatedUpdate, quantized: QuantizedVector) -> State:
+        state = ErrorFeedback().update(target, quantized)
         state["residual"] *= np.float32(1 - share)
         return state
 
-    return custom(memory=Wrong(ErrorFeedback(), {"update": update}))
+    return with_memory(update=update)
 
 
-def forgetful() -> Compressor:
-    return custom(memory=Wrong(ErrorFeedback(), {"rollback": lambda lost, state: state}))
+def not_rolling_back() -> Compressor:
+    return with_memory(rollback=lambda lost, state: state)
 
 
-def swallowing_nan() -> Compressor:
-    def quantize(value: CompensatedUpdate) -> Dense:
-        return Dense(np.nan_to_num(sum(value.parts), posinf=1, neginf=-1))
-
-    return custom(quantizer=Wrong(None, {"quantize": quantize}), entropy=Raw())
+def encoding_nan() -> Compressor:
+    return with_quantizer(lambda value: Dense(np.nan_to_num(sum(value.parts), posinf=1, neginf=-1)), Raw())
 
 
 def raising_the_wrong_error() -> Compressor:
@@ -153,132 +159,239 @@ def raising_the_wrong_error() -> Compressor:
             raise ArithmeticError("NaN")
         return Dense(value.dense())
 
-    return custom(quantizer=Wrong(None, {"quantize": quantize}), entropy=Raw())
+    return with_quantizer(quantize, Raw())
 
 
-def spoiling_the_state() -> Compressor:
+def changing_the_state_before_it_refuses() -> Compressor:
     def compensate(update: Any, state: State, context: EncodeContext) -> CompensatedUpdate:
         with np.errstate(invalid="ignore"):
             state["residual"] += update
         return CompensatedUpdate(state["residual"])
 
-    return custom(memory=Wrong(ErrorFeedback(), {"compensate": compensate}))
+    return with_memory(compensate=compensate)
 
 
-def wrong_decode(change: Callable[[bytes, int | None], Any]) -> Compressor:
-    return custom(entropy=Wrong(GolombTernary(), {"decode": lambda body, n=None: change(body, n)}))
+def ignoring_n() -> Compressor:
+    return with_decode(lambda body, n: GolombTernary().decode(body))
 
 
-def careless_of_n() -> Compressor:
-    return wrong_decode(lambda body, n: GolombTernary().decode(body))
-
-
-def careless_of_damage() -> Compressor:
+def raising_index_errors_on_damage() -> Compressor:
     def decode(body: bytes, n: int | None) -> Ternary:
         try:
             return GolombTernary().decode(body, n)
         except fedcomp.FedcompError as error:
             raise IndexError(str(error)) from error
 
-    return wrong_decode(decode)
+    return with_decode(decode)
 
 
-def answering_damage_with_nan() -> Compressor:
+def decoding_damage_to_nan() -> Compressor:
     def decode(body: bytes, n: int | None) -> QuantizedVector:
         try:
             return GolombTernary().decode(body, n)
         except TruncatedError:
             return Dense(np.full(n or 1, np.nan, np.float32))
 
-    return wrong_decode(decode)
+    return with_decode(decode)
 
 
-@dataclass(frozen=True)
-class Double:
-    """Symbols whose vector is float64."""
+def decoding_to_float64() -> Compressor:
+    def decode(body: bytes, n: int | None) -> Dense:
+        return Dense(GolombTernary().decode(body, n).dense().astype(np.float64))  # type: ignore[arg-type]
 
-    right: Ternary
-
-    def dense(self) -> Any:
-        return self.right.dense().astype(np.float64)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(object.__getattribute__(self, "right"), name)
+    return with_decode(decode)
 
 
-def decoding_to_doubles() -> Compressor:
-    return wrong_decode(lambda body, n: Double(GolombTernary().decode(body, n)))
-
-
-def decoding_otherwise_without_n() -> Compressor:
+def decoding_to_other_signs(with_n: bool) -> Compressor:
     def decode(body: bytes, n: int | None) -> Ternary:
-        symbols = GolombTernary().decode(body, n)
-        return symbols if n is not None else replace(symbols, negative=~symbols.negative)
+        ternary = GolombTernary().decode(body, n)
+        return ternary if (n is not None) != with_n else replace(ternary, negative=~ternary.negative)
 
-    return wrong_decode(decode)
+    return with_decode(decode)
 
 
-def sending_bytearrays() -> Compressor:
-    return custom(entropy=Wrong(GolombTernary(), {"encode": lambda value: bytearray(GolombTernary().encode(value))}))
+def decoding_to_all_entries() -> Compressor:
+    return with_decode(lambda body, n: Dense(GolombTernary().decode(body, n).dense()))
+
+
+def encoding_to_bytearray() -> Compressor:
+    return custom(entropy=Changed(GolombTernary(), {"encode": lambda value: bytearray(GolombTernary().encode(value))}))
 
 
 def taking_float64() -> Compressor:
     @dataclass(frozen=True)
     class Lenient(Compressor):
-        def encode(self, update: Any, state: State, seed: int = 0, **known: Any) -> tuple[bytes, State]:
-            return super().encode(np.asarray(update, np.float32), state, seed, **known)
+        def encode(self, update: Any, state: State, seed: int = 0, **context: Any) -> tuple[bytes, State]:
+            return super().encode(np.asarray(update, np.float32), state, seed, **context)
 
-    return Lenient(**{name: getattr(custom(), name) for name in ("name", "settings", "quantize", "entropy", "memory")})
-
-
-def keeping_nothing_of_denormals() -> Compressor:
-    def quantize(value: CompensatedUpdate) -> Sparse:
-        whole: Vector = value.dense()
-        magnitude = np.float32(np.sum(whole.astype(np.float32) ** 2))  # underflows
-        return Sparse(whole.size, np.arange(whole.size), np.sqrt(magnitude) / magnitude * whole)
-
-    return custom(
-        quantizer=Wrong(None, {"quantize": quantize}), entropy=Wrong(Raw(), {"encode": lambda s: s.values.tobytes()})
-    )
+    return Lenient(**{part.name: getattr(custom(), part.name) for part in fields(Compressor)})
 
 
-def renamed() -> Compressor:
+def underflowing() -> Compressor:
+    def quantize(value: CompensatedUpdate) -> Dense:
+        vector: Vector = value.dense()
+        square = np.float32(np.sum(vector**2))  # 0 for denormals
+        return Dense(np.sqrt(square) / square * vector)
+
+    return with_quantizer(quantize, Raw())
+
+
+def with_another_setting() -> Compressor:
     return replace(fedcomp.stc(0.1), settings=(("density", 0.2),))
 
 
-def unreadable() -> Compressor:
+def with_an_unknown_setting() -> Compressor:
     return replace(fedcomp.stc(0.1), settings=(("densety", 0.1),))
 
 
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        (unsteady, "the same update, state and seed give another body"),
-        (mutating, "encode changed the update"),
-        (lambda: losing(0.5), "all sent plus the residual is not all asked"),
-        (lambda: losing(0.01), "all sent plus the residual is not all asked"),
-        (forgetful, "restore does not bring back what was sent"),
-        (swallowing_nan, "an update with nan at .* was encoded; a ValueError is needed"),
+        (drawing_without_the_seed, "equal update, state and seed give another body"),
+        (mutating_the_update, "encode changed the update"),
+        (lambda: losing(0.5), "all decoded plus the residual is not all updates"),
+        (lambda: losing(0.01), "all decoded plus the residual is not all updates"),
+        (not_rolling_back, "rollback does not restore what was sent"),
+        (encoding_nan, "an update with nan at .* was encoded; a ValueError is needed"),
         (raising_the_wrong_error, r"an update with nan at .* raised ArithmeticError \(NaN\); not a ValueError"),
-        (spoiling_the_state, "an update with nan at .* was refused, but changed the state"),
-        (careless_of_n, "a body of 1 entries decodes to . as well; it must be refused"),
-        (careless_of_damage, r"raised IndexError \(.*\); not a FedcompError"),
-        (answering_damage_with_nan, r"decodes to a not finite float32 \(1,\)"),
-        (decoding_to_doubles, r"the body decodes to a finite float64 \(1,\); a finite float32 \(1,\) is needed"),
-        (decoding_otherwise_without_n, "decoded without n, the body gives other bits"),
-        (sending_bytearrays, "the body is bytearray; bytes are needed"),
+        (changing_the_state_before_it_refuses, "an update with nan at .* was refused, but changed the state"),
+        (ignoring_n, "a body of 1 entries decodes to . as well; it must be refused"),
+        (raising_index_errors_on_damage, r"raised IndexError \(.*\); not a FedcompError"),
+        (decoding_damage_to_nan, r"decodes to a not finite float32 \(1,\)"),
+        (decoding_to_float64, r"decodes to a finite float64 \(1,\); a finite float32 \(1,\) is needed"),
+        (lambda: decoding_to_other_signs(with_n=True), "entry 0 is .* and decodes to [^ ]*$"),
+        (lambda: decoding_to_other_signs(with_n=False), "entry 0 is .* and decodes to .* without n"),
+        (decoding_to_all_entries, "sparse.* changed"),
+        (encoding_to_bytearray, "the body is bytearray; bytes are needed"),
         (taking_float64, "an update that is a finite float64 .* was encoded; a ValueError is needed"),
-        (keeping_nothing_of_denormals, "NaN or infinity|not finite"),
-        (renamed, r"parse\('stc\(density=0.2\)'\) is another compressor"),
-        (unreadable, r"parse does not read the text 'stc\(densety=0.1\)' of the compressor"),
+        (underflowing, "all zeros in round 0: .* refuses its own body"),
+        (with_another_setting, r"parse\('stc\(density=0.2\)'\) is another compressor"),
+        (with_an_unknown_setting, r"parse refuses the text 'stc\(densety=0.1\)' of the compressor"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_whoever_breaks_the_contract_is_told_what_broke(broken: Callable[[], Compressor], sentence: str) -> None:
+def test_a_broken_part_is_named(broken: Callable[[], Compressor], sentence: str) -> None:
     with pytest.raises(ContractError, match=sentence):
         check_compressor(broken(), sizes=SIZES)
 
 
-def test_the_sentence_names_the_compressor_and_the_size() -> None:
+def test_the_error_names_the_compressor_and_the_size() -> None:
     with pytest.raises(AssertionError, match=r"^mine\(\) with 1 entries, Gaussian values in round 0: "):
-        check_compressor(sending_bytearrays(), sizes=SIZES)
+        check_compressor(encoding_to_bytearray(), sizes=SIZES)
+
+
+def test_bodies_of_vectors_longer_than_damage_up_to_are_not_damaged() -> None:
+    check_compressor(raising_index_errors_on_wrong_checksums(), sizes=(31, 1000), damage_up_to=30)
+    with pytest.raises(ContractError, match="with 1000 entries: a body cut to 0 bytes raised IndexError"):
+        check_compressor(raising_index_errors_on_wrong_checksums(), sizes=(1000,), damage_up_to=1000)
+
+
+def raising_index_errors_on_wrong_checksums() -> Compressor:
+    def encode(value: Ternary) -> bytes:
+        body = GolombTernary().encode(value)
+        return body + zlib.crc32(body).to_bytes(4, "little")
+
+    def decode(body: bytes, n: int | None = None) -> Ternary:
+        if zlib.crc32(body[:-4]).to_bytes(4, "little") != body[-4:]:
+            raise IndexError("checksum")
+        return GolombTernary().decode(body[:-4], n)
+
+    return custom(entropy=Changed(GolombTernary(), {"encode": encode, "decode": decode}))
+
+
+E4M3 = np.array(
+    [m / 8 / 64 for m in range(8)] + [(1 + m / 8) * 2.0 ** (e - 7) for e in range(1, 16) for m in range(8)]
+)[:-1]
+"""The 127 values of an 8-bit float without its sign: 4 bits of exponent, 3 of mantissa, at most 448."""
+FLOAT8_HEAD = struct.Struct("<qqh")
+
+
+def float8(magnitudes: Vector) -> tuple[np.ndarray[Any, Any], int]:
+    """Return the index in `E4M3` of each magnitude, scaled by a power of two that brings the largest to [128, 256)."""
+    shift = int(np.frexp(magnitudes.max(initial=0))[1]) - 8
+    values = E4M3[np.ldexp(E4M3, shift) <= np.finfo(np.float32).max]
+    return np.abs(np.ldexp(magnitudes.astype(np.float64), -shift)[:, None] - values).argmin(1), shift
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Entries above `factor` times the root mean square, rounded to 8-bit floats."""
+
+    factor: float
+
+    def quantize(self, value: CompensatedUpdate) -> Sparse:
+        vector = value.dense()
+        indices = np.flatnonzero(np.abs(vector) > self.factor * np.sqrt(np.mean(vector.astype(np.float64) ** 2)))
+        codes, shift = float8(np.abs(vector[indices]))
+        return Sparse(
+            vector.size, indices, np.copysign(np.ldexp(E4M3[codes], shift), vector[indices]).astype(np.float32)
+        )
+
+
+@dataclass(frozen=True)
+class LossyFloat8:
+    """A code of such entries that finds the power of two again from the rounded values.
+
+    Where the largest was rounded up to a power of two, it is one too high, and the smallest entries lose their last bit.
+    """
+
+    def encode(self, value: Sparse, /) -> bytes:
+        codes, shift = float8(np.abs(value.values))
+        signed = (codes | np.where(np.signbit(value.values), 128, 0)).astype(np.uint8)
+        return FLOAT8_HEAD.pack(value.n, signed.size, shift) + value.indices.astype("<i8").tobytes() + signed.tobytes()
+
+    def decode(self, body: bytes, /, n: int | None = None) -> Sparse:
+        if len(body) < FLOAT8_HEAD.size:
+            raise TruncatedError(f"{len(body)} bytes")
+        length, k, shift = FLOAT8_HEAD.unpack_from(body)
+        if (
+            n not in (None, length)
+            or not 0 <= k <= length
+            or len(body) != FLOAT8_HEAD.size + 9 * k
+            or not -160 < shift <= 120
+        ):
+            raise TruncatedError(f"{length} entries, {len(body)} bytes")
+        raw, signed = np.split(np.frombuffer(body, np.uint8, offset=FLOAT8_HEAD.size), [8 * k])
+        indices = raw.view("<i8")
+        if k and not (
+            indices[0] >= 0 and (np.diff(indices) > 0).all() and indices[-1] < length and (signed & 127).max() < 127
+        ):
+            raise TruncatedError(f"{k} entries of {length}")
+        values = np.ldexp(E4M3[signed & 127], shift)
+        if not values.max(initial=0) <= np.finfo(np.float32).max:
+            raise TruncatedError(f"a value of {values.max()}")
+        return Sparse(length, indices, np.where(signed & 128, -values, values).astype(np.float32))
+
+
+def test_the_lossy_code_changes_few_vectors() -> None:
+    rng, changed = np.random.default_rng(0), 0
+    for _ in range(1500):
+        vector = np.ldexp(rng.standard_normal(100), rng.integers(-20, 1, 100)).astype(np.float32)
+        quantized = Threshold(0).quantize(CompensatedUpdate(vector))
+        changed += (
+            LossyFloat8().decode(LossyFloat8().encode(quantized)).dense().tobytes() != quantized.dense().tobytes()
+        )
+    assert 0 < changed < 150
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_code_that_is_lossy_for_few_vectors_fails_for_every_seed(seed: int) -> None:
+    compressor = custom(quantizer=Threshold(0), entropy=LossyFloat8())
+    with pytest.raises(ContractError, match=r"entry \d+ is .* and decodes to"):
+        check_compressor(compressor, sizes=(1, 2, 31, 1000), seed=seed)
+
+
+def test_a_code_is_checked_on_quantized_vectors_alone() -> None:
+    rng = np.random.default_rng(0)
+    vectors = [chain(TopK(0.3), Ternarize()).quantize(CompensatedUpdate(rng.standard_normal(50, np.float32)))] * 3
+    check_code(GolombTernary(), vectors)
+    lossy = Changed(GolombTernary(), {"decode": lambda body, n=None: replace(vectors[0], magnitude=np.float32(1))})
+    with pytest.raises(ContractError, match="with 50 entries: entry"):
+        check_code(lossy, vectors)
+
+
+def test_minus_zero_and_zero_are_different_bits() -> None:
+    lossy = Changed(Raw(), {"decode": lambda body, n=None: Dense(Raw().decode(body, n).vector + np.float32(0))})
+    check_code(Raw(), [Dense(np.array([-0.0], np.float32))])
+    with pytest.raises(ContractError, match="entry 0 is .*-0.0.* and decodes to .*0.0"):
+        check_code(lossy, [Dense(np.array([-0.0], np.float32))])
