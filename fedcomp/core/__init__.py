@@ -6,6 +6,7 @@ from fedcomp.core.checks import check_bool, check_choice, check_int, check_range
 from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext, Shapes
 from fedcomp.core.random_stream import RandomStream
+from fedcomp.core.rounding import ceil_fraction
 from fedcomp.core.types import Vector, dtype_name
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Shapes",
     "Vector",
     "build",
+    "ceil_fraction",
     "check_bool",
     "check_choice",
     "check_int",

@@ -1,7 +1,7 @@
-"""Python's shared random numbers, as if nobody else drew from them.
+"""A workaround: Flower's strategies draw nodes with Python's global random numbers, and so do others in the process.
 
-Flower's strategies draw nodes from the module `random`, and so does its heartbeat, from a thread of its own and whenever it
-likes: without this, the same seed would pick other nodes in a run that has a SuperLink.
+Flower's heartbeat, for one, draws from a thread of its own at any time.  Without this guard the same seed would pick other
+nodes in a run with a SuperLink.  It becomes unnecessary once Flower's strategies take a random stream of their own.
 """
 
 import random
@@ -13,20 +13,20 @@ from fedcomp.flower.grid_wrapper import GridWrapper
 
 
 class IsolatedRandom:
-    """A place in the sequence of the module `random` that moves only while it is `used`."""
+    """A position in the sequence of the module `random` that moves only inside `used`."""
 
     def __init__(self) -> None:
-        """Begin where the module is when it is first used, or `hold` is called."""
+        """Start at the module's position when `hold` or `used` is first called."""
         self.state: Any = None
 
     def hold(self) -> None:
-        """Begin where the module is now, unless this has begun before."""
+        """Start at the module's current position, unless this has started before."""
         if self.state is None:
             self.state = random.getstate()
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Let the module go on from here for a while; to all others it is then where it was."""
+        """Let the module continue from this position inside the context; afterwards it is where it was."""
         self.hold()
         outside = random.getstate()
         random.setstate(self.state)
@@ -38,7 +38,7 @@ class IsolatedRandom:
 
 
 class RngPreservingGrid(GridWrapper):
-    """A grid that leaves the module `random` where it is: asking a SuperLink for its nodes takes time, and others draw then."""
+    """A grid that restores the module `random` after listing the nodes: a SuperLink takes time, and others draw meanwhile."""
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of all connected nodes."""

@@ -1,4 +1,4 @@
-"""A Flower grid around another one: what wraps a grid changes the one thing that it is for."""
+"""A Flower grid around another grid: a subclass overrides the one method that it changes."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from fedcomp.flower._compat import Run
 
 
 class GridWrapper(Grid):
-    """`grid`, as it is."""
+    """Passes every call on to the wrapped grid."""
 
     def __init__(self, grid: Grid) -> None:
         """Wrap `grid`."""
@@ -39,9 +39,9 @@ class GridWrapper(Grid):
         return self._grid.push_messages(messages)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies that are there."""
+        """Return the replies that have arrived."""
         return self._grid.pull_messages(message_ids)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Send messages and return the replies that come within `timeout` seconds."""
+        """Send messages; return the replies that arrive within `timeout` seconds."""
         return self._grid.send_and_receive(messages, timeout=timeout)

@@ -1,6 +1,6 @@
 """A Flower grid that runs the ClientApp in this process, node after node: for studies and tests, without Ray.
 
-Faults can be ordered: messages lost, replies lost or doubled, nodes that crash or forget.
+It can inject faults: lost messages, lost or doubled replies, nodes that crash or lose their state.
 """
 
 import time
@@ -14,32 +14,43 @@ from flwr.app import Context, Error, Message, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
+from fedcomp.core import check_int
 from fedcomp.flower._compat import ErrorCode, Run, log, make_message, set_message_id, set_task_identity
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 
 
 class Fault(Enum):
-    """What goes wrong with the next message to a node."""
+    """A failure of one message to a node."""
 
-    LOSE_MESSAGE = auto()  # it never reaches the node
-    LOSE_REPLY = auto()  # the node works, its reply never reaches the server
-    DELIVER_TWICE = auto()  # the node gets the message twice, the server both replies
+    LOSE_MESSAGE = auto()  # the message never reaches the node
+    LOSE_REPLY = auto()  # the node works, but its reply never reaches the server
+    DELIVER_TWICE = auto()  # the node gets the message twice, and the server gets both replies
     DOUBLE_REPLY = auto()  # the server gets the reply twice
-    CRASH = auto()  # the node dies at work: its state is as before, no reply
+    CRASH = auto()  # the node crashes while it works: no reply, and its state is the one before the message
     FORGET = auto()  # the node has lost its state when the message arrives
 
 
 class LocalGrid(Grid):
-    """`num_nodes` nodes with the ids 1 to `num_nodes`, each with its own ``Context``.
+    """A grid of nodes with the ids 1 to `num_nodes`, each with its own ``Context``.
 
-    ``node_config`` holds ``partition-id`` (id - 1) and ``num-partitions``, as in Flower's simulation; `node_config` adds to
-    it.  A node's state outlives a message only if the ClientApp returned.  A ClientApp that raises gives an error reply.
+    A ClientApp that raises gives an error reply, and its node's state stays as it was before the message.
 
-    With `in_memory`, for studies, what the mod remembers stays in memory as it is, and nodes share work that is the same for
-    all: the bytes of the messages and the models are those of nodes on their own, in less time.  What the mod has taken in
-    then stays even where the ClientApp raises.
+    Attributes:
+        contexts: node id -> its context.  Its ``node_config`` holds ``partition-id`` (id - 1) and ``num-partitions``, as in
+            Flower's simulation.
+        seconds: for each batch of messages, node id -> seconds that its ClientApp took.
 
-    `seconds` are those that the nodes' ClientApps took, node -> seconds for each batch of messages that was sent.
+    >>> from flwr.app import Message, RecordDict
+    >>> from flwr.clientapp import ClientApp
+    >>> app = ClientApp()
+    >>> @app.query()
+    ... def answer(message, context):
+    ...     return Message(RecordDict(), reply_to=message)
+    >>> grid = LocalGrid(app, num_nodes=3)
+    >>> [reply] = grid.send_and_receive([Message(RecordDict(), dst_node_id=2, message_type="query")])
+    >>> reply.metadata.src_node_id
+    2
+
     """
 
     def __init__(
@@ -52,10 +63,23 @@ class LocalGrid(Grid):
         in_memory: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Make the nodes; `node_config` maps a node id to more of its configuration, `clock` gives seconds."""
+        """Make the nodes.
+
+        Args:
+            client_app: runs on every node.
+            num_nodes: how many nodes there are, at least 1.
+            run_config: the run configuration, the same in every context.
+            node_config: gives, for a node id, entries to add to its node configuration.
+            in_memory: whether the mod's state stays in memory as it is, and nodes share decoded frames.  Messages and models
+                have the same bytes, in less time; but the mod's state then advances even if the ClientApp raises.
+            clock: gives the current time in seconds.
+
+        Raises:
+            ValueError: there are no nodes.
+
+        """
         self._clock = clock
-        if num_nodes < 1:
-            raise ValueError(f"num_nodes is {num_nodes}; it is at least 1")
+        check_int("num_nodes", num_nodes, 1, 1_000_000)
         self._app = client_app
         self._run = Run.create_empty(run_id=1)
         self._faults: defaultdict[int, deque[Fault]] = defaultdict(deque)
@@ -68,34 +92,33 @@ class LocalGrid(Grid):
             config: UserConfig = {"partition-id": node - 1, "num-partitions": num_nodes}
             config |= node_config(node) if node_config else {}
             self.contexts[node] = Context(self._run.run_id, node, config, self._fresh(), dict(run_config or {}))
-        # A message can be made only in a process that has a task's identity; here there is no SuperLink to give one.
         set_task_identity(self._run.run_id)
 
     def order(self, node: int, *faults: Fault) -> None:
-        """Let the next messages to `node` suffer `faults`, one each."""
+        """Inject `faults` into the next messages to `node`, one into each."""
         self._faults[node].extend(faults)
 
     def ordered(self, node: int) -> tuple[Fault, ...]:
-        """Return the faults that are still to come to `node`."""
+        """Return the faults that `node` has not had yet."""
         return tuple(self._faults[node])
 
     def clear(self, node: int) -> None:
-        """Let nothing more go wrong with `node`."""
+        """Cancel the faults that `node` has not had yet."""
         self._faults[node].clear()
 
     def set_run(self, run: Run) -> None:
-        """Set the run that this grid works for."""
+        """Set the run of the grid."""
         self._run = run
 
     @property
     def run(self) -> Run:
-        """The run that this grid works for."""
+        """The run of the grid."""
         return self._run
 
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """Return a new message, as Flower's deprecated way of making one."""
+        """Return a new message; Flower deprecates this way to make one."""
         return Message(content, dst_node_id, message_type, group_id=group_id, ttl=ttl)
 
     def get_node_ids(self) -> Iterable[int]:
@@ -146,11 +169,11 @@ class LocalGrid(Grid):
         working = Context(
             context.run_id, context.node_id, context.node_config, _copy(context.state), dict(context.run_config)
         )
-        self._saved_seconds()  # what a call that raised has left
+        self._saved_seconds()  # drop those of a call that raised
         begin = self._clock()
         try:
             reply = self._app(_copied(message), working)
-        except Exception as error:  # as Flower does: the node answers with the error
+        except Exception as error:  # as in Flower, the node answers with the error
             log(ERROR, "%s", traceback.format_exc())
             reason = f"{type(error)}:<'{error}'>"
             return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
@@ -163,7 +186,7 @@ class LocalGrid(Grid):
         return InMemoryState(self._shared) if self._shared else RecordDict()
 
     def _saved_seconds(self) -> float:
-        """Return the seconds that the last call would have taken more, had the node been on its own."""
+        """Return the seconds that shared decoding saved in the last call; the node alone would have spent them."""
         if self._shared is None:
             return 0.0
         seconds, self._shared.saved_seconds = self._shared.saved_seconds, 0.0
@@ -171,14 +194,14 @@ class LocalGrid(Grid):
 
 
 def _copied(message: Message) -> Message:
-    """Return a message of its own records, as if it had crossed a network."""
+    """Return a copy of a message with its own records, as a network would make it."""
     if not message.has_content():
         return message
     return make_message(message.metadata, _copy(message.content))
 
 
 def _copy(records: RecordDict) -> RecordDict:
-    """Return records of their own; the bytes of arrays are shared, for nobody can write them."""
+    """Return copies of the records; arrays share their bytes, which are immutable."""
     copies = records.copy()
     for key, record in records.items():
         copies[key] = record.copy()

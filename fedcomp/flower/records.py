@@ -1,6 +1,7 @@
-"""Bytes in and out of Flower's records: one message carries one Array.
+"""Bytes in and out of Flower's records.
 
-The Array travels as it is through Flower; its `stype` makes `Array.numpy` refuse it where fedcomp is absent.
+One message carries one Array, which passes through Flower unchanged.  Its `stype` makes `Array.numpy` refuse it in a process
+without fedcomp.
 """
 
 import math
@@ -20,6 +21,7 @@ from fedcomp.flower.lazy_array import LazyArray, record_of
 STYPE = "fedcomp.frame/1"
 KEY = "fedcomp"
 NPY_1 = b"\x93NUMPY\x01\x00"
+"""The start of a file in the npy format, version 1.0."""
 
 
 def pack(data: bytes) -> ArrayRecord:
@@ -28,14 +30,19 @@ def pack(data: bytes) -> ArrayRecord:
 
 
 def unpack(record: ArrayRecord) -> bytes | None:
-    """Return what `seal` put into `record`; None for any other record."""
+    """Return the bytes that `pack` put into `record`; None for any other record."""
     if set(record) != {KEY} or record[KEY].stype != STYPE:
         return None
     return record[KEY].data
 
 
 def packed(content: RecordDict) -> tuple[str, bytes] | None:
-    """Return the key of the sealed record in `content`, and its bytes; None where there is none."""
+    """Return the key of the packed record in `content` and its bytes; None if there is no such record.
+
+    Raises:
+        CorruptError: there are several.
+
+    """
     found = [(key, data) for key, record in array_records(content).items() if (data := unpack(record)) is not None]
     if len(found) > 1:
         raise CorruptError(f"{len(found)} fedcomp records in one message; one is needed")
@@ -43,46 +50,46 @@ def packed(content: RecordDict) -> tuple[str, bytes] | None:
 
 
 def array_records(content: RecordDict) -> dict[str, ArrayRecord]:
-    """Return the array records of `content`, as its property of that name does, which is slow: it checks each anew."""
+    """Return the array records of `content`; its own property of that name is slow, since it checks each record again."""
     return {key: record for key, record in content.items() if isinstance(record, ArrayRecord)}
 
 
 def metric_records(content: RecordDict) -> dict[str, MetricRecord]:
-    """Return the metric records of `content`, likewise."""
+    """Return the metric records of `content`, without the slow checks of its own property."""
     return {key: record for key, record in content.items() if isinstance(record, MetricRecord)}
 
 
 def dense_size(record: ArrayRecord) -> int:
-    """Return the bytes that plain Flower sends for `record`."""
+    """Return the number of bytes that plain Flower sends for `record`."""
     return sum(len(array.data) for array in record.values())
 
 
 def size_beside(content: RecordDict, key: str) -> int:
-    """Return the bytes of the array records beside `key`, which travel as they are."""
+    """Return the number of bytes of all array records except `key`; they travel as they are."""
     return sum(dense_size(record) for name, record in array_records(content).items() if name != key)
 
 
 def to_arrays(record: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
-    """Return the numpy arrays of a plain record, to be read only."""
+    """Return the numpy arrays of a plain record, to be read only: they may share memory with it."""
     return {name: _to_numpy(array) for name, array in record.items()}
 
 
 def _to_numpy(array: Array) -> NDArray[Any]:
-    """Return ``array.numpy()`` without a copy where the bytes are those that ``np.save`` writes."""
+    """Return ``array.numpy()``, without a copy if the bytes are those that ``np.save`` writes."""
     if isinstance(array, LazyArray) and array.values is not None:
         return array.values
     data = array.data
     if array.stype != SType.NUMPY or data[:8] != NPY_1:
         return array.numpy()
     begin = len(NPY_1) + 2 + int.from_bytes(data[8:10], "little")
-    shape, fortran_order, dtype = _npy_head(data[8:begin])
+    shape, fortran_order, dtype = _npy_header(data[8:begin])
     if dtype.hasobject or len(data) != begin + dtype.itemsize * math.prod(shape):
-        return array.numpy()  # raises, and says what is wrong
+        return array.numpy()  # which raises
     values: NDArray[Any] = np.frombuffer(data, dtype, offset=begin)
     return values.reshape(shape, order="F" if fortran_order else "C")
 
 
 @lru_cache(maxsize=256)
-def _npy_head(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, order and dtype that the head of an array in the npy format, version 1.0, says."""
-    return np.lib.format.read_array_header_1_0(BytesIO(head))
+def _npy_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return the shape, the Fortran order and the dtype in a header of the npy format, version 1.0."""
+    return np.lib.format.read_array_header_1_0(BytesIO(header))

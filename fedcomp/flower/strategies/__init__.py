@@ -1,1 +1,1 @@
-"""Server strategies from the compression papers."""
+"""The server strategies of the compression papers, and how a strategy declares its use of replies and its state."""

@@ -1,6 +1,5 @@
-"""The server's half of EF21: nodes send what their estimates change by, and the server keeps the mean estimate."""
+"""The server side of EF21: nodes send increments of their estimates, and the server keeps the mean estimate."""
 
-import math
 from collections.abc import Iterable, Mapping
 from logging import INFO
 from typing import Any, ClassVar
@@ -8,6 +7,7 @@ from typing import Any, ClassVar
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 
+from fedcomp.core import check_range
 from fedcomp.flower._compat import log
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
@@ -15,34 +15,38 @@ from fedcomp.flower.strategies.state import StateValue, StrategyState, count_in,
 
 
 class EF21(ServerOptimizer):
-    """model = published + eta g, where g follows the mean of all nodes' estimates by the increments that they send.
+    """model = published + eta g, where g, the mean of all nodes' estimates, grows by the increments that they send.
 
-    g is the sum of all increments over the number of connected nodes: a node that is absent has an increment of 0, and its
-    estimate still counts.  So the mean is over nodes, and no weights go into it.  Richtárik, Sokolov and Fatkhullin,
-    NeurIPS 2021, algorithm 2; with momentum on the nodes' side, Fatkhullin, Tyurin and Richtárik, NeurIPS 2023 (EF21-SGDM).
+    g is the sum of all increments divided by the number of connected nodes, without weights.  An absent node has an
+    increment of 0, and its estimate still counts.  Richtárik, Sokolov and Fatkhullin, NeurIPS 2021, algorithm 2; with
+    momentum on the nodes' side, Fatkhullin, Tyurin and Richtárik, NeurIPS 2023 (EF21-SGDM).
 
-    A reply's increment is its model minus the published one, and comes in float64, as g is: nobody sends an estimate whole
-    again, and what rounding took once would stay lost.  A node that loses its estimate makes all begin anew (`restart`,
-    which `CompressedStrategy` calls); one that leaves for good stays in g until then.
+    The increments and g are float64: nodes never send an estimate whole again, so a rounding error would never go away.
+    After a node has lost its estimate, `CompressedStrategy` calls `restart`, and all nodes start from zero.  The estimate of
+    a node that leaves for good stays in g until then.
     """
 
     reply_use: ClassVar[ReplyUse] = ReplyUse.INCREMENTS
 
     def __init__(self, *, eta: float = 1.0, **fedavg: Any) -> None:
-        """Make it; what FedAvg takes, it takes as well.  Raises `ValueError` for an eta out of range."""
+        """Make the strategy with the step size `eta` and the settings of FedAvg.
+
+        Raises:
+            ValueError: `eta` is not a finite number above 0.
+
+        """
         super().__init__(**fedavg)
-        if not 0 < eta < math.inf:
-            raise ValueError(f"eta is {eta}; a finite number above 0 is needed")
+        check_range("eta", eta, above=0)
         self.eta = eta
         self.num_nodes = 0
         self.estimate: Sums = {}
 
     def restart(self) -> None:
-        """Begin the sum anew."""
+        """Start the sum of the increments from zero."""
         self.estimate = {}
 
     def state(self) -> StrategyState:
-        """Return the sum of all increments and the number of nodes that were connected last."""
+        """Return the sum of all increments and the last number of connected nodes."""
         return {"estimate": self.estimate, "num_nodes": self.num_nodes}
 
     def restore(self, state: Mapping[str, StateValue]) -> None:
@@ -50,26 +54,26 @@ class EF21(ServerOptimizer):
         self.estimate, self.num_nodes = tensors_in(state, "estimate"), count_in(state, "num_nodes")
 
     def summary(self) -> None:
-        """Log the step size."""
+        """Log the step size, then the summary of FedAvg."""
         log(INFO, "\t├──> EF21: eta %g", self.eta)
         super().summary()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return FedAvg's messages, and count who is connected."""
+        """Return the messages of FedAvg; count the connected nodes."""
         messages = super().configure_train(server_round, arrays, config, grid)
         self.num_nodes = len(list(grid.get_node_ids()))  # after sampling, which waits for nodes
         return messages
 
-    def moved(self, step: RoundResult) -> Sums:
-        """Return the parameters one step on along the mean estimate."""
-        self.estimate = self.estimate or step.zeros()
-        num_nodes = max(self.num_nodes, len(step.replies))  # who answered and left has been there
-        moved: Sums = {}
-        for name in step.parameters:
+    def apply(self, result: RoundResult) -> Sums:
+        """Return the published parameters moved along the mean estimate."""
+        self.estimate = self.estimate or result.zeros()
+        num_nodes = max(self.num_nodes, len(result.replies))  # a node may answer and disconnect
+        parameters: Sums = {}
+        for name in result.parameters:
             estimate = self.estimate[name]
-            for increment in step.differences(name):
+            for increment in result.differences(name):
                 estimate += increment
-            moved[name] = step.begin(name) + self.eta / num_nodes * estimate
-        return moved
+            parameters[name] = result.start(name) + self.eta / num_nodes * estimate
+        return parameters

@@ -1,44 +1,49 @@
-"""signSGD with majority vote: each node one vote an entry, whatever its data and however loud its update."""
+"""signSGD with majority vote: each node has one vote for each entry, whatever its data and the size of its update."""
 
-import math
 from logging import INFO
 from typing import Any, ClassVar
 
 import numpy as np
 
+from fedcomp.core import check_range
 from fedcomp.flower._compat import log
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
 
 
 class MajorityVote(ServerOptimizer):
-    """model = published + step sign(sum over nodes of sign(their model - published)).
+    """model = published + step sign(sum over nodes of sign(update)).
 
-    Bernstein et al., ICML 2018, algorithm 3; ICLR 2019 on why a minority of liars cannot turn it.  An entry that a node left
-    as it was is no vote, and a tie moves nothing.  Votes are not weighted; counters, BatchNorm statistics and metrics are.
+    Bernstein et al., ICML 2018, algorithm 3; Bernstein et al., ICLR 2019, on its robustness against a minority of adversaries.
+    An update of 0 is no vote, and a tie leaves the entry as it is.  Votes have no weights; counters, BatchNorm statistics and
+    metrics are weighted means.
     """
 
     reply_use: ClassVar[ReplyUse] = ReplyUse.DIFFERENCES
 
     def __init__(self, *, step: float = 1e-3, **fedavg: Any) -> None:
-        """Make it; what FedAvg takes, it takes as well.  Raises `ValueError` for a step out of range."""
+        """Make the strategy with the size of a step and the settings of FedAvg.
+
+        Raises:
+            ValueError: `step` is not a finite number above 0.
+
+        """
         super().__init__(**fedavg)
-        if not 0 < step < math.inf:
-            raise ValueError(f"step is {step}; a finite number above 0 is needed")
+        check_range("step", step, above=0)
         self.step = step
 
     def summary(self) -> None:
-        """Log the step."""
+        """Log the step, then the summary of FedAvg."""
         log(INFO, "\t├──> Majority vote: step %g", self.step)
         super().summary()
 
-    def moved(self, step: RoundResult) -> Sums:
-        """Return the parameters one step on towards where most nodes go."""
-        moved: Sums = {}
-        for name in step.parameters:
-            votes = np.zeros(step.published[name].shape, np.int32)
-            for difference in step.differences(name):
+    def apply(self, result: RoundResult) -> Sums:
+        """Return the published parameters, each moved by one step in the direction of most votes."""
+        parameters: Sums = {}
+        for name in result.parameters:
+            votes = np.zeros(result.published[name].shape, np.int32)
+            for difference in result.differences(name):
                 votes += difference > 0
                 votes -= difference < 0
-            moved[name] = step.begin(name) + self.step * np.sign(votes)
-        return moved
+            parameters[name] = result.start(name) + self.step * np.sign(votes)
+        return parameters

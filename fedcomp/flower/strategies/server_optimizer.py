@@ -1,11 +1,10 @@
-"""A server's step from the published model: what those strategies share that do more with the replies than average them.
+"""Server optimizers: strategies whose next model is a step from the model that the round's nodes started from.
 
-A step starts from the arrays that the round's nodes started from: under a lossy downlink they are not the ones that the last
-step ended in, so no strategy here goes on from a model of its own.  It moves the parameters alone; counters and BatchNorm
-statistics are no direction to go in, they follow the plain weighted mean, as in FedAvg.
+Under a lossy downlink the published model is not the one that the last step ended in, so an optimizer never continues from a
+model of its own.  It moves parameters only.  Counters and BatchNorm statistics follow the weighted mean, as in FedAvg.
 
-The strategies' sums and moments are float64, whatever the model is: the square of a float32 neither overflows nor vanishes
-there, and what is added over thousands of rounds is not swallowed by what is there already.  They are on the server alone.
+Sums and moments are float64 whatever the dtype of the model: the square of a float32 neither overflows nor underflows there,
+and small terms still count after thousands of rounds.  They stay on the server.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,12 +27,15 @@ from fedcomp.flower.strategies.state import StatefulStrategy, StateValue, Strate
 from fedcomp.wire import Layout, layout_of
 
 Sums = dict[str, NDArray[np.float64]]
-"""An array a parameter tensor: moments, sums of gradients."""
+"""One array for each parameter tensor: moments, sums of gradients."""
 
 
 @dataclass(frozen=True)
 class RoundResult:
-    """The published model, what came back from its nodes, and the weighted mean of that."""
+    """The published model, the replies of its nodes, and their weighted means.
+
+    The mean of `DifferenceRecord`s is a difference in its parameters, and the nodes' own in its exact tensors.
+    """
 
     published: Mapping[str, NDArray[Any]]
     replies: tuple[ArrayRecord, ...]
@@ -42,61 +44,72 @@ class RoundResult:
 
     @cached_property
     def layout(self) -> Layout:
-        """What becomes of each tensor."""
+        """The policy of each tensor."""
         return layout_of(self.published)
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """The tensors that a step moves, by name."""
+        """The names of the tensors that an optimizer moves."""
         return tuple(tensor.name for tensor in self.layout.tensors if tensor.policy == "compressed")
 
+    @property
+    def has_differences(self) -> bool:
+        """Whether the replies are differences to the published model."""
+        return isinstance(self.replies[0], DifferenceRecord)
+
     def zeros(self) -> Sums:
-        """Return sums of nothing."""
+        """Return a zero for each parameter, in its tensor's shape."""
         return {name: np.zeros(self.published[name].shape) for name in self.parameters}
 
-    def begin(self, name: str) -> NDArray[np.float64]:
-        """Return a parameter as it was published, float64."""
+    def start(self, name: str) -> NDArray[np.float64]:
+        """Return a copy of the published tensor `name` in float64."""
         return np.array(self.published[name], np.float64)
 
     def gradient(self, name: str) -> NDArray[np.float64]:
-        """Return what the papers' servers call the gradient: published minus mean, for an update goes downhill."""
-        gradient = self.begin(name)
+        """Return the pseudo-gradient of the tensor `name`, published minus mean: updates point downhill."""
+        if self.has_differences:
+            return -np.asarray(self.mean[name], np.float64)
+        gradient = self.start(name)
         gradient -= self.mean[name]
         return gradient
 
     def differences(self, name: str) -> Iterator[NDArray[np.float64]]:
-        """Yield the difference of each reply's parameter `name` to the published one, float64, exactly as the node sent it."""
-        published = self.begin(name)
+        """Yield each reply's difference to the published tensor `name`, float64 and not rounded."""
         for reply in self.replies:
             array = reply[name].numpy()
-            yield array if isinstance(reply, DifferenceRecord) else array - published
+            yield array if self.has_differences else array - self.start(name)
 
-    def end(self, moved: Mapping[str, NDArray[Any]]) -> ArrayRecord:
-        """Return the next model, in the published one's dtypes: the parameters as `moved`, the rest as the mean, rounded.
+    def next_model(self, parameters: Mapping[str, NDArray[Any]]) -> ArrayRecord:
+        """Return the next model in the dtypes of the published one: `parameters`, and the rounded means of the exact tensors.
 
-        A counter that came out of here as a float would be taken for a parameter in the next round.
+        A counter that became a float here would count as a parameter in the next round.
         """
         rest = Layout(tuple(tensor for tensor in self.layout.tensors if tensor.policy == "exact"))
         _, exact = rest.flatten({tensor.name: self.mean[tensor.name] for tensor in rest.tensors})
         model = rest.unflatten_exact(exact)
         for name in self.parameters:
-            model[name] = np.asarray(moved[name]).astype(self.published[name].dtype)
+            model[name] = np.asarray(parameters[name]).astype(self.published[name].dtype)
         return to_record({name: model[name] for name in self.published})
 
 
 class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
-    """FedAvg that knows, from a round's messages to its replies, which model its nodes started from.
+    """FedAvg whose next parameters are those that `apply` returns; by itself it averages.
 
-    Which model comes next, `moved` says: by itself it is the weighted mean.
+    From a round's messages to its replies it keeps the model that the nodes start from.
     """
 
     def __init__(self, **fedavg: Any) -> None:
-        """Make it with the settings of Flower's FedAvg."""
+        """Make the strategy with the settings of Flower's FedAvg."""
         super().__init__(**fedavg)
         self.published: ArrayRecord | None = None
 
+    def apply(self, result: RoundResult) -> Sums:
+        """Return the parameters of the next model, by name."""
+        means = {name: np.array(result.mean[name], np.float64) for name in result.parameters}
+        return {name: result.start(name) + means[name] for name in means} if result.has_differences else means
+
     def state(self) -> StrategyState:
-        """Return the sums and moments that this optimizer keeps between rounds; by itself it keeps none."""
+        """Return the sums and moments that last from round to round; by itself it has none."""
         return {}
 
     def restore(self, state: Mapping[str, StateValue]) -> None:
@@ -105,43 +118,36 @@ class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return FedAvg's messages."""
+        """Return the messages of FedAvg."""
         self.published = arrays
         return super().configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the next model and the metrics; neither if none trained, or nothing that has a weight."""
-        step = self.round_result(replies)
-        return (None, None) if step is None else (step.end(self.moved(step)), step.metrics)
+        """Return the next model and the metrics; (None, None) if no reply has a weight.
 
-    def moved(self, step: RoundResult) -> Sums:
-        """Return the parameters of the next model."""
-        return {name: np.array(step.mean[name], np.float64) for name in step.parameters}
+        Raises:
+            AggregationError: the replies' tensors are not those of the published model, or no model was published.
+
+        """
+        result = self.round_result(replies)
+        return (None, None) if result is None else (result.next_model(self.apply(result)), result.metrics)
 
     def round_result(self, replies: Iterable[Message]) -> RoundResult | None:
-        """Return what the replies give to step with; None if none trained, or nothing that has a weight.
-
-        Raises `AggregationError` where the replies do not fit the published model, or nothing was published.
-        """
-        begun, self.published = self.published, None
+        """Return the replies with their published model and means; None if no reply has a weight."""
+        published, self.published = self.published, None
         contents = [message.content for message in content_replies(self, replies)]
         metrics = [next(iter(content.metric_records.values())) for content in contents]
         if not sum(cast(float, record[self.weighted_by_key]) for record in metrics):
             if contents:
                 log(WARNING, "all weights %r are 0; nothing is aggregated", self.weighted_by_key)
             return None
-        if begun is None:
-            raise AggregationError("replies to a round that configure_train did not begin")
-        published = records.to_arrays(begun)
+        if published is None:
+            raise AggregationError("aggregate_train needs configure_train first; no model is published in this round")
+        arrays = records.to_arrays(published)
         mean = records.to_arrays(aggregate_arrayrecords(contents, self.weighted_by_key))
-        shapes = {name: array.shape for name, array in published.items()}
-        if {name: array.shape for name, array in mean.items()} != shapes:
+        if {name: array.shape for name, array in mean.items()} != {name: array.shape for name, array in arrays.items()}:
             raise AggregationError("the replies' tensors are not those of the published model")
         models = tuple(next(iter(content.array_records.values())) for content in contents)
-        if models and isinstance(models[0], DifferenceRecord):
-            for tensor in layout_of(published).tensors:
-                if tensor.policy == "compressed":
-                    mean[tensor.name] = published[tensor.name] + mean[tensor.name]
-        return RoundResult(published, models, mean, self.train_metrics_aggr_fn(contents, self.weighted_by_key))
+        return RoundResult(arrays, models, mean, self.train_metrics_aggr_fn(contents, self.weighted_by_key))

@@ -1,4 +1,4 @@
-"""One round of a strategy by hand: what is published, what each node sends back, what the server makes of it."""
+"""One round of a strategy by hand: a published model and one reply for each node give the next model."""
 
 from collections.abc import Iterable, Mapping
 from typing import cast
@@ -15,12 +15,12 @@ Tensors = Mapping[str, ArrayLike]
 
 
 def grid(num_nodes: int) -> LocalGrid:
-    """Return a grid whose nodes are asked for their ids and nothing else."""
+    """Return a grid whose nodes never get a message."""
     return LocalGrid(ClientApp(), num_nodes)
 
 
 def record(tensors: Tensors) -> ArrayRecord:
-    """Return tensors as Flower sends them; numbers without a dtype are float32."""
+    """Return tensors as a record of Flower; numbers without a dtype become float32."""
     arrays = {
         name: value if isinstance(value, np.ndarray | np.generic) else np.asarray(value, np.float32)
         for name, value in tensors.items()
@@ -31,30 +31,29 @@ def record(tensors: Tensors) -> ArrayRecord:
 def one_round(
     strategy: Strategy,
     published: ArrayRecord,
-    sent: Iterable[Tensors | None],
+    replies: Iterable[Tensors | None],
     *,
     nodes: LocalGrid | None = None,
     weights: Iterable[float] = (),
     server_round: int = 1,
 ) -> ArrayRecord | None:
-    """Return the next model after each node sent a model, or, for None, an error; all weigh the same unless said."""
-    sent = list(sent)
-    nodes = nodes or grid(max(len(sent), 2))
-    asked = list(strategy.configure_train(server_round, published, ConfigRecord(), nodes))
-    asked.sort(key=lambda message: message.metadata.dst_node_id)
-    replies = []
-    given = list(weights) or [1.0] * len(sent)
-    for message, tensors, weight in zip(asked, sent, given, strict=False):
+    """Return the next model after each node replied with a model, or, for None, with an error; weights default to 1."""
+    replies = list(replies)
+    nodes = nodes or grid(max(len(replies), 2))
+    requests = list(strategy.configure_train(server_round, published, ConfigRecord(), nodes))
+    requests.sort(key=lambda message: message.metadata.dst_node_id)
+    messages = []
+    for request, tensors, weight in zip(requests, replies, list(weights) or [1.0] * len(replies), strict=False):
         if tensors is None:
-            replies.append(Message(Error(0, "it broke"), reply_to=message))
+            messages.append(Message(Error(0, "it broke"), reply_to=request))
             continue
         metrics = MetricRecord({"num-examples": weight})
-        replies.append(Message(RecordDict({"arrays": record(tensors), "metrics": metrics}), reply_to=message))
-    model, _ = strategy.aggregate_train(server_round, replies)
+        messages.append(Message(RecordDict({"arrays": record(tensors), "metrics": metrics}), reply_to=request))
+    model, _ = strategy.aggregate_train(server_round, messages)
     return model
 
 
 def values(model: ArrayRecord | None, name: str = "weight") -> list[float]:
-    """Return the entries of a tensor of a model that there is."""
+    """Return the entries of one tensor of a model."""
     assert model is not None
     return cast(list[float], model[name].numpy().ravel().tolist())

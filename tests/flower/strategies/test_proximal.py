@@ -1,5 +1,6 @@
 import math
 import random
+import re
 from typing import Any, cast
 
 import numpy as np
@@ -156,20 +157,16 @@ def test_what_a_downlink_keeps_back_of_a_dual_average_is_not_asked_for_twice() -
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"eta": 0}, "eta is 0; a finite number above 0 is needed"),
-        ({"delta": -1.0}, "delta is -1.0; a finite number above 0 is needed"),
-        ({"l1_strength": -1e-9}, "l1_strength is -1e-09; a finite number from 0 up is needed"),
-        ({"l1_strength": math.nan}, "l1_strength is nan; a finite number from 0 up is needed"),
-    ],
+    ("setting", "value"),
+    [("eta", 0), ("delta", -1.0), ("delta", "x"), ("l1_strength", -1e-9), ("l1_strength", math.nan), ("eta", True)],
 )
 @pytest.mark.parametrize("kind", [QcmdAdagrad, QrdaAdagrad])
-def test_a_setting_out_of_range_is_refused(kind: Kind, settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{said}$"):
-        kind(**settings)
+def test_a_setting_out_of_range_is_refused(kind: Kind, setting: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"{setting} is {value!r};")):
+        kind(**{setting: value})
 
 
-def test_a_center_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ValueError, match="^center is 'middle'; 'initial' or 'zero' is needed$"):
-        QrdaAdagrad(center="middle")  # type: ignore[arg-type]
+@pytest.mark.parametrize("center", ["middle", None, 0])
+def test_an_unknown_center_is_refused(center: Any) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"center is {center!r};")):
+        QrdaAdagrad(center=center)

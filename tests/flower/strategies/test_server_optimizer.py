@@ -1,4 +1,4 @@
-"""The laws that every strategy keeps that steps from the published model."""
+"""The laws of every server optimizer."""
 
 import itertools
 import random
@@ -43,12 +43,12 @@ every = pytest.mark.parametrize("make", STRATEGIES.values(), ids=STRATEGIES.keys
 
 
 def uplink_of(inner: Strategy) -> fedcomp.Compressor:
-    """Return an uplink that sends what `inner` takes."""
+    """Return an uplink that fits `inner`."""
     return fedcomp.parse("ef21(density=0.05)" if isinstance(aggregating(inner), EF21) else "stc(density=0.05)")
 
 
 def _batch_norm(rng: np.random.Generator) -> dict[str, Any]:
-    """Return a model of all that is no parameter, beside parameters of all dtypes."""
+    """Return a model of parameters of all dtypes, and of counters and BatchNorm statistics."""
     return {
         "layer.weight": rng.standard_normal((3, 4)).astype(np.float32),
         "layer.bias": rng.standard_normal(4).astype(np.float64),
@@ -81,7 +81,7 @@ def test_counters_and_batchnorm_statistics_follow_the_weighted_mean_and_paramete
 
 
 @every
-def test_a_step_starts_from_what_was_published_and_not_from_what_the_last_one_made(make: Make) -> None:
+def test_a_step_starts_from_the_published_model_and_not_from_its_own_last_one(make: Make) -> None:
     begun, update = np.array([1.0, -2.0, 0.5]), np.array([0.25, -0.5, 0.125])
     ends = []
     for shift in (0.0, 64.0):
@@ -90,12 +90,11 @@ def test_a_step_starts_from_what_was_published_and_not_from_what_the_last_one_ma
         again = begun + shift
         end = one_round(strategy, record({"weight": again}), [{"weight": again + update}] * 2)
         ends.append(np.array(values(end)))
-    absolute = isinstance(strategy, QrdaAdagrad)
-    np.testing.assert_allclose(ends[1] - ends[0], 0 if absolute else 64, err_msg="dual averages sum gradients alone")
+    np.testing.assert_allclose(ends[1] - ends[0], 64 if strategy.starts_from_published else 0)
 
 
 @every
-def test_errors_are_left_out_and_a_round_of_nothing_gives_nothing_and_changes_nothing(make: Make) -> None:
+def test_errors_are_left_out_and_a_round_without_weights_changes_nothing(make: Make) -> None:
     published, sent = record({"weight": [1.0, -2.0]}), {"weight": np.array([0.5, 3.0], np.float32)}
     troubled, smooth = make(), make(fraction_train=0.7)  # two of three
     for _ in range(2):
@@ -109,28 +108,26 @@ def test_errors_are_left_out_and_a_round_of_nothing_gives_nothing_and_changes_no
 @every
 def test_replies_of_another_model_are_refused(make: Make) -> None:
     published = record({"weight": [1.0, -2.0]})
-    with pytest.raises(AggregationError, match="the replies' tensors are not those of the published model"):
+    with pytest.raises(AggregationError):
         one_round(make(), published, [{"weight": [1.0]}])
-    with pytest.raises(AggregationError, match="the replies' tensors are not those of the published model"):
+    with pytest.raises(AggregationError):
         one_round(make(), published, [{"other": [1.0, 2.0]}])
 
 
 @every
-def test_what_was_published_is_for_one_rounds_replies(make: Make) -> None:
+def test_replies_count_only_in_the_round_that_configure_train_began(make: Make) -> None:
     strategy, published = make(), record({"weight": [1.0]})
     (message, *_) = strategy.configure_train(1, published, ConfigRecord(), grid(2))
     content = RecordDict({"arrays": published, "metrics": MetricRecord({"num-examples": 1})})
     reply = Message(content, reply_to=message)
     assert strategy.aggregate_train(1, [reply])[0] is not None
-    with pytest.raises(AggregationError, match="replies to a round that configure_train did not begin"):
+    with pytest.raises(AggregationError, match="configure_train"):
         strategy.aggregate_train(1, [reply])
 
 
 @every
 @pytest.mark.parametrize("sampled", [False, True])
-def test_a_run_that_is_stopped_and_resumed_ends_in_the_bits_of_one_that_is_not(
-    make: Make, sampled: bool, tmp_path: Path
-) -> None:
+def test_a_resumed_run_ends_in_the_bits_of_an_uninterrupted_one(make: Make, sampled: bool, tmp_path: Path) -> None:
     def strategy(**more: Any) -> CompressedStrategy:
         inner: Strategy = make(**HALF)
         if sampled:
@@ -144,7 +141,7 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_bits_of_one_that_is_not(
     random.seed(4)
     nodes = LocalGrid(app(), 8)
     strategy(checkpoint=tmp_path / "checkpoint").start(nodes, model(), num_rounds=5)
-    random.seed(99)  # another process draws from elsewhere
+    random.seed(99)  # another process starts elsewhere
     resumed = strategy()
     resumed.load(tmp_path / "checkpoint")
     resumed.start(nodes, resumed.arrays, num_rounds=4)
@@ -169,7 +166,7 @@ def _inner_state(checkpoint: Path) -> dict[str, np.ndarray]:
 
 
 @every
-def test_with_losses_both_ways_the_run_stays_finite_and_goes_on(make: Make) -> None:
+def test_under_lossy_links_the_model_stays_finite_and_keeps_changing(make: Make) -> None:
     random.seed(0)
     inner = make(**HALF)
     strategy = CompressedStrategy(inner, uplink=uplink_of(inner), downlink=fedcomp.stc(density=0.05))
@@ -186,7 +183,7 @@ def test_with_losses_both_ways_the_run_stays_finite_and_goes_on(make: Make) -> N
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_those_that_look_at_the_mean_alone_get_one_merged_reply_and_the_others_all(name: str) -> None:
+def test_strategies_that_read_only_the_mean_get_one_merged_reply_and_the_others_get_all(name: str) -> None:
     counts: list[int] = []
     for wrap in (False, True):
         inner = STRATEGIES[name](fraction_train=1.0, fraction_evaluate=0.0)
