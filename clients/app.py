@@ -47,7 +47,7 @@ def train(message: Message, context: Context) -> Message:
     seed_torch(int(rng.integers(2**63)), device)  # for models that draw, as dropout does
     loss = train_locally(model, x, y, plan, rng)
     weights = to_record({name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()})
-    return _reply(message, {"num-examples": len(y), "train-loss": loss}, weights)
+    return _reply(message, weights_of(run, len(y)) | {"train-loss": loss}, weights)
 
 
 @app.evaluate()
@@ -57,7 +57,7 @@ def evaluate(message: Message, context: Context) -> Message:
     device = _device(run)
     x, y = own_samples(run, context.node_config, device)
     loss, accuracy = evaluate_model(_model(message, run, device), x, y, EVALUATION_BATCH)
-    return _reply(message, {"num-examples": len(y), "eval-loss": loss, "eval-accuracy": accuracy})
+    return _reply(message, weights_of(run, len(y)) | {"eval-loss": loss, "eval-accuracy": accuracy})
 
 
 @app.query("partition")
@@ -76,6 +76,11 @@ def tell_partition(message: Message, context: Context) -> Message:
         return Message(RecordDict({"refused": ConfigRecord({"reason": str(error)})}), reply_to=message)
     there = {key: int(value) for key, value in node.items() if key == "partition-id"}
     return _reply(message, {"num-examples": len(y), **there})
+
+
+def weights_of(run: Mapping[str, object], num_examples: int) -> dict[str, int | float]:
+    """Return the metrics that a strategy may weigh this node by: its examples, and 1 if all nodes count the same."""
+    return {"num-examples": num_examples, **({"equal-weight": 1} if run["weighting"] == "equal" else {})}
 
 
 def _device(run: Mapping[str, object]) -> torch.device:
@@ -107,10 +112,8 @@ def _module(name: str, card: Card, device: torch.device) -> nn.Module:
     return build_model(name, input_shape(card), card.num_classes, seed=0).to(device)
 
 
-def _reply(
-    message: Message, metrics: dict[str, int | float | list[int] | list[float]], arrays: ArrayRecord | None = None
-) -> Message:
-    content = RecordDict({"metrics": MetricRecord(metrics)})
+def _reply(message: Message, metrics: Mapping[str, int | float], arrays: ArrayRecord | None = None) -> Message:
+    content = RecordDict({"metrics": MetricRecord(dict(metrics))})
     if arrays is not None:
         content["arrays"] = arrays
     return Message(content=content, reply_to=message)

@@ -21,6 +21,8 @@ from server.run_status import RunStatus
 from server.settings import Settings, SettingsError
 from server.strategies import parse_strategy
 
+WEIGHT_METRICS = {"examples": "num-examples", "equal": "equal-weight"}
+"""The setting `weighting` -> the metric that every node reports and that means are weighted by, of models and metrics."""
 CARDS = Path(__file__).resolve().parents[1] / "datasets"
 
 app = ServerApp()
@@ -74,6 +76,7 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
     inner = parse_strategy(settings.strategy).build(
         fraction_train=settings.fraction_train,
         fraction_evaluate=settings.fraction_evaluate,
+        weighted_by_key=WEIGHT_METRICS[settings.weighting],
         min_train_nodes=1,
         min_evaluate_nodes=1,
         min_available_nodes=1,  # a device that is off does not hold up the others: min-nodes is for the start

@@ -1,88 +1,110 @@
-"""The run's configuration, checked once, before anything starts.
+"""The run config of the app, checked once, before anything starts.
 
-An error is one sentence that names the setting, what it is, and what it may be.
+An error is one sentence that names the setting, its value, and what is needed.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Annotated, get_type_hints
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 import fedcomp
 from fedcomp.data import parse_scheme
-from server.rules import Call, Real, Rule, Switch, Text, Whole
 from server.strategies import parse_strategy
 
 
 class SettingsError(ValueError):
-    """A run cannot start as it is configured; the text is one sentence."""
+    """A run cannot start with these settings; the text is one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """One run.  The names are those of `[tool.flwr.app.config]`, with underscores; the defaults stand there alone."""
+def _accepted_by(parse: Callable[[str], object]) -> AfterValidator:
+    def check(text: str) -> str:
+        parse(text)
+        return text
 
-    dataset: Annotated[str, Text(r"[\w.-]+", "the name of a card in datasets/")]
-    data_dir: Annotated[str, Text()]
-    partition: Annotated[str, Call(parse_scheme)]
-    model: Annotated[str, Text(r"\w+", "the name of a model")]
-    seed: Annotated[int, Whole()]
-    strategy: Annotated[str, Call(parse_strategy)]
-    num_rounds: Annotated[int, Whole(1)]
-    fraction_train: Annotated[float, Real(above=0, most=1)]
-    sampling_decay: Annotated[float, Real(least=0)]
-    fraction_evaluate: Annotated[float, Real(least=0, most=1)]
-    min_nodes: Annotated[int, Whole(1)]
-    local_epochs: Annotated[int, Whole(1)]
-    local_steps: Annotated[int, Whole()]
-    batch_size: Annotated[int, Whole(1)]
-    learning_rate: Annotated[float, Real(above=0)]
-    momentum: Annotated[float, Real(least=0, most=1)]
-    weight_decay: Annotated[float, Real(least=0)]
-    uplink: Annotated[str, Call(fedcomp.parse)]
-    downlink: Annotated[str, Call(fedcomp.parse)]
-    device: Annotated[str, Text(r"auto|cpu|mps|cuda(:\d+)?", "auto, cpu, cuda, cuda:<number> or mps")]
-    num_threads: Annotated[int, Whole()]
-    evaluate_every: Annotated[int, Whole(1)]
-    runs_dir: Annotated[str, Text(".+", "a folder")]
-    run_name: Annotated[str, Text(r"([\w-][\w.-]*)?", "a plain name, without folders,")]
-    checkpoint_every: Annotated[int, Whole()]
-    resume: Annotated[bool, Switch()]
-    round_timeout: Annotated[float, Real(above=0)]
-    node_timeout: Annotated[float, Real(least=0)]
+    return AfterValidator(check)
+
+
+# The description of a type completes the sentence "... is needed".
+Text = Annotated[str, Field(description="a text")]
+Count = Annotated[int, Field(ge=0, description="a whole number, 0 or more,")]
+PositiveCount = Annotated[int, Field(ge=1, description="a whole number, 1 or more,")]
+Share = Annotated[float, Field(ge=0, le=1, description="a number from 0 to 1")]
+PositiveShare = Annotated[float, Field(gt=0, le=1, description="a number above 0 and at most 1")]
+Number = Annotated[float, Field(ge=0, description="a number, 0 or more,")]
+PositiveNumber = Annotated[float, Field(gt=0, description="a number above 0")]
+Method = Annotated[str, Field(description="a text such as 'stc(density=0.01)'"), _accepted_by(fedcomp.parse)]
+
+
+class Settings(BaseModel):
+    """One run.  The names are those of `[tool.flwr.app.config]`, with underscores; all defaults are there."""
+
+    model_config = ConfigDict(
+        alias_generator=lambda name: name.replace("_", "-"),
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+    )
+
+    dataset: Annotated[str, Field(pattern=r"^[\w.-]+$", description="the name of a card in datasets/")]
+    data_dir: Text
+    partition: Annotated[str, Field(description="a text such as 'classes(2)'"), _accepted_by(parse_scheme)]
+    model: Annotated[str, Field(pattern=r"^\w+$", description="the name of a model")]
+    seed: Count
+    strategy: Annotated[str, Field(description="a text such as 'fedavg'"), _accepted_by(parse_strategy)]
+    weighting: Annotated[Literal["examples", "equal"], Field(description="'examples' or 'equal'")]
+    num_rounds: PositiveCount
+    fraction_train: PositiveShare
+    sampling_decay: Number
+    fraction_evaluate: Share
+    min_nodes: PositiveCount
+    local_epochs: PositiveCount
+    local_steps: Count
+    batch_size: PositiveCount
+    learning_rate: PositiveNumber
+    momentum: Share
+    weight_decay: Number
+    uplink: Method
+    downlink: Method
+    device: Annotated[
+        str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, cuda, cuda:<number> or mps")
+    ]
+    num_threads: Count
+    evaluate_every: PositiveCount
+    runs_dir: Annotated[str, Field(min_length=1, description="a folder")]
+    run_name: Annotated[str, Field(pattern=r"^([\w-][\w.-]*)?$", description="a plain name, without folders,")]
+    checkpoint_every: Count
+    resume: Annotated[bool, Field(description="true or false")]
+    round_timeout: PositiveNumber
+    node_timeout: Number
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> "Settings":
         """Return the settings in a run config; raise `SettingsError` for an unknown, missing or impossible one."""
-        rules = _rules()
-        for key in config:
-            if key not in rules:
-                raise SettingsError(f"unknown setting {key!r}; there are: {', '.join(sorted(rules))}")
-        values: dict[str, object] = {}
-        for key, rule in rules.items():
-            if key not in config:
-                raise SettingsError(f"setting {key!r} is missing; a run needs all of: {', '.join(sorted(rules))}")
-            try:
-                values[_field(key)] = rule(config[key])
-            except ValueError as error:
-                raise SettingsError(f"{key} is {config[key]!r}; {error}") from None
-        settings = cls(**values)  # type: ignore[arg-type]
+        try:
+            settings = cls.model_validate(dict(config))
+        except ValidationError as error:
+            details = error.errors()
+            unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
+            raise SettingsError(cls._sentence((unknown or details)[0])) from None
         if settings.resume and not settings.run_name:
-            raise SettingsError("resume is true, but run-name is empty; the name of the run to go on with is needed")
+            raise SettingsError("resume is true, but run-name is empty; the name of the run to resume is needed")
         return settings
 
     def to_config(self) -> dict[str, str | int | float | bool]:
-        """Return the run config that these settings are."""
-        return {_key(item.name): getattr(self, item.name) for item in fields(self)}
+        """Return the run config of these settings."""
+        return self.model_dump(by_alias=True)
 
-
-def _rules() -> dict[str, Rule]:
-    hints = get_type_hints(Settings, include_extras=True)
-    return {_key(name): hint.__metadata__[0] for name, hint in hints.items()}
-
-
-def _key(name: str) -> str:
-    return name.replace("_", "-")
-
-
-def _field(key: str) -> str:
-    return key.replace("-", "_")
+    @classmethod
+    def _sentence(cls, detail: ErrorDetails) -> str:
+        fields = {str(field.alias): field for field in cls.model_fields.values()}
+        key = str(detail["loc"][0])
+        if detail["type"] == "extra_forbidden":
+            return f"unknown setting {key!r}; there are: {', '.join(sorted(fields))}"
+        if detail["type"] == "missing":
+            return f"setting {key!r} is missing; a run needs all of: {', '.join(sorted(fields))}"
+        if detail["type"] == "value_error":
+            return f"{key} is {detail['input']!r}; {detail['ctx']['error']}"
+        return f"{key} is {detail['input']!r}; {fields[key].description} is needed"

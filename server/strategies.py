@@ -1,7 +1,8 @@
-"""Strategies by name, Flower's and fedcomp's, as run configs say them: ``fedavgm(server_momentum=0.9)``."""
+"""Strategies by name, Flower's and fedcomp's, in the text form of run configs: ``fedavgm(server_momentum=0.9)``."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from flwr.serverapp.strategy import (
@@ -18,36 +19,42 @@ from flwr.serverapp.strategy import (
     MultiKrum,
 )
 
-from fedcomp.core import parse_call
+from fedcomp.core import check_int, check_range, parse_call
 from fedcomp.flower import EF21, FedAMS, MajorityVote, QcmdAdagrad, QrdaAdagrad
-from server.rules import Real, Rule, Text, Whole
 
-SERVER_STEP = {"eta": Real(above=0), "eta_l": Real(above=0), "tau": Real(above=0)}
-MOMENTS = {"beta_1": Real(least=0, most=1), "beta_2": Real(least=0, most=1)}
-AMSGRAD = {name: Real(least=0, below=1) for name in ("beta_1", "beta_2")} | {"eps": Real(above=0)}
-PROXIMAL: Mapping[str, Rule] = {"eta": Real(above=0), "delta": Real(above=0), "l1_strength": Real(least=0)}
-CENTER = {"center": Text("initial|zero", "'initial' or 'zero'")}
-MALICIOUS = {"num_malicious_nodes": Whole()}
+MAX_NODES = 1 << 31
+ADAPTIVE = ("eta", "eta_l", "tau")
+PROXIMAL = ("eta", "delta", "l1_strength")
 
-STRATEGIES: Mapping[str, tuple[Callable[..., FedAvg], Mapping[str, Rule]]] = {
-    "bulyan": (Bulyan, MALICIOUS),
-    "ef21": (EF21, {"eta": Real(above=0)}),
-    "fedadagrad": (FedAdagrad, SERVER_STEP),
-    "fedadam": (FedAdam, SERVER_STEP | MOMENTS),
-    "fedams": (FedAMS, {"eta": Real(above=0)} | AMSGRAD),
-    "fedavg": (FedAvg, {}),
-    "fedavgm": (FedAvgM, {"server_learning_rate": Real(above=0), "server_momentum": Real(least=0, most=1)}),
-    "fedmedian": (FedMedian, {}),
-    "fedprox": (FedProx, {"proximal_mu": Real(least=0)}),
-    "fedtrimmedavg": (FedTrimmedAvg, {"beta": Real(least=0, most=0.499)}),
-    "fedyogi": (FedYogi, SERVER_STEP | MOMENTS),
-    "krum": (Krum, MALICIOUS),
-    "majorityvote": (MajorityVote, {"step": Real(above=0)}),
-    "multikrum": (MultiKrum, MALICIOUS | {"num_nodes_to_select": Whole(1)}),
+STRATEGIES: Mapping[str, tuple[Callable[..., FedAvg], tuple[str, ...]]] = {
+    "bulyan": (Bulyan, ("num_malicious_nodes",)),
+    "ef21": (EF21, ("eta",)),
+    "fedadagrad": (FedAdagrad, ADAPTIVE),
+    "fedadam": (FedAdam, (*ADAPTIVE, "beta_1", "beta_2")),
+    "fedams": (FedAMS, ("eta", "beta_1", "beta_2", "eps")),
+    "fedavg": (FedAvg, ()),
+    "fedavgm": (FedAvgM, ("server_learning_rate", "server_momentum")),
+    "fedmedian": (FedMedian, ()),
+    "fedprox": (FedProx, ("proximal_mu",)),
+    "fedtrimmedavg": (FedTrimmedAvg, ("beta",)),
+    "fedyogi": (FedYogi, (*ADAPTIVE, "beta_1", "beta_2")),
+    "krum": (Krum, ("num_malicious_nodes",)),
+    "majorityvote": (MajorityVote, ("step",)),
+    "multikrum": (MultiKrum, ("num_malicious_nodes", "num_nodes_to_select")),
     "qcmdadagrad": (QcmdAdagrad, PROXIMAL),
-    "qrdaadagrad": (QrdaAdagrad, {**PROXIMAL, **CENTER}),
+    "qrdaadagrad": (QrdaAdagrad, (*PROXIMAL, "center")),
 }
-"""Name -> class and the settings that a text may give it; what all share comes from the run config."""
+"""Name -> class, and the settings that a text may give it; the settings that all share come from the run config."""
+
+_positive, _share = partial(check_range, above=0), partial(check_range, least=0, most=1)
+RANGES: Mapping[str, Callable[[str, object], None]] = {
+    **dict.fromkeys((*ADAPTIVE, "server_learning_rate"), _positive),
+    **dict.fromkeys(("beta", "beta_1", "beta_2", "server_momentum"), _share),
+    "proximal_mu": partial(check_range, least=0),
+    "num_malicious_nodes": partial(check_int, least=0, most=MAX_NODES),
+    "num_nodes_to_select": partial(check_int, least=1, most=MAX_NODES),
+}
+"""The ranges of settings that Flower's strategies do not check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +65,31 @@ class StrategySpec:
     settings: Mapping[str, Any]
 
     def build(self, **common: object) -> FedAvg:
-        """Return the strategy with its own settings and those that all strategies share."""
+        """Return the strategy with its own settings and those that all strategies share.
+
+        Raises `ValueError` for a setting out of range.
+        """
         make, _ = STRATEGIES[self.name]
         return make(**common, **self.settings)
 
 
 def parse_strategy(text: str) -> StrategySpec:
     """Return the strategy that `text` names; raise `ValueError` for an unknown one or a setting out of range."""
-    name, args, given = parse_call(text)
+    name, args, settings = parse_call(text)
     if name not in STRATEGIES:
         raise ValueError(f"unknown strategy {name!r}; there are: {', '.join(STRATEGIES)}")
-    _, rules = STRATEGIES[name]
-    known = f"{name} takes: {', '.join(rules) or 'no settings'}"
+    _, known = STRATEGIES[name]
+    takes = f"{name} takes: {', '.join(known) or 'no settings'}"
     if args:
-        raise ValueError(f"strategy {text!r} has a setting without a name; {known}")
-    settings: dict[str, object] = {}
-    for key, value in given.items():
-        if key not in rules:
-            raise ValueError(f"strategy {text!r} has an unknown setting {key!r}; {known}")
-        try:
-            settings[key] = rules[key](value)
-        except ValueError as error:
-            raise ValueError(f"{key} of {name} is {value!r}; {error}") from None
-    return StrategySpec(name, settings)
+        raise ValueError(f"strategy {text!r} has a setting without a name; {takes}")
+    for key, value in settings.items():
+        if key not in known:
+            raise ValueError(f"strategy {text!r} has an unknown setting {key!r}; {takes}")
+        if key in RANGES:
+            RANGES[key](key, value)
+    spec = StrategySpec(name, settings)
+    try:
+        spec.build()
+    except TypeError as error:  # a text where a number is needed
+        raise ValueError(f"strategy {text!r} has a setting of a wrong type: {error}") from None
+    return spec

@@ -1,3 +1,5 @@
+"""Which texts name a strategy, and what is refused."""
+
 import pytest
 from flwr.serverapp.strategy import FedAdam, FedAvgM, Strategy
 
@@ -25,9 +27,10 @@ def test_every_strategy_can_be_built_with_what_all_share(name: str) -> None:
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_setting_in_the_table_is_one_that_the_class_takes(name: str) -> None:
-    make, rules = STRATEGIES[name]
+    _, settings = STRATEGIES[name]
     examples: dict[str, object] = {"num_malicious_nodes": 1, "num_nodes_to_select": 1, "center": "zero"}
-    make(**{key: rule(examples.get(key, 0.25)) for key, rule in rules.items()})
+    text = ", ".join(f"{key}={examples.get(key, 0.25)!r}" for key in settings)
+    assert isinstance(parse_strategy(f"{name}({text})").build(), Strategy)
 
 
 def test_the_strategies_of_the_compression_papers_have_names_too() -> None:
@@ -40,18 +43,22 @@ def test_the_strategies_of_the_compression_papers_have_names_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "needed"),
     [
-        ("fedavgm(0.9)", "a setting without a name; fedavgm takes: server_learning_rate, server_momentum"),
-        ("fedavg(server_momentum=0.9)", "an unknown setting 'server_momentum'; fedavg takes: no settings"),
-        ("fedavg(fraction_train=1)", "an unknown setting 'fraction_train'"),
-        ("krum(num_malicious_nodes=-1)", "num_malicious_nodes of krum is -1; a whole number, 0 or more, is needed"),
-        ("fedams(beta_1=1)", "beta_1 of fedams is 1; a number 0 or more and below 1 is needed"),
-        ("qrdaadagrad(center='middle')", "center of qrdaadagrad is 'middle'; 'initial' or 'zero' is needed"),
-        ("majorityvote(step=0)", "step of majorityvote is 0; a number above 0 is needed"),
-        ("__import__('os')", "unknown strategy '__import__'"),
+        ("fedavgm(0.9)", "server_learning_rate, server_momentum"),
+        ("fedavg(server_momentum=0.9)", "'server_momentum'; .*no settings"),
+        ("fedavg(fraction_train=1)", "'fraction_train'"),
+        ("krum(num_malicious_nodes=-1)", "num_malicious_nodes is -1; .*0"),
+        ("krum(num_malicious_nodes=1.5)", r"num_malicious_nodes is 1\.5; .*0"),
+        ("fedavgm(server_momentum='x')", "server_momentum is 'x'; .*0 .*1"),
+        ("fedtrimmedavg(beta=0.5)", r"beta.* \[?0"),
+        ("fedams(beta_1=1)", "beta_1 is 1; .*0 .*1"),
+        ("qrdaadagrad(center='middle')", "center is 'middle'; .*'initial'.*'zero'"),
+        ("majorityvote(step=0)", "step is 0; .*0"),
+        ("majorityvote(step='x')", "step"),
+        ("__import__('os')", "'__import__'; .*fedavg"),
     ],
 )
-def test_a_wrong_text_is_refused_with_what_is_possible(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said.replace("(", r"\(").replace(")", r"\)")):
+def test_a_wrong_text_is_refused_with_what_is_needed(text: str, needed: str) -> None:
+    with pytest.raises(ValueError, match=needed):
         parse_strategy(text)
