@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.federation import Federation
-from deploy.processes import signals_as_exits
 from deploy.program import Program
 from deploy.run_config import ROOT, LaunchError
+from deploy.signals import signals_as_exits
 from fedcomp.data import load, partition_train, read_card, write_own
 
 PARTS = ("flower-supernode", "flower-superexec", "flwr-clientapp")
@@ -41,7 +41,7 @@ class Peaks:
     def look(self, program: Program) -> None:
         """Take account of the processes of `program` as they are now."""
         together = 0
-        for pid, _ in program.processes():
+        for pid in (process.pid for process in program.processes()):
             try:
                 command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
                 resident = _kibibytes(Path(f"/proc/{pid}/status"), "VmHWM:")
@@ -100,7 +100,7 @@ def train(python: Path, options: argparse.Namespace, folder: Path) -> Peaks:
             peaks.look(node.program)
             time.sleep(POLL_S)
         if run.wait(0) != "finished:completed":
-            raise LaunchError(f"the run is {run.status()}: {run.reason() or run.follower.tail()}")
+            raise LaunchError(f"the run is {run.status()}: {run.reason() or run.follower.last_line()}")
     return peaks
 
 

@@ -1,42 +1,44 @@
-"""What an operator asks of a SuperLink, by the `flwr` command: register nodes, start runs, say how things stand."""
+"""What an operator does with a SuperLink, by the `flwr` command: register nodes, start and stop runs, list both."""
 
 import json
 import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deploy.environment import environment
+from deploy.log_filter import LogFilter
 from deploy.program import MARK, POLL_S, Program, end, wait_until
-from deploy.run_config import LaunchError, copy_app, to_toml
+from deploy.run_config import Config, LaunchError, copy_app, to_arguments, to_toml
+from deploy.signals import ignore_end_signals
 
 CONNECTION = "local"
-STARTED = re.compile(r"Successfully started run (\d+)")
+COMPLETED = "finished:completed"
 COMMAND_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The `flwr` command with a folder of its own for its settings; the connection in it is named ``local``."""
+    """The `flwr` command with a settings folder of its own, `home`; the connection in it is named ``local``."""
 
     home: Path
     mark: str
 
-    def connect(self, address: str, authority: Path) -> None:
-        """Let the connection be to the SuperLink at `address`, whose certificate `authority` has signed."""
+    def connect(self, address: str, authority: Path | None = None) -> None:
+        """Connect to the SuperLink at `address`; without the certificate `authority`, the connection has no TLS."""
         self.home.mkdir(parents=True, exist_ok=True)
-        lines = to_toml({"address": address, "root-certificates": str(authority)})
-        (self.home / "config.toml").write_text(
-            f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n{lines}'
-        )
+        trust = {"root-certificates": str(authority)} if authority else {"insecure": True}
+        superlink = {"default": CONNECTION, CONNECTION: {"address": address, **trust}}
+        (self.home / "config.toml").write_text(to_toml({"superlink": superlink}))
 
-    def start(self, arguments: list[str]) -> "subprocess.Popen[str]":
-        """Start a `flwr` command whose answer is JSON; `answer` waits for it."""
-        return subprocess.Popen(
+    def ask(self, arguments: list[str]) -> dict[str, Any]:
+        """Return the JSON that a `flwr` command prints; raise `LaunchError` with its output if it fails."""
+        command = subprocess.Popen(
             ["flwr", *arguments, "--format", "json"],
             cwd=self.home,
             env=environment(self.home) | {MARK: f"{self.mark}flwr/"},
@@ -46,20 +48,25 @@ class Control:
             text=True,
             start_new_session=True,
         )
-
-    def ask(self, arguments: list[str]) -> dict[str, Any]:
-        """Return the answer of a `flwr` command; raise `LaunchError` with what it said if it failed."""
-        return answer(self.start(arguments))
+        with command:
+            try:
+                output = command.communicate(timeout=COMMAND_TIMEOUT_S)[0]
+            except subprocess.TimeoutExpired:
+                command.kill()
+                output = command.communicate()[0]
+        try:
+            answer: dict[str, Any] = json.loads(output[output.index("{") :])
+        except ValueError:
+            raise LaunchError(f"flwr did not answer: {_line(output) or 'it printed nothing'}") from None
+        if not answer.get("success"):
+            raise LaunchError(f"flwr refused: {_line(str(answer.get('error-message', answer)))}")
+        return answer
 
     def register(self, keys: list[Path]) -> list[str]:
-        """Return the ids of the nodes with these public keys, from now on welcome at the SuperLink."""
-        asked = [self.start(["supernode", "register", str(key), CONNECTION]) for key in keys]
-        try:
-            return [str(answer(child)["node-id"]) for child in asked]
-        finally:
-            for child in asked:
-                child.kill()  # after a failure, the others' answers are of no use
-                child.communicate()
+        """Register nodes with these public keys at the SuperLink, and return their ids."""
+        commands = [["supernode", "register", str(key), CONNECTION] for key in keys]
+        with ThreadPoolExecutor() as executor:
+            return [str(answer["node-id"]) for answer in executor.map(self.ask, commands)]
 
     def nodes(self) -> dict[str, str]:
         """Return the status of each node by its id: registered, online or offline."""
@@ -67,28 +74,30 @@ class Control:
         return {str(node["node-id"]): str(node["status"]) for node in listed}
 
     def runs(self) -> list[dict[str, Any]]:
-        """Return what the SuperLink says of its runs, the newest first."""
+        """Return the SuperLink's records of its runs, the newest first."""
         runs: list[dict[str, Any]] = self.ask(["list", CONNECTION])["runs"]
         return runs
 
-    def run(self, app: Path, config: Mapping[str, object], folder: Path) -> "Run":
-        """Return a run of the app in the folder `app`, started with the settings `config`.
+    def run(self, app: Path, config: Mapping[str, object], folder: Path, federation: Config | None = None) -> "Run":
+        """Start the app in the folder `app` with the settings `config`, and return the run.
 
-        Copies of both, and the log, go to a new folder in `folder`.  Raises `LaunchError` if it cannot start.
+        `federation` are settings of the simulation, if there is one.  Copies of the app and of its settings, and the
+        log, go to a new folder in `folder`.  Raises `LaunchError` if the run cannot start.
         """
         folder = _numbered(folder)
         copy_app(folder / "app", app)
         (folder / "run.toml").write_text(to_toml(config))
+        command = ["flwr", "run", str(folder / "app"), CONNECTION, "--stream", "--run-config", str(folder / "run.toml")]
+        command += ["--federation-config", to_arguments(federation)] if federation else []
         follower = Program("flwr run", f"{self.mark}run-{folder.name}/", folder / "run.log")
-        command = ["flwr", "run", str(folder / "app"), CONNECTION, "--stream"]
         try:
-            follower.start([*command, "--run-config", str(folder / "run.toml")], folder, environment(self.home))
-            wait_until(lambda: not follower.running() or _run_id(follower.log), COMMAND_TIMEOUT_S)
-            if run_id := _run_id(follower.log):
+            follower.start(command, folder, environment(self.home))
+            wait_until(lambda: not follower.running() or _run_id(follower), COMMAND_TIMEOUT_S)
+            if run_id := _run_id(follower):
                 return Run(run_id, self, follower)
-            raise LaunchError(f"the run did not start: {follower.tail()}")
+            raise LaunchError(f"the run did not start: {follower.last_line()}")
         except BaseException:
-            if run_id := _run_id(follower.log):  # it has begun, and nobody would know of it
+            if run_id := _run_id(follower):  # it runs, and nobody else knows its id
                 Run(run_id, self, follower).stop()
             end([follower], grace_s=1)
             raise
@@ -96,7 +105,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of an app; a `flwr run` in the background writes down what it says."""
+    """A run of an app; a `flwr run` in the background writes its log."""
 
     run_id: str
     control: Control
@@ -104,37 +113,54 @@ class Run:
 
     def log(self) -> str:
         """Return what the ServerApp has printed so far, and a few lines of `flwr run`."""
-        return self.follower.log.read_text(errors="replace")
+        return self.follower.log_text()
 
-    def follow(self) -> Iterator[str]:
-        """Return the lines of the log, those to come included, until the run has ended."""
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the log, also those to come, until the run has ended."""
         with self.follower.log.open(errors="replace") as log:
             line = ""
-            while True:
-                running = self.follower.running()  # asked first: what a follower that has ended wrote is all there
-                for piece in iter(log.readline, ""):
+            running = True
+            while running:
+                running = self.follower.running()  # before reading: a follower that has ended has written everything
+                while piece := log.readline():
                     line += piece
-                    if line.endswith("\n"):  # else the rest of it comes later
+                    if line.endswith("\n"):  # else the rest of the line comes later
                         yield line.removesuffix("\n")
                         line = ""
-                if not running:
-                    break
-                time.sleep(POLL_S)
+                time.sleep(POLL_S if running else 0)
             if line:
                 yield line
+
+    def follow(self, *, verbose: bool) -> None:
+        """Print the log until the run has ended; stop the run if this is interrupted.
+
+        Raises `LaunchError` with the reason if the run does not complete.
+        """
+        shown = LogFilter(verbose)
+        try:
+            for line in self.lines():
+                for kept in shown.show(line):
+                    print(kept, flush=True)
+        except BaseException:
+            ignore_end_signals()
+            self.stop()
+            raise
+        for kept in shown.held:  # a traceback that was cut short
+            print(kept, flush=True)
+        details = self._details()
+        if details["status"] != COMPLETED:
+            raise LaunchError(_reason(details) or f"the run is {details['status']}")
 
     def status(self) -> str:
         """Return pending, starting, running, finished:completed, finished:failed or finished:stopped.
 
-        It takes a `flwr` process, so a second or more: to wait for the end of a run, use `wait`.
+        This starts a `flwr` process and takes a second or more: to wait for the end of a run, use `wait`.
         """
         return str(self._details()["status"])
 
     def reason(self) -> str:
-        """Return why the run failed, in the SuperLink's words; empty if it did not."""
-        return " ".join(
-            str(self._details()["status-details"]).removeprefix("ServerApp failed with exception: ").split()
-        )
+        """Return why the run failed, as the SuperLink reports it; empty if it did not."""
+        return _reason(self._details())
 
     def wait(self, timeout_s: float) -> str:
         """Return the status once the run has ended, or after `timeout_s` seconds."""
@@ -142,9 +168,9 @@ class Run:
         return self.status()
 
     def stop(self) -> None:
-        """End the run, and what follows it; nothing happens if it has ended."""
+        """End the run and its follower; nothing happens if it has ended."""
         try:
-            with suppress(LaunchError):  # it has ended, or the SuperLink has
+            with suppress(LaunchError):  # the run has ended, or the SuperLink has
                 self.control.ask(["stop", self.run_id, CONNECTION])
         finally:
             end([self.follower], grace_s=1)
@@ -154,22 +180,17 @@ class Run:
         return runs[0]
 
 
-def answer(child: "subprocess.Popen[str]") -> dict[str, Any]:
-    """Return the JSON that a `flwr` command prints; raise `LaunchError` with what it said instead."""
-    try:
-        text = child.communicate(timeout=COMMAND_TIMEOUT_S)[0]
-        found: dict[str, Any] = json.loads(text[text.index("{") :])
-    except (subprocess.TimeoutExpired, ValueError):
-        child.kill()
-        text = child.communicate()[0]
-        raise LaunchError(f"flwr did not answer: {' '.join(text.split()) or 'it said nothing'}") from None
-    if not found.get("success"):
-        raise LaunchError(f"flwr refused: {' '.join(str(found.get('error-message', found)).split())}")
-    return found
+def _reason(details: Mapping[str, object]) -> str:
+    line = _line(str(details["status-details"]))
+    return re.sub(r"^(ServerApp|Simulation) failed with exception: ", "", line)
 
 
-def _run_id(log: Path) -> str:
-    found = STARTED.search(log.read_text(errors="replace"))
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _run_id(follower: Program) -> str:
+    found = re.search(r"Successfully started run (\d+)", follower.log_text())
     return found[1] if found else ""
 
 

@@ -7,153 +7,126 @@ deploy/local down                     # end exactly what `up` started
 """
 
 import argparse
-import fcntl
 import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from deploy.control import CONNECTION, Control
 from deploy.federation import Federation
 from deploy.keys import KeyFileError
-from deploy.lines import Filter
-from deploy.process_record import Record
-from deploy.processes import ignore_endings, signals_as_exits
+from deploy.process_record import ProcessRecord
 from deploy.run_config import ROOT, Config, LaunchError, app_of, run_config
+from deploy.signals import ignore_end_signals, signals_as_exits
+from fedcomp.data import parse_partition
 
 FOLDER = ROOT / "runs" / "local"
 NODES = 3
 RUN: Config = {"num-rounds": 10, "fraction-train": 1.0, "checkpoint-every": 1}
-"""Settings of a run that differ from the app's: a handful of nodes, and each does its part in each round."""
+"""Settings of a run that differ from the app's: with a handful of nodes, all train in each round."""
 
 
 def up(args: argparse.Namespace) -> int:
-    """Start a federation in the background; one that cannot be started leaves nothing."""
+    """Start a federation in the background; if it cannot be started, leave nothing."""
     folder: Path = args.folder
     if args.nodes < 1:
         raise LaunchError(f"{args.nodes} nodes; at least 1 is needed")
-    with alone(folder):
-        if (record := Record.read(folder)) and record.runs():
+    data = args.data_dir.expanduser().absolute() if args.data_dir else None
+    if data and not data.is_dir():
+        raise LaunchError(f"--data-dir is {args.data_dir}, which is no folder; the folder with the data is needed")
+    with locked(folder):
+        if (record := ProcessRecord.read(folder)) and record.running():
             raise LaunchError(f"a federation runs in {folder} already; end it with {command(folder, 'down')}")
         federation = Federation(folder, args.nodes)
-        data = args.data_dir.expanduser().absolute() if args.data_dir else None
-        if data:
-            if not data.is_dir():
-                raise LaunchError(
-                    f"--data-dir is {args.data_dir}, which is no folder; the folder with the data is needed"
-                )
-            for node in federation.nodes:
-                node.config["data-dir"] = str(data)
+        for node in federation.nodes if data else ():
+            node.config["data-dir"] = str(data)
         try:
-            Record.of(federation, data).write(folder)  # before anything runs: what is killed now is found by `down`
+            ProcessRecord.of(federation, data).write(folder)  # if this command is killed now, `down` finds the rest
             print(f"starting a SuperLink and {args.nodes} SuperNodes", flush=True)
             federation.start()
-            Record.of(federation, data).write(folder)
+            ProcessRecord.of(federation, data).write(folder)
         except BaseException:
-            ignore_endings()  # a second Ctrl-C must not leave a half-stopped federation
+            ignore_end_signals()
             federation.close()
             raise
-    print(f"they run: SuperLink {federation.address}, health {federation.health_port} (gRPC), all in {folder}")
+    superlink = federation.superlink
+    flwr = [Path(sys.executable).parent / "flwr", "run", ROOT, CONNECTION]
+    print(f"running: SuperLink {superlink.address}, health {superlink.health_address} (gRPC), all in {folder}")
     print(f'train:    {command(folder, "run")} -c "num-rounds=20"')
-    plain = [Path(sys.executable).parent / "flwr", "run", ROOT, CONNECTION]
-    print(f"or:       FLWR_HOME={shlex.quote(str(federation.control.home))} {shlex.join(map(str, plain))}")
+    print(f"or:       FLWR_HOME={shlex.quote(str(federation.control.home))} {shlex.join(map(str, flwr))}")
     print(f"look:     {command(folder, 'status')}")
     print(f"end:      {command(folder, 'down')}")
     return 0
 
 
 def status(args: argparse.Namespace) -> int:
-    """Say what runs; return 1 if it is not all that was started."""
-    record = living(args.folder)
+    """Print what runs; return 1 if a program has ended."""
+    record, control = running_federation(args.folder)
     superlink, *nodes = record.programs()
-    print(f"{superlink.name:14} {state(superlink.running()):9} {record.address}, log {superlink.log}")
-    known = control(args.folder, record).nodes() if superlink.running() else {}
-    for node, node_id in zip(nodes, record.node_ids, strict=True):
+    serves = superlink.running()
+    print(f"{superlink.name:14} {state(serves):9} {record.address}, log {superlink.log}")
+    known = control.nodes() if serves else {}
+    alive = [node.running() for node in nodes]
+    for node, node_id, runs in zip(nodes, record.node_ids, alive, strict=True):
         seen = f"{known.get(node_id, 'unknown')} at the SuperLink"
-        print(f"{node.name:14} {state(node.running()):9} node id {node_id}, {seen}, log {node.log}")
-    for run in control(args.folder, record).runs() if superlink.running() else ():
+        print(f"{node.name:14} {state(runs):9} node id {node_id}, {seen}, log {node.log}")
+    for run in control.runs() if serves else ():
         print(f"run {run['run-id']}  {run['status']}  {float(run['elapsed']):.0f} s")
-    return 0 if all(program.running() for program in record.programs()) else 1
+    return 0 if serves and all(alive) else 1
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train over the federation; the run is ended if this command is."""
+    """Train over the federation; the run ends if this command is interrupted."""
     folder: Path = args.folder
-    record = living(folder)
+    record, control = running_federation(folder)
     defaults = {**app_of(ROOT)["config"], **RUN, "runs-dir": str(folder / "runs")}
     config = {**RUN, **run_config(args.config, defaults, len(record.node_ids))}
-    if config.get("data-dir", record.data_dir) != record.data_dir and not str(config.get("partition")).startswith(
-        "own"
-    ):
+    shared_out = not parse_partition(str(config.get("partition", defaults["partition"]))).own
+    if shared_out and config.get("data-dir", record.data_dir) != record.data_dir:
         again = f"{command(folder, 'up')} --data-dir {shlex.quote(str(config['data-dir']))}"
-        raise LaunchError(f"the nodes look for data elsewhere than in {config['data-dir']}; start them anew by {again}")
-    started = control(folder, record).run(ROOT, config, folder / "started")
-    shown = Filter(args.verbose)
-    try:
-        for line in started.follow():
-            for kept in shown.show(line):
-                print(kept, flush=True)
-        for kept in shown.held:  # a traceback that was cut short
-            print(kept, flush=True)
-        if started.status() != "finished:completed":
-            raise LaunchError(started.reason())
-    except BaseException:
-        ignore_endings()
-        started.stop()
-        raise
+        raise LaunchError(f"the nodes do not read their data from {config['data-dir']}; restart them with {again}")
+    control.run(ROOT, config, folder / "started").follow(verbose=args.verbose)
     return 0
 
 
 def down(args: argparse.Namespace) -> int:
     """End what `up` started, and nothing else."""
-    if Record.read(args.folder) is None:  # and no folder is made to find that out
-        print(f"nothing runs in {args.folder}")
-        return 0
-    with alone(args.folder):
-        record = Record.read(args.folder)
-        if record is None or not record.runs():
-            print(f"nothing runs in {args.folder}")
-            return 0
-        ignore_endings()
-        record.end()
-    print(f"ended; keys, logs, data and state are left in {args.folder}")
+    if ProcessRecord.read(args.folder):  # no folder is made to find out that there is none
+        with locked(args.folder):
+            record = ProcessRecord.read(args.folder)
+            if record and record.running():
+                ignore_end_signals()
+                record.end()
+                print(f"ended; keys, logs, data and state are left in {args.folder}")
+                return 0
+    print(f"nothing runs in {args.folder}")
     return 0
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold `folder` for this command; raise `LaunchError` if another one starts or ends a federation there."""
+def locked(folder: Path) -> Iterator[None]:
+    """Lock `folder` for this command; raise `LaunchError` if another one starts or ends a federation there."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
-    except OSError as error:
-        raise LaunchError(f"{folder} cannot hold a federation: {error.strerror}") from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LaunchError(
-                f"another `deploy/local` starts or ends the federation in {folder}; wait for it"
-            ) from None
-        yield
+        with FileLock(folder / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise LaunchError(f"another `deploy/local` starts or ends the federation in {folder}; wait for it") from None
 
 
-def living(folder: Path) -> Record:
-    """Return the record of the federation that runs in `folder`; raise `LaunchError` if none does."""
-    record = Record.read(folder)
-    if record is None or not record.runs():
+def running_federation(folder: Path) -> tuple[ProcessRecord, Control]:
+    """Return the record of the federation that runs in `folder`, and its control; raise `LaunchError` if none runs."""
+    record = ProcessRecord.read(folder)
+    if record is None or not record.running():
         raise LaunchError(f"nothing runs in {folder}; start it with {command(folder, 'up')}")
-    return record
-
-
-def control(folder: Path, record: Record) -> Control:
-    """Return the `flwr` command for the federation in `folder`."""
-    return Control(folder / "flower", record.mark)
+    return record, Control(folder / "flower", record.mark)
 
 
 def command(folder: Path, name: str) -> str:
-    """Return the line that a user types."""
+    """Return the command line that a user types."""
     line = f"{shlex.quote(str(ROOT / 'deploy' / 'local'))} {name}"
     return line if folder == FOLDER else f"{line} --folder {shlex.quote(str(folder))}"
 
@@ -164,35 +137,35 @@ def state(running: bool) -> str:
 
 
 def parse_args() -> argparse.Namespace:
-    """Return what the command line says."""
+    """Return the command and its options."""
     parser = argparse.ArgumentParser(prog="deploy/local", description="A real federation on this machine.")
     commands = parser.add_subparsers(required=True, metavar="up | status | run | down")
     for does, text in (
         (up, "start a SuperLink and SuperNodes, in the background"),
-        (status, "say what runs"),
+        (status, "show what runs"),
         (run, "train over it"),
         (down, "end exactly what `up` started"),
     ):
         added = commands.add_parser(does.__name__, help=text, description=text.capitalize() + ".")
         added.set_defaults(does=does)
-        added.add_argument("--folder", type=Path, default=FOLDER, help="where all of it lies (default: runs/local)")
+        added.add_argument("--folder", type=Path, default=FOLDER, help="of the federation (default: runs/local)")
         if does is up:
             added.add_argument("nodes", type=int, nargs="?", default=NODES, help="SuperNodes (default: %(default)s)")
-            text = "a folder with data that all nodes read, where it is not for each to bring its own"
+            text = "a folder with data that all nodes read; otherwise each reads its own"
             added.add_argument("--data-dir", type=Path, metavar="DIR", help=text)
         if does is run:
             text = f"settings of the run (default: the app's, with {', '.join(f'{k}={v}' for k, v in RUN.items())})"
             added.add_argument(
                 *("-c", "--run-config"), dest="config", action="append", default=[], metavar="KEY=VALUE ...", help=text
             )
-            added.add_argument("--verbose", action="store_true", help="show all that Flower prints")
+            added.add_argument("--verbose", action="store_true", help="show everything that Flower prints")
     args = parser.parse_args()
     args.folder = args.folder.expanduser().absolute()
     return args
 
 
 def main() -> int:
-    """Return the exit status: not 0, with one sentence as the last line, if what was asked for could not be done."""
+    """Return the exit status: 1, after one sentence, if the command failed."""
     args = parse_args()
     try:
         with signals_as_exits():

@@ -1,40 +1,46 @@
-"""One part of a federation: a process, its log, and every process that came of it."""
+"""One part of a federation: a process, its log, and all processes that it starts.
 
-import os
+Flower and Ray start their parts in sessions of their own, so killing a process group is not enough.  Each program
+carries a mark in its environment, which its descendants inherit: so another command finds them later, even if
+their parent was killed.
+"""
+
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.processes import Process, carrying, descendants, has_ended, process_table
+import psutil
 
 MARK = "FEDCOMP_PART"
-"""The environment variable that says to which federation, and to which part of it, a process belongs."""
+"""The environment variable that holds the mark of a process."""
 POLL_S = 0.1
+KILL_TIMEOUT_S = 10.0
+MAX_CLOCK_DRIFT_S = 2.0
+"""A start time is read relative to the clock, which may have been corrected since."""
 
 
 @dataclass
 class Program:
-    """A process that is started, found again, sent signals and ended, always with all that came of it.
+    """A process that can be started, found again, signalled and ended, together with all of its descendants.
 
-    `mark` is handed down in the environment, so that on Linux even those are found whose parents were killed, also
-    by another program than the one that started them.  Elsewhere, those are found whose ancestors live.  Marks are
-    paths that end in "/": a mark's processes are those of all marks that start with it.
+    `mark` is a path that ends in "/": the processes of a mark are those of all marks that start with it.
     """
 
     name: str
     mark: str
     log: Path
-    process: Process | None = None
-    """The process started last, by id and time of start."""
-    _child: "subprocess.Popen[bytes] | None" = field(default=None, repr=False)
+    pid: int = 0
+    """The id of the process that was started last; 0 if none was."""
+    start_time: float = 0.0
+    """When it started, in seconds since the epoch: by now, its id may belong to another process."""
+    _child: "subprocess.Popen[bytes] | None" = field(default=None, repr=False, compare=False)
 
     def start(self, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
-        """Start `command` in `folder`; what it prints goes to the end of the log."""
+        """Start `command` in `folder`; its output is appended to the log."""
         with self.log.open("ab") as sink:
             self._child = subprocess.Popen(
                 command,
@@ -43,60 +49,106 @@ class Program:
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
-                start_new_session=True,  # a terminal's Ctrl-C is not for it
+                start_new_session=True,  # Ctrl-C in the terminal does not reach it
             )
-        pid = self._child.pid
-        self.process = next((process for process in process_table() if process[0] == pid), (pid, "ended"))
+        self.pid, self.start_time = self._child.pid, time.time()
+        with suppress(psutil.Error):  # it has ended already
+            self.start_time = psutil.Process(self.pid).create_time()
+
+    def main_process(self) -> psutil.Process | None:
+        """Return the process that was started, or `None` if it has ended."""
+        if self.pid and (self._child is None or self._child.poll() is None):
+            with suppress(psutil.Error):
+                process = psutil.Process(self.pid)
+                if abs(process.create_time() - self.start_time) < MAX_CLOCK_DRIFT_S and is_alive(process):
+                    return process
+        return None
 
     def running(self) -> bool:
-        """Return whether the process itself lives; what came of it may outlive it."""
-        if self._child is not None and self._child.poll() is not None:
-            return False
-        return self.process is not None and not has_ended(self.process)
+        """Return whether the process itself is alive; its descendants may outlive it."""
+        return self.main_process() is not None
 
-    def processes(self) -> set[Process]:
-        """Return the living processes of this program."""
-        if sys.platform == "linux":
-            # One that was killed has no environment any more, and lives until its memory is given back.
-            dying = {self.process} if self.process is not None and self.running() else set()
-            return carrying(f"{MARK}={self.mark}") | dying
-        table = process_table()
-        if self.process not in table or self.process is None:
-            return set()
-        return {self.process} | descendants(table, self.process[0])
+    def processes(self) -> set[psutil.Process]:
+        """Return the living processes of this program: those with its mark, and all descendants of these."""
+        parents = {process: _ppid(process) for process in psutil.process_iter()}
+        found = {process for process in parents if mark_of(process).startswith(self.mark)}
+        if main := self.main_process():
+            found.add(main)  # a process that was killed loses its environment before it ends
+        while children := _children(found, parents) - found:
+            found |= children
+        return {process for process in found if is_alive(process)}
 
     def signal(self, number: int) -> None:
-        """Send a signal to all processes of this program, those included that they start in the meantime."""
-        sent: set[Process] = set()
-        while new := self.processes() - sent:
-            for pid, _ in new:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            sent |= new
+        """Send a signal to all processes of this program, including those that they start in the meantime."""
+        reached: set[psutil.Process] = set()
+        while new := self.processes() - reached:
+            for process in new:
+                with suppress(psutil.Error):
+                    process.send_signal(number)
+            reached |= new
 
-    def tail(self) -> str:
-        """Return the last line of the log that says something."""
-        lines = self.log.read_text(errors="replace").split("\n") if self.log.exists() else []
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote no log")
+    def log_text(self) -> str:
+        """Return the log; empty if there is none."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def last_line(self) -> str:
+        """Return the last line of the log that is not blank."""
+        lines = [line.strip() for line in self.log_text().split("\n") if line.strip()]
+        return lines[-1] if lines else "it wrote no log"
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Return whether `process` runs or is stopped; a zombie has ended, even if its parent never collects it."""
+    try:
+        return bool(process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD))
+    except psutil.Error:
+        return False
+
+
+def mark_of(process: psutil.Process) -> str:
+    """Return the mark in the environment of `process`; empty if it has none, has ended, or belongs to another user."""
+    with suppress(psutil.Error, OSError):
+        return process.environ().get(MARK, "")
+    return ""
+
+
+def _ppid(process: psutil.Process) -> int:
+    with suppress(psutil.Error):
+        return process.ppid()
+    return 0
+
+
+def _children(processes: Collection[psutil.Process], parents: Mapping[psutil.Process, int]) -> set[psutil.Process]:
+    ids = {process.pid for process in processes}
+    return {process for process, parent in parents.items() if parent in ids}
 
 
 def end(programs: Sequence[Program], grace_s: float) -> None:
-    """End `programs`: asked first, and killed if any of it is left after `grace_s` seconds.
+    """End `programs` and all of their processes: SIGTERM to each program, and SIGKILL after `grace_s` seconds.
 
-    Raises `RuntimeError` if even that does not end them.
+    Raises `RuntimeError` if processes outlive even that.
     """
+    known = {process for program in programs for process in program.processes()}
+
+    def ended() -> bool:
+        known.update(process for program in programs for process in program.processes())
+        known.difference_update([process for process in known if not is_alive(process)])
+        return not known
+
     for program in programs:
-        if program.processes():
-            program.signal(signal.SIGCONT)  # one that is stopped does not hear the rest
-            if program.process is not None and program.running():
-                with suppress(ProcessLookupError):
-                    os.kill(program.process[0], signal.SIGTERM)
-    if not wait_until(lambda: not any(program.processes() for program in programs), grace_s):
-        for program in programs:
-            program.signal(signal.SIGKILL)
-        if not wait_until(lambda: not any(program.processes() for program in programs), 10):
-            left = sorted(pid for program in programs for pid, _ in program.processes())
-            raise RuntimeError(f"processes {left} did not end, even when killed")
+        program.signal(signal.SIGCONT)  # a stopped process does not handle SIGTERM
+        if main := program.main_process():
+            with suppress(psutil.Error):
+                main.terminate()
+    deadline = time.monotonic() + grace_s + KILL_TIMEOUT_S
+    if not wait_until(ended, grace_s):
+        while not ended():
+            for process in known:
+                with suppress(psutil.Error):
+                    process.kill()
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"processes {sorted(process.pid for process in known)} survived SIGKILL")
+            time.sleep(POLL_S)
 
 
 def wait_until(ready: Callable[[], object], timeout_s: float) -> bool:

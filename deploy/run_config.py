@@ -1,6 +1,5 @@
-"""The app that is run: its folder, its defaults, and the settings that a command line changes."""
+"""The app to run: its folder, its defaults, and the settings that a command line changes."""
 
-import json
 import re
 import shutil
 import tomllib
@@ -8,17 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import click
+import tomli_w
+from flwr.common.config import parse_config_args
+
 from server.settings import Settings, SettingsError
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = ("data-dir", "runs-dir")  # the run's processes have other working directories: these must be absolute
-NEVER = (".*", "__pycache__", "*.egg-info", "build", "dist", "runs")
+NEVER_COPIED = (".*", "__pycache__", "*.egg-info", "build", "dist", "runs")
+PAIR = re.compile(r"""([^\s=]+)=('[^']*'|"[^"]*"|\S+)""")
 
 Config = dict[str, object]
 
 
 class LaunchError(Exception):
-    """What was asked for cannot start or has failed; the text is one sentence."""
+    """A run or a federation cannot start, or has failed; the text is one sentence."""
 
 
 def app_of(folder: Path) -> dict[str, Any]:
@@ -27,16 +31,16 @@ def app_of(folder: Path) -> dict[str, Any]:
     try:
         app: dict[str, Any] = tomllib.loads(path.read_text())["tool"]["flwr"]["app"]
     except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
-        raise LaunchError(f"{path} does not say what the app is ({error!r}); [tool.flwr.app] is needed") from None
+        raise LaunchError(f"{path} describes no app ({error!r}); [tool.flwr.app] is needed") from None
     return app
 
 
 def copy_app(target: Path, source: Path = ROOT) -> None:
-    """Copy what Flower bundles into a folder of its own: in the project's, Flower would walk all of `.venv` first."""
+    """Copy the files that Flower bundles to the folder `target`: in `source`, Flower would walk all of `.venv`."""
     patterns = app_of(source).get("fab-include")
     tops = {pattern.split("/")[0] for pattern in patterns} if patterns else {"*"}
     names = {path.name for top in tops for path in source.glob(top)}
-    ignore = shutil.ignore_patterns(*NEVER)
+    ignore = shutil.ignore_patterns(*NEVER_COPIED)
     target.mkdir(parents=True)
     for name in {"pyproject.toml", *(names - ignore(str(source), sorted(names)))}:
         if (source / name).is_dir():
@@ -46,28 +50,27 @@ def copy_app(target: Path, source: Path = ROOT) -> None:
 
 
 def parse_config(texts: list[str]) -> Config:
-    """Return the settings in texts like ``key=value key='text with spaces'``; a value that is no TOML is a text."""
+    """Return the settings in texts such as ``key=value key='text with spaces'``, as Flower parses them.
+
+    Unlike Flower, take a value that is no TOML as a text, such as ``stc(density=0.01)``, and raise `LaunchError` for
+    words that are no settings.
+    """
     config: Config = {}
     for text in texts:
-        rest = re.sub(r"""([^\s=]+)=('[^']*'|"[^"]*"|\S+)""", lambda pair: _add(config, pair), text).split()
-        if rest:
+        if rest := PAIR.sub("", text).split():
             raise LaunchError(f"{rest[0]!r} is no setting; write settings as key=value, with spaces between them")
+        for key, value in PAIR.findall(text):
+            try:
+                config |= parse_config_args([f"{key}={value}"])
+            except (click.ClickException, ValueError):
+                config[key] = value
     return config
-
-
-def _add(config: Config, pair: re.Match[str]) -> str:
-    key, value = pair.groups()
-    try:
-        config[key] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        config[key] = value
-    return ""
 
 
 def run_config(texts: list[str], defaults: Mapping[str, object], num_nodes: int) -> Config:
     """Return the settings that differ from the defaults, with absolute paths; raise `LaunchError` for a wrong one.
 
-    All nodes are waited for unless `min-nodes` says otherwise: here they are known to come.
+    Unless `min-nodes` is among them, the run waits for all `num_nodes` nodes.
     """
     config = {"min-nodes": num_nodes} | parse_config(texts)
     for key in PATHS:
@@ -82,5 +85,10 @@ def run_config(texts: list[str], defaults: Mapping[str, object], num_nodes: int)
 
 
 def to_toml(config: Mapping[str, object]) -> str:
-    """Return `config` as TOML lines; JSON's texts, numbers and booleans are TOML's."""
-    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in config.items())
+    """Return `config` as TOML."""
+    return tomli_w.dumps(config)
+
+
+def to_arguments(config: Mapping[str, object]) -> str:
+    """Return `config` as one command line argument of `flwr`: ``key=value key=value``."""
+    return " ".join(line.replace(" = ", "=", 1) for line in to_toml(config).splitlines())

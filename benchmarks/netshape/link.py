@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from benchmarks.netshape.profiles import BY_WORD, Profile
 from benchmarks.netshape.shaper import UNSHAPED, Shape, Wire, carry
-from deploy.processes import signals_as_exits
+from deploy.signals import signals_as_exits
 
 T = TypeVar("T")
 RECENT = 1000

@@ -1,7 +1,6 @@
 """A federation over real processes and sockets, in which everything goes wrong: nothing is lost."""
 
 import json
-import os
 import shutil
 import signal
 import time
@@ -28,6 +27,7 @@ from fedcomp.flower.server.checkpoint import Checkpoint
 from fedcomp.sync.ledger import Traffic
 from server.app import app as server_app
 from tests.deploy.chaos.server import Watching
+from tests.deploy.live_federation import server_apps, start_node, stop_node
 
 pytestmark = pytest.mark.chaos
 
@@ -131,16 +131,16 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreviousRoun
             begins(KILLED, 2)
             federation.nodes[KILLED].program.signal(signal.SIGKILL)
             _wait(lambda: not federation.nodes[KILLED].program.processes(), "the end of a node that was killed")
-            back = later.submit(federation.start_node, KILLED)
+            back = later.submit(start_node, federation, KILLED)
 
             reach(3)
-            federation.stop_node(STOPPED)
-            federation.stop_node(ROBBED)
+            stop_node(federation, STOPPED)
+            stop_node(federation, ROBBED)
             shutil.rmtree(federation.nodes[ROBBED].folder / "state")
-            federation.start_node(ROBBED)
+            start_node(federation, ROBBED)
             back.result()
             reach(6)
-            federation.start_node(STOPPED)
+            start_node(federation, STOPPED)
 
             begins(FROZEN, 8)
             federation.nodes[FROZEN].program.signal(signal.SIGSTOP)
@@ -148,8 +148,8 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreviousRoun
             federation.nodes[FROZEN].program.signal(signal.SIGCONT)
 
             begins(QUIET, 10)
-            for pid, _ in federation.server_apps():
-                os.kill(pid, signal.SIGKILL)
+            for process in server_apps(federation):
+                process.kill()
         first.stop()
         logs = [first.log()]
         published = []

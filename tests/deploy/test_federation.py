@@ -8,14 +8,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from deploy.federation import Federation
 from deploy.keys import make_server
-from deploy.processes import carrying
-from deploy.program import MARK, Program, wait_until
+from deploy.program import wait_until
 from deploy.run_config import LaunchError
 from deploy.supernode import SuperNode
+from tests.deploy.live_federation import carriers, start_node, stop_node
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is left behind")
 
@@ -26,11 +27,11 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
     with Federation(tmp_path_factory.mktemp("federation") / "of one", nodes=1) as federation:
         federation.start()
         yield federation
-    assert not carrying(f"{MARK}={federation.mark}")
+    assert not carriers(federation.mark)
 
 
 def test_only_the_superlinks_own_authority_verifies_it(federation: Federation, tmp_path: Path) -> None:
-    assert federation.answers()
+    assert federation.superlink.answers()
     make_server(tmp_path / "other")
     with pytest.raises(ssl.SSLCertVerificationError):
         ssl.get_server_certificate(("127.0.0.1", federation.port), ca_certs=str(tmp_path / "other" / "ca.pem"))
@@ -39,8 +40,8 @@ def test_only_the_superlinks_own_authority_verifies_it(federation: Federation, t
 def test_nothing_listens_beyond_loopback(federation: Federation) -> None:
     held = set()
     for program in federation.programs:
-        for pid, _ in program.processes():
-            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        for process in program.processes():
+            for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
                 with contextlib.suppress(FileNotFoundError):  # closed since it was listed: what listens stays open
                     held.add(os.readlink(descriptor).removeprefix("socket:[").removesuffix("]"))  # noqa: PTH115
     listening = []
@@ -54,12 +55,12 @@ def test_nothing_listens_beyond_loopback(federation: Federation) -> None:
 @pytest.mark.system
 def test_a_node_with_a_key_that_was_not_registered_is_refused(federation: Federation, tmp_path: Path) -> None:
     intruder = SuperNode.make(1, 2, tmp_path / "intruder", f"{federation.mark}intruder/")
-    intruder.superlink = federation.address
+    intruder.superlink = federation.superlink.address
     try:
         intruder.start(federation.authority)
         assert wait_until(lambda: not intruder.program.running(), 60)
         assert not intruder.connected()
-        assert "Failed to activate SuperNode" in intruder.said()
+        assert "Failed to activate SuperNode" in intruder.log_text()
         assert len(federation.control.nodes()) == 1
     finally:
         intruder.program.signal(signal.SIGKILL)
@@ -68,13 +69,13 @@ def test_a_node_with_a_key_that_was_not_registered_is_refused(federation: Federa
 @pytest.mark.system
 def test_a_node_comes_back_under_the_same_id(federation: Federation) -> None:
     [node] = federation.nodes
-    federation.stop_node(0)
+    stop_node(federation, 0)
     assert not node.program.processes()
-    federation.start_node(0)
-    assert f"SuperNode ID: {node.node_id}" in node.said()
+    start_node(federation, 0)
+    assert f"SuperNode ID: {node.node_id}" in node.log_text()
     assert federation.control.nodes() == {node.node_id: "online"}
     with pytest.raises(LaunchError, match="SuperNode 0 runs already"):
-        federation.start_node(0)
+        start_node(federation, 0)
     with pytest.raises(LaunchError, match="the SuperLink runs already"):
         federation.start_superlink()
 
@@ -84,16 +85,11 @@ def test_a_signal_reaches_a_node_and_all_of_its_processes(federation: Federation
     program = federation.nodes[0].program
     assert wait_until(lambda: len(program.processes()) == 2, 20)  # the SuperNode, and what starts its ClientApps
     program.signal(signal.SIGSTOP)
-    assert wait_until(lambda: states(program) == {"T"}, 10)
+    assert wait_until(lambda: {process.status() for process in program.processes()} == {psutil.STATUS_STOPPED}, 10)
     program.signal(signal.SIGCONT)
-    assert wait_until(lambda: "T" not in states(program), 10)
+    assert wait_until(lambda: psutil.STATUS_STOPPED not in {process.status() for process in program.processes()}, 10)
     program.signal(signal.SIGKILL)
     assert wait_until(lambda: not program.processes(), 10)
-
-
-def states(program: Program) -> set[str]:
-    """The states of a program's processes, as T for one that is stopped."""
-    return {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid, _ in program.processes()}
 
 
 def test_a_federation_without_nodes_is_refused(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.process_record import Record
-from deploy.processes import Process, carrying
-from deploy.program import MARK, wait_until
+from deploy.process_record import ProcessRecord
+from deploy.program import wait_until
+from tests.deploy.live_federation import carriers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is left behind")
 
@@ -45,10 +45,10 @@ def local(folder: Path, *arguments: str) -> tuple[int, str, str]:
     return child.returncode, out, err
 
 
-def living(folder: Path) -> set[Process]:
-    """Return the processes of the federation in `folder`."""
-    record = Record.read(folder)
-    return carrying(f"{MARK}={record.mark}") if record else set()
+def living(folder: Path) -> list[str]:
+    """Return the names of the processes of the federation in `folder`."""
+    record = ProcessRecord.read(folder)
+    return carriers(record.mark) if record else []
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder for a federation; none runs there after the test."""
     folder = tmp_path / "a federation"
     yield folder
-    for pid, _ in living(folder):
-        os.kill(pid, signal.SIGKILL)
+    if record := ProcessRecord.read(folder):
+        record.end()
 
 
 @pytest.mark.system
@@ -83,7 +83,7 @@ def test_a_federation_of_two_trains_and_is_ended(folder: Path) -> None:
     assert (status, err) == (0, "")
     assert out.count("online at the SuperLink") == 2
     assert "finished:completed" in out
-    record = Record.read(folder)
+    record = ProcessRecord.read(folder)
     assert record is not None
     os.kill(record.processes["SuperNode 1"][0], signal.SIGKILL)
     assert local(folder, "status")[0] == 1

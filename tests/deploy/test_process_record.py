@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.process_record import Record
+from deploy.process_record import ProcessRecord
 from deploy.run_config import LaunchError
 
 MARK = "ab" * 16 + "/"
-LINK_ALONE = {"SuperLink": (10, "100", "/f/superlink.log")}
-PROCESSES = {"SuperLink": (10, "100", "/f/superlink.log"), "SuperNode 0": (11, "101", "/f/node-0.log")}
+LINK_ALONE = {"SuperLink": (10, 100.0, "/f/superlink.log")}
+PROCESSES = {"SuperLink": (10, 100.0, "/f/superlink.log"), "SuperNode 0": (11, 101.0, "/f/node-0.log")}
 
 
 def record(**changes: object) -> dict[str, object]:
@@ -21,9 +21,9 @@ def record(**changes: object) -> dict[str, object]:
 
 
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
-    written = Record(MARK, "127.0.0.1:1", "127.0.0.1:2", ["7"], dict(PROCESSES))
+    written = ProcessRecord(MARK, "127.0.0.1:1", "127.0.0.1:2", ["7"], dict(PROCESSES))
     written.write(tmp_path)
-    found = Record.read(tmp_path)
+    found = ProcessRecord.read(tmp_path)
     assert found is not None
     assert found.programs() == written.programs()
     assert [program.mark for program in found.programs()] == [f"{MARK}superlink/", f"{MARK}node-0/"]
@@ -31,8 +31,8 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_where_nothing_was_started_there_is_no_record(tmp_path: Path) -> None:
-    assert Record.read(tmp_path) is None
-    assert Record.read(tmp_path / "nowhere") is None
+    assert ProcessRecord.read(tmp_path) is None
+    assert ProcessRecord.read(tmp_path / "nowhere") is None
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_where_nothing_was_started_there_is_no_record(tmp_path: Path) -> None:
 )
 def test_a_foreign_record_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "federation.json").write_text(text)
-    with pytest.raises(LaunchError, match=r"federation\.json cannot be read"):
-        Record.read(tmp_path)
+    with pytest.raises(LaunchError, match=r"federation\.json"):
+        ProcessRecord.read(tmp_path)
 
 
 def test_processes_that_are_gone_are_no_federation_though_their_ids_live_on(tmp_path: Path) -> None:
-    mine = (os.getpid(), "1", str(tmp_path / "log"))  # this process has another time of start
-    written = Record(MARK, "127.0.0.1:1", "127.0.0.1:2", ["7"], dict.fromkeys(PROCESSES, mine))
-    assert not written.runs()
+    mine = (os.getpid(), 1.0, str(tmp_path / "log"))  # this process has another time of start
+    written = ProcessRecord(MARK, "127.0.0.1:1", "127.0.0.1:2", ["7"], dict.fromkeys(PROCESSES, mine))
+    assert not written.running()
     written.end()

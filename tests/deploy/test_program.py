@@ -36,15 +36,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def says(program: Program, line: str) -> bool:
     """Whether that is the last line of its log, now or soon."""
-    return wait_until(lambda: program.tail() == line, 10)
+    return wait_until(lambda: program.last_line() == line, 10)
 
 
 def test_a_program_is_found_with_its_id_and_what_it_says_is_in_its_log(start: Start) -> None:
     program = start("echo hello; exec sleep 1000")
     assert says(program, "hello")
     assert program.running()
-    assert program.process is not None
-    assert program.processes() == {program.process}
+    assert [process.pid for process in program.processes()] == [program.pid]
 
 
 def test_what_left_its_parent_and_its_session_is_found(start: Start) -> None:
@@ -53,6 +52,14 @@ def test_what_left_its_parent_and_its_session_is_found(start: Start) -> None:
     assert len(program.processes()) == 2
     program.signal(signal.SIGKILL)
     assert wait_until(lambda: not program.processes(), 10)
+
+
+def test_a_child_that_hides_its_environment_is_found_as_a_descendant(start: Start) -> None:
+    program = start("env -i sleep 1000 & echo ready; wait")
+    assert says(program, "ready")
+    assert wait_until(lambda: len(program.processes()) == 2, 10)
+    end([program], grace_s=0.5)
+    assert not program.processes()
 
 
 def test_another_program_with_a_like_mark_is_not_touched(start: Start, tmp_path: Path) -> None:
@@ -79,8 +86,7 @@ def test_what_does_not_listen_and_what_is_stopped_are_ended_too(start: Start) ->
 
 def test_a_record_of_a_process_that_is_gone_means_no_other_with_its_id(start: Start) -> None:
     program = start("exec sleep 1000")
-    assert program.process is not None
-    earlier = Program("earlier", f"{secrets.token_hex(16)}/", program.log, (program.process[0], "1"))
+    earlier = Program("earlier", f"{secrets.token_hex(16)}/", program.log, program.pid, program.start_time - 60)
     assert not earlier.running()
     end([earlier], grace_s=0.5)
     assert program.running()

@@ -1,11 +1,22 @@
 """The copy of an app that Flower bundles, and the node config that a SuperNode reads."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
 from flwr.common.config import parse_config_args
 
-from deploy.run_config import ROOT, LaunchError, app_of, copy_app, to_toml
+from deploy.run_config import (
+    ROOT,
+    Config,
+    LaunchError,
+    app_of,
+    copy_app,
+    parse_config,
+    run_config,
+    to_arguments,
+    to_toml,
+)
 from deploy.supernode import SuperNode
 
 
@@ -32,9 +43,7 @@ def test_the_copy_of_an_app_that_lists_nothing_is_all_of_it_but_environments_and
 def test_a_folder_without_an_app_is_refused(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "pyproject.toml").write_text(text)
-    with pytest.raises(
-        LaunchError, match=r"pyproject\.toml does not say what the app is .*tool\.flwr\.app\] is needed"
-    ):
+    with pytest.raises(LaunchError, match=r"pyproject\.toml .*tool\.flwr\.app\]"):
         copy_app(tmp_path / "app", tmp_path)
     assert not (tmp_path / "app").exists()
 
@@ -58,3 +67,42 @@ def test_a_nodes_config_comes_through_whatever_its_folder_is_called(tmp_path: Pa
 def test_a_node_keeps_its_key(tmp_path: Path) -> None:
     first = SuperNode.make(0, 2, tmp_path / "node", "a/").public_key.read_bytes()
     assert SuperNode.make(0, 5, tmp_path / "node", "b/").public_key.read_bytes() == first
+
+
+def test_settings_are_toml_values_or_bare_texts() -> None:
+    assert parse_config(["a=1 b=0.5 c=true d='x y' e=stc(density=0.02)", 'f="g=h"']) == {
+        "a": 1,
+        "b": 0.5,
+        "c": True,
+        "d": "x y",
+        "e": "stc(density=0.02)",
+        "f": "g=h",
+    }
+
+
+def test_a_text_that_is_no_setting_is_refused() -> None:
+    with pytest.raises(LaunchError, match="'rounds'"):
+        parse_config(["a=1 rounds"])
+
+
+def test_paths_become_absolute_and_all_nodes_are_waited_for(config: Config) -> None:
+    changed = run_config(["data-dir=some/where"], config, 7)
+    assert changed["data-dir"] == str(Path.cwd() / "some/where")
+    assert changed["runs-dir"] == str(Path.cwd() / "runs")
+    assert changed["min-nodes"] == 7
+    assert run_config(["min-nodes=3"], config, 7)["min-nodes"] == 3
+
+
+def test_a_wrong_setting_is_refused_before_anything_starts(config: Config) -> None:
+    with pytest.raises(LaunchError, match="num-rounds is 0; .*1"):
+        run_config(["num-rounds=0"], config, 7)
+
+
+def test_what_is_written_for_flower_reads_back_the_same() -> None:
+    config: Config = {"a": 1, "b": 0.5, "c": False, "d": 'quo"te \\ é', "e": 1e-05}
+    assert tomllib.loads(to_toml(config)) == config
+
+
+def test_simulation_settings_come_through_flowers_command_line() -> None:
+    config: Config = {"num-supernodes": 5, "client-resources-num-gpus": 0.5, "name": "two words"}
+    assert parse_config_args([to_arguments(config)]) == config

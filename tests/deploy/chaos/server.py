@@ -49,4 +49,4 @@ class Watching(FedAvg):
 
 
 if "CHAOS_BOOK" in os.environ:  # in the chaos test's own federation, and nowhere else
-    cast(dict[str, Any], strategies.STRATEGIES)["watching"] = (Watching, {})
+    cast(dict[str, Any], strategies.STRATEGIES)["watching"] = (Watching, ())

@@ -1,9 +1,9 @@
-"""Which of the lines that a run prints are shown."""
+"""Chooses the lines of a run's log that a user wants to see."""
 
 import re
 from dataclasses import dataclass, field
 
-HARMLESS = (  # what Flower says of every run, and of every failed one before this launcher says why
+HARMLESS = (  # lines of every run, and of every failed one, whose reason the launcher prints itself
     "Using SuperLink: ",
     "Successfully started run",
     "Successfully installed fedcomp",
@@ -19,15 +19,16 @@ HARMLESS = (  # what Flower says of every run, and of every failed one before th
 
 
 @dataclass
-class Filter:
-    """Chooses which lines of a run are shown: its own, and the warnings and errors of Flower and Ray, each once.
+class LogFilter:
+    """Shows a run's own lines, and each warning or error of Flower and Ray once.
 
-    The traceback behind a setting that the ServerApp refused says nothing that the sentence does not: it is left out.
+    It hides the traceback of a `SettingsError`: the launcher prints its sentence.
     """
 
     verbose: bool
     seen: set[str] = field(default_factory=set)
     held: list[str] = field(default_factory=list)
+    """The lines of a traceback whose last line is still to come."""
 
     def show(self, line: str) -> list[str]:
         """Return the lines to print now that `line` has arrived."""
@@ -45,9 +46,10 @@ class Filter:
             return []
         if re.match(r"(DEBUG|INFO)\s*:|\S+ \S+\s+(DEBUG|INFO)\s", plain) or any(text in plain for text in HARMLESS):
             return []
-        said = re.sub(r"\W|0x[0-9a-f]+", "", re.sub(r"\(pid=.*", "", plain))  # ten nodes that fail alike say it once
-        if said in self.seen or re.fullmatch(r"[\s^~]*", plain):
+        # Ten nodes that fail alike differ in process ids and addresses only.
+        content = re.sub(r"\W|0x[0-9a-f]+", "", re.sub(r"\(pid=.*", "", plain))
+        if content in self.seen or re.fullmatch(r"[\s^~]*", plain):
             return []
-        if said:
-            self.seen.add(said)
+        if content:
+            self.seen.add(content)
         return [line]

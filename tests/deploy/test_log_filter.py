@@ -1,0 +1,68 @@
+"""What a user sees of a run over SuperNodes: what `flwr run --stream` prints, without what it says of every run."""
+
+from deploy.log_filter import LogFilter
+
+REFUSED = """\
+Using SuperLink: local (127.0.0.1:26326)
+Successfully started run 12956304422192159716
+\x1b[92mINFO \x1b[0m:      Starting logstream for run_id `12956304422192159716`
+\x1b[92mINFO \x1b[0m:      Start `flwr-serverapp` process
+Successfully installed fedcomp to /f/superlink/home/apps/fedcomp.fedcomp.0.1.0.5c77b361.
+\x1b[91mERROR \x1b[0m:     ServerApp raised an exception
+Traceback (most recent call last):
+  File "/lib/python3.11/site-packages/flwr/superlink/runtime/run_serverapp.py", line 221, in run_serverapp
+    context = run_(
+{error}
+\x1b[91mERROR \x1b[0m:     Exit Code: 201
+An unhandled exception occurred in the ServerApp.
+
+For more information, visit: <https://flower.ai/docs/framework/1.41/en/ref-exit-codes/201.html>
+"""
+
+
+def shown(text: str) -> list[str]:
+    """The lines of `text` that are shown."""
+    chosen = LogFilter(verbose=False)
+    return [kept for line in text.splitlines() for kept in chosen.show(line)]
+
+
+def test_of_a_run_whose_setting_the_server_refused_nothing_is_shown() -> None:
+    assert shown(REFUSED.format(error="server.settings.SettingsError: no dataset card 'nope'")) == []
+
+
+def test_of_a_run_that_crashed_the_traceback_is_shown() -> None:
+    lines = shown(REFUSED.format(error="RuntimeError: all is lost"))
+    assert lines[1] == "Traceback (most recent call last):"
+    assert lines[-1] == "RuntimeError: all is lost"
+
+
+def test_the_runs_own_lines_warnings_and_errors_are_shown_and_the_rest_is_not() -> None:
+    lines = [
+        "\x1b[92mINFO \x1b[0m:      [ROUND 1/3]",
+        "round 1/3  accuracy 50.0%",
+        "\x1b[93mWARNING \x1b[0m:   something is odd",
+        "\x1b[91mERROR \x1b[0m:     something is wrong",
+        "2026-01-01 10:00:00,123\tINFO worker.py:1 -- Started a local Ray instance.",
+    ]
+    shown = LogFilter(verbose=False)
+    assert [kept for line in lines for kept in shown.show(line)] == lines[1:4]
+    everything = LogFilter(verbose=True)
+    assert [kept for line in lines for kept in everything.show(line)] == lines
+
+
+def test_the_traceback_of_a_refused_setting_is_left_out_and_that_of_a_crash_is_not() -> None:
+    head = [
+        "ERROR :     Simulation raised an exception",
+        "Traceback (most recent call last):",
+        '  File "app.py", line 1',
+    ]
+    for last, expected in (("server.settings.SettingsError: seed is -1", 0), ("RuntimeError: all is lost", 4)):
+        shown = LogFilter(verbose=False)
+        kept = [text for line in [*head, last] for text in shown.show(line)]
+        assert len(kept) == expected
+
+
+def test_nodes_that_fail_alike_say_it_once() -> None:
+    shown = LogFilter(verbose=False)
+    lines = [f"ERROR :     ray::Actor.run() (pid={pid}, actor_id=ab{pid})" for pid in (1, 2, 3)]
+    assert [kept for line in lines for kept in shown.show(line)] == lines[:1]

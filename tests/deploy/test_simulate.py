@@ -1,0 +1,100 @@
+"""`make demo` as a user runs it: whole runs of the launcher, and the proof that it leaves no process behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TEST_MARK = "FEDCOMP_TEST_MARK"
+
+
+class Launcher:
+    """Starts the launcher in processes with a mark, so that those it leaves behind are found."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.mark = uuid.uuid4().hex
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "deploy" / "simulate.py"), *arguments],
+            cwd=self.folder,
+            env=os.environ | {TEST_MARK: self.mark},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the processes with the mark, and their children: Ray's workers overwrite their environment."""
+        found = set()
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get(TEST_MARK) == self.mark:
+                    found |= {process, *process.children(recursive=True)}
+        return list(found)
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Iterator[Launcher]:
+    """The launcher; after the test, no process of it is left."""
+    launcher = Launcher(tmp_path)
+    yield launcher
+    assert launcher.processes() == []
+
+
+def test_a_run_from_start_to_end(launcher: Launcher, tmp_path: Path) -> None:
+    process = launcher.start("--nodes", "2", "-c", "num-rounds=1 fraction-train=1.0 model=logistic runs-dir=out")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    summary = json.loads((tmp_path / "out" / "digits-001" / "summary.json").read_text())
+    assert summary["rounds"] == 1
+    assert 0 < summary["uplink_bytes"] < summary["dense_uplink_bytes"]
+    assert 0 < summary["downlink_bytes"] < summary["dense_downlink_bytes"]
+    assert summary["settings"]["min-nodes"] == 2
+    assert "round 1/1" in output
+    assert "INFO" not in output
+
+
+def test_a_wrong_setting_is_one_sentence_before_anything_starts(launcher: Launcher, tmp_path: Path) -> None:
+    output, _ = (process := launcher.start("-c", "num-rounds=0")).communicate(timeout=60)
+    assert (process.returncode, output.count("\n")) == (1, 1)
+    assert output.startswith("error: num-rounds is 0; ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.system
+def test_a_missing_dataset_is_one_sentence_and_leaves_no_folder(launcher: Launcher, tmp_path: Path) -> None:
+    process = launcher.start("--nodes", "2", "-c", "dataset=mnist data-dir=empty")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 1
+    assert output.count("\n") == 1, output
+    assert output.startswith("error: mnist: no train-images-idx3-ubyte")
+    assert str(tmp_path / "empty") in output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.system
+def test_an_interrupted_run_ends_all_of_its_processes(launcher: Launcher) -> None:
+    process = launcher.start("--nodes", "4", "-c", "num-rounds=100000 fraction-train=0.5")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("round      2/"):
+            break
+    started = launcher.processes()
+    assert len(started) > 5
+    assert any("ray" in each.name() for each in started)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    assert not [each for each in started if each.is_running()]
