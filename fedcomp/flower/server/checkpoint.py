@@ -76,7 +76,7 @@ class Checkpoint:
     def load(cls, path: str | Path, inner: Strategy) -> "Checkpoint":
         """Return what `save` wrote, and put its state back into `inner`."""
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
             plain = json.loads(arrays["plain"].tobytes())
             if plain["format"] != FORMAT:
