@@ -4,7 +4,8 @@ from fedcomp.data.card import Card, read_card
 from fedcomp.data.dataset import DataError, Dataset, Split
 from fedcomp.data.load import load
 from fedcomp.data.own import load_own, write_own
-from fedcomp.data.partition import parse_partition, parse_scheme, partition, partition_train
+from fedcomp.data.partition import partition, partition_train
+from fedcomp.data.partition_text import parse_partition, parse_scheme, split_partition
 from fedcomp.data.schemes import SCHEMES
 from fedcomp.data.skews import SKEWS, Rotation
 from fedcomp.data.spread import Spread, spread
@@ -25,6 +26,7 @@ __all__ = [
     "partition",
     "partition_train",
     "read_card",
+    "split_partition",
     "spread",
     "write_own",
 ]

@@ -20,7 +20,8 @@ from fedcomp.data import npz
 from fedcomp.data.card import Card
 from fedcomp.data.load import load
 from fedcomp.data.own import load_own, write_own
-from fedcomp.data.partition import parse_partition, partition_train
+from fedcomp.data.partition import partition_train
+from fedcomp.data.partition_text import parse_partition
 
 
 def share(card: Card, data_dir: str, partition: str, nodes: int, seed: int, out: Path) -> Iterator[str]:

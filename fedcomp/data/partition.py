@@ -4,58 +4,21 @@ A partition's text is a scheme, and after it what skews each client's features: 
 The same seed gives the same split everywhere.
 """
 
-import ast
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import build
 from fedcomp.data.card import Card
 from fedcomp.data.dataset import Dataset
-from fedcomp.data.schemes import SCHEMES, Own, Samples, Scheme, check_enough
-from fedcomp.data.skews import SKEWS, Rotation, Skew
+from fedcomp.data.partition_text import parse_partition, parse_scheme
+from fedcomp.data.schemes import Samples, check_enough
+from fedcomp.data.skews import Rotation
 
 NO_GROUPS: Mapping[str, NDArray[np.int64]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """What a partition text says: who gets which samples, and what each client's samples look like."""
-
-    scheme: Scheme
-    skews: tuple[Skew, ...] = ()
-
-    @property
-    def own(self) -> bool:
-        """Whether each node brings its own samples, and nothing is shared out."""
-        return isinstance(self.scheme, Own)
-
-
-def parse_partition(text: str) -> Partition:
-    """Return the partition that `text` says: a scheme, then any feature skews, each after a plus.
-
-    Raises `ValueError` for another form, an unknown scheme or skew, a skew twice or of
-    ``own()``, and a setting out of range.
-    """
-    first, *rest = _terms(text)
-    skews = tuple(build(part, SKEWS, "feature skew") for part in rest)
-    kinds = [type(skew) for skew in skews]
-    if len(set(kinds)) < len(kinds):
-        raise ValueError(f"{text!r} has a feature skew twice; each is needed at most once")
-    found = Partition(build(first, SCHEMES, "partition scheme"), skews)
-    if found.own and skews:
-        raise ValueError(f"{text!r} skews samples that nodes bring themselves; own() alone is needed")
-    return found
-
-
-def parse_scheme(text: str) -> Scheme:
-    """Return the scheme of the partition `text`; the whole of it is checked, and raises as `parse_partition` does."""
-    return parse_partition(text).scheme
 
 
 def partition(
@@ -109,16 +72,3 @@ def _check_skews(text: str, card: Card) -> None:
     turns = any(isinstance(skew, Rotation) for skew in parse_partition(text).skews)
     if turns and (len(card.shape) != 3 or min(card.shape[1:]) < 2):
         raise ValueError(f"{text}: samples of shape {list(card.shape)}; images of at least 2x2 are needed to rotate")
-
-
-def _terms(text: str) -> list[str]:
-    """Return the texts between the plus signs outside of brackets; a text that is no expression is one term."""
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, TypeError, AttributeError, MemoryError, RecursionError):
-        return [text]  # whose error is for `parse_call` to say
-    terms = []
-    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        terms.append(ast.get_source_segment(text.strip(), node.right) or "")
-        node = node.left
-    return [ast.get_source_segment(text.strip(), node) or "", *reversed(terms)]

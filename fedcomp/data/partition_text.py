@@ -1,0 +1,73 @@
+"""The text form of a partition: a scheme, then any feature skews: ``classes(2) + rotation(degrees=30)``."""
+
+import ast
+from dataclasses import dataclass
+
+from fedcomp.core import build
+from fedcomp.data.schemes import SCHEMES, Own, Scheme
+from fedcomp.data.skews import SKEWS, Skew
+
+MAX_QUOTED = 200
+"""Characters of a text that an error quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A parsed partition: the scheme assigns samples to clients, and the skews change each client's features."""
+
+    scheme: Scheme
+    skews: tuple[Skew, ...] = ()
+
+    @property
+    def own(self) -> bool:
+        """Whether each node has its own samples, so that there are none to assign."""
+        return isinstance(self.scheme, Own)
+
+
+def split_partition(text: str) -> tuple[str, ...]:
+    """Return the terms of a partition text: its scheme first, then its feature skews; nothing is looked up.
+
+    Raises:
+        ValueError: `text` is not a sum of calls.
+
+    >>> split_partition("classes(2) + rotation(degrees=30)")
+    ('classes(2)', 'rotation(degrees=30)')
+
+    """
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        skews: list[str] = []
+        while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            skews.append(ast.unparse(node.right))
+            node = node.left
+        return (ast.unparse(node), *reversed(skews))
+    except (SyntaxError, ValueError, TypeError, AttributeError, MemoryError, RecursionError):
+        quoted = repr(text)[:MAX_QUOTED]
+        raise ValueError(f"{quoted} is not a partition; a text such as 'classes(2)' is needed") from None
+
+
+def parse_partition(text: str) -> Partition:
+    """Return the partition that `text` describes.
+
+    Raises:
+        ValueError: `text` has another form, an unknown scheme or skew, a skew twice or together with ``own()``, or a setting
+            out of range.
+
+    >>> parse_partition("iid() + noise(sigma=0.1)").skews
+    (Noise(sigma=0.1),)
+
+    """
+    scheme_text, *skew_texts = split_partition(text)
+    skews = tuple(build(term, SKEWS, "feature skew") for term in skew_texts)
+    kinds = [type(skew) for skew in skews]
+    if len(set(kinds)) < len(kinds):
+        raise ValueError(f"{text!r} has a feature skew twice; each is possible once")
+    partition = Partition(build(scheme_text, SCHEMES, "partition scheme"), skews)
+    if partition.own and skews:
+        raise ValueError(f"{text!r} skews samples that nodes bring themselves; own() without skews is needed")
+    return partition
+
+
+def parse_scheme(text: str) -> Scheme:
+    """Return the scheme of a partition text; checks the whole text as `parse_partition` does."""
+    return parse_partition(text).scheme
