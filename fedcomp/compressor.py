@@ -76,10 +76,12 @@ class Compressor:
                 f"a model of {model.dtype} {model.shape}; a numpy vector, float32 {tuple(update.shape)}, is needed"
             )
         context = EncodeContext(int(seed), server_round, shapes, model, estimate_epoch)
-        asked = self.memory.compensate(update if isinstance(update, np.ndarray) else update.detach(), state, context)
-        sent = self.quantizer.quantize(asked)
-        body = self.entropy.encode(sent)
-        return body, self.memory.update(asked, sent)
+        compensated = self.memory.compensate(
+            update if isinstance(update, np.ndarray) else update.detach(), state, context
+        )
+        quantized = self.quantizer.quantize(compensated)
+        body = self.entropy.encode(quantized)
+        return body, self.memory.update(compensated, quantized, state)
 
     def decode(self, body: bytes, n: int | None = None) -> Vector:
         """Return the vector, float32 (n,).  Any instance decodes: the body holds its settings.

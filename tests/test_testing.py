@@ -17,7 +17,7 @@ from fedcomp.core.types import Vector
 from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
 from fedcomp.entropy.bodies.raw import Raw
 from fedcomp.errors import TruncatedError
-from fedcomp.memory.error_feedback import ErrorFeedback
+from fedcomp.memory.linear_feedback import LinearFeedback
 from fedcomp.memory.protocol import State
 from fedcomp.methods import METHODS
 from fedcomp.quantize.protocol import chain
@@ -87,7 +87,7 @@ def custom(**parts: Any) -> Compressor:
         "settings": (),
         "quantizer": chain(TopK(0.1), Ternarize()),
         "entropy": GolombTernary(),
-        "memory": ErrorFeedback(),
+        "memory": LinearFeedback(),
     }
     return Compressor(**(base | parts))
 
@@ -114,7 +114,7 @@ def with_decode(decode: Callable[[bytes, int | None], Any]) -> Compressor:
 
 
 def with_memory(**methods: Callable[..., Any]) -> Compressor:
-    return custom(memory=Changed(ErrorFeedback(), methods))
+    return custom(memory=Changed(LinearFeedback(), methods))
 
 
 def drawing_without_the_seed() -> Compressor:
@@ -129,7 +129,7 @@ def drawing_without_the_seed() -> Compressor:
 
 def mutating_the_update() -> Compressor:
     def compensate(update: Any, state: State, context: EncodeContext) -> CompensatedUpdate:
-        target = ErrorFeedback().compensate(update, state, context)
+        target = LinearFeedback().compensate(update, state, context)
         update *= 0.5
         return target
 
@@ -137,8 +137,8 @@ def mutating_the_update() -> Compressor:
 
 
 def losing(share: float) -> Compressor:
-    def update(target: CompensatedUpdate, quantized: QuantizedVector) -> State:
-        state = ErrorFeedback().update(target, quantized)
+    def update(target: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
+        state = LinearFeedback().update(target, quantized, state)
         state["residual"] *= np.float32(1 - share)
         return state
 

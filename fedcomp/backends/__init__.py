@@ -1,4 +1,4 @@
-"""Selection and residual arithmetic for numpy vectors and for torch tensors on any device."""
+"""Selection and memory arithmetic on torch devices, with the results of the numpy path to the bit."""
 
 from fedcomp.backends import arithmetic, torch_backend
 

@@ -1,4 +1,4 @@
-"""The few vector operations that memories share, for numpy vectors and for torch tensors on any device."""
+"""The vector operations that memories share, for numpy vectors and for torch tensors on any device."""
 
 from typing import Any
 
@@ -9,46 +9,49 @@ from fedcomp.core import MAX_FLOAT32
 from fedcomp.quantized import QuantizedVector
 
 
-def beside(array: Any, update: Any) -> Any:
-    """Return `array`, a numpy vector or a tensor, as `update` is: numpy's, or a tensor on the same device."""
+def as_like(array: Any, update: Any) -> Any:
+    """Return `array`, a numpy vector or a tensor, as a numpy vector or a tensor on the device of `update`, as that is."""
     if not isinstance(update, np.ndarray):
-        return torch_backend.like(array, update)
-    return array if isinstance(array, np.ndarray) else torch_backend.host(array)
+        return torch_backend.as_like(array, update)
+    return array if isinstance(array, np.ndarray) else torch_backend.to_host(array)
 
 
-def small(*vectors: Any) -> bool:
-    """Say whether all entries lie below 2^64, so that no sum of a few of them leaves float32; one read each."""
+def is_small(vector: Any) -> bool:
+    """Return whether `vector` is numpy's and all its magnitudes are below 2^64.  Takes one read.
+
+    Adding such a vector to a finite one is finite.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
-        return all(isinstance(vector, np.ndarray) and bool(np.isfinite(np.dot(vector, vector))) for vector in vectors)
+        return isinstance(vector, np.ndarray) and bool(np.isfinite(np.dot(vector, vector)))
 
 
-def add(vector: Any, symbols: QuantizedVector, weight: float) -> None:
-    """Add ``weight`` times `symbols` to `vector`, in place."""
+def add(vector: Any, quantized: QuantizedVector, weight: float) -> None:
+    """Add ``weight`` times `quantized` to `vector`, in place."""
     if isinstance(vector, np.ndarray):
         with np.errstate(over="ignore"):
-            symbols.add_to(vector, weight)
+            quantized.add_to(vector, weight)
     else:
-        torch_backend.add(vector, symbols, weight)
+        torch_backend.add(vector, quantized, weight)
 
 
-def bound(vector: Any, symbols: QuantizedVector | None = None) -> None:
-    """Bring sums that left float32 back to its largest, in place, where `symbols` were added or everywhere.
+def clip(vector: Any, quantized: QuantizedVector | None = None) -> None:
+    """Bring infinities back to the largest float32, in place; with `quantized`, only at its entries.
 
-    They would block the sender for good.
+    An infinity in a sender's memory would block that sender for good.
     """
     if isinstance(vector, np.ndarray):
-        sparse = symbols.sparse() if symbols is not None else None
+        sparse = quantized.sparse() if quantized is not None else None
         if sparse is not None:
             vector[sparse.indices] = np.clip(vector[sparse.indices], -MAX_FLOAT32, MAX_FLOAT32)
-        elif not small(vector):
+        elif not is_small(vector):
             np.clip(vector, -MAX_FLOAT32, MAX_FLOAT32, out=vector)
     else:
         vector.clamp_(-MAX_FLOAT32, MAX_FLOAT32)
 
 
-def clear(vector: Any, symbols: QuantizedVector) -> None:
-    """Set the entries that `symbols` hold to zero, in place."""
-    sparse = symbols.sparse()
+def zero(vector: Any, quantized: QuantizedVector) -> None:
+    """Set the entries that `quantized` holds to zero, in place."""
+    sparse = quantized.sparse()
     if sparse is None:
         vector[:] = 0
     else:

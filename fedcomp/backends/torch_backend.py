@@ -1,6 +1,6 @@
-"""The same selection in torch, on whatever device the tensors are: only kept entries cross to the host.
+"""Selection and addition in torch, on the device of the tensors: only the kept entries cross to the host.
 
-The entries kept, their order and every float are those of the numpy path, so the body is the same to the byte.
+The kept entries, their order and every float are those of the numpy path, so the body is the same to the byte.
 torch is imported when a tensor comes in, and at no other time.
 """
 
@@ -14,18 +14,18 @@ from fedcomp.quantized import Indices, QuantizedVector, Sparse
 
 
 def top_k(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
-    """Return indices (ascending) and entries of the min(k, non-zeros) entries of largest magnitude, on the host."""
+    """Return (indices, entries) of the min(k, non-zeros) entries of largest magnitude, indices ascending, on the host."""
     import torch
 
     whole: Any = 0.0
-    for part, weight in zip(value.parts, value.weights, strict=True):
+    for part, weight in value.terms:
         whole = whole + (part if weight == 1 else part * weight)
-    if value.bounded and all(bool(torch.isfinite(part).all()) for part in value.parts):
-        whole = whole.clamp(-MAX_FLOAT32, MAX_FLOAT32)
+    if value.bounded and all(bool(torch.isfinite(part).all()) for part, _ in value.terms):
+        whole = torch.nan_to_num(whole, nan=0.0, posinf=MAX_FLOAT32, neginf=-MAX_FLOAT32)
     magnitude = whole.abs()
     if not bool(torch.isfinite(magnitude).all()):
-        at = int(torch.nonzero(~torch.isfinite(magnitude))[0])
-        raise NonFiniteError(value.origin + at, float(whole[at]))
+        index = int(torch.nonzero(~torch.isfinite(magnitude))[0])
+        raise NonFiniteError(value.origin + index, float(whole[index]))
     least = torch.topk(magnitude, min(k, value.n), sorted=False).values.min()
     keep = torch.nonzero(magnitude > least).ravel()
     if least > 0 and keep.numel() < k:
@@ -34,14 +34,14 @@ def top_k(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
     return keep.cpu().numpy(), whole[keep].cpu().numpy()
 
 
-def like(array: Any, tensor: Any) -> Any:
-    """Return `array`, a numpy vector or a tensor, as a tensor beside `tensor`: same device, float32."""
+def as_like(array: Any, tensor: Any) -> Any:
+    """Return `array`, a numpy vector or a tensor, as a tensor on the device of `tensor`, float32."""
     import torch
 
     return torch.as_tensor(array).to(tensor.device)
 
 
-def host(tensor: Any) -> Vector:
+def to_host(tensor: Any) -> Vector:
     """Return the tensor's entries as a numpy vector, float32 (n,)."""
     return np.asarray(tensor.detach().cpu().numpy(), np.float32)
 
@@ -53,14 +53,14 @@ def indices(sparse: Sparse, tensor: Any) -> Any:
     return torch.from_numpy(sparse.indices).to(tensor.device)
 
 
-def add(tensor: Any, symbols: QuantizedVector, weight: float) -> None:
-    """Add ``weight`` times `symbols` to `tensor` (n,), in place; of sparse ones only the kept entries cross to the device."""
+def add(tensor: Any, quantized: QuantizedVector, weight: float) -> None:
+    """Add ``weight`` times `quantized` to `tensor` (n,), in place; only a sparse one's kept entries cross to the device."""
     import torch
 
-    sparse = symbols.sparse()
-    values = symbols.dense() if sparse is None else sparse.values
-    there = torch.from_numpy(np.multiply(values, weight, dtype=np.float32)).to(tensor.device)
+    sparse = quantized.sparse()
+    values = quantized.dense() if sparse is None else sparse.values
+    addend = torch.from_numpy(np.multiply(values, weight, dtype=np.float32)).to(tensor.device)
     if sparse is None:
-        tensor += there
+        tensor += addend
     else:
-        tensor[indices(sparse, tensor)] += there
+        tensor[indices(sparse, tensor)] += addend

@@ -3,8 +3,9 @@
 from fedcomp.core.atomic_file import write_atomically
 from fedcomp.core.call import build, format_call, parse_call
 from fedcomp.core.checks import check_bool, check_choice, check_int, check_range
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, Settlement, move_into_first
 from fedcomp.core.context import EncodeContext, Shapes
+from fedcomp.core.hints import Hint, PreviousRound, RightFactors
 from fedcomp.core.random_stream import RandomStream
 from fedcomp.core.rounding import ceil_fraction
 from fedcomp.core.types import Vector, dtype_name
@@ -14,7 +15,11 @@ __all__ = [
     "MAX_FLOAT32",
     "CompensatedUpdate",
     "EncodeContext",
+    "Hint",
+    "PreviousRound",
     "RandomStream",
+    "RightFactors",
+    "Settlement",
     "Shapes",
     "Vector",
     "build",
@@ -25,6 +30,7 @@ __all__ = [
     "check_range",
     "dtype_name",
     "format_call",
+    "move_into_first",
     "parse_call",
     "write_atomically",
 ]

@@ -1,47 +1,74 @@
 """The sum of a sender's memory and its update, as quantizers read it: block by block, never as a whole."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedcomp.core.context import EncodeContext, Shapes
+from fedcomp.core.hints import Hint
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
 
 BLOCK_ENTRIES = 1 << 16
 """Entries worked on at a time: a block and its temporaries stay in the processor's cache."""
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
+MAX_TENSORS = 1 << 16
+"""Entropy codes may refuse vectors of more tensors, so reading such a sum never changes memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How a memory moves on from one update to the next; the memory is among the parts of the sum.
+
+    `apply` takes slices of all parts, of the same entries.  It brings the slices of the memory up to date in place, and returns
+    those entries of the sum.  `weights` are the parts' weights in the same sum from then on, None for a part that leaves it.
+    """
+
+    apply: Callable[..., Any]
+    weights: tuple[float | None, ...]
 
 
 class CompensatedUpdate:
-    """The entry-wise weighted sum of float32 vectors of one length, summed block by block while it is read.
+    """A weighted sum of float32 vectors of one length: the sender's memory and its update.
 
-    A sender's memory and its update are never summed into a temporary of the vector's size.
-    `in_place` is for a sum that is known to be finite: the first reading leaves it in the first part's memory, which saves a
-    pass over all.  A sum that is `bounded` stays at the largest float32 where finite parts lead beyond it; any other is
-    refused there.  `occasion` is what else the sender knows, `hint` what its memory tells the quantizer.  `origin` is where
-    the first entry stands in a longer vector: errors count from there.
+    Blocks of the sum are computed while they are read, so that it takes no memory of the vector's size.
+
+    The rule of when memory changes: `settle` applies the `settlement` (by default the sum moves into the first part) to all
+    entries, once.  Reading changes nothing, with one exception that saves a pass over all entries: reading a sum that is
+    `in_place` settles each block as it is read, and by the end, also where the reader stops early, all of them.  Only a sum
+    whose encoding cannot fail is read in place: the caller promises that it is finite; one of more than `MAX_TENSORS` tensors
+    is not read in place.
+
+    A sum that is `bounded` saturates at the largest float32 where its parts are finite; any other is refused there.  `context`
+    is what else the sender knows, `hint` what its memory tells the quantizer.  `origin` is the index of the first entry in a
+    longer vector, for error messages.
     """
 
-    __slots__ = ("bounded", "context", "hint", "in_place", "origin", "parts", "weights")
+    __slots__ = ("bounded", "context", "hint", "in_place", "origin", "parts", "settled", "settlement", "terms")
 
     def __init__(
         self,
         *parts: Any,
-        weights: Sequence[float] | None = None,
+        weights: Sequence[float] = (),
+        settlement: Settlement | None = None,
         in_place: bool = False,
         bounded: bool = False,
         context: EncodeContext = EncodeContext(),
-        hint: Any = None,
+        hint: Hint | None = None,
         origin: int = 0,
     ) -> None:
-        """Take numpy vectors, or torch tensors of one device."""
+        """Take numpy vectors, or torch tensors of one device; all `weights` are 1 by default."""
+        weights = tuple(weights) or (1.0,) * len(parts)
         self.parts: tuple[Any, ...] = parts
-        self.weights: tuple[float, ...] = tuple(weights or (1.0,) * len(parts))
-        self.in_place, self.bounded, self.context, self.hint = in_place, bounded, context, hint
-        self.origin = origin
+        self.terms: tuple[tuple[Any, float], ...] = tuple(zip(parts, weights, strict=True))
+        self.settlement = settlement or move_into_first(weights)
+        self.in_place = in_place and len(parts) > 1 and len(context.shapes) <= MAX_TENSORS
+        self.bounded, self.context, self.hint, self.origin = bounded, context, hint, origin
+        self.settled = False
 
     @property
     def n(self) -> int:
@@ -65,64 +92,62 @@ class CompensatedUpdate:
 
     @property
     def block_size(self) -> int:
-        """Entries of a block, the last one apart: small beside the vector, and small enough for the cache."""
+        """Entries of a block but the last: a small part of the vector, and small enough for the cache."""
         return min(self.n, BLOCK_ENTRIES if self.n >= 64 * BLOCK_ENTRIES else BLOCK_ENTRIES // 2)
 
-    def blocks(self, size: int | None = None) -> Iterator[tuple[int, Vector]]:
-        """Yield (start, entries) in order; the entries are to be read before the next block, never written.
+    def blocks(self, size: int = 0) -> Iterator[tuple[int, Vector]]:
+        """Yield (start, entries) in order, `size` entries at a time; each block is read-only and valid until the next.
 
         Raises `NonFiniteError` at a block that holds NaN or infinity.
         """
         size = min(size or self.block_size, self.n)
-        if self.in_place and len(self.parts) > 1:
+        if self.in_place and not self.settled:
             yield from self._settling(size)
             return
-        plain = len(self.parts) == 1 and self.weights == (1.0,)
+        weights = [weight for _, weight in self.terms]
+        plain = weights == [1.0]
         buffer = np.empty(0 if plain else size, np.float32)
-        product = np.empty(size if any(weight != 1 for weight in self.weights[1:]) else 0, np.float32)
+        product = np.empty(size if any(weight != 1 for weight in weights[1:]) else 0, np.float32)
         for start in range(0, self.n, size):
-            parts = [_host(part[start : start + size]) for part in self.parts]
+            parts = [_on_host(part[start : start + size]) for part, _ in self.terms]
             with np.errstate(over="ignore", invalid="ignore"):
-                block = parts[0] if plain else self._sum(parts, buffer[: parts[0].size], product)
-            if not (self.in_place or np.isfinite(block).all()):
+                block = parts[0] if plain else _weighted_sum(parts, weights, buffer[: parts[0].size], product)
+            if not (self.in_place and plain) and not np.isfinite(block).all():
                 block = self._bound(block, parts, start)
             yield start, block
 
     def sample(self, begin: int, step: int, run: int) -> Vector:
-        """Return the entries of every `step`-th run of `run` neighbours, the first one of number `begin`, as one vector."""
+        """Return every `step`-th run of `run` neighbours, starting with run number `begin`, as one vector; unchecked."""
         cut = self.n // run * run
-        runs = [part[:cut].reshape(-1, run)[begin::step] for part in self.parts]
+        runs = [part[:cut].reshape(-1, run)[begin::step] for part, _ in self.terms]
+        weights = [weight for _, weight in self.terms]
         with np.errstate(over="ignore", invalid="ignore"):
-            if all(weight == 1 for weight in self.weights):
+            if all(weight == 1 for weight in weights):
                 return np.asarray(np.add.reduce(runs)).ravel()
-            buffer = np.empty(runs[0].shape, np.float32)
-            return self._sum(runs, buffer, np.empty(runs[0].size, np.float32)).ravel()
-
-    def at(self, indices: Any) -> Vector:
-        """Return the entries at `indices`."""
-        parts = [np.ascontiguousarray(_host(part[indices])) for part in self.parts]
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._sum(parts, np.empty(parts[0].size, np.float32), np.empty(parts[0].size, np.float32))
+            return _weighted_sum(
+                runs, weights, np.empty(runs[0].shape, np.float32), np.empty(runs[0].size, np.float32)
+            ).ravel()
 
     def tensors(self) -> Iterator[tuple[int, "CompensatedUpdate"]]:
-        """Yield (start, sum) of each tensor behind the vector that has entries; each is to be read before the next."""
+        """Yield (start, sum) of each tensor behind the vector that has entries; read each before the next."""
         start = 0
         for size in self.sizes:
-            yield start, self._part(slice(start, start + size))
+            tensor = self._slice(start, start + size)
+            yield start, tensor
+            if self.in_place:
+                tensor.settle()
             start += size
         if self.in_place:
-            self._settled()
+            self._mark_settled()
 
-    def settle(self) -> Any:
-        """Return the sum in the first part's memory."""
-        first = self.parts[0]
-        if self.weights[0] != 1:
-            first *= self.weights[0]
-        with np.errstate(over="ignore"):
-            for part, weight in zip(self.parts[1:], self.weights[1:], strict=True):
-                first += part if weight == 1 else part * weight
-        self.parts, self.weights = (first,), (1.0,)
-        return first
+    def settle(self) -> tuple[Any, ...]:
+        """Bring the memory up to date, if reading has not done so; return the parts."""
+        if not self.settled:
+            step = BLOCK_ENTRIES if self.on_host else self.n
+            for start in range(0, self.n, step):
+                self._apply(start, min(start + step, self.n))
+            self._mark_settled()
+        return self.parts
 
     def dense(self) -> Vector:
         """Return the sum as one new vector, float32 (n,)."""
@@ -131,57 +156,74 @@ class CompensatedUpdate:
             whole[start : start + block.size] = block
         return whole
 
-    def _part(self, part: slice) -> "CompensatedUpdate":
-        return type(self)(
-            *(one[part] for one in self.parts),
-            weights=self.weights,
+    def _slice(self, start: int, stop: int) -> "CompensatedUpdate":
+        tensor = CompensatedUpdate(
+            *(part[start:stop] for part in self.parts),
+            settlement=self.settlement,
             in_place=self.in_place,
             bounded=self.bounded,
             context=EncodeContext(self.context.seed, self.context.round),
-            origin=self.origin + part.start,
+            origin=self.origin + start,
         )
+        tensor.terms = tuple((part[start:stop], weight) for part, weight in self.terms)
+        tensor.settled = self.settled
+        return tensor
 
     def _settling(self, size: int) -> Iterator[tuple[int, Vector]]:
-        done = 0
+        stop = 0
         try:
             for start in range(0, self.n, size):
-                done = min(start + size, self.n)
-                yield start, self._settle(start, done)
+                stop = min(start + size, self.n)
+                yield start, self._apply(start, stop)
         finally:
-            for start in range(done, self.n, size):
-                self._settle(start, min(start + size, self.n))
-            self._settled()
+            for start in range(stop, self.n, size):
+                self._apply(start, min(start + size, self.n))
+            self._mark_settled()
 
-    def _settled(self) -> None:
-        self.parts, self.weights = self.parts[:1], (1.0,)
+    def _apply(self, start: int, stop: int) -> Any:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.settlement.apply(*(part[start:stop] for part in self.parts))
 
-    def _settle(self, start: int, end: int) -> Vector:
-        """Leave the sum of these entries in the first part's memory, and return it."""
-        parts = [part[start:end] for part in self.parts]
-        product = np.empty(end - start if any(weight != 1 for weight in self.weights[1:]) else 0, np.float32)
-        return self._sum(parts, parts[0], product)
-
-    def _sum(self, parts: list[Vector], out: Vector, product: Vector) -> Vector:
-        """Write the weighted sum of `parts` into `out`, which may be the first of them."""
-        first, rest = parts[0], parts[1:]
-        if self.weights[0] != 1:
-            first = np.multiply(first, np.float32(self.weights[0]), out=out)
-        elif not rest:
-            out[...] = first
-        for part, weight in zip(rest, self.weights[1:], strict=True):
-            if weight != 1:
-                part = np.multiply(part, np.float32(weight), out=product[: part.size].reshape(part.shape))
-            first = np.add(first, part, out=out)
-        return out
+    def _mark_settled(self) -> None:
+        pairs = zip(self.parts, self.settlement.weights, strict=True)
+        self.terms = tuple((part, weight) for part, weight in pairs if weight is not None)
+        self.settled = True
 
     def _bound(self, block: Vector, parts: list[Vector], start: int) -> Vector:
-        """Return the block within float32, where that is asked for; refuse it where not, or where a part is not finite."""
-        for wrong in parts if self.bounded else [block]:
-            if not np.isfinite(wrong).all():
-                at = int(np.flatnonzero(~np.isfinite(wrong))[0])
-                raise NonFiniteError(self.origin + start + at, float(wrong[at]))
+        """Return the block within float32 if the sum is bounded and its parts are finite; raise `NonFiniteError` if not."""
+        for suspect in parts if self.bounded else [block]:
+            if not np.isfinite(suspect).all():
+                index = int(np.flatnonzero(~np.isfinite(suspect))[0])
+                raise NonFiniteError(self.origin + start + index, float(suspect[index]))
         return np.nan_to_num(block, nan=0.0, posinf=MAX_FLOAT32, neginf=-MAX_FLOAT32)
 
 
-def _host(part: Any) -> Vector:
+def move_into_first(weights: Sequence[float]) -> Settlement:
+    """Return the settlement that leaves the sum with these `weights` in the memory of the first part."""
+    return Settlement(partial(_add_to_first, weights), (1.0, *(None for _ in weights[1:])))
+
+
+def _add_to_first(weights: Sequence[float], first: Any, *rest: Any) -> Any:
+    if weights[0] != 1:
+        first *= weights[0]
+    for part, weight in zip(rest, weights[1:], strict=True):
+        first += part if weight == 1 else part * weight
+    return first
+
+
+def _weighted_sum(parts: list[Vector], weights: list[float], out: Vector, product: Vector) -> Vector:
+    """Write the weighted sum of `parts` to `out`; `product` is scratch memory."""
+    first = parts[0]
+    if weights[0] != 1:
+        first = np.multiply(first, np.float32(weights[0]), out=out)
+    elif len(parts) == 1:
+        out[...] = first
+    for part, weight in zip(parts[1:], weights[1:], strict=True):
+        if weight != 1:
+            part = np.multiply(part, np.float32(weight), out=product[: part.size].reshape(part.shape))
+        first = np.add(first, part, out=out)
+    return out
+
+
+def _on_host(part: Any) -> Vector:
     return part if isinstance(part, np.ndarray) else np.asarray(part.detach().cpu().numpy(), np.float32)

@@ -1,9 +1,7 @@
 """What a sender remembers between rounds, one idea per file."""
 
-from fedcomp.memory.decayed_feedback import DecayedFeedback
-from fedcomp.memory.ecq import Ecq
 from fedcomp.memory.ef21 import Ef21
-from fedcomp.memory.error_feedback import ErrorFeedback
+from fedcomp.memory.linear_feedback import LinearFeedback
 from fedcomp.memory.momentum_correction import MomentumCorrection
 from fedcomp.memory.none import NoMemory
 from fedcomp.memory.protocol import Incremental, Memory, State, check_state
@@ -11,11 +9,9 @@ from fedcomp.memory.regularized import Regularized
 from fedcomp.memory.warm_start import WarmStart
 
 __all__ = [
-    "DecayedFeedback",
-    "Ecq",
     "Ef21",
-    "ErrorFeedback",
     "Incremental",
+    "LinearFeedback",
     "Memory",
     "MomentumCorrection",
     "NoMemory",

@@ -1,18 +1,13 @@
-"""EF21: the sender keeps an estimate that the receiver holds as well, and sends what moves it nearer to the truth."""
+"""EF21: sender and receiver hold the same estimate of the update, and the sender sends corrections to it."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core import (
-    BLOCK_ENTRIES,
-    MAX_FLOAT32,
-    CompensatedUpdate,
-    EncodeContext,
-    check_range,
-)
+from fedcomp.core import CompensatedUpdate, EncodeContext, Settlement, check_range
 from fedcomp.memory.protocol import State, check_state
 from fedcomp.quantized import QuantizedVector
 
@@ -38,7 +33,7 @@ class Ef21:
         check_range("momentum", self.momentum, above=0, most=1, what="the weight of the newest update")
 
     def init(self, n: int) -> State:
-        """Return an estimate and an average of zeros, float32 (n,), and that nothing was averaged."""
+        """Return an estimate and an average of zeros, float32 (n,), no rounds, and epoch 0."""
         counts = {"averaged_rounds": np.array([0]), "estimate_epoch": np.array([0])}
         return {name: np.zeros(n, np.float32) for name in self.vectors} | counts
 
@@ -47,72 +42,48 @@ class Ef21:
         return not int(state["averaged_rounds"][0]) or int(state["estimate_epoch"][0]) != epoch
 
     def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
-        """Return v - g."""
+        """Return v - g, with v as it is after this update."""
         check_state(state, self.vectors, update.shape[0])
-        if self.begins(state, context.estimate_epoch):
+        begins = self.begins(state, context.estimate_epoch)
+        if begins:
             state = self.init(update.shape[0])
-        estimate, average = (arithmetic.beside(state[name], update) for name in self.vectors)
-        rounds = int(state["averaged_rounds"][0])
-        newest = self.momentum if rounds else 1.0
-        return _Correction(
+        newest = 1.0 if begins else self.momentum
+        estimate, average = (arithmetic.as_like(state[name], update) for name in self.vectors)
+        return CompensatedUpdate(
             *(average, update, estimate),
             weights=(1.0 - newest, newest, -1.0),
-            in_place=arithmetic.small(update),
+            settlement=Settlement(partial(_average, newest), (1.0, None, -1.0)),
+            in_place=arithmetic.is_small(update),
             bounded=True,
             context=context,
-            hint=rounds,
         )
 
-    def update(self, asked: CompensatedUpdate, sent: QuantizedVector) -> State:
-        """Return g + sent, and v."""
-        asked.settle()
-        average, estimate = asked.parts
-        arithmetic.add(estimate, sent, 1.0)
-        arithmetic.bound(estimate, sent)
+    def update(self, compensated: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
+        """Return g + quantized, and v."""
+        average, _, estimate = compensated.settle()
+        arithmetic.add(estimate, quantized, 1.0)
+        arithmetic.clip(estimate, quantized)
+        epoch = compensated.context.estimate_epoch
+        rounds = 0 if self.begins(state, epoch) else int(state["averaged_rounds"][0])
         return {
             "estimate": estimate,
             "averaged_update": average,
-            "averaged_rounds": np.array([asked.hint + 1]),
-            "estimate_epoch": np.array([asked.context.estimate_epoch]),
+            "averaged_rounds": np.array([rounds + 1]),
+            "estimate_epoch": np.array([epoch]),
         }
 
     def rollback(self, lost: QuantizedVector, state: State) -> State:
         """Return g - lost: the receiver never added it."""
         estimate = state["estimate"]
         arithmetic.add(estimate, lost, -1.0)
-        arithmetic.bound(estimate, lost)
+        arithmetic.clip(estimate, lost)
         return state
 
 
-class _Correction(CompensatedUpdate):
-    """The difference v' - g as it is after this update; settling it brings v to v'."""
-
-    __slots__ = ()
-
-    def settle(self) -> Any:
-        """Leave v' in the memory of v, and return it."""
-        if self.weights[2:]:
-            step = BLOCK_ENTRIES if self.on_host else self.n
-            for start in range(0, self.n, step):
-                self._average(start, min(start + step, self.n))
-            self._settled()
-        return self.parts[0]
-
-    def _average(self, start: int, end: int) -> tuple[Any, Any]:
-        average, update, estimate = (part[start:end] for part in self.parts)
-        older, newest, _ = self.weights
-        average *= older
-        average += update if newest == 1 else update * newest
-        return estimate, average
-
-    def _settle(self, start: int, end: int) -> Any:
-        estimate, average = self._average(start, end)
-        with np.errstate(over="ignore"):
-            difference = average - estimate
-        if not arithmetic.small(difference):
-            np.clip(difference, -MAX_FLOAT32, MAX_FLOAT32, out=difference)
-        return difference
-
-    def _settled(self) -> None:
-        average, _, estimate = self.parts
-        self.parts, self.weights, self.in_place = (average, estimate), (1.0, -1.0), False
+def _average(newest: float, average: Any, update: Any, estimate: Any) -> Any:
+    """Bring v, `average`, up to date, and return v - g."""
+    average *= 1.0 - newest
+    average += update if newest == 1 else update * newest
+    difference = average - estimate
+    arithmetic.clip(difference)
+    return difference

@@ -10,7 +10,7 @@ from fedcomp.quantized import QuantizedVector
 
 @dataclass(frozen=True, slots=True)
 class NoMemory:
-    """Send what is asked; what compression drops is lost, and so is an update that never arrives."""
+    """Send C(update); the error of compression is lost, and so is an update that never arrives."""
 
     vectors = ()
     incremental = False
@@ -23,7 +23,7 @@ class NoMemory:
         """Return the update."""
         return CompensatedUpdate(update, context=context)
 
-    def update(self, asked: CompensatedUpdate, sent: QuantizedVector) -> State:
+    def update(self, compensated: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
         """Return the empty state."""
         return {}
 

@@ -1,4 +1,4 @@
-"""What a sender remembers between rounds, one idea a file."""
+"""The contract of a memory: what a sender remembers between rounds."""
 
 from typing import Any, Protocol, TypeAlias
 
@@ -8,17 +8,14 @@ from fedcomp.core import CompensatedUpdate, EncodeContext, dtype_name
 from fedcomp.quantized import QuantizedVector
 
 State: TypeAlias = dict[str, Any]
-"""Named arrays: what is saved, sent to files and restored.
-
-Those that a memory lists in `vectors` are float32 (n,); of the others it knows itself what they are.
-"""
+"""Named arrays: a value that can be saved and loaded.  Those in a memory's `vectors` are float32 (n,), numpy or torch."""
 
 
 class Memory(Protocol):
-    """What is added before and kept after encoding.
+    """What is added to an update before it is encoded, and what is kept afterwards.
 
-    States are values that are handed over: the new one may reuse the memory of the one passed in.  Names in a state are
-    shared by memories that mean the same by them, so that what one keeps is not lost when another takes over.
+    A state is handed over: the new state may reuse the arrays of the one passed in.  Memories that mean the same by an array
+    use the same name for it, so that another memory can take over.
     """
 
     @property
@@ -28,7 +25,7 @@ class Memory(Protocol):
 
     @property
     def incremental(self) -> bool:
-        """Whether what is sent adds up to an estimate of the update, instead of to the updates: the receiver must sum it."""
+        """Whether messages add up to an estimate of the update, instead of being updates: the receiver must sum them."""
         ...
 
     def init(self, n: int) -> State:
@@ -36,15 +33,15 @@ class Memory(Protocol):
         ...
 
     def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
-        """Return what is to be encoded.  Where encoding it can still fail, reading it leaves the state as it is."""
+        """Return the vector to encode, for `update`, float32 (n,).  Reading it changes `state` only if it is `in_place`."""
         ...
 
-    def update(self, asked: CompensatedUpdate, sent: QuantizedVector) -> State:
-        """Return the state after `asked`, which `compensate` gave, was sent as `sent`."""
+    def update(self, compensated: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
+        """Return the state after `compensated`, made from `state`, was sent as `quantized`."""
         ...
 
     def rollback(self, lost: QuantizedVector, state: State) -> State:
-        """Return the state after `lost`, sent earlier, turned out never to have been taken."""
+        """Return the state after the receiver turned out never to have taken `lost`, which was sent earlier."""
         ...
 
 
@@ -57,14 +54,12 @@ class Incremental(Memory, Protocol):
 
 
 def check_state(state: State, vectors: tuple[str, ...], n: int) -> None:
-    """Refuse a state without these arrays, float32 (n,)."""
+    """Raise `ValueError` for a state without these arrays, float32 (n,)."""
     for name in vectors:
         array = state.get(name)
-        dtype = dtype_name(getattr(array, "dtype", None))
-        if dtype != "float32":
-            raise ValueError(
-                f"a state without a float32 {name} (it holds {', '.join(state) or 'nothing'}); init gives one"
-            )
+        if dtype_name(getattr(array, "dtype", None)) != "float32":
+            held = ", ".join(state) or "nothing"
+            raise ValueError(f"a state without a float32 {name} (it holds {held}); init returns one")
         shape = tuple(np.shape(array))  # type: ignore[arg-type]
         if shape != (n,):
             raise ValueError(f"an update of {n} entries; the state's {name} has the shape {shape}")

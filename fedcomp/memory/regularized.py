@@ -1,58 +1,56 @@
-"""RegTop-k's memory: error feedback, and what became of the entries that were sent last."""
+"""RegTop-k's memory: error feedback, and what became of the entries of the last message."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fedcomp.core import CompensatedUpdate, EncodeContext, check_int
-from fedcomp.memory.error_feedback import ErrorFeedback
-from fedcomp.memory.protocol import State, check_state
-from fedcomp.quantize import PreviousRound
+from fedcomp.core import CompensatedUpdate, EncodeContext, PreviousRound, check_int
+from fedcomp.memory.linear_feedback import LinearFeedback
+from fedcomp.memory.protocol import State
 from fedcomp.quantized import QuantizedVector
 
 UNKNOWN = -1
-FEEDBACK = ErrorFeedback()
+FEEDBACK = LinearFeedback()
 
 
 @dataclass(frozen=True, slots=True)
 class Regularized:
-    """Error feedback that hints at what the others did with the entries sent last: `PreviousRound`, their sum for each.
+    """Error feedback that hints at what the other senders sent for the entries of the last message (`PreviousRound`).
 
-    It is (g - w a) / w, where g is the aggregate, read off the model's change since then, a what was sent, and w = 1 / `nodes`
-    the sender's weight.
-    The hint is there only where the model is one version on from the round in which they were sent: after a skipped round,
-    a lost message or without a known model there is none, and RegTop-k is top-k.  What moved the model is taken for the mean
-    of the senders' messages: so the downlink should be dense, the server's step that of FedAvg, and the weights equal.
+    For each entry that is (g - w a) / w: g is the aggregate, read off the model's change since then, a what was sent, and
+    w = 1 / `nodes` the sender's weight.
+    There is a hint only if the model is one version on from the round of that message; after a skipped round, after a lost
+    message and without a known model there is none, and RegTop-k is top-k.  The model's change is taken for the mean of the
+    senders' messages, so the downlink should be dense, the server's step that of FedAvg, and the weights equal.
     Bereyhi, Liang, Boudreau, Afana, arXiv:2501.05633, Algorithm 1.
     """
 
     nodes: int
 
-    vectors = ("residual",)
+    vectors = FEEDBACK.vectors
     incremental = False
 
     def __post_init__(self) -> None:
-        """Refuse a number of nodes that is none."""
+        """Refuse fewer than one node."""
         check_int("nodes", self.nodes, 1, 10**9)
 
     def init(self, n: int) -> State:
-        """Return a residual of zeros, float32 (n,), and no entries."""
-        return FEEDBACK.init(n) | _nothing()
+        """Return a residual of zeros, float32 (n,), and no message."""
+        return FEEDBACK.init(n) | _no_message()
 
     def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
         """Return residual + update, and the hint."""
-        n = update.shape[0]
-        check_state(state, self.vectors, n)
-        asked = FEEDBACK.compensate(update, state, context)
-        asked.hint = self._hint(n, state, context)
-        return asked
+        compensated = FEEDBACK.compensate(update, state, context)
+        compensated.hint = self._hint(state, context)
+        return compensated
 
-    def update(self, asked: CompensatedUpdate, sent: QuantizedVector) -> State:
-        """Return residual + update - sent, and what was sent from which model."""
-        state, context, sparse = FEEDBACK.update(asked, sent), asked.context, sent.sparse()
+    def update(self, compensated: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
+        """Return residual + update - quantized, and the message: its entries and the model's values there."""
+        state, context = FEEDBACK.update(compensated, quantized, state), compensated.context
+        sparse = quantized.sparse()
         if sparse is None or context.model is None or context.round is None:
-            return state | _nothing()
+            return state | _no_message()
         return state | {
             "sent_indices": sparse.indices,
             "sent_values": sparse.values,
@@ -61,12 +59,12 @@ class Regularized:
         }
 
     def rollback(self, lost: QuantizedVector, state: State) -> State:
-        """Return residual + lost, and no entries: they are in no aggregate."""
-        return FEEDBACK.rollback(lost, state) | _nothing()
+        """Return residual + lost, and no message: it is in no aggregate."""
+        return FEEDBACK.rollback(lost, state) | _no_message()
 
-    def _hint(self, n: int, state: State, context: EncodeContext) -> PreviousRound | None:
+    def _hint(self, state: State, context: EncodeContext) -> PreviousRound | None:
         model, indices = context.model, state["sent_indices"]
-        if model is None or context.round is None or not indices.size or indices[-1] >= n:
+        if model is None or context.round is None or not indices.size or indices[-1] >= model.size:
             return None
         if int(state["sent_round"][0]) + 1 != context.round:
             return None
@@ -76,7 +74,7 @@ class Regularized:
         return PreviousRound(indices, others, state["sent_values"])
 
 
-def _nothing() -> State:
+def _no_message() -> State:
     return {
         "sent_indices": np.empty(0, np.int64),
         "sent_values": np.empty(0, np.float32),

@@ -1,11 +1,11 @@
-"""What the quantizer found last time, as its start of this time, beside another memory."""
+"""PowerSGD's warm start: the power iteration goes on from the factors of the last message."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fedcomp.core import CompensatedUpdate, EncodeContext
+from fedcomp.core import CompensatedUpdate, EncodeContext, RightFactors
 from fedcomp.memory.protocol import Memory, State
 from fedcomp.quantized import LowRankFactors, QuantizedVector
 
@@ -14,10 +14,10 @@ NAME = "right_factors"
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """The right factors of what was sent last go with what is asked next, as its hint; all else is up to `memory`.
+    """Another memory, which also hints at the right factors of the last message (`RightFactors`).
 
-    Vogels, Karimireddy, Jaggi, NeurIPS 2019, section 3: so the power iteration goes on from round to round.  The receiver
-    needs no part of it: a start that is lost, or does not fit, costs accuracy for a round or two and nothing else.
+    Vogels, Karimireddy, Jaggi, NeurIPS 2019, section 3.  The receiver needs none of it: factors that are lost, or that do not
+    fit, cost accuracy for a round or two and nothing else.
     """
 
     memory: Memory
@@ -29,7 +29,7 @@ class WarmStart:
 
     @property
     def incremental(self) -> bool:
-        """Whether what is sent adds up to an estimate of the update."""
+        """Whether messages add up to an estimate of the update."""
         return self.memory.incremental
 
     def init(self, n: int) -> State:
@@ -37,16 +37,16 @@ class WarmStart:
         return {**self.memory.init(n), NAME: np.empty(0, np.float32)}
 
     def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
-        """Return what the other memory asks, with the factors as its hint."""
-        asked = self.memory.compensate(update, state, context)
-        asked.hint = state.get(NAME)
-        return asked
+        """Return the other memory's sum, with the factors as its hint."""
+        compensated = self.memory.compensate(update, state, context)
+        compensated.hint = RightFactors(state[NAME]) if NAME in state else None
+        return compensated
 
-    def update(self, asked: CompensatedUpdate, sent: QuantizedVector) -> State:
-        """Return what the other memory keeps, with the factors of `sent`, where it has some."""
-        factors = sent.right if isinstance(sent, LowRankFactors) else np.empty(0, np.float32)
-        return {**self.memory.update(asked, sent), NAME: factors}
+    def update(self, compensated: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
+        """Return the other memory's state, with the right factors of `quantized` if it has any."""
+        factors = quantized.right if isinstance(quantized, LowRankFactors) else np.empty(0, np.float32)
+        return {**self.memory.update(compensated, quantized, state), NAME: factors}
 
     def rollback(self, lost: QuantizedVector, state: State) -> State:
-        """Return what the other memory restores, with the factors as they are: what they found is no less true."""
+        """Return the other memory's state; the factors stay, for a lost message does not make them worse."""
         return {**self.memory.rollback(lost, state), NAME: state.get(NAME, np.empty(0, np.float32))}

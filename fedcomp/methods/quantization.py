@@ -1,7 +1,7 @@
 """Methods that send every entry, as one of a few levels or as it is."""
 
 from fedcomp.entropy import LevelsCode, Raw, SegmentsCode
-from fedcomp.memory import Ecq, NoMemory
+from fedcomp.memory import LinearFeedback, NoMemory
 from fedcomp.methods.registry import Parts, memory, method
 from fedcomp.quantize import Cgx, Identity, Natural, NaturalDithering, Qsgd, TernGrad
 
@@ -37,7 +37,7 @@ def ecqsgd(alpha: float = 0.2, beta: float = 0.9, levels: int = 4, norm: str = "
 
     Settings under which the error may grow without end are refused.  Wu, Huang, Huang, Zhang, ICML 2018, arXiv:1806.08054.
     """
-    quantizer, remembered = Qsgd(levels, norm, bucket), Ecq(alpha, beta)
+    quantizer, remembered = Qsgd(levels, norm, bucket), LinearFeedback(alpha, beta, "accumulated_error")
     contraction = remembered.contraction(quantizer.variance_constant)
     if contraction >= 1:
         raise ValueError(

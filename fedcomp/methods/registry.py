@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeAlias
 from fedcomp.compressor import Compressor
 from fedcomp.core import CompensatedUpdate, check_bool
 from fedcomp.entropy import EntropyCode
-from fedcomp.memory import ErrorFeedback, Memory, NoMemory
+from fedcomp.memory import LinearFeedback, Memory, NoMemory
 from fedcomp.quantize import Quantizer
 
 P = ParamSpec("P")
@@ -132,11 +132,11 @@ def register(
 
     >>> import fedcomp
     >>> from fedcomp.entropy import SparseValues
-    >>> from fedcomp.memory import ErrorFeedback
+    >>> from fedcomp.memory import LinearFeedback
     >>> from fedcomp.quantize import TopK
     >>> @fedcomp.register("Author et al., 2026")
     ... def mine(density: float = 0.01) -> fedcomp.Parts:
-    ...     return TopK(density), SparseValues(), ErrorFeedback()
+    ...     return TopK(density), SparseValues(), LinearFeedback()
     >>> fedcomp.parse("mine(density=0.5)") == mine(density=0.5)
     True
 
@@ -150,4 +150,4 @@ method = register
 def memory(feedback: bool) -> Memory:
     """Return error feedback, or no memory."""
     check_bool("feedback", feedback)
-    return ErrorFeedback() if feedback else NoMemory()
+    return LinearFeedback() if feedback else NoMemory()

@@ -1,7 +1,7 @@
 """Methods that look at the vector from another side: rotated, or as matrices of low rank."""
 
 from fedcomp.entropy import LowRankRaw, RotatedBits
-from fedcomp.memory import ErrorFeedback, WarmStart
+from fedcomp.memory import LinearFeedback, WarmStart
 from fedcomp.methods.registry import Parts, memory, method
 from fedcomp.quantize import Eden, LowRank
 
@@ -35,4 +35,4 @@ def powersgd(rank: int = 2) -> Parts:
     Each sender sends both factors of its own matrix: one exchange a round, where the paper's all-reduce takes two.
     Vogels, Karimireddy, Jaggi, NeurIPS 2019, arXiv:1905.13727.
     """
-    return LowRank(rank), LowRankRaw(), WarmStart(ErrorFeedback())
+    return LowRank(rank), LowRankRaw(), WarmStart(LinearFeedback())

@@ -2,7 +2,7 @@
 
 from fedcomp.core import check_choice
 from fedcomp.entropy import LevelsCode, SparseValues
-from fedcomp.memory import ErrorFeedback, NoMemory
+from fedcomp.memory import LinearFeedback, NoMemory
 from fedcomp.methods.registry import Parts, method
 from fedcomp.quantize import OneBit, Signs, TopK
 
@@ -25,7 +25,7 @@ def onebit() -> Parts:
 
     Seide, Fu, Droppo, Li, Yu, Interspeech 2014, where the two means are those of a column.
     """
-    return OneBit(), LevelsCode(), ErrorFeedback()
+    return OneBit(), LevelsCode(), LinearFeedback()
 
 
 @method("Karimireddy et al., ICML 2019, arXiv:1901.09847")
@@ -34,7 +34,7 @@ def efsign() -> Parts:
 
     Karimireddy, Rebjock, Stich, Jaggi, ICML 2019, arXiv:1901.09847; COMP-AMS calls it Block-Sign (`fedcomp.flower.FedAMS`).
     """
-    return Signs(), LevelsCode(), ErrorFeedback()
+    return Signs(), LevelsCode(), LinearFeedback()
 
 
 @method("Tang et al., ICML 2019, arXiv:1905.05957")
@@ -47,7 +47,7 @@ def doublesqueeze(codec: str = "sign", density: float | None = None) -> Parts:
     """
     check_choice("codec", codec, ("sign", "topk"))
     if codec == "topk":
-        return TopK(0.0269 if density is None else density), SparseValues(), ErrorFeedback()
+        return TopK(0.0269 if density is None else density), SparseValues(), LinearFeedback()
     if density is not None:
         raise ValueError(f"density is {density!r}; only codec='topk' takes one")
-    return Signs(), LevelsCode(), ErrorFeedback()
+    return Signs(), LevelsCode(), LinearFeedback()

@@ -1,6 +1,6 @@
 """Methods that send a few of the entries."""
 
-from fedcomp.core import CompensatedUpdate, check_choice
+from fedcomp.core import CompensatedUpdate, check_choice, check_range
 from fedcomp.entropy import (
     EntropyCode,
     GolombTernary,
@@ -9,7 +9,7 @@ from fedcomp.entropy import (
     SparseLevelsCode,
     SparseValues,
 )
-from fedcomp.memory import DecayedFeedback, Ef21, ErrorFeedback, MomentumCorrection, NoMemory, Regularized
+from fedcomp.memory import Ef21, LinearFeedback, MomentumCorrection, NoMemory, Regularized
 from fedcomp.methods.registry import Parts, memory, method
 from fedcomp.quantize import (
     ChunkedTopK,
@@ -41,7 +41,7 @@ def stc(density: float = 1 / 400, order: str = "split") -> Parts:
     """
     codes: dict[str, EntropyCode[Ternary]] = {"split": GolombTernary(), "interleaved": GolombTernaryInterleaved()}
     check_choice("order", order, codes)
-    return chain(TopK(density), Ternarize()), codes[order], ErrorFeedback()
+    return chain(TopK(density), Ternarize()), codes[order], LinearFeedback()
 
 
 @method("Aji, Heafield, EMNLP 2017, arXiv:1704.05021")
@@ -137,7 +137,12 @@ def sparseloco(density: float = 1 / 64, bits: int = 2, decay: float = 0.95, chun
 
     The decay stands for an outer momentum.  Sarfi, Thérien, Lidin, Belilovsky, arXiv:2508.15706.
     """
-    return chain(ChunkedTopK(density, chunk), LloydMagnitudes(bits)), SparseLevelsCode(), DecayedFeedback(decay)
+    check_range("decay", decay, least=0, most=1)
+    return (
+        chain(ChunkedTopK(density, chunk), LloydMagnitudes(bits)),
+        SparseLevelsCode(),
+        LinearFeedback(decay, decay, "decayed"),
+    )
 
 
 @method("Fatkhullin et al., NeurIPS 2023, arXiv:2305.15155", downlink=False)

@@ -12,7 +12,7 @@ from fedcomp.quantize.one_bit import OneBit
 from fedcomp.quantize.power_iteration import LowRank
 from fedcomp.quantize.protocol import Quantizer, chain
 from fedcomp.quantize.qsgd import Qsgd
-from fedcomp.quantize.regularized_topk import PreviousRound, RegularizedTopK
+from fedcomp.quantize.regularized_topk import RegularizedTopK
 from fedcomp.quantize.round_values import RoundValues
 from fedcomp.quantize.scheduled_topk import ScheduledTopK
 from fedcomp.quantize.seeded_subset import SeededSubset
@@ -34,7 +34,6 @@ __all__ = [
     "Natural",
     "NaturalDithering",
     "OneBit",
-    "PreviousRound",
     "Qsgd",
     "Quantizer",
     "RegularizedTopK",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, RandomStream, Shapes, Vector, check_int
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Hint, RandomStream, RightFactors, Shapes, Vector, check_int
 from fedcomp.quantized import MAX_PRODUCT, Dense, LowRankFactors, Matrix, Product, worthwhile
 
 MOST_RANK = 1024
@@ -76,11 +76,11 @@ def _folded(shapes: Shapes, n: int, rank: int) -> Iterator[tuple[int, int] | Non
             yield sides if worthwhile(*sides, rank) else None
 
 
-def _fitting(hint: object, size: int) -> Vector | None:
-    """Return the right factors of the last time, if there are as many as are needed now."""
-    if not isinstance(hint, np.ndarray) or hint.shape != (size,) or hint.dtype != np.float32:
+def _fitting(hint: Hint | None, size: int) -> Vector | None:
+    """Return the right factors of the last message, if they are finite and `size` of them."""
+    if not isinstance(hint, RightFactors) or hint.values.shape != (size,) or hint.values.dtype != np.float32:
         return None
-    return hint if np.isfinite(hint).all() else None
+    return hint.values if np.isfinite(hint.values).all() else None
 
 
 def _noise(draws: RandomStream, count: int) -> NDArray[np.float64]:

@@ -4,20 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core import CompensatedUpdate, Vector, check_choice, check_range
+from fedcomp.core import CompensatedUpdate, PreviousRound, check_choice, check_range
 from fedcomp.quantize.topk import largest, num_kept, select
-from fedcomp.quantized import Indices, Sparse
+from fedcomp.quantized import Sparse
 
 EPSILON = 1e-10  # keeps the distortion finite; the authors' own
-
-
-@dataclass(frozen=True, slots=True)
-class PreviousRound:
-    """Entries sent last time: `indices` int64 (m,) ascending, what the `others` sent of them in sum, and what was `sent`."""
-
-    indices: Indices
-    others: Vector
-    sent: Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +35,7 @@ class RegularizedTopK:
     def quantize(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
         k, hint = num_kept(self.density, value.n), value.hint
-        if hint is None or not hint.indices.size:
+        if not isinstance(hint, PreviousRound) or not hint.indices.size:
             return Sparse(value.n, *select(value, k))
         # No score exceeds its magnitude, so the k best are among the k + hinted entries of largest magnitude.
         indices, values = select(value, min(value.n, k + hint.indices.size))
@@ -53,7 +44,7 @@ class RegularizedTopK:
         place[place == hint.indices.size] = 0
         hinted = hint.indices[place] == indices
         place = place[hinted]
-        entry = (hint.sent[place] if self.denominator == "sent" else values[hinted]).astype(np.float64)
+        entry = (hint.own[place] if self.denominator == "sent" else values[hinted]).astype(np.float64)
         distortion = hint.others[place] / (entry + np.copysign(EPSILON, entry))
         score[hinted] *= np.tanh(np.abs(1 + distortion) / self.mu)
         keep = largest(score, k)

@@ -28,7 +28,6 @@ def test_the_weighted_sum_is_the_same_in_every_way_of_reading_it(n: int, weights
     value = CompensatedUpdate(*parts, weights=weights)
     assert np.array_equal(whole(value), expected)
     assert np.array_equal(value.dense(), expected)
-    assert np.array_equal(value.at(np.array([n - 1, 0])), expected[[n - 1, 0]])
     assert np.array_equal(value.sample(0, 1, 1), expected)
     assert np.array_equal(np.concatenate([part.dense() for _, part in value.tensors()]), expected)
     tensors = CompensatedUpdate(*(torch.from_numpy(part) for part in parts), weights=weights)
@@ -37,7 +36,7 @@ def test_the_weighted_sum_is_the_same_in_every_way_of_reading_it(n: int, weights
     assert np.array_equal(whole(settled), expected)
     assert np.array_equal(settled.parts[0], expected)
     assert np.array_equal(whole(settled), expected), "a second reading gives the same"
-    assert np.array_equal(CompensatedUpdate(*parts, weights=weights).settle(), expected)
+    assert np.array_equal(CompensatedUpdate(*parts, weights=weights).settle()[0], expected)
 
 
 def test_a_reading_in_place_that_stops_early_settles_all_the_same() -> None:
@@ -46,7 +45,7 @@ def test_a_reading_in_place_that_stops_early_settles_all_the_same() -> None:
     value = CompensatedUpdate(*parts, weights=(0.5, 1.0), in_place=True)
     for _, _block in value.blocks():
         break
-    assert np.array_equal(value.settle(), expected)
+    assert np.array_equal(value.settle()[0], expected)
 
 
 def test_a_tensor_in_place_is_settled_by_reading_it() -> None:
@@ -59,7 +58,7 @@ def test_a_tensor_in_place_is_settled_by_reading_it() -> None:
         (6, expected[6:7].tolist()),
         (7, expected[7:].tolist()),
     ]
-    assert np.array_equal(value.settle(), expected)
+    assert np.array_equal(value.settle()[0], expected)
 
 
 def test_an_entry_that_is_not_finite_is_named_by_its_place_in_the_whole_vector() -> None:

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
-from fedcomp.memory.decayed_feedback import DecayedFeedback
-from fedcomp.memory.ecq import Ecq
 from fedcomp.memory.ef21 import Ef21
+from fedcomp.memory.linear_feedback import LinearFeedback
 from fedcomp.memory.protocol import Memory
 from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Dense
@@ -15,11 +14,11 @@ from fedcomp.quantized.vectors import Dense
 HUGE = np.array([3e38, -3e38], np.float32)
 
 
-@pytest.mark.parametrize("memory", [Ecq(0, 1), DecayedFeedback(1.0)])
+@pytest.mark.parametrize("memory", [LinearFeedback(0, 1, "error"), LinearFeedback(1, 1, "error")])
 def test_what_is_never_sent_stays_at_the_largest_float32(memory: Memory) -> None:
     state = memory.init(2)
     for _ in range(3):
-        state = memory.update(memory.compensate(HUGE, state), Dense(np.zeros(2, np.float32)))
+        state = memory.update(memory.compensate(HUGE, state), Dense(np.zeros(2, np.float32)), state)
         assert all(np.isfinite(vector).all() for vector in state.values())
     assert [vector.tolist() for vector in state.values()] == [[MAX_FLOAT32, -MAX_FLOAT32]]
 
@@ -28,7 +27,7 @@ def test_an_estimate_stays_within_float32_whatever_is_sent() -> None:
     memory = Ef21(1.0)
     state = memory.init(2)
     for _ in range(3):
-        state = memory.update(memory.compensate(HUGE, state), Dense(HUGE))
+        state = memory.update(memory.compensate(HUGE, state), Dense(HUGE), state)
     assert state["estimate"].tolist() == [MAX_FLOAT32, -MAX_FLOAT32]
 
 

@@ -14,13 +14,13 @@ from fedcomp.quantized.vectors import Dense
 def test_the_first_update_is_the_average_and_later_ones_count_by_the_momentum() -> None:
     memory = Ef21(0.25)
     state = memory.init(2)
-    asked = memory.compensate(np.array([4, 8], np.float32), state)
-    assert asked.dense().tolist() == [4, 8]
-    state = memory.update(asked, Dense(np.array([4, 0], np.float32)))
+    compensated = memory.compensate(np.array([4, 8], np.float32), state)
+    assert compensated.dense().tolist() == [4, 8]
+    state = memory.update(compensated, Dense(np.array([4, 0], np.float32)), state)
     assert state["estimate"].tolist() == [4, 0]
-    asked = memory.compensate(np.array([0, 0], np.float32), state)
-    assert asked.dense().tolist() == [3 - 4, 6 - 0]
-    state = memory.update(asked, Dense(np.array([0, 6], np.float32)))
+    compensated = memory.compensate(np.array([0, 0], np.float32), state)
+    assert compensated.dense().tolist() == [3 - 4, 6 - 0]
+    state = memory.update(compensated, Dense(np.array([0, 6], np.float32)), state)
     assert (state["estimate"].tolist(), state["averaged_update"].tolist()) == ([4, 6], [3, 6])
     assert state["averaged_rounds"].tolist() == [2]
 
@@ -28,15 +28,15 @@ def test_the_first_update_is_the_average_and_later_ones_count_by_the_momentum() 
 def test_a_state_of_another_epoch_counts_for_nothing() -> None:
     memory, rng = Ef21(0.25), np.random.default_rng(5)
     state, first, second = memory.init(50), *rng.standard_normal((2, 50), np.float32)
-    asked = memory.compensate(first, state, EncodeContext(estimate_epoch=3))
-    state = memory.update(asked, TopK(0.1).quantize(asked))
+    compensated = memory.compensate(first, state, EncodeContext(estimate_epoch=3))
+    state = memory.update(compensated, TopK(0.1).quantize(compensated), state)
     assert not memory.begins(state, 3)
     assert memory.begins(state, 4)
-    asked = memory.compensate(second, state, EncodeContext(estimate_epoch=4))
-    assert asked.dense().tolist() == second.tolist(), (
+    compensated = memory.compensate(second, state, EncodeContext(estimate_epoch=4))
+    assert compensated.dense().tolist() == second.tolist(), (
         "the first update is the average as it is, minus an estimate of zero"
     )
-    state = memory.update(asked, Identity().quantize(asked))
+    state = memory.update(compensated, Identity().quantize(compensated), state)
     assert state["estimate"].tolist() == second.tolist()
     assert state["averaged_rounds"].tolist() == [1]
     assert not memory.begins(state, 4)
@@ -47,9 +47,9 @@ def test_without_compression_and_with_momentum_1_the_estimate_is_each_update() -
     state, received = memory.init(300), np.zeros(300)
     for _ in range(10):
         update = rng.standard_normal(300, np.float32)
-        asked = memory.compensate(update, state)
-        sent = Identity().quantize(asked)
-        state = memory.update(asked, sent)
+        compensated = memory.compensate(update, state)
+        sent = Identity().quantize(compensated)
+        state = memory.update(compensated, sent, state)
         received += sent.dense()
         assert np.allclose(received, update, atol=1e-5)
 
@@ -58,8 +58,8 @@ def test_of_an_update_that_stays_the_estimate_comes_as_near_as_one_likes() -> No
     memory, update = Ef21(0.1), np.random.default_rng(1).standard_normal(300, np.float32)
     state, distance = memory.init(300), [np.inf]
     for _ in range(40):
-        asked = memory.compensate(update, state)
-        state = memory.update(asked, TopK(0.1).quantize(asked))
+        compensated = memory.compensate(update, state)
+        state = memory.update(compensated, TopK(0.1).quantize(compensated), state)
         distance.append(float(np.linalg.norm(state["estimate"] - update)))
         assert distance[-1] <= distance[-2] + 1e-4
     assert distance[10] < 1e-4, "ten times a tenth of the entries"
@@ -71,8 +71,8 @@ def test_numpy_tensors_and_updates_too_large_to_be_safe_give_one_estimate() -> N
     for _ in range(5):
         update = rng.standard_normal(100, np.float32)
         for place, given in enumerate((update, torch.from_numpy(update), update * np.float32(2**70))):
-            asked = memory.compensate(given, states[place])
-            states[place] = memory.update(asked, TopK(0.2).quantize(asked))
+            compensated = memory.compensate(given, states[place])
+            states[place] = memory.update(compensated, TopK(0.2).quantize(compensated), states[place])
     assert np.allclose(states[0]["estimate"], np.asarray(states[1]["estimate"]), atol=1e-6)
     assert np.allclose(states[0]["estimate"], states[2]["estimate"] / np.float32(2**70), atol=1e-6)
 

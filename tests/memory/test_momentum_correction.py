@@ -18,7 +18,7 @@ from fedcomp.quantized.vectors import Sparse
 def send(memory: MomentumCorrection, update: Any, state: State, density: float, server_round: int | None = None) -> Any:
     asked = memory.compensate(update, state, EncodeContext(round=server_round))
     sent = TopK(density).quantize(asked)
-    return sent, memory.update(asked, sent)
+    return sent, memory.update(asked, sent, state)
 
 
 def updates(count: int, n: int = 500) -> list[Vector]:

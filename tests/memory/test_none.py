@@ -9,7 +9,7 @@ from fedcomp.quantized.vectors import Dense
 def test_nothing_is_added_kept_or_restored() -> None:
     memory, update = NoMemory(), np.ones(3, np.float32)
     assert memory.init(3) == {}
-    asked = memory.compensate(update, {})
-    assert asked.dense().tolist() == [1, 1, 1]
-    assert memory.update(asked, Dense(update)) == {}
+    compensated = memory.compensate(update, {})
+    assert compensated.dense().tolist() == [1, 1, 1]
+    assert memory.update(compensated, Dense(update), {}) == {}
     assert memory.rollback(Dense(update), {}) == {}

@@ -5,10 +5,11 @@ import pytest
 
 from fedcomp.core.compensated_update import CompensatedUpdate
 from fedcomp.core.context import EncodeContext
+from fedcomp.core.hints import PreviousRound
 from fedcomp.core.types import Vector
 from fedcomp.memory.protocol import State
 from fedcomp.memory.regularized import Regularized
-from fedcomp.quantize.regularized_topk import PreviousRound, RegularizedTopK
+from fedcomp.quantize.regularized_topk import RegularizedTopK
 from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Sparse
 
@@ -21,8 +22,9 @@ def context(server_round: int, model: list[float]) -> EncodeContext:
 
 def sent_once() -> State:
     """Two nodes; this one sent 4 for entry 0 in round 5."""
-    asked = MEMORY.compensate(np.array([4, 1, 2, 0], np.float32), MEMORY.init(4), context(5, [1, 1, 1, 1]))
-    return MEMORY.update(asked, TopK(0.25).quantize(asked))
+    state = MEMORY.init(4)
+    compensated = MEMORY.compensate(np.array([4, 1, 2, 0], np.float32), state, context(5, [1, 1, 1, 1]))
+    return MEMORY.update(compensated, TopK(0.25).quantize(compensated), state)
 
 
 def chosen(others: float, update: Vector, mu: float = 1.0, denominator: str = "sent") -> list[int]:
@@ -35,8 +37,9 @@ def chosen(others: float, update: Vector, mu: float = 1.0, denominator: str = "s
 
 def test_the_hint_is_what_the_others_did_to_the_entries_sent_last() -> None:
     # The aggregate (4 + other) / 2 moved entry 0 from 1 to -1: the other node sent -8.
-    asked = MEMORY.compensate(np.zeros(4, np.float32), sent_once(), context(6, [-1, 1, 1, 1]))
-    assert (asked.hint.indices.tolist(), asked.hint.others.tolist()) == ([0], [-8])
+    hint = MEMORY.compensate(np.zeros(4, np.float32), sent_once(), context(6, [-1, 1, 1, 1])).hint
+    assert isinstance(hint, PreviousRound)
+    assert (hint.indices.tolist(), hint.others.tolist()) == ([0], [-8])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +91,7 @@ def test_the_kept_entries_are_those_of_a_slow_search_over_all_scores() -> None:
         at = np.sort(rng.choice(n, k, replace=False))
         hint = PreviousRound(at, *rng.standard_normal((2, k), np.float32))
         scores = [abs(float(value)) for value in update]
-        for index, other, value in zip(at.tolist(), hint.others.tolist(), hint.sent.tolist(), strict=True):
+        for index, other, value in zip(at.tolist(), hint.others.tolist(), hint.own.tolist(), strict=True):
             scores[index] *= np.tanh(abs(1 + other / (value + np.copysign(1e-10, value))) / 2.0)
         best = sorted(sorted(range(n), key=lambda index: (-scores[index], index))[:k])
         assert RegularizedTopK(k / n, 2.0).quantize(CompensatedUpdate(update, hint=hint)).indices.tolist() == best

@@ -9,7 +9,7 @@ from fedcomp.compressor import Compressor
 from fedcomp.core.context import Shapes
 from fedcomp.core.types import Vector
 from fedcomp.entropy.bodies.low_rank_code import LowRankRaw
-from fedcomp.memory.error_feedback import ErrorFeedback
+from fedcomp.memory.linear_feedback import LinearFeedback
 from fedcomp.memory.none import NoMemory
 from fedcomp.memory.protocol import Memory
 from fedcomp.memory.warm_start import NAME, WarmStart
@@ -31,7 +31,7 @@ def update(seed: int, n: int = N) -> Vector:
 
 
 def test_the_factors_that_were_sent_are_kept_beside_the_residual() -> None:
-    compressor = power(2, WarmStart(ErrorFeedback()))
+    compressor = power(2, WarmStart(LinearFeedback()))
     state = compressor.init(N)
     assert {name: array.shape for name, array in state.items()} == {"residual": (N,), NAME: (0,)}
     body, state = compressor.encode(update(0), state, shapes=SHAPES)
@@ -43,15 +43,15 @@ def test_the_factors_that_were_sent_are_kept_beside_the_residual() -> None:
 
 
 def test_it_is_the_other_memory_in_all_else() -> None:
-    assert WarmStart(ErrorFeedback()).vectors == ("residual",)
+    assert WarmStart(LinearFeedback()).vectors == ("residual",)
     assert WarmStart(NoMemory()).vectors == ()
-    assert not WarmStart(ErrorFeedback()).incremental
+    assert not WarmStart(LinearFeedback()).incremental
 
 
 @pytest.mark.parametrize("shapes", [SHAPES, ()])
 @pytest.mark.parametrize("scale", [1.0, 1e-40, 1e25])
 def test_all_sent_plus_the_residual_is_all_asked(shapes: Shapes, scale: float) -> None:
-    compressor = power(2, WarmStart(ErrorFeedback()))
+    compressor = power(2, WarmStart(LinearFeedback()))
     state, asked, sent = compressor.init(N), np.zeros(N), np.zeros(N)
     for turn in range(12):
         value = (update(turn) * scale).astype(np.float32)
@@ -81,7 +81,7 @@ def test_the_same_update_again_is_approximated_better_each_round_and_no_better_w
 
 
 def test_factors_of_another_rank_or_model_are_no_start() -> None:
-    narrow, wide = (power(rank, WarmStart(ErrorFeedback())) for rank in (1, 2))
+    narrow, wide = (power(rank, WarmStart(LinearFeedback())) for rank in (1, 2))
     _, state = narrow.encode(update(0), narrow.init(N), shapes=SHAPES)
     cold = {**copy.deepcopy(state), NAME: np.empty(0, np.float32)}
     for shapes in (SHAPES, (), ((N,),)):
@@ -90,8 +90,8 @@ def test_factors_of_another_rank_or_model_are_no_start() -> None:
 
 
 def test_a_residual_alone_is_a_state_to_go_on_from() -> None:
-    compressor = power(2, WarmStart(ErrorFeedback()))
-    alone = ErrorFeedback().init(N)
+    compressor = power(2, WarmStart(LinearFeedback()))
+    alone = LinearFeedback().init(N)
     assert compressor.encode(update(0), alone)[0] == compressor.encode(update(0), compressor.init(N))[0]
     recalled = compressor.select({"residual": update(1)}, N)
     assert recalled["residual"].tobytes() == update(1).tobytes()
@@ -99,7 +99,7 @@ def test_a_residual_alone_is_a_state_to_go_on_from() -> None:
 
 
 def test_what_was_lost_comes_back_and_the_factors_stay() -> None:
-    compressor = power(2, WarmStart(ErrorFeedback()))
+    compressor = power(2, WarmStart(LinearFeedback()))
     body, state = compressor.encode(update(0), compressor.init(N), shapes=SHAPES)
     before = state[NAME].tobytes()
     state = compressor.memory.rollback(compressor.entropy.decode(body), state)
@@ -108,17 +108,18 @@ def test_what_was_lost_comes_back_and_the_factors_stay() -> None:
 
 
 def test_symbols_without_factors_leave_none() -> None:
-    memory = WarmStart(ErrorFeedback())
-    asked = memory.compensate(update(0), memory.init(N))
-    sent = Identity().quantize(asked)
-    assert isinstance(sent, Dense)
-    state = memory.update(asked, sent)
+    memory = WarmStart(LinearFeedback())
+    state = memory.init(N)
+    compensated = memory.compensate(update(0), state)
+    quantized = Identity().quantize(compensated)
+    assert isinstance(quantized, Dense)
+    state = memory.update(compensated, quantized, state)
     assert state[NAME].size == 0
     assert not state["residual"].any()
 
 
 def test_a_refused_update_leaves_the_state_as_it_was() -> None:
-    compressor = power(2, WarmStart(ErrorFeedback()))
+    compressor = power(2, WarmStart(LinearFeedback()))
     _, state = compressor.encode(update(0), compressor.init(N), shapes=SHAPES)
     before = {name: array.tobytes() for name, array in state.items()}
     for place in (0, 2005, N - 1):

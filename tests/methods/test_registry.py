@@ -6,14 +6,14 @@ import pytest
 
 import fedcomp
 from fedcomp.entropy import SparseValues
-from fedcomp.memory import ErrorFeedback
+from fedcomp.memory import LinearFeedback
 from fedcomp.methods.registry import METHODS, MethodRegistry, Parts
 from fedcomp.quantize import TopK
 
 
 def mine(density: float = 0.01, feedback: bool = True) -> Parts:
     """Return top-k under another name."""
-    return TopK(density), SparseValues(), ErrorFeedback()
+    return TopK(density), SparseValues(), LinearFeedback()
 
 
 def test_a_registered_method_is_in_the_mapping_at_once() -> None:
@@ -52,7 +52,7 @@ def test_a_taken_name_is_refused_and_the_method_that_has_it_stays() -> None:
     before = METHODS["stc"]
 
     def stc(density: float = 0.01) -> Parts:
-        return TopK(density), SparseValues(), ErrorFeedback()
+        return TopK(density), SparseValues(), LinearFeedback()
 
     with pytest.raises(ValueError, match="'stc' .*arXiv:1903.02891"):
         fedcomp.register("Author et al., 2026")(stc)

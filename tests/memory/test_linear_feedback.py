@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +11,14 @@ import fedcomp
 from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
 from fedcomp.core.types import Vector
 from fedcomp.errors import DivergedError
-from fedcomp.memory.error_feedback import ErrorFeedback
+from fedcomp.memory.linear_feedback import LinearFeedback
+from fedcomp.quantize.protocol import chain
+from fedcomp.quantize.ternarize import Ternarize
+from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Dense, Sparse
 
-MEMORY = ErrorFeedback()
+MEMORY, DECAYING = LinearFeedback(), LinearFeedback(0.5, 0.5, "decayed")
+STC = chain(TopK(0.1), Ternarize())
 
 
 def vector(*values: float) -> Vector:
@@ -104,8 +109,8 @@ def test_what_was_lost_comes_back_into_the_residual() -> None:
 def test_sparse_and_dense_symbols_are_subtracted_alike() -> None:
     sent = Sparse(4, np.array([1, 3]), vector(2, -1))
     for symbols in (sent, Dense(sent.dense())):
-        asked = CompensatedUpdate(vector(1, 1, 1, 1), vector(0, 1, 0, 0))
-        assert MEMORY.update(asked, symbols)["residual"].tolist() == [1, 0, 1, 2]
+        compensated = CompensatedUpdate(vector(1, 1, 1, 1), vector(0, 1, 0, 0))
+        assert MEMORY.update(compensated, symbols, {})["residual"].tolist() == [1, 0, 1, 2]
 
 
 def test_the_update_is_not_touched_and_may_be_read_only() -> None:
@@ -145,3 +150,76 @@ def test_a_residual_of_infinity_is_refused_and_never_sent() -> None:
     compressor = fedcomp.stc(density=0.5)
     with pytest.raises(DivergedError, match="residual holds NaN or infinity"):
         compressor.encode(vector(1, 2, 3, 4), {"residual": vector(0, np.inf, 0, 0)})
+
+
+def test_a_decaying_error_shrinks_before_the_update_is_added() -> None:
+    state = {"decayed": vector(4, -8)}
+    compensated = DECAYING.compensate(vector(1, 1), state)
+    assert compensated.dense().tolist() == [3, -3]
+    assert DECAYING.update(compensated, Dense(vector(3, 0)), state)["decayed"].tolist() == [0, -3]
+
+
+def test_an_entry_that_is_never_sent_fades() -> None:
+    state = {"decayed": vector(1024)}
+    nothing = Sparse(1, np.empty(0, np.int64), np.empty(0, np.float32))
+    for _ in range(10):
+        state = DECAYING.update(DECAYING.compensate(vector(0), state), nothing, state)
+    assert state["decayed"].tolist() == [1]
+
+
+def test_a_lost_message_comes_back_and_stays_within_float32() -> None:
+    state = DECAYING.rollback(Dense(vector(1, 3e38)), {"decayed": vector(2, 3e38)})
+    assert state["decayed"].tolist() == [3, np.finfo(np.float32).max]
+
+
+def test_a_share_of_the_error_is_added_and_the_error_of_the_raw_update_is_kept() -> None:
+    memory, state = LinearFeedback(0.25, 0.5, "error"), {"error": vector(4, 8)}
+    compensated = memory.compensate(vector(1, -2), state)
+    assert compensated.dense().tolist() == [2, 0]
+    after = memory.update(compensated, Dense(vector(1.5, 0.5)), state)
+    assert after["error"].tolist() == [0.5 * 4 + 1 - 1.5, 0.5 * 8 - 2 - 0.5]
+
+
+@pytest.mark.parametrize("settings", [(1, 1), (0.95, 0.95), (0.2, 0.9), (0, 1)])
+def test_over_many_rounds_it_is_its_two_equations(settings: tuple[float, float]) -> None:
+    alpha, beta = settings
+    rng, memory = np.random.default_rng(0), LinearFeedback(alpha, beta, "error")
+    state, error = memory.init(1000), np.zeros(1000)
+    for _ in range(20):
+        update = rng.standard_normal(1000, np.float32)
+        compensated = memory.compensate(update, state)
+        assert np.allclose(compensated.dense(), alpha * error + update, atol=1e-5)
+        quantized = STC.quantize(compensated)
+        state = memory.update(compensated, quantized, state)
+        error = beta * error + update - quantized.dense()
+        assert np.allclose(state["error"], error, atol=1e-5)
+
+
+def test_under_another_name_it_is_the_same_error_feedback_to_the_bit() -> None:
+    rng, named = np.random.default_rng(0), LinearFeedback(1, 1, "error")
+    one, other = named.init(1000), MEMORY.init(1000)
+    for _ in range(20):
+        update = rng.standard_normal(1000, np.float32)
+        compensated, expected = named.compensate(update, one), MEMORY.compensate(update, other)
+        quantized, same = STC.quantize(compensated), STC.quantize(expected)
+        assert np.array_equal(quantized.dense(), same.dense())
+        one, other = named.update(compensated, quantized, one), MEMORY.update(expected, same, other)
+        assert np.array_equal(one["error"], other["residual"])
+
+
+def test_the_contraction_is_that_of_the_paper() -> None:
+    assert LinearFeedback(0.2, 0.9, "error").contraction(4.0) == pytest.approx(0.2**2 * 4 + 0.7**2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ((-0.1, 1, "error"), "alpha is -0.1"),
+        ((1, 1.5, "error"), "beta is 1.5"),
+        ((True, 1, "error"), "alpha is True"),
+        ((0.5, 0.5), "residual with alpha=0.5 and beta=0.5"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LinearFeedback(*settings)
