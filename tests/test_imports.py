@@ -24,7 +24,7 @@ RULES = {
     "fedcomp/backends/": "numpy torch fedcomp.core fedcomp.errors fedcomp.quantized",
     "fedcomp/quantize/": "numpy fedcomp.backends fedcomp.core fedcomp.errors fedcomp.quantized",
     "fedcomp/entropy/": "numpy fedcomp.core fedcomp.errors fedcomp.quantized",
-    "fedcomp/memory/": "numpy fedcomp.backends fedcomp.core fedcomp.quantize fedcomp.quantized",
+    "fedcomp/memory/": "numpy fedcomp.backends fedcomp.core fedcomp.quantized",
     "fedcomp/compressor.py": "numpy fedcomp.core fedcomp.entropy fedcomp.memory fedcomp.quantize fedcomp.quantized",
     "fedcomp/methods/": """numpy fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.memory fedcomp.quantize
         fedcomp.quantized""",
