@@ -1,4 +1,4 @@
-"""What the papers say that their methods send, in bits, from the settings alone: to hold measured bodies against."""
+"""The bits that each method sends according to its paper, from its settings alone, for comparison with measured bodies."""
 
 import inspect
 import math
@@ -16,41 +16,46 @@ VALUE_BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "natural": 9}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A method's settings, all of them, and the tensors that it sends."""
+    """All settings of a method, and the shapes of the tensors that it sends."""
 
     settings: Mapping[str, Any]
     shapes: Shapes
 
     @property
     def sizes(self) -> list[int]:
-        """Entries of each tensor."""
+        """The number of entries of each tensor."""
         return [math.prod(shape) for shape in self.shapes]
 
     @property
     def n(self) -> int:
-        """Entries in all."""
+        """The number of entries of all tensors."""
         return sum(self.sizes)
 
-    def sparse(self, each: float, density: float | None = None) -> float:
-        """Return the bits of the kept entries: a position and `each` more."""
-        k = num_kept(self.settings["density"] if density is None else density, self.n)
-        return float(k * (position_bits(k / self.n) + each))
+    @property
+    def kept(self) -> int:
+        """The number of entries that are kept."""
+        return num_kept(self.settings["density"], self.n)
+
+    def sparse(self, value_bits: float, density: float | None = None) -> float:
+        """Return the bits of the kept entries: for each a Golomb-coded position and `value_bits`."""
+        k = self.kept if density is None else num_kept(density, self.n)
+        return float(k * (position_bits(k / self.n) + value_bits))
 
     def values(self) -> float:
-        """Return the bits of kept floats."""
+        """Return the bits of the kept entries, with their values as floats."""
         return self.sparse(VALUE_BITS[self.settings["values"]])
 
     def buckets(self, bits: float) -> float:
-        """Return the bits of levels of `bits` each, and a float32 a bucket."""
+        """Return the bits of levels of `bits` each, and one float32 a bucket."""
         return float(bits * self.n + 32 * math.ceil(self.n / self.settings["bucket"]))
 
     def tensors(self, bits: float, floats: int) -> float:
-        """Return the bits of levels of `bits` each, and so many float32 a tensor."""
+        """Return the bits of levels of `bits` each, and `floats` float32 a tensor."""
         return bits * self.n + 32 * floats * len(self.shapes)
 
 
 def paper_bits(compressor: Compressor, shapes: Shapes) -> float | None:
-    """Return the bits of a vector of tensors of these shapes; None where they depend on what the vector holds."""
+    """Return the bits of tensors of these shapes; None for a method whose paper gives no formula."""
     if compressor.name not in FORMULAS:
         return None
     parameters = inspect.signature(fedcomp.METHODS[compressor.name]).parameters
@@ -111,12 +116,12 @@ FORMULAS: Mapping[str, Callable[[Case], float]] = {
     "dense": lambda case: 32 * case.n,
     "stc": lambda case: case.sparse(1) + 32,
     "topk": Case.values,
-    "randk": lambda case: 32 * num_kept(case.settings["density"], case.n),
+    "randk": lambda case: 32 * case.kept,
     "selective": _selective,
     "hierarchical": _hierarchical,
     "regtopk": Case.values,
-    "dgc": Case.values,
-    "sparseloco": lambda case: case.sparse(case.settings["bits"]),
+    "dgc": lambda case: (32 + 16) * case.kept,  # run lengths of 16 bits
+    "sparseloco": lambda case: (12 + case.settings["bits"]) * case.kept,  # positions in a chunk of 4096 entries
     "ef21": Case.values,
     "signsgd": lambda case: case.tensors(1, 0),
     "onebit": lambda case: case.tensors(1, 2),
@@ -132,4 +137,4 @@ FORMULAS: Mapping[str, Callable[[Case], float]] = {
     "eden": lambda case: case.settings["bits"] * case.n + 96,
     "powersgd": _powersgd,
 }
-"""FastSGD is missing: how much it keeps is up to the vector."""
+"""Method -> its paper's formula. FastSGD has none: the number of entries that it keeps depends on the vector."""

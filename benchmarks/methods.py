@@ -2,16 +2,18 @@
 
     python -m benchmarks.methods [accuracy] [speed] [--methods stc topk ...] [--out runs/methods]
 
-`accuracy` runs the Flower app on `LocalGrid` with the digits, 50 nodes with 2 classes each, 10 of them a round, 200 rounds,
-the downlink dense (for DoubleSqueeze its own codec), and shows the mean test accuracy of the last 20 rounds with half the
-spread over the seeds, all kilobytes that were sent up, and dense over sent bytes.  A finished run is not run again.  ef21
-runs with the strategy EF21, signsgd with the majority vote.  `speed` encodes and decodes a Gaussian update shaped like
-ResNet-18 (11.2 M entries), as multiples of a memcpy of it; ``paper`` are the bits a parameter that the method's paper gives
-(`formulas.py`).
+`accuracy` runs the Flower app on `LocalGrid` with the digits, 50 nodes with 2 classes each, 10 of them in a round, for 200
+rounds. The downlink is dense, except for DoubleSqueeze, which uses its own codec. It shows the mean test accuracy of the
+last 20 rounds with half the spread over the seeds, the kilobytes of all uplink messages, and the ratio of dense to sent
+bytes. A finished run does not run again. ef21 runs with the strategy EF21, signsgd with the majority vote.
+
+`speed` encodes and decodes a Gaussian update shaped like ResNet-18 (11.2 M entries), in multiples of a memcpy of it;
+``paper`` is the number of bits a parameter that the method's paper gives (`formulas.py`), "-" if it gives none.
 """
 
 import argparse
 import contextlib
+import inspect
 import io
 import json
 import logging
@@ -43,7 +45,7 @@ NODES, ROUNDS, LAST = 50, 200, 20
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """An uplink, and the strategy that it belongs to."""
+    """An uplink, with the strategy and the downlink that it needs."""
 
     uplink: str
     strategy: str = "fedavg"
@@ -55,44 +57,35 @@ class Arm:
         return parse_call(self.uplink)[0]
 
 
-ARMS = (
-    Arm("dense()"),
-    Arm("stc(density=0.02)"),
-    Arm("topk(density=0.02)"),
-    Arm("topk(density=0.02, values='fp16')"),
-    Arm("topk(density=0.02, values='natural')"),
-    Arm("topk(density=0.02, feedback=False)"),
-    Arm("randk(density=0.02)"),
-    Arm("selective(density=0.02)"),
-    Arm("hierarchical(density=0.02)"),
-    Arm("regtopk(density=0.02, nodes=10)"),
-    Arm("dgc(density=0.02, momentum=0.5)"),
-    Arm("fastsgd(levels=8)"),
-    Arm("sparseloco(density=0.02)"),
-    Arm("ef21(density=0.02, momentum=0.5)", "ef21(eta=1.0)"),
-    Arm("signsgd(step=0.005)", "majorityvote(step=0.005)"),
-    Arm("onebit()"),
-    Arm("efsign()"),
-    Arm("doublesqueeze()", downlink="doublesqueeze()"),
-    Arm("doublesqueeze(codec='topk')", downlink="doublesqueeze(codec='topk')"),
-    Arm("qsgd(levels=7)"),
-    Arm("qsgd(levels=1, norm='l2')"),
-    Arm("ecqsgd()"),
-    Arm("natural()"),
-    Arm("natural_dithering()"),
-    Arm("terngrad()"),
-    Arm("cgx(bits=4)"),
-    Arm("cgx(bits=4, adaptive=True)"),
-    Arm("drive()"),
-    Arm("eden(bits=2)"),
-    Arm("eden(bits=0.1)"),
-    Arm("powersgd(rank=2)"),
-)
-"""Every method, at about the same density where it has one; the learning rate is the same for all."""
+DENSITY = 0.02
+VARIANTS = {
+    "topk": [
+        Arm(f"topk(density={DENSITY}{more})")
+        for more in ("", ", values='fp16'", ", values='natural'", ", feedback=False")
+    ],
+    "regtopk": [Arm(f"regtopk(density={DENSITY}, nodes=10)")],
+    "dgc": [Arm(f"dgc(density={DENSITY}, momentum=0.5)")],
+    "fastsgd": [Arm("fastsgd(levels=8)")],
+    "ef21": [Arm(f"ef21(density={DENSITY}, momentum=0.5)", "ef21(eta=1.0)")],
+    "signsgd": [Arm("signsgd(step=0.005)", "majorityvote(step=0.005)")],
+    "doublesqueeze": [Arm(text, downlink=text) for text in ("doublesqueeze()", "doublesqueeze(codec='topk')")],
+    "qsgd": [Arm("qsgd(levels=7)"), Arm("qsgd(levels=1, norm='l2')")],
+    "cgx": [Arm("cgx(bits=4)"), Arm("cgx(bits=4, adaptive=True)")],
+    "eden": [Arm("eden(bits=2)"), Arm("eden(bits=0.1)")],
+    "powersgd": [Arm("powersgd(rank=2)")],
+}
+"""Method -> its arms, for those that need other settings, a strategy, or several arms."""
+
+
+def arms() -> Iterator[Arm]:
+    """Yield the arms of every method in `fedcomp.METHODS`, at about the same density if it has one."""
+    for name, make in fedcomp.METHODS.items():
+        settings = f"density={DENSITY}" if "density" in inspect.signature(make).parameters else ""
+        yield from VARIANTS.get(name, [Arm(f"{name}({settings})")])
 
 
 def run(arm: Arm, out: Path, seed: int) -> dict[str, float]:
-    """Return accuracy (mean of the last rounds), uplink bytes, and bits per parameter and message, of one finished run."""
+    """Run an arm unless it has run, and return accuracy (mean of the last rounds), uplink bytes, bits a parameter and ratio."""
     folder = out / _slug(arm, seed)
     if not (folder / "summary.json").exists():
         config: UserConfig = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
@@ -114,12 +107,12 @@ def run(arm: Arm, out: Path, seed: int) -> dict[str, float]:
 
 
 def accuracy(arm: Arm, out: Path, seeds: int) -> list[str]:
-    """Return accuracy, kilobytes up, bits a parameter and dense over sent bytes of an arm's runs."""
+    """Return accuracy, uplink kilobytes, bits a parameter and compression ratio of an arm, over its seeds."""
     runs = [run(arm, out, seed) for seed in range(seeds)]
-    percent = [100 * one["accuracy"] for one in runs]
+    percents = [100 * one["accuracy"] for one in runs]
     up, bits, ratio = (statistics.mean(one[key] for one in runs) for key in ("uplink_bytes", "bits", "ratio"))
     return [
-        f"{statistics.mean(percent):.1f} ± {(max(percent) - min(percent)) / 2:.1f}",
+        f"{statistics.mean(percents):.1f} ± {(max(percents) - min(percents)) / 2:.1f}",
         f"{up / 1e3:,.0f}",
         f"{bits:.3f}",
         f"{ratio:.1f}",
@@ -132,23 +125,23 @@ def resnet18() -> Shapes:
 
 
 def _resnet18() -> Iterator[tuple[int, ...]]:
-    def layer(out: int, into: int, side: int) -> Iterator[tuple[int, ...]]:
-        yield from ((out, into, side, side), (out,), (out,))
+    def layer(outputs: int, inputs: int, side: int) -> Iterator[tuple[int, ...]]:
+        yield from ((outputs, inputs, side, side), (outputs,), (outputs,))
 
     yield from layer(64, 3, 3)
     widths = (64, 64, 128, 256, 512)
-    for into, out in pairwise(widths):
-        yield from layer(out, into, 3)
-        yield from layer(out, out, 3)
-        if into != out:
-            yield from layer(out, into, 1)
-        yield from layer(out, out, 3)
-        yield from layer(out, out, 3)
+    for inputs, outputs in pairwise(widths):
+        yield from layer(outputs, inputs, 3)
+        yield from layer(outputs, outputs, 3)
+        if inputs != outputs:
+            yield from layer(outputs, inputs, 1)
+        yield from layer(outputs, outputs, 3)
+        yield from layer(outputs, outputs, 3)
     yield from ((10, 512), (10,))
 
 
 def speed(arm: Arm, repeats: int) -> list[str]:
-    """Return the multiples of memcpy of encode and decode, bits a parameter, and those that the paper says."""
+    """Return encode and decode times in multiples of a memcpy, bits a parameter, and the paper's bits a parameter."""
     shapes = resnet18()
     n = sum(map(math.prod, shapes))
     compressor = fedcomp.parse(arm.uplink)
@@ -165,7 +158,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    """Print one table, of what is asked for."""
+    """Print one table with the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help="accuracy, speed; both if none is named")
     parser.add_argument("--methods", nargs="+", help="only these, by name")
@@ -175,7 +168,7 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.parts) - set(COLUMNS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(COLUMNS)}")
-    if unknown := set(options.methods or ()) - {arm.name for arm in ARMS}:
+    if unknown := set(options.methods or ()) - set(fedcomp.METHODS):
         parser.error(f"there is no method {', '.join(sorted(unknown))}; there are {', '.join(fedcomp.METHODS)}")
     if options.seeds < 1 or options.repeats < 1:
         parser.error(f"{options.seeds} seeds and {options.repeats} repeats; at least 1 of each is needed")
@@ -186,7 +179,7 @@ def main() -> None:
     for part in parts:
         for column in COLUMNS[part]:
             table.add_column(column, justify="right", no_wrap=True)
-    for arm in ARMS:
+    for arm in arms():
         if not options.methods or arm.name in options.methods:
             cells = accuracy(arm, options.out, options.seeds) if "accuracy" in parts else []
             cells += speed(arm, options.repeats) if "speed" in parts else []
