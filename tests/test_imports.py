@@ -37,7 +37,8 @@ RULES = {
     # what the library shows
     "fedcomp/__init__.py": "fedcomp fedcomp.compressor fedcomp.errors fedcomp.methods fedcomp.wire",
     "fedcomp/__main__.py": "fedcomp.errors fedcomp.methods fedcomp.quantized fedcomp.sync fedcomp.wire",
-    "fedcomp/testing.py": "numpy fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods",
+    "fedcomp/testing.py": """numpy fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.memory
+        fedcomp.methods fedcomp.quantized""",
     # the Flower app: its two sides never import each other, and torch stays out of the server's loop
     "server/": "flwr matplotlib rich fedcomp fedcomp.core fedcomp.data fedcomp.flower fedcomp.flower._compat fedcomp.sync",
     "server/evaluate.py": "numpy torch flwr fedcomp.data fedcomp.tasks",
