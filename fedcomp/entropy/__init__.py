@@ -1,4 +1,8 @@
-"""Quantized vectors to bytes and back, without loss."""
+"""Entropy codes: quantized vectors to bytes and back, without loss.
+
+`bits/` has the tools that write and read fields, `codes/` the codes of positions, symbols and values, and `bodies/` one
+body format for each codec id.
+"""
 
 from fedcomp.entropy.bodies.golomb_interleaved import GolombTernaryInterleaved
 from fedcomp.entropy.bodies.golomb_ternary import GolombTernary

@@ -1,26 +1,26 @@
-"""Symbols to bytes and back, without loss: one code a file."""
+"""The contract of an entropy code: a quantized vector to bytes and back, without loss."""
 
 from typing import Protocol, TypeVar
 
 from fedcomp.quantized import QuantizedVector
 
-S = TypeVar("S", bound=QuantizedVector)
+Q = TypeVar("Q", bound=QuantizedVector)
 
 MAX_ENTRIES = 1 << 31
-"""Vectors longer than this are refused; a body that claims more lies."""
+"""Longer vectors are refused, and so is a body that claims more entries."""
 
 
-class EntropyCode(Protocol[S]):
-    """A lossless stage; its body says all that is needed to decode it."""
+class EntropyCode(Protocol[Q]):
+    """A lossless stage.  Its body holds everything that is needed to decode it."""
 
-    def encode(self, value: S, /) -> bytes:
-        """Return the body."""
+    def encode(self, value: Q, /) -> bytes:
+        """Return the body of `value`."""
         ...
 
-    def decode(self, value: bytes, /, n: int | None = None) -> S:
-        """Return the symbols.
+    def decode(self, value: bytes, /, n: int | None = None) -> Q:
+        """Return the quantized vector of the body `value`; `n` is the number of entries that is needed, if it is known.
 
-        Raises `FedcompError` for a body that is damaged, contradicts itself or, where `n` is given, is of another length;
-        all before memory is taken for more than the body can hold.
+        Raises `FedcompError` for a body that is damaged, contradicts itself or has another number of entries than `n`,
+        before it takes memory for more than the body can hold.
         """
         ...

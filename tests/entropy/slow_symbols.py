@@ -45,10 +45,6 @@ def slow_symbols(data: bytes, at: int, count: int, bound: int) -> tuple[list[int
     if mode == 0:
         return slow_fixed(data, at, count, bound)
     used, at = slow_set(data, at + 1, bound)
-    if mode == 1:
-        end = at + -(-count // 5)
-        trits = [octet // power % 3 for octet in data[at:end] for power in (81, 27, 9, 3, 1)]
-        return [used[trit] for trit in trits[:count]], end
     if mode == 2:
         length, at = data[at], at + 1
         inner = list(range(len(used)))
@@ -79,18 +75,6 @@ def slow_symbols(data: bytes, at: int, count: int, bound: int) -> tuple[list[int
     return symbols, end
 
 
-def slow_elias(code: int, bits: str, at: int) -> tuple[int, int]:
-    """Return the integer whose gamma, delta or omega codeword begins at `at`, and where the next one does."""
-    if code == 2:
-        value = 1
-        while bits[at] == "1":
-            value, at = int(bits[at : at + value + 1], 2), at + value + 1
-        return value, at + 1
-    zeros = bits.index("1", at) - at
-    value, at = int(bits[at + zeros : at + 2 * zeros + 1], 2), at + 2 * zeros + 1
-    return (value, at) if code == 0 else (int("1" + bits[at : at + value - 1], 2), at + value - 1)
-
-
 def slow_levels(body: bytes) -> tuple[list[int], list[float], list[float], list[int]]:
     """Return the levels, scales, offsets and sizes of the groups of a body of codec 7."""
     n, at = varint_at(body, 0)
@@ -107,19 +91,6 @@ def slow_levels(body: bytes) -> tuple[list[int], list[float], list[float], list[
     offsets: tuple[float, ...] = ()
     if flags & 4:
         offsets, at = struct.unpack_from(f"<{len(sizes)}f", body, at), at + 4 * len(sizes)
-    if body[at] < 16:
-        levels, at = slow_symbols(body, at, n, count)
-    else:
-        code, levels, index = body[at] - 16, [count // 2] * n, -1
-        k, at = varint_at(body, at + 1)
-        bits, at = slow_stream(body, at, k)
-        place = 0
-        for _ in range(k):
-            gap, place = slow_elias(code, bits, place)
-            sign, place = bits[place], place + 1
-            distance, place = slow_elias(code, bits, place)
-            index += gap
-            levels[index] += -distance if sign == "1" else distance
-        assert place == len(bits)
+    levels, at = slow_symbols(body, at, n, count)
     assert at == len(body)
     return levels, list(scales), list(offsets), sizes

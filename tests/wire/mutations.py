@@ -61,7 +61,7 @@ def splice(rng: Random, data: bytes, other: bytes) -> bytes:
 def count(rng: Random, data: bytes, _: bytes) -> bytes:
     """Return `data` with one of its first fields a count that is extreme, as a varint."""
     place = rng.randrange(min(len(data), EARLY))
-    return data[:place] + varint.put(rng.choice(HUGE)) + data[place + rng.randrange(1, 6) :]
+    return data[:place] + varint.write(rng.choice(HUGE)) + data[place + rng.randrange(1, 6) :]
 
 
 def word(rng: Random, data: bytes, _: bytes) -> bytes:

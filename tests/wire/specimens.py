@@ -9,13 +9,11 @@ import numpy as np
 
 import fedcomp
 from fedcomp.core.types import Vector
-from fedcomp.entropy.bits import varint
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
-from fedcomp.entropy.bodies.levels_code import SparseRegime
 from fedcomp.entropy.bodies.sparse_levels import SparseLevelsCode
 from fedcomp.entropy.codes import positions, values
-from fedcomp.quantized.levels import LINEAR, SparseLevels
+from fedcomp.quantized.levels import SparseLevels
 from fedcomp.quantized.vectors import Indices, Ternary
 from fedcomp.sync.replica import Replica, start_replica
 from fedcomp.wire import codec_ids
@@ -112,7 +110,7 @@ def _kept(share: float, n: int) -> Indices:
 def _sparse(kind: str, share: float, n: int) -> Body:
     """Positions of a kind that is not the best one."""
     indices = _kept(share, n)
-    parts = head.put(n, indices.size), positions.put(indices, n, kind), values.put(_vector(n, 0)[indices])
+    parts = head.write(n, indices.size), positions.write(indices, n, kind), values.write(_vector(n, 0)[indices])
     return 4, b"".join(parts)
 
 
@@ -127,14 +125,6 @@ def _ternary(share: float, n: int) -> Body:
     return 2, GolombTernary().encode(Ternary(n, indices, indices % 2 == 1, np.float32(0.5)))
 
 
-def _elias(count: int, n: int) -> Body:
-    """Levels of which none is zero, in the code for those of which most are."""
-    levels = np.arange(n) % (count - 1)
-    levels += levels >= count // 2
-    begin = varint.put(n) + bytes([LINEAR]) + varint.put(count) + varint.put(n) + np.array(0.5, "<f4").tobytes()
-    return 7, begin + b"".join(SparseRegime(levels, np.bincount(levels, minlength=count)).write())
-
-
 def _makers() -> Iterator[Callable[[int], Body]]:
     for text in TEXTS:
         for which in range(3):
@@ -145,8 +135,6 @@ def _makers() -> Iterator[Callable[[int], Body]]:
             yield partial(_sparse_levels, kind, share)
     for share in (0.5, 0.9):
         yield partial(_ternary, share)
-    for count in (3, 255, 511):
-        yield partial(_elias, count)
 
 
 MAKERS = tuple(_makers())

@@ -1,24 +1,34 @@
-"""Bits and bytes, in numpy: most significant bit first everywhere."""
+"""Integers of a fixed number of bits each, most significant bit first, padded with zeros to a whole byte."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.errors import CorruptError
+from fedcomp.entropy.bits.byte_reader import Octets
 
-FEW = 2048
-"""Up to so many values a bit matrix is faster: what counts is the number of numpy's calls, not their work."""
+BLOCK = 1 << 15
+"""Values worked on at a time: they stay in the processor's cache."""
+MAX_MATRIX_VALUES = 2048
+"""Up to this many values a bit matrix is faster, since it takes fewer numpy calls."""
 
 Unsigned = NDArray[np.unsignedinteger[Any]]
 
 
-def pack(values: Unsigned, width: int) -> bytes:
-    """Return the low `width` bits of each value, one after the other, padded with zeros to whole bytes.
+def size(count: int, width: int) -> int:
+    """Return the bytes of `count` values of `width` bits."""
+    return -(-count * width // 8)
+
+
+def write(values: Unsigned, width: int) -> bytes:
+    """Return the low `width` bits of each value, one after the other.
 
     Eight values make `width` bytes: each byte is gathered from the values that reach into it, for all groups at once.
     """
-    if values.size <= FEW and width:
+    if width == 1:
+        return np.packbits(values & values.dtype.type(1)).tobytes()
+    if values.size <= MAX_MATRIX_VALUES and width:
         places = np.arange(width - 1, -1, -1, dtype=values.dtype)
         return np.packbits((values[:, None] >> places & values.dtype.type(1)).astype(np.bool_)).tobytes()
     groups = -(-values.size // 8)
@@ -32,12 +42,12 @@ def pack(values: Unsigned, width: int) -> bytes:
             shift = end - 8 * (byte + 1)
             part = table[:, place] >> shift if shift >= 0 else table[:, place] << -shift
             octets[:, byte] |= part.astype(np.uint8)
-    return octets.tobytes()[: -(-values.size * width // 8)]
+    return octets.tobytes()[: size(values.size, width)]
 
 
-def unpack(octets: NDArray[np.uint8], width: int, count: int) -> NDArray[np.int64]:
-    """Return the `count` values of `width` bits that `pack` wrote into `octets`; the padding is not looked at."""
-    if count <= FEW and 0 < width < 63:
+def read(octets: Octets, width: int, count: int) -> NDArray[np.int64]:
+    """Return the `count` values of `width` bits that `write` wrote into `octets`; the padding is ignored."""
+    if count <= MAX_MATRIX_VALUES and 0 < width < 63:
         matrix = np.unpackbits(octets, count=count * width).reshape(count, width)
         return matrix @ (np.int64(1) << np.arange(width - 1, -1, -1, dtype=np.int64))
     groups = -(-count // 8)
@@ -60,15 +70,12 @@ def unpack(octets: NDArray[np.uint8], width: int, count: int) -> NDArray[np.int6
     return values.reshape(-1)[:count]
 
 
-def flags(data: bytes, count: int, what: str) -> NDArray[np.bool_]:
-    """Return the `count` bits of `data`, whose padding must be zero; `what` names the stream in errors."""
-    check_padding(data, count, what)
-    return np.unpackbits(np.frombuffer(data, np.uint8), count=count).astype(np.bool_)
-
-
-def check_padding(data: bytes | memoryview, count: int, what: str) -> None:
-    """Refuse `data` unless it is `count` bits and zeros up to a whole byte."""
-    if len(data) != -(-count // 8):
-        raise CorruptError(f"{what}: {len(data)} bytes; {count} bits need {-(-count // 8)}")
-    if count % 8 and data[-1] & (255 >> count % 8):
-        raise CorruptError(f"{what}: the padding bits are not zero")
+def read_blocks(octets: Octets, width: int, count: int) -> Iterator[tuple[slice, NDArray[np.integer[Any]]]]:
+    """Yield (slice, its values) of the `count` values of `octets`, in blocks."""
+    for start in range(0, count, BLOCK):
+        stop = min(start + BLOCK, count)
+        part = octets[start * width // 8 : size(stop, width)]
+        if width == 1:
+            yield slice(start, stop), np.unpackbits(part, count=stop - start)
+        else:
+            yield slice(start, stop), read(part, width, stop - start)

@@ -1,8 +1,8 @@
-"""Streams of prefix codewords in their natural order, written and read without a loop over them.
+"""Streams of prefix codewords in their natural order, written and read without a Python loop over the codewords.
 
-A codeword's place is known only when those before it are read.  So the stream is cut into chunks of as many items (an item
-is one codeword, or a few in a fixed order), and says how many bits each chunk has: a reader stands in all chunks at once and
-reads item i of every chunk in one step.
+The place of a codeword is known only once those before it are read.  So the stream is cut into chunks of equally many
+codewords, and its head gives the bits of each chunk: a reader keeps a position in every chunk and reads codeword i of all
+chunks in one step.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,93 +11,88 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.entropy.bits import packing, varint
-from fedcomp.errors import CorruptError, TruncatedError
+from fedcomp.entropy.bits.byte_reader import ByteReader
+from fedcomp.errors import CorruptError
 
 Words = NDArray[np.uint64]
 
-LEAST, MOST = 6, 11
-"""Binary logarithms of the items in a chunk: a long chunk takes more steps to read, a short one more to describe."""
+MIN_CHUNK_LOG, MAX_CHUNK_LOG = 6, 11
+"""Binary logarithms of the codewords in a chunk: a long chunk takes more steps to read, a short one more bits to describe."""
 BATCH = 1 << 15
-"""Items that a writer is handed at a time, whole chunks of any size."""
-CHUNK_BITS = 2048
-"""With this many bits, the length of a chunk takes less than 0.5 % of it."""
-FEW, FEW_BITS = 1 << 16, 512
-"""Of fewer items, a step for each one of a chunk costs more than the lengths of shorter chunks, less than 2 %."""
+"""Codewords that a writer gets at a time: whole chunks of any size."""
+MIN_CHUNK_BITS = 2048
+"""In chunks of this many bits, their lengths take less than 0.5 % of the stream."""
+SHORT_STREAM, MIN_SHORT_CHUNK_BITS = 1 << 16, 512
+"""Streams of fewer codewords have shorter chunks, whose lengths take less than 2 %: long ones would take too many steps."""
 
 _WORD = np.uint64(64)
 
 
 def head_bits(count: int, total: int) -> int:
-    """Return about how many bits stand before `total` bits of `count` items."""
-    chunks = -(-count // (1 << _chunk(count, total)))
-    return 8 * (1 + len(varint.put(total))) + (9 * chunks + 24 if chunks > 1 else 0)
+    """Return about how many bits precede `total` bits of `count` codewords."""
+    chunks = -(-count // (1 << _chunk_log(count, total)))
+    return 8 * (1 + len(varint.write(total))) + (9 * chunks + 24 if chunks > 1 else 0)
 
 
-def write(batches: Iterable[tuple[Words, Words]], count: int, total: int, per_item: float = 1) -> bytes:
-    """Return the stream of `count` items that have `total` bits: chunk size, total, lengths of the chunks, codewords.
+def write(batches: Iterable[tuple[Words, Words]], count: int, total: int, merged: int = 1) -> bytes:
+    """Return the stream of `count` codewords of `total` bits: chunk size, total, lengths of the chunks, codewords.
 
-    A batch is (codewords, lengths) of `BATCH` items, the last one of what is left: `per_item` of them make an item, or a
-    part of one that is a power of two, where neighbours were merged; then what is left over stands alone.
+    A batch is (codewords, lengths) of `BATCH` codewords, the last one of what is left.  `merged`, a power of two, is how many
+    neighbours its writer has joined into one; at the end of the stream there may be fewer.
     """
-    chunk = _chunk(count, total)
+    log = _chunk_log(count, total)
     words = np.zeros(total // 64 + 2, np.uint64)
     sizes: list[NDArray[np.uint64]] = []
-    at = 0
+    offset = 0
     for codewords, lengths in batches:
-        of_chunks = np.add.reduceat(lengths, np.arange(0, lengths.size, int(per_item * (1 << chunk))))
-        _scatter(words, at, *_merged(codewords, lengths))
-        at += int(of_chunks.sum())
-        sizes.append(of_chunks)
-    if at != total:
-        raise ValueError(f"codewords of {at} bits; {total} were announced")
-    head = bytes([chunk]) + varint.put(total) + _put_sizes(np.concatenate(sizes)[:-1])
+        chunks = np.add.reduceat(lengths, np.arange(0, lengths.size, (1 << log) // merged))
+        _scatter(words, offset, *_merged(codewords, lengths))
+        offset += int(chunks.sum())
+        sizes.append(chunks)
+    if offset != total:
+        raise ValueError(f"codewords of {offset} bits; {total} were announced")
+    head = bytes([log]) + varint.write(total) + _write_sizes(np.concatenate(sizes)[:-1])
     return head + words.astype(">u8").tobytes()[: -(-total // 8)]
 
 
 class ChunkedBitReader:
-    """The chunks of a stream, read one item of every chunk in a step.
+    """All chunks of a stream, read one codeword of every chunk in a step.
 
-    For each (rows, chunks) of `stretches`, and each of the rows, the first so many chunks have an item: `windows` are their
-    next bits, `skip` moves on.  Then `finish` refuses a stream whose chunks end elsewhere than it says.
+    For each (rows, chunks) of `steps` and each of the rows, the first `chunks` chunks have a codeword: `windows` returns their
+    next bits, `skip` moves on.  At last `finish` refuses a stream whose chunks end elsewhere than their lengths say.
     """
 
-    def __init__(self, data: bytes, at: int, count: int, what: str) -> None:
-        """Find the chunks of the stream of `count` > 0 items that begins at `at`; `what` names it in errors."""
+    def __init__(self, reader: ByteReader, count: int, what: str) -> None:
+        """Read the chunks of a stream of `count` > 0 codewords; `what` names it in errors."""
         self.what = what
-        if at >= len(data):
-            raise TruncatedError(f"{what}: the body ends before the size of a chunk")
-        if not LEAST <= data[at] <= MOST:
-            raise CorruptError(f"{what}: chunks of 2^{data[at]}; they are of 2^{LEAST} to 2^{MOST}")
-        self.size = 1 << data[at]
-        total, at = varint.take(data, at + 1, f"the bits of {what}")
-        if total < count or total > 8 * (len(data) - at):
-            raise CorruptError(f"{what}: {total} bits of {count} items; {len(data) - at} bytes are left")
+        log = reader.byte(what)
+        if not MIN_CHUNK_LOG <= log <= MAX_CHUNK_LOG:
+            raise CorruptError(f"{what}: chunks of 2^{log}; 2^{MIN_CHUNK_LOG} to 2^{MAX_CHUNK_LOG} are allowed")
+        self.size = 1 << log
+        total = reader.varint(what)
+        if total < count or total > 8 * reader.left:
+            raise CorruptError(f"{what}: {total} bits of {count} codewords; {reader.left} bytes are left")
         chunks = -(-count // self.size)
         self.last = count - (chunks - 1) * self.size
-        sizes, at = _take_sizes(data, at, chunks - 1, what)
-        left = total - int(sizes.sum())
-        if left < self.last:
-            raise CorruptError(f"{what}: {left} bits are left for {self.last} items of the last chunk")
-        self._ends = np.cumsum(np.append(sizes, left)).astype(np.uint64)
+        sizes = _read_sizes(reader, chunks - 1, what)
+        rest = total - int(sizes.sum())
+        if rest < self.last:
+            raise CorruptError(f"{what}: {rest} bits are left for {self.last} codewords of the last chunk")
+        self._ends = np.cumsum(np.append(sizes, rest)).astype(np.uint64)
         self._places = np.concatenate((np.zeros(1, np.uint64), self._ends[:-1]))
-        self.end = at + -(-total // 8)
-        """Where the next field begins."""
-        if len(data) < self.end:
-            raise TruncatedError(f"{what}: {len(data) - at} bytes; {total} bits need {self.end - at}")
-        octets = memoryview(data)[at : self.end]
-        packing.check_padding(octets, total, what)
-        # Two words more than there are, so that every window lies within.
+        octets = reader.bits(total, what)
+        # Two words more than needed, so that every window lies within.
         padded = np.zeros(total // 64 + 3, ">u8")
-        padded.view(np.uint8)[: len(octets)] = np.frombuffer(octets, np.uint8)
+        padded.view(np.uint8)[: octets.size] = octets
         self._words = padded.astype(np.uint64)
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return int(self._ends.size)
 
     def steps(self) -> Iterator[tuple[range, int]]:
-        """Yield (rows, chunks that have an item there): the last chunk may have fewer than the others."""
+        """Yield (rows, chunks that have a codeword there): the last chunk may have fewer than the others."""
         yield range(self.last), self.chunks
         if self.last < self.size and self.chunks > 1:
             yield range(self.last, self.size), self.chunks - 1
@@ -107,7 +102,7 @@ class ChunkedBitReader:
         places = self._places[:chunks]
         index = (places >> np.uint64(6)).view(np.int64)
         shift = places & np.uint64(63)
-        high = self._words.take(index, mode="clip")  # who runs past the end is found at the end
+        high = self._words.take(index, mode="clip")  # `finish` refuses a chunk that runs past the end
         np.left_shift(high, shift, out=high)
         index += 1
         low = self._words.take(index, mode="clip")
@@ -117,24 +112,26 @@ class ChunkedBitReader:
         return high
 
     def skip(self, lengths: Words) -> None:
-        """Move on in the first chunks, by so many bits."""
+        """Move on by `lengths` bits in the first chunks."""
         self._places[: lengths.size] += lengths
 
     def finish(self) -> None:
         """Refuse the stream unless every chunk was read to its end."""
         wrong = np.flatnonzero(self._places != self._ends)
         if wrong.size:
-            raise CorruptError(f"{self.what}: chunk {wrong[0]} does not end where it should")
+            place, end = self._places[wrong[0]], self._ends[wrong[0]]
+            raise CorruptError(f"{self.what}: chunk {wrong[0]} ends at bit {place}; {end} is needed")
 
 
-def _chunk(count: int, total: int) -> int:
-    """Return the binary logarithm of the items in a chunk."""
-    if count >> MOST >= 1 << 10:
-        return MOST
-    chunk = LEAST
-    while chunk < MOST and (total << chunk) < (FEW_BITS if count < FEW else CHUNK_BITS) * count:
-        chunk += 1
-    return chunk
+def _chunk_log(count: int, total: int) -> int:
+    """Return the binary logarithm of the codewords in a chunk."""
+    if count >> MAX_CHUNK_LOG >= 1 << 10:
+        return MAX_CHUNK_LOG
+    bits = MIN_SHORT_CHUNK_BITS if count < SHORT_STREAM else MIN_CHUNK_BITS
+    log = MIN_CHUNK_LOG
+    while log < MAX_CHUNK_LOG and (total << log) < bits * count:
+        log += 1
+    return log
 
 
 def _merged(codewords: Words, lengths: Words) -> tuple[Words, Words]:
@@ -150,11 +147,11 @@ def _merged(codewords: Words, lengths: Words) -> tuple[Words, Words]:
     return codewords, lengths
 
 
-def _scatter(words: Words, at: int, codewords: Words, lengths: Words) -> None:
-    """Put the codewords one after the other into `words`, from bit `at`."""
+def _scatter(words: Words, offset: int, codewords: Words, lengths: Words) -> None:
+    """Write the codewords one after the other into `words`, from bit `offset`."""
     ends = np.cumsum(lengths)
     places = ends - lengths
-    places += np.uint64(at)
+    places += np.uint64(offset)
     index = (places >> np.uint64(6)).view(np.int64)
     shift = places & np.uint64(63)
     top = codewords << (_WORD - lengths)
@@ -163,29 +160,20 @@ def _scatter(words: Words, at: int, codewords: Words, lengths: Words) -> None:
     np.add.at(words, index + 1, top << (_WORD - shift))
 
 
-def _put_sizes(sizes: NDArray[np.uint64]) -> bytes:
-    """Return the bits of all chunks but the last one: the least, and at fixed width what each has more."""
+def _write_sizes(sizes: NDArray[np.uint64]) -> bytes:
+    """Return the bits of all chunks but the last one: the least, the width of the excess, the excess of each."""
     if not sizes.size:
         return b""
     least = int(sizes.min())
     width = (int(sizes.max()) - least).bit_length()
-    return varint.put(least) + bytes([width]) + packing.pack(sizes - np.uint64(least), width)
+    return varint.write(least) + bytes([width]) + packing.write(sizes - np.uint64(least), width)
 
 
-def _take_sizes(data: bytes, at: int, chunks: int, what: str) -> tuple[NDArray[np.int64], int]:
+def _read_sizes(reader: ByteReader, chunks: int, what: str) -> NDArray[np.int64]:
     if not chunks:
-        return np.empty(0, np.int64), at
-    least, at = varint.take(data, at, f"the least chunk of {what}")
-    if at >= len(data):
-        raise TruncatedError(f"{what}: the body ends before the width of the chunks' lengths")
-    width = data[at]
-    end = at + 1 + -(-chunks * width // 8)
+        return np.empty(0, np.int64)
+    least, width = reader.varint(what), reader.byte(what)
     if width > 32 or least >> 32:
-        raise CorruptError(f"{what}: a chunk of {least} bits, others longer by {width} binary digits")
-    if len(data) < end:
-        raise TruncatedError(f"{what}: the body ends within the chunks' lengths")
-    octets = memoryview(data)[at + 1 : end]
-    packing.check_padding(octets, chunks * width, f"the chunks of {what}")
-    more = packing.unpack(np.frombuffer(octets, np.uint8), width, chunks) if width else np.zeros(chunks, np.int64)
-    more += least
-    return more, end
+        raise CorruptError(f"{what}: chunks of {least} bits and up to 2^{width} more; both are below 2^32")
+    octets = reader.bits(chunks * width, what)
+    return least + (packing.read(octets, width, chunks) if width else np.zeros(chunks, np.int64))

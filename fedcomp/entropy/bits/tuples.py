@@ -1,4 +1,4 @@
-"""Several small symbols as one: the digits of a number, the first one highest."""
+"""Several small digits as one number, the first digit the highest."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.entropy.bits.byte_reader import Octets
 from fedcomp.errors import CorruptError
 
-Octets = NDArray[np.uint8]
 BLOCK = 1 << 13
 """Tuples worked on at a time."""
 
 
-def longest(base: int) -> int:
+def max_length(base: int) -> int:
     """Return how many digits of `base` fit a byte."""
     length = 1
     while base > 1 and base ** (length + 1) <= 256:
@@ -23,7 +23,7 @@ def longest(base: int) -> int:
 
 
 def join(digits: NDArray[np.unsignedinteger[Any]], base: int, length: int) -> Octets:
-    """Return ``digits`` (n,), `length` at a time, as numbers below ``base**length`` <= 256; zeros fill up the last one."""
+    """Return `digits`, `length` at a time, as numbers below ``base**length`` <= 256; zeros fill up the last number."""
     count = -(-digits.size // length)
     if digits.size < count * length:
         digits = np.concatenate((digits, np.zeros(count * length - digits.size, digits.dtype)))
@@ -36,15 +36,13 @@ def join(digits: NDArray[np.unsignedinteger[Any]], base: int, length: int) -> Oc
 
 
 def split(joined: Octets, base: int, length: int, count: int) -> Iterator[tuple[slice, Octets]]:
-    """Yield (part, its digits) of the `count` digits of `joined`, in blocks; refuse numbers too large and other padding."""
-    if joined.size and joined.max() >= base**length:
-        raise CorruptError(f"a byte of {joined.max()}; {length} symbols of {base} make less than {base**length}")
+    """Yield (slice, its digits) of the `count` digits of `joined`, in blocks; refuse padding digits other than zero."""
     table = _digits(base, length)
     for start in range(0, joined.size, BLOCK):
         digits = table.take(joined[start : start + BLOCK], axis=0, mode="clip").reshape(-1)
         begin, end = start * length, min((start + BLOCK) * length, count)
         if digits[end - begin :].any():
-            raise CorruptError("the symbols that fill up the last byte are not the first of the set")
+            raise CorruptError(f"a padding symbol of {digits[end - begin :].max()} in the last tuple; it is 0")
         yield slice(begin, end), digits[: end - begin]
 
 

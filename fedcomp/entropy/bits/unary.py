@@ -1,4 +1,4 @@
-"""Counts in unary: each as that many ones, closed by a zero."""
+"""Counts in unary: each as that many ones and a closing zero."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,14 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.entropy.bits.byte_reader import Octets
 from fedcomp.errors import CorruptError, TruncatedError
 
 
-def write(counts: Iterable[NDArray[Any]], size: int) -> bytes:
-    """Return `counts`, which come in blocks and take `size` bits, zeros up to a whole byte."""
-    stream = np.ones(size, np.uint8)
+def write(blocks: Iterable[NDArray[Any]], bits: int) -> bytes:
+    """Return the counts in `blocks`, which take `bits` bits; zeros fill up the last byte."""
+    stream = np.ones(bits, np.uint8)
     start = 0
-    for block in counts:
+    for block in blocks:
         ends = block.astype(np.int64)
         ends += 1
         ends = np.cumsum(ends, out=ends)
@@ -24,14 +25,14 @@ def write(counts: Iterable[NDArray[Any]], size: int) -> bytes:
     return np.packbits(stream).tobytes()
 
 
-def read(data: memoryview, k: int, what: str) -> NDArray[np.int64]:
-    """Return the `k` counts that fill `data` but for the padding; `what` names them in errors."""
-    ends = np.unpackbits(~np.frombuffer(data, np.uint8)).view(np.bool_).nonzero()[0]
+def read(octets: Octets, k: int, what: str) -> NDArray[np.int64]:
+    """Return the `k` counts that fill `octets` up to the padding; `what` names them in errors."""
+    ends = np.unpackbits(~octets).view(np.bool_).nonzero()[0]
     if ends.size < k:
         raise TruncatedError(f"{ends.size} {what}; {k} are needed")
-    used = int(ends[k - 1]) + 1
-    if len(data) != -(-used // 8) or ends.size - k != 8 * len(data) - used:
-        raise CorruptError(f"{len(data)} bytes of {what}; {k} of them end after {used} bits, and zeros follow")
+    bits = int(ends[k - 1]) + 1
+    if octets.size != -(-bits // 8) or ends.size - k != 8 * octets.size - bits:
+        raise CorruptError(f"{octets.size} bytes of {what}; {k} of them take {bits} bits, and only zeros may follow")
     counts = ends[:k]
     for start in reversed(range(0, k, BLOCK_ENTRIES)):  # in place, from the back: a block needs the end before it
         before = counts[start - 1] if start else -1

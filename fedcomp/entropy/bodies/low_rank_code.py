@@ -1,4 +1,4 @@
-"""The factors of low-rank matrices and the entries between them, as float32."""
+"""Codec 9: the factors of low-rank matrices and the entries between the matrices, as float32."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,99 +8,93 @@ from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits import varint
+from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
-from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.quantized import MAX_PRODUCT, Dense, LowRankFactors, Product, worthwhile
 
 MAX_PARTS = 1 << 16
 Part = tuple[int, int, int, int]
-"""Entries, rank, rows, columns; the last three 0 where the entries are as they are."""
+"""Entries, rank, rows, columns; the last three are 0 for entries that are no matrix."""
 
 
 @dataclass(frozen=True, slots=True)
 class LowRankRaw:
-    """What the parts are, then four bytes a number."""
+    """A table of the parts, then four bytes a number."""
 
     def encode(self, value: LowRankFactors, /) -> bytes:
         """Return the body: n, the number of parts, rank and sides of each, then the numbers of each: left, right."""
-        if value.n > MAX_ENTRIES or len(value.parts) > MAX_PARTS:
-            raise ValueError(
-                f"a vector of {value.n} entries in {len(value.parts)} parts; "
-                f"at most {MAX_ENTRIES} in {MAX_PARTS} can be encoded"
-            )
-        plan, numbers = [varint.put(value.n), varint.put(len(value.parts))], []
+        if len(value.parts) > MAX_PARTS:
+            raise ValueError(f"{len(value.parts)} parts; at most {MAX_PARTS} can be encoded")
+        table, numbers = [head.write(value.n, len(value.parts))], []
         for part in value.parts:
             if isinstance(part, Product):
                 rank, rows = part.left.shape
-                plan += map(varint.put, (rank, rows, part.right.shape[1]))
+                table += map(varint.write, (rank, rows, part.right.shape[1]))
                 numbers += [part.left, part.right]
             else:
-                plan += map(varint.put, (0, part.n))
+                table += map(varint.write, (0, part.n))
                 numbers.append(part.vector)
-        return b"".join(plan + [array.astype("<f4", copy=False).tobytes() for array in numbers])
+        return b"".join(table + [array.astype("<f4", copy=False).tobytes() for array in numbers])
 
     def decode(self, value: bytes, /, n: int | None = None) -> LowRankFactors:
-        """Return the factors and the entries between them."""
-        total, at = head.take_n(value, n)
-        plan, at = _take_plan(value, at, total)
-        needed = sum(_numbers(part) for part in plan)
-        if len(value) - at != 4 * needed:
-            raise CorruptError(f"{len(value) - at} bytes of numbers; {needed} need {4 * needed}")
-        numbers = np.frombuffer(value, "<f4", offset=at).astype(np.float32)
-        if not all(
-            np.isfinite(numbers[start : start + BLOCK_ENTRIES]).all() for start in range(0, needed, BLOCK_ENTRIES)
-        ):
+        """Return the factors and the entries between the matrices."""
+        reader = ByteReader(value)
+        table = _read_table(reader, head.read_n(reader, n))
+        count = sum(map(_number_count, table))
+        numbers = reader.array("<f4", count, "numbers").astype(np.float32)
+        reader.end()
+        blocks = (numbers[start : start + BLOCK_ENTRIES] for start in range(0, count, BLOCK_ENTRIES))
+        if not all(np.isfinite(block).all() for block in blocks):
             raise CorruptError("a body holds NaN or infinity")
-        return LowRankFactors(tuple(_parts(plan, numbers)))
+        return LowRankFactors(tuple(_parts(table, numbers)))
 
 
-def _numbers(part: Part) -> int:
+def _number_count(part: Part) -> int:
     entries, rank, rows, columns = part
     return rank * (rows + columns) if rank else entries
 
 
-def _take_plan(data: bytes, at: int, n: int) -> tuple[list[Part], int]:
-    """Return the parts, which are together `n` entries and no more numbers than `data` holds, and where they end."""
-    count, at = varint.take(data, at, "the number of parts")
+def _read_table(reader: ByteReader, n: int) -> list[Part]:
+    """Return the parts: `n` entries together, and no more numbers than bytes are left for."""
+    count = reader.varint("number of parts")
     if count > MAX_PARTS:
-        raise CorruptError(f"{count} parts; at most {MAX_PARTS}")
-    plan: list[Part] = []
-    left, needed = n, 0
+        raise CorruptError(f"{count} parts; at most {MAX_PARTS} are allowed")
+    table: list[Part] = []
+    left, numbers = n, 0
     for number in range(count):
-        rank, at = varint.take(data, at, "a rank")
-        rows, at = varint.take(data, at, "the first side of a part")
+        rank, rows = reader.varint("rank"), reader.varint("first side of a part")
         if not rank:
             if not 0 < rows <= left:
-                raise CorruptError(f"part {number} has {rows} entries of the {left} that are left")
-            if plan and not plan[-1][1]:
-                raise CorruptError(f"part {number} goes on as the one before; they are one")
+                raise CorruptError(f"part {number} has {rows} entries; 1 to {left} are left")
+            if table and not table[-1][1]:
+                raise CorruptError(f"part {number} continues part {number - 1}; they must be one part")
             part = rows, 0, 0, 0
         else:
-            columns, at = varint.take(data, at, "the second side of a part")
+            columns = reader.varint("second side of a part")
             if rows * columns >= left + columns or not worthwhile(rows, columns, rank):
                 raise CorruptError(f"part {number} is {rows} x {columns} of rank {rank}; {left} entries are left")
             part = min(rows * columns, left), rank, rows, columns
-        plan.append(part)
+        table.append(part)
         left -= part[0]
-        needed += _numbers(part)
-        if 4 * needed > len(data) - at:
-            raise TruncatedError(f"{len(data) - at} bytes; {number + 1} parts need {4 * needed}")
+        numbers += _number_count(part)
+        if 4 * numbers > reader.left:
+            raise TruncatedError(f"{reader.left} bytes are left; {number + 1} parts need {4 * numbers}")
     if left:
-        raise CorruptError(f"parts of {n - left} entries; the body is of {n}")
-    return plan, at
+        raise CorruptError(f"parts of {n - left} entries; {n} are needed")
+    return table
 
 
-def _parts(plan: list[Part], numbers: NDArray[np.float32]) -> Iterator[Product | Dense]:
-    at = 0
-    for part in plan:
+def _parts(table: list[Part], numbers: NDArray[np.float32]) -> Iterator[Product | Dense]:
+    start = 0
+    for part in table:
         entries, rank, rows, columns = part
-        mine = numbers[at : at + _numbers(part)]
-        at += mine.size
+        own = numbers[start : start + _number_count(part)]
+        start += own.size
         if not rank:
-            yield Dense(mine)
+            yield Dense(own)
             continue
-        product = Product(entries, mine[: rank * rows].reshape(rank, rows), mine[rank * rows :].reshape(rank, columns))
+        product = Product(entries, own[: rank * rows].reshape(rank, rows), own[rank * rows :].reshape(rank, columns))
         if product.bound > MAX_PRODUCT:
-            raise CorruptError(f"factors whose product may be {product.bound:g}; at most {MAX_PRODUCT:g}")
+            raise CorruptError(f"factors whose product may be {product.bound:g}; at most {MAX_PRODUCT:g} is allowed")
         yield product

@@ -1,4 +1,4 @@
-"""Float32 entries as they lie in memory, little-endian."""
+"""Codec 1: the entries as little-endian float32, and nothing else."""
 
 from dataclasses import dataclass
 
@@ -10,17 +10,17 @@ from fedcomp.quantized import Dense
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Four bytes an entry and nothing else."""
+    """Four bytes an entry."""
 
     def encode(self, value: Dense, /) -> bytes:
         """Return the entries, "<f4"."""
         return value.vector.astype("<f4", copy=False).tobytes()
 
     def decode(self, value: bytes, /, n: int | None = None) -> Dense:
-        """Return the entries; a body of NaN or infinity is refused."""
+        """Return the entries, float32 (n,); refuse NaN and infinity."""
         if len(value) % 4 or (n is not None and len(value) != 4 * n):
             needed = "a multiple of 4" if n is None else f"{4 * n} for {n} entries"
-            raise CorruptError(f"a raw body of {len(value)} bytes; it needs {needed}")
+            raise CorruptError(f"a raw body of {len(value)} bytes; {needed} is needed")
         vector = np.frombuffer(value, "<f4").astype(np.float32)
         if not np.isfinite(vector).all():
             raise CorruptError("a raw body holds NaN or infinity")

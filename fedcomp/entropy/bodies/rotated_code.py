@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.entropy.bits import fixed_width, packing, varint
+from fedcomp.entropy.bits import packing
+from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
-from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.quantized import (
     MAX_BITS,
@@ -37,47 +37,38 @@ class RotatedBits:
 
     def encode(self, value: Rotated, /) -> bytes:
         """Return the body: n, seed, bits, scales, the levels without the bits that only some have, those bits."""
-        if value.n > MAX_ENTRIES:
-            raise ValueError(f"a vector of {value.n} entries; at most {MAX_ENTRIES} can be encoded")
+        begin = head.write(value.n)
         levels, last = _split(value)
-        blocks = (levels[start : start + fixed_width.BLOCK] for start in range(0, levels.size, fixed_width.BLOCK))
+        blocks = (levels[start : start + packing.BLOCK] for start in range(0, levels.size, packing.BLOCK))
         return b"".join(
             (
-                varint.put(value.n),
+                begin,
                 HEAD.pack(value.seed, value.bits),
                 value.scales.astype("<f4", copy=False).tobytes(),
-                *fixed_width.write(blocks, _width(value.bits)),
+                *(packing.write(block, _width(value.bits)) for block in blocks),
                 last,
             )
         )
 
     def decode(self, value: bytes, /, n: int | None = None) -> Rotated:
         """Return the rotated vector.  Takes memory, and draws random numbers, for no more levels than the body holds."""
-        total, offset = head.take_n(value, n)
+        reader = ByteReader(value)
+        total = head.read_n(reader, n)
         if not total:
-            raise CorruptError("a body for no entries; it has one at least")
-        if len(value) < offset + HEAD.size:
-            raise TruncatedError("the body ends within seed and bits")
-        seed, bits = HEAD.unpack_from(value, offset)
+            raise CorruptError("a body of 0 entries; at least 1 is needed")
+        seed, bits = HEAD.unpack(reader.take(HEAD.size, "seed and bits"))
         if not 0 < bits <= MAX_BITS:
-            raise CorruptError(f"{bits} bits an entry; above 0 and at most {MAX_BITS}")
-        offset += HEAD.size
+            raise CorruptError(f"{bits} bits an entry; above 0 and at most {MAX_BITS} are allowed")
         rotation, width = Rotation(seed, rotated_count(bits, total)), _width(bits)
-        places, chunks = rotation.places, rotation.num_chunks
-        size = fixed_width.size(places, width)
-        if len(value) < offset + 4 * chunks + size:
-            raise TruncatedError(
-                f"{len(value) - offset} bytes; {chunks} scales and {places} levels need {4 * chunks + size}"
-            )
-        scales = np.frombuffer(value, "<f4", chunks, offset).astype(np.float32)
+        places = rotation.places
+        scales = reader.array("<f4", rotation.num_chunks, "scales").astype(np.float32)
         if not (scales.view(np.uint32) < MAX_SCALE.view(np.uint32)).all():
             raise CorruptError(f"a scale that is negative, NaN or {MAX_SCALE} and more")
-        offset += 4 * chunks
-        packing.check_padding(memoryview(value)[offset : offset + size], places * width, "levels")
+        octets = reader.bits(places * width, "levels")
         levels = np.zeros(-(-places // WIDTH_GROUP) * WIDTH_GROUP, np.uint8)
-        for part, block in fixed_width.read(np.frombuffer(value, np.uint8, size, offset), width, places):
+        for part, block in packing.read_blocks(octets, width, places):
             levels[part] = block
-        _join(levels, np.frombuffer(value, np.uint8, offset=offset + size), bits, rotation)
+        _join(levels, reader.take(reader.left, "last bits"), bits, rotation)
         if levels[places:].any():
             raise CorruptError("last bits: the padding bits are not zero")
         indices = rotated_indices(seed, total, rotation.n) if bits < 1 else None

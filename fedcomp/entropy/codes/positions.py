@@ -1,4 +1,4 @@
-"""Positions of kept entries, ascending, in the fewest bytes of several kinds; the kind's number begins the stream.
+"""Positions of kept entries, ascending, in the kind with the fewest bytes; the number of the kind begins the stream.
 
 ALL: every entry is kept, and nothing follows.  GOLOMB: `golomb_positions.py`.  BITMAP: a bit for each entry of the vector.
 DELTA: `delta_keys.py`.  Neither n nor k is in the stream: the reader knows them.  No positions take no bytes.
@@ -11,9 +11,10 @@ from typing import Protocol
 import numpy as np
 
 from fedcomp.core import BLOCK_ENTRIES, check_choice
-from fedcomp.entropy.bits import packing
+from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import delta_keys, golomb_positions
-from fedcomp.errors import CorruptError, TruncatedError
+from fedcomp.entropy.codes.gaps import runs_of
+from fedcomp.errors import CorruptError
 from fedcomp.quantized import Indices
 
 SMALLEST = "smallest"
@@ -26,11 +27,11 @@ class Measured(Protocol):
 
     @property
     def size(self) -> int:
-        """The bytes that `write` will take."""
+        """The bytes that `write` takes."""
         ...
 
     def write(self) -> Iterator[bytes]:
-        """Yield the stream behind the kind's number."""
+        """Yield the stream behind the number of the kind."""
         ...
 
 
@@ -43,7 +44,7 @@ class Bitmap:
 
     @property
     def size(self) -> int:
-        """The bytes that `write` will take."""
+        """The bytes that `write` takes."""
         return -(-self.n // 8)
 
     def write(self) -> Iterator[bytes]:
@@ -56,75 +57,56 @@ class Bitmap:
             yield np.packbits(ones).tobytes()
 
 
-@dataclass(frozen=True, slots=True)
-class All:
-    """Every entry."""
-
-    size: int = 0
-
-    def write(self) -> Iterator[bytes]:
-        """Yield nothing."""
-        return iter(())
-
-
-def put(indices: Indices, n: int, kind: str = SMALLEST) -> bytes:
-    """Return the stream of `indices`, ascending and below `n`, of the `kind` of that name or in the fewest bytes."""
+def write(indices: Indices, n: int, kind: str = SMALLEST) -> bytes:
+    """Return the stream of `indices`, ascending and below `n`, of the kind of that name or in the fewest bytes."""
     check_choice("positions", kind, (SMALLEST, *KINDS))
     k = indices.size
     if not k:
         return b""
-    table = golomb_positions.gaps(indices, n)
+    if k == n and kind == SMALLEST:
+        return bytes([ALL])
+    runs = runs_of(indices, n)
     measure: dict[int, Callable[[], Measured]] = {
-        GOLOMB: lambda: golomb_positions.measure(table, k),
+        GOLOMB: lambda: golomb_positions.measure(runs, k),
         BITMAP: lambda: Bitmap(indices, n),
-        DELTA: lambda: delta_keys.measure(table.ravel()[:k]),
+        DELTA: lambda: delta_keys.measure(runs.ravel()[:k]),
     }
-    if kind != SMALLEST:
-        number, best = KINDS[kind], measure[KINDS[kind]]()
-    elif k == n:
-        number, best = ALL, All()
-    else:
-        number, best = min(((number, one()) for number, one in measure.items()), key=lambda pair: pair[1].size)
+    numbers = KINDS.values() if kind == SMALLEST else (KINDS[kind],)
+    number, best = min(((number, measure[number]()) for number in numbers), key=lambda pair: pair[1].size)
     return b"".join((bytes([number]), *best.write()))
 
 
-def take(data: bytes, at: int, n: int, k: int) -> tuple[Indices, int]:
-    """Return the `k` indices below `n` that lie in `data` from `at` on, and where the next field begins.
+def read(reader: ByteReader, n: int, k: int) -> Indices:
+    """Return the next `k` indices below `n`, int64, ascending.
 
-    Takes memory for `k` indices at most: the caller has made sure that the body can hold so many.
+    Takes memory for `k` indices at most: the caller has made sure that the body can hold that many.
     """
     if not k:
-        return np.empty(0, np.int64), at
-    if at >= len(data):
-        raise TruncatedError("the body ends before the positions")
-    kind = data[at]
+        return np.empty(0, np.int64)
+    kind = reader.byte("kind of the positions")
     if kind == ALL:
         if k != n:
             raise CorruptError(f"positions of all {n} entries; {k} are kept")
-        return np.arange(n), at + 1
+        return np.arange(n)
     if kind == GOLOMB:
-        return golomb_positions.take(data, at + 1, n, k)
+        return golomb_positions.read(reader, n, k)
     if kind == BITMAP:
-        return _take_bitmap(data, at + 1, n, k)
+        return _read_bitmap(reader, n, k)
     if kind == DELTA:
-        return delta_keys.take(data, at + 1, n, k)
-    raise CorruptError(f"positions of kind {kind}; known are {ALL} to {DELTA}")
+        return delta_keys.read(reader, n, k)
+    raise CorruptError(f"positions of kind {kind}; {ALL} to {DELTA} are known")
 
 
-def _take_bitmap(data: bytes, at: int, n: int, k: int) -> tuple[Indices, int]:
-    end = at + -(-n // 8)
-    if len(data) < end:
-        raise TruncatedError(f"{len(data) - at} bytes of a bitmap; {n} entries need {end - at}")
-    packing.check_padding(memoryview(data)[at:end], n, "bitmap")
-    octets = np.frombuffer(data, np.uint8, end - at, at)
+def _read_bitmap(reader: ByteReader, n: int, k: int) -> Indices:
+    octets = reader.bits(n, "bitmap")
     steps = [octets[start : start + BLOCK_ENTRIES // 8] for start in range(0, octets.size, BLOCK_ENTRIES // 8)]
     ones = sum(int(np.bitwise_count(step).sum(dtype=np.int64)) for step in steps)
     if ones != k:
         raise CorruptError(f"a bitmap with {ones} ones; {k} entries are kept")
     indices = np.empty(k, np.int64)
-    held = 0
+    done = 0
     for block, step in enumerate(steps):
         hits = np.unpackbits(step).view(np.bool_).nonzero()[0]
-        np.add(hits, block * BLOCK_ENTRIES, out=indices[held : held + hits.size])
-        held += hits.size
-    return indices, end
+        np.add(hits, block * BLOCK_ENTRIES, out=indices[done : done + hits.size])
+        done += hits.size
+    return indices

@@ -1,19 +1,20 @@
-"""Golomb-Rice codes of gaps: by hand, back and forth, their size, and what a hostile body can say."""
+"""Ternary vectors in Golomb-Rice codes: by hand, back and forth, their size, and damage."""
 
-import math
-import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bodies.golomb_interleaved import STRETCH, GolombTernaryInterleaved
-from fedcomp.entropy.bodies.golomb_ternary import GolombTernary, rice_parameter
-from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS, GROUP, MAX_RICE, _write_quotients, _write_remainders
+from fedcomp.entropy.bodies.golomb_interleaved import STRETCH, GolombTernaryInterleaved, rice_parameter
+from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
+from fedcomp.entropy.codes.gaps import CHUNK_GAPS
+from fedcomp.entropy.codes.golomb_positions import GROUP_CHUNKS, MAX_RICE
 from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
-from fedcomp.errors import CorruptError, FedcompError, TruncatedError
+from fedcomp.errors import FedcompError
 from fedcomp.quantized.vectors import Ternary
+from tests.entropy.damage import memory_below
 from tests.reference import (
     bits_of,
     entropy_bits,
@@ -52,13 +53,6 @@ def test_the_interleaved_code_is_the_one_written_by_hand() -> None:
     assert same(GolombTernaryInterleaved().decode(bytes.fromhex(INTERLEAVED), 200), BY_HAND)
 
 
-def test_the_textbook_codeword_of_9_with_b_2_is_11001() -> None:
-    table = np.array([[9]], np.uint32)
-    rice = np.array([2])
-    assert _write_quotients(table, rice, 1, 2) == bytes([0b110_00000])
-    assert b"".join(_write_remainders(np.pad(table, ((0, 0), (0, CHUNK_GAPS - 1))), rice, 1)) == bytes([0b01_000000])
-
-
 @pytest.mark.parametrize(("p", "b"), [(1 / 25, 4), (1 / 100, 6), (1 / 400, 8), (1 / 1000, 9), (1e-4, 13)])
 def test_the_rice_parameter_is_the_papers(p: float, b: int) -> None:
     assert rice_parameter(p) == b
@@ -77,13 +71,13 @@ def test_the_rice_parameter_is_never_beaten_by_more_than_rounding() -> None:
 
 @codes
 @pytest.mark.parametrize("k", [1, 2, 7, 8, 9, CHUNK_GAPS - 1, CHUNK_GAPS, CHUNK_GAPS + 1, 3 * CHUNK_GAPS + 5])
-def test_random_symbols_come_back_to_the_bit(code: EntropyCode[Ternary], k: int, draw: Draw) -> None:
+def test_random_vectors_come_back_to_the_bit(code: EntropyCode[Ternary], k: int, draw: Draw) -> None:
     rng = np.random.default_rng(k)
     for n in {k, k + 1, 2 * k, 100 * k, 10_000 * k}:
-        symbols = draw(rng, n, k)
-        body = code.encode(symbols)
-        assert same(code.decode(body), symbols)
-        assert same(code.decode(body, n=n), symbols)
+        value = draw(rng, n, k)
+        body = code.encode(value)
+        assert same(code.decode(body), value)
+        assert same(code.decode(body, n=n), value)
 
 
 @codes
@@ -91,52 +85,52 @@ def test_a_thousand_small_selections_come_back_to_the_bit(code: EntropyCode[Tern
     rng = np.random.default_rng(0)
     for _ in range(1000):
         n = int(rng.integers(1, 300))
-        symbols = draw(rng, n, int(rng.integers(0, n + 1)))
-        if not symbols.indices.size:
-            symbols = Ternary(n, symbols.indices, symbols.negative, np.float32(0))
-        assert same(code.decode(code.encode(symbols), n=n), symbols)
+        value = draw(rng, n, int(rng.integers(0, n + 1)))
+        if not value.indices.size:
+            value = Ternary(n, value.indices, value.negative, np.float32(0))
+        assert same(code.decode(code.encode(value), n=n), value)
 
 
 @codes
-@pytest.mark.parametrize("k", [GROUP * CHUNK_GAPS - 1, GROUP * CHUNK_GAPS, GROUP * CHUNK_GAPS + 1])
-def test_more_chunks_than_are_worked_on_at_a_time_come_back(code: EntropyCode[Ternary], k: int, draw: Draw) -> None:
-    symbols = draw(np.random.default_rng(k), 20 * k, k)
-    assert same(code.decode(code.encode(symbols)), symbols)
+@pytest.mark.parametrize("k", [GROUP_CHUNKS * CHUNK_GAPS - 1, GROUP_CHUNKS * CHUNK_GAPS, GROUP_CHUNKS * CHUNK_GAPS + 1])
+def test_more_chunks_than_a_group_come_back(code: EntropyCode[Ternary], k: int, draw: Draw) -> None:
+    value = draw(np.random.default_rng(k), 20 * k, k)
+    assert same(code.decode(code.encode(value)), value)
 
 
-def test_quotients_longer_than_is_read_at_a_time_come_back() -> None:
+def test_quotients_longer_than_a_stretch_come_back() -> None:
     runs = [0, 8 * STRETCH - 1, 8 * STRETCH, 3, 20 * STRETCH + 5]
     stream = "".join("1" * run + "0" + sign for run, sign in zip(runs, "01101", strict=True))
     n = sum(runs) + len(runs)
-    head = varint.put(n) + varint.put(len(runs)) + bytes.fromhex("0000003f 00")
+    head = varint.write(n) + varint.write(len(runs)) + bytes.fromhex("0000003f 00")
     body = head + np.packbits(np.frombuffer(stream.encode(), np.uint8) - ord("0")).tobytes()
     found = GolombTernaryInterleaved().decode(body, n)
     assert found.indices.tolist() == [sum(runs[: end + 1]) + end for end in range(len(runs))]
     assert found.negative.tolist() == [False, True, True, False, True]
 
 
-def test_chunks_of_every_density_beside_each_other_come_back_each_with_its_own_parameter() -> None:
+def test_chunks_of_every_density_come_back_each_with_its_own_parameter() -> None:
     rng = np.random.default_rng(1)
     gaps = np.concatenate([rng.geometric(2.0 ** -float(place % 14), CHUNK_GAPS) for place in range(90)])
     indices = np.cumsum(gaps[:-100]) - 1
-    symbols = Ternary(int(indices[-1]) + 1, indices, rng.random(indices.size) < 0.5, np.float32(1))
-    body = GolombTernary().encode(symbols)
-    assert same(GolombTernary().decode(body), symbols)
+    value = Ternary(int(indices[-1]) + 1, indices, rng.random(indices.size) < 0.5, np.float32(1))
+    body = GolombTernary().encode(value)
+    assert same(GolombTernary().decode(body), value)
     assert len(set(split_body(body).rice)) > 10
 
 
 @codes
 def test_the_largest_vector_and_the_longest_gap_come_back(code: EntropyCode[Ternary]) -> None:
     for indices in ([0], [MAX_ENTRIES - 1], [0, MAX_ENTRIES - 1], [MAX_ENTRIES - 2, MAX_ENTRIES - 1]):
-        symbols = Ternary(MAX_ENTRIES, np.array(indices), np.ones(len(indices), np.bool_), np.float32(1))
-        body = code.encode(symbols)
+        value = Ternary(MAX_ENTRIES, np.array(indices), np.ones(len(indices), np.bool_), np.float32(1))
+        body = code.encode(value)
         assert len(body) < 40
-        assert same(code.decode(body, n=MAX_ENTRIES), symbols)
+        assert same(code.decode(body, n=MAX_ENTRIES), value)
 
 
 @codes
 def test_a_vector_too_long_to_encode_is_refused(code: EntropyCode[Ternary]) -> None:
-    with pytest.raises(ValueError, match="a vector of 2147483649 entries; at most 2147483648 can be encoded"):
+    with pytest.raises(ValueError, match="2147483649 entries; .* 2147483648"):
         code.encode(Ternary(MAX_ENTRIES + 1, np.array([0]), np.array([False]), np.float32(1)))
 
 
@@ -147,13 +141,13 @@ def test_nothing_kept_takes_the_bytes_of_n_and_a_zero(code: EntropyCode[Ternary]
     assert same(code.decode(bytes.fromhex("c80100")), nothing)
 
 
-def test_bodies_say_to_slow_readers_what_they_say_to_the_decoders(draw: Draw) -> None:
+def test_independent_decoders_find_the_same_entries(draw: Draw) -> None:
     rng = np.random.default_rng(2)
     for n, k in ((50, 50), (3000, 700), (100_000, 1500)):
-        symbols = draw(rng, n, k)
-        expected = dict(zip(symbols.indices.tolist(), symbols.sparse().values.tolist(), strict=True))
-        assert split_body(GolombTernary().encode(symbols)).entries() == expected
-        assert interleaved_entries(GolombTernaryInterleaved().encode(symbols)) == (n, expected)
+        value = draw(rng, n, k)
+        expected = dict(zip(value.indices.tolist(), value.sparse().values.tolist(), strict=True))
+        assert split_body(GolombTernary().encode(value)).entries() == expected
+        assert interleaved_entries(GolombTernaryInterleaved().encode(value)) == (n, expected)
 
 
 @pytest.mark.parametrize("inverse", [25, 100, 400])
@@ -163,10 +157,10 @@ def test_position_bits_of_independent_masks_are_the_formulas(inverse: int) -> No
     split = interleaved = entries = 0
     for _ in range(6):
         indices = np.flatnonzero(rng.random(n) < p)
-        symbols = Ternary(n, indices, rng.random(indices.size) < 0.5, np.float32(1))
-        fields = split_body(GolombTernary().encode(symbols))
+        value = Ternary(n, indices, rng.random(indices.size) < 0.5, np.float32(1))
+        fields = split_body(GolombTernary().encode(value))
         split += 8 * (len(fields.quotients) + len(fields.remainders))
-        body = GolombTernaryInterleaved().encode(symbols)
+        body = GolombTernaryInterleaved().encode(value)
         head = varint_at(body, varint_at(body, 0)[1])[1] + 5
         interleaved += 8 * (len(body) - head) - indices.size
         entries += indices.size
@@ -188,126 +182,87 @@ def test_an_uneven_selection_takes_less_split_than_interleaved() -> None:
     rng = np.random.default_rng(3)
     dense, sparse = np.flatnonzero(rng.random(100_000) < 0.2), np.flatnonzero(rng.random(900_000) < 0.001)
     indices = np.concatenate([dense, sparse + 100_000])
-    symbols = Ternary(1_000_000, indices, np.zeros(indices.size, np.bool_), np.float32(1))
-    assert len(GolombTernary().encode(symbols)) < 0.85 * len(GolombTernaryInterleaved().encode(symbols))
+    value = Ternary(1_000_000, indices, np.zeros(indices.size, np.bool_), np.float32(1))
+    assert len(GolombTernary().encode(value)) < 0.85 * len(GolombTernaryInterleaved().encode(value))
 
 
 # ---- damage ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("body", "text"),
+    ("body", "numbers"),
     [
-        ("c801 04 0000003f 20 02 1f00 4805 60", "a Rice parameter of 32; at most 31"),
-        ("c801 04 00000000 04 02 1f00 4805 60", "a magnitude of 0.0; it is finite and above 0"),
-        ("c801 04 000000bf 04 02 1f00 4805 60", "a magnitude of -0.5; it is finite and above 0"),
-        ("c801 04 0000807f 04 02 1f00 4805 60", "a magnitude of inf; it is finite and above 0"),
-        ("c801 04 0000c07f 04 02 1f00 4805 60", "a magnitude of nan; it is finite and above 0"),
+        ("c801 04 0000003f 20 02 1f00 4805 60", "32; .* 31"),
+        ("c801 04 00000000 04 02 1f00 4805 60", "magnitude of 0.0; .* 0"),
+        ("c801 04 000000bf 04 02 1f00 4805 60", "magnitude of -0.5; .* 0"),
+        ("c801 04 0000807f 04 02 1f00 4805 60", "magnitude of inf; .* 0"),
+        ("c801 04 0000c07f 04 02 1f00 4805 60", "magnitude of nan; .* 0"),
         ("03 04 0000003f 04 02 1f00 4805 60", "4 kept entries of 3 in 13 bytes"),
         ("ffff03 e807 0000003f 04 02 1f00 4805 60", "1000 kept entries of 65535 in 16 bytes"),
-        ("8180808008 04 0000003f 04 02 1f00 4805 60", "a body that claims 2147483649 entries; at most 2147483648"),
-        ("64 04 0000003f 04 02 1f00 4805 60", "an index of 100 in a vector of 100 entries"),
-        ("14 04 0000003f 04 02 1f00 4805 60", "a gap is longer than the 20 entries"),
-        ("c801 04 0000003f 04 02 1f01 4805 60", r"2 bytes of quotients; 4 of them end after 9 bits, and zeros follow"),
-        (
-            "c801 04 0000003f 04 03 1f0000 4805 60",
-            r"3 bytes of quotients; 4 of them end after 9 bits, and zeros follow",
-        ),
-        ("c801 04 0000003f 04 7f 1f00 4805 60", "127 bytes of quotients; 4 gaps within 200 entries take fewer"),
-        ("c801 04 0000003f 04 02 1fff 4805 60", "3 quotients; 4 are needed"),
-        ("c801 04 0000003f 04 02 1f00 4805 61", "signs: the padding bits are not zero"),
-        ("c801 04 0000003f 04 02 1f00 4805 60 00", "signs: 2 bytes; 4 bits need 1"),
-        ("c801 04 0000003f 04 02 1f00 4805", "signs: 0 bytes; 4 bits need 1"),
-        ("c801 03 0000003f 03 02 1f00 4881 60", "2 bytes of quotients; 3 of them end after 3 bits, and zeros follow"),
-        ("c801 03 0000003f 03 01 00 4881 60", "remainders: the padding bits are not zero"),
-        ("c801 04 0000003f", "0 Rice parameters; 4 entries need 1"),
-        ("c801 04 0000", "the body ends within the magnitude"),
-        ("c801 00 00", "1 bytes follow an empty selection"),
+        ("8180808008 04 0000003f 04 02 1f00 4805 60", "2147483649 entries; .* 2147483648"),
+        ("64 04 0000003f 04 02 1f00 4805 60", "100 in a vector of 100"),
+        ("14 04 0000003f 04 02 1f00 4805 60", "20 entries"),
+        ("c801 04 0000003f 04 02 1f01 4805 60", "2 bytes .* 4 .* 9 bits"),
+        ("c801 04 0000003f 04 03 1f0000 4805 60", "3 bytes .* 4 .* 9 bits"),
+        ("c801 04 0000003f 04 7f 1f00 4805 60", "127 bytes .* 4 gaps within 200"),
+        ("c801 04 0000003f 04 02 1fff 4805 60", "3 .* 4"),
+        ("c801 04 0000003f 04 02 1f00 4805 61", "0x61"),
+        ("c801 04 0000003f 04 02 1f00 4805 60 00", "1 bytes"),
+        ("c801 04 0000003f 04 02 1f00 4805", "0 bytes .* 1"),
+        ("c801 03 0000003f 03 02 1f00 4881 60", "2 bytes .* 3 .* 3 bits"),
+        ("c801 03 0000003f 03 01 00 4881 60", "0x81"),
+        ("c801 04 0000003f", "0 bytes .* 1"),
+        ("c801 04 0000", "2 bytes .* 4"),
+        ("c801 00 00", "1 bytes"),
     ],
 )
-def test_a_split_body_that_contradicts_itself_is_refused(body: str, text: str) -> None:
-    with pytest.raises(FedcompError, match=f"^{text}$"):
+def test_a_split_body_that_contradicts_itself_is_refused(body: str, numbers: str) -> None:
+    with pytest.raises(FedcompError, match=numbers):
         GolombTernary().decode(bytes.fromhex(body))
 
 
 @pytest.mark.parametrize(
-    ("body", "text"),
+    ("body", "numbers"),
     [
-        ("c801 04 0000003f 20 10440ea8", "a Rice parameter of 32; at most 31"),
-        ("c801 04 0000003f 05 10440ea9", "gaps: the padding bits are not zero"),
-        ("c801 04 0000003f 05 10440ea800", "gaps: 5 bytes; 30 bits need 4"),
-        ("c801 04 0000003f 05 10440e", "the gaps end before 4 of them are read"),
-        ("c801 04 0000003f 05", "the gaps end before 4 of them are read"),
-        ("c801 04 0000003f 05 ffffffff", "the gaps end before 4 of them are read"),
-        ("c801 04 0000003f", "the body ends before the Rice parameter"),
-        ("64 04 0000003f 05 10440ea8", "an index of 100 in a vector of 100 entries"),
-        ("3f 04 0000003f 05 10440ea8", "a gap is longer than the 63 entries"),
-        ("c801 04 0000003f 05 10440ea8 0000000000", "9 bytes of gaps; 4 within 200 entries take fewer"),
+        ("c801 04 0000003f 20 10440ea8", "32; .* 31"),
+        ("c801 04 0000003f 05 10440ea9", "0xa9"),
+        ("c801 04 0000003f 05 10440ea800", "1 bytes"),
+        ("c801 04 0000003f 05 10440e", "3 gaps .* 4"),
+        ("c801 04 0000003f 05", "0 gaps .* 4"),
+        ("c801 04 0000003f 05 ffffffff", "0 gaps .* 4"),
+        ("c801 04 0000003f", "0 bytes .* 1"),
+        ("64 04 0000003f 05 10440ea8", "100 in a vector of 100"),
+        ("3f 04 0000003f 05 10440ea8", "63 entries"),
+        ("c801 04 0000003f 05 10440ea8 0000000000", "9 bytes .* 4 within 200"),
     ],
 )
-def test_an_interleaved_body_that_contradicts_itself_is_refused(body: str, text: str) -> None:
-    with pytest.raises(FedcompError, match=f"^{text}$"):
+def test_an_interleaved_body_that_contradicts_itself_is_refused(body: str, numbers: str) -> None:
+    with pytest.raises(FedcompError, match=numbers):
         GolombTernaryInterleaved().decode(bytes.fromhex(body))
-
-
-@codes
-def test_every_truncation_is_refused(code: EntropyCode[Ternary], draw: Draw) -> None:
-    body = code.encode(draw(np.random.default_rng(4), 5000, 600))
-    for length in range(len(body)):
-        with pytest.raises((TruncatedError, CorruptError)):
-            code.decode(body[:length])
-
-
-@codes
-@pytest.mark.parametrize("n", [0, 199, 201, 2**31])
-def test_another_length_than_needed_is_refused(code: EntropyCode[Ternary], n: int) -> None:
-    with pytest.raises(CorruptError, match=f"a body for 200 entries; {n} are needed"):
-        code.decode(code.encode(BY_HAND), n=n)
-
-
-@codes
-def test_changed_bytes_are_refused_or_decode_to_symbols_that_can_be(code: EntropyCode[Ternary], draw: Draw) -> None:
-    rng = np.random.default_rng(5)
-    bodies = [code.encode(draw(rng, n, k)) for n, k in ((10, 10), (1000, 30), (5000, 1100), (10**6, 40))]
-    refused = 0
-    for _ in range(3000):
-        body = bytearray(bodies[rng.integers(len(bodies))])
-        for _ in range(rng.integers(1, 4)):
-            body[rng.integers(len(body))] = rng.integers(256)
-        try:
-            found = code.decode(bytes(body))
-        except FedcompError:
-            refused += 1
-            continue
-        k = found.indices.size
-        assert k == found.negative.size <= found.n <= MAX_ENTRIES
-        assert not k or (found.indices[0] >= 0 and found.indices[-1] < found.n and (np.diff(found.indices) > 0).all())
-        assert math.isfinite(found.magnitude)
-    assert 500 < refused < 3000
 
 
 def test_interleaved_entries_of_33_bits_take_little_more_memory_than_their_positions() -> None:
     n = 1 << 18
-    body = varint.put(n) + varint.put(n) + bytes.fromhex("0000003f") + bytes([MAX_RICE]) + bytes(33 * n // 8)
-    tracemalloc.start()
-    found = GolombTernaryInterleaved().decode(body, n)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    body = varint.write(n) + varint.write(n) + bytes.fromhex("0000003f") + bytes([MAX_RICE]) + bytes(33 * n // 8)
+    with memory_below(5 * 4 * n):
+        found = GolombTernaryInterleaved().decode(body, n)
     assert found.indices.size == n
-    assert peak < 5 * 4 * n
 
 
 @codes
 def test_ten_bytes_that_claim_two_thousand_million_entries_cost_nothing(code: EntropyCode[Ternary]) -> None:
-    claims = [varint.put(MAX_ENTRIES) + varint.put(k) + bytes.fromhex("0000003f") for k in (1, 60, 2**20, MAX_ENTRIES)]
-    rest = [b"", b"\0", b"\x1f" * 3, b"\0" * 40, b"\x1f" + varint.put(2**28), b"\0" + varint.put(2**40) + b"\xff" * 20]
-    tracemalloc.start()
-    for claim in claims:
-        for end in rest:
-            try:
-                code.decode(claim + end)
-            except FedcompError:
-                continue
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 200_000
+    claims = [
+        varint.write(MAX_ENTRIES) + varint.write(k) + bytes.fromhex("0000003f") for k in (1, 60, 2**20, MAX_ENTRIES)
+    ]
+    rest = [
+        b"",
+        b"\0",
+        b"\x1f" * 3,
+        b"\0" * 40,
+        b"\x1f" + varint.write(2**28),
+        b"\0" + varint.write(2**40) + b"\xff" * 20,
+    ]
+    with memory_below(200_000):
+        for body in (claim + end for claim in claims for end in rest):
+            with suppress(FedcompError):
+                code.decode(body)

@@ -1,12 +1,9 @@
-"""Pieces: by hand, back and forth, and what a hostile body can say."""
-
-import tracemalloc
+"""Pieces: by hand, back and forth, and damage."""
 
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.context import EncodeContext
+from fedcomp.core import CompensatedUpdate, EncodeContext
 from fedcomp.entropy.bits import varint
 from fedcomp.entropy.bodies.levels_code import LevelsCode
 from fedcomp.entropy.bodies.segments_code import MAX_PIECES, SegmentsCode
@@ -16,6 +13,7 @@ from fedcomp.quantize.cgx import Cgx
 from fedcomp.quantized.levels import Levels
 from fedcomp.quantized.segments import Segments
 from fedcomp.quantized.vectors import Dense
+from tests.entropy.damage import check_cheap_refusals
 
 CODE = SegmentsCode()
 BY_HAND = Segments((Dense(np.array([1], np.float32)), Dense(np.array([-2, 0.5], np.float32))))
@@ -34,8 +32,8 @@ def same(one: Segments, other: Segments) -> bool:
     return parts(one) == parts(other)
 
 
-def some(rng: np.random.Generator, layers: int = 5) -> Segments:
-    """Pieces as CGX makes them: matrices and biases of random sizes and magnitudes."""
+def random_pieces(rng: np.random.Generator, layers: int = 5) -> Segments:
+    """Return pieces as CGX makes them: matrices and biases of random sizes and magnitudes."""
     shapes: list[tuple[int, ...]] = []
     for _ in range(layers):
         shapes.append((int(rng.integers(1, 60)), int(rng.integers(1, 60))))
@@ -63,7 +61,7 @@ def test_a_piece_of_levels_is_its_row_and_the_body_of_its_own_code() -> None:
 def test_random_pieces_come_back_to_the_bit() -> None:
     rng = np.random.default_rng(0)
     for layers in [1, 2, 5] * 4 + [60]:
-        pieces = some(rng, layers)
+        pieces = random_pieces(rng, layers)
         body = CODE.encode(pieces)
         for found in (CODE.decode(body), CODE.decode(body, pieces.n)):
             assert same(found, pieces)
@@ -79,100 +77,62 @@ def test_no_pieces_come_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "text"),
+    ("body", "numbers"),
     [
-        ("", "the body ends within the number of pieces"),
-        ("07 000104 000208 0000803f 000000c0 0000003f", "18 bytes; 7 pieces need at least 3 each"),
-        ("06 000104 000208 0000803f 000000c0 0000003f", "a piece of no entries; it has one at least"),
-        ("02 020104 000208 0000803f 000000c0 0000003f", "a piece in code 2; it is 0, float32, or 1, levels"),
-        ("02 000104 000008 0000803f 000000c0 0000003f", "a piece of no entries; it has one at least"),
-        ("02 000104 000308 0000803f 000000c0 0000003f", "a body for 4 entries; 3 are needed"),
-        ("02 000204 000108 0000803f 000000c0 0000003f", "a raw body of 4 bytes; it needs 8 for 2 entries"),
-        ("02 000104 000209 0000803f 000000c0 0000003f", "12 bytes of pieces; 13 are needed"),
-        ("02 000104 000207 0000803f 000000c0 0000003f", "12 bytes of pieces; 11 are needed"),
-        ("02 000104 000208 0000803f 000000c0 0000003f 00", "13 bytes of pieces; 12 are needed"),
-        ("02 000104 000208 0000807f 000000c0 0000003f", "a raw body holds NaN or infinity"),
-        ("02 00ff80", "3 bytes; 2 pieces need at least 3 each"),
-        ("01 00ff80", "the body ends within the entries of a piece"),
-        ("01 000180", "the body ends within the length of a piece"),
-        ("02 0001 8080808001", "the body ends before the code of a piece"),
+        ("", "0 bytes .* 1"),
+        ("07 000104 000208 0000803f 000000c0 0000003f", "18 bytes .* 7 pieces need 3"),
+        ("06 000104 000208 0000803f 000000c0 0000003f", "0 entries; at least 1"),
+        ("02 020104 000208 0000803f 000000c0 0000003f", "code 2; 0, .* 1"),
+        ("02 000104 000008 0000803f 000000c0 0000003f", "0 entries; at least 1"),
+        ("02 000104 000308 0000803f 000000c0 0000003f", "4 entries; 3"),
+        ("02 000204 000108 0000803f 000000c0 0000003f", "4 bytes; 8 for 2"),
+        ("02 000104 000209 0000803f 000000c0 0000003f", "12 bytes .* 13"),
+        ("02 000104 000207 0000803f 000000c0 0000003f", "7 bytes; 8 for 2"),
+        ("02 000104 000208 0000803f 000000c0 0000003f 00", "1 bytes"),
+        ("02 000104 000208 0000807f 000000c0 0000003f", "NaN or infinity"),
+        ("02 00ff80", "3 bytes .* 2 pieces need 3"),
+        ("01 00ff80", "0 bytes .* 1"),
+        ("01 000180", "0 bytes .* 1"),
+        ("02 0001 8080808001", "0 bytes .* 1"),
     ],
 )
-def test_a_body_that_contradicts_itself_is_refused(body: str, text: str) -> None:
-    with pytest.raises(FedcompError, match=f"^{text}$"):
+def test_a_body_that_contradicts_itself_is_refused(body: str, numbers: str) -> None:
+    with pytest.raises(FedcompError, match=numbers):
         CODE.decode(bytes.fromhex(body), 3)
-
-
-def test_every_truncation_and_a_byte_behind_are_refused() -> None:
-    body = CODE.encode(some(np.random.default_rng(1)))
-    for damaged in [body[:length] for length in range(len(body))] + [body + b"\0"]:
-        with pytest.raises(FedcompError):
-            CODE.decode(damaged)
 
 
 def test_another_length_than_needed_is_refused_before_a_piece_is_read() -> None:
     for n in (0, 2, 4, 2**31):
-        with pytest.raises(CorruptError, match=f"^a body for 3 entries; {n} are needed$"):
+        with pytest.raises(CorruptError, match=f"3 entries; {n}"):
             CODE.decode(bytes.fromhex(BODY.replace("0000803f", "0000807f")), n)
 
 
-def test_changed_bytes_are_refused_or_decode_to_finite_values() -> None:
-    rng = np.random.default_rng(2)
-    made = [some(rng, 2) for _ in range(4)]
-    bodies = [(CODE.encode(pieces), pieces.n) for pieces in made]
-    refused = 0
-    for turn in range(600):
-        body, n = bodies[rng.integers(len(bodies))]
-        changed = bytearray(body)
-        for _ in range(rng.integers(1, 4)):
-            reach = 30 if turn % 2 else len(body)
-            changed[rng.integers(reach)] = rng.integers(256)
-        try:
-            found = CODE.decode(bytes(changed), n)
-        except FedcompError:
-            refused += 1
-            continue
-        assert found.n == n
-        assert np.isfinite(found.dense()).all()
-    assert 150 < refused < 600
-
-
 def test_a_few_bytes_that_claim_much_cost_nothing() -> None:
-    row = bytes([1]) + varint.put(2**20) + varint.put(10)
+    row = bytes([1]) + varint.write(2**20) + varint.write(10)
     claims = [
-        varint.put(2**40),
-        varint.put(1) + bytes([1]) + varint.put(MAX_ENTRIES) + varint.put(4) + b"\0" * 4,
-        varint.put(1) + bytes([0]) + varint.put(MAX_ENTRIES) + varint.put(2**33),
-        varint.put(1) + bytes([1]) + varint.put(2**62) + varint.put(2**62),
-        varint.put(2000) + row * 2000 + (varint.put(2**20) + b"\0" * 7) * 2000,
+        varint.write(2**40),
+        varint.write(1) + bytes([1]) + varint.write(MAX_ENTRIES) + varint.write(4) + b"\0" * 4,
+        varint.write(1) + bytes([0]) + varint.write(MAX_ENTRIES) + varint.write(2**33),
+        varint.write(1) + bytes([1]) + varint.write(2**62) + varint.write(2**62),
+        varint.write(2000) + row * 2000 + (varint.write(2**20) + b"\0" * 7) * 2000,
     ]
-    tracemalloc.start()
-    for claim in claims:
-        for n in (None, 1000, MAX_ENTRIES):
-            with pytest.raises(FedcompError):
-                CODE.decode(claim, n)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 1_000_000
+    for n in (None, 1000, MAX_ENTRIES):
+        check_cheap_refusals(lambda claim, n=n: CODE.decode(claim, n), claims, 1_000_000)  # type: ignore[misc]
 
 
-def test_equal_pieces_by_the_thousand_are_refused_where_nobody_asked_for_so_many() -> None:
+def test_a_thousand_equal_pieces_are_refused_if_n_is_not_known() -> None:
     piece = Cgx(4, 1 << 20).quantize(CompensatedUpdate(np.zeros(1 << 20, np.float32))).pieces[0]
     assert isinstance(piece, Levels)
     one = LevelsCode().encode(piece)
-    row = bytes([1]) + varint.put(piece.n) + varint.put(len(one))
-    body = varint.put(1000) + row * 1000 + one * 1000
-    with pytest.raises(
-        CorruptError, match=f"{len(body)} bytes that claim {1000 << 20} entries, which nobody asked for"
-    ):
+    row = bytes([1]) + varint.write(piece.n) + varint.write(len(one))
+    body = varint.write(1000) + row * 1000 + one * 1000
+    with pytest.raises(CorruptError, match=f"{1000 << 20} entries in {len(body)} bytes"):
         CODE.decode(body)
 
 
 def test_a_vector_too_long_to_encode_is_refused() -> None:
     half = Dense(np.broadcast_to(np.float32(0), (1 << 30,)))
-    with pytest.raises(
-        ValueError, match="a vector of 3221225472 entries in 3 pieces; at most 2147483648 in 65536 can be encoded"
-    ):
+    with pytest.raises(ValueError, match="3221225472 entries in 3 pieces; .* 2147483648 in 65536"):
         CODE.encode(Segments((half, half, half)))
 
 
@@ -180,8 +140,8 @@ def test_more_pieces_than_can_be_are_refused() -> None:
     piece = Dense(np.ones(1, np.float32))
     most = CODE.encode(Segments((piece,) * MAX_PIECES))
     assert CODE.decode(most).n == MAX_PIECES
-    with pytest.raises(ValueError, match="a vector of 65537 entries in 65537 pieces; at most 2147483648 in 65536 can"):
+    with pytest.raises(ValueError, match="65537 pieces; .* 65536"):
         CODE.encode(Segments((piece,) * (MAX_PIECES + 1)))
     rows, bodies = b"\0\1\4" * (MAX_PIECES + 1), np.ones(MAX_PIECES + 1, "<f4").tobytes()
-    with pytest.raises(CorruptError, match="65537 pieces; at most 65536"):
-        CODE.decode(varint.put(MAX_PIECES + 1) + rows + bodies)
+    with pytest.raises(CorruptError, match="65537 pieces; .* 65536"):
+        CODE.decode(varint.write(MAX_PIECES + 1) + rows + bodies)

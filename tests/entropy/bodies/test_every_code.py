@@ -1,0 +1,120 @@
+"""What holds for the code of every codec id: bodies come back to the bit, and damage is refused or decodes to finite values."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcomp.core import CompensatedUpdate, EncodeContext, Vector
+from fedcomp.entropy import EntropyCode
+from fedcomp.entropy.bits import varint
+from fedcomp.entropy.protocol import MAX_ENTRIES
+from fedcomp.errors import CorruptError, FedcompError
+from fedcomp.methods import METHODS, parse
+from fedcomp.quantized import QuantizedVector
+from fedcomp.wire import CODECS, codec_id
+from tests.entropy.damage import check_cheap_refusals, check_truncations, survivors
+
+Example = tuple[EntropyCode[Any], QuantizedVector]
+N, SIDE = 301, 17
+SHAPES = ((SIDE, SIDE), (N - SIDE * SIDE,))
+
+
+def vector(seed: int, n: int = N) -> Vector:
+    """Return a vector whose entries are Gaussian and, for odd seeds, mostly zero."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(n)
+    return (values * (rng.random(n) < 0.05) if seed % 2 else values).astype(np.float32)
+
+
+def quantized(text: str, values: Vector) -> Example:
+    compressor = parse(text)
+    shapes = SHAPES if values.size == N else ((values.size,),)
+    compensated = CompensatedUpdate(values, context=EncodeContext(3, shapes=shapes))
+    return compressor.entropy, compressor.quantize.quantize(compensated)
+
+
+TEXTS = [*(f"{name}()" for name in sorted(METHODS)), "stc(density=0.3)", "stc(density=0.3, order='interleaved')"]
+TEXTS += [
+    f"topk(density={density}, values='{form}')" for density, form in ((0.05, "fp16"), (0.5, "bf16"), (1.0, "natural"))
+]
+TEXTS += [
+    "qsgd(levels=1, norm='l2')",
+    "terngrad(clip=0)",
+    "cgx(bits=3, dense_below=2)",
+    "eden(bits=1.5)",
+    "eden(bits=0.5)",
+]
+EXAMPLES = {f"{text} {seed}": quantized(text, vector(seed)) for text in TEXTS for seed in (0, 1)}
+examples = pytest.mark.parametrize("example", EXAMPLES.values(), ids=list(EXAMPLES))
+
+
+def test_the_examples_cover_every_codec_id() -> None:
+    assert {codec_id(code) for code, _ in EXAMPLES.values()} == set(CODECS)
+
+
+@examples
+def test_a_body_comes_back_to_the_bit(example: Example) -> None:
+    code, value = example
+    body = code.encode(value)
+    for found in (code.decode(body), code.decode(body, n=N)):
+        assert type(found) is type(value)
+        assert found.dense().tobytes() == value.dense().tobytes()
+        assert code.encode(found) == body
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("n", [1, 2, 9, 20_011])
+def test_vectors_of_any_length_come_back_to_the_bit(text: str, n: int) -> None:
+    code, value = quantized(text, vector(n, n))
+    assert code.decode(code.encode(value), n=n).dense().tobytes() == value.dense().tobytes()
+
+
+# ---- damage ----------------------------------------------------------------------------------------------------------
+
+
+@examples
+def test_every_truncation_and_every_further_byte_is_refused(example: Example) -> None:
+    code, value = example
+    body = code.encode(value)
+    check_truncations(lambda cut: code.decode(cut, n=N), body)
+    with pytest.raises(CorruptError):
+        code.decode(body + b"\0", n=N)
+
+
+@examples
+@pytest.mark.parametrize("n", [0, N - 1, N + 1, 2**31])
+def test_another_number_of_entries_than_needed_is_refused(example: Example, n: int) -> None:
+    code, value = example
+    with pytest.raises(CorruptError, match=str(n)):
+        code.decode(code.encode(value), n=n)
+
+
+@examples
+def test_changed_bytes_are_refused_or_decode_to_a_finite_vector(example: Example) -> None:
+    code, value = example
+    body = code.encode(value)
+    decode: Callable[[bytes], QuantizedVector] = lambda changed: code.decode(changed, n=N)  # noqa: E731
+    for reach in (24, None):
+        for found in survivors(decode, body, 40, reach):
+            dense = found.dense()
+            assert dense.shape == (N,)
+            assert np.isfinite(dense).all()
+            sparse = found.sparse()
+            assert sparse is None or (np.diff(sparse.indices) > 0).all()
+
+
+@pytest.mark.parametrize("number", sorted(set(CODECS) - {1}))
+def test_a_few_bytes_that_claim_two_thousand_million_entries_cost_nothing(number: int) -> None:
+    begin = varint.write(MAX_ENTRIES)
+    counts = [varint.write(count) for count in (1, 60, 2**20, MAX_ENTRIES)]
+    fillings = [b"", b"\0" * 40, b"\1\x1f" * 20, b"\3\1" + b"\xff" * 40, b"\0\0" + bytes.fromhex("0000003f") * 10]
+    bodies = [begin + count + filling for count in counts for filling in fillings]
+    check_cheap_refusals(CODECS[number].decode, bodies)
+
+
+@pytest.mark.parametrize("number", sorted(set(CODECS) - {1}))
+def test_an_empty_body_is_refused(number: int) -> None:
+    with pytest.raises(FedcompError):
+        CODECS[number].decode(b"")

@@ -1,0 +1,54 @@
+"""Damage that every reader must stand: it raises a FedcompError or returns a value that can be, in little memory."""
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+from fedcomp.errors import FedcompError
+
+T = TypeVar("T")
+
+
+def check_truncations(read: Callable[[bytes], object], data: bytes) -> None:
+    """Fail unless `read` refuses every beginning of `data`."""
+    for length in range(len(data)):
+        with pytest.raises(FedcompError):
+            read(data[:length])
+
+
+def survivors(read: Callable[[bytes], T], data: bytes, changes: int, reach: int | None = None) -> Iterator[T]:
+    """Yield what `read` returns for `data` with one to three bytes changed, of the first `reach` ones, unless it refuses."""
+    rng = np.random.default_rng([changes, len(data)])
+    for _ in range(changes):
+        changed = bytearray(data)
+        for _ in range(rng.integers(1, 4)):
+            changed[rng.integers(min(len(data), reach or len(data)))] = rng.integers(256)
+        try:
+            value = read(bytes(changed))
+        except FedcompError:
+            continue
+        yield value
+
+
+@contextmanager
+def memory_below(limit: int) -> Iterator[None]:
+    """Fail if the block takes `limit` bytes of memory or more."""
+    tracemalloc.start()
+    try:
+        yield
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < limit
+
+
+def check_cheap_refusals(read: Callable[[bytes], object], bodies: list[bytes], limit: int = 200_000) -> None:
+    """Fail unless `read` refuses all `bodies`, with less than `limit` bytes of memory."""
+    with memory_below(limit):
+        for body in bodies:
+            with pytest.raises(FedcompError):
+                read(body)
