@@ -1,5 +1,6 @@
 """Reads the fields of a body one after the other; it owns the position and reports fields that are cut short."""
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,10 @@ class ByteReader:
     def array(self, dtype: DTypeLike, count: int, what: str) -> NDArray[Any]:
         """Return the next `count` numbers of `dtype`, without copying them."""
         return self.take(np.dtype(dtype).itemsize * count, what).view(dtype)
+
+    def unpack(self, form: struct.Struct, what: str) -> tuple[Any, ...]:
+        """Return the next numbers, in the format of `form`."""
+        return form.unpack(self.take(form.size, what).tobytes())
 
     def bits(self, count: int, what: str) -> Octets:
         """Return the bytes of the next `count` bits; refuse padding bits that are not zero."""

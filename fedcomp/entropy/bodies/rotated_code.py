@@ -56,7 +56,7 @@ class RotatedBits:
         total = head.read_n(reader, n)
         if not total:
             raise CorruptError("a body of 0 entries; at least 1 is needed")
-        seed, bits = HEAD.unpack(reader.take(HEAD.size, "seed and bits"))
+        seed, bits = reader.unpack(HEAD, "seed and bits")
         if not 0 < bits <= MAX_BITS:
             raise CorruptError(f"{bits} bits an entry; above 0 and at most {MAX_BITS} are allowed")
         rotation, width = Rotation(seed, rotated_count(bits, total)), _width(bits)

@@ -33,7 +33,7 @@ class SeededValues:
         total, k = head.read(reader, n)
         if not k:
             return Seeded(total, 0, np.empty(0, np.int64), np.empty(0, np.float32))
-        (seed,) = SEED.unpack(reader.take(SEED.size, "seed"))
+        (seed,) = reader.unpack(SEED, "seed")
         entries = values.read(reader, k)
         reader.end()
         return Seeded(total, seed, seeded_indices(total, k, seed), entries)

@@ -73,7 +73,7 @@ def _read_magnitudes(reader: ByteReader) -> tuple[Vector, float]:
     if form == LISTED:
         magnitudes = reader.array("<f4", count, "magnitudes").astype(np.float32)
     elif form == GEOMETRIC:
-        first, base = SERIES.unpack(reader.take(SERIES.size, "magnitudes"))
+        first, base = reader.unpack(SERIES, "magnitudes")
         if not 1 < base < np.inf:
             raise CorruptError(f"magnitudes of base {base}; it is finite and above 1")
         magnitudes = geometric(np.float32(first), base, count)

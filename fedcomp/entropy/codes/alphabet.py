@@ -18,7 +18,7 @@ from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits import packing, prefix_stream, tuples, varint
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import huffman, positions, symbol_set
-from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS
+from fedcomp.entropy.codes.gaps import CHUNK_GAPS
 from fedcomp.entropy.codes.symbol_set import Symbols, SymbolSet, symbol_type
 from fedcomp.errors import CorruptError
 
@@ -61,17 +61,17 @@ def histogram(symbols: Symbols, bound: int) -> Counts:
 
 def plan(counts: Counts, *, common: bool = True) -> Plan:
     """Return the plan with the fewest bits for symbols that occur `counts` times, one of them at least."""
-    best: Plan = Fixed(counts)
-    used = best.set
+    fixed = Fixed(counts)
+    used = fixed.set
     if used.size == 1:
-        return best
+        return fixed
     frequencies = counts[used.used]
     entropy = -float(frequencies @ np.log2(frequencies / counts.sum()))
     # Every other plan takes the entropy and `MIN_OVERHEAD_BITS` in addition to the set of symbols.
     if int(counts.sum()) * used.width <= entropy + MIN_OVERHEAD_BITS:
-        return best
-    lengths = sorted({1, tuples.max_length(used.size)})
-    best = min((best, *(Coded(counts, length) for length in lengths)), key=lambda plan: plan.bits)
+        return fixed
+    plans: list[Plan] = [fixed, *(Coded(counts, length) for length in sorted({1, tuples.max_length(used.size)}))]
+    best = min(plans, key=lambda plan: plan.bits)
     if common:
         least, width = min((_common_bits(counts, width), width) for width in range(used.width))
         if least < MAX_COMMON_SHARE * best.bits:

@@ -56,7 +56,7 @@ def read(reader: ByteReader, k: int) -> Vector:
         words <<= np.uint32(16)
         values = words.view(np.float32)
     elif form == FP16:
-        (scale,) = SCALE.unpack(reader.take(SCALE.size, "scale of the values"))
+        (scale,) = reader.unpack(SCALE, "scale of the values")
         if scale not in SCALES:
             raise CorruptError(f"values over 2^{scale}; 2^{SCALES[0]} to 2^{SCALES[-1]} is allowed")
         values = from_halves(reader.array("<f2", k, "values"), scale)

@@ -32,7 +32,7 @@ def quantized(text: str, values: Vector) -> Example:
     compressor = parse(text)
     shapes = SHAPES if values.size == N else ((values.size,),)
     compensated = CompensatedUpdate(values, context=EncodeContext(3, shapes=shapes))
-    return compressor.entropy, compressor.quantize.quantize(compensated)
+    return compressor.entropy, compressor.quantizer.quantize(compensated)
 
 
 TEXTS = [*(f"{name}()" for name in sorted(METHODS)), "stc(density=0.3)", "stc(density=0.3, order='interleaved')"]
