@@ -109,7 +109,7 @@ def _factors(tensor: CompensatedUpdate, sides: tuple[int, int], start: Matrix) -
     if peak and abs(math.frexp(peak)[1]) > ORDINARY:
         exponent = math.frexp(peak)[1]
         left, _ = _times(tensor, sides, start, exponent)
-    basis = np.linalg.qr(left.astype(np.float64))[0].astype(np.float32)
+    basis = np.linalg.qr(left)[0].astype(np.float32)
     right = np.zeros((sides[1], basis.shape[1]))
     for row, block in _rows(tensor, sides, exponent):
         right += block.T @ basis[row : row + len(block)]
@@ -133,12 +133,17 @@ def _within_float32(n: int, basis: Matrix, right: NDArray[np.float64], exponent:
     return Product(n, left, np.ascontiguousarray(right * (room / product.bound * (1 - WEAK)), np.float32))
 
 
-def _times(tensor: CompensatedUpdate, sides: tuple[int, int], start: Matrix, exponent: int) -> tuple[Matrix, float]:
-    """Return the matrix over a power of two times `start`, and the largest magnitude in it."""
-    product, peak = np.empty((sides[0], start.shape[1]), np.float32), 0.0
+def _times(
+    tensor: CompensatedUpdate, sides: tuple[int, int], start: Matrix, exponent: int
+) -> tuple[NDArray[np.float64], float]:
+    """Return the matrix over a power of two times `start`, and the largest magnitude in it.
+
+    In float64: where the columns of the product are nearly parallel, the direction of their difference is the rounding's.
+    """
+    product, peak = np.empty((sides[0], start.shape[1])), 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         for row, block in _rows(tensor, sides, exponent):
-            product[row : row + len(block)] = block @ start
+            product[row : row + len(block)] = block.astype(np.float64) @ start
             peak = max(peak, float(block.max()), -float(block.min()))
     return product, peak
 
