@@ -4,24 +4,26 @@ from fedcomp.core import check_choice
 from fedcomp.entropy import LevelsCode, SparseValues
 from fedcomp.memory import LinearFeedback, NoMemory
 from fedcomp.methods.registry import Parts, method
-from fedcomp.quantize import OneBit, Signs, TopK
+from fedcomp.quantize import OneBit, Signs, TopK, check_step
 
 __all__ = ["doublesqueeze", "efsign", "onebit", "signsgd"]
 
 
 @method("Bernstein et al., ICML 2018, arXiv:1802.04434")
-def signsgd(step: float = 0.001) -> Parts:
+def signsgd(step: float = 0.001, ties: str = "zero") -> Parts:
     """Return signSGD: ± `step` for every entry, and no memory.
 
-    With `fedcomp.flower.MajorityVote` as the strategy the server counts votes, and this is its downlink too.
+    With `fedcomp.flower.MajorityVote` as the strategy the server counts votes, and this is its downlink too.  An entry of
+    exactly zero, as after a tied vote, is sent as zero, or with `ties="coin"` as ± `step` at random: one bit an entry.
     Bernstein, Wang, Azizzadenesheli, Anandkumar, ICML 2018, arXiv:1802.04434; ICLR 2019, arXiv:1810.05291 (majority vote).
     """
-    return Signs(step), LevelsCode(), NoMemory()
+    check_step(step)
+    return Signs(step, ties), LevelsCode(), NoMemory()
 
 
 @method("Seide et al., Interspeech 2014")
 def onebit() -> Parts:
-    """Return 1-bit SGD: of each tensor, the means of the entries at or above zero and of those below, with error feedback.
+    """Return 1-bit SGD: for each tensor the means of its entries from zero up and of those below, with error feedback.
 
     Seide, Fu, Droppo, Li, Yu, Interspeech 2014, where the two means are those of a column.
     """
@@ -43,7 +45,7 @@ def doublesqueeze(codec: str = "sign", density: float | None = None) -> Parts:
 
     `codec` is "sign", one bit an entry and each tensor's mean magnitude, or "topk" with a `density` (0.0269 if none is
     given: 300,000 of ResNet-18's entries).  Tang, Yu, Lian, Zhang, Liu, ICML 2019, arXiv:1905.05957, the synchronous form;
-    the mean magnitude, which errs least, in the place of one that keeps the norm.
+    with the mean magnitude, which errs least, instead of the scale that keeps the norm.
     """
     check_choice("codec", codec, ("sign", "topk"))
     if codec == "topk":

@@ -6,6 +6,7 @@ from fedcomp.entropy import (
     GolombTernary,
     GolombTernaryInterleaved,
     SeededValues,
+    SegmentsCode,
     SparseLevelsCode,
     SparseValues,
 )
@@ -16,6 +17,7 @@ from fedcomp.quantize import (
     LloydMagnitudes,
     Logarithmic,
     MagnitudeHierarchy,
+    PerTensor,
     Quantizer,
     RegularizedTopK,
     RoundValues,
@@ -32,26 +34,42 @@ __all__ = ["dgc", "ef21", "fastsgd", "hierarchical", "randk", "regtopk", "select
 
 
 @method("Sattler et al., TNNLS 2020, arXiv:1903.02891")
-def stc(density: float = 1 / 400, order: str = "split") -> Parts:
+def stc(density: float = 1 / 400, order: str = "split", scope: str = "vector", dense_below: int = 0) -> Parts:
     """Return sparse ternary compression with error feedback.
 
     Keeps the k = max(1, ceil(density n)) largest entries of residual + update as ±their mean magnitude, positions in Golomb
     code.  `order` is "split" (streams that decode fast, a Rice parameter per chunk) or "interleaved" (the paper's order).
+    `scope` is "vector", or "tensor" for a k and a mean of each tensor, as in the authors' code; then tensors of one
+    dimension, and those of fewer than `dense_below` entries, are sent as they are if `dense_below` is above 0.
     Sattler, Wiedemann, Müller, Samek, IEEE TNNLS 31(9), 2020, arXiv:1903.02891.
     """
+    ternary = chain(TopK(density), Ternarize())
     codes: dict[str, EntropyCode[Ternary]] = {"split": GolombTernary(), "interleaved": GolombTernaryInterleaved()}
     check_choice("order", order, codes)
-    return chain(TopK(density), Ternarize()), codes[order], LinearFeedback()
+    _check_scope(scope, dense_below)
+    if scope == "vector":
+        return ternary, codes[order], LinearFeedback()
+    if order != "split":
+        raise ValueError(f"order is {order!r}; with scope='tensor' it is 'split'")
+    return PerTensor(ternary, dense_below), SegmentsCode(), LinearFeedback()
 
 
 @method("Aji, Heafield, EMNLP 2017, arXiv:1704.05021")
-def topk(density: float = 1 / 100, values: str = "fp32", feedback: bool = True) -> Parts:
+def topk(
+    density: float = 1 / 100,
+    values: str = "fp32",
+    feedback: bool = True,
+    scope: str = "vector",
+    dense_below: int = 0,
+) -> Parts:
     """Return top-k: the k = max(1, ceil(density n)) largest entries, with error feedback unless `feedback` is off.
 
-    `values` is how they travel: "fp32", "fp16" (times a power of two, so that none overflows), "bf16", or "natural" (signs
-    and random powers of two, Horváth et al., arXiv:1905.10988).  Aji, Heafield, EMNLP 2017, arXiv:1704.05021.
+    `values` is their format: "fp32", "fp16" (times a power of two, so that none overflows), "bf16", or "natural" (signs
+    and random powers of two, Horváth et al., arXiv:1905.10988).  `scope` is "vector", or "tensor" for a k of each tensor;
+    then tensors of one dimension, and those of fewer than `dense_below` entries, keep all entries if `dense_below` is above
+    0.  Aji, Heafield, EMNLP 2017, arXiv:1704.05021.
     """
-    return RoundValues(TopK(density), values), SparseValues(), memory(feedback)
+    return RoundValues(_selection(density, scope, dense_below), values), SparseValues(), memory(feedback)
 
 
 @method("Wangni et al., NeurIPS 2018, arXiv:1710.09854")
@@ -111,14 +129,21 @@ def dgc(
     masking: bool = True,
     nesterov: bool = False,
     values: str = "fp32",
+    warmup_steps: int | None = None,
+    scope: str = "vector",
+    dense_below: int = 0,
 ) -> Parts:
     """Return deep gradient compression: top-k of an accumulated velocity.
 
-    The clients train without momentum: it is here.  `warmup` are the rounds over which the density falls, `clip` the largest
-    norm of the mean update of `nodes` senders, 0 for none.  Lin, Han, Mao, Wang, Dally, ICLR 2018, arXiv:1712.01887.
+    The clients train without momentum, which is applied here.  The density falls over the first `warmup` rounds, in every
+    round or in `warmup_steps` equal steps: the paper's 25, 6.3, 1.6 and 0.4 % are four epochs.  `clip` is the largest norm of
+    the mean update of `nodes` senders, 0 for none.  `values`, `scope` and `dense_below` are those of `topk`; the authors'
+    code has scope="tensor" and keeps tensors of one dimension dense, `dense_below=1`.
+    Lin, Han, Mao, Wang, Dally, ICLR 2018, arXiv:1712.01887.
     """
+    selection = ScheduledTopK(_selection(density, scope, dense_below), warmup, warmup_steps)
     remembered = MomentumCorrection(momentum, masking, nesterov, clip, nodes)
-    return RoundValues(ScheduledTopK(density, warmup), values), SparseValues(), remembered
+    return RoundValues(selection, values), SparseValues(), remembered
 
 
 @method("in the style of Yang et al., arXiv:2112.04291")
@@ -154,3 +179,15 @@ def ef21(density: float = 1 / 100, momentum: float = 0.1, values: str = "fp32") 
     Fatkhullin, NeurIPS 2021, arXiv:2106.05203; Fatkhullin, Tyurin, Richtárik, NeurIPS 2023, arXiv:2305.15155.
     """
     return RoundValues(TopK(density), values), SparseValues(), Ef21(momentum)
+
+
+def _selection(density: float, scope: str, dense_below: int) -> TopK | TensorTopK:
+    """Return top-k of the whole vector or of each tensor."""
+    _check_scope(scope, dense_below)
+    return TopK(density) if scope == "vector" else TensorTopK(density, dense_below)
+
+
+def _check_scope(scope: str, dense_below: int) -> None:
+    check_choice("scope", scope, ("vector", "tensor"))
+    if scope == "vector" and dense_below != 0:
+        raise ValueError(f"dense_below is {dense_below!r}; only scope='tensor' takes one")

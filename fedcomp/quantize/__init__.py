@@ -9,6 +9,7 @@ from fedcomp.quantize.magnitude_levels import LloydMagnitudes, MagnitudeHierarch
 from fedcomp.quantize.natural_compression import Natural
 from fedcomp.quantize.natural_dithering import NaturalDithering
 from fedcomp.quantize.one_bit import OneBit
+from fedcomp.quantize.per_tensor import PerTensor
 from fedcomp.quantize.power_iteration import LowRank
 from fedcomp.quantize.protocol import Quantizer, chain
 from fedcomp.quantize.qsgd import Qsgd
@@ -16,7 +17,7 @@ from fedcomp.quantize.regularized_topk import RegularizedTopK
 from fedcomp.quantize.round_values import RoundValues
 from fedcomp.quantize.scheduled_topk import ScheduledTopK
 from fedcomp.quantize.seeded_subset import SeededSubset
-from fedcomp.quantize.signs import Signs
+from fedcomp.quantize.signs import Signs, check_step
 from fedcomp.quantize.tensor_topk import TensorTopK
 from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.terngrad import TernGrad
@@ -34,6 +35,7 @@ __all__ = [
     "Natural",
     "NaturalDithering",
     "OneBit",
+    "PerTensor",
     "Qsgd",
     "Quantizer",
     "RegularizedTopK",
@@ -46,5 +48,6 @@ __all__ = [
     "Ternarize",
     "TopK",
     "chain",
+    "check_step",
     "num_kept",
 ]

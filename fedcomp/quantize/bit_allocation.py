@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Sequence
 
-FEWEST, MOST = 2, 8
+MIN_ADAPTIVE_BITS, MAX_ADAPTIVE_BITS = 2, 8
 
 
 def rounding_error(square: float, bits: int) -> float:
@@ -15,19 +15,25 @@ def rounding_error(square: float, bits: int) -> float:
     return square / ((1 << bits) - 1) ** 2
 
 
+def least_tolerance(bits: int) -> float:
+    """Return the least `tolerance` that `allocate` can keep: with it, every layer has the most bits."""
+    return rounding_error(1, MAX_ADAPTIVE_BITS) / rounding_error(1, bits)
+
+
 def allocate(entries: Sequence[int], squares: Sequence[float], bits: int, tolerance: float) -> list[int]:
     """Return the bits of each layer, 2 to 8, with at most `tolerance` times the error of `bits` everywhere.
 
-    In the style of the adaptive compression of CGX (Markov, Ramezanikebrya, Alistarh, Middleware 2022), with a solver of our
-    own: all begin at 8; again and again the layer that saves most bits for the error that it adds goes down by one, as
+    In the style of the adaptive compression of CGX (Markov, Ramezanikebrya, Alistarh, Middleware 2022), with fedcomp's own
+    greedy solver: all layers start at 8 bits; the layer that saves the most bits for the error that it adds loses one, as
     long as the error allows it.  The error is convex in the bits, so a layer's next step down is never better than its last.
-    `entries` and `squares` (`rounding_error`) are those of the layers.
+    `entries` and `squares` (`rounding_error`) are those of the layers.  A `tolerance` below `least_tolerance` is not kept.
     """
     allowed = tolerance * sum(rounding_error(square, bits) for square in squares)
-    chosen = [MOST] * len(entries)
-    error = sum(rounding_error(square, MOST) for square in squares)
+    chosen = [MAX_ADAPTIVE_BITS] * len(entries)
+    error = sum(rounding_error(square, MAX_ADAPTIVE_BITS) for square in squares)
     heap = [
-        (_added(square, MOST) / size, layer) for layer, (size, square) in enumerate(zip(entries, squares, strict=True))
+        (_added(square, MAX_ADAPTIVE_BITS) / size, layer)
+        for layer, (size, square) in enumerate(zip(entries, squares, strict=True))
     ]
     heapq.heapify(heap)
     while heap:
@@ -37,7 +43,7 @@ def allocate(entries: Sequence[int], squares: Sequence[float], bits: int, tolera
             continue  # a smaller layer may still fit
         error += added
         chosen[layer] -= 1
-        if chosen[layer] > FEWEST:
+        if chosen[layer] > MIN_ADAPTIVE_BITS:
             heapq.heappush(heap, (_added(squares[layer], chosen[layer]) / entries[layer], layer))
     uniform = [bits] * len(entries)
     # A step too large for what is left can make the search end early: then the same bits everywhere may be fewer.

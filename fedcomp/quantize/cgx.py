@@ -1,17 +1,15 @@
 """Each layer in bits of its own: few where rounding does little harm, more where it does much."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import CompensatedUpdate, Vector, check_bool, check_int, check_range
-from fedcomp.quantize.bit_allocation import allocate
+from fedcomp.quantize.bit_allocation import MAX_ADAPTIVE_BITS, allocate, least_tolerance
 from fedcomp.quantize.buckets import check_bucket, folded, middle, ratios
-from fedcomp.quantized import LINEAR, Dense, Levels, Scale, Segments, group_count
+from fedcomp.quantized import LINEAR, Dense, Levels, Scale, Segments, group_count, join_dense
 
 Ranges = tuple[Vector, Vector]
 """Offsets and scales of a layer's buckets."""
@@ -40,6 +38,12 @@ class Cgx:
         check_int("bits", self.bits, 2 if self.adaptive else 1, 8, "bits an entry")
         check_bucket(self.bucket)
         check_range("tolerance", self.tolerance, above=0, most=1e6, what="a factor of the error")
+        least = least_tolerance(self.bits)
+        if self.adaptive and self.tolerance < least:
+            raise ValueError(
+                f"tolerance is {self.tolerance:g} with bits={self.bits}; at least {least:g} is needed: "
+                f"{MAX_ADAPTIVE_BITS} bits in every layer, the most that `adaptive` chooses, have that error"
+            )
         check_int("dense_below", self.dense_below, 0, 1 << 31, "the entries below which a tensor stays as it is")
 
     def quantize(self, value: CompensatedUpdate, /) -> Segments:
@@ -59,7 +63,7 @@ class Cgx:
             Dense(one) if isinstance(one, np.ndarray) else _rounded(tensor, one, next(bits), self.bucket)
             for (_, tensor), one in zip(value.tensors(), found, strict=True)
         ]
-        return Segments(tuple(_merged(pieces)))
+        return Segments(tuple(join_dense(pieces)))
 
     def _bits(self, sizes: tuple[int, ...], found: list[Vector | Ranges]) -> list[int]:
         """Return the bits of each layer that is rounded."""
@@ -89,15 +93,6 @@ def _rounded(tensor: CompensatedUpdate, ranges: Ranges, bits: int, bucket: int) 
     for entries, buckets, rows in folded(tensor, bucket):
         place(rows, offsets[buckets], scales[buckets], bits, levels[entries])
     return Levels(levels, Scale(LINEAR, 1 << bits), scales, offsets, bucket)
-
-
-def _merged(pieces: list[Levels | Dense]) -> Iterator[Levels | Dense]:
-    """Yield the pieces, neighbours that are dense as one."""
-    for dense, run in groupby(pieces, key=lambda piece: isinstance(piece, Dense)):
-        if dense:
-            yield Dense(np.concatenate([piece.dense() for piece in run]))
-        else:
-            yield from run
 
 
 def spans(rows: Vector) -> tuple[Vector, Vector]:

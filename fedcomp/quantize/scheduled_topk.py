@@ -1,34 +1,46 @@
 """Top-k whose density falls over the first rounds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fedcomp.core import CompensatedUpdate, check_int, check_range
-from fedcomp.quantize.topk import num_kept, select
+from fedcomp.core import CompensatedUpdate, check_int
+from fedcomp.quantize.tensor_topk import TensorTopK
+from fedcomp.quantize.topk import TopK
 from fedcomp.quantized import Sparse
+
+MAX_ROUNDS = 10**6
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledTopK:
-    """Top-k of density ``density**((t + 1) / (warmup + 1))`` in round t < warmup, and of `density` from then on.
+    """`selection`, its density d raised to (j + 1) / (s + 1) in step j of s equal steps of the first `warmup` rounds.
 
-    Lin et al. (DGC), ICLR 2018, section 3.3: with density = 0.001 and warmup = 4 the exponential 25 %, 6.3 %, 1.6 %, 0.4 %,
-    0.1 %, in rounds where the paper has epochs.  Where no round is known, the warm-up is over.
+    s is `steps`, or `warmup` where that is None: then every round of the warm-up has a density of its own.  From round
+    `warmup` on, and where no round is known, the density is d.
+
+    Lin et al. (DGC), ICLR 2018, section 3.3: with d = 0.001 and four steps, one an epoch, the densities are 25 %, 6.3 %,
+    1.6 %, 0.4 % and then 0.1 %.
     """
 
-    density: float
+    selection: TopK | TensorTopK
     warmup: int
+    steps: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        check_range("density", self.density, above=0, most=1, what="the fraction kept")
-        check_int("warmup", self.warmup, 0, 10**6, "a number of rounds")
+        check_int("warmup", self.warmup, 0, MAX_ROUNDS, "a number of rounds")
+        if self.steps is not None:
+            check_int(
+                "warmup_steps", self.steps, 1, max(1, self.warmup), "the steps of the warm-up, at most its rounds"
+            )
 
-    def density_in(self, number: int | None) -> float:
-        """Return the density of the round of that `number`, the first one being 0."""
-        if number is None or number >= self.warmup:
-            return self.density
-        return float(self.density ** ((number + 1) / (self.warmup + 1)))
+    def density_in(self, round_number: int | None) -> float:
+        """Return the density of the round of that number, the first one being 0."""
+        density = self.selection.density
+        if round_number is None or round_number >= self.warmup:
+            return density
+        steps = self.warmup if self.steps is None else self.steps
+        return float(density ** ((round_number * steps // self.warmup + 1) / (steps + 1)))
 
     def quantize(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
-        return Sparse(value.n, *select(value, num_kept(self.density_in(value.context.round), value.n)))
+        return replace(self.selection, density=self.density_in(value.context.round)).quantize(value)

@@ -29,7 +29,7 @@ from fedcomp.quantized.rotated import (
 )
 from fedcomp.quantized.rotation import MAX_CHUNK, Rotation, padded, power_of_two_parts
 from fedcomp.quantized.seeded import SEEDS, Seeded, seeded_indices
-from fedcomp.quantized.segments import Segments
+from fedcomp.quantized.segments import Segments, join_dense
 from fedcomp.quantized.vectors import Dense, Indices, QuantizedVector, Sparse, Ternary
 
 __all__ = [
@@ -68,6 +68,7 @@ __all__ = [
     "group_count",
     "half_bits",
     "half_exponent",
+    "join_dense",
     "max_magnitude",
     "padded",
     "power_of_two_parts",

@@ -1,22 +1,25 @@
-"""A vector in consecutive pieces, each with symbols of its own."""
+"""A vector in consecutive pieces, each quantized in its own way."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import Vector
 from fedcomp.quantized.levels import Levels
-from fedcomp.quantized.vectors import Dense
+from fedcomp.quantized.vectors import Dense, Ternary
+
+Piece = TypeVar("Piece")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segments:
-    """The entries of each of `pieces`, one piece after the other."""
+    """The entries of all `pieces`, one piece after the other."""
 
-    pieces: tuple[Levels | Dense, ...]
+    pieces: tuple[Levels | Dense | Ternary, ...]
 
     @property
     def n(self) -> int:
@@ -27,11 +30,15 @@ class Segments:
         """Return the vector, float32 (n,)."""
         whole = np.empty(self.n, np.float32)
         for part, piece in self._parts():
-            piece.put_into(whole[part])
+            if isinstance(piece, Ternary):
+                whole[part] = 0
+                piece.add_to(whole[part])
+            else:
+                piece.put_into(whole[part])
         return whole
 
     def sparse(self) -> None:
-        """Return None: every entry is there."""
+        """Return None: pieces may be dense."""
         return
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
@@ -39,8 +46,17 @@ class Segments:
         for part, piece in self._parts():
             piece.add_to(vector[part], weight)
 
-    def _parts(self) -> Iterator[tuple[slice, Levels | Dense]]:
+    def _parts(self) -> Iterator[tuple[slice, Levels | Dense | Ternary]]:
         start = 0
         for piece in self.pieces:
             yield slice(start, start + piece.n), piece
             start += piece.n
+
+
+def join_dense(pieces: Iterable[Piece | Dense]) -> Iterator[Piece | Dense]:
+    """Yield the pieces, runs of dense ones as one."""
+    for dense, run in groupby(pieces, key=lambda piece: isinstance(piece, Dense)):
+        if dense:
+            yield Dense(np.concatenate([piece.vector for piece in run if isinstance(piece, Dense)]))
+        else:
+            yield from run

@@ -61,6 +61,78 @@ def test_dgc_with_every_entry_sent_and_masked_is_sgd() -> None:
         assert np.allclose(compressor.decode(body, N), update, atol=1e-6)
 
 
+SHAPES = ((50, 60), (40,), (24, 40))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "topk(density=0.02, scope='tensor', dense_below=1)",
+        "topk(density=0.02, values='bf16', scope='tensor', dense_below=1000)",
+        "stc(density=0.02, scope='tensor', dense_below=1)",
+        "stc(density=0.02, scope='tensor')",
+    ],
+)
+def test_by_tensor_all_that_is_sent_and_the_residual_are_all_updates(text: str) -> None:
+    compressor = fedcomp.parse(text)
+    assert str(compressor) == text
+    state, received, given = compressor.init(N), np.zeros(N), updates(6)
+    for number, update in enumerate(given):
+        body, state = compressor.encode(update, state, seed=number, shapes=SHAPES)
+        received += compressor.decode(body, N)
+    assert np.allclose(received + state["residual"], np.sum(given, axis=0), atol=1e-4)
+    dense = slice(3000, 3040)
+    if "dense_below" in text and "bf16" not in text:
+        assert not state["residual"][dense].any(), "a dense tensor leaves nothing behind"
+        assert np.allclose(received[dense], np.sum(given, axis=0)[dense], atol=1e-5)
+
+
+def test_a_tensor_by_itself_is_compressed_as_a_vector_of_its_own() -> None:
+    for method in ("topk", "stc"):
+        (update,) = updates(1)
+        whole = once(f"{method}(density=0.02, scope='tensor')", update, shapes=SHAPES)
+        start = 0
+        for shape in SHAPES:
+            part = slice(start, start + math.prod(shape))
+            assert whole[part].tobytes() == once(f"{method}(density=0.02)", update[part]).tobytes()
+            start = part.stop
+
+
+def test_dgc_by_tensor_sends_dense_tensors_as_they_are() -> None:
+    compressor = fedcomp.parse("dgc(density=0.01, warmup=0, scope='tensor', dense_below=1)")
+    state = compressor.init(N)
+    for number, update in enumerate(updates(4)):
+        body, state = compressor.encode(update, state, seed=number, shapes=SHAPES)
+        # with masking, a coordinate that is sent in every round is plain SGD
+        assert np.allclose(compressor.decode(body, N)[3000:3040], update[3000:3040], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("topk(dense_below=10)", "dense_below is 10"),
+        ("dgc(scope='layer')", "'layer'.*'vector', 'tensor'"),
+        ("stc(order='interleaved', scope='tensor')", "'interleaved'"),
+        ("dgc(warmup=4, warmup_steps=5)", "5; .* 1 to 4"),
+        ("signsgd(step=None)", "step is None"),
+        ("signsgd(ties='heads')", "'heads'"),
+        ("cgx(bits=8, adaptive=True, tolerance=0.3)", "0.3.*1 is needed"),
+    ],
+)
+def test_settings_that_make_no_method_are_refused(text: str, numbers: str) -> None:
+    with pytest.raises(ValueError, match=numbers):
+        fedcomp.parse(text)
+
+
+def test_a_tied_vote_costs_one_bit_an_entry_with_a_coin() -> None:
+    votes = np.random.default_rng(0).choice([-0.001, 0, 0.001], N, p=[0.4, 0.2, 0.4]).astype(np.float32)
+    sizes = {ties: len(bodies(f"signsgd(step=0.001, ties={ties!r})", [votes])[0]) for ties in ("zero", "coin")}
+    assert sizes["coin"] < N / 8 + 20 < sizes["zero"]
+    assert bodies("signsgd(step=0.001)", [votes]) == bodies("signsgd(step=0.001, ties='zero')", [votes])
+    found = once("signsgd(step=0.001, ties='coin')", votes)
+    assert np.array_equal(found[votes != 0], votes[votes != 0])
+
+
 def test_hierarchical_quantization_with_one_level_gives_sparse_ternary_compressions_values() -> None:
     for update in updates(3):
         assert (

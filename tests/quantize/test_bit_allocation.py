@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fedcomp.quantize.bit_allocation import allocate, rounding_error
+from fedcomp.quantize.bit_allocation import allocate, least_tolerance, rounding_error
 
 
 def total(bits: list[int], entries: list[int]) -> int:
@@ -88,3 +88,13 @@ def test_ten_thousand_layers_are_done_at_once() -> None:
     chosen = allocate(entries, squares, 4, 1.0)
     assert total(chosen, entries) < 3.5 * sum(entries)
     assert error(chosen, squares) > 0.999 * error([4] * 10_000, squares)
+
+
+def test_the_least_tolerance_is_that_of_eight_bits_everywhere() -> None:
+    assert least_tolerance(8) == 1
+    assert least_tolerance(4) == pytest.approx((15 / 255) ** 2)
+    entries, squares = layers(np.random.default_rng(11), 20)
+    for bits in range(2, 9):
+        allowed = least_tolerance(bits) * error([bits] * 20, squares)
+        assert error([8] * 20, squares) == pytest.approx(allowed)
+        assert allocate(entries, squares, bits, 0.99 * least_tolerance(bits)) == [8] * 20

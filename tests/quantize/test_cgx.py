@@ -150,3 +150,11 @@ def test_dense_pieces_do_not_share_the_memory_of_the_update() -> None:
     pieces = encode(Cgx(), value, ((100,),))
     assert isinstance(pieces.pieces[0], Dense)
     assert not np.shares_memory(pieces.pieces[0].vector, value)
+
+
+@pytest.mark.parametrize(("bits", "tolerance", "least"), [(8, 0.3, "1"), (4, 0.003, "0.00346")])
+def test_a_tolerance_that_eight_bits_do_not_reach_is_refused(bits: int, tolerance: float, least: str) -> None:
+    with pytest.raises(ValueError, match=f"{tolerance}.*{least}"):
+        Cgx(bits, adaptive=True, tolerance=tolerance)
+    assert Cgx(bits, tolerance=tolerance).tolerance == tolerance, "without `adaptive` it has no meaning"
+    Cgx(bits, adaptive=True, tolerance=1.01 * float(least))

@@ -1,4 +1,4 @@
-"""Selections beside the global top-k: by tensor, by round, by seed, and in cheaper formats."""
+"""Selections other than the global top-k: by tensor, by round, by seed, and in cheaper formats."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,13 @@ import pytest
 from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.errors import NonFiniteError
+from fedcomp.quantize.per_tensor import PerTensor
+from fedcomp.quantize.protocol import chain
 from fedcomp.quantize.round_values import RoundValues
 from fedcomp.quantize.scheduled_topk import ScheduledTopK
 from fedcomp.quantize.seeded_subset import SeededSubset
 from fedcomp.quantize.tensor_topk import TensorTopK
+from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK, largest
 
 
@@ -27,8 +30,34 @@ def test_every_tensor_sends_its_own_largest() -> None:
     )
 
 
+def test_small_tensors_and_those_of_one_dimension_may_keep_all_entries() -> None:
+    update = np.arange(1, 30, dtype=np.float32)
+    context = EncodeContext(shapes=((4, 3), (5,), (), (0, 9), (2, 4), (3,)))
+    kept = {
+        below: TensorTopK(0.01, below).quantize(CompensatedUpdate(update, context=context)).indices.tolist()
+        for below in (0, 1, 9)
+    }
+    assert kept[0] == [11, 16, 17, 25, 28]
+    assert kept[1] == [11, 12, 13, 14, 15, 16, 17, 25, 26, 27, 28]
+    assert kept[9] == [11, *range(12, 29)]
+    assert TensorTopK(0.01, 9).quantize(CompensatedUpdate(update)).indices.tolist() == [28], "no shapes: one tensor"
+
+
+def test_each_tensor_is_quantized_by_itself_and_small_ones_stay() -> None:
+    update = np.array([1, -3, 0.5, 2, 7, 8, 9, 0.1, 0.2, -0.4, 0.3], np.float32)
+    context = EncodeContext(shapes=((2, 2), (2,), (1,), (2, 2)))
+    quantizer = chain(TopK(0.5), Ternarize())
+    found = PerTensor(quantizer, 1).quantize(CompensatedUpdate(update, context=context))
+    assert [type(piece).__name__ for piece in found.pieces] == ["Ternary", "Dense", "Ternary"]
+    assert np.allclose(found.dense(), [0, -2.5, 0, 2.5, 7, 8, 9, 0, 0, -0.35, 0.35])
+    every = PerTensor(quantizer).quantize(CompensatedUpdate(update, context=context)).dense()
+    assert np.allclose(every, [0, -2.5, 0, 2.5, 0, 8, 9, 0, 0, -0.35, 0.35])
+    whole = PerTensor(quantizer, 1).quantize(CompensatedUpdate(update)).dense()
+    assert whole.tobytes() == quantizer.quantize(CompensatedUpdate(update)).dense().tobytes()
+
+
 def test_the_density_falls_exponentially_over_the_warm_up() -> None:
-    stage = ScheduledTopK(0.001, 4)
+    stage = ScheduledTopK(TopK(0.001), 4)
     assert [round(stage.density_in(number), 4) for number in range(6)] == [0.2512, 0.0631, 0.0158, 0.004, 0.001, 0.001]
     assert stage.density_in(None) == 0.001
     update = gaussian(10_000)
@@ -39,7 +68,19 @@ def test_the_density_falls_exponentially_over_the_warm_up() -> None:
     assert sizes == [2512, 631, 159, 40, 10, 10]
 
 
-def test_the_drawn_entries_are_the_occasions_and_the_rest_is_not_sent() -> None:
+def test_four_epochs_of_a_hundred_rounds_have_the_four_densities_of_the_paper() -> None:
+    stage = ScheduledTopK(TensorTopK(0.001), 400, 4)
+    densities = [stage.density_in(number) for number in range(401)]
+    assert [round(100 * density, 1) for density in densities[50::100]] == [25.1, 6.3, 1.6, 0.4]
+    assert all(len(set(densities[start : start + 100])) == 1 for start in range(0, 400, 100))
+    assert densities[400] == 0.001
+    assert ScheduledTopK(TopK(0.001), 400).density_in(0) > 0.98, "without steps, every round has a density of its own"
+    assert [ScheduledTopK(TopK(0.1), 7, 7).density_in(t) for t in range(8)] == [
+        ScheduledTopK(TopK(0.1), 7).density_in(t) for t in range(8)
+    ]
+
+
+def test_the_seed_draws_the_entries_and_the_others_are_not_sent() -> None:
     update = gaussian(1000)
     one, same, other = (
         SeededSubset(0.1, False).quantize(CompensatedUpdate(update, context=EncodeContext(seed))) for seed in (1, 1, 2)
@@ -51,12 +92,10 @@ def test_the_drawn_entries_are_the_occasions_and_the_rest_is_not_sent() -> None:
 
 
 def test_without_error_feedback_rand_k_is_unbiased() -> None:
-    update, draws = gaussian(40), 4000
-    total = np.zeros(40)
-    for seed in range(draws):
-        total += SeededSubset(0.25, True).quantize(CompensatedUpdate(update, context=EncodeContext(seed))).dense()
+    update, copies = gaussian(60), 2000
+    found = SeededSubset(0.25, True).quantize(CompensatedUpdate(np.tile(update, copies))).dense()
     # an entry is 4 v with probability 1/4: its standard deviation is v sqrt(3)
-    error = np.abs(total / draws - update) / (np.abs(update) * np.sqrt(3 / draws))
+    error = np.abs(found.reshape(copies, -1).mean(axis=0) - update) / (np.abs(update) * np.sqrt(3 / copies))
     assert error.max() < 4
 
 
@@ -88,16 +127,13 @@ def test_a_format_rounds_the_kept_entries_and_drops_what_becomes_zero() -> None:
 
 
 def test_natural_values_are_neighbouring_powers_of_two_and_unbiased() -> None:
-    update, draws = np.array([1.25, -3.0, 0.75, 4.0], np.float32), 4000
-    total = np.zeros(4)
-    for seed in range(draws):
-        values = RoundValues(TopK(1), "natural").quantize(CompensatedUpdate(update, context=EncodeContext(seed))).values
-        assert values[0] in (1, 2)
-        assert values[1] in (-2, -4)
-        assert values[3] == 4
-        total += values
+    update, copies = np.array([1.25, -3.0, 0.75, 4.0], np.float32), 4000
+    found = (
+        RoundValues(TopK(1), "natural").quantize(CompensatedUpdate(np.tile(update, copies))).values.reshape(copies, 4)
+    )
+    assert [set(column.tolist()) for column in found.T] == [{1, 2}, {-2, -4}, {0.5, 1}, {4}]
     spread = np.array([np.sqrt(0.25 * 0.75), 1.0, 0.25, 1e-12])
-    assert (np.abs(total / draws - update) < 4 * spread / np.sqrt(draws)).all()
+    assert (np.abs(found.mean(axis=0) - update) < 4 * spread / np.sqrt(copies)).all()
 
 
 def test_the_largest_scores_are_chosen_and_ties_go_to_the_lower_index() -> None:
@@ -106,10 +142,16 @@ def test_the_largest_scores_are_chosen_and_ties_go_to_the_lower_index() -> None:
 
 
 def test_settings_out_of_range_are_refused() -> None:
-    for make in (lambda d: TensorTopK(d), lambda d: ScheduledTopK(d, 0), lambda d: SeededSubset(d, False)):
+    for make in (TopK, TensorTopK, lambda d: SeededSubset(d, False)):
         with pytest.raises(ValueError, match="density is 1.5; it is the fraction kept, above 0 and at most 1"):
             make(1.5)
-    with pytest.raises(ValueError, match="warmup is -1; it is a number of rounds, 0 to 1000000"):
-        ScheduledTopK(0.1, -1)
+    with pytest.raises(ValueError, match="warmup is -1; .* 0 to 1000000"):
+        ScheduledTopK(TopK(0.1), -1)
+    with pytest.raises(ValueError, match="warmup_steps is 5; .* 1 to 4"):
+        ScheduledTopK(TopK(0.1), 4, 5)
+    with pytest.raises(ValueError, match="dense_below is -1"):
+        TensorTopK(0.1, -1)
+    with pytest.raises(ValueError, match="dense_below is 0.5"):
+        PerTensor(chain(TopK(0.1), Ternarize()), 0.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="values is 'fp8'; it is one of 'fp32', 'bf16', 'fp16', 'natural'"):
         RoundValues(TopK(1), "fp8")

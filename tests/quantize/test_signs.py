@@ -26,6 +26,27 @@ def test_with_a_step_that_is_the_magnitude() -> None:
     assert symbols.dense().tolist() == [0.25, -0.25, 0, 0.25, -0.25, 0, 0, 0]
 
 
+def test_a_coin_breaks_ties_and_two_levels_are_left() -> None:
+    vector = np.repeat(np.array([3, -2, 0, -0.0], np.float32), 10_000)
+    first, again, other = (
+        Signs(0.25, "coin").quantize(CompensatedUpdate(vector, context=EncodeContext(seed))) for seed in (1, 1, 2)
+    )
+    assert (first.scale.count, np.unique(first.dense()).tolist()) == (2, [-0.25, 0.25])
+    assert (first.dense()[:10_000] == 0.25).all()
+    assert (first.dense()[10_000:20_000] == -0.25).all()
+    tosses = first.dense()[20_000:]
+    assert abs(tosses.sum()) < 4 * 0.25 * np.sqrt(tosses.size), "a fair coin, four standard errors"
+    assert np.array_equal(first.levels, again.levels)
+    assert not np.array_equal(first.levels, other.levels)
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="1e-38"):
+        Signs(1e-38)
+    with pytest.raises(ValueError, match="'plus'.*'zero', 'coin'"):
+        Signs(1, "plus")
+
+
 @pytest.mark.parametrize("value", [2.0**-149, 2.0**-126, MAX_FLOAT32])
 def test_the_ends_of_float32_are_their_own_mean(value: float) -> None:
     vector = np.tile(np.array([value, -value], np.float32), 2 * BLOCK_ENTRIES)

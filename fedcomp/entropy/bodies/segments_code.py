@@ -6,14 +6,15 @@ from typing import Any
 from fedcomp.entropy.bits import varint
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
+from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
 from fedcomp.entropy.bodies.levels_code import LevelsCode
 from fedcomp.entropy.bodies.raw import Raw
 from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized import Dense, Levels, Segments
+from fedcomp.quantized import Dense, Levels, Segments, Ternary
 
-RAW, LEVELS = range(2)
-CODES: tuple[EntropyCode[Any], ...] = (Raw(), LevelsCode())
+CODES: tuple[tuple[type, EntropyCode[Any]], ...] = ((Dense, Raw()), (Levels, LevelsCode()), (Ternary, GolombTernary()))
+"""By number: the pieces that a code is for, and the code."""
 MAX_PIECES = 1 << 16
 MIN_ROW_BYTES = 3
 
@@ -23,7 +24,7 @@ Row = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SegmentsCode:
-    """Each piece in the code of its kind: float32 or levels."""
+    """Each piece in the code of its kind: float32, levels, or kept entries of one magnitude."""
 
     def encode(self, value: Segments, /) -> bytes:
         """Return the body: the number of pieces; code, entries and length of each; their bodies."""
@@ -34,9 +35,9 @@ class SegmentsCode:
             )
         table, bodies = [varint.write(len(value.pieces))], []
         for piece in value.pieces:
-            code = RAW if isinstance(piece, Dense) else LEVELS
-            body = CODES[code].encode(piece)
-            table.append(bytes([code]) + varint.write(piece.n) + varint.write(len(body)))
+            number = next(number for number, (kind, _) in enumerate(CODES) if isinstance(piece, kind))
+            body = CODES[number][1].encode(piece)
+            table.append(bytes([number]) + varint.write(piece.n) + varint.write(len(body)))
             bodies.append(body)
         return b"".join(table + bodies)
 
@@ -46,13 +47,13 @@ class SegmentsCode:
         rows = _read_table(reader)
         total = sum(entries for _, entries, _ in rows)
         head.check_n(total, n)
-        head.check_claim(value, total, n)
+        head.check_claim(value, sum(entries for number, entries, _ in rows if CODES[number][0] is not Ternary), n)
         needed = sum(length for _, _, length in rows)
         if reader.left < needed:
             raise TruncatedError(f"{reader.left} bytes of pieces; {needed} are needed")
-        pieces: list[Levels | Dense] = []
-        for code, entries, length in rows:
-            pieces.append(CODES[code].decode(reader.take(length, "piece").tobytes(), n=entries))
+        pieces: list[Levels | Dense | Ternary] = []
+        for number, entries, length in rows:
+            pieces.append(CODES[number][1].decode(reader.take(length, "piece").tobytes(), n=entries))
         reader.end()
         return Segments(tuple(pieces))
 
@@ -67,7 +68,7 @@ def _read_table(reader: ByteReader) -> list[Row]:
     for _ in range(count):
         code = reader.byte("code of a piece")
         if code >= len(CODES):
-            raise CorruptError(f"a piece in code {code}; {RAW}, float32, and {LEVELS}, levels, are known")
+            raise CorruptError(f"a piece in code {code}; 0, float32, 1, levels, and 2, ternary, are known")
         entries, length = reader.varint("entries of a piece"), reader.varint("length of a piece")
         if not entries:
             raise CorruptError("a piece of 0 entries; at least 1 is needed")

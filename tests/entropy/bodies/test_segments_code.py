@@ -5,6 +5,7 @@ import pytest
 
 from fedcomp.core import CompensatedUpdate, EncodeContext
 from fedcomp.entropy.bits import varint
+from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
 from fedcomp.entropy.bodies.levels_code import LevelsCode
 from fedcomp.entropy.bodies.segments_code import MAX_PIECES, SegmentsCode
 from fedcomp.entropy.protocol import MAX_ENTRIES
@@ -12,7 +13,7 @@ from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.quantize.cgx import Cgx
 from fedcomp.quantized.levels import Levels
 from fedcomp.quantized.segments import Segments
-from fedcomp.quantized.vectors import Dense
+from fedcomp.quantized.vectors import Dense, Ternary
 from tests.entropy.damage import check_cheap_refusals
 
 CODE = SegmentsCode()
@@ -58,6 +59,23 @@ def test_a_piece_of_levels_is_its_row_and_the_body_of_its_own_code() -> None:
     assert CODE.encode(Segments((levels,))) == bytes([1, 1, 20, len(body)]) + body
 
 
+def test_a_ternary_piece_is_its_row_and_the_body_of_codec_2() -> None:
+    ternary = Ternary(1000, np.array([3, 70]), np.array([True, False]), np.float32(0.5))
+    body = GolombTernary().encode(ternary)
+    pieces = Segments((Dense(np.array([1], np.float32)), ternary))
+    encoded = bytes.fromhex("02 000104 02e807") + bytes([len(body)]) + bytes.fromhex("0000803f") + body
+    assert CODE.encode(pieces) == encoded
+    for found in (CODE.decode(encoded), CODE.decode(encoded, 1001)):
+        assert np.flatnonzero(found.dense()).tolist() == [0, 4, 71]
+        assert found.dense()[[0, 4, 71]].tolist() == [1, -0.5, 0.5]
+
+
+def test_a_ternary_piece_may_claim_many_entries_in_few_bytes() -> None:
+    ternary = Ternary(2**24, np.array([2**24 - 1]), np.array([True]), np.float32(0.5))
+    found = CODE.decode(CODE.encode(Segments((ternary,))))
+    assert (found.n, int(np.flatnonzero(found.dense())[0])) == (2**24, 2**24 - 1)
+
+
 def test_random_pieces_come_back_to_the_bit() -> None:
     rng = np.random.default_rng(0)
     for layers in [1, 2, 5] * 4 + [60]:
@@ -82,7 +100,7 @@ def test_no_pieces_come_back() -> None:
         ("", "0 bytes .* 1"),
         ("07 000104 000208 0000803f 000000c0 0000003f", "18 bytes .* 7 pieces need 3"),
         ("06 000104 000208 0000803f 000000c0 0000003f", "0 entries; at least 1"),
-        ("02 020104 000208 0000803f 000000c0 0000003f", "code 2; 0, .* 1"),
+        ("02 030104 000208 0000803f 000000c0 0000003f", "code 3; 0, .* 1, .* 2"),
         ("02 000104 000008 0000803f 000000c0 0000003f", "0 entries; at least 1"),
         ("02 000104 000308 0000803f 000000c0 0000003f", "4 entries; 3"),
         ("02 000204 000108 0000803f 000000c0 0000003f", "4 bytes; 8 for 2"),
