@@ -1,4 +1,4 @@
-"""The ServerApp: everything that can be wrong is found before the first round; then rounds, and a report."""
+"""The ServerApp: checks everything before the first round, runs the rounds, and writes a report."""
 
 import random
 from collections.abc import Callable
@@ -36,14 +36,14 @@ def main(grid: Grid, context: Context) -> None:
         evaluator = prepare(settings, grid)
         partitions = query_partitions(grid)
         ordered = OrderedGrid(grid, partitions)
-        folder, strategy = open_run(settings, ordered.place)
+        folder, strategy = open_run(settings, ordered.rank)
     except (ValueError, FedcompError) as error:
         raise SettingsError(str(error)) from None
     print(f"{settings.dataset}, {settings.model}, {settings.strategy}: {folder.path}", flush=True)
-    standings = RunStatus(folder, strategy, partitions, settings.num_rounds)
-    rounds = Rounds(settings, folder, evaluator, strategy, standings)
-    random.seed(settings.seed)  # the strategy draws the nodes of a round from here on, or from where its checkpoint was
-    with standings:
+    status = RunStatus(folder, strategy, partitions, settings.num_rounds)
+    rounds = Rounds(settings, folder, evaluator, strategy, status)
+    random.seed(settings.seed)  # the strategy samples nodes with it, unless its checkpoint holds a later state
+    with status:
         strategy.start(
             ordered,
             strategy.arrays if strategy.round > 0 else evaluator.initial_arrays(),
@@ -59,7 +59,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def prepare(settings: Settings, grid: Grid) -> Evaluator:
-    """Return the evaluator, once dataset, model, nodes and partition are found to fit; raise `ValueError` if not."""
+    """Return the evaluator; raise `ValueError` if dataset, model, nodes and partition do not fit together."""
     dataset = load(read_card(settings.dataset, CARDS), settings.data_dir or None)
     evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device)
     num_nodes = wait_for_nodes(grid, settings.min_nodes, settings.node_timeout)
@@ -69,9 +69,9 @@ def prepare(settings: Settings, grid: Grid) -> Evaluator:
 
 
 def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder, CompressedStrategy]:
-    """Return the run's folder and strategy, new or as the checkpoint left them; raise `ValueError` if that fails.
+    """Return the run's folder and strategy, new or from a checkpoint; raise `ValueError` if that is impossible.
 
-    `order` gives the place of a node among the others.
+    `order` gives the rank of a node among the others.
     """
     inner = parse_strategy(settings.strategy).build(
         fraction_train=settings.fraction_train,
@@ -79,7 +79,7 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
         weighted_by_key=WEIGHT_METRICS[settings.weighting],
         min_train_nodes=1,
         min_evaluate_nodes=1,
-        min_available_nodes=1,  # a device that is off does not hold up the others: min-nodes is for the start
+        min_available_nodes=1,  # min-nodes is for the start; later, the others do not wait for a device that is off
     )
     uplink, downlink = fedcomp.parse(settings.uplink), fedcomp.parse(settings.downlink)
     check_links(inner, uplink, downlink)
@@ -94,14 +94,20 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
         order=order,
     )
     if settings.resume:
-        if folder.checkpoint.exists():
-            strategy.load(folder.checkpoint)
-        if strategy.round >= settings.num_rounds + (not folder.summary.exists()):  # the last words may be missing
-            raise ValueError(
-                f"num-rounds is {settings.num_rounds}, but run {settings.run_name!r} has finished {strategy.round};"
-                " a greater number is needed to go on"
-            )
-        folder.keep_rounds(strategy.round if folder.checkpoint.exists() else -1)
-        for old in (folder.summary, folder.nodes):  # of fewer rounds, and of a run that has ended
-            old.unlink(missing_ok=True)
+        _resume(settings, folder, strategy)
     return folder, strategy
+
+
+def _resume(settings: Settings, folder: RunFolder, strategy: CompressedStrategy) -> None:
+    """Load the checkpoint, if there is one, and remove what the run wrote after it."""
+    has_checkpoint = folder.checkpoint.exists()
+    if has_checkpoint:
+        strategy.load(folder.checkpoint)
+    if strategy.round > settings.num_rounds or (strategy.round == settings.num_rounds and folder.summary.exists()):
+        raise ValueError(
+            f"num-rounds is {settings.num_rounds}, but run {settings.run_name!r} has finished {strategy.round};"
+            " a greater number is needed to resume"
+        )
+    folder.keep_rounds(strategy.round if has_checkpoint else -1)
+    for old in (folder.summary, folder.nodes):
+        old.unlink(missing_ok=True)

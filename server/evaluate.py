@@ -1,4 +1,4 @@
-"""Central evaluation: the published model on the test split.  The only torch on the server."""
+"""Central evaluation: the published model on the test split.  No other part of the server imports torch."""
 
 import io
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ BATCH_SIZE = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluator:
-    """A model of the run's kind and the test split, both on one device."""
+    """The model of the run and the test split, both on one device."""
 
     model: nn.Module
     x: Tensor
     y: Tensor
 
     def initial_arrays(self) -> ArrayRecord:
-        """Return the weights that the model was built with."""
+        """Return the initial weights of the model."""
         return ArrayRecord({name: tensor.cpu() for name, tensor in self.model.state_dict().items()})
 
     def __call__(self, arrays: ArrayRecord) -> tuple[float, float]:
@@ -35,19 +35,18 @@ class Evaluator:
 def build_evaluator(model_name: str, dataset: Dataset, seed: int, device_name: str) -> Evaluator:
     """Return the evaluator; raise `ValueError` for an unknown model, and for one that does not fit the dataset.
 
-    It runs on the GPU where the nodes may use one and the server has one, else on the CPU: what `device` asks of the
-    nodes is not asked of the server.
+    It uses the server's GPU, if there is one, unless `device_name`, the device of the nodes, is ``cpu``.
     """
     device = torch.device("cuda" if device_name != "cpu" and torch.cuda.is_available() else "cpu")
     card = dataset.card
     model = build_model(model_name, input_shape(card), card.num_classes, seed).to(device)
     evaluator = Evaluator(model, prepare(dataset.test.x, card, device), torch.tensor(dataset.test.y, device=device))
-    evaluate(model, evaluator.x[:2], evaluator.y[:2], BATCH_SIZE)  # fails here, not after the first round
+    evaluate(model, evaluator.x[:2], evaluator.y[:2], BATCH_SIZE)  # a model that does not fit fails here
     return evaluator
 
 
 def to_npz(arrays: ArrayRecord) -> bytes:
-    """Return the model's tensors by name as an .npz archive: ``numpy.load`` reads it, with nothing pickled."""
+    """Return the model's tensors by name as an .npz archive, which ``numpy.load`` reads without pickle."""
     archive = io.BytesIO()
     np.savez(archive, **{name: array.numpy() for name, array in arrays.items()})  # type: ignore[arg-type]
     return archive.getvalue()

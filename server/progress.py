@@ -1,32 +1,33 @@
-"""A line a round, so that who watches knows how well it goes, what it costs and how long it will take."""
+"""A line per round: how accurate the model is, what the round cost, and how long the run will still take."""
 
 from collections import deque
 from collections.abc import Iterable
 from statistics import median
 
-from server.round_record import RoundRecord
+from server.run_records import RoundRecord
 
-RECENT = 10  # rounds whose median time foretells the others
+NUM_RECENT = 10
+"""The rounds whose median time predicts the time of the others."""
 
 
 class Progress:
     """Turns the records of a run, as they come, into lines."""
 
     def __init__(self, num_rounds: int) -> None:
-        """`num_rounds` is the last round's number."""
+        """`num_rounds` is the number of the last round."""
         self.num_rounds = num_rounds
-        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._recent: deque[float] = deque(maxlen=NUM_RECENT)
         self._warm = False
 
     def line(self, record: RoundRecord) -> str:
-        """Return the line for a round: its number, accuracy, bytes each way, and the time left."""
+        """Return the line of a round: its number, accuracy, bytes each way, and the time left."""
         width = len(str(self.num_rounds))
         parts = [f"round {record.round:{width}}/{self.num_rounds}"]
         parts.append("accuracy       -" if record.accuracy is None else f"accuracy {record.accuracy:7.1%}")
         if record.round > 0:
-            parts.append(f"up {format_bytes(record.uplink_bytes):>8}")
-            parts.append(f"down {format_bytes(record.downlink_bytes):>8}")
-            if self._warm:  # the first round also starts the nodes: its time foretells nothing
+            parts.append(f"up {format_bytes(record.traffic.uplink_bytes):>8}")
+            parts.append(f"down {format_bytes(record.traffic.downlink_bytes):>8}")
+            if self._warm:  # the first round also starts the nodes: its time predicts nothing
                 self._recent.append(record.seconds)
                 parts.append(f"left {format_seconds(seconds_left(self._recent, self.num_rounds - record.round))}")
             self._warm = True
@@ -34,12 +35,12 @@ class Progress:
 
 
 def seconds_left(recent: Iterable[float], num_rounds: int) -> float:
-    """Return how long so many more rounds will take, by the seconds of the last ones."""
+    """Return how long `num_rounds` more rounds will take, given the seconds of recent ones."""
     return median(recent) * num_rounds
 
 
 def format_bytes(count: float) -> str:
-    """Return a count of bytes with three digits and a decimal unit, as 12.3 kB."""
+    """Return a number of bytes with three digits and a decimal unit, such as 12.3 kB."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 999.5:
             return f"{count:.{0 if unit == 'B' or count >= 99.95 else 1}f} {unit}"
@@ -48,7 +49,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration in its two largest units, as 1 min 12 s."""
+    """Return a duration in its two largest units, such as 1 min 12 s."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

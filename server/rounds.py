@@ -1,7 +1,6 @@
-"""The server's side of a round: evaluate the published model, write the record, say how it goes."""
+"""The server's part of a round: evaluate the published model, write the record, print the progress."""
 
 import time
-from dataclasses import asdict
 
 from flwr.app import ArrayRecord, MetricRecord
 
@@ -10,7 +9,7 @@ from server.evaluate import Evaluator
 from server.folder import RunFolder
 from server.progress import Progress
 from server.report import finite
-from server.round_record import RoundRecord, round_record
+from server.run_records import RoundRecord, round_record
 from server.run_status import RunStatus
 from server.settings import Settings
 
@@ -24,23 +23,26 @@ class Rounds:
         folder: RunFolder,
         evaluator: Evaluator,
         strategy: CompressedStrategy,
-        standings: RunStatus,
+        status: RunStatus,
     ) -> None:
-        """The rounds that `folder` has on record stay as they are: a resumed run goes on after them."""
+        """Continue after the records in `folder`, which a resumed run has."""
         self.records: list[RoundRecord] = folder.records()
         self._settings = settings
         self._folder = folder
         self._evaluator = evaluator
         self._strategy = strategy
-        self._standings = standings
+        self._status = status
         self._progress = Progress(settings.num_rounds)
-        self._since = time.monotonic()
+        self._last_call = time.monotonic()
 
     def __call__(self, server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
-        """Return the test metrics of the published model, or `None` for a round that is not evaluated."""
+        """Return the test metrics of the published model, or `None` for a round that is not evaluated.
+
+        Raises `RuntimeError` if no node sent an update in the first round.
+        """
         now = time.monotonic()
-        seconds, self._since = now - self._since, now
-        self._standings.update()
+        seconds, self._last_call = now - self._last_call, now
+        self._status.update()
         if self.records and server_round <= self.records[-1].round:
             return None
         loss = accuracy = None
@@ -48,9 +50,9 @@ class Rounds:
             loss, accuracy = self._evaluator(arrays)
         ledger = self._strategy.ledger
         record = round_record(server_round, None if loss is None else finite(loss), accuracy, ledger, seconds)
-        if server_round == 1 and record.uplink_bytes == 0:  # later, nodes may all be late at once
-            raise RuntimeError(f"no node sent an update in round {server_round}; the nodes' own errors say why")
+        if server_round == 1 and record.traffic.uplink_bytes == 0:  # in later rounds, all nodes may be late at once
+            raise RuntimeError(f"no node sent an update in round {server_round}; see the errors of the nodes")
         self.records.append(record)
-        self._folder.append(asdict(record))
+        self._folder.append(record)
         print(self._progress.line(record), flush=True)
         return None if loss is None or accuracy is None else MetricRecord({"loss": loss, "accuracy": accuracy})

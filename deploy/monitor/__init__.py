@@ -1,1 +1,1 @@
-"""Watch a run: a terminal view and a Prometheus exporter."""
+"""Monitors a run: a terminal view and a Prometheus exporter."""

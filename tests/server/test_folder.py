@@ -1,12 +1,14 @@
+"""Run folders: created, reopened, and never overwritten."""
+
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from fedcomp.sync import Traffic
 from server.folder import create_folder, reopen_folder
-from server.round_record import RoundRecord
+from server.run_records import RoundRecord
 from server.settings import Settings
 
 MakeSettings = Callable[..., Settings]
@@ -19,7 +21,7 @@ def test_runs_without_a_name_are_numbered(settings: MakeSettings) -> None:
 
 def test_a_named_run_is_never_overwritten(settings: MakeSettings) -> None:
     create_folder(settings(run_name="mine")).write("summary.json", b"old")
-    with pytest.raises(ValueError, match=r"mine holds a run already; choose another run-name, or .* resume=true"):
+    with pytest.raises(ValueError, match=r"mine .*run-name, .*resume=true"):
         create_folder(settings(run_name="mine"))
     assert (Path(settings().runs_dir) / "mine" / "summary.json").read_bytes() == b"old"
 
@@ -29,17 +31,17 @@ def test_the_settings_are_written_before_the_first_round(settings: MakeSettings)
     assert Settings.from_config(json.loads(folder.settings.read_text())) == settings(seed=5)
 
 
-def test_a_folder_that_cannot_be_made_is_a_wrong_setting(settings: MakeSettings, tmp_path: Path) -> None:
+def test_an_impossible_folder_is_a_wrong_setting(settings: MakeSettings, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="^runs-dir is '.*file'; a folder that can be written is needed"):
+    with pytest.raises(ValueError, match="^runs-dir is '.*file'; "):
         create_folder(settings(runs_dir=str(tmp_path / "file")))
 
 
 def test_records_come_back_as_they_were_appended(settings: MakeSettings) -> None:
     folder = create_folder(settings())
-    records = [RoundRecord(0, 0.1, None), RoundRecord(1, None, 2.5, uplink_bytes=3, encode_seconds=0.125)]
+    records = [RoundRecord(0, 0.1, None), RoundRecord(1, None, 2.5, Traffic(uplink_bytes=3, encode_seconds=0.125))]
     for record in records:
-        folder.append(asdict(record))
+        folder.append(record)
     assert folder.records() == records
     assert len(folder.rounds.read_text().splitlines()) == 2
 
@@ -47,32 +49,33 @@ def test_records_come_back_as_they_were_appended(settings: MakeSettings) -> None
 def test_rounds_after_the_checkpoint_and_half_a_line_are_dropped(settings: MakeSettings) -> None:
     folder = create_folder(settings())
     for number in range(5):
-        folder.append(asdict(RoundRecord(number, 0.5, 1.0)))
+        folder.append(RoundRecord(number, 0.5, 1.0))
     with folder.rounds.open("a") as file:
         file.write('{"round": 5, "accu')
     folder.keep_rounds(2)
     assert [record.round for record in folder.records()] == [0, 1, 2]
 
 
-def test_a_write_leaves_no_partial_file(settings: MakeSettings) -> None:
+def test_a_write_leaves_no_partial_file_and_others_may_read_it(settings: MakeSettings) -> None:
     folder = create_folder(settings())
     folder.write_json("summary.json", {"a": 1})
     assert sorted(path.name for path in folder.path.iterdir()) == ["settings.json", "summary.json"]
+    assert folder.summary.stat().st_mode & 0o777 == 0o644
 
 
 def test_resuming_needs_a_run_and_its_checkpoint(settings: MakeSettings) -> None:
-    with pytest.raises(ValueError, match="there is no run 'gone'"):
+    with pytest.raises(ValueError, match="'gone'"):
         reopen_folder(settings(run_name="gone", resume=True))
     create_folder(settings(run_name="bare"))
-    with pytest.raises(ValueError, match="has no checkpoint; a run with checkpoint-every above 0"):
+    with pytest.raises(ValueError, match="bare .*checkpoint-every above 0"):
         reopen_folder(settings(run_name="bare", resume=True))
     early = create_folder(settings(run_name="early", checkpoint_every=2))
     assert reopen_folder(settings(run_name="early", resume=True, checkpoint_every=2)).path == early.path
 
 
-def test_a_run_goes_on_with_its_own_settings_only(settings: MakeSettings) -> None:
+def test_a_run_resumes_with_its_own_settings_only(settings: MakeSettings) -> None:
     folder = create_folder(settings(run_name="mine", checkpoint_every=1))
     folder.checkpoint.write_bytes(b"")
     assert reopen_folder(settings(run_name="mine", resume=True, num_rounds=500)).path == folder.path
-    with pytest.raises(ValueError, match=r"^learning-rate is 0\.5; run 'mine' goes on with 0\.1$"):
+    with pytest.raises(ValueError, match=r"^learning-rate is 0\.5; 0\.1, .*'mine'"):
         reopen_folder(settings(run_name="mine", resume=True, learning_rate=0.5))

@@ -1,14 +1,18 @@
+"""The line of a round: bytes, durations and the time left."""
+
 import pytest
 
+from fedcomp.sync import Traffic
 from server.progress import Progress, format_bytes, format_seconds
-from server.round_record import RoundRecord
+from server.run_records import RoundRecord
 
 
 def record(number: int, seconds: float = 1.0, accuracy: float | None = 0.875) -> RoundRecord:
-    return RoundRecord(number, accuracy, 0.5, uplink_bytes=12_345, downlink_bytes=67_890_000, seconds=seconds)
+    traffic = Traffic(uplink_bytes=12_345, downlink_bytes=67_890_000)
+    return RoundRecord(number, accuracy, 0.5, traffic, seconds=seconds)
 
 
-def test_a_line_says_round_accuracy_bytes_each_way_and_time_left() -> None:
+def test_a_line_shows_round_accuracy_bytes_each_way_and_time_left() -> None:
     progress = Progress(120)
     progress.line(record(1))
     assert progress.line(record(2, seconds=2.0)) == (
@@ -16,20 +20,20 @@ def test_a_line_says_round_accuracy_bytes_each_way_and_time_left() -> None:
     )
 
 
-def test_the_start_has_no_bytes_and_the_first_round_foretells_nothing() -> None:
+def test_the_start_has_no_bytes_and_the_first_round_predicts_nothing() -> None:
     progress = Progress(9)
     assert progress.line(record(0)) == "round 0/9  accuracy   87.5%"
     assert "left" not in progress.line(record(1, seconds=100.0))
     assert progress.line(record(2, seconds=3.0)).endswith("left 21 s")
 
 
-def test_a_slow_round_among_many_does_not_spoil_the_forecast() -> None:
+def test_one_slow_round_does_not_change_the_prediction() -> None:
     progress = Progress(100)
     lines = [progress.line(record(number, seconds=50.0 if number == 25 else 1.0)) for number in range(1, 30)]
     assert lines[-1].endswith("left 1 min 11 s")
 
 
-def test_a_round_that_was_not_evaluated_says_so() -> None:
+def test_a_round_without_evaluation_shows_no_accuracy() -> None:
     assert "accuracy       -  up" in Progress(5).line(record(1, accuracy=None))
 
 

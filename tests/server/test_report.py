@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 from fedcomp.sync.ledger import SERVER_NODE, Ledger, Traffic
 from server import accuracy_figure, report
-from server.round_record import RoundRecord, round_record
+from server.run_records import RoundRecord, round_record
 from server.settings import Settings
 
 MakeSettings = Callable[..., Settings]
@@ -19,8 +19,8 @@ TOTALS = Traffic(
 )
 RECORDS = [
     RoundRecord(0, 0.1, 2.3),
-    RoundRecord(1, 0.5, 1.0, uplink_bytes=5_000, downlink_bytes=15_000, dense_uplink_bytes=500_000),
-    RoundRecord(2, None, None, uplink_bytes=5_000, downlink_bytes=15_000, dense_uplink_bytes=500_000),
+    RoundRecord(1, 0.5, 1.0, Traffic(uplink_bytes=5_000, downlink_bytes=15_000, dense_uplink_bytes=500_000)),
+    RoundRecord(2, None, None, Traffic(uplink_bytes=5_000, downlink_bytes=15_000, dense_uplink_bytes=500_000)),
 ]
 
 
@@ -78,9 +78,7 @@ def test_a_record_takes_every_measure_from_the_ledger() -> None:
     ledger.add(4, 7, uplink_bytes=50_000)
     record = round_record(3, 1.5, 0.25, ledger, seconds=2.0)
     assert (record.round, record.loss, record.accuracy, record.seconds) == (3, 1.5, 0.25, 2.0)
-    assert record.sent_bytes == 40_000
-    assert record.dense_bytes == TOTALS.dense_bytes
-    assert (record.catch_up_bytes, record.encode_seconds, record.decode_seconds) == (5_000, 1.25, 0.5)
+    assert record.traffic == TOTALS
     assert (record.slowest_uplink_bytes, record.slowest_downlink_bytes, record.server_seconds) == (6_000, 21_000, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""How a run and its nodes stand, in a file that is there while the run goes on."""
+"""The status file of a run and its nodes, while the run goes on and after it."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import FedAvg
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.local_grid import Fault
 from server.folder import RunFolder
-from server.run_status import EVERY_S, RunStatus
+from server.run_status import MIN_PAUSE_S, RunStatus
 from tests.flower import toy
 
 NODES = 3
@@ -66,26 +66,26 @@ def test_a_row_a_node_with_its_partition_version_bytes_and_lost_replies(folder: 
 def test_short_rounds_write_it_once_a_second_and_the_end_always(folder: RunFolder) -> None:
     grid, started, clock = LocalGrid(toy.app(), NODES), strategy(), Clock()
     run(started, grid, 1)
-    with RunStatus(folder, started, {}, 4, clock) as standings:
-        standings.update()
+    with RunStatus(folder, started, {}, 4, clock) as status:
+        status.update()
         run(started, grid, 1)
-        clock.now += EVERY_S / 2
-        standings.update()
+        clock.now += MIN_PAUSE_S / 2
+        status.update()
         assert written(folder)["version"] == 1
-        clock.now += EVERY_S / 2
-        standings.update()
+        clock.now += MIN_PAUSE_S / 2
+        status.update()
         assert written(folder)["version"] == 2
         run(started, grid, 1)
-        standings.update()
+        status.update()
     assert (written(folder)["state"], written(folder)["version"]) == ("completed", 3)
 
 
 def test_a_run_that_raises_has_failed(folder: RunFolder) -> None:
     started = strategy()
     run(started, LocalGrid(toy.app(), NODES), 1)
-    standings = RunStatus(folder, started, {}, 4)
-    standings.update()
-    with pytest.raises(RuntimeError, match="as ordered"), standings:
+    status = RunStatus(folder, started, {}, 4)
+    status.update()
+    with pytest.raises(RuntimeError, match="as ordered"), status:
         raise RuntimeError("as ordered")
     assert written(folder)["state"] == "failed"
 

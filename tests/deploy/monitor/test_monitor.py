@@ -1,11 +1,11 @@
-"""Watching a run: what is shown, while it goes on and after, and what is refused."""
+"""Monitoring a run: the view of a run that goes on or has ended, the metrics, and the folders that are refused."""
 
 import io
 import json
 import socket
 import threading
 import urllib.request
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from rich.console import Console
 
 from clients.app import app as client_app
 from deploy.monitor.__main__ import main, watch
-from deploy.monitor.run_tail import NodeRow, RunSnapshot, RunTail
+from deploy.monitor.run_tail import RunSnapshot, RunTail
 from deploy.monitor.tui import render
 from fedcomp.flower import LocalGrid
+from fedcomp.sync import Traffic
 from server.app import app as server_app
 from server.folder import RunFolder
-from server.round_record import RoundRecord
+from server.run_records import NodeStatus, RoundRecord, to_row
 
 SETTINGS = {
     "dataset": "digits",
@@ -34,9 +35,11 @@ NODES = 5
 PATIENCE_S = 60.0
 
 
+TRAFFIC = Traffic(1_000, 20_000, 15_000, 300_000, 330_000)
+
+
 def record(number: int, **changes: Any) -> RoundRecord:
-    given = RoundRecord(number, 0.875, 0.5, 1_000, 20_000, 15_000, 300_000, 330_000, seconds=2.0)
-    return replace(given, **changes)
+    return replace(RoundRecord(number, 0.875, 0.5, TRAFFIC, seconds=2.0), **changes)
 
 
 VIEW = RunSnapshot(
@@ -60,8 +63,8 @@ def folder(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def stand(folder: RunFolder, state: str, *nodes: NodeRow) -> None:
-    value = {"state": state, "num_rounds": 12, "version": 4, "nodes": [asdict(row) for row in nodes]}
+def write_status(folder: RunFolder, state: str, *nodes: NodeStatus) -> None:
+    value = {"state": state, "num_rounds": 12, "version": 4, "nodes": [to_row(row) for row in nodes]}
     folder.write_json("nodes.json", value)
 
 
@@ -72,13 +75,13 @@ def text_of(view: RunSnapshot, width: int = 100, height: int | None = None) -> l
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
-def test_the_screen_says_how_far_a_run_is_what_it_costs_and_how_its_nodes_stand() -> None:
+def test_the_view_shows_progress_bytes_and_the_status_of_each_node() -> None:
     nodes = (
-        NodeRow(11, 0, 3, 4, uplink_bytes=2_000, downlink_bytes=9_000, catch_up_bytes=7_500),
-        NodeRow(12, 1, None, None, True, downlink_bytes=5_000, catch_up_bytes=5_000, missing=2),
-        NodeRow(13, None, 4, 5, refused=1, failed=1),
+        NodeStatus(11, 0, 3, 4, traffic=Traffic(2_000, 9_000, 7_500)),
+        NodeStatus(12, 1, None, None, True, Traffic(0, 5_000, 5_000, missing=2)),
+        NodeStatus(13, None, 4, 5, traffic=Traffic(refused=1, failed=1)),
     )
-    rounds = (*VIEW.rounds[:4], record(4, accuracy=None, loss=None, seconds=61.0, missing=1))
+    rounds = (*VIEW.rounds[:4], record(4, accuracy=None, loss=None, seconds=61.0, traffic=replace(TRAFFIC, missing=1)))
     assert text_of(replace(VIEW, nodes=nodes, rounds=rounds)) == [
         "mine  digits, mlp, fedavg",
         "up stc(), down dense()",
@@ -107,8 +110,11 @@ def fetch(port: int) -> str:
 
 
 def test_lines_fit_a_narrow_screen_and_rows_a_low_one() -> None:
-    nodes = tuple(NodeRow(10**19 + at, at, 3, 4, missing=int(at % 10 == 9)) for at in range(1000))
-    rounds = tuple(record(number, failed=number % 2) for number in range(100))
+    nodes = tuple(
+        NodeStatus(10**19 + number, number, 3, 4, traffic=Traffic(missing=int(number % 10 == 9)))
+        for number in range(1000)
+    )
+    rounds = tuple(record(number, traffic=replace(TRAFFIC, failed=number % 2)) for number in range(100))
     lines = text_of(replace(VIEW, nodes=nodes, rounds=rounds), width=80, height=24)
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
@@ -121,75 +127,75 @@ def test_lines_fit_a_narrow_screen_and_rows_a_low_one() -> None:
     ("state", "line"),
     [
         ("completed", "completed: round 4 of 12, version 4"),
-        ("failed", "failed after round 4 of 12, version 4; its log says why"),
+        ("failed", "failed after round 4 of 12, version 4; see its log"),
     ],
 )
 def test_a_run_that_has_ended_says_how(state: str, line: str) -> None:
     assert text_of(replace(VIEW, state=state))[2] == line
 
 
-def test_a_run_that_has_only_just_begun_is_shown_too() -> None:
+def test_a_run_that_has_just_started_is_shown() -> None:
     lines = text_of(RunSnapshot("new", {}, (), (), "running", 12, None, 0.0))
     assert lines[2] == "running: round 0 of 12, last news 0 s ago"
     assert lines[-1] == "nothing is known of the nodes yet"
 
 
-def test_a_follower_takes_in_whole_lines_as_they_come(folder: RunFolder) -> None:
-    follower = RunTail(folder.path)
-    assert follower.read().rounds == ()
-    folder.append(asdict(record(0)))
-    folder.append(asdict(record(1)))
-    assert follower.read().rounds == (record(0), record(1))
-    line = json.dumps(asdict(record(2)))
+def test_only_whole_lines_are_read_as_they_come(folder: RunFolder) -> None:
+    tail = RunTail(folder.path)
+    assert tail.read().rounds == ()
+    folder.append(record(0))
+    folder.append(record(1))
+    assert tail.read().rounds == (record(0), record(1))
+    line = json.dumps(to_row(record(2)))
     with folder.rounds.open("a") as file:
         file.write(line[:30])
         file.flush()
-        assert follower.read().rounds == (record(0), record(1))
+        assert tail.read().rounds == (record(0), record(1))
         file.write(line[30:] + "\n")
-    assert follower.read().rounds == (record(0), record(1), record(2))
+    assert tail.read().rounds == (record(0), record(1), record(2))
 
 
-def test_a_resumed_run_is_read_anew(folder: RunFolder) -> None:
+def test_a_resumed_run_is_read_again(folder: RunFolder) -> None:
     for number in range(5):
-        folder.append(asdict(record(number)))
-    follower = RunTail(folder.path)
-    assert len(follower.read().rounds) == 5
+        folder.append(record(number))
+    tail = RunTail(folder.path)
+    assert len(tail.read().rounds) == 5
     folder.keep_rounds(2)
     for number in range(3, 9):
-        folder.append(asdict(record(number, loss=0.25)))
-    assert [one.round for one in follower.read().rounds] == list(range(9))
-    assert [one.loss for one in follower.read().rounds] == 3 * [0.5] + 6 * [0.25]
+        folder.append(record(number, loss=0.25))
+    assert [one.round for one in tail.read().rounds] == list(range(9))
+    assert [one.loss for one in tail.read().rounds] == 3 * [0.5] + 6 * [0.25]
 
 
-def test_a_run_of_before_there_were_standings_is_shown_and_one_of_later_too(folder: RunFolder) -> None:
-    line = {key: value for key, value in asdict(record(1)).items() if key not in ("failed", "missing")}
-    folder.append(line | {"something": "new"})
+def test_missing_fields_have_defaults_and_unknown_ones_are_ignored(folder: RunFolder) -> None:
+    line = {key: value for key, value in to_row(record(1)).items() if key not in ("failed", "missing")}
+    folder.rounds.write_text(json.dumps(line | {"something": "new"}) + "\n")
     assert RunTail(folder.path).read().rounds == (record(1),)
     assert RunTail(folder.path).read().state == "running"
     folder.write_json("summary.json", {})
     assert RunTail(folder.path).read().state == "completed"
 
 
-def test_watching_goes_on_until_the_run_ends(folder: RunFolder) -> None:
-    stand(folder, "running")
+def test_the_view_is_updated_until_the_run_ends(folder: RunFolder) -> None:
+    write_status(folder, "running")
     screen = io.StringIO()
     console = Console(file=screen, width=100, height=30, force_terminal=True, color_system=None)
     watching = threading.Thread(target=watch, args=(RunTail(folder.path), console), kwargs={"once": False})
     watching.start()
     shown = threading.Event()
     for number in range(5):
-        folder.append(asdict(record(number)))
+        folder.append(record(number))
     while "round 4 of 12" not in screen.getvalue():
         assert watching.is_alive()
         shown.wait(0.05)
-    stand(folder, "completed", NodeRow(7, 0, 4, 4))
+    write_status(folder, "completed", NodeStatus(7, 0, 4, 4))
     watching.join(PATIENCE_S)
     assert not watching.is_alive()
     last = screen.getvalue().rpartition("completed: round 4 of 12")[2]
     assert "7            0" in last
 
 
-def test_a_real_run_is_watched(config: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_real_run_is_shown(config: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = {"num-rounds": 3, "min-nodes": NODES, "fraction-train": 1.0, "model": "logistic", "run-name": "run"}
     config |= run | {"runs-dir": str(tmp_path)}
     grid = LocalGrid(client_app, NODES, config)
@@ -201,18 +207,24 @@ def test_a_real_run_is_watched(config: dict[str, Any], tmp_path: Path, capsys: p
     assert [(row.node, row.partition, row.version, row.heard) for row in view.nodes] == [
         (node, node - 1, 2, 3) for node in range(1, NODES + 1)
     ]
-    assert sum(row.uplink_bytes for row in view.nodes) == sum(one.uplink_bytes for one in view.rounds) > 0
-    assert sum(row.downlink_bytes for row in view.nodes) == sum(one.downlink_bytes for one in view.rounds) > 0
+    assert (
+        sum(row.traffic.uplink_bytes for row in view.nodes) == sum(one.traffic.uplink_bytes for one in view.rounds) > 0
+    )
+    assert (
+        sum(row.traffic.downlink_bytes for row in view.nodes)
+        == sum(one.traffic.downlink_bytes for one in view.rounds)
+        > 0
+    )
 
 
-def test_what_is_no_run_is_refused_in_one_sentence(
+def test_a_folder_without_a_run_is_refused_in_one_sentence(
     folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
     for path, said in (
-        (tmp_path / "nowhere", "is no folder"),
-        (tmp_path / "empty", "holds no run: it has no settings.json"),
-        (tmp_path, f"holds 1 run; name one of them, as {folder.path}"),
+        (tmp_path / "nowhere", "no folder"),
+        (tmp_path / "empty", "no settings.json"),
+        (tmp_path, f"1 run; name one of them, such as {folder.path}"),
     ):
         assert main([str(path)]) == 1
         error = capsys.readouterr().err
@@ -235,7 +247,7 @@ def test_what_is_no_run_is_refused_in_one_sentence(
         ("rounds.jsonl", '{"round": 3}\n'),
     ],
 )
-def test_files_that_no_run_wrote_are_one_sentence(
+def test_damaged_files_are_refused_in_one_sentence(
     folder: RunFolder, name: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder.path / name).write_text(text)
@@ -245,11 +257,16 @@ def test_files_that_no_run_wrote_are_one_sentence(
     assert error.count("\n") == 1
 
 
-def test_prometheus_is_told_of_the_run_and_of_each_node(folder: RunFolder) -> None:
+def test_prometheus_gets_metrics_of_the_run_and_of_each_node(folder: RunFolder) -> None:
     metrics = pytest.importorskip("deploy.monitor.prometheus", exc_type=ImportError)
     for number in range(3):
-        folder.append(asdict(record(number)))
-    stand(folder, "running", NodeRow(11, 0, 3, 2, uplink_bytes=1234), NodeRow(12, missing=2, absent=True))
+        folder.append(record(number))
+    write_status(
+        folder,
+        "running",
+        NodeStatus(11, 0, 3, 2, traffic=Traffic(1234)),
+        NodeStatus(12, absent=True, traffic=Traffic(missing=2)),
+    )
     with metrics.serving(lambda: RunTail(folder.path).read(), "127.0.0.1", 0) as port:
         lines = fetch(port).splitlines()
     for line in (
@@ -267,7 +284,7 @@ def test_prometheus_is_told_of_the_run_and_of_each_node(folder: RunFolder) -> No
 
 def test_a_port_that_is_taken_is_one_sentence(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("prometheus_client")
-    with socket.create_server(("127.0.0.1", 0)) as acked:
-        port = acked.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
         assert main([str(folder.path), "--prometheus", str(port)]) == 1
-    assert capsys.readouterr().err.startswith(f"error: 127.0.0.1:{port} cannot be listened on: ")
+    assert capsys.readouterr().err.startswith(f"error: cannot listen on 127.0.0.1:{port}: ")

@@ -1,0 +1,81 @@
+"""The records that a run writes, and how they become JSON: a line per round, and a status per node."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
+
+from fedcomp.sync import SERVER_NODE, Ledger, Traffic
+
+T = TypeVar("T", "RoundRecord", "NodeStatus")
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRecord:
+    """A line of ``rounds.jsonl``: the results, the traffic and the seconds of one round.
+
+    `accuracy` is in [0, 1]; `None` if the model was not evaluated.  `slowest_uplink_bytes` and `slowest_downlink_bytes`
+    belong to the node with the most of each, for which the others wait.  `server_seconds` were spent on compressing the
+    new version.
+    """
+
+    round: int
+    accuracy: float | None
+    loss: float | None
+    traffic: Traffic = field(default_factory=Traffic)
+    slowest_uplink_bytes: int = 0
+    slowest_downlink_bytes: int = 0
+    server_seconds: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """A row of ``nodes.json``: what the server knows of a node, and the node's traffic in the whole run.
+
+    `version` is the last one that the node confirmed, and `heard` the last round in which it replied.
+    """
+
+    node: int
+    partition: int | None = None
+    version: int | None = None
+    heard: int | None = None
+    absent: bool = False
+    traffic: Traffic = field(default_factory=Traffic)
+
+
+def round_record(
+    server_round: int, loss: float | None, accuracy: float | None, ledger: Ledger, seconds: float
+) -> RoundRecord:
+    """Return the record of a round that took `seconds`, with its traffic in `ledger`."""
+    nodes = ledger.nodes_of_round(server_round)
+    server = nodes.pop(SERVER_NODE, Traffic())
+    return RoundRecord(
+        round=server_round,
+        accuracy=accuracy,
+        loss=loss,
+        traffic=ledger.of_round(server_round),
+        slowest_uplink_bytes=max((node.uplink_bytes for node in nodes.values()), default=0),
+        slowest_downlink_bytes=max((node.downlink_bytes for node in nodes.values()), default=0),
+        server_seconds=server.encode_seconds,
+        seconds=seconds,
+    )
+
+
+def to_row(record: RoundRecord | NodeStatus) -> dict[str, Any]:
+    """Return the record as a flat object, with the fields of its traffic among its own."""
+    row: dict[str, Any] = {}
+    for item in fields(record):
+        value = getattr(record, item.name)
+        row |= asdict(value) if isinstance(value, Traffic) else {item.name: value}
+    return row
+
+
+def from_row(kind: type[T], row: Mapping[str, Any]) -> T:
+    """Return the record that `to_row` gave; unknown keys are ignored, and missing ones have their defaults.
+
+    Raises `TypeError` for a value that is no number, and for a missing key without a default.
+    """
+    known, traffic = ({item.name: row[item.name] for item in fields(of) if item.name in row} for of in (kind, Traffic))
+    if wrong := {name: value for name, value in (known | traffic).items() if not isinstance(value, int | float | None)}:
+        raise TypeError(f"a record has {wrong}; numbers are needed")
+    return kind(**known, traffic=Traffic(**traffic))
