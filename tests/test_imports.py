@@ -41,15 +41,16 @@ RULES = {
         fedcomp.methods fedcomp.quantized""",
     # the Flower app: its two sides never import each other, and torch stays out of the server's loop
     "server/": "flwr matplotlib rich fedcomp fedcomp.core fedcomp.data fedcomp.flower fedcomp.flower._compat fedcomp.sync",
+    "server/settings.py": "pydantic pydantic_core fedcomp fedcomp.data",
     "server/evaluate.py": "numpy torch flwr fedcomp.data fedcomp.tasks",
     "clients/": "numpy torch flwr fedcomp.data fedcomp.flower fedcomp.tasks",
     # tools
-    "deploy/": "cryptography grpc grpc_health",
-    "deploy/run_config.py": "server.settings",
+    "deploy/": "cryptography filelock grpc grpc_health psutil fedcomp.core fedcomp.data",
+    "deploy/run_config.py": "click flwr tomli_w server.settings",
     "deploy/monitor/": "prometheus_client rich server.folder server.progress server.round_record server.run_status",
     "benchmarks/": """numpy torch flwr matplotlib rich fedcomp fedcomp.compressor fedcomp.core fedcomp.data fedcomp.flower
         fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app
-        deploy.federation deploy.processes deploy.program deploy.run_config""",
+        deploy.federation deploy.program deploy.run_config deploy.signals""",
     "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync rich flwr fedcomp.flower._compat
         fedcomp.flower.client.client_state fedcomp.flower.client.state_files fedcomp.flower.client.state_folder""",
     "benchmarks/rounds_app/": "numpy flwr fedcomp fedcomp.flower",
@@ -149,7 +150,7 @@ def test_every_allowance_is_used() -> None:
         ("fedcomp/quantize/qsgd.py", "import rich.table", "rich"),
         ("fedcomp/entropy/bits/unary.py", "from fedcomp.sync.replica import Replica", "fedcomp.sync.replica"),
         ("fedcomp/core/compensated_update.py", "from fedcomp.methods import stc", "fedcomp.methods"),
-        ("deploy/lines.py", "from server.settings import Settings", "server.settings"),
+        ("deploy/keys.py", "from server.settings import Settings", "server.settings"),
         ("fedcomp/entropy/bodies/raw.py", "from fedcomp.core.types import Vector", "fedcomp.core.types"),
         ("fedcomp/entropy/bodies/raw.py", "from fedcomp.core import types", "fedcomp.core.types"),
         ("fedcomp/memory/none.py", "from fedcomp import methods", "fedcomp"),

@@ -197,7 +197,7 @@ def decoding_damage_to_nan() -> Compressor:
 
 def decoding_to_float64() -> Compressor:
     def decode(body: bytes, n: int | None) -> Dense:
-        return Dense(GolombTernary().decode(body, n).dense().astype(np.float64))  # type: ignore[arg-type]
+        return Dense(GolombTernary().decode(body, n).dense().astype(np.float64))
 
     return with_decode(decode)
 

@@ -1,7 +1,7 @@
 """Trains with the plug-in's method in both directions, which it knows by its text alone; prints what was sent."""
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
@@ -17,8 +17,7 @@ def train(message: Message, context: Context) -> Message:
     arrays = message.content.array_records["arrays"]
     model = arrays["weight"].numpy()
     record = ArrayRecord({"weight": Array(model + np.float32(0.1) * (1 - model))})
-    content = {"arrays": record, "metrics": MetricRecord({"num-examples": 1}), "config": ConfigRecord()}
-    return Message(RecordDict(content), reply_to=message)
+    return Message(RecordDict({"arrays": record, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
 
 
 if __name__ == "__main__":
