@@ -20,7 +20,7 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path, capsys: pytest.
     (tmp_path / "new.frame").write_text("reviewed")
     assert main(["topk", "--folder", str(tmp_path)]) == 1
     assert main(["new.frame", "--bytes", __file__, "--folder", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.count("exists") == 2
+    assert capsys.readouterr().err.count("File exists") == 2
     assert (tmp_path / "topk.golden").read_text() == (tmp_path / "new.frame").read_text() == "reviewed"
 
 
