@@ -1,4 +1,4 @@
-"""A compressor: how a vector becomes a body, and what the sender remembers.  The noun of the public face."""
+"""The compressor, noun of the public face: a quantizer, an entropy code and a memory."""
 
 import math
 from dataclasses import dataclass
@@ -13,12 +13,13 @@ from fedcomp.quantize import Quantizer
 from fedcomp.quantized import QuantizedVector
 
 MAX_SEED = 2**64 - 1
-MAX_EPOCH = 2**63 - 1
+MAX_ROUND = 2**63 - 1
+"""Rounds and epochs are stored as int64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compressor:
-    """Frozen settings, no state: a codec (quantizer and entropy code) and a memory.
+    """Frozen settings and no state: `init` returns what a sender remembers, and `encode` takes and returns it.
 
     ``parse(str(c)) == c``: two compressors of the same name and settings are equal.
     """
@@ -38,7 +39,10 @@ class Compressor:
         return self.memory.init(n)
 
     def select(self, state: State, n: int) -> State:
-        """Return what this compressor's memory has of `state`, which other compressors may have shared; the rest anew."""
+        """Return the state of `n` entries for this compressor, taken from `state`, in which others may keep arrays too.
+
+        An array that is missing, or that belongs to vectors of another length, is as `init` returns it.
+        """
         fresh = self.init(n)
         vectors = self.memory.vectors
         return {
@@ -57,45 +61,62 @@ class Compressor:
         model: Vector | None = None,
         estimate_epoch: int = 0,
     ) -> tuple[bytes, State]:
-        """Return the body of `update` and the state after it.
+        """Return the body of `update`, and the state after it.
 
-        `update` is float32 (n,), a numpy array or a torch tensor on any device, and is not touched.  The state passed in is
-        spent: its memory may live on in the new one.  `seed`, 0 to 2^64 - 1, drives compressors that draw random numbers; STC
-        draws none.
-        Some compressors use more, if it is known (`EncodeContext`): the round, the `shapes` of the tensors behind the vector,
-        the `model` that the update starts from, and the `estimate_epoch`, 0 to 2^63 - 1, of the receiver.
-        Raises `ValueError`, the state as it was, for another dtype or shape, and for NaN or infinity.
+        Args:
+            update: float32 (n,), a numpy array or a torch tensor on any device; it is not changed.
+            state: what `init` or the last `encode` returned.  It is spent: its arrays may live on in the new state.
+            seed: drives compressors that draw random numbers, 0 to 2^64 - 1.  STC draws none.
+            server_round: the version of the model that the update starts from, if known.
+            shapes: those of the tensors behind the vector, in order, if known.
+            model: the vector that the update starts from, float32 (n,), a numpy array, if known.
+            estimate_epoch: the number of the receiver's running sum, for EF21.
+
+        Returns:
+            The body, which decodes without state or settings, and the new state.
+
+        Raises:
+            ValueError: the update is not a dense float32 vector, holds NaN or infinity, or cannot be encoded; an argument
+                is out of range.  The state is as it was.
+
         """
-        _check(update)
+        _check_update(update)
+        n = int(update.shape[0])
         check_int("seed", seed, 0, MAX_SEED)
-        check_int("estimate_epoch", estimate_epoch, 0, MAX_EPOCH)
-        if shapes and sum(map(math.prod, shapes)) != update.shape[0]:
-            raise ValueError(f"shapes of {sum(map(math.prod, shapes))} entries; the update has {update.shape[0]}")
-        if model is not None and (dtype_name(model.dtype) != "float32" or model.shape != tuple(update.shape)):
-            raise ValueError(
-                f"a model of {model.dtype} {model.shape}; a numpy vector, float32 {tuple(update.shape)}, is needed"
-            )
+        check_int("estimate_epoch", estimate_epoch, 0, MAX_ROUND)
+        if server_round is not None:
+            check_int("server_round", server_round, 0, MAX_ROUND)
+        if shapes and sum(map(math.prod, shapes)) != n:
+            raise ValueError(f"shapes of {sum(map(math.prod, shapes))} entries; the update has {n}")
+        if model is not None and (dtype_name(model.dtype) != "float32" or model.shape != (n,)):
+            raise ValueError(f"a model of {model.dtype} {model.shape}; a numpy vector, float32 {(n,)}, is needed")
         context = EncodeContext(int(seed), server_round, shapes, model, estimate_epoch)
-        compensated = self.memory.compensate(
-            update if isinstance(update, np.ndarray) else update.detach(), state, context
-        )
+        vector = update if isinstance(update, np.ndarray) else update.detach()
+        compensated = self.memory.compensate(vector, state, context)
         quantized = self.quantizer.quantize(compensated)
         body = self.entropy.encode(quantized)
         return body, self.memory.update(compensated, quantized, state)
 
     def decode(self, body: bytes, n: int | None = None) -> Vector:
-        """Return the vector, float32 (n,).  Any instance decodes: the body holds its settings.
+        """Return the vector, float32 (n,), that `encode` wrote with any settings of the same entropy code.
 
-        Raises `FedcompError` for a damaged body or, before memory is taken, for one of another length than `n`.
+        Raises `FedcompError` for a damaged body, and for one of another length than `n` before memory is allocated for it.
         """
-        symbols: QuantizedVector = self.entropy.decode(body, n=n)
-        return symbols.dense()
+        quantized: QuantizedVector = self.entropy.decode(body, n=n)
+        return quantized.dense()
 
 
-def _check(update: Any) -> None:
+def _check_update(update: Any) -> None:
     dtype = dtype_name(getattr(update, "dtype", type(update).__name__))
     shape = tuple(getattr(update, "shape", ()))
     if dtype != "float32" or len(shape) != 1:
         raise ValueError(f"an update of {dtype} {shape}; a float32 vector is needed")
     if not 0 < shape[0] <= MAX_ENTRIES:
         raise ValueError(f"an update of {shape[0]} entries; 1 to {MAX_ENTRIES} can be encoded")
+    if isinstance(update, np.ndarray):
+        dense = not isinstance(update, np.ma.MaskedArray)
+    else:
+        dense = hasattr(update, "detach") and str(update.layout) == "torch.strided" and not update.is_meta
+    if not dense:
+        held = f"{type(update).__name__} {getattr(update, 'layout', '')} {getattr(update, 'device', '')}"
+        raise ValueError(f"an update of type {held.strip()}; a dense numpy array or torch tensor is needed")

@@ -81,6 +81,7 @@ def test_every_byte_of_a_million_entries_is_within_a_percent_of_the_entropy(inve
         np.float32(1),
         np.ones((), np.float32),
         np.ones(0, np.float32),
+        np.ma.MaskedArray(np.ones(4, np.float32), [True, False, False, False]),
         [1.0, 2.0, 3.0, 4.0],
         None,
         "text",
@@ -142,7 +143,12 @@ def test_settings_are_frozen() -> None:
     ("known", "message"),
     [
         ({"seed": -1}, "seed is -1; it is a whole number, 0 to 18446744073709551615"),
-        ({"seed": 1.5}, "seed is 1.5; it is a whole number"),
+        ({"seed": 1.5}, "seed is 1.5"),
+        ({"server_round": -5}, "server_round is -5.* 0 to 9223372036854775807"),
+        ({"server_round": 2**63}, "server_round is 9223372036854775808"),
+        ({"server_round": "x"}, "server_round is 'x'"),
+        ({"server_round": 1.0}, "server_round is 1.0"),
+        ({"estimate_epoch": -1}, "estimate_epoch is -1"),
         ({"model": np.zeros(3, np.float32)}, r"a model of float32 \(3,\); a numpy vector, float32 \(50,\), is needed"),
         ({"model": np.zeros(50)}, "a model of float64"),
         ({"shapes": ((7, 7),)}, "shapes of 49 entries; the update has 50"),
@@ -161,7 +167,33 @@ def test_what_a_sender_claims_to_know_is_checked_before_the_state_is_touched(
     assert {name: array.tobytes() for name, array in state.items()} == before
 
 
-def test_a_state_of_another_length_is_not_recalled() -> None:
+MANY = 70_000
+"""Tensors: more than the 65,536 that a body of levels describes."""
+
+
+@pytest.mark.parametrize("text", ["efsign", "onebit", "doublesqueeze", "cgx(dense_below=0, feedback=True)"])
+def test_more_tensors_than_can_be_encoded_are_refused_and_the_state_is_as_it_was(text: str) -> None:
+    compressor = fedcomp.parse(text)
+    shapes = ((1, 1),) * MANY
+    update = np.random.default_rng(0).standard_normal(MANY, np.float32)
+    _, state = compressor.encode(update, compressor.init(MANY))
+    before = bits(state)
+    with pytest.raises(ValueError, match="70000 .* 65536"):
+        compressor.encode(update, state, shapes=shapes)
+    assert bits(state) == before
+
+
+def test_as_many_tensors_are_no_matter_to_a_method_that_ignores_them() -> None:
+    update = np.random.default_rng(0).standard_normal(MANY, np.float32)
+    compressor = fedcomp.stc(0.01)
+    plain, tensors = (
+        compressor.encode(update, compressor.init(MANY), shapes=shapes) for shapes in ((), ((1,),) * MANY)
+    )
+    assert tensors[0] == plain[0]
+    assert bits(tensors[1]) == bits(plain[1])
+
+
+def test_a_state_of_another_length_is_not_selected() -> None:
     compressor = fedcomp.parse("topk")
     state = {"residual": np.ones(7, np.float32), "velocity": np.ones(9, np.float32)}
     assert compressor.select(state, 7)["residual"].tolist() == [1] * 7

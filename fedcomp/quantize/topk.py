@@ -24,8 +24,9 @@ SHORT = 1 << 13  # of fewer entries all are collected: that is sooner done than 
 
 
 def num_kept(density: float, n: int) -> int:
-    """Return k = max(1, ceil(density n)), the entries kept of `n`."""
-    return max(1, math.ceil(density * n))
+    """Return k = max(1, ceil(density n)), the entries kept of `n`; 7 for 0.07 of 100, though that float is above 7/100."""
+    k = math.ceil(density * n)
+    return max(1, k - 1 if (k - 1) / n == density else k)
 
 
 @dataclass(frozen=True, slots=True)

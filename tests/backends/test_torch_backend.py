@@ -118,9 +118,20 @@ def test_zeros_are_not_kept_where_the_processor_takes_denormals_for_zeros(n: int
         assert not compressor.decode(body).any()
 
 
+@pytest.mark.parametrize("text", ["stc", "dense", "qsgd", "dgc"])
 @pytest.mark.parametrize(
-    "update", [torch.ones(3, dtype=torch.float64), torch.ones(3, 1), torch.ones(()), torch.ones(0)]
+    "update",
+    [
+        torch.ones(3, dtype=torch.float64),
+        torch.ones(3, 1),
+        torch.ones(()),
+        torch.ones(0),
+        torch.ones(3, device="meta"),
+        torch.ones(3).to_sparse(),
+    ],
+    ids=["float64", "matrix", "scalar", "empty", "meta", "sparse"],
 )
-def test_tensors_of_another_dtype_or_shape_are_refused(update: Any) -> None:
+def test_a_tensor_that_is_no_dense_float32_vector_is_refused(text: str, update: Any) -> None:
+    compressor = fedcomp.parse(text)
     with pytest.raises(ValueError, match="an update of"):
-        fedcomp.stc().encode(update, fedcomp.stc().init(3))
+        compressor.encode(update, compressor.init(3))

@@ -104,6 +104,15 @@ def test_the_ways_of_reading_agree() -> None:
         assert np.array_equal(states[0][name], np.asarray(states[2][name]))
 
 
+def test_updates_at_the_end_of_float32_leave_a_finite_state() -> None:
+    memory, largest = MomentumCorrection(0.9, nesterov=True), np.float32(3.4e38)
+    for backend in (np.asarray, torch.from_numpy):
+        state = memory.init(3)
+        for value in (-largest, largest, largest, -largest):
+            _, state = send(memory, backend(np.full(3, value, np.float32)), state, 0.3)
+            assert all(np.isfinite(np.asarray(state[name])).all() for name in memory.vectors)
+
+
 def test_what_was_lost_comes_back() -> None:
     memory = MomentumCorrection(0.9)
     lost = Sparse(4, np.array([1]), np.array([2.5], np.float32))

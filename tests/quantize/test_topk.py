@@ -66,10 +66,16 @@ def test_zeros_are_never_kept_where_fewer_than_k_are_not_zero() -> None:
 
 @pytest.mark.parametrize(
     ("density", "n", "k"),
-    [(1 / 400, 1, 1), (1 / 400, 400, 1), (1 / 400, 401, 2), (1e-9, 10**6, 1), (1.0, 7, 7), (1, 7, 7), (0.25, 10, 3)],
+    [(1 / 400, 1, 1), (1 / 400, 400, 1), (1 / 400, 401, 2), (1e-9, 10**6, 1), (1.0, 7, 7), (1, 7, 7), (0.25, 10, 3)]
+    + [(0.07, 100, 7), (0.1 + 0.2, 10, 4), (5 / 9, 9, 5), (1 / 3, 3, 1)],
 )
 def test_k_is_the_ceiling_of_density_times_n_and_at_least_one(density: float, n: int, k: int) -> None:
     assert num_kept(density, n) == k
+
+
+@pytest.mark.parametrize("n", [100, 784, 7850])
+def test_the_fraction_k_of_n_keeps_k_entries_whichever_way_floats_round(n: int) -> None:
+    assert [num_kept(k / n, n) for k in range(1, n + 1)] == list(range(1, n + 1))
 
 
 @pytest.mark.parametrize("density", [0, -0.1, 1.0001, math.nan, math.inf, "0.1", None, [0.1]])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from fedcomp.compressor import MAX_EPOCH
+from fedcomp.compressor import MAX_ROUND
 from fedcomp.core import check_int, format_call, parse_call
 from fedcomp.errors import FedcompError, LayoutError, VersionError
 from fedcomp.memory import State, check_state
@@ -220,5 +220,5 @@ def split_epoch(uplink: str) -> tuple[str, int]:
     if "epoch" not in settings:
         return uplink, 0
     epoch = settings.pop("epoch")
-    check_int("epoch", epoch, 0, MAX_EPOCH)
+    check_int("epoch", epoch, 0, MAX_ROUND)
     return format_call(name, settings), int(str(epoch))
