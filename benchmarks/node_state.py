@@ -27,11 +27,11 @@ from fedcomp.flower._compat import (
     record_to_bytes,
     record_to_objects,
 )
-from fedcomp.flower.client import client_state
 from fedcomp.flower.client.client_state import ClientState
+from fedcomp.flower.client.context_store import ContextStore
 from fedcomp.flower.client.state_files import MAX_REPLAYED_FRAMES
 from fedcomp.flower.client.state_folder import StateFolder
-from fedcomp.sync import start_replica
+from fedcomp.sync import Subscriber, start_replica
 from fedcomp.wire import SECONDS, Frame, Kind, codec_id, layout_of
 
 TENSORS = 60
@@ -48,7 +48,7 @@ def node(entries: int) -> ClientState:
     here = (0, 0, replica.layout.digest, replica.fingerprint, 1)
     payload = SECONDS.pack(0, 0) + body
     pending = Frame(Kind.UPDATE, codec_id(stc.entropy), 0, *here, payload).to_bytes()
-    return ClientState(replica, dict(memory), 1, pending, 1, str(stc), training_id=1, node=1)
+    return ClientState(Subscriber(replica, dict(memory), 1, pending, 1, str(stc), node=1), training_id=1)
 
 
 def in_files(folder: Path) -> Callable[[ClientState], None]:
@@ -57,7 +57,7 @@ def in_files(folder: Path) -> Callable[[ClientState], None]:
     def keep(state: ClientState) -> None:
         with StateFolder(folder, RecordDict()) as home:
             known = home.load(1)
-            home.save(known if known.replica else state)
+            home.save(known if known.subscriber.replica else state)
 
     return keep
 
@@ -65,16 +65,14 @@ def in_files(folder: Path) -> Callable[[ClientState], None]:
 def in_context(state: ClientState) -> None:
     """Keep a state in a ``Context.state``, send that to the SuperNode and back as Flower does, and read it."""
     records = RecordDict()
-    state.save(records)
-    client_state.load(record_from_bytes(record_to_bytes(records)))
+    ContextStore(records).save(state)
+    ContextStore(record_from_bytes(record_to_bytes(records))).load(0)
 
 
 def dense_message(state: ClientState) -> None:
     """Send the plain model of a state as Flower does, sockets apart, and read it."""
-    assert state.replica is not None  # noqa: S101
-    content = RecordDict(
-        {"arrays": ArrayRecord({name: Array(array) for name, array in state.replica.arrays().items()})}
-    )
+    arrays = state.subscriber.held.arrays()
+    content = RecordDict({"arrays": ArrayRecord({name: Array(array) for name, array in arrays.items()})})
     objects = record_to_objects(content)
     for object_id, data in objects.items():
         check_object(object_id, data)

@@ -29,8 +29,9 @@ RULES = {
     "fedcomp/methods/": """numpy fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.memory fedcomp.quantize
         fedcomp.quantized""",
     "fedcomp/wire/": "numpy fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.methods",
-    "fedcomp/sync/": "numpy fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.quantized fedcomp.wire",
-    "fedcomp/flower/": """numpy flwr google
+    "fedcomp/sync/": """numpy
+        fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.quantized fedcomp.wire""",
+    "fedcomp/flower/": """numpy filelock flwr google
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.sync fedcomp.wire""",
     "fedcomp/data/": "numpy datasets flwr_datasets sklearn fedcomp.core",
     "fedcomp/tasks/": "numpy torch fedcomp.core fedcomp.data",
@@ -52,7 +53,8 @@ RULES = {
         fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app
         deploy.federation deploy.program deploy.run_config deploy.signals""",
     "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync rich flwr fedcomp.flower._compat
-        fedcomp.flower.client.client_state fedcomp.flower.client.state_files fedcomp.flower.client.state_folder""",
+        fedcomp.flower.client.client_state fedcomp.flower.client.context_store
+        fedcomp.flower.client.state_files fedcomp.flower.client.state_folder""",
     "benchmarks/rounds_app/": "numpy flwr fedcomp fedcomp.flower",
     "experiments/": """numpy torch flwr huggingface_hub jinja2 matplotlib pandas rich
         fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.methods fedcomp.tasks

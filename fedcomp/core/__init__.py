@@ -1,5 +1,6 @@
 """What all rooms share: types, the compensated update, the encode context, checks, call texts and random streams."""
 
+from fedcomp.core.archive import ARCHIVE_ERRORS, Arrays, from_json, octets, read_archive, to_json, write_archive
 from fedcomp.core.atomic_file import write_atomically
 from fedcomp.core.call import build, format_call, parse_call
 from fedcomp.core.checks import check_bool, check_choice, check_int, check_range
@@ -11,8 +12,10 @@ from fedcomp.core.rounding import ceil_fraction
 from fedcomp.core.types import Vector, dtype_name
 
 __all__ = [
+    "ARCHIVE_ERRORS",
     "BLOCK_ENTRIES",
     "MAX_FLOAT32",
+    "Arrays",
     "CompensatedUpdate",
     "EncodeContext",
     "Hint",
@@ -30,7 +33,12 @@ __all__ = [
     "check_range",
     "dtype_name",
     "format_call",
+    "from_json",
     "move_into_first",
+    "octets",
     "parse_call",
+    "read_archive",
+    "to_json",
+    "write_archive",
     "write_atomically",
 ]

@@ -1,4 +1,4 @@
-"""Files that are, at any moment, the old one or the new one, whole: also after a power cut in the middle."""
+"""Files that are complete at any moment, the old one or the new one, even after a power cut in the middle of a write."""
 
 import os
 import tempfile
@@ -8,9 +8,10 @@ from typing import BinaryIO
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Let `write` fill a file beside `path`, flush that to the disk, and give it the name `path`.
+    """Replace the file `path` by one that `write` fills; its folder is created if needed, and its mode is 0600.
 
-    Its mode is 0600.  A writer that is killed leaves a file ``.<name>.<letters>.partial`` behind.
+    The new file is flushed to the disk under a temporary name in the same folder, and then renamed.  A writer that is killed
+    leaves a file ``.<name>.<letters>.partial`` behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
@@ -24,8 +25,9 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    if os.name != "nt":  # Windows opens no folders
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

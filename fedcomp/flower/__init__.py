@@ -7,8 +7,9 @@ from fedcomp.flower.client.mod import CompressionMod
 from fedcomp.flower.grid_wrapper import GridWrapper
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.local_grid import LocalGrid
+from fedcomp.flower.server.links import check_links
 from fedcomp.flower.server.participation import NodeState
-from fedcomp.flower.server.strategy import CompressedStrategy, check_links
+from fedcomp.flower.server.strategy import CompressedStrategy
 from fedcomp.flower.strategies.dynamic_sampling import DynamicSampling
 from fedcomp.flower.strategies.ef21_server import EF21
 from fedcomp.flower.strategies.fedams import FedAMS

@@ -1,9 +1,13 @@
-"""How replicas stay equal: versions, the log, routes, and updates taken exactly once.  It needs neither flwr nor torch."""
+"""Replicas that stay equal: versions, the log, routes, and updates that count exactly once.  Without flwr and torch.
 
-from fedcomp.sync.history import History
+A `Publisher` publishes a model version by version; each `Subscriber` follows it and sends updates.  Federated learning has one
+publisher; in gossip, every node is one.
+"""
+
+from fedcomp.sync.history import History, Route
 from fedcomp.sync.ledger import SERVER_NODE, Ledger, Traffic
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
-from fedcomp.sync.publisher import Publisher
+from fedcomp.sync.publisher import Publisher, Reply, first_number
 from fedcomp.sync.replica import (
     DeltaStep,
     FrameDecoder,
@@ -13,9 +17,12 @@ from fedcomp.sync.replica import (
     split_payload,
     start_replica,
 )
-from fedcomp.sync.updates import Update, check_reply, decode_update, difference_arrays, updated_arrays, weighted_mean
+from fedcomp.sync.seeds import derive_seed
+from fedcomp.sync.subscriber import Subscriber, resync
+from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE, Update, decode_update, dense_change, weighted_mean
 
 __all__ = [
+    "MAX_WEIGHT_MAGNITUDE",
     "SERVER_NODE",
     "UNKNOWN_VERSION",
     "DeltaStep",
@@ -25,15 +32,19 @@ __all__ = [
     "NodeRegistry",
     "Publisher",
     "Replica",
+    "Reply",
+    "Route",
+    "Subscriber",
     "Traffic",
     "Update",
     "apply_frame",
-    "check_reply",
     "decode_update",
-    "difference_arrays",
+    "dense_change",
+    "derive_seed",
+    "first_number",
     "from_key_frame",
+    "resync",
     "split_payload",
     "start_replica",
-    "updated_arrays",
     "weighted_mean",
 ]

@@ -1,8 +1,8 @@
-"""64 bits that name a model, kept up to date in time proportional to what changed.
+"""A 64-bit fingerprint of a model, which is updated in time proportional to the number of changed entries.
 
-The fingerprint is the sum, modulo 2^64, of a mixed word for each entry of the vector (its index and its float32 bits), plus a
-hash of the exact tensors.  Changing k entries changes k summands: a delta frame is checked in O(k).  It guards against forks
-and mistakes, not against an attacker.
+It is the sum, modulo 2^64, of a mixed word per entry of the vector (its index and its float32 bits), plus a hash of the exact
+tensors.  Changing k entries changes k summands, so a delta frame is verified in O(k).  It detects forks and mistakes; it is
+not a defence against an attacker.
 """
 
 import hashlib
@@ -13,30 +13,31 @@ from numpy.typing import NDArray
 from fedcomp.core import BLOCK_ENTRIES, Vector
 from fedcomp.quantized import Indices
 
-WORD = (1 << 64) - 1
+MODULUS_MASK = (1 << 64) - 1
+"""``total & MODULUS_MASK`` is a sum modulo 2^64."""
 
 
 def fingerprint(vector: Vector, exact: bytes) -> int:
-    """Return the 64 bits of a model."""
+    """Return the fingerprint of a model, 0 to 2^64 - 1."""
     total = exact_part(exact)
     for start in range(0, vector.size, BLOCK_ENTRIES):
         block = vector[start : start + BLOCK_ENTRIES]
-        total += _sum(np.arange(start, start + block.size, dtype=np.int64), block)
-    return total & WORD
+        total += _sum_of_words(np.arange(start, start + block.size, dtype=np.int64), block)
+    return total & MODULUS_MASK
 
 
 def change(indices: Indices, old: Vector, new: Vector) -> int:
-    """Return what to add, modulo 2^64, when the entries at `indices` go from `old` to `new`."""
-    return (_sum(indices, new) - _sum(indices, old)) & WORD
+    """Return what the fingerprint changes by, modulo 2^64, when the entries at `indices` change from `old` to `new`."""
+    return (_sum_of_words(indices, new) - _sum_of_words(indices, old)) & MODULUS_MASK
 
 
 def exact_part(exact: bytes) -> int:
-    """Return the share of the exact tensors."""
+    """Return the summand of the exact tensors."""
     return int.from_bytes(hashlib.blake2b(exact, digest_size=8).digest(), "little") if exact else 0
 
 
-def _sum(indices: Indices, values: Vector) -> int:
-    """Return the sum of the mixed words (the finalizer of splitmix64; Steele, Lea, Flood, OOPSLA 2014)."""
+def _sum_of_words(indices: Indices, values: Vector) -> int:
+    """Return the sum of the words, mixed by the finalizer of splitmix64 (Steele, Lea, Flood, OOPSLA 2014)."""
     word: NDArray[np.uint64] = indices.astype(np.uint64)
     word <<= np.uint64(32)
     word |= values.astype("<f4", copy=False).view(np.uint32)

@@ -1,9 +1,11 @@
-"""The last delta frames, and the cheapest exact route from a version to the newest.
+"""The last delta frames, and the cheapest exact route from an older version to the newest.
 
-STC's cache of partial sums (Sattler et al., TNNLS 2020, section V-C) in its exact form: missed frames are replayed in order.
+This is the exact form of STC's cache of partial sums (Sattler et al., TNNLS 2020, section V-C): a node that was absent replays
+the missed frames in order.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedcomp.wire import Frame
@@ -11,7 +13,10 @@ from fedcomp.wire import Frame
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Frames that bring a node to the newest version, and how many of their bytes are catch-up; `key`: a key frame does."""
+    """The frames that bring a node to the newest version.
+
+    `catch_up_bytes` is the size of all of them but the newest delta; `key` says that the route is a key frame.
+    """
 
     frames: tuple[bytes, ...]
     catch_up_bytes: int
@@ -19,13 +24,15 @@ class Route:
 
 
 class History:
-    """Delta frames in order, the newest last; those that a key frame undercuts are forgotten."""
+    """Delta frames, the oldest first, that together are smaller than a key frame; older ones are dropped."""
 
-    def __init__(self, key_size: int) -> None:
-        """Begin empty; `key_size` is the bytes of a key frame."""
+    def __init__(self, key_size: int, frames: Iterable[Frame] = ()) -> None:
+        """Start with `frames`; `key_size` is the size of a key frame in bytes."""
         self._key_size = key_size
         self._deltas: deque[tuple[Frame, bytes]] = deque()
         self._size = 0
+        for frame in frames:
+            self.append(frame)
 
     def append(self, frame: Frame) -> None:
         """Add the newest delta."""
@@ -35,7 +42,7 @@ class History:
             self._size -= self._deltas.popleft()[0].size
 
     def route(self, version: int, fingerprint: int) -> Route | None:
-        """Return the missed deltas in order; None where a key frame is smaller or the only way."""
+        """Return the deltas from this version on, or None if they are not all here."""
         missed: list[bytes] = []
         size = 0
         for frame, data in reversed(self._deltas):
@@ -45,6 +52,6 @@ class History:
                 return Route(tuple(reversed(missed)), size - len(missed[0]))
         return None
 
-    def frames(self) -> list[Frame]:
+    def frames(self) -> tuple[Frame, ...]:
         """Return the deltas, the oldest first."""
-        return [frame for frame, _ in self._deltas]
+        return tuple(frame for frame, _ in self._deltas)

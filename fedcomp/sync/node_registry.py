@@ -1,6 +1,6 @@
-"""What the server knows of each node: the version it last confirmed, and the uplink last taken from it."""
+"""The publisher's knowledge of each node: the version that it last confirmed, and the last update accepted from it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,46 +18,48 @@ ROW = np.dtype(
         ("summed", "?"),
     ]
 )
+"""One row of `NodeRegistry.to_array`, as checkpoints hold it."""
 UNKNOWN_VERSION = -1
-NOTHING = Ack()
+"""The version of a node that has confirmed none."""
 
 
 @dataclass(slots=True)
 class NodeRecord:
-    """`version` and `fingerprint` as confirmed (`UNKNOWN` before); `number` of the newest instruction to the node.
+    """What is known of one node.
 
-    `answered` is the last instruction that the node answered, `taken` its last uplink that went into the model; `summed`
-    says that increments of it are in the strategy's sum.
+    `version` and `fingerprint` are those that it confirmed, `number` is that of the newest message to it, `answered` that of
+    the last message that it answered.  `acked` names its last update that went into the model; `summed` says that the
+    strategy's sum holds increments from it.
     """
 
     version: int = UNKNOWN_VERSION
     fingerprint: int = 0
     number: int = 0
     answered: int = 0
-    acked: Ack = NOTHING
+    acked: Ack = field(default_factory=Ack)
     summed: bool = False
 
 
 class NodeRegistry(dict[int, NodeRecord]):
-    """Node id -> standing; a node that is asked for and not there is unknown."""
+    """Node id -> record; looking up a new node adds a record for it."""
 
     def __missing__(self, node: int) -> NodeRecord:
-        """Enter an unknown node."""
-        self[node] = standing = NodeRecord()
-        return standing
+        """Add a record for `node`."""
+        self[node] = record = NodeRecord()
+        return record
 
     def to_array(self) -> NDArray[np.void]:
-        """Return one row a node, of dtype `ROW`."""
+        """Return one row per node, of dtype `ROW`."""
         rows = [
-            (node, s.version, s.fingerprint, s.number, s.acked.number, s.acked.crc, s.summed)
-            for node, s in self.items()
+            (node, r.version, r.fingerprint, r.number, r.acked.number, r.acked.crc, r.summed)
+            for node, r in self.items()
         ]
         return np.array(rows, ROW)
 
     @classmethod
     def from_array(cls, rows: NDArray[np.void]) -> "NodeRegistry":
-        """Return the roster of which `to_array` gave `rows`."""
+        """Return the registry that wrote `rows` with `to_array`."""
         registry = cls()
-        for node, version, fingerprint, number, acked_number, taken_crc, summed in rows.tolist():
-            registry[node] = NodeRecord(version, fingerprint, number, acked=Ack(acked_number, taken_crc), summed=summed)
+        for node, version, fingerprint, number, acked_number, acked_crc, summed in rows.tolist():
+            registry[node] = NodeRecord(version, fingerprint, number, acked=Ack(acked_number, acked_crc), summed=summed)
         return registry

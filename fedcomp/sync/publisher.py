@@ -1,72 +1,165 @@
-"""The log of versions: what the server published, and how each node reaches it.
+"""The publisher's side of the protocol: one model, published version by version to many nodes.
 
-The server publishes once a version, in `publish`, and nowhere else; whoever asks gets the same bytes.
+It publishes each version once, in `publish`; every node gets the same bytes.
 """
 
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+import time
+from dataclasses import dataclass, field
 
 from fedcomp.compressor import Compressor
+from fedcomp.core import Vector
 from fedcomp.errors import CorruptError, DivergedError, NonFiniteError
 from fedcomp.memory import State
 from fedcomp.sync.history import History, Route
-from fedcomp.sync.node_registry import NodeRecord
+from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
 from fedcomp.sync.replica import Replica
-from fedcomp.wire import codec_id
+from fedcomp.sync.updates import Update, check_reply, decode_update
+from fedcomp.wire import Ack, Frame, Kind, ServerMessage, ack_of, codec_id, parse_single_frame
+
+
+def first_number() -> int:
+    """Return the time in microseconds, from which a server numbers its messages.
+
+    So the numbers grow across restarts too: a node tells an old message from a new one by them.
+    """
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A valid reply: its frame, the update in it if there is one, and the acknowledgement that names it."""
+
+    frame: Frame
+    update: Update | None
+    ack: Ack
 
 
 @dataclass(slots=True)
 class Publisher:
-    """The published model, the server's memory and the last frames."""
+    """A published model, the memory of its compressor, and what is known of each node.
 
-    published: Replica
-    memory: State
+    `number` is that of the last message to any node.  `epoch` numbers the sum of increments, 0 at first; it is the number
+    of a message, so that no epoch comes twice.  `training_id` names the training through all restarts, 0 if it has no name.
+    """
+
+    replica: Replica
     history: History
+    memory: State = field(default_factory=dict)
+    nodes: NodeRegistry = field(default_factory=NodeRegistry)
+    number: int = field(default_factory=first_number)
+    epoch: int = 0
+    training_id: int = 0
     _key: tuple[int, bytes] | None = None
 
     @classmethod
-    def begin(cls, replica: Replica) -> "Publisher":
-        """Return the log that begins with `replica`."""
-        return cls(replica, {}, History(replica.key_frame().size))
+    def begin(cls, replica: Replica, training_id: int = 0) -> "Publisher":
+        """Return the publisher whose first version is `replica`."""
+        return cls(replica, History(replica.key_frame().size), training_id=training_id)
 
-    def publish(self, target: dict[str, NDArray[Any]], compressor: Compressor, seed: int) -> None:
-        """Go one version on, towards `target`: what compression keeps back stays in the memory for later versions.
+    def publish(self, change: Vector, exact: bytes, compressor: Compressor, seed: int) -> None:
+        """Publish the next version: `change`, float32 (n,), as `compressor` encodes it, and the bytes of the exact tensors.
 
-        The compressor may be another one each time; what another memory holds is left for when it is asked for again.
+        The part that compression leaves out stays in the memory for later versions.  The compressor may differ from version
+        to version; the state of another compressor's memory is kept until that is used again.
+
+        Raises:
+            NonFiniteError: The change, alone or with the residual, holds NaN or infinity; the error names the tensor.
+            DivergedError: The next model would not be finite.
+
         """
-        layout = self.published.layout
-        vector, exact = layout.flatten(target)
-        np.subtract(vector, self.published.vector, out=vector)
+        layout = self.replica.layout
         try:
             body, memory = compressor.encode(
-                vector,
+                change,
                 compressor.select(self.memory, layout.n),
                 seed,
-                server_round=self.published.version,
+                server_round=self.replica.version,
                 shapes=layout.shapes,
-                model=self.published.vector,
+                model=self.replica.vector,
             )
         except NonFiniteError as error:
-            raise NonFiniteError(error.index, error.value, f" (in tensor {layout.name_at(error.index)!r})") from None
+            raise layout.explain(error) from None
         self.memory |= memory
         try:
-            frame = self.published.delta_frame(codec_id(compressor.entropy), body, exact)
+            frame = self.replica.delta_frame(codec_id(compressor.entropy), body, exact)
         except CorruptError as error:
-            raise DivergedError(f"version {self.published.version + 1} cannot be published: {error}") from error
-        self.published = self.published.advance(frame)
+            raise DivergedError(f"version {self.replica.version + 1} cannot be published: {error}") from error
+        self.replica = self.replica.advance(frame)
         self.history.append(frame)
 
-    def route(self, standing: NodeRecord) -> Route:
-        """Return the cheapest exact way of a node to the published version; the key frame is made once a version."""
-        here = self.published
-        if (standing.version, standing.fingerprint) == (here.version, here.fingerprint):
+    def forget(self, compressor: Compressor) -> None:
+        """Drop what `compressor` has left out so far."""
+        for name in compressor.memory.vectors:
+            self.memory.pop(name, None)
+
+    def message_to(self, node: int, uplink: str, seed: int) -> tuple[ServerMessage, Route]:
+        """Return the next message to `node`, and the route in it; `uplink` is the compressor that `node` answers with.
+
+        A key frame goes with the id of the training; deltas fit no other training's model.
+        """
+        self.number += 1
+        record = self.nodes[node]
+        record.number = self.number
+        route = self.route(record.version, record.fingerprint)
+        message = ServerMessage(
+            self.number,
+            record.acked,
+            self.replica.version,
+            self.replica.fingerprint,
+            seed,
+            uplink,
+            route.frames,
+            self.training_id if route.key else 0,
+            self.epoch,
+        )
+        return message, route
+
+    def route(self, version: int, fingerprint: int) -> Route:
+        """Return the cheapest exact route from a version to the published one; the key frame is made once per version."""
+        newest = self.replica
+        if (version, fingerprint) == (newest.version, newest.fingerprint):
             return Route((), 0)
-        route = self.history.route(standing.version, standing.fingerprint)
+        route = self.history.route(version, fingerprint)
         if route is not None:
             return route
-        if self._key is None or self._key[0] != here.version:
-            self._key = (here.version, here.key_frame().to_bytes())
+        if self._key is None or self._key[0] != newest.version:
+            self._key = (newest.version, newest.key_frame().to_bytes())
         return Route((self._key[1],), len(self._key[1]), key=True)
+
+    def parse_reply(self, node: int, data: bytes) -> Reply:
+        """Return the reply of `node` in `data`; a node that asks for a key frame gets one with its next message.
+
+        Raises `FedcompError` for a damaged reply, for one that does not answer the newest message to the node, and for one
+        that asks for a key frame.  No reply counts before `confirm`.
+        """
+        frame = parse_single_frame(data)
+        record = self.nodes[node]
+        check_reply(frame, record, self.replica)
+        if frame.kind is Kind.RESYNC:
+            record.version = UNKNOWN_VERSION
+            raise CorruptError("the node cannot follow; it gets a key frame next")
+        update = decode_update(frame, self.replica) if frame.kind is Kind.UPDATE else None
+        return Reply(frame, update, ack_of(frame.after, data))
+
+    def confirm(self, node: int, reply: Reply) -> None:
+        """Record that `node` answered, and that it holds the version that it answered from."""
+        record, frame = self.nodes[node], reply.frame
+        record.answered, record.version, record.fingerprint = frame.after, frame.version, frame.before
+
+    def acknowledge(self, node: int, reply: Reply, *, summed: bool) -> None:
+        """Record that the update went into the model, or, if `summed`, into a sum of increments.
+
+        Call it only after `publish`: the update of a node that is not acknowledged goes back to the node.
+        """
+        record = self.nodes[node]
+        record.acked, record.summed = reply.ack, summed
+
+    def lost_its_estimate(self, node: int, reply: Reply) -> bool:
+        """Return whether a node starts an estimate from zero although the sum holds increments from it."""
+        return reply.update is not None and reply.update.first and self.nodes[node].summed
+
+    def begin_epoch(self) -> None:
+        """Start the next epoch: the sum of increments starts from zero, and so does every node's estimate."""
+        self.epoch = self.number
+        for record in self.nodes.values():
+            record.summed = False

@@ -1,4 +1,4 @@
-"""A model at a version, and the one way to the next: the same float32 additions, in the same order, everywhere."""
+"""A model at a version, and the step to the next one: the same float32 additions, in the same order, on every machine."""
 
 import struct
 from collections.abc import Mapping
@@ -10,20 +10,21 @@ from numpy.typing import NDArray
 
 from fedcomp.core import Vector
 from fedcomp.errors import CorruptError, LayoutError, TruncatedError, VersionError
-from fedcomp.sync.fingerprint import WORD, change, exact_part, fingerprint
+from fedcomp.quantized import Indices
+from fedcomp.sync.fingerprint import MODULUS_MASK, change, exact_part, fingerprint
 from fedcomp.wire import FLAG_EXACT, NO_BODY, Frame, Kind, Layout, codec_by_id, parse_layout
 
 LENGTH = struct.Struct("<I")
-STRETCH = 1 << 14
-"""Entries of a step worked out at a time."""
+STEP_BLOCK_ENTRIES = 1 << 14
+"""Entries of a step that are computed at a time, so that the temporaries stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """`vector` float32 (n,), `exact` bytes, and the `fingerprint` of both.
+    """A model: `vector`, float32 (n,), the bytes of the `exact` tensors, and the `fingerprint` of both.
 
-    A version is a number and a fingerprint: a server that came back from an older checkpoint gives out numbers again, but
-    never the same pair for another model.
+    A version is identified by its number and its fingerprint: a server that resumes from an older checkpoint reuses numbers,
+    but never the same pair for another model.
     """
 
     layout: Layout
@@ -33,11 +34,11 @@ class Replica:
     fingerprint: int
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the tensors in the layout's dtypes, local ones apart."""
+        """Return the tensors in the layout's dtypes, without the local ones."""
         return self.layout.unflatten(self.vector, self.exact)
 
     def key_frame(self) -> Frame:
-        """Return the frame that brings anybody here: the layout, the vector and the exact tensors."""
+        """Return the frame that holds the whole model: the layout, the vector and the exact tensors."""
         layout = self.layout
         payload = b"".join(
             (LENGTH.pack(len(layout.text)), layout.text, self.vector.astype("<f4").tobytes(), self.exact)
@@ -46,7 +47,10 @@ class Replica:
         return Frame(Kind.KEY, NO_BODY, FLAG_EXACT, *here, payload)
 
     def delta_frame(self, codec: int, body: bytes, exact: bytes) -> Frame:
-        """Return the frame that brings who is here to the next version: `body` added, the exact tensors replaced."""
+        """Return the frame to the next version: it adds the vector in `body` and replaces the exact tensors.
+
+        Raises `CorruptError` if the sum is not finite.
+        """
         flags = 0 if exact == self.exact else FLAG_EXACT
         frame = Frame(
             Kind.DELTA,
@@ -61,12 +65,16 @@ class Replica:
         )
         return replace(frame, after=DeltaStep.of(self, frame).fingerprint)
 
-    def advance(self, frame: Frame, reader: "FrameDecoder | None" = None) -> "Replica":
-        """Return the replica after a delta frame; this one is spent, its memory lives on.
+    def advance(self, frame: Frame, decoder: "FrameDecoder | None" = None) -> "Replica":
+        """Return the replica after a delta frame.  This replica is spent: its vector lives on in the new one.
 
-        `reader` works the step out, where that is not done here.
-        A frame that was applied before changes nothing.  Raises `VersionError` for one that starts elsewhere, `LayoutError`
-        for another model's, `CorruptError` for one that does not end where it says; the replica is then as it was.
+        A frame that was applied before changes nothing.  `decoder` computes the step (default: `DefaultDecoder`).
+
+        Raises:
+            VersionError: The frame starts from another version.
+            LayoutError: The frame is for another model.
+            CorruptError: The frame does not end in the version that it names.  The replica is unchanged in all cases.
+
         """
         if frame.kind is not Kind.DELTA:
             raise CorruptError(f"a frame of kind {frame.kind.name}; a delta is needed")
@@ -79,64 +87,70 @@ class Replica:
                 f"a delta from version {frame.base_version} ({frame.before:016x}); "
                 f"version {self.version} ({self.fingerprint:016x}) is held"
             )
-        step = (reader or DefaultDecoder()).step(self, frame)
+        step = (decoder or DefaultDecoder()).step(self, frame)
         if frame.version != self.version + 1 or step.fingerprint != frame.after:
             raise CorruptError(
                 f"a delta that does not end in the version {frame.version} ({frame.after:016x}) that it names"
             )
-        self.vector[step.at] = step.values
+        self.vector[step.selection] = step.values
         return Replica(self.layout, frame.version, self.vector, step.exact, step.fingerprint)
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaStep:
-    """What a delta frame does to a replica, worked out before anything is touched."""
+    """The effect of a delta frame on a replica, computed before anything changes.
 
-    at: Any
+    ``vector[selection] = values`` is the step; `exact` and `fingerprint` are those after it.
+    """
+
+    selection: Indices | slice
     values: Vector
     exact: bytes
     fingerprint: int
 
     @property
     def size(self) -> int:
-        """Bytes of memory that it takes, about."""
+        """Approximate size in memory, in bytes."""
         return 2 * self.values.nbytes + len(self.exact)
 
     @classmethod
     def of(cls, replica: Replica, frame: Frame) -> "DeltaStep":
-        """Return the step of `frame` from `replica`; the same for every replica that is equal to it."""
+        """Return the step of `frame` from `replica`; equal replicas give equal steps.
+
+        Raises `FedcompError` for a damaged body, and `CorruptError` if the new model is not finite.
+        """
         layout = replica.layout
         body, exact = split_payload(frame, frame.payload, layout, replica.exact)
         if frame.flags & FLAG_EXACT:
             layout.check_exact(exact)
-        sent = codec_by_id(frame.codec).decode(body, n=layout.n)
+        quantized = codec_by_id(frame.codec).decode(body, n=layout.n)
         with np.errstate(over="ignore"):
-            sparse = sent.sparse()
-            values = sent.dense() if sparse is None else sparse.values
-            del sent, body  # they would make it more than four times the model
-            new, moved = np.empty_like(values), 0
-            for start in range(0, new.size, STRETCH):
-                part = slice(start, start + STRETCH)
+            sparse = quantized.sparse()
+            values = quantized.dense() if sparse is None else sparse.values
+            del quantized, body  # with them, memory would exceed four times the model
+            new, fingerprint_change = np.empty_like(values), 0
+            for start in range(0, new.size, STEP_BLOCK_ENTRIES):
+                part = slice(start, start + STEP_BLOCK_ENTRIES)
                 old = replica.vector[part if sparse is None else sparse.indices[part]]
                 np.add(old, values[part], out=new[part])
                 if not np.isfinite(new[part]).all():
-                    raise CorruptError("a delta takes the model out of float32")
+                    raise CorruptError("a delta leads to weights beyond float32; finite ones are needed")
                 if sparse is not None:
-                    moved += change(sparse.indices[part], old, new[part])
+                    fingerprint_change += change(sparse.indices[part], old, new[part])
         if sparse is None:
             return cls(slice(None), new, exact, fingerprint(new, exact))
-        total = replica.fingerprint + moved - exact_part(replica.exact) + exact_part(exact)
-        return cls(sparse.indices, new, exact, total & WORD)
+        total = replica.fingerprint + fingerprint_change - exact_part(replica.exact) + exact_part(exact)
+        return cls(sparse.indices, new, exact, total & MODULUS_MASK)
 
 
 def start_replica(layout: Layout, arrays: Mapping[str, NDArray[Any]], version: int = 0) -> Replica:
-    """Return the replica that holds `arrays`."""
+    """Return the replica of `layout` that holds `arrays`; raises as `Layout.flatten` does."""
     vector, exact = layout.flatten(arrays)
     return Replica(layout, version, vector, exact, fingerprint(vector, exact))
 
 
 def from_key_frame(frame: Frame) -> Replica:
-    """Return the replica that a key frame holds."""
+    """Return the replica that a key frame holds; raise `FedcompError` for a frame that is not a valid key frame."""
     if frame.kind is not Kind.KEY:
         raise CorruptError(f"a frame of kind {frame.kind.name}; a key frame is needed")
     payload = frame.payload
@@ -161,10 +175,10 @@ def from_key_frame(frame: Frame) -> Replica:
 
 
 class FrameDecoder(Protocol):
-    """Works out what frames say."""
+    """Computes the effect of frames."""
 
     def step(self, replica: Replica, frame: Frame, /) -> DeltaStep:
-        """Return what a delta frame does to `replica`."""
+        """Return the effect of a delta frame on `replica`."""
         ...
 
     def begin(self, frame: Frame, /) -> Replica:
@@ -173,31 +187,32 @@ class FrameDecoder(Protocol):
 
 
 class DefaultDecoder:
-    """The reader of who reads each frame anew."""
+    """Decodes every frame itself, without a shared cache."""
 
     step = staticmethod(DeltaStep.of)
     begin = staticmethod(from_key_frame)
 
 
-def apply_frame(replica: Replica | None, frame: Frame, reader: FrameDecoder | None = None) -> Replica:
-    """Return the replica after `frame`; a key frame starts anew, a delta that lies behind `replica` changes nothing.
+def apply_frame(replica: Replica | None, frame: Frame, decoder: FrameDecoder | None = None) -> Replica:
+    """Return the replica after `frame`.  The replica passed in is spent.
 
-    `reader` works out what the frame says, where that is not done here.  The replica passed in is spent.
-    Raises `VersionError` for a delta that does not reach on from it.
+    A key frame replaces the replica, unless it holds the same version; a delta to an older version changes nothing.
+    `decoder` computes the effect of the frame (default: `DefaultDecoder`).  Raises as `Replica.advance` does, and
+    `VersionError` for a delta if `replica` is None.
     """
     if frame.kind is Kind.KEY:
         same = replica is not None and replica.layout.digest == frame.layout
         if replica is not None and same and (replica.version, replica.fingerprint) == (frame.version, frame.after):
             return replica
-        return (reader or DefaultDecoder()).begin(frame)
+        return (decoder or DefaultDecoder()).begin(frame)
     if replica is None:
         raise VersionError(f"a delta from version {frame.base_version}; no model is held")
-    behind = frame.kind is Kind.DELTA and frame.layout == replica.layout.digest and frame.version < replica.version
-    return replica if behind else replica.advance(frame, reader)
+    is_older = frame.kind is Kind.DELTA and frame.layout == replica.layout.digest and frame.version < replica.version
+    return replica if is_older else replica.advance(frame, decoder)
 
 
 def split_payload(frame: Frame, payload: bytes, layout: Layout, exact: bytes) -> tuple[bytes, bytes]:
-    """Return body and exact tensors of a delta's or an update's payload; `exact` where the frame brings none."""
+    """Return the body and the exact tensors in the payload of a delta or an update; `exact` if the frame holds none."""
     if not frame.flags & FLAG_EXACT:
         return payload, exact
     cut = len(payload) - layout.exact_size

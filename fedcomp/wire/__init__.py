@@ -1,5 +1,6 @@
 """What crosses the network: frames, the codecs they name, and the layout of the model behind them.  See FORMAT.md."""
 
+from fedcomp.wire.bfloat16 import BFLOAT16, bfloat16_to_float32, float32_to_bfloat16
 from fedcomp.wire.codec_ids import CODECS, NO_BODY, codec_by_id, codec_id, register_codec
 from fedcomp.wire.frame import (
     FLAG_EXACT,
@@ -17,6 +18,7 @@ from fedcomp.wire.layout import Layout, layout_of, parse_layout
 from fedcomp.wire.server_message import MESSAGE_FORMAT, MESSAGE_MAGIC, Ack, ServerMessage, ack_of, parse_server_message
 
 __all__ = [
+    "BFLOAT16",
     "CODECS",
     "FLAG_EXACT",
     "FLAG_FIRST",
@@ -32,8 +34,10 @@ __all__ = [
     "Layout",
     "ServerMessage",
     "ack_of",
+    "bfloat16_to_float32",
     "codec_by_id",
     "codec_id",
+    "float32_to_bfloat16",
     "layout_of",
     "parse_frame",
     "parse_frames",

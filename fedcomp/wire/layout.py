@@ -1,54 +1,25 @@
-"""Names, shapes and dtypes behind the vector, and what becomes of each tensor.
+"""The tensors behind the vector: their names, shapes and dtypes, and how each one travels.
 
 Floating tensors are `compressed`: concatenated in order into one float32 vector (top-k is global).  Integers, bools and
-BatchNorm statistics are `exact`: they ride in the frame as they are.  `local` tensors never travel.
+BatchNorm statistics are `exact`: they travel in the frame as they are.  `local` tensors never travel.
 """
 
 import fnmatch
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import Vector
 from fedcomp.entropy import MAX_ENTRIES
-from fedcomp.errors import CorruptError, DivergedError
-
-Policy = Literal["compressed", "exact", "local"]
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-DTYPES = (
-    "float16",
-    "float32",
-    "float64",
-    "bool",
-    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """One entry of a state dict."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    policy: Policy
-
-    @property
-    def size(self) -> int:
-        """Entries of the tensor."""
-        return math.prod(self.shape)
-
-    @property
-    def wire_dtype(self) -> np.dtype[Any]:
-        """The dtype with its byte order spelled."""
-        return np.dtype(self.dtype).newbyteorder("<")
+from fedcomp.errors import CorruptError, DivergedError, NonFiniteError
+from fedcomp.wire.bfloat16 import bfloat16_to_float32, is_bfloat16
+from fedcomp.wire.tensor import Tensor, tensor_of
 
 
 @dataclass(frozen=True)
@@ -59,165 +30,182 @@ class Layout:
 
     @cached_property
     def n(self) -> int:
-        """Entries of the vector."""
+        """The number of entries of the vector."""
         return sum(tensor.size for tensor in self.tensors if tensor.policy == "compressed")
 
     @cached_property
+    def parts(self) -> tuple[tuple[Tensor, slice], ...]:
+        """The compressed tensors, each with its part of the vector."""
+        parts, offset = [], 0
+        for tensor in self.tensors:
+            if tensor.policy == "compressed":
+                parts.append((tensor, slice(offset, offset + tensor.size)))
+                offset += tensor.size
+        return tuple(parts)
+
+    @cached_property
+    def exact_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that travel as they are."""
+        return tuple(tensor for tensor in self.tensors if tensor.policy == "exact")
+
+    @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the tensors that the vector holds, in its order."""
-        return tuple(tensor.shape for tensor in self.tensors if tensor.policy == "compressed")
+        """The shapes of the compressed tensors."""
+        return tuple(tensor.shape for tensor, _ in self.parts)
 
     @cached_property
     def exact_size(self) -> int:
-        """Bytes of the exact tensors."""
-        return sum(tensor.size * tensor.wire_dtype.itemsize for tensor in self.tensors if tensor.policy == "exact")
+        """The size of the exact tensors in bytes."""
+        return sum(tensor.size * tensor.wire_dtype.itemsize for tensor in self.exact_tensors)
 
     @cached_property
     def text(self) -> bytes:
-        """The layout as it is written into key frames: JSON, a list a tensor."""
+        """The layout as key frames hold it: JSON, one list per tensor."""
         rows = [[tensor.name, tensor.dtype, list(tensor.shape), tensor.policy] for tensor in self.tensors]
         return json.dumps(rows, separators=(",", ":")).encode()
 
     @cached_property
     def digest(self) -> int:
-        """64 bits that differ for another model."""
+        """A 64-bit hash of the layout."""
         return int.from_bytes(hashlib.blake2b(self.text, digest_size=8).digest(), "little")
 
     def flatten(self, arrays: Mapping[str, NDArray[Any]]) -> tuple[Vector, bytes]:
         """Return the vector, float32 (n,), and the exact tensors' bytes.
 
-        Exact tensors are rounded back to their dtype: averaging turns counters into floats.  Raises `ValueError` for
-        missing, unexpected and reshaped tensors, and `DivergedError` for NaN or infinity, naming the tensor.
+        Exact tensors are rounded to their dtypes: averaging turns counters into floats.
+
+        Raises:
+            ValueError: A tensor is missing, unexpected or of another shape.
+            DivergedError: A tensor holds NaN, infinity, or a value beyond its dtype.
+
         """
+        return self._flatten(arrays, None)
+
+    def difference(
+        self, arrays: Mapping[str, NDArray[Any]], base: Vector, *, rounded: bool = True
+    ) -> tuple[Vector, bytes]:
+        """Return `arrays` minus the model of the vector `base`, float32 (n,), and the exact tensors' bytes of `arrays`.
+
+        Wide arrays are subtracted in float64, so that a change far smaller than its weight is not lost.  The model of
+        `base` is what `unflatten` makes of it: rounded to the tensors' dtypes, unless `rounded` is False.
+        Raises as `flatten` does.
+        """
+        return self._flatten(arrays, base, rounded)
+
+    def _flatten(
+        self, arrays: Mapping[str, NDArray[Any]], base: Vector | None, rounded: bool = True
+    ) -> tuple[Vector, bytes]:
         expected = {tensor.name for tensor in self.tensors if tensor.policy != "local"}
-        missing, more = expected - arrays.keys(), arrays.keys() - {tensor.name for tensor in self.tensors}
-        if missing or more:
-            raise ValueError(f"tensors differ from the model's: missing {sorted(missing)}, unexpected {sorted(more)}")
-        vector, exact, at = np.empty(self.n, np.float32), [], 0
-        for tensor in self.tensors:
-            if tensor.policy == "local":
-                continue
-            array = np.asarray(arrays[tensor.name])
-            if array.shape != tensor.shape:
-                raise ValueError(f"tensor {tensor.name!r} has shape {array.shape}; the model's has {tensor.shape}")
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise DivergedError(f"tensor {tensor.name!r} holds NaN or infinity; only finite values can be sent")
-            if tensor.policy == "exact":
-                exact.append(_cast(array, tensor).tobytes())
-            else:
-                with np.errstate(over="ignore"):
-                    vector[at : at + tensor.size] = array.ravel()
-                if array.dtype.itemsize > 4 and not np.isfinite(vector[at : at + tensor.size]).all():
-                    raise DivergedError(f"tensor {tensor.name!r} holds a value beyond float32")
-                at += tensor.size
-        return vector, b"".join(exact)
+        missing, unexpected = expected - arrays.keys(), arrays.keys() - {tensor.name for tensor in self.tensors}
+        if missing or unexpected:
+            raise ValueError(
+                f"tensors differ from the model's: missing {sorted(missing)}, unexpected {sorted(unexpected)}"
+            )
+        vector = np.empty(self.n, np.float32)
+        for tensor, part in self.parts:
+            values = tensor.values_of(np.asarray(arrays[tensor.name])).ravel()
+            with np.errstate(over="ignore"):
+                if base is None:
+                    vector[part] = values
+                else:
+                    start = tensor.as_held(base[part]) if rounded and tensor.wire_dtype.itemsize < 4 else base[part]
+                    dtype = np.result_type(values, np.float32)
+                    np.subtract(values, start, out=vector[part], dtype=dtype, casting="same_kind")
+            if values.dtype.itemsize > 4 and not np.isfinite(vector[part]).all():
+                raise DivergedError(f"tensor {tensor.name!r} holds a value beyond float32")
+        return vector, self.exact_bytes(arrays)
+
+    def exact_bytes(self, arrays: Mapping[str, NDArray[Any]]) -> bytes:
+        """Return the bytes of the exact tensors in `arrays`, rounded to their dtypes; raises as `flatten` does."""
+        octets = []
+        for tensor in self.exact_tensors:
+            rounded = tensor.round(tensor.values_of(np.asarray(arrays[tensor.name])))
+            octets.append(rounded.astype(tensor.wire_dtype, copy=False).tobytes())
+        return b"".join(octets)
 
     def unflatten(self, vector: Vector, exact: bytes) -> dict[str, NDArray[Any]]:
-        """Return the tensors but the local ones, in their order and dtypes; none shares memory with the arguments."""
-        whole, at = self.unflatten_exact(exact), 0
-        arrays: dict[str, NDArray[Any]] = {}
-        for tensor in self.tensors:
-            if tensor.policy == "compressed":
-                with np.errstate(over="ignore"):
-                    arrays[tensor.name] = vector[at : at + tensor.size].astype(tensor.dtype).reshape(tensor.shape)
-                at += tensor.size
-            elif tensor.policy == "exact":
-                arrays[tensor.name] = whole[tensor.name]
-        return arrays
+        """Return the tensors, without the local ones, in their order and dtypes; they share no memory with the arguments."""
+        arrays = self.unflatten_exact(exact)
+        for tensor, part in self.parts:
+            arrays[tensor.name] = tensor.cast(vector[part]).reshape(tensor.shape)
+        return self._in_order(arrays)
 
     def unflatten_exact(self, exact: bytes) -> dict[str, NDArray[Any]]:
         """Return the exact tensors."""
-        arrays, at = {}, 0
-        for tensor in self.tensors:
-            if tensor.policy == "exact":
-                flat = np.frombuffer(exact, tensor.wire_dtype, tensor.size, at).astype(tensor.dtype)
-                arrays[tensor.name] = flat.reshape(tensor.shape)
-                at += flat.size * tensor.wire_dtype.itemsize
+        arrays, offset = {}, 0
+        for tensor in self.exact_tensors:
+            flat = np.frombuffer(exact, tensor.wire_dtype, tensor.size, offset).astype(tensor.array_dtype)
+            arrays[tensor.name] = flat.reshape(tensor.shape)
+            offset += flat.nbytes
         return arrays
 
+    def unflatten_float64(
+        self, change: Vector, exact: Mapping[str, NDArray[Any]], base: Vector | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Return `change`, float32 (n,), as float64 tensors, added to the model of the vector `base` if it is given.
+
+        The tensors of `exact` complete them.  Nothing is rounded to the layout's dtypes: `difference` gives `change` back.
+        """
+        arrays = dict(exact)
+        for tensor, part in self.parts:
+            total = np.zeros(tensor.size) if base is None else tensor.as_held(base[part]).astype(np.float64)
+            total += change[part]
+            arrays[tensor.name] = total.reshape(tensor.shape)
+        return self._in_order(arrays)
+
+    def _in_order(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return {tensor.name: arrays[tensor.name] for tensor in self.tensors if tensor.policy != "local"}
+
     def check_exact(self, exact: bytes) -> None:
-        """Refuse exact tensors that hold NaN or infinity, or a bool that is neither 0 nor 1."""
+        """Raise `CorruptError` for exact tensors that hold NaN or infinity, or a bool that is neither 0 nor 1."""
         for name, array in self.unflatten_exact(exact).items():
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
+            values = bfloat16_to_float32(array) if is_bfloat16(array.dtype) else array
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
                 raise CorruptError(f"the exact tensor {name!r} holds NaN or infinity")
-            if array.dtype.kind == "b" and array.view(np.uint8).max(initial=0) > 1:
+            if values.dtype.kind == "b" and values.view(np.uint8).max(initial=0) > 1:
                 raise CorruptError(f"the exact tensor {name!r} holds a bool that is neither 0 nor 1")
 
     def name_at(self, index: int) -> str:
-        """Return the name of the tensor that holds entry `index` of the vector."""
-        for tensor in self.tensors:
-            if tensor.policy == "compressed":
-                if index < tensor.size:
-                    return tensor.name
-                index -= tensor.size
+        """Return the name of the tensor that holds entry `index` of the vector; raise `IndexError` for none."""
+        for tensor, part in self.parts:
+            if part.start <= index < part.stop:
+                return tensor.name
         raise IndexError(index)
+
+    def explain(self, error: NonFiniteError) -> NonFiniteError:
+        """Return `error` with the name of the tensor that holds the entry."""
+        return NonFiniteError(error.index, error.value, f" (in tensor {self.name_at(error.index)!r})")
 
 
 def layout_of(arrays: Mapping[str, NDArray[Any]], local: Iterable[str] = ()) -> Layout:
-    """Return the layout of a state dict; tensors whose name fits a pattern of `local` (as ``"head.*"``) never travel.
+    """Return the layout of a state dict; tensors whose name matches a pattern of `local` (as ``"head.*"``) never travel.
 
-    Raises `ValueError` for a dtype that cannot travel, for a pattern that fits nothing, and for a model of no parameters.
+    Raises `ValueError` for a dtype that cannot travel, for a pattern that matches nothing, and for a model without
+    parameters.
     """
     local = tuple(local)
     for pattern in local:
         if not fnmatch.filter(arrays, pattern):
-            raise ValueError(f"no tensor fits the local pattern {pattern!r}; there are {', '.join(arrays)}")
-    tensors = []
-    for name, array in arrays.items():
-        if str(array.dtype) not in DTYPES:
-            raise ValueError(f"tensor {name!r} is of dtype {array.dtype}; it must be one of {', '.join(DTYPES)}")
-        tensors.append(Tensor(name, tuple(array.shape), str(array.dtype), _policy(name, array.dtype, local)))
-    layout = Layout(tuple(tensors))
+            raise ValueError(f"no tensor matches the local pattern {pattern!r}; the tensors are {', '.join(arrays)}")
+    layout = Layout(tuple(tensor_of(name, array, local) for name, array in arrays.items()))
     if not layout.n:
-        raise ValueError("the model has no floating tensor to send")
+        raise ValueError("the model has no floating tensor to send; at least one is needed")
     if layout.n > MAX_ENTRIES:
-        raise ValueError(f"the model has {layout.n} entries to send; at most {MAX_ENTRIES} can be")
+        raise ValueError(f"the model has {layout.n} entries to send; at most {MAX_ENTRIES} are possible")
     return layout
 
 
 def parse_layout(text: bytes) -> Layout:
-    """Return the layout that `Layout.text` wrote; raise `FedcompError` for anything else."""
+    """Return the layout with this `Layout.text`; raise `CorruptError` for any other bytes."""
     try:
         rows = json.loads(text)
         tensors = tuple(Tensor(name, tuple(shape), dtype, policy) for name, dtype, shape, policy in rows)
-        valid = all(map(_is_valid, tensors)) and len({tensor.name for tensor in tensors}) == len(tensors)
+        valid = all(tensor.is_valid() for tensor in tensors) and len({tensor.name for tensor in tensors}) == len(
+            tensors
+        )
     except (ValueError, TypeError, RecursionError):
         raise CorruptError("the layout is not a JSON list of [name, dtype, shape, policy]") from None
     layout = Layout(tensors)
     if not valid or layout.text != text or not 0 < layout.n <= MAX_ENTRIES:
-        raise CorruptError("the layout names a dtype, shape or policy that cannot be")
+        raise CorruptError("the layout names a dtype, shape or policy that is not possible")
     return layout
-
-
-def _is_valid(tensor: Tensor) -> bool:
-    shape = all(type(side) is int and 0 <= side <= MAX_ENTRIES for side in tensor.shape) and len(tensor.shape) <= 32
-    if not (isinstance(tensor.name, str) and shape and tensor.dtype in DTYPES and tensor.policy in get_args(Policy)):
-        return False
-    # numpy refuses the shape of an empty tensor too when its other sides are too long
-    fits = math.prod(side or 1 for side in tensor.shape) <= MAX_ENTRIES
-    return fits and (tensor.policy != "compressed" or tensor.dtype.startswith("float"))
-
-
-def _policy(name: str, dtype: np.dtype[Any], local: tuple[str, ...]) -> Policy:
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in local):
-        return "local"
-    if dtype.kind != "f" or name.rsplit(".", 1)[-1] in STATISTICS:
-        return "exact"
-    return "compressed"
-
-
-def _cast(array: NDArray[Any], tensor: Tensor) -> NDArray[Any]:
-    target = tensor.wire_dtype
-    if array.dtype.kind == "f" and target.kind in "iu":
-        limits = np.iinfo(target)
-        highest = float(limits.max)
-        if highest > limits.max:  # as of 64 bits, which a float64 cannot hold: the next one below
-            highest = math.nextafter(highest, 0)
-        array = np.clip(np.rint(array.astype(np.float64)), limits.min, highest)
-    elif array.dtype.kind == "f" and target.kind == "b":
-        array = array >= 0.5
-    with np.errstate(over="ignore"):
-        cast = array.astype(target)
-    if target.kind == "f" and not np.isfinite(cast).all():
-        raise DivergedError(f"tensor {tensor.name!r} holds a value beyond {tensor.dtype}")
-    return cast

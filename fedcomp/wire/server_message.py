@@ -1,41 +1,45 @@
-"""What the server says to one node in one message: how to reach the newest version, and how to answer."""
+"""One message from the server to one node: how to reach the newest version, and how to answer."""
 
 import struct
 import zlib
 from dataclasses import dataclass
 
 from fedcomp.errors import CorruptError, TruncatedError, UnknownFormatError
-from fedcomp.wire import frame as frames
-from fedcomp.wire.frame import Frame
+from fedcomp.wire.frame import Frame, parse_frame
 
 MESSAGE_MAGIC = b"FCIN"
 MESSAGE_FORMAT = 1
 HEAD = struct.Struct("<4sBBHQQIQIQI")
-TRAINING_ID = 1
-"""Flag: the lineage follows the text."""
-NUMBER = struct.Struct("<Q")
+CRC = struct.Struct("<I")
+TRAINING_ID = 1  # flag: the training id follows the text
+EPOCH = 2  # flag: the epoch follows the text and the training id
+OPTIONAL = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Names one uplink: the number of the instruction that it answered, and its frame's CRC32."""
+    """Names one update: the number of the message that it answered, and the CRC32 of its frame."""
 
     number: int = 0
     crc: int = 0
 
 
 def ack_of(number: int, data: bytes) -> Ack:
-    """Return the receipt of the uplink frame `data` that answers instruction `number`."""
+    """Return the acknowledgement of the update frame `data` that answers message `number`."""
     return Ack(number, zlib.crc32(data))
 
 
 @dataclass(frozen=True, slots=True)
 class ServerMessage:
-    """`number` grows with every message of a server; `taken` is the last uplink that the server took from the node.
+    """What the server sends to a node.
 
-    `version` and `fingerprint` name the newest version, `frames` bring the node there; `uplink` is the text of the
-    compressor to answer with, `seed` what its random numbers start from.  `lineage` names the training that the model belongs
-    to, through all restarts of its server; it is said beside key frames.  0: not said.
+    `number` grows with every message of a server; `acked` is the last update that it accepted from the node.  `version` and
+    `fingerprint` name the newest version, and `frames` bring the node there.  `uplink` is the text of the compressor to
+    answer with, `seed` the seed of its random numbers.
+
+    Two fields are optional, and 0 if absent.  `training_id` names the training that the model belongs to, through all
+    restarts of its server; it comes with key frames.  `epoch` numbers the server's sum of increments (EF21): a node whose
+    estimate belongs to another epoch starts its estimate from zero.
     """
 
     number: int
@@ -46,47 +50,62 @@ class ServerMessage:
     uplink: str
     frames: tuple[bytes, ...]
     training_id: int = 0
+    epoch: int = 0
 
     def to_bytes(self) -> bytes:
-        """Return head, text, lineage and frames; the CRC32 at the end of the head covers all but the frames."""
-        text = self.uplink.encode()
-        flags, behind = (TRAINING_ID, text + NUMBER.pack(self.training_id)) if self.training_id else (0, text)
+        """Return head, text, optional fields and frames; the CRC32 at the end of the head covers all but the frames."""
+        text, flags = self.uplink.encode(), 0
+        covered = text
+        for flag, value in ((TRAINING_ID, self.training_id), (EPOCH, self.epoch)):
+            if value:
+                flags |= flag
+                covered += OPTIONAL.pack(value)
         acked, newest = (self.acked.number, self.acked.crc), (self.version, self.fingerprint)
-        head = HEAD.pack(MESSAGE_MAGIC, MESSAGE_FORMAT, flags, len(text), self.number, *acked, self.seed, *newest, 0)[
-            :-4
-        ]
-        return b"".join((head, struct.pack("<I", zlib.crc32(behind, zlib.crc32(head))), behind, *self.frames))
+        head = HEAD.pack(MESSAGE_MAGIC, MESSAGE_FORMAT, flags, len(text), self.number, *acked, self.seed, *newest, 0)
+        head = head[: -CRC.size]
+        return b"".join((head, CRC.pack(zlib.crc32(covered, zlib.crc32(head))), covered, *self.frames))
 
 
 def parse_server_message(data: bytes) -> tuple[ServerMessage, tuple[Frame, ...]]:
-    """Return the instruction and its frames, parsed."""
+    """Return the message in `data` and its frames, parsed.
+
+    Raises:
+        TruncatedError: `data` ends within the head, the text, an optional field or a frame.
+        UnknownFormatError: The magic number, the format or a flag is unknown.
+        CorruptError: A CRC32 does not match, an optional field is 0, or the text is not UTF-8.
+
+    """
     if len(data) < HEAD.size:
-        raise TruncatedError(f"{len(data)} bytes; an instruction's head needs {HEAD.size}")
+        raise TruncatedError(f"{len(data)} bytes; the head of a message needs {HEAD.size}")
     magic, form, flags, length, number, *acked, seed, version, fingerprint, crc = HEAD.unpack_from(data)
     if magic != MESSAGE_MAGIC:
-        raise UnknownFormatError(f"the bytes begin with {magic!r}; an instruction begins with {MESSAGE_MAGIC!r}")
+        raise UnknownFormatError(f"the bytes begin with {magic!r}; a message begins with {MESSAGE_MAGIC!r}")
     if form != MESSAGE_FORMAT:
-        raise UnknownFormatError(f"instruction format {form}; this version reads format {MESSAGE_FORMAT}")
-    if flags & ~TRAINING_ID:
-        raise UnknownFormatError(f"instruction flags {flags:#x}; only {TRAINING_ID:#x} is known")
-    at = HEAD.size + length + (NUMBER.size if flags & TRAINING_ID else 0)
-    if at > len(data):
-        raise TruncatedError(f"{len(data) - HEAD.size} bytes behind the head; it promises {at - HEAD.size}")
-    text = data[HEAD.size : HEAD.size + length]
-    if zlib.crc32(data[HEAD.size : at], zlib.crc32(data[: HEAD.size - 4])) != crc:
-        raise CorruptError("the instruction's CRC32 does not fit its bytes")
-    training_id = NUMBER.unpack_from(data, at - NUMBER.size)[0] if flags & TRAINING_ID else 0
-    if flags and not training_id:
-        raise CorruptError("the instruction names lineage 0, which is none")
+        raise UnknownFormatError(f"message format {form}; this version reads format {MESSAGE_FORMAT}")
+    if flags & ~(TRAINING_ID | EPOCH):
+        raise UnknownFormatError(f"message flags {flags:#x}; known are {TRAINING_ID:#x} and {EPOCH:#x}")
+    present = [flag for flag in (TRAINING_ID, EPOCH) if flags & flag]
+    text_end = HEAD.size + length
+    offset = text_end + OPTIONAL.size * len(present)
+    if offset > len(data):
+        raise TruncatedError(f"{len(data) - HEAD.size} bytes after the head; it promises {offset - HEAD.size}")
+    if zlib.crc32(data[HEAD.size : offset], zlib.crc32(data[: HEAD.size - CRC.size])) != crc:
+        raise CorruptError("the CRC32 of the message does not match its bytes")
+    optional = {
+        flag: OPTIONAL.unpack_from(data, text_end + place * OPTIONAL.size)[0] for place, flag in enumerate(present)
+    }
+    if not all(optional.values()):
+        raise CorruptError("the message has an optional field of 0; other values are needed")
     try:
-        uplink = text.decode()
+        uplink = data[HEAD.size : text_end].decode()
     except UnicodeDecodeError:
-        raise CorruptError("the instruction's text is not UTF-8") from None
-    parsed, pieces = [], []
-    while at < len(data):
-        one, end = frames.parse_frame(data, at)
-        parsed.append(one)
-        pieces.append(data[at:end])
-        at = end
-    asked = ServerMessage(number, Ack(*acked), version, fingerprint, seed, uplink, tuple(pieces), training_id)
-    return asked, tuple(parsed)
+        raise CorruptError("the text of the message is not UTF-8") from None
+    parsed, frames = [], []
+    while offset < len(data):
+        frame, end = parse_frame(data, offset)
+        parsed.append(frame)
+        frames.append(data[offset:end])
+        offset = end
+    training_id, epoch = optional.get(TRAINING_ID, 0), optional.get(EPOCH, 0)
+    newest = (version, fingerprint)
+    return ServerMessage(number, Ack(*acked), *newest, seed, uplink, tuple(frames), training_id, epoch), tuple(parsed)

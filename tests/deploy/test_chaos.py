@@ -21,10 +21,9 @@ from clients.app import app as client_app
 from deploy.federation import Federation
 from deploy.run_config import copy_app
 from fedcomp.flower import LocalGrid
-from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.state_folder import StateFolder
 from fedcomp.flower.server.checkpoint import Checkpoint
-from fedcomp.sync.ledger import Traffic
+from fedcomp.sync import Subscriber, Traffic
 from server.app import app as server_app
 from tests.deploy.chaos.server import Watching
 from tests.deploy.live_federation import server_apps, start_node, stop_node
@@ -62,7 +61,7 @@ class PreviousRound:
     published: Checkpoint
     """The server after round `ROUNDS`; one more round brought its model to all nodes."""
     last: Checkpoint
-    states: list[ClientState]
+    states: list[Subscriber]
     ids: list[int]
     up: list[int]
     down: list[int]
@@ -161,7 +160,7 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreviousRoun
         states = []
         for node in federation.nodes:
             with StateFolder(node.folder / "state", RecordDict()) as state:
-                states.append(state.load(published[0].training_id))
+                states.append(state.load(published[0].publisher.training_id).subscriber)
         for link in links:
             link.close()
         records = [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
@@ -181,7 +180,7 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreviousRoun
 
 
 def test_all_nodes_hold_the_published_model_to_the_bit(aftermath: PreviousRound) -> None:
-    published = aftermath.published.replica
+    published = aftermath.published.publisher.replica
     assert published.version == ROUNDS
     for number, state in enumerate(aftermath.states):
         assert state.replica is not None
@@ -214,7 +213,7 @@ def test_what_was_to_happen_has_happened(aftermath: PreviousRound) -> None:
 
 
 def test_only_who_lost_its_state_needs_a_key_frame(aftermath: PreviousRound) -> None:
-    key_size = aftermath.last.replica.key_frame().size
+    key_size = aftermath.last.publisher.replica.key_frame().size
     rows = aftermath.last.ledger.by_round_and_node()
     keys = {
         number: [

@@ -91,8 +91,7 @@ def test_two_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_
         scale = np.abs(asked).max() or 1
         np.testing.assert_allclose(acked + held, asked, atol=1e-4 * scale, err_msg=f"node {node}")
 
-    assert strategy._log is not None
-    kept = strategy._log.memory["residual"]
+    kept = strategy.publisher.memory["residual"]
     moved = published - floats(initial)
     np.testing.assert_allclose(moved + kept, watching.means, atol=1e-4 * np.abs(watching.means).max())
 
@@ -137,7 +136,7 @@ def test_one_fault_alone_is_settled_by_the_next_message(fault: Fault, tmp_path: 
     state = state_of(context)
     asked = context.state.array_records["asked"]["sum"].numpy()
     # The last uplink was taken, though the node has not been told so yet.
-    assert ack_of(state.pending_number, state.pending) == strategy._registry[1].acked
+    assert ack_of(state.pending_number, state.pending) == strategy.publisher.nodes[1].acked
     assert state.replica is not None
     np.testing.assert_allclose(
         watching.acked[1] - forgotten + state.memory["residual"], asked, atol=1e-4 * np.abs(asked).max()

@@ -120,10 +120,10 @@ ATTACKS: dict[int, tuple[str, Attack]] = {
     4: ("NaN or infinity|a magnitude of nan", _sends(_nans)),
     5: ("the head promises|bytes follow the frame", _sends(_lying_length)),
     6: ("2147483648|536870912", _sends(_gigabytes)),
-    7: ("it answers instruction", lambda grid, _: [_copy(grid.past[1])]),
-    8: ("it answers instruction", lambda _, replies: [_copy(replies[HOSTILE], _bytes(replies[1]))]),
+    7: ("it answers message", lambda grid, _: [_copy(grid.past[1])]),
+    8: ("it answers message", lambda _, replies: [_copy(replies[HOSTILE], _bytes(replies[1]))]),
     9: ("", lambda grid, replies: []),
-    10: ("it answers instruction", lambda grid, replies: [replies[HOSTILE], _copy(grid.past[9])]),
+    10: ("it answers message", lambda grid, replies: [replies[HOSTILE], _copy(grid.past[9])]),
     11: ("was answered before", lambda grid, replies: [replies[HOSTILE], _copy(replies[HOSTILE])]),
 }
 """By round, the attack and what the log says.

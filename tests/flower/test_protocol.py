@@ -335,7 +335,7 @@ def test_local_tensors_never_travel_and_each_node_keeps_its_own() -> None:
 
 def test_a_pattern_of_local_tensors_that_fits_nothing_is_refused() -> None:
     strategy = CompressedStrategy(FedAvg(), local=["haed.*"])
-    with pytest.raises(ValueError, match=r"no tensor fits the local pattern 'haed\.\*'"):
+    with pytest.raises(ValueError, match=r"'haed\.\*'"):
         strategy.start(LocalGrid(app(), 2), model(), num_rounds=1)
 
 

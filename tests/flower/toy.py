@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedcomp.flower import CompressionMod
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.state_store import open_store
+from fedcomp.sync import Subscriber
 
 logging.getLogger("flwr").setLevel(logging.ERROR)
 Arrays = dict[str, NDArray[np.floating]]
@@ -70,10 +71,15 @@ def app(*, with_mod: bool = True) -> ClientApp:
     return client_app
 
 
-def state_of(context: Context) -> ClientState:
-    """Return what a node remembers."""
-    with open_store(context) as home:
-        return home.load(0)
+def client_state_of(context: Context) -> ClientState:
+    """Return the state of a node."""
+    with open_store(context) as store:
+        return store.load(0)
+
+
+def state_of(context: Context) -> Subscriber:
+    """Return the protocol state of a node."""
+    return client_state_of(context).subscriber
 
 
 class Watching(FedAvg):

@@ -133,7 +133,7 @@ def test_a_server_killed_at_work_resumes_without_losing_a_round(last: int, short
     assert not any(line["refused"] for line in lines(tmp_path / "runs" / "killed"))
     for context in grid.contexts.values():
         with open_store(context) as home:
-            replica = home.load(0).replica
+            replica = home.load(0).subscriber.replica
         assert replica is not None
         assert replica.version == 4
 

@@ -13,7 +13,7 @@ import fedcomp
 from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.errors import CorruptError, FedcompError, LayoutError, TruncatedError, UnknownFormatError, VersionError
 from fedcomp.sync.fingerprint import fingerprint
-from fedcomp.sync.replica import LENGTH, STRETCH, Replica, apply_frame, from_key_frame, start_replica
+from fedcomp.sync.replica import LENGTH, STEP_BLOCK_ENTRIES, Replica, apply_frame, from_key_frame, start_replica
 from fedcomp.wire.codec_ids import codec_id
 from fedcomp.wire.frame import FLAG_EXACT, Frame, Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of
@@ -216,20 +216,20 @@ def test_a_delta_beyond_float32_is_refused_and_the_replica_is_as_it_was() -> Non
     for compressor in (fedcomp.stc(1.0), fedcomp.dense()):
         body, _ = compressor.encode(arrays["w"], compressor.init(3))
         frame = Frame(Kind.DELTA, codec_id(compressor.entropy), 0, 0, 1, held.layout.digest, held.fingerprint, 7, body)
-        with pytest.raises(CorruptError, match="a delta takes the model out of float32"):
+        with pytest.raises(CorruptError, match="float32"):
             held.advance(frame)
         assert bits(held) == before
 
 
-@pytest.mark.parametrize("place", [0, STRETCH - 1, STRETCH, 2 * STRETCH])
+@pytest.mark.parametrize("place", [0, STEP_BLOCK_ENTRIES - 1, STEP_BLOCK_ENTRIES, 2 * STEP_BLOCK_ENTRIES])
 @pytest.mark.parametrize("text", ["topk(density=1.0)", "dense()"])
 def test_one_entry_beyond_float32_is_found_wherever_it_is(text: str, place: int) -> None:
-    arrays: Arrays = {"w": np.ones(2 * STRETCH + 1, np.float32)}
+    arrays: Arrays = {"w": np.ones(2 * STEP_BLOCK_ENTRIES + 1, np.float32)}
     arrays["w"][place] = 3e38
     held, compressor = start_replica(layout_of(arrays), arrays), fedcomp.parse(text)
     before = bits(held)
     body, _ = compressor.encode(arrays["w"], compressor.init(held.layout.n))
-    with pytest.raises(CorruptError, match="a delta takes the model out of float32"):
+    with pytest.raises(CorruptError, match="float32"):
         held.delta_frame(codec_id(compressor.entropy), body, b"")
     assert bits(held) == before
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from fedcomp.core.types import Vector
 from fedcomp.errors import FedcompError
-from fedcomp.flower.client.client_state import ClientState
 from fedcomp.methods import parse
-from fedcomp.sync import updates
+from fedcomp.sync import Subscriber, updates
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.node_registry import NodeRecord
 from fedcomp.sync.replica import Replica, apply_frame
@@ -106,7 +105,7 @@ def _server(mutant: Mutant) -> Door:
         _need(not (refused and found), "an update that was decoded and refused")
         for update in found:
             total = np.zeros(mutant.n, np.float32)
-            update.sent.add_to(total)
+            update.change.add_to(total)
             _vector(total, mutant.n)
             published.layout.check_exact(update.exact)
         _same(published, world)
@@ -133,7 +132,7 @@ def _replica(mutant: Mutant) -> Door:
 def _node(mutant: Mutant) -> Door:
     """What `CompressionMod` does before the ClientApp runs; the compressor that is asked for it looks at later."""
     world = specimens.world(mutant.n)
-    state = ClientState(replica=world.copy(), number=specimens.NUMBER)
+    state = Subscriber(replica=world.copy(), number=specimens.NUMBER)
 
     def enter() -> None:
         asked, frames = server_message.parse_server_message(mutant.data)

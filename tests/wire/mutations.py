@@ -141,7 +141,7 @@ def seal_instruction(data: bytes) -> bytes:
     )
     covered = server_message.MESSAGE_MAGIC + bytes([server_message.MESSAGE_FORMAT]) + head[5:-4]
     flags, length = covered[5], int.from_bytes(covered[6:8], "little")
-    promised = behind[: length + (server_message.NUMBER.size if flags & server_message.TRAINING_ID else 0)]
+    promised = behind[: length + server_message.OPTIONAL.size * (flags & 3).bit_count()]
     return covered + struct.pack("<I", zlib.crc32(promised, zlib.crc32(covered))) + behind
 
 

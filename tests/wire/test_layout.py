@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError, DivergedError, FedcompError
-from fedcomp.wire.layout import DTYPES, layout_of, parse_layout
+from fedcomp.wire.layout import layout_of, parse_layout
+from fedcomp.wire.tensor import DTYPES
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -94,7 +95,7 @@ def test_what_comes_back_shares_no_memory() -> None:
 def test_patterns_make_tensors_local(policy: str) -> None:
     arrays = {**SMALL, "other": np.ones(2, np.float32)}
     if policy == "*":
-        with pytest.raises(ValueError, match="the model has no floating tensor to send"):
+        with pytest.raises(ValueError, match="the model has no floating tensor"):
             layout_of(arrays, [policy])
         return
     layout = layout_of(arrays, [policy])
@@ -103,18 +104,18 @@ def test_patterns_make_tensors_local(policy: str) -> None:
 
 
 def test_a_pattern_that_fits_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="no tensor fits the local pattern 'head'; there are w, steps"):
+    with pytest.raises(ValueError, match="'head'.* w, steps"):
         layout_of(SMALL, ["head"])
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "U3", "O", ">f4", "datetime64[s]"])
 def test_a_dtype_that_cannot_travel_is_refused(dtype: str) -> None:
-    with pytest.raises(ValueError, match="tensor 'x' is of dtype .*; it must be one of float16, float32"):
+    with pytest.raises(ValueError, match="tensor 'x'.*float16, float32"):
         layout_of({**SMALL, "x": np.zeros(2, dtype)})
 
 
 def test_a_model_too_large_to_encode_is_refused() -> None:
-    with pytest.raises(ValueError, match="the model has 2147483649 entries to send; at most 2147483648 can be"):
+    with pytest.raises(ValueError, match="2147483649 entries.* 2147483648"):
         layout_of({"w": np.broadcast_to(np.float32(0), (2**31 + 1,))})
 
 

@@ -1,180 +1,138 @@
-"""The node's side: a Flower mod that turns frames into the arrays that a ClientApp expects, and its answer into a frame."""
+"""The node's side in Flower: a mod that turns frames into the arrays that a ClientApp expects, and its reply into a frame."""
 
 import time
 from logging import WARNING
-from typing import cast
 
-import numpy as np
 from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
 
-from fedcomp.errors import FedcompError, NonFiniteError, StaleError, UnknownFormatError
+from fedcomp.errors import FedcompError
 from fedcomp.flower import records
 from fedcomp.flower._compat import ClientAppCallable, log
-from fedcomp.flower.client.client_state import ClientState, split_epoch
+from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.in_memory import DecodeCache
-from fedcomp.flower.client.state_store import StateStore, open_store, shared_of
+from fedcomp.flower.client.state_store import StateStore, cache_of, open_store
 from fedcomp.flower.lazy_array import record_of, to_record
-from fedcomp.memory import Incremental
-from fedcomp.methods import parse
-from fedcomp.sync import Replica
-from fedcomp.wire import (
-    FLAG_EXACT,
-    FLAG_FIRST,
-    NO_BODY,
-    SECONDS,
-    Frame,
-    Kind,
-    ServerMessage,
-    codec_id,
-    parse_server_message,
-)
+from fedcomp.sync import resync
+from fedcomp.wire import Frame, Layout, ServerMessage, parse_server_message
 
 
 class CompressionMod:
-    """Put it into ``ClientApp(mods=[CompressionMod()])``; it needs no settings, the server says how to answer.
+    """The mod of a compressed ClientApp: ``ClientApp(mods=[CompressionMod()])``.
 
-    A message from a server without `CompressedStrategy` passes untouched.  The mod holds nothing itself: the node's state
-    is in ``Context.state``, or, with ``state-dir`` in the node's config, in files of that folder, and outlives a restart.
+    It needs no settings, because each message says how to answer; a message from a server without `CompressedStrategy`
+    passes unchanged.  The mod itself has no state: a node's state is in ``Context.state``, or, with ``state-dir`` in the
+    node's config, in the files of that folder, where it outlives a restart.
     """
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        """Return the ClientApp's reply to `message`, compressed."""
-        found = records.packed(message.content) if message.has_content() else None
-        if found is None:
+        """Return the ClientApp's reply to `message`, compressed.
+
+        Raises `FedcompError` for a damaged or outdated message, and `ValueError` for a trained model that cannot be sent.
+        """
+        packed = records.packed(message.content) if message.has_content() else None
+        if packed is None:
             return call_next(message, context)
-        with open_store(context) as home:
-            return self._answer(message, context, call_next, home, *found)
-
-    def _answer(
-        self, message: Message, context: Context, call_next: ClientAppCallable, home: StateStore, key: str, data: bytes
-    ) -> Message:
-        begin = time.perf_counter()
-        asked, frames = parse_server_message(data)
-        state, shared = home.load(asked.training_id, _places(asked, frames)), shared_of(context)
-        if asked.number < state.number:
-            raise StaleError(f"instruction {asked.number}; instruction {state.number} was followed already")
-        if asked.number == state.pending_number:
-            # The same message once more: so is the answer, for this uplink may have been taken by now.
-            answer = RecordDict(dict(state.answer.items()))
-            answer[state.answer_key] = records.pack(state.pending)
-            return Message(answer, reply_to=message)
-        if state.node not in (0, context.node_id):
-            said = "fedcomp: node %d remembers here, and this is node %d: it has a new key, or they share a state-dir"
-            log(WARNING, said, state.node, context.node_id)
-        state.settle(asked.acked, context.node_id)
-        try:
-            state.follow(asked, frames, shared)
-        except FedcompError as error:
-            log(WARNING, "fedcomp: this node cannot follow: %s", error)
-            # Nothing that it says is remembered: a forged number would make all later ones old.
-            lost = Frame(Kind.RESYNC, NO_BODY, 0, 0, 0, 0, 0, asked.number)
-            return Message(RecordDict({key: records.pack(lost.to_bytes())}), reply_to=message)
-        state.number = asked.number
-        decode_seconds = time.perf_counter() - begin + (shared.saved_seconds if shared else 0.0)
-
-        replica = _held(state)
-        plain = message.content.copy()
-        plain[key] = _model(state, replica, shared)
-        message.content = plain
-        reply = call_next(message, context)
-
-        if reply.has_content():
-            content = reply.content.copy()
-            trained = _trained(message, content, key, replica)
-            if trained is not None:
-                frame = self._update(state, records.array_records(content)[trained], asked, decode_seconds, context)
-                state.answer = {name: record for name, record in content.items() if name != trained}
-                state.answer_key = trained
-                content[trained] = records.pack(frame)
-            else:
-                held = Frame(Kind.ACK, NO_BODY, 0, *_here(replica), asked.number)
-                content[records.KEY] = records.pack(held.to_bytes())
-            reply.content = content
-        home.save(state)
-        return reply
-
-    def _update(
-        self, state: ClientState, trained: ArrayRecord, asked: ServerMessage, decode_seconds: float, context: Context
-    ) -> bytes:
-        """Return the update frame, and leave it pending in `state`."""
-        begin = time.perf_counter()
-        replica = _held(state)
-        layout = replica.layout
-        vector, exact = layout.flatten(records.to_arrays(trained))
-        np.subtract(vector, replica.vector, out=vector)
-        try:
-            uplink, epoch = split_epoch(asked.uplink)
-            compressor = parse(uplink)
-        except ValueError as error:
-            raise UnknownFormatError(f"the server asks for an uplink that is not known here: {error}") from error
-        # The server may ask for another compressor; what another memory holds is left for when it is asked for again.
-        memory = compressor.select(state.memory, layout.n)
-        first = compressor.memory.incremental and cast(Incremental, compressor.memory).begins(memory, epoch)
-        identity = int(context.node_config.get("partition-id", context.node_id))
-        seed = int(np.random.SeedSequence([asked.seed, identity & (1 << 64) - 1]).generate_state(1, np.uint64)[0])
-        try:
-            body, memory = compressor.encode(
-                vector,
-                memory,
-                seed,
-                server_round=replica.version,
-                shapes=layout.shapes,
-                model=replica.vector,
-                estimate_epoch=epoch,
-            )
-        except NonFiniteError as error:
-            raise NonFiniteError(error.index, error.value, f" (in tensor {layout.name_at(error.index)!r})") from None
-        state.memory |= memory
-        flags = (0 if exact == replica.exact else FLAG_EXACT) | (FLAG_FIRST if first else 0)
-        seconds = SECONDS.pack(time.perf_counter() - begin, decode_seconds)
-        payload = b"".join((seconds, body, exact if flags & FLAG_EXACT else b""))
-        codec = codec_id(compressor.entropy)
-        frame = Frame(Kind.UPDATE, codec, flags, *_here(replica), asked.number, payload).to_bytes()
-        state.pending, state.pending_number, state.uplink = frame, asked.number, uplink
-        local = {tensor.name for tensor in layout.tensors if tensor.policy == "local"}
-        state.local = {name: array for name, array in trained.items() if name in local}
-        return frame
+        with open_store(context) as store:
+            return _answer(message, *packed, context, call_next, store)
 
 
-def _places(asked: ServerMessage, frames: tuple[Frame, ...]) -> set[tuple[int, int]]:
-    """Return versions and fingerprints from which a node can follow."""
-    ends = {place for frame in frames for place in ((frame.base_version, frame.before), (frame.version, frame.after))}
-    return ends | {(asked.version, asked.fingerprint)}
+def _answer(
+    message: Message, key: str, data: bytes, context: Context, call_next: ClientAppCallable, store: StateStore
+) -> Message:
+    """Return the reply to `message`, whose record `key` holds `data`: follow the frames, run the app, pack its update."""
+    start_s = time.perf_counter()
+    request, frames = parse_server_message(data)
+    state, cache = store.load(request.training_id, _places(request, frames)), cache_of(context)
+    if state.subscriber.is_repeated(request):
+        return Message(_repeated_reply(state), reply_to=message)
+    if not _follow(state, request, frames, context.node_id, cache):
+        # Store nothing from this message: accepting a forged number would make every genuine one look stale.
+        return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
+    decode_seconds = time.perf_counter() - start_s + (cache.saved_seconds if cache else 0.0)
+
+    message.content = _with_record(message.content, key, _model(state, cache))
+    reply = call_next(message, context)
+    if reply.has_content():
+        trained = _trained_key(message, reply.content, key, state.subscriber.held.layout)
+        if trained is None:
+            ack = records.pack(state.subscriber.ack(request.number))
+            reply.content = _with_record(reply.content, records.KEY, ack)
+        else:
+            identity = int(context.node_config.get("partition-id", context.node_id))
+            reply.content = _packed_update(state, reply.content, trained, request, identity, decode_seconds)
+    store.save(state)
+    return reply
 
 
-def _held(state: ClientState) -> Replica:
-    if state.replica is None:
-        raise RuntimeError("no model is held")
-    return state.replica
+def _places(request: ServerMessage, frames: tuple[Frame, ...]) -> set[tuple[int, int]]:
+    """Return the (version, fingerprint) pairs from which a node can follow."""
+    starts = {(frame.base_version, frame.before) for frame in frames}
+    return starts | {(frame.version, frame.after) for frame in frames} | {(request.version, request.fingerprint)}
 
 
-def _here(replica: Replica) -> tuple[int, int, int, int]:
-    """Return base version, version, layout and fingerprint as a reply's head names them."""
-    return replica.version, replica.version, replica.layout.digest, replica.fingerprint
+def _follow(
+    state: ClientState, request: ServerMessage, frames: tuple[Frame, ...], node: int, cache: DecodeCache | None
+) -> bool:
+    """Settle the pending update and follow the frames; return False, and log why, if they do not lead to the version."""
+    subscriber = state.subscriber
+    if subscriber.node not in (0, node):
+        text = "fedcomp: the state here is that of node %d, and this is node %d: it has a new key, or they share a state-dir"
+        log(WARNING, text, subscriber.node, node)
+    subscriber.settle(request.acked, node)
+    try:
+        state.follow(request, frames, cache)
+    except FedcompError as error:
+        log(WARNING, "fedcomp: this node cannot follow: %s", error)
+        return False
+    return True
 
 
-def _model(state: ClientState, replica: Replica, shared: DecodeCache | None) -> ArrayRecord:
-    """Return the model as the ClientApp expects it; local tensors as they were last trained here."""
-    plain = shared.plain(replica) if shared else to_record(replica.arrays())
+def _model(state: ClientState, cache: DecodeCache | None) -> ArrayRecord:
+    """Return the model as the ClientApp expects it, with local tensors as they were last trained here."""
+    replica = state.subscriber.held
+    plain = cache.plain(replica) if cache else to_record(replica.arrays())
     if not state.local:
         return plain
-    both = dict(plain) | state.local
-    return record_of({item.name: both[item.name] for item in replica.layout.tensors if item.name in both})
+    arrays = dict(plain) | state.local
+    return record_of({tensor.name: arrays[tensor.name] for tensor in replica.layout.tensors if tensor.name in arrays})
 
 
-def _trained(message: Message, content: RecordDict, key: str, replica: Replica) -> str | None:
-    """Return the key of the trained model in a reply's content; None for a reply that is not to bring one.
+def _trained_key(message: Message, content: RecordDict, key: str, layout: Layout) -> str | None:
+    """Return the key of the trained model in a reply's content; None for a reply that need not bring one.
 
-    It is the record under the `key` that the model came in, or the only one with the model's tensors.
+    It is the record under the `key` of the model that was sent, or else the only one with tensors of the model.
     """
     if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
         return None
-    names = {tensor.name for tensor in replica.layout.tensors}
+    names = {tensor.name for tensor in layout.tensors}
     fitting = [name for name, record in records.array_records(content).items() if names & record.keys()]
     if key in fitting:
         return key
     if len(fitting) > 1:
-        raise ValueError(
-            f"the records {fitting} all hold tensors of the model; the trained one is expected under {key!r}"
-        )
+        raise ValueError(f"the records {fitting} all hold tensors of the model; name the trained one {key!r}")
     return fitting[0] if fitting else None
+
+
+def _packed_update(
+    state: ClientState, content: RecordDict, trained: str, request: ServerMessage, identity: int, decode_seconds: float
+) -> RecordDict:
+    """Return `content` with an update frame in place of the record `trained`, and keep all of it in case it must repeat."""
+    arrays = records.array_records(content)[trained]
+    frame = state.subscriber.update(records.to_arrays(arrays), request, identity, decode_seconds)
+    local = {tensor.name for tensor in state.subscriber.held.layout.tensors if tensor.policy == "local"}
+    state.local = {name: array for name, array in arrays.items() if name in local}
+    state.answer, state.answer_key = {name: record for name, record in content.items() if name != trained}, trained
+    return _with_record(content, trained, records.pack(frame))
+
+
+def _repeated_reply(state: ClientState) -> RecordDict:
+    return _with_record(
+        RecordDict(dict(state.answer.items())), state.answer_key, records.pack(state.subscriber.pending)
+    )
+
+
+def _with_record(content: RecordDict, key: str, record: ArrayRecord) -> RecordDict:
+    """Return a copy of `content` with `record` under `key`."""
+    content = content.copy()
+    content[key] = record
+    return content

@@ -1,4 +1,4 @@
-"""Where a node's memory is between two messages: in ``Context.state``, in this process, or in files of a folder.
+"""The place of a node's state between two messages: ``Context.state``, this process, or the files of a folder.
 
 Flower keeps ``Context.state`` for as long as the SuperNode runs; files outlive a restart of the device.
 """
@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
-from flwr.app import Context, RecordDict
+from flwr.app import Context
 
-from fedcomp.flower.client import client_state
 from fedcomp.flower.client.client_state import ClientState
-from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
+from fedcomp.flower.client.context_store import ContextStore
+from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState, InProcessStore
 from fedcomp.flower.client.state_folder import StateFolder
 
 SETTING = "state-dir"
@@ -20,13 +20,13 @@ SETTING = "state-dir"
 
 
 class StateStore(Protocol):
-    """A node's memory."""
+    """Saves and loads the state of a node."""
 
     def load(self, training_id: int, places: Collection[tuple[int, int]] = ()) -> ClientState:
-        """Return what is remembered of the training `lineage`, an empty state where that is nothing.
+        """Return the state of a training; an empty state if there is none.
 
-        Where it is not said, 0, it is known from the Flower run, or from `places`, the versions and fingerprints that the
-        server may mean.
+        If `training_id` is 0, the Flower run identifies the training, or `places` do: the (version, fingerprint) pairs from
+        which the server's message leads on.
         """
         ...
 
@@ -35,43 +35,10 @@ class StateStore(Protocol):
         ...
 
 
-class ContextStore:
-    """The records of a ``Context.state``."""
-
-    def __init__(self, records: RecordDict) -> None:
-        """Use `records`."""
-        self._records = records
-
-    def load(self, training_id: int, places: Collection[tuple[int, int]] = ()) -> ClientState:
-        """Return the state in the records."""
-        return client_state.of_training(client_state.load(self._records), training_id)
-
-    def save(self, state: ClientState) -> None:
-        """Write the state back."""
-        state.save(self._records)
-
-
-class InProcessStore:
-    """A `InMemoryState`, which holds the value itself."""
-
-    def __init__(self, records: InMemoryState) -> None:
-        """Use `records`."""
-        self._records = records
-
-    def load(self, training_id: int, places: Collection[tuple[int, int]] = ()) -> ClientState:
-        """Return the value."""
-        return client_state.of_training(self._records.client, training_id)
-
-    def save(self, state: ClientState) -> None:
-        """Hold the value."""
-        state.followed = []  # key frames, perhaps, of every node
-        self._records.client = state
-
-
 def open_store(context: Context) -> AbstractContextManager[StateStore]:
-    """Return the node's memory; while it is entered, nobody else works with it.
+    """Return the store of a node's state; no other process uses it while it is entered.
 
-    Raises `ValueError` for a state-dir that cannot be one.
+    Raises `ValueError` for a state-dir that cannot be used.
     """
     if isinstance(context.state, InMemoryState):
         return nullcontext(InProcessStore(context.state))
@@ -82,10 +49,10 @@ def open_store(context: Context) -> AbstractContextManager[StateStore]:
         return nullcontext(ContextStore(context.state))
     path = Path(folder).expanduser()
     if not path.is_absolute():
-        raise ValueError(f"{SETTING} is {folder!r}; an absolute path is needed, for a node's processes work elsewhere")
+        raise ValueError(f"{SETTING} is {folder!r}; an absolute path is needed: a node's processes have other folders")
     return StateFolder(path, context.state)
 
 
-def shared_of(context: Context) -> DecodeCache | None:
-    """Return what the nodes of this process share, if they do."""
-    return context.state.shared if isinstance(context.state, InMemoryState) else None
+def cache_of(context: Context) -> DecodeCache | None:
+    """Return the cache that the nodes of this process share, if there is one."""
+    return context.state.cache if isinstance(context.state, InMemoryState) else None

@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import FedAvg
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
-from fedcomp.flower.client.state_store import shared_of
+from fedcomp.flower.client.state_store import cache_of
 from fedcomp.flower.local_grid import Fault
 from fedcomp.sync.ledger import Traffic
 from fedcomp.sync.replica import start_replica
@@ -130,11 +130,11 @@ def test_a_node_that_raises_goes_on_from_what_it_had_taken_in() -> None:
 
 def test_a_snapshot_stays_as_it_was() -> None:
     state = InMemoryState(DecodeCache())
-    state.client.memory["residual"] = np.ones(2, np.float32)
+    state.client.subscriber.memory["residual"] = np.ones(2, np.float32)
     before, same = state.snapshot(), state.copy()
-    state.client.memory["residual"][0] = 5
-    assert before.client.memory["residual"].tolist() == [1, 1]
-    assert same.client.memory["residual"].tolist() == [5, 1]
+    state.client.subscriber.memory["residual"][0] = 5
+    assert before.client.subscriber.memory["residual"].tolist() == [1, 1]
+    assert same.client.subscriber.memory["residual"].tolist() == [5, 1]
 
 
 def test_what_an_app_does_to_the_model_it_was_given_is_seen_by_no_other_node() -> None:
@@ -151,7 +151,7 @@ def test_seconds_of_a_node_that_raised_are_not_billed_to_the_next() -> None:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        shared = shared_of(context)
+        shared = cache_of(context)
         assert shared is not None
         if context.node_id == 1:
             shared.saved_seconds = 1000.0

@@ -11,9 +11,10 @@ from flwr.serverapp.strategy import FedAvg
 import fedcomp
 from fedcomp.errors import VersionError
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, records
-from fedcomp.flower.client import client_state
 from fedcomp.flower.client.client_state import ClientState
+from fedcomp.flower.client.context_store import ContextStore
 from fedcomp.flower.local_grid import Fault
+from fedcomp.sync import Subscriber
 from fedcomp.sync.replica import start_replica
 from fedcomp.wire import server_message
 from fedcomp.wire.frame import Frame, Kind
@@ -31,19 +32,23 @@ def test_state_comes_back_from_the_records_as_it_went_in() -> None:
     arrays = {"w": np.arange(5, dtype=np.float32), "steps": np.array(7)}
     records = RecordDict({"mine": ConfigRecord({"a": 1})})
     sent = Frame(Kind.UPDATE, 1, 0, 3, 3, 1, 2, 2**60, b"payload").to_bytes()
-    state = ClientState(
+    state = Subscriber(
         replica=start_replica(layout_of(arrays), arrays, version=3),
         memory={"residual": np.full(5, 0.5, np.float32)},
         number=2**60,
         pending=sent,
         pending_number=2**60,
         uplink="stc(density=0.1)",
+    )
+    whole = ClientState(
+        state,
         answer_key="arrays",
         local={"head": Array(np.ones(2))},
         answer={"m": MetricRecord({"loss": 1.0})},
     )
-    state.save(records)
-    again = client_state.load(records)
+    ContextStore(records).save(whole)
+    back = ContextStore(records).load(0)
+    again = back.subscriber
     assert state.replica is not None
     assert again.replica is not None
     np.testing.assert_array_equal(again.replica.vector, state.replica.vector)
@@ -52,11 +57,11 @@ def test_state_comes_back_from_the_records_as_it_went_in() -> None:
     np.testing.assert_array_equal(again.memory["residual"], state.memory["residual"])
     again.memory["residual"] += 1  # what comes back can be written to
     assert (again.number, again.pending, again.uplink) == (state.number, sent, state.uplink)
-    assert again.local["head"].numpy().tolist() == [1, 1]
-    assert again.answer["m"]["loss"] == 1.0
+    assert back.local["head"].numpy().tolist() == [1, 1]
+    assert back.answer["m"]["loss"] == 1.0
     assert "mine" in records, "the app's own records are left alone"
-    ClientState().save(records)
-    assert client_state.load(records).answer == {}
+    ContextStore(records).save(ClientState())
+    assert ContextStore(records).load(0).answer == {}
 
 
 @pytest.mark.parametrize("damage", ["vector", "layout", "exact", "pending", "memory.residual", "plain"])
@@ -74,7 +79,7 @@ def test_state_that_is_not_whole_is_no_state(damage: str) -> None:
         cut = whole[:-4]
         arrays[damage] = Array(dtype, (len(cut) // np.dtype(dtype).itemsize,), "fedcomp.state/1", cut)
         records["fedcomp"] = ArrayRecord(arrays)
-    assert client_state.load(records) == ClientState()
+    assert ContextStore(records).load(0) == ClientState()
     strategy.start(grid, model(), num_rounds=2)  # refused once, then a key frame
     assert strategy.ledger.by_node()[1].refused == 1
     replica = state_of(grid.contexts[1]).replica
@@ -123,9 +128,9 @@ def test_an_uplink_that_a_node_does_not_know_is_an_error_that_names_it() -> None
     grid = LocalGrid(app(), 2)
     strategy = _strategy()
     strategy.start(grid, model(), num_rounds=1)
-    published = strategy._published()
+    published = strategy.publisher.replica
     ask = ServerMessage(2**62, Ack(), published.version, published.fingerprint, 0, "magic(x=1)", ())
-    delta = strategy._log.history.frames()[-1].to_bytes() if strategy._log else b""
+    delta = strategy.publisher.history.frames()[-1].to_bytes()
     ask = ServerMessage(ask.number, ask.acked, ask.version, ask.fingerprint, 0, ask.uplink, (delta,))
     content = RecordDict({"arrays": records.pack(ask.to_bytes()), "config": ConfigRecord({"server-round": 2})})
     (reply,) = grid.send_and_receive([Message(content, 1, "train")])
@@ -140,8 +145,8 @@ def test_frames_that_do_not_lead_to_the_named_version_are_refused() -> None:
     asked, frames = server_message.parse_server_message(
         ServerMessage(1, Ack(), 5, replica.fingerprint, 0, "dense()", (key.to_bytes(),)).to_bytes()
     )
-    state = ClientState()
-    with pytest.raises(VersionError, match=r"version 0 .* is held after all frames; the instruction is for version 5"):
+    state = Subscriber()
+    with pytest.raises(VersionError, match=r"version 0 .* version 5"):
         state.follow(asked, frames)
     assert state.replica is not None
     assert state.replica.version == 0

@@ -98,7 +98,7 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_changes_nothing(damage: str
     else:
         path.write_bytes(damaged[damage])
     other = _strategy(INNER["FedAdam"]())
-    with pytest.raises(CorruptError, match="is not a whole checkpoint"):
+    with pytest.raises(CorruptError, match="checkpoint"):
         other.load(path)
     with pytest.raises(RuntimeError, match="nothing is published yet"):
         _ = other.version

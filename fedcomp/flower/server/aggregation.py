@@ -1,0 +1,89 @@
+"""The replies of a round, as the strategy declares to use them (`ReplyUse`), and the change of the model that it makes of them.
+
+Nothing is rounded to the model's dtype on the way: a mean that is too small for a float16 weight reaches the server's memory
+whole, and is published once it has added up.
+"""
+
+from collections.abc import Sequence
+from logging import INFO, WARNING
+from typing import cast
+
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAvg, Strategy
+
+from fedcomp.core import Vector
+from fedcomp.flower import records
+from fedcomp.flower._compat import aggregate_metricrecords, log, make_message, validate_message_reply_consistency
+from fedcomp.flower.lazy_array import to_record
+from fedcomp.flower.server.replies import ValidatedReply
+from fedcomp.flower.strategies.dynamic_sampling import aggregating
+from fedcomp.flower.strategies.reply_use import ReplyUse, difference_record, reply_use_of, starts_from_published
+from fedcomp.sync import Replica, dense_change, weighted_mean
+
+Change = tuple[Vector, bytes]
+"""The change from the published vector to the next, float32 (n,), and the bytes of the next exact tensors."""
+Aggregate = tuple[Change | None, MetricRecord | None]
+"""The change and the metrics of a round; None for what the strategy does not give."""
+
+
+def aggregate(
+    inner: Strategy, server_round: int, replies: Sequence[ValidatedReply], failed: Sequence[Message], published: Replica
+) -> Aggregate:
+    """Return what `inner` makes of `replies` and of the messages of `failed` nodes.
+
+    Raises `DivergedError` if the next model holds a number that cannot be sent.
+    """
+    use = reply_use_of(inner)
+    if use is ReplyUse.MEAN and all(reply.update is not None for reply in replies):
+        return _aggregate_mean(inner, server_round, replies, failed, published)
+    layout = published.layout
+    for reply in replies:
+        if reply.update is not None:
+            change, exact = dense_change(reply.update, layout)
+            if use in (ReplyUse.DIFFERENCES, ReplyUse.INCREMENTS):
+                record: ArrayRecord = difference_record(layout.unflatten_float64(change, exact))
+            else:
+                record = to_record(layout.unflatten_float64(change, exact, published.vector))
+            reply.message.content[reply.key] = record
+    arrays, metrics = inner.aggregate_train(server_round, [*(reply.message for reply in replies), *failed])
+    return _change_to(arrays, inner, published), metrics
+
+
+def _aggregate_mean(
+    inner: Strategy, server_round: int, replies: Sequence[ValidatedReply], failed: Sequence[Message], published: Replica
+) -> Aggregate:
+    """Return what `inner` makes of the weighted mean of the updates, which is summed sparsely, and all replies' metrics."""
+    averaging = cast(FedAvg, aggregating(inner))
+    key = averaging.weighted_by_key
+    contents = [reply.message.content for reply in replies]
+    if contents:
+        validate_message_reply_consistency(contents, key, check_arrayrecord=False)
+    weights = [float(cast(float, next(iter(records.metric_records(content).values()))[key])) for content in contents]
+    if not sum(weights):
+        if replies:
+            log(WARNING, "fedcomp: all weights %r are 0; nothing is aggregated", key)
+        _, metrics = averaging.aggregate_train(server_round, failed)
+        return None, metrics
+    layout = published.layout
+    updates = [reply.update for reply in replies if reply.update is not None]
+    change, exact = weighted_mean(list(zip(updates, weights, strict=True)), layout)
+    only_mean = type(averaging).aggregate_train is FedAvg.aggregate_train  # the mean is the result, so it needs no copy
+    arrays = {} if only_mean else layout.unflatten_float64(change, exact, published.vector)
+    metric_key, metrics = next(iter(records.metric_records(contents[0]).items()))
+    merged = RecordDict(
+        {replies[0].key: to_record(arrays), metric_key: MetricRecord(dict(metrics) | {key: sum(weights)})}
+    )
+    log(INFO, "fedcomp: %d updates are merged into one result", len(replies))
+    reply = make_message(replies[0].message.metadata, merged)
+    result, _ = averaging.aggregate_train(server_round, [reply, *failed])
+    metrics = aggregate_metricrecords(contents, key)
+    if only_mean:
+        return (change, layout.exact_bytes(exact)), metrics
+    return _change_to(result, inner, published), metrics
+
+
+def _change_to(arrays: ArrayRecord | None, inner: Strategy, published: Replica) -> Change | None:
+    if arrays is None:
+        return None
+    rounded = starts_from_published(inner)  # a model made from scratch leads exactly where it says
+    return published.layout.difference(records.to_arrays(arrays), published.vector, rounded=rounded)

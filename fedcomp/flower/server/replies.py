@@ -1,0 +1,134 @@
+"""The way in: each reply is validated completely, by itself and against the others, before any of it counts."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from logging import WARNING
+
+from flwr.app import Error, Message, RecordDict
+
+from fedcomp.errors import CorruptError, FedcompError
+from fedcomp.flower import records
+from fedcomp.flower._compat import ErrorCode, log, make_message
+from fedcomp.sync import Ledger, Publisher, Reply, Update
+
+MAX_EXAMPLE_WEIGHT = float(1 << 53)
+"""The largest weight of an update: float64 counts up to it exactly."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValidatedReply:
+    """A reply: `message` without its frame, the `key` of the frame's record, and the parsed frame."""
+
+    message: Message
+    key: str
+    reply: Reply
+
+    @property
+    def node(self) -> int:
+        """The id of the node that answered."""
+        return self.message.metadata.src_node_id
+
+    @property
+    def update(self) -> Update | None:
+        """What the node learned; None if it did not train."""
+        return self.reply.update
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyValidator:
+    """Validates the replies of one round, and adds their sizes to the ledger.
+
+    `dense_size` is the size of a plain model in bytes; `weight_key` names the metric that weighs an update, None if there is
+    none; `order` gives the rank of a node id.
+    """
+
+    publisher: Publisher
+    ledger: Ledger
+    server_round: int
+    dense_size: int
+    weight_key: str | None
+    order: Callable[[int], int]
+
+    def validate(self, messages: Iterable[Message], *, train: bool) -> tuple[list[ValidatedReply], list[Message]]:
+        """Return the valid replies in the order of their nodes, and the failures, which include the refused replies.
+
+        No update is acknowledged yet: that is for when it has gone into the model.
+        """
+        replies: list[ValidatedReply] = []
+        failed: list[Message] = []
+        for message in messages:
+            if message.has_error():
+                failed.append(message)
+                continue
+            try:
+                replies.append(self._validate(message, train))
+            except FedcompError as error:
+                failed.append(self._refuse(message, error))
+        fitting = _fitting(replies)
+        others = CorruptError("its records are not those of the other replies")
+        failed += [self._refuse(reply.message, others) for reply in replies if reply not in fitting]
+        return sorted(fitting, key=lambda reply: (self.order(reply.node), reply.node)), failed
+
+    def _validate(self, message: Message, train: bool) -> ValidatedReply:
+        node = message.metadata.src_node_id
+        packed = records.packed(message.content)
+        if packed is None:
+            raise CorruptError("the reply holds no frame; is CompressionMod in the ClientApp's mods?")
+        key, data = packed
+        others_size = records.size_beside(message.content, key)
+        self.ledger.add(self.server_round, node, uplink_bytes=len(data) + others_size)
+        start_s = time.perf_counter()
+        reply = self.publisher.parse_reply(node, data)
+        if reply.update is not None:
+            self._check_update(message.content, train)
+        self.publisher.confirm(node, reply)
+        self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size)
+        if reply.update is not None:
+            self.ledger.add(
+                self.server_round,
+                node,
+                dense_uplink_bytes=self.dense_size,
+                encode_seconds=reply.update.encode_seconds,
+                decode_seconds=reply.update.decode_seconds + time.perf_counter() - start_s,
+            )
+        message.content = message.content.copy()
+        del message.content[key]
+        return ValidatedReply(message, key, reply)
+
+    def _check_update(self, content: RecordDict, train: bool) -> None:
+        if not train:
+            raise CorruptError("an update in answer to a message that asked for none")
+        for record in records.metric_records(content).values():
+            weight = record.get(self.weight_key, 1) if self.weight_key else 1
+            if not isinstance(weight, int | float) or not 0 <= weight <= MAX_EXAMPLE_WEIGHT:
+                raise CorruptError(f"its weight {self.weight_key!r} is {weight}; a number from 0 to 2^53 is needed")
+
+    def _refuse(self, message: Message, error: FedcompError) -> Message:
+        node = message.metadata.src_node_id
+        log(WARNING, "fedcomp: the reply of node %d is dropped: %s", node, error)
+        self.ledger.add(self.server_round, node, refused=1)
+        reason = f"{type(error).__name__}: {error}"
+        return make_message(message.metadata, error=Error(ErrorCode.MOD_FAILED_PRECONDITION, reason))
+
+
+def _fitting(replies: list[ValidatedReply]) -> list[ValidatedReply]:
+    """Return the replies that Flower can aggregate together: those that trained, with the records that most of them have."""
+    if any(reply.update is not None for reply in replies):
+        replies = [reply for reply in replies if reply.update is not None]
+    structures = [_structure(reply) for reply in replies]
+    common = Counter(structures).most_common(1)
+    return [reply for reply, structure in zip(replies, structures, strict=True) if structure == common[0][0]]
+
+
+def _structure(reply: ValidatedReply) -> Hashable:
+    """Return what must be equal in replies that Flower aggregates: the names of records and metrics, and their lengths."""
+    content = reply.message.content
+    metrics = records.metric_records(content)
+    entries = {
+        (key, name, len(value) if isinstance(value, list) else None)
+        for key, record in metrics.items()
+        for name, value in record.items()
+    }
+    return reply.key, frozenset(records.array_records(content)), frozenset(metrics), frozenset(entries)

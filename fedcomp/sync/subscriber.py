@@ -1,0 +1,175 @@
+"""A subscriber's side of the protocol: it follows a publisher's versions, and sends updates that count exactly once."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from numpy.typing import NDArray
+
+from fedcomp.compressor import Compressor
+from fedcomp.errors import NonFiniteError, StaleError, UnknownFormatError, VersionError
+from fedcomp.memory import Incremental, State
+from fedcomp.methods import parse
+from fedcomp.sync.replica import FrameDecoder, Replica, apply_frame, split_payload
+from fedcomp.sync.seeds import derive_seed
+from fedcomp.wire import (
+    FLAG_EXACT,
+    FLAG_FIRST,
+    NO_BODY,
+    SECONDS,
+    Ack,
+    Frame,
+    Kind,
+    ServerMessage,
+    ack_of,
+    codec_by_id,
+    codec_id,
+    parse_single_frame,
+)
+
+
+@dataclass(slots=True)
+class Subscriber:
+    """A node's replica, the memory of its compressor, and its last update until the server has acknowledged it.
+
+    `number` is that of the last message followed, `acked_number` that of the last message whose answer the server accepted.
+    `pending` is the update frame that answers message `pending_number`, made by the compressor `uplink`, empty if there is
+    none.  `node` is the id under which the node took part, 0 at first.
+    """
+
+    replica: Replica | None = None
+    memory: State = field(default_factory=dict)
+    number: int = 0
+    pending: bytes = b""
+    pending_number: int = 0
+    uplink: str = ""
+    acked_number: int = 0
+    node: int = 0
+
+    @property
+    def held(self) -> Replica:
+        """The replica; raise `VersionError` if there is none."""
+        if self.replica is None:
+            raise VersionError("no model is held; a key frame is needed")
+        return self.replica
+
+    def is_repeated(self, message: ServerMessage) -> bool:
+        """Return whether `message` has come before, so that `pending` is its answer.
+
+        The same update must answer it again, because the server may have accepted it by now.  Raises `StaleError` for a
+        message that is older than the last one followed.
+        """
+        if message.number < self.number:
+            raise StaleError(f"message {message.number}; message {self.number} was followed already")
+        return message.number == self.pending_number
+
+    def settle(self, acked: Ack, node: int) -> None:
+        """Forget the pending update if `acked` names it; otherwise return its content to the memory.
+
+        If this node has come back under another id, the server cannot know what it accepted: most likely everything.
+        """
+        if node != self.node:
+            self.node, self.acked_number = node, acked.number
+            self._drop_pending()
+        if acked.number < self.acked_number:
+            # The server has resumed from an older state: its sum lacks increments that the estimate here contains.
+            self._forget_estimate()
+        self.acked_number = acked.number
+        if self.pending and self.replica is not None and ack_of(self.pending_number, self.pending) != acked:
+            frame, layout = parse_single_frame(self.pending), self.replica.layout
+            if frame.layout == layout.digest:
+                body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
+                lost = codec_by_id(frame.codec).decode(body, n=layout.n)
+                self.memory |= parse(self.uplink).memory.rollback(lost, self.memory)
+        self._drop_pending()
+
+    def _drop_pending(self) -> None:
+        self.pending, self.pending_number = b"", 0
+
+    def _forget_estimate(self) -> None:
+        memory = parse(self.uplink).memory if self.uplink else None
+        if memory is not None and memory.incremental:
+            for name in memory.init(1):
+                self.memory.pop(name, None)
+            self._drop_pending()
+
+    def follow(self, message: ServerMessage, frames: tuple[Frame, ...], decoder: FrameDecoder | None = None) -> None:
+        """Bring the replica to the version of `message` by its `frames`; `decoder` computes their effect.
+
+        A key frame of another model empties the memory.  Raises `FedcompError` if the frames do not lead to that version;
+        the replica is then at the last version that they reached.
+        """
+        for frame in frames:
+            before = self.replica
+            self.replica = apply_frame(before, frame, decoder)
+            if before is not None and before.layout.digest != self.replica.layout.digest:
+                self.memory = {}
+        replica = self.held
+        if (replica.version, replica.fingerprint) != (message.version, message.fingerprint):
+            raise VersionError(
+                f"the frames lead to version {replica.version} ({replica.fingerprint:016x}); "
+                f"version {message.version} ({message.fingerprint:016x}) is needed"
+            )
+        self.number = message.number
+
+    def update(
+        self, trained: Mapping[str, NDArray[Any]], message: ServerMessage, identity: int, decode_seconds: float
+    ) -> bytes:
+        """Return the update frame that answers `message`, and keep it as `pending`.
+
+        `trained` are the tensors after training; `identity` distinguishes the random numbers of this node from others'.
+
+        Raises:
+            UnknownFormatError: The server asks for a compressor that is unknown here.
+            ValueError: `trained` does not fit the model, or holds a number that cannot be sent; the memory is unchanged.
+
+        """
+        start_s = time.perf_counter()
+        replica = self.held
+        layout = replica.layout
+        change, exact = layout.difference(trained, replica.vector)
+        try:
+            compressor = parse(message.uplink)
+        except ValueError as error:
+            raise UnknownFormatError(f"the server asks for an uplink that is unknown here: {error}") from error
+        # The server may change the compressor; the state of another one's memory is kept until that is used again.
+        memory = compressor.select(self.memory, layout.n)
+        first = _starts_estimate(compressor, memory, message.epoch)
+        try:
+            body, memory = compressor.encode(
+                change,
+                memory,
+                derive_seed(message.seed, identity),
+                server_round=replica.version,
+                shapes=layout.shapes,
+                model=replica.vector,
+                estimate_epoch=message.epoch,
+            )
+        except NonFiniteError as error:
+            raise layout.explain(error) from None
+        self.memory |= memory
+        flags = (FLAG_FIRST if first else 0) | (0 if exact == replica.exact else FLAG_EXACT)
+        seconds = SECONDS.pack(time.perf_counter() - start_s, decode_seconds)
+        payload = b"".join((seconds, body, exact if flags & FLAG_EXACT else b""))
+        frame = self._reply(Kind.UPDATE, message.number, codec_id(compressor.entropy), flags, payload)
+        self.pending, self.pending_number, self.uplink = frame.to_bytes(), message.number, message.uplink
+        return self.pending
+
+    def ack(self, number: int) -> bytes:
+        """Return the frame that confirms the version held, in answer to message `number`."""
+        return self._reply(Kind.ACK, number).to_bytes()
+
+    def _reply(self, kind: Kind, number: int, codec: int = NO_BODY, flags: int = 0, payload: bytes = b"") -> Frame:
+        replica = self.held
+        version, digest, fingerprint = replica.version, replica.layout.digest, replica.fingerprint
+        return Frame(kind, codec, flags, version, version, digest, fingerprint, number, payload)
+
+
+def resync(number: int) -> bytes:
+    """Return the frame that asks for a key frame, in answer to message `number`."""
+    return Frame(Kind.RESYNC, NO_BODY, 0, 0, 0, 0, 0, number).to_bytes()
+
+
+def _starts_estimate(compressor: Compressor, memory: State, epoch: int) -> bool:
+    return compressor.memory.incremental and cast(Incremental, compressor.memory).begins(memory, epoch)

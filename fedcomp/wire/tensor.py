@@ -1,0 +1,122 @@
+"""One tensor of a model: its name, shape and dtype, how it travels, and how values are rounded to its dtype."""
+
+import fnmatch
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.entropy import MAX_ENTRIES
+from fedcomp.errors import DivergedError
+from fedcomp.wire.bfloat16 import BFLOAT16, bfloat16_to_float32, float32_to_bfloat16, is_bfloat16
+
+Policy = Literal["compressed", "exact", "local"]
+"""How a tensor travels: in the compressed vector, as it is, or not at all."""
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+"""The last parts of the names of BatchNorm statistics."""
+FLOATS = ("bfloat16", "float16", "float32", "float64")
+DTYPES = (*FLOATS, "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+"""The dtypes that can travel, by the names that a layout gives them."""
+MAX_DIMENSIONS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One entry of a state dict.  `dtype` is one of `DTYPES`; arrays of bfloat16 have the numpy dtype `BFLOAT16`."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    policy: Policy
+
+    @property
+    def size(self) -> int:
+        """The number of entries."""
+        return math.prod(self.shape)
+
+    @property
+    def array_dtype(self) -> np.dtype[Any]:
+        """The dtype of the tensor's arrays."""
+        return BFLOAT16 if self.dtype == "bfloat16" else np.dtype(self.dtype)
+
+    @property
+    def wire_dtype(self) -> np.dtype[Any]:
+        """The dtype on the wire: little-endian."""
+        return self.array_dtype.newbyteorder("<")
+
+    def is_valid(self) -> bool:
+        """Return whether all fields have types and values that a layout can hold; they may be anything."""
+        sides = all(type(side) is int and 0 <= side <= MAX_ENTRIES for side in self.shape)
+        if not (isinstance(self.name, str) and sides and len(self.shape) <= MAX_DIMENSIONS):
+            return False
+        if self.dtype not in DTYPES or self.policy not in get_args(Policy):
+            return False
+        # numpy also refuses the shape of an empty tensor if its other sides are too long
+        fits = math.prod(side or 1 for side in self.shape) <= MAX_ENTRIES
+        return fits and (self.policy != "compressed" or self.dtype in FLOATS)
+
+    def values_of(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return `array` as numbers that numpy computes with.
+
+        Raises `ValueError` for another shape than the tensor's, and `DivergedError` for NaN or infinity.
+        """
+        if array.shape != self.shape:
+            raise ValueError(f"tensor {self.name!r} has shape {array.shape}; the model's has {self.shape}")
+        if is_bfloat16(array.dtype):
+            array = bfloat16_to_float32(array)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise DivergedError(f"tensor {self.name!r} holds NaN or infinity; only finite values can be sent")
+        return array
+
+    def round(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return `values` in the dtype of the tensor: integers to the nearest within its range, bools from 0.5 up.
+
+        Raises `DivergedError` for a value beyond the dtype.
+        """
+        target = self.array_dtype
+        if values.dtype.kind == "f" and target.kind in "iu":
+            limits = np.iinfo(target)
+            highest = float(limits.max)
+            if highest > limits.max:  # float64 cannot hold the largest integers of 64 bits: take the next one below
+                highest = math.nextafter(highest, 0)
+            values = np.clip(np.rint(values.astype(np.float64)), limits.min, highest)
+        elif values.dtype.kind == "f" and target.kind == "b":
+            values = values >= 0.5
+        rounded = self.cast(values)
+        if (
+            self.dtype in FLOATS
+            and not np.isfinite(bfloat16_to_float32(rounded) if target == BFLOAT16 else rounded).all()
+        ):
+            raise DivergedError(f"tensor {self.name!r} holds a value beyond {self.dtype}")
+        return rounded
+
+    def cast(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return a copy of `values` in the dtype of the tensor; a float beyond it becomes infinite."""
+        with np.errstate(over="ignore"):
+            if self.dtype == "bfloat16":
+                return float32_to_bfloat16(values.astype(np.float32))
+            return values.astype(self.array_dtype)
+
+    def as_held(self, values: NDArray[np.float32]) -> NDArray[Any]:
+        """Return `values` as a model of this dtype holds them: rounded, but in a dtype that numpy computes with."""
+        rounded = self.cast(values)
+        return bfloat16_to_float32(rounded) if self.dtype == "bfloat16" else rounded
+
+
+def tensor_of(name: str, array: NDArray[Any], local: tuple[str, ...] = ()) -> Tensor:
+    """Return the description of `array`; its policy is local if `name` matches one of the patterns `local`.
+
+    Raises `ValueError` for a dtype that cannot travel.
+    """
+    dtype = "bfloat16" if is_bfloat16(array.dtype) else str(array.dtype)
+    if dtype not in DTYPES:
+        hint = "; view bfloat16 as fedcomp.wire.BFLOAT16, or send float32" if array.dtype.kind == "V" else ""
+        raise ValueError(f"tensor {name!r} is of dtype {dtype}; it must be one of {', '.join(DTYPES)}{hint}")
+    policy: Policy = "compressed"
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in local):
+        policy = "local"
+    elif dtype not in FLOATS or name.rsplit(".", 1)[-1] in STATISTICS:
+        policy = "exact"
+    return Tensor(name, tuple(array.shape), dtype, policy)

@@ -1,0 +1,66 @@
+"""The ledger adds up what was sent, by round and by node, and comes back from its rows."""
+
+import pickle
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from fedcomp.sync.ledger import ROW, SERVER_NODE, Ledger, Traffic
+
+
+def test_the_ledger_adds_up_by_round_by_node_and_in_total() -> None:
+    ledger = Ledger()
+    ledger.add(1, 7, uplink_bytes=10, dense_uplink_bytes=1000)
+    ledger.add(1, 8, uplink_bytes=5, downlink_bytes=20, catch_up_bytes=15, dense_downlink_bytes=500)
+    ledger.add(2, 7, uplink_bytes=1, encode_seconds=0.5)
+    ledger.add(2, SERVER_NODE, encode_seconds=0.25)
+    assert (ledger.uplink_bytes, ledger.downlink_bytes, ledger.catch_up_bytes) == (16, 20, 15)
+    assert (ledger.sent_bytes, ledger.dense_bytes) == (36, 1500)
+    assert ledger.ratio == pytest.approx(1500 / 36)
+    assert {number: part.uplink_bytes for number, part in ledger.by_round().items()} == {1: 15, 2: 1}
+    assert {node: part.uplink_bytes for node, part in ledger.by_node().items()} == {7: 11, 8: 5, SERVER_NODE: 0}
+    assert ledger.by_round_and_node()[2, 7].encode_seconds == 0.5
+    assert ledger.total() == Traffic(16, 20, 15, 1000, 500, encode_seconds=0.75)
+
+
+def test_every_field_of_traffic_has_a_column() -> None:
+    assert ROW.names == ("round", "node", *(field.name for field in fields(Traffic)))
+    assert {ROW[field.name].str for field in fields(Traffic)} == {"<i8", "<f8"}
+
+
+def test_random_amounts_come_back_from_the_rows() -> None:
+    rng = np.random.default_rng(0)
+    ledger = Ledger()
+    for _ in range(200):
+        amounts = {"uplink_bytes": int(rng.integers(1000)), "decode_seconds": float(rng.integers(9)) / 8}
+        ledger.add(int(rng.integers(5)), int(rng.integers(2**63)), **amounts)
+    again = Ledger.from_array(ledger.to_array())
+    assert again.by_round_and_node() == ledger.by_round_and_node()
+    assert again.by_round() == ledger.by_round()
+    assert again.total() == ledger.total()
+
+
+def test_a_column_that_an_older_version_did_not_have_is_zero() -> None:
+    ledger = Ledger()
+    ledger.add(1, 2, uplink_bytes=3, missing=1)
+    rows = ledger.to_array()[[name for name in ROW.names or () if name != "missing"]]
+    assert Ledger.from_array(rows).total() == Traffic(uplink_bytes=3)
+
+
+def test_an_amount_that_the_ledger_does_not_know_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="bits"):
+        Ledger().add(1, 1, bits=3)
+
+
+def test_nothing_sent_has_no_ratio() -> None:
+    assert np.isnan(Traffic().ratio)
+
+
+def test_a_ledger_can_be_pickled() -> None:
+    ledger = Ledger()
+    ledger.add(1, 2, uplink_bytes=3)
+    again = pickle.loads(pickle.dumps(ledger))  # noqa: S301
+    again.add(1, 4, uplink_bytes=5)
+    assert {node: part.uplink_bytes for node, part in again.nodes_of_round(1).items()} == {2: 3, 4: 5}
+    assert again.uplink_bytes == 8

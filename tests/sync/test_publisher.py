@@ -1,0 +1,154 @@
+"""The publisher: routes from every version, conservation of what compression leaves out, and updates accepted once."""
+
+import numpy as np
+import pytest
+
+import fedcomp
+from fedcomp.errors import CorruptError, DivergedError, NonFiniteError, StaleError
+from fedcomp.sync import Publisher, Subscriber, resync
+from fedcomp.sync.history import History
+from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRecord, NodeRegistry
+from fedcomp.sync.replica import Replica, apply_frame, from_key_frame, start_replica
+from fedcomp.wire.frame import Kind, parse_single_frame
+from fedcomp.wire.layout import layout_of
+from fedcomp.wire.server_message import Ack, parse_server_message
+
+Place = tuple[int, int]
+DENSE = fedcomp.dense()
+
+
+def start(n: int = 3000) -> Replica:
+    arrays = {"w": np.random.default_rng(0).standard_normal(n, np.float32)}
+    return start_replica(layout_of(arrays), arrays)
+
+
+def published(versions: int, density: float = 0.01) -> tuple[Publisher, list[Place]]:
+    """Return a publisher of that many versions, and number and fingerprint of each."""
+    rng = np.random.default_rng(1)
+    publisher = Publisher.begin(start())
+    places = [(0, publisher.replica.fingerprint)]
+    for _ in range(versions):
+        publisher.publish(rng.standard_normal(3000, np.float32), b"", fedcomp.stc(density=density), seed=0)
+        places.append((publisher.replica.version, publisher.replica.fingerprint))
+    return publisher, places
+
+
+def test_the_route_from_any_version_ends_in_the_published_bits() -> None:
+    publisher, places = published(12)
+    for version, fingerprint in places:
+        replica = start()
+        for data in publisher.route(*places[0]).frames:
+            if replica.version == version:
+                break
+            replica = apply_frame(replica, parse_single_frame(data))
+        for data in publisher.route(version, fingerprint).frames:
+            replica = apply_frame(replica, parse_single_frame(data))
+        np.testing.assert_array_equal(replica.vector, publisher.replica.vector)
+        assert replica.fingerprint == publisher.replica.fingerprint
+
+
+def test_catch_up_is_all_but_the_newest_delta() -> None:
+    publisher, places = published(4)
+    assert [len(publisher.route(*place).frames) for place in places] == [4, 3, 2, 1, 0]
+    route = publisher.route(*places[1])
+    assert route.catch_up_bytes == sum(map(len, route.frames[:-1]))
+    assert publisher.route(*places[3]).catch_up_bytes == 0
+
+
+def test_an_unknown_node_and_one_of_another_training_get_the_key_frame() -> None:
+    publisher, places = published(3)
+    for place in ((UNKNOWN_VERSION, 0), (2, places[2][1] ^ 1), (99, 5)):
+        route = publisher.route(*place)
+        (data,) = route.frames
+        frame = parse_single_frame(data)
+        assert frame.kind is Kind.KEY
+        assert route.catch_up_bytes == len(data)
+        np.testing.assert_array_equal(from_key_frame(frame).vector, publisher.replica.vector)
+
+
+def test_deltas_that_are_larger_than_a_key_frame_are_dropped() -> None:
+    publisher, places = published(60, density=0.2)
+    frames, key_size = publisher.history.frames(), publisher.replica.key_frame().size
+    assert sum(frame.size for frame in frames) <= key_size
+    assert 1 < len(frames) < 60
+    assert all(sum(map(len, publisher.route(*place).frames)) <= key_size for place in places)
+
+
+def test_an_empty_history_has_no_route() -> None:
+    assert History(100).route(0, 0) is None
+
+
+def test_the_changes_are_published_changes_plus_residual() -> None:
+    rng = np.random.default_rng(2)
+    publisher, before, total = Publisher.begin(start()), start().vector, np.zeros(3000)
+    for version in range(50):
+        change = rng.standard_normal(3000, np.float32) * np.float32(10.0 ** (version % 5 - 4))
+        total += change
+        publisher.publish(change, b"", fedcomp.stc(density=0.05), seed=0)
+    moved = publisher.replica.vector.astype(np.float64) - before
+    np.testing.assert_allclose(moved + publisher.memory["residual"], total, atol=1e-5)
+
+
+def test_a_version_beyond_float32_is_not_published() -> None:
+    arrays = {"w": np.full(3, 2e38, np.float32)}
+    publisher, stc = Publisher.begin(start_replica(layout_of(arrays), arrays)), fedcomp.stc(density=0.3)
+    # The first entry alone is published; 9e37 of the others stay in the memory, and are added to the second change.
+    publisher.publish(np.array([1e38, 9e37, 9e37], np.float32), b"", stc, seed=0)
+    with pytest.raises(DivergedError, match="version 2"):
+        publisher.publish(np.array([0, 9e37, 9e37], np.float32), b"", stc, seed=0)
+    assert publisher.replica.version == 1
+    assert len(publisher.history.frames()) == 1
+
+
+def test_a_change_that_is_not_finite_is_an_error_that_names_the_tensor() -> None:
+    arrays = {"a": np.zeros(2, np.float32), "b": np.zeros(2, np.float32)}
+    publisher = Publisher.begin(start_replica(layout_of(arrays), arrays))
+    with pytest.raises(NonFiniteError, match="entry 3 .*'b'.* nan"):
+        publisher.publish(np.array([0, 0, 0, np.nan], np.float32), b"", fedcomp.stc(), seed=0)
+    assert publisher.replica.version == 0
+
+
+def answer(publisher: Publisher, subscriber: Subscriber, node: int = 1) -> bytes:
+    """Bring `subscriber` to the newest version, and return the update that it answers with."""
+    message, frames = parse_server_message(publisher.message_to(node, str(DENSE), seed=0)[0].to_bytes())
+    subscriber.settle(message.acked, node)
+    subscriber.follow(message, frames)
+    return subscriber.update({"w": subscriber.held.vector + 1}, message, identity=node, decode_seconds=0)
+
+
+def test_an_update_is_accepted_once_and_acknowledged_by_the_next_message() -> None:
+    publisher, subscriber = Publisher.begin(start(), training_id=5), Subscriber()
+    data = answer(publisher, subscriber)
+    reply = publisher.parse_reply(1, data)
+    assert reply.update is not None
+    np.testing.assert_allclose(reply.update.change.dense(), 1, rtol=1e-6)
+    publisher.confirm(1, reply)
+    with pytest.raises(StaleError, match="before"):
+        publisher.parse_reply(1, data)
+    assert publisher.message_to(1, "dense()", 0)[0].acked == Ack()
+    publisher.acknowledge(1, reply, summed=False)
+    assert publisher.message_to(1, "dense()", 0)[0].acked == reply.ack
+
+
+def test_the_training_id_comes_with_the_key_frame_alone() -> None:
+    publisher, subscriber = Publisher.begin(start(), training_id=5), Subscriber()
+    assert publisher.message_to(1, "dense()", 0)[0].training_id == 5
+    publisher.confirm(1, publisher.parse_reply(1, answer(publisher, subscriber)))
+    assert publisher.message_to(1, "dense()", 0)[0].training_id == 0
+
+
+def test_a_node_that_cannot_follow_gets_a_key_frame_next() -> None:
+    publisher, subscriber = Publisher.begin(start()), Subscriber()
+    publisher.confirm(1, publisher.parse_reply(1, answer(publisher, subscriber)))
+    message, route = publisher.message_to(1, "dense()", 0)
+    assert not route.key
+    with pytest.raises(CorruptError, match="key frame"):
+        publisher.parse_reply(1, resync(message.number))
+    assert publisher.message_to(1, "dense()", 0)[1].key
+
+
+def test_the_registry_comes_back_from_its_rows() -> None:
+    registry = NodeRegistry()
+    assert registry[3].version == UNKNOWN_VERSION
+    registry[2**63 + 5] = NodeRecord(4, 2**64 - 1, 2**60, acked=Ack(2**60 - 1, 2**32 - 1), summed=True)
+    assert NodeRegistry.from_array(registry.to_array()) == registry
