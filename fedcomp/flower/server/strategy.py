@@ -27,7 +27,7 @@ from fedcomp.flower.server.strategy_state import scalars_of
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import restart, starts_from_published
 from fedcomp.methods import stc
-from fedcomp.sync import SERVER_NODE, Ledger, Publisher, derive_seed, start_replica
+from fedcomp.sync import SERVER_NODE, Ledger, NodeRegistry, Publisher, derive_seed, start_replica
 from fedcomp.wire import layout_of
 
 METRICS = ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp")
@@ -119,7 +119,7 @@ class CompressedStrategy(Strategy):
     @property
     def nodes(self) -> dict[int, NodeState]:
         """Node id -> state of each node that was ever asked: its version, when it last answered, its traffic."""
-        return self._participation.states(self._publisher.nodes if self._publisher else {}, self.ledger)
+        return self._participation.states(self._publisher.nodes if self._publisher else NodeRegistry(), self.ledger)
 
     @property
     def arrays(self) -> ArrayRecord:
