@@ -2,19 +2,19 @@
 
 from fedcomp.entropy import LevelsCode, Raw, SegmentsCode
 from fedcomp.memory import LinearFeedback, NoMemory
-from fedcomp.methods.registry import Parts, memory, method
+from fedcomp.methods.registry import Parts, memory, register
 from fedcomp.quantize import Cgx, Identity, Natural, NaturalDithering, Qsgd, TernGrad
 
 __all__ = ["cgx", "dense", "ecqsgd", "natural", "natural_dithering", "qsgd", "terngrad"]
 
 
-@method("no compression")
+@register("no compression")
 def dense() -> Parts:
     """Return the compressor that sends every float32 as it is and remembers nothing."""
     return Identity(), Raw(), NoMemory()
 
 
-@method("Alistarh et al., NeurIPS 2017, arXiv:1610.02132")
+@register("Alistarh et al., NeurIPS 2017, arXiv:1610.02132")
 def qsgd(levels: int = 7, norm: str = "max", bucket: int = 512, feedback: bool = False) -> Parts:
     """Return QSGD: of each `bucket` a norm, and every entry rounded at random to one of `levels` parts of it, and a sign.
 
@@ -31,7 +31,7 @@ def qsgd(levels: int = 7, norm: str = "max", bucket: int = 512, feedback: bool =
     return quantizer, LevelsCode(), memory(feedback)
 
 
-@method("Wu et al., ICML 2018, arXiv:1806.08054")
+@register("Wu et al., ICML 2018, arXiv:1806.08054")
 def ecqsgd(alpha: float = 0.2, beta: float = 0.9, levels: int = 4, norm: str = "l2", bucket: int = 512) -> Parts:
     """Return ECQ-SGD: QSGD of the update plus `alpha` times an accumulated error that decays by `beta`.
 
@@ -47,7 +47,7 @@ def ecqsgd(alpha: float = 0.2, beta: float = 0.9, levels: int = 4, norm: str = "
     return quantizer, LevelsCode(), remembered
 
 
-@method("Horváth et al., MSML 2022, arXiv:1905.10988")
+@register("Horváth et al., MSML 2022, arXiv:1905.10988")
 def natural(feedback: bool = False) -> Parts:
     """Return natural compression: every entry rounded at random to one of the two next powers of two.  Unbiased.
 
@@ -56,7 +56,7 @@ def natural(feedback: bool = False) -> Parts:
     return Natural(), LevelsCode(), memory(feedback)
 
 
-@method("Horváth et al., MSML 2022, arXiv:1905.10988")
+@register("Horváth et al., MSML 2022, arXiv:1905.10988")
 def natural_dithering(levels: int = 8, norm: str = "max", bucket: int = 512) -> Parts:
     """Return natural dithering: QSGD with the levels 0, 2^(1 - levels), ..., 1/2, 1.  Unbiased.
 
@@ -65,7 +65,7 @@ def natural_dithering(levels: int = 8, norm: str = "max", bucket: int = 512) -> 
     return NaturalDithering(levels, norm, bucket), LevelsCode(), NoMemory()
 
 
-@method("Wen et al., NeurIPS 2017, arXiv:1705.07878")
+@register("Wen et al., NeurIPS 2017, arXiv:1705.07878")
 def terngrad(clip: float = 2.5) -> Parts:
     """Return TernGrad: of each tensor, clipped at `clip` standard deviations, random trits of the largest magnitude.
 
@@ -75,7 +75,7 @@ def terngrad(clip: float = 2.5) -> Parts:
     return TernGrad(clip), LevelsCode(), NoMemory()
 
 
-@method("Markov et al., Middleware 2022, arXiv:2111.08617")
+@register("Markov et al., Middleware 2022, arXiv:2111.08617")
 def cgx(
     bits: int = 4,
     bucket: int = 1024,

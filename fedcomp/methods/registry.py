@@ -144,9 +144,6 @@ def register(
     return METHODS.register(paper, uplink=uplink, downlink=downlink)
 
 
-method = register
-
-
 def memory(feedback: bool) -> Memory:
     """Return error feedback, or no memory."""
     check_bool("feedback", feedback)

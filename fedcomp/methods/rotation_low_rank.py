@@ -2,13 +2,13 @@
 
 from fedcomp.entropy import LowRankRaw, RotatedBits
 from fedcomp.memory import LinearFeedback, WarmStart
-from fedcomp.methods.registry import Parts, memory, method
+from fedcomp.methods.registry import Parts, memory, register
 from fedcomp.quantize import Eden, LowRank
 
 __all__ = ["drive", "eden", "powersgd"]
 
 
-@method("Vargaftik et al., NeurIPS 2021, arXiv:2105.08339")
+@register("Vargaftik et al., NeurIPS 2021, arXiv:2105.08339")
 def drive(feedback: bool = False) -> Parts:
     """Return DRIVE: the signs of the randomly rotated vector, one bit an entry, unbiased and without a memory.
 
@@ -18,7 +18,7 @@ def drive(feedback: bool = False) -> Parts:
     return Eden(1, "minimal" if feedback else "unbiased"), RotatedBits(), memory(feedback)
 
 
-@method("Vargaftik et al., ICML 2022, arXiv:2108.08842")
+@register("Vargaftik et al., ICML 2022, arXiv:2108.08842")
 def eden(bits: float = 2, feedback: bool = False) -> Parts:
     """Return EDEN: the randomly rotated vector in `bits` bits an entry, whole or not, below 1 as well; unbiased.
 
@@ -28,7 +28,7 @@ def eden(bits: float = 2, feedback: bool = False) -> Parts:
     return Eden(bits, "minimal" if feedback else "unbiased"), RotatedBits(), memory(feedback)
 
 
-@method("Vogels et al., NeurIPS 2019, arXiv:1905.13727")
+@register("Vogels et al., NeurIPS 2019, arXiv:1905.13727")
 def powersgd(rank: int = 2) -> Parts:
     """Return PowerSGD: each matrix as the product of two of `rank` columns, from where the last one ended, with error feedback.
 

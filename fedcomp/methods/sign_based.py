@@ -3,13 +3,13 @@
 from fedcomp.core import check_choice
 from fedcomp.entropy import LevelsCode, SparseValues
 from fedcomp.memory import LinearFeedback, NoMemory
-from fedcomp.methods.registry import Parts, method
+from fedcomp.methods.registry import Parts, register
 from fedcomp.quantize import OneBit, Signs, TopK, check_step
 
 __all__ = ["doublesqueeze", "efsign", "onebit", "signsgd"]
 
 
-@method("Bernstein et al., ICML 2018, arXiv:1802.04434")
+@register("Bernstein et al., ICML 2018, arXiv:1802.04434")
 def signsgd(step: float = 0.001, ties: str = "zero") -> Parts:
     """Return signSGD: ± `step` for every entry, and no memory.
 
@@ -21,7 +21,7 @@ def signsgd(step: float = 0.001, ties: str = "zero") -> Parts:
     return Signs(step, ties), LevelsCode(), NoMemory()
 
 
-@method("Seide et al., Interspeech 2014")
+@register("Seide et al., Interspeech 2014")
 def onebit() -> Parts:
     """Return 1-bit SGD: for each tensor the means of its entries from zero up and of those below, with error feedback.
 
@@ -30,7 +30,7 @@ def onebit() -> Parts:
     return OneBit(), LevelsCode(), LinearFeedback()
 
 
-@method("Karimireddy et al., ICML 2019, arXiv:1901.09847")
+@register("Karimireddy et al., ICML 2019, arXiv:1901.09847")
 def efsign() -> Parts:
     """Return EF-signSGD: the signs, times each tensor's mean magnitude, with error feedback.
 
@@ -39,7 +39,7 @@ def efsign() -> Parts:
     return Signs(), LevelsCode(), LinearFeedback()
 
 
-@method("Tang et al., ICML 2019, arXiv:1905.05957")
+@register("Tang et al., ICML 2019, arXiv:1905.05957")
 def doublesqueeze(codec: str = "sign", density: float | None = None) -> Parts:
     """Return DoubleSqueeze's compressor, meant for both directions: error feedback on the nodes and on the server.
 

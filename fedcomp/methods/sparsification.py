@@ -11,7 +11,7 @@ from fedcomp.entropy import (
     SparseValues,
 )
 from fedcomp.memory import Ef21, LinearFeedback, MomentumCorrection, NoMemory, Regularized
-from fedcomp.methods.registry import Parts, memory, method
+from fedcomp.methods.registry import Parts, memory, register
 from fedcomp.quantize import (
     ChunkedTopK,
     LloydMagnitudes,
@@ -33,7 +33,7 @@ from fedcomp.quantized import Sparse, Ternary
 __all__ = ["dgc", "ef21", "fastsgd", "hierarchical", "randk", "regtopk", "selective", "sparseloco", "stc", "topk"]
 
 
-@method("Sattler et al., TNNLS 2020, arXiv:1903.02891")
+@register("Sattler et al., TNNLS 2020, arXiv:1903.02891")
 def stc(density: float = 1 / 400, order: str = "split", scope: str = "vector", dense_below: int = 0) -> Parts:
     """Return sparse ternary compression with error feedback.
 
@@ -54,7 +54,7 @@ def stc(density: float = 1 / 400, order: str = "split", scope: str = "vector", d
     return PerTensor(ternary, dense_below), SegmentsCode(), LinearFeedback()
 
 
-@method("Aji, Heafield, EMNLP 2017, arXiv:1704.05021")
+@register("Aji, Heafield, EMNLP 2017, arXiv:1704.05021")
 def topk(
     density: float = 1 / 100,
     values: str = "fp32",
@@ -72,7 +72,7 @@ def topk(
     return RoundValues(_selection(density, scope, dense_below), values), SparseValues(), memory(feedback)
 
 
-@method("Wangni et al., NeurIPS 2018, arXiv:1710.09854")
+@register("Wangni et al., NeurIPS 2018, arXiv:1710.09854")
 def randk(density: float = 1 / 100, feedback: bool = True) -> Parts:
     """Return rand-k: k = max(1, ceil(density n)) random entries that sender and receiver draw from one seed: no indices.
 
@@ -82,7 +82,7 @@ def randk(density: float = 1 / 100, feedback: bool = True) -> Parts:
     return SeededSubset(density, unbiased=not feedback), SeededValues(), memory(feedback)
 
 
-@method("Ji et al., IEEE Intell. Syst. 2022, arXiv:2003.09603")
+@register("Ji et al., IEEE Intell. Syst. 2022, arXiv:2003.09603")
 def selective(density: float = 1 / 10) -> Parts:
     """Return selective masking: of each tensor its largest entries, as float32, and no memory.
 
@@ -91,7 +91,7 @@ def selective(density: float = 1 / 10) -> Parts:
     return TensorTopK(density), SparseValues(), NoMemory()
 
 
-@method("in the style of Jiang et al. (DHQC), arXiv:2212.14760")
+@register("in the style of Jiang et al. (DHQC), arXiv:2212.14760")
 def hierarchical(
     density: float = 1 / 10, levels: int = 4, top_levels: int = 2, mask: str = "vector", feedback: bool = True
 ) -> Parts:
@@ -105,7 +105,7 @@ def hierarchical(
     return chain(masks[mask], MagnitudeHierarchy(levels, top_levels)), SparseLevelsCode(), memory(feedback)
 
 
-@method("Bereyhi et al., arXiv:2501.05633", downlink=False)
+@register("Bereyhi et al., arXiv:2501.05633", downlink=False)
 def regtopk(
     density: float = 1 / 100, mu: float = 4.0, nodes: int = 10, denominator: str = "sent", values: str = "fp32"
 ) -> Parts:
@@ -119,7 +119,7 @@ def regtopk(
     return RoundValues(RegularizedTopK(density, mu, denominator), values), SparseValues(), Regularized(nodes)
 
 
-@method("Lin et al., ICLR 2018, arXiv:1712.01887", downlink=False)
+@register("Lin et al., ICLR 2018, arXiv:1712.01887", downlink=False)
 def dgc(
     density: float = 1 / 1000,
     momentum: float = 0.9,
@@ -146,7 +146,7 @@ def dgc(
     return RoundValues(selection, values), SparseValues(), remembered
 
 
-@method("in the style of Yang et al., arXiv:2112.04291")
+@register("in the style of Yang et al., arXiv:2112.04291")
 def fastsgd(base: float = 2**0.25, levels: int = 8, feedback: bool = True) -> Parts:
     """Return logarithmic levels of what lies within ``base**(levels - 1/2)`` of the largest entry, indices as delta keys.
 
@@ -156,7 +156,7 @@ def fastsgd(base: float = 2**0.25, levels: int = 8, feedback: bool = True) -> Pa
     return Logarithmic(base, levels), SparseLevelsCode("delta keys"), memory(feedback)
 
 
-@method("Sarfi et al., arXiv:2508.15706")
+@register("Sarfi et al., arXiv:2508.15706")
 def sparseloco(density: float = 1 / 64, bits: int = 2, decay: float = 0.95, chunk: int = 4096) -> Parts:
     """Return SparseLoCo: the largest entries of each chunk in `bits` bits, with error feedback that decays.
 
@@ -170,7 +170,7 @@ def sparseloco(density: float = 1 / 64, bits: int = 2, decay: float = 0.95, chun
     )
 
 
-@method("Fatkhullin et al., NeurIPS 2023, arXiv:2305.15155", downlink=False)
+@register("Fatkhullin et al., NeurIPS 2023, arXiv:2305.15155", downlink=False)
 def ef21(density: float = 1 / 100, momentum: float = 0.1, values: str = "fp32") -> Parts:
     """Return EF21-SGDM with top-k: what brings an estimate nearer to the averaged update, instead of updates.
 
