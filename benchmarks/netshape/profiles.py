@@ -1,4 +1,4 @@
-"""Networks by name: what a node's link carries, and who says so.  Trials shape traffic by them, reports foretell time."""
+"""Known networks, with the source of their numbers: trials shape traffic by them, and reports predict times."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ _WEBPAGETEST = "WebPageTest, www/settings/connectivity.ini.sample, profile {}"
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A node's link to the server: rates in Mbit/s (10^6 bits), the round-trip time in ms, and who says so."""
+    """A node's link to the server: rates in Mbit/s (10^6 bits), the round-trip time in ms, and the source of both."""
 
     name: str
     up_mbit_s: float
@@ -16,7 +16,7 @@ class Profile:
     source: str
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a link that carries nothing, or answers before it is asked."""
+        """Raise `ValueError` for a rate that is not above 0, and for a negative time."""
         if not (self.up_mbit_s > 0 and self.down_mbit_s > 0 and self.round_trip_ms >= 0):
             raise ValueError(
                 f"{self.name}: {self.up_mbit_s} Mbit/s up, {self.down_mbit_s} down, {self.round_trip_ms} ms; "
@@ -30,7 +30,7 @@ PROFILES = (
     Profile("LTE", 12, 12, 70, _WEBPAGETEST.format("[LTE]")),
     Profile("1 Gb/s", 1000, 1000, 1, "1000BASE-T, IEEE 802.3ab, at its full rate; 1 ms is our assumption"),
 )
-"""The slowest first.  WebPageTest gives its latencies as round-trip times."""
+"""The slowest network first.  WebPageTest gives its latencies as round-trip times."""
 
 BY_WORD = dict(zip(("3g", "dsl", "lte", "gigabit"), PROFILES, strict=True))
-"""The same, by the words that a command line has for them."""
+"""The profiles by their names on a command line."""

@@ -1,31 +1,31 @@
-"""One direction of a link: bytes stand in line for the wire, and come out at the other end a while later.
+"""One direction of a link: packets queue for the wire, and arrive at the other end after a delay.
 
-A packet leaves when the wire has carried those before it and its own bytes, at `rate`, and arrives `delay_s` after that:
-many packets are under way at once, so that the delay takes nothing from the rate.  Times are reckoned from when a packet
-came, not from when this program got round to it: a busy machine makes a link no slower than it is.
+A packet leaves when the wire has carried those before it and its own bytes, at `rate`, and arrives `delay_s` later.
+Many packets are in flight at once, so the delay does not reduce the rate.  Times count from the arrival of a packet at
+the wire, not from when this program processes it: a busy machine does not slow the link further.
 """
 
 import asyncio
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
 PACKET_S = 0.02
-SMALLEST_PACKET, LARGEST_PACKET = 1500, 65_536
+"""A packet occupies the wire for this long, within the limits below: connections take turns by packets."""
+MIN_PACKET, MAX_PACKET = 1500, 65_536
 BUFFER = 256 * 1024
-MOST_UNDER_WAY = 64 * 1024 * 1024
+MAX_IN_FLIGHT = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one direction carries: `rate` in bytes/s, `delay_s` one way.  By default no limit, and no delay."""
+    """The capacity of one direction: `rate` in bytes/s, and `delay_s` one way.  By default no limit, and no delay."""
 
     rate: float = math.inf
     delay_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a wire that carries nothing, or delivers before it is given."""
+        """Raise `ValueError` for a rate that is not above 0, and for a negative or infinite delay."""
         if not (self.rate > 0 and 0 <= self.delay_s < math.inf):
             raise ValueError(
                 f"{self.rate} bytes/s after {self.delay_s} s; a rate above 0 and a delay of at least 0 are needed"
@@ -33,62 +33,58 @@ class Shape:
 
     @property
     def packet(self) -> int:
-        """How many bytes go in one piece: so few that connections take turns, so many that none is busy with pieces."""
-        return int(min(max(self.rate * PACKET_S, SMALLEST_PACKET), LARGEST_PACKET))
+        """The size of a packet, in bytes."""
+        return int(min(max(self.rate * PACKET_S, MIN_PACKET), MAX_PACKET))
 
     @property
     def window(self) -> int:
-        """How many bytes of one connection may wait or be under way; beyond, nothing is read from its sender."""
-        return BUFFER + (int(min(self.rate * self.delay_s, MOST_UNDER_WAY)) if self.delay_s else 0)
+        """The bytes of one connection that may wait or be in flight; beyond, nothing is read from its sender."""
+        return BUFFER + (int(min(self.rate * self.delay_s, MAX_IN_FLIGHT)) if self.delay_s else 0)
 
 
 UNSHAPED = Shape()
 
 
 class Wire:
-    """One direction of a link, shared by its connections; `total` are the bytes that came."""
+    """One direction of a link, shared by all of its connections; `total` counts the bytes that senders gave it."""
 
     def __init__(self, shape: Shape) -> None:
-        """Begin idle and open."""
+        """Start idle and open."""
         self.shape = shape
         self.total = 0
-        self._open = asyncio.Event()
-        self._open.set()
+        self.opened = asyncio.Event()
+        self.opened.set()
         self._changed = asyncio.Event()
-        self._first = asyncio.Lock()  # who holds it is the first in line
-        self._free = 0.0  # when the last packet had left
+        self._turn = asyncio.Lock()
+        self._free_at = 0.0
 
     def change(self, shape: Shape) -> None:
-        """Carry what has not left yet by `shape`; the packet on the wire starts anew."""
+        """Carry by `shape` what has not left yet; the packet on the wire starts again."""
         self.shape = shape
         self._changed.set()
 
     def pause(self) -> None:
-        """Hold every byte from now on; those under way too."""
-        self._open.clear()
+        """Hold every byte from now on, also those in flight."""
+        self.opened.clear()
 
     def resume(self) -> None:
-        """Go on with what was held."""
-        self._free = max(self._free, _now())
-        self._open.set()
+        """Carry what was held."""
+        self._free_at = max(self._free_at, _now())
+        self.opened.set()
 
-    async def opened(self) -> None:
-        """Return when the wire is not paused."""
-        await self._open.wait()
-
-    async def leave(self, came: float, size: int) -> float:
-        """Return, once they have left, when `size` bytes that came at `came` arrive."""
-        async with self._first:
-            await self.opened()
-            leaves = max(self._free, came) + size / self.shape.rate
-            while not await self._unchanged_until(leaves):
-                await self.opened()
-                leaves = _now() + size / self.shape.rate
-            self._free = max(self._free, leaves)
-            return leaves + self.shape.delay_s
+    async def leave(self, came_at: float, size: int) -> float:
+        """Wait until a packet of `size` bytes that came at `came_at` has left; return when it arrives."""
+        async with self._turn:
+            await self.opened.wait()
+            leaves_at = max(self._free_at, came_at) + size / self.shape.rate
+            while not await self._unchanged_until(leaves_at):
+                await self.opened.wait()
+                leaves_at = _now() + size / self.shape.rate
+            self._free_at = max(self._free_at, leaves_at)
+            return leaves_at + self.shape.delay_s
 
     async def _unchanged_until(self, moment: float) -> bool:
-        """Return at that time with true, or with false as soon as the shape has changed."""
+        """Return true at that time, or false as soon as the shape has changed."""
         self._changed.clear()
         if moment > _now():
             with suppress(TimeoutError):
@@ -101,22 +97,13 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def until(moment: float) -> None:
-    """Return at that time of the loop's clock."""
-    left = moment - _now()
-    if left > 0:
-        await asyncio.sleep(left)
+async def carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter, wire: Wire) -> None:
+    """Carry everything from `source` to `sink` over `wire`, in order, and then the end of the stream.
 
-
-async def carry(
-    source: asyncio.StreamReader, sink: asyncio.StreamWriter, wire: Wire, count: Callable[[int], None]
-) -> None:
-    """Carry all that `source` sends to `sink` over `wire`, in order, and then its end; tell `count` what came.
-
-    Raises `OSError` where either end breaks.
+    Raises `OSError` if either end breaks.
     """
-    in_line: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-    under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+    waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+    in_flight: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
     held = 0
     room = asyncio.Event()
 
@@ -126,9 +113,8 @@ async def carry(
         while data:
             data = await source.read(wire.shape.packet)
             wire.total += len(data)
-            count(len(data))
             held += len(data)
-            in_line.put_nowait((_now(), data))
+            waiting.put_nowait((_now(), data))
             while held > wire.shape.window:
                 room.clear()
                 await room.wait()
@@ -136,15 +122,15 @@ async def carry(
     async def leave() -> None:
         data = b"more"
         while data:
-            came, data = await in_line.get()
-            under_way.put_nowait((await wire.leave(came, len(data)), data))
+            came_at, data = await waiting.get()
+            in_flight.put_nowait((await wire.leave(came_at, len(data)), data))
 
     async def arrive() -> None:
         nonlocal held
         while True:
-            due, data = await under_way.get()
-            await until(due)
-            await wire.opened()
+            arrives_at, data = await in_flight.get()
+            await asyncio.sleep(max(0.0, arrives_at - _now()))
+            await wire.opened.wait()
             if not data:
                 sink.write_eof()
                 return
@@ -153,6 +139,6 @@ async def carry(
             held -= len(data)
             room.set()
 
-    async with asyncio.TaskGroup() as parts:
-        for part in (read(), leave(), arrive()):
-            parts.create_task(part)
+    async with asyncio.TaskGroup() as tasks:
+        for task in (read(), leave(), arrive()):
+            tasks.create_task(task)
