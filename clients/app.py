@@ -1,6 +1,6 @@
-"""The ClientApp: trains and evaluates the model it is sent on the node's own samples.
+"""The ClientApp: trains and evaluates the server's model on the node's own samples.
 
-What crosses the network is `CompressionMod`'s matter: this code sees plain arrays, as without it.
+`CompressionMod` compresses the traffic: this code sees plain arrays, as it would without it.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from torch import nn
 from clients.devices import pick_device, seed_torch
 from clients.local import LocalPlan
 from clients.local import train as train_locally
-from clients.samples import brings_its_own, number_of, own_card, own_samples
+from clients.samples import has_own_samples, node_number, own_card, own_samples
 from fedcomp.data import Card
 from fedcomp.flower import CompressionMod, to_record
 from fedcomp.tasks import build_model, input_shape
@@ -28,12 +28,12 @@ app = ClientApp(mods=[CompressionMod()])
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Return the weights after local training, the number of samples and their mean loss on the way."""
+    """Return the weights after local training, the number of samples and their mean loss during it."""
     run, config = context.run_config, _config(message)
     device = _device(run)
     x, y = own_samples(run, context.node_config, device)
     model = _model(message, run, device)
-    number = number_of(run, context.node_config, context.node_id)
+    number = node_number(run, context.node_config, context.node_id)
     rng = np.random.default_rng([int(run["seed"]), int(str(config["server-round"])), number])
     plan = LocalPlan(
         epochs=int(run["local-epochs"]),
@@ -44,7 +44,7 @@ def train(message: Message, context: Context) -> Message:
         weight_decay=float(run["weight-decay"]),
         proximal_mu=float(str(config.get("proximal-mu", 0.0))),
     )
-    seed_torch(int(rng.integers(2**63)), device)  # for models that draw, as dropout does
+    seed_torch(int(rng.integers(2**63)), device)  # for models with random parts, such as dropout
     loss = train_locally(model, x, y, plan, rng)
     weights = to_record({name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()})
     return _reply(message, weights_of(run, len(y)) | {"train-loss": loss}, weights)
@@ -61,21 +61,21 @@ def evaluate(message: Message, context: Context) -> Message:
 
 
 @app.query("partition")
-def tell_partition(message: Message, context: Context) -> Message:
-    """Return the node's partition: the server keeps its nodes in that order.
+def report_partition(message: Message, context: Context) -> Message:
+    """Return the node's partition, by which the server orders its nodes.
 
-    A node with samples of its own needs none, and says how many they are.  One that lacks what the run needs says so, and
-    the server tells the operator; as an exception, each would be a traceback.
+    A node with samples of its own needs no partition, and reports their number.  A node that cannot take part replies
+    with the reason, which the server logs; an exception would be a traceback on every node.
     """
     run, node = context.run_config, context.node_config
     try:
-        if not brings_its_own(run):
-            return _reply(message, {"partition-id": number_of(run, node, context.node_id)})
+        if not has_own_samples(run):
+            return _reply(message, {"partition-id": node_number(run, node, context.node_id)})
         _, y = own_samples(run, node, torch.device("cpu"))
     except ValueError as error:
         return Message(RecordDict({"refused": ConfigRecord({"reason": str(error)})}), reply_to=message)
-    there = {key: int(value) for key, value in node.items() if key == "partition-id"}
-    return _reply(message, {"num-examples": len(y), **there})
+    partition = {key: int(value) for key, value in node.items() if key == "partition-id"}
+    return _reply(message, {"num-examples": len(y), **partition})
 
 
 def weights_of(run: Mapping[str, object], num_examples: int) -> dict[str, int | float]:
@@ -108,7 +108,7 @@ def _model(message: Message, run: Mapping[str, object], device: torch.device) ->
 
 @lru_cache(maxsize=1)
 def _module(name: str, card: Card, device: torch.device) -> nn.Module:
-    """Return the model with any weights: those of a message replace them all, so a process builds it once."""
+    """Return the model with any weights: a message replaces them all, so a process builds it once."""
     return build_model(name, input_shape(card), card.num_classes, seed=0).to(device)
 
 

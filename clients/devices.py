@@ -1,4 +1,4 @@
-"""Which device a node trains on."""
+"""The device that a node trains on."""
 
 from functools import cache
 
@@ -7,29 +7,29 @@ import torch
 
 def available() -> list[str]:
     """Return the kinds of device that this node has, the fastest first."""
-    there = [("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available()), ("cpu", True)]
-    return [kind for kind, works in there if works]
+    kinds = [("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available()), ("cpu", True)]
+    return [kind for kind, works in kinds if works]
 
 
 @cache
 def pick_device(name: str) -> torch.device:
-    """Return the device that `name` asks for: auto, cpu, cuda, cuda:<number> or mps.
+    """Return the device with that name: auto (the fastest one), cpu, cuda, cuda:<number> or mps.
 
-    auto is the fastest that there is.  Raises `ValueError` for one that this node does not have.
+    Raises `ValueError` for a device that this node does not have.
     """
-    there = available()
+    kinds = available()
     kind, _, number = name.partition(":")
     if name == "auto":
-        return torch.device(there[0])
-    if kind not in there:
-        raise ValueError(f"device is {name!r}; this node has: {', '.join(there)}")
+        return torch.device(kinds[0])
+    if kind not in kinds:
+        raise ValueError(f"device is {name!r}; this node has: {', '.join(kinds)}")
     if kind == "cuda" and number and int(number) >= torch.cuda.device_count():
         raise ValueError(f"device is {name!r}; this node's GPUs are numbered 0 to {torch.cuda.device_count() - 1}")
     return torch.device(name)
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
-    """Seed torch's random numbers on the CPU and on `device`; ``torch.manual_seed`` costs more than a small training step."""
+    """Seed torch on the CPU and on `device`; ``torch.manual_seed`` costs more than a small training step."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         with torch.cuda.device(device):

@@ -1,7 +1,8 @@
-"""Local training: plain SGD on a node's own samples, from one synchronisation to the next.
+"""Local training: SGD on a node's own samples, for one round.
 
-Momentum starts from zero each time: it belongs to weights that the server has since replaced.  SGD is torch's, as a
-function: the class imports torch's compiler, for as long again as torch itself, and a real node is a new process a round.
+Momentum starts from zero in each round, because the server has replaced the weights that it belonged to.  This calls
+torch's functional ``sgd``: the class ``SGD`` imports torch's compiler, which doubles the time to import torch, and a
+deployed node starts a new process for each round.
 """
 
 from collections.abc import Iterator
@@ -18,9 +19,9 @@ from torch.optim.sgd import sgd
 
 @dataclass(frozen=True, slots=True)
 class LocalPlan:
-    """How a node trains in one round: `steps`, or `epochs` where that is 0.
+    """How a node trains in one round: for `steps` batches, or for `epochs` if `steps` is 0.
 
-    `proximal_mu` is the weight of FedProx's pull to where the round began.  Li et al., MLSys 2020.
+    `proximal_mu` weighs FedProx's penalty on the distance to the round's initial weights.  Li et al., MLSys 2020.
     """
 
     epochs: int
@@ -33,7 +34,7 @@ class LocalPlan:
 
 
 def batches(count: int, plan: LocalPlan, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-    """Return the batches of a round, as indices below `count`; each epoch takes every sample once, in its own order."""
+    """Yield the batches of a round, as indices below `count`; each epoch has every sample once, in a new order."""
     per_epoch = -(-count // plan.batch_size)
     return islice(_endless(count, plan.batch_size, rng), plan.steps or plan.epochs * per_epoch)
 
@@ -46,29 +47,29 @@ def _endless(count: int, batch_size: int, rng: np.random.Generator) -> Iterator[
 
 
 def train(model: nn.Module, x: Tensor, y: Tensor, plan: LocalPlan, rng: np.random.Generator) -> float:
-    """Train `model` in place on samples `x`, labels `y`; return the mean cross-entropy of the batches as they were met.
+    """Train `model` in place on samples `x` with labels `y`; return the mean cross-entropy before each step.
 
-    All are on one device.  `rng` orders the batches.  Raises `ValueError` for no samples.
+    All are on one device.  `rng` orders the samples.  Raises `ValueError` if there are none.
     """
     if len(y) == 0:
-        raise ValueError("no samples; a node needs at least one to train")
+        raise ValueError("0 samples; a node needs at least 1 to train")
     weights: list[Tensor] = [weight for weight in model.parameters() if weight.requires_grad]
     anchors = [weight.detach().clone() for weight in weights] if plan.proximal_mu else []
     momenta: list[Tensor | None] = [None for _ in weights]
     model.train()
     total, seen = torch.zeros((), device=y.device), 0
     for batch in batches(len(y), plan, rng):
-        chosen = torch.as_tensor(batch, device=y.device)
-        loss = functional.cross_entropy(model(x.index_select(0, chosen)), y.index_select(0, chosen))
+        rows = torch.as_tensor(batch, device=y.device)
+        loss = functional.cross_entropy(model(x.index_select(0, rows)), y.index_select(0, rows))
         total.add_(loss.detach(), alpha=len(batch))
         seen += len(batch)
         for weight, anchor in zip(weights, anchors, strict=False):
             loss = loss + plan.proximal_mu / 2 * (weight - anchor).square().sum()
-        slopes = list(torch.autograd.grad(loss, weights, materialize_grads=True))
+        gradients = list(torch.autograd.grad(loss, weights, materialize_grads=True))
         with torch.no_grad():
             sgd(
                 weights,
-                slopes,
+                gradients,
                 momenta,
                 lr=plan.learning_rate,
                 momentum=plan.momentum,

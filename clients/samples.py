@@ -1,6 +1,7 @@
-"""A node's own samples, prepared once and kept while the run is the same.
+"""A node's own samples, prepared once and kept for the rounds of a run.
 
-They are its partition of the training split, or, where the run's partition is ``own()``, what lies in its own folder.
+They are the node's partition of the training split, or, if the partition of the run is ``own()``, the samples in the
+node's own folder.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,9 +26,9 @@ def own_card(dataset: str) -> Card:
 
 
 def partition_of(node: Mapping[str, object]) -> tuple[int, int]:
-    """Return the node's partition and their number, where samples are shared out.
+    """Return the partition of the node and the number of partitions, from its node config.
 
-    Raises `ValueError` if the node config does not say.
+    Raises `ValueError` if the node config lacks them.
     """
     number, count = node.get("partition-id"), node.get("num-partitions")
     if not isinstance(number, int) or not isinstance(count, int) or not 0 <= number < count:
@@ -39,34 +40,34 @@ def partition_of(node: Mapping[str, object]) -> tuple[int, int]:
 
 
 def own_samples(run: Mapping[str, object], node: Mapping[str, object], device: torch.device) -> Samples:
-    """Return samples, as the model reads them, and labels of the node with config `node` in a run with config `run`.
+    """Return the samples and labels of the node with config `node` in a run with config `run`, as the model reads them.
 
-    A node's `data-dir` goes before the run's: on real devices the data lies where each has it.  Raises `ValueError` where
-    the node config lacks what the run's partition needs, and where the samples are not what the run's card says.
+    The `data-dir` of the node precedes that of the run: on real devices, each has the data in its own place.  Raises
+    `ValueError` if the node config lacks what the partition needs, and if the samples do not fit the run's card.
     """
-    if brings_its_own(run):
+    if has_own_samples(run):
         if not (folder := str(node.get("data-dir", ""))):
             raise ValueError(
                 f"partition is {run['partition']!r}, and node config has no data-dir; the folder with the node's own"
                 f""" samples and their card, {run["dataset"]}.toml, is needed, as in --node-config 'data-dir="/srv/data"'"""
             )
-        return _of_folder(str(run["dataset"]), folder, device)
+        return _samples_in(folder, str(run["dataset"]), device)
     number, count = partition_of(node)
     data_dir = str(node.get("data-dir", run["data-dir"]))
     return _shares(str(run["dataset"]), data_dir, str(run["partition"]), count, int(str(run["seed"])), device)(number)
 
 
-def brings_its_own(run: Mapping[str, object]) -> bool:
-    """Return whether in a run with config `run` each node has samples of its own, and nothing is shared out."""
+def has_own_samples(run: Mapping[str, object]) -> bool:
+    """Return whether each node has samples of its own in a run with config `run`, so that no dataset is partitioned."""
     return _is_own(str(run["partition"]))
 
 
-def number_of(run: Mapping[str, object], node: Mapping[str, object], node_id: int) -> int:
-    """Return the number, at least 0, that tells a node's random draws from another's.
+def node_number(run: Mapping[str, object], node: Mapping[str, object], node_id: int) -> int:
+    """Return the number, at least 0, that separates the random draws of a node from those of the others.
 
-    It is its partition; where nodes bring their own samples and have none, it is the id that Flower gave the node.
+    It is the node's partition, or the id that Flower gave it if it has samples of its own and no partition.
     """
-    if brings_its_own(run):
+    if has_own_samples(run):
         return int(str(node.get("partition-id", node_id))) & (1 << 64) - 1
     return partition_of(node)[0]
 
@@ -77,18 +78,18 @@ def _is_own(partition: str) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _of_folder(dataset_name: str, folder: str, device: torch.device) -> Samples:
-    """Return the samples that lie in `folder`, on the device."""
-    card = own_card(dataset_name)
+def _samples_in(folder: str, dataset: str, device: torch.device) -> Samples:
+    """Return the samples in `folder`, on the device."""
+    card = own_card(dataset)
     split = load_own(card, folder)
     return prepare(split.x, card, device), torch.tensor(split.y, device=device)
 
 
-@lru_cache(maxsize=1)  # a process works for one run at a time, and a study's for many in turn
+@lru_cache(maxsize=1)  # a process works for one run at a time
 def _shares(
     dataset_name: str, data_dir: str, scheme: str, count: int, seed: int, device: torch.device
 ) -> Callable[[int], Samples]:
-    """Return what gives the samples of a partition: a simulation's process works for many nodes, and those come back."""
+    """Return a function that gives the samples of a partition: in a simulation, a process works for many nodes."""
     card = own_card(dataset_name)
     dataset = load(card, data_dir or None)
     parts = partition_train(dataset, scheme, count, seed)

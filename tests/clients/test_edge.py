@@ -1,4 +1,4 @@
-"""A node on an edge device: Flower, torch and numpy, and nothing of what only datasets and studies need."""
+"""A node on an edge device has Flower, torch and numpy, but no libraries of datasets and studies."""
 
 import hashlib
 import re
@@ -62,7 +62,7 @@ def one_round(folder: Path, partition: str) -> "subprocess.CompletedProcess[str]
 
 
 def write_idx(folder: Path, images: NDArray[Any], labels: NDArray[Any]) -> None:
-    """Write the samples of a device that has them as IDX files, and the card that says so."""
+    """Write the samples of a device as IDX files, and their card."""
     folder.mkdir()
     files = []
     for name, array in (("images", images.astype(np.uint8)), ("labels", labels.astype(np.uint8))):
@@ -74,7 +74,7 @@ def write_idx(folder: Path, images: NDArray[Any], labels: NDArray[Any]) -> None:
     (folder / "digits.toml").write_text(f"{card}\n[files]\ntrain = [{', '.join(files)}]\n")
 
 
-def test_nodes_train_on_samples_of_their_own_without_the_libraries_of_datasets_and_studies(tmp_path: Path) -> None:
+def test_nodes_train_on_their_own_samples_without_the_libraries_of_datasets(tmp_path: Path) -> None:
     card = read_card("digits", ROOT / "datasets")
     train = load(card).train
     write_own(tmp_path / "1", card, train.x[:200], train.y[:200])
@@ -84,7 +84,7 @@ def test_nodes_train_on_samples_of_their_own_without_the_libraries_of_datasets_a
     assert done.stdout == "answered: 1 2\ntorch's compiler: False\nlearned from samples: True\n"
 
 
-def test_what_a_device_lacks_would_be_missed(tmp_path: Path) -> None:
+def test_partitioning_needs_the_libraries_that_a_device_lacks(tmp_path: Path) -> None:
     done = one_round(tmp_path, "iid()")
     assert done.returncode != 0
     assert re.search("No module named '(sklearn|flwr_datasets|datasets)", done.stderr)

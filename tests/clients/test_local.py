@@ -1,3 +1,5 @@
+"""Local training against steps computed by hand and against torch's own optimizer."""
+
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -34,7 +36,7 @@ def samples(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return x, torch.tensor(random.integers(0, 2, count))
 
 
-def test_one_step_is_the_one_done_by_hand() -> None:
+def test_one_step_is_the_one_computed_by_hand() -> None:
     # Zero weights: both classes have probability 1/2, so the gradient of class c is (1/2 - [y = c]) x.
     model = linear([[0.0, 0.0], [0.0, 0.0]])
     loss = train(model, torch.tensor([[1.0, 2.0]]), torch.tensor([0]), ONE_STEP, rng())
@@ -50,7 +52,7 @@ def test_the_gradient_is_the_mean_over_the_batch() -> None:
     assert torch.allclose(model.weight, torch.tensor([[-0.25, -0.25], [0.25, 0.25]]))
 
 
-def test_weight_decay_pulls_to_zero_and_the_proximal_term_to_where_the_round_began() -> None:
+def test_weight_decay_pulls_to_zero_and_the_proximal_term_to_the_initial_weights() -> None:
     x, y = torch.zeros(1, 2), torch.tensor([0])  # no gradient of its own
     decayed, held = linear([[1.0, 2.0], [3.0, 4.0]]), linear([[1.0, 2.0], [3.0, 4.0]])
     train(decayed, x, y, plan(weight_decay=0.5), rng())
@@ -59,7 +61,7 @@ def test_weight_decay_pulls_to_zero_and_the_proximal_term_to_where_the_round_beg
     assert torch.equal(held.weight, torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
 
 
-def test_the_second_step_feels_the_proximal_term_of_the_first() -> None:
+def test_the_proximal_term_acts_from_the_second_step_on() -> None:
     x, y = torch.tensor([[1.0, 2.0]]), torch.tensor([0])
     free, one, held = (linear([[0.0, 0.0], [0.0, 0.0]]) for _ in range(3))
     train(one, x, y, plan(steps=1), rng())
@@ -69,7 +71,7 @@ def test_the_second_step_feels_the_proximal_term_of_the_first() -> None:
     assert torch.allclose(held.weight, free.weight - 0.5 * 0.2 * one.weight)
 
 
-def test_momentum_starts_from_zero_at_each_synchronisation() -> None:
+def test_momentum_starts_from_zero_in_each_round() -> None:
     x, y = samples(4)
     twice, once = linear([[0.1, 0.2], [0.3, 0.4]]), linear([[0.1, 0.2], [0.3, 0.4]])
     with_momentum = plan(momentum=0.9, steps=1)
@@ -82,7 +84,7 @@ def test_momentum_starts_from_zero_at_each_synchronisation() -> None:
     assert torch.equal(twice.weight, once.weight)
 
 
-def test_within_a_round_momentum_does_act() -> None:
+def test_momentum_acts_within_a_round() -> None:
     x, y = samples(4)
     with_momentum, without = linear([[0.1, 0.2], [0.3, 0.4]]), linear([[0.1, 0.2], [0.3, 0.4]])
     train(with_momentum, x, y, plan(momentum=0.9, steps=2), rng())
@@ -90,23 +92,23 @@ def test_within_a_round_momentum_does_act() -> None:
     assert not torch.equal(with_momentum.weight, without.weight)
 
 
-def test_an_epoch_takes_every_sample_once() -> None:
-    acked = list(batches(10, plan(batch_size=4), rng()))
-    assert [len(batch) for batch in acked] == [4, 4, 2]
-    assert sorted(np.concatenate(acked)) == list(range(10))
+def test_an_epoch_has_every_sample_once() -> None:
+    drawn = list(batches(10, plan(batch_size=4), rng()))
+    assert [len(batch) for batch in drawn] == [4, 4, 2]
+    assert sorted(np.concatenate(drawn)) == list(range(10))
 
 
 @pytest.mark.parametrize(("epochs", "batch_size", "count"), [(1, 1, 7), (3, 4, 10), (2, 50, 10), (5, 10, 1)])
-def test_epochs_take_every_sample_as_often_each_in_its_own_order(epochs: int, batch_size: int, count: int) -> None:
-    acked = np.concatenate(list(batches(count, plan(epochs=epochs, batch_size=batch_size), rng())))
-    assert Counter(acked.tolist()) == dict.fromkeys(range(count), epochs)
+def test_each_epoch_has_every_sample_once(epochs: int, batch_size: int, count: int) -> None:
+    drawn = np.concatenate(list(batches(count, plan(epochs=epochs, batch_size=batch_size), rng())))
+    assert Counter(drawn.tolist()) == dict.fromkeys(range(count), epochs)
 
 
-def test_steps_replace_epochs_and_go_on_into_the_next_epoch() -> None:
-    acked = list(batches(10, plan(steps=5, epochs=99), rng()))
-    assert [len(batch) for batch in acked] == [4, 4, 2, 4, 4]
-    assert sorted(np.concatenate(acked[:3])) == list(range(10))
-    assert len(set(np.concatenate(acked[3:]).tolist())) == 8
+def test_steps_replace_epochs_and_continue_into_the_next_epoch() -> None:
+    drawn = list(batches(10, plan(steps=5, epochs=99), rng()))
+    assert [len(batch) for batch in drawn] == [4, 4, 2, 4, 4]
+    assert sorted(np.concatenate(drawn[:3])) == list(range(10))
+    assert len(set(np.concatenate(drawn[3:]).tolist())) == 8
 
 
 def test_as_many_steps_as_an_epoch_has_batches_are_that_epoch() -> None:
@@ -122,13 +124,13 @@ def test_the_seed_decides_the_batches() -> None:
     assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
 
 
-def test_no_samples_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no samples"):
+def test_a_node_without_samples_is_refused() -> None:
+    with pytest.raises(ValueError, match="^0 samples"):
         train(linear([[0.0, 0.0], [0.0, 0.0]]), torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64), ONE_STEP, rng())
 
 
 @pytest.mark.parametrize("changes", [{}, {"momentum": 0.9, "weight_decay": 0.01}])
-def test_a_round_is_to_the_bit_what_torchs_own_optimizer_does(changes: dict[str, float]) -> None:
+def test_a_round_equals_torchs_own_optimizer_to_the_bit(changes: dict[str, float]) -> None:
     chosen, (x, y) = plan(steps=7, **changes), samples(10)
     model, other = linear([[0.1, 0.2], [0.3, -0.4]]), linear([[0.1, 0.2], [0.3, -0.4]])
     train(model, x, y, chosen, rng(3))

@@ -1,10 +1,12 @@
+"""The samples of a node: its partition, or those in its own folder."""
+
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from clients.samples import CARDS, number_of, own_samples, partition_of
+from clients.samples import CARDS, node_number, own_samples, partition_of
 from fedcomp.data import load, read_card, write_own
 from fedcomp.tasks import prepare
 
@@ -13,7 +15,7 @@ OWN = RUN | {"partition": "own()"}
 CPU = torch.device("cpu")
 
 
-def test_nodes_hold_what_their_partition_says_and_share_no_sample() -> None:
+def test_each_node_has_the_labels_of_its_partition() -> None:
     parts = [own_samples(RUN, {"partition-id": number, "num-partitions": 10}, CPU) for number in range(10)]
     assert all(len(x) == len(y) > 0 for x, y in parts)
     assert all(len(set(y.tolist())) == 2 for _, y in parts)
@@ -26,13 +28,13 @@ def test_the_same_node_gets_the_same_samples_again() -> None:
     assert torch.equal(y, labels)
 
 
-def test_samples_are_as_the_model_reads_them() -> None:
+def test_samples_have_the_shape_and_dtype_that_the_model_reads() -> None:
     x, y = own_samples(RUN, {"partition-id": 0, "num-partitions": 10}, CPU)
     assert x.shape[1:] == (1, 8, 8)
     assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
 
 
-def test_features_are_skewed_as_the_partition_says_and_labels_are_not() -> None:
+def test_the_partition_skews_features_but_not_labels() -> None:
     node = {"partition-id": 9, "num-partitions": 10}
     x, y = own_samples(RUN, node, CPU)
     noisy, labels = own_samples(RUN | {"partition": "classes(2) + noise(0.5)"}, node, CPU)
@@ -41,18 +43,18 @@ def test_features_are_skewed_as_the_partition_says_and_labels_are_not() -> None:
 
 
 @pytest.mark.parametrize("node", [{}, {"partition-id": 0}, {"partition-id": 5, "num-partitions": 5}])
-def test_a_node_that_does_not_say_its_partition_is_told_how(node: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"both are needed, as in --node-config 'partition-id=0 num-partitions=10'"):
+def test_a_node_without_a_partition_is_refused_with_an_example(node: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="partition-id=0 num-partitions=10"):
         partition_of(node)
 
 
-def test_a_nodes_own_data_dir_goes_before_the_runs() -> None:
+def test_the_data_dir_of_a_node_precedes_that_of_the_run() -> None:
     node = {"partition-id": 0, "num-partitions": 2, "data-dir": "/nowhere"}
     with pytest.raises(ValueError, match="/nowhere"):
         own_samples(RUN | {"dataset": "mnist", "data-dir": "/elsewhere"}, node, CPU)
 
 
-def test_all_samples_of_its_own_folder_are_a_nodes(tmp_path: Path) -> None:
+def test_a_node_gets_all_samples_in_its_own_folder(tmp_path: Path) -> None:
     card = read_card("digits", CARDS)
     train = load(card).train
     write_own(tmp_path, card, train.x[:7], train.y[:7])
@@ -62,19 +64,16 @@ def test_all_samples_of_its_own_folder_are_a_nodes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("node", [{}, {"data-dir": ""}, {"partition-id": 0, "num-partitions": 2}])
-def test_own_samples_need_a_folder_of_the_nodes_and_the_runs_is_none(node: dict[str, object]) -> None:
-    said = (
-        r"node config has no data-dir; .* card, digits\.toml, is needed, as in --node-config 'data-dir=\"/srv/data\"'"
-    )
-    with pytest.raises(ValueError, match=said):
+def test_own_samples_need_a_folder_of_the_node_itself(node: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"digits\.toml.* --node-config 'data-dir="):
         own_samples(OWN | {"data-dir": "/elsewhere"}, node, CPU)
 
 
-def test_a_node_draws_by_its_partition_and_by_its_id_where_nothing_is_shared_out() -> None:
+def test_the_number_of_a_node_is_its_partition_or_else_its_id() -> None:
     shared = {"partition-id": 3, "num-partitions": 10}
-    assert number_of(RUN, shared, node_id=99) == 3
-    assert number_of(OWN, {}, node_id=99) == 99
-    assert number_of(OWN, {}, node_id=-1) == 2**64 - 1
-    assert number_of(OWN, {"partition-id": 3}, node_id=99) == 3
-    with pytest.raises(ValueError, match="both are needed"):
-        number_of(RUN, {}, node_id=99)
+    assert node_number(RUN, shared, node_id=99) == 3
+    assert node_number(OWN, {}, node_id=99) == 99
+    assert node_number(OWN, {}, node_id=-1) == 2**64 - 1
+    assert node_number(OWN, {"partition-id": 3}, node_id=99) == 3
+    with pytest.raises(ValueError, match="None"):
+        node_number(RUN, {}, node_id=99)

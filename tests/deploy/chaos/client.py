@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
-from clients.app import evaluate, tell_partition, train
+from clients.app import evaluate, report_partition, train
 from fedcomp.flower import CompressionMod
 
 
@@ -33,4 +33,4 @@ def book(message: Message, context: Context, call_next: ClientAppCallable) -> Me
 app = ClientApp(mods=[CompressionMod(), book])
 app.train()(train)
 app.evaluate()(evaluate)
-app.query("partition")(tell_partition)
+app.query("partition")(report_partition)
