@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping
 from logging import WARNING
 
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
-from flwr.supercore import log
 
-from fedcomp.flower.grid_wrapper import GridWrapper
+from fedcomp.flower import GridWrapper
+from fedcomp.flower._compat import ErrorCode, log
 
 MESSAGE_TYPE = "query.partition"
 PARTITION_KEY = "partition-id"

@@ -4,8 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 
-from fedcomp.flower import CompressedStrategy
-from fedcomp.flower.server.participation import NodeState
+from fedcomp.flower import CompressedStrategy, NodeState
 from server.folder import RunFolder
 from server.run_records import NodeStatus, to_row
 

@@ -48,7 +48,8 @@ RULES = {
     # tools
     "deploy/": "cryptography filelock grpc grpc_health psutil fedcomp.core fedcomp.data",
     "deploy/run_config.py": "click flwr tomli_w server.settings",
-    "deploy/monitor/": "prometheus_client rich server.folder server.progress server.round_record server.run_status",
+    "deploy/monitor/": """prometheus_client rich fedcomp.sync
+        server.folder server.progress server.run_records server.run_status""",
     "benchmarks/": """numpy torch flwr matplotlib rich fedcomp fedcomp.compressor fedcomp.core fedcomp.data fedcomp.flower
         fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app
         deploy.federation deploy.program deploy.run_config deploy.signals""",
