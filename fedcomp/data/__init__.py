@@ -1,4 +1,4 @@
-"""Dataset cards, the arrays behind them, and how clients share them."""
+"""Dataset cards, their arrays, and the partition of samples among clients."""
 
 from fedcomp.data.card import Card, read_card
 from fedcomp.data.dataset import DataError, Dataset, Split

@@ -1,11 +1,11 @@
-"""Make and check the folder with a node's own samples, for runs with partition = "own()".
+"""Write and check the folder of a node's own samples, for runs with partition = "own()".
 
     python -m fedcomp.data share CARD.toml --partition "classes(2)" --nodes 3 --out DIR
     python -m fedcomp.data pack CARD.toml SAMPLES.npz --out FOLDER
     python -m fedcomp.data check CARD.toml FOLDER
 
-CARD.toml is the run's card, in datasets/.  `share` writes shares of a known dataset to DIR/node-0, DIR/node-1, ...: for
-a trial.  `pack` writes a device's own arrays, x and y of an .npz archive.  `check` says what a run would find there.
+CARD.toml is the run's card, in datasets/.  `share` divides a known dataset into DIR/node-0, DIR/node-1, ..., for trials.
+`pack` writes a device's own arrays, x and y of an .npz archive.  `check` reports the samples that a run would find.
 """
 
 import argparse
@@ -25,18 +25,18 @@ from fedcomp.data.partition_text import parse_partition
 
 
 def share(card: Card, data_dir: str, partition: str, nodes: int, seed: int, out: Path) -> Iterator[str]:
-    """Write the share of each node to ``<out>/node-<number>``; yield a line for each, of what it holds.
+    """Write the samples of each node to ``<out>/node-<number>``; yield a line of `check` for each.
 
-    Raises `ValueError`, before anything is written, for a partition that the samples cannot meet.
+    Raises `ValueError`, before anything is written, for a partition that the samples do not fit.
     """
     if parse_partition(partition).skews:
-        raise ValueError(f"partition {partition!r} skews features; here samples are written as they are stored")
+        raise ValueError(f"partition {partition!r} skews features; samples are written without skews")
     dataset = load(card, data_dir or None)
     parts = partition_train(dataset, partition, nodes, seed)
     folders = [out / f"node-{number}" for number in range(nodes)]
     for folder in folders:
         if folder.exists():
-            raise ValueError(f"{folder} is there already; a new folder is needed")
+            raise ValueError(f"{folder} exists already; a new folder is needed")
     for number, (folder, rows) in enumerate(zip(folders, parts, strict=True)):
         source = f"share {number} of {nodes} by {partition}, seed {seed}, of {card.source}"
         write_own(folder, replace(card, source=source), dataset.train.x[rows], dataset.train.y[rows])
@@ -44,7 +44,7 @@ def share(card: Card, data_dir: str, partition: str, nodes: int, seed: int, out:
 
 
 def pack(card: Card, samples: Path, out: Path, *, over: bool) -> str:
-    """Write the arrays x and y of the archive `samples` to `out`; return a line of what that then holds."""
+    """Write the arrays x and y of the archive `samples` to `out`; return the line of `check`."""
     plain = replace(card, licence="the owner's", source="this node's own samples", groups=(), test_every=None)
     arrays = npz.read_split(plain, {samples.name: samples.read_bytes()})
     write_own(out, plain, arrays.x, arrays.y, over=over)
@@ -52,13 +52,13 @@ def pack(card: Card, samples: Path, out: Path, *, over: bool) -> str:
 
 
 def check(card: Card, folder: Path) -> str:
-    """Return a line of what a run with `card` finds in `folder`; raises `ValueError` for what it would refuse."""
+    """Return a line that counts the samples in `folder` for a run with `card`; raises `ValueError` if it would refuse them."""
     labels = load_own(card, folder).y
     return f"{folder}: {len(labels)} samples of {len(np.unique(labels))} of {card.num_classes} classes"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what is asked; return 0, or 2 after one sentence where it cannot be."""
+    """Run one command; return 0, or 2 after one sentence about the error."""
     options = _parser().parse_args(arguments)
     try:
         for line in _lines(options, Card.read(options.card)):
@@ -86,15 +86,15 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m fedcomp.data", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     kinds = parser.add_subparsers(dest="what", required=True)
-    sharing = kinds.add_parser("share", help="write shares of a known dataset, a folder a node")
+    sharing = kinds.add_parser("share", help="divide a known dataset, one folder for each node")
     packing = kinds.add_parser("pack", help="write a device's own arrays")
-    checking = kinds.add_parser("check", help="say what a run would find in a folder")
+    checking = kinds.add_parser("check", help="report the samples that a run would find in a folder")
     for one in (sharing, packing, checking):
         one.add_argument("card", type=Path, metavar="CARD.toml", help="the run's card, in datasets/")
     sharing.add_argument("--partition", default="iid()", metavar="TEXT", help='as "dirichlet(alpha=0.1)"')
     sharing.add_argument("--nodes", type=int, required=True)
     sharing.add_argument("--seed", type=int, default=0)
-    sharing.add_argument("--data-dir", default="", help="where the dataset's own files lie")
+    sharing.add_argument("--data-dir", default="", help="the folder of the dataset's own files")
     packing.add_argument("samples", type=Path, metavar="SAMPLES.npz", help="arrays x (N, *shape) and y (N,)")
     packing.add_argument("--over", action="store_true", help="write over what was packed before")
     for one in (sharing, packing):

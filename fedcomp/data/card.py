@@ -1,14 +1,18 @@
-"""A dataset card: one TOML file that says what a dataset is, so that code need not.
+"""A dataset card: one TOML file that describes a dataset, so that a new dataset in a known format needs no code.
 
-``datasets/<name>.toml`` names the files with their sizes and md5 checksums, the shape, the classes, the normalisation,
-where to get it and under which licence.  A new dataset in a known format is a new card and no code.
+``datasets/<name>.toml`` lists the files with their sizes and md5 checksums, the shape of a sample, the classes, the
+normalisation, the source and the licence.
 """
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path, PurePath
+from typing import Any
+
+from fedcomp.core import check_choice, check_int, check_range
 
 FILES_PER_SPLIT: Mapping[str, tuple[int, int]] = {
     "sklearn-digits": (0, 0),
@@ -18,14 +22,18 @@ FILES_PER_SPLIT: Mapping[str, tuple[int, int]] = {
     "npz": (1, 1),
     "cifar-binary": (1, 1000),
 }
-"""Format -> the least and the greatest number of files of a split; the formats that there are."""
+"""Known formats -> the least and the greatest number of files of a split."""
+MAX_FILE_BYTES = 1 << 50
+MAX_CLASSES = 100_000
+MAX_SIDE = 1_000_000
+"""Entries along one dimension of a sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class CardFile:
     """A file as its authors publish it: plain name, size in bytes, md5 of the uncompressed content.
 
-    `folder` is the name of its folder, where that is not the card's.
+    `folder` is the plain name of its folder, if that is not the card's.
     """
 
     name: str
@@ -34,19 +42,18 @@ class CardFile:
     folder: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse names that leave the folder, a negative size and a checksum that is none."""
-        for what, name in (("file name", self.name), ("folder", self.folder)):
-            if PurePath(name).name != name or "\\" in name:
-                raise ValueError(f"{what} {name!r}; a plain name without folders is needed")
-        if self.size < 0:
-            raise ValueError(f"file {self.name}: size {self.size}; at least 0 is needed")
-        if len(self.md5) != 32 or set(self.md5) - set("0123456789abcdef"):
-            raise ValueError(f"file {self.name}: md5 {self.md5!r}; 32 lower-case hexadecimal digits are needed")
+        """Refuse names that leave the folder, and sizes and checksums of another form."""
+        _check_file_name("file name", self.name)
+        _check_file_name("folder", self.folder or self.name)
+        check_int(f"size of file {self.name}", self.size, 0, MAX_FILE_BYTES)
+        _check_text(f"md5 of file {self.name}", self.md5)
+        if not re.fullmatch("[0-9a-f]{32}", self.md5):
+            raise ValueError(f"md5 of file {self.name} is {self.md5!r}; 32 lower-case hexadecimal digits are needed")
 
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Where a dataset lies on the Hugging Face hub, with the names of its columns and splits there."""
+    """A dataset's id on the Hugging Face hub, with the names of its columns and splits there."""
 
     id: str
     image: str = "image"
@@ -54,18 +61,32 @@ class Hub:
     train: str = "train"
     test: str = "test"
 
+    def __post_init__(self) -> None:
+        """Refuse values that are no text."""
+        for field in fields(self):
+            _check_text(f"hub.{field.name}", getattr(self, field.name))
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a dataset is: shape (C, H, W) or (features,), class names, and `mean` and `std` for values in [0, 1].
+    """A description of a dataset.
 
-    `train` and `test` list the files of each split; for ``idx`` the images, then the labels.  A card of a node's own
-    samples needs no `test`.  `folder` is the name of the folder in which the authors publish them.  `resize` is the
-    height and width that models are given, if not the stored ones.  `groups` are the columns that say whose each sample
-    is, as ``writer``.  Where the authors give no test split, `test_every` n makes one of all the samples of every n-th of
-    the first column.
+    Attributes:
+        shape: of a sample, (C, H, W) or (features,).
+        classes: their names.
+        mean: of each channel, for values in [0, 1].
+        std: of each channel, for values in [0, 1].
+        train: the files of the training split; for ``idx`` the images, then the labels.
+        test: the files of the test split.  A card of a node's own samples needs none.
+        hub: the dataset on the Hugging Face hub, if it is there.
+        resize: height and width of the images that models read, if not the stored ones.
+        folder: the plain name of the folder in which the authors publish the files.
+        groups: the columns that name the owner of each sample, as ``writer``.
+        test_every: if the authors give no test split, the samples of every n-th owner by the first column make one.
 
-    Construction raises `ValueError` where the settings contradict each other.
+    Raises:
+        ValueError: a setting is out of range or contradicts another one.
+
     """
 
     name: str
@@ -87,27 +108,44 @@ class Card:
 
     def __post_init__(self) -> None:
         """Check every setting against the others."""
+        for key in ("name", "title", "licence", "source"):
+            _check_text(key, getattr(self, key))
+        for key in ("shape", "classes", "mean", "std", "groups"):
+            if not isinstance(getattr(self, key), tuple):
+                raise ValueError(f"{key} is {getattr(self, key)!r}; a list is needed")
         object.__setattr__(self, "folder", self.folder or self.name)
-        for key, name in (("name", self.name), ("folder", self.folder)):
-            if PurePath(name).name != name:
-                raise ValueError(f"{key} {name!r}; a plain name without folders is needed")
-        if self.format not in FILES_PER_SPLIT:
-            raise ValueError(f"format {self.format!r}; there are: {', '.join(sorted(FILES_PER_SPLIT))}")
-        if len(self.shape) not in (1, 3) or min(self.shape) < 1:
-            raise ValueError(f"shape {list(self.shape)}; (C, H, W) or (features,) is needed, each at least 1")
-        if len(self.classes) < 2:
-            raise ValueError(f"{len(self.classes)} classes; at least 2 are needed")
+        for key in ("name", "folder"):
+            _check_file_name(key, getattr(self, key))
+        check_choice("format", self.format, sorted(FILES_PER_SPLIT))
+        self._check_samples()
+        self._check_files()
+
+    def _check_samples(self) -> None:
+        if len(self.shape) not in (1, 3):
+            raise ValueError(f"shape is {list(self.shape)}; (C, H, W) or (features,) is needed")
+        for side in self.shape:
+            check_int("shape", side, 1, MAX_SIDE)
+        if len(self.classes) < 2 or not all(isinstance(name, str) for name in self.classes):
+            raise ValueError(f"classes are {list(self.classes)}; at least 2 names, or their number, are needed")
         channels = self.shape[0] if len(self.shape) == 3 else 1
         for key, numbers in (("mean", self.mean), ("std", self.std)):
-            if len(numbers) != channels or not all(map(math.isfinite, numbers)):
-                raise ValueError(f"{key} {list(numbers)}; a finite number for each of {channels} channels is needed")
-        if min(self.std) <= 0:
-            raise ValueError(f"std {list(self.std)}; numbers above 0 are needed")
-        if self.resize is not None and (self.resize < 1 or len(self.shape) != 3):
-            raise ValueError(f"resize {self.resize} of shape {list(self.shape)}; at least 1 and (C, H, W) are needed")
-        if self.test_every is not None and (self.test_every < 2 or not self.groups):
-            there = f"test_every {self.test_every} with groups {list(self.groups)}"
-            raise ValueError(f"{there}; at least 2 and a column to go by are needed")
+            if len(numbers) != channels:
+                raise ValueError(f"{key} is {list(numbers)}; a number for each of {channels} channels is needed")
+            for number in numbers:
+                check_range(key, number, above=0 if key == "std" else -math.inf)
+            object.__setattr__(self, key, tuple(map(float, numbers)))
+        if self.resize is not None:
+            check_int("resize", self.resize, 1, MAX_SIDE)
+            if len(self.shape) != 3:
+                raise ValueError(f"resize is {self.resize}, of shape {list(self.shape)}; only images (C, H, W) resize")
+
+    def _check_files(self) -> None:
+        if len(set(self.groups)) < len(self.groups) or not all(map(_is_identifier, self.groups)):
+            raise ValueError(f"groups are {list(self.groups)}; different plain names of columns are needed")
+        if self.test_every is not None:
+            check_int("test_every", self.test_every, 2, MAX_FILE_BYTES)
+            if not self.groups:
+                raise ValueError(f"test_every is {self.test_every} without groups; a column of owners is needed")
         of_train = FILES_PER_SPLIT[self.format]
         of_test = (0, 0) if self.test_every else of_train
         for key, files, (least, most) in (("files.train", self.train, of_train), ("files.test", self.test, of_test)):
@@ -119,15 +157,14 @@ class Card:
 
     @property
     def num_classes(self) -> int:
-        """The number of classes; labels are 0 up to it."""
+        """The number of classes n; labels are 0 to n - 1."""
         return len(self.classes)
 
     @classmethod
     def read(cls, path: str | Path) -> "Card":
-        """Return the card in the TOML file `path`; raises `ValueError` with the file, the key and what is possible."""
+        """Return the card in the TOML file `path`; raises `ValueError` with the file, the key and the possible values."""
         try:
-            table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-            return _card(table)
+            return _card(tomllib.loads(Path(path).read_text(encoding="utf-8")))
         except OSError as error:
             raise ValueError(f"{path}: {error.strerror}; a dataset card is needed") from None
         except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors too
@@ -135,10 +172,10 @@ class Card:
 
 
 def read_card(name: str, folder: str | Path) -> Card:
-    """Return the card ``<folder>/<name>.toml``; raises `ValueError` that names the cards there are."""
-    there = sorted(path.stem for path in Path(folder).glob("*.toml"))
-    if name not in there:
-        raise ValueError(f"no dataset card {name!r} in {folder}; there are: {', '.join(there) or 'none'}")
+    """Return the card ``<folder>/<name>.toml``; raises `ValueError` that lists the cards of the folder."""
+    names = sorted(path.stem for path in Path(folder).glob("*.toml"))
+    if name not in names:
+        raise ValueError(f"no dataset card {name!r} in {folder}; there are: {', '.join(names) or 'none'}")
     card = Card.read(Path(folder) / f"{name}.toml")
     if card.name != name:
         raise ValueError(f"{Path(folder) / name}.toml: name {card.name!r}; the file's name, {name!r}, is needed")
@@ -147,96 +184,51 @@ def read_card(name: str, folder: str | Path) -> Card:
 
 def _card(table: Mapping[str, object]) -> Card:
     """Return the card that a parsed TOML table describes."""
-    needed = ("name", "title", "format", "shape", "classes", "mean", "std", "licence", "source")
-    _check_keys(table, needed, ("files", "hub", "resize", "folder", "groups", "test_every"), "the card")
-    files = _table(table, "files")
-    _check_keys(files, (), ("train", "test"), "[files]")
-    return Card(
-        name=_text(table, "name"),
-        title=_text(table, "title"),
-        format=_text(table, "format"),
-        shape=tuple(_whole(number, "shape") for number in _items(table, "shape")),
-        classes=_classes(table["classes"]),
-        mean=tuple(_number(number, "mean") for number in _items(table, "mean")),
-        std=tuple(_number(number, "std") for number in _items(table, "std")),
-        licence=_text(table, "licence"),
-        source=_text(table, "source"),
-        train=tuple(_file(item, "files.train") for item in _items(files, "train")),
-        test=tuple(_file(item, "files.test") for item in _items(files, "test")),
-        hub=_hub(_table(table, "hub")) if "hub" in table else None,
-        resize=_whole(table["resize"], "resize") if "resize" in table else None,
-        folder=_text(table, "folder") if "folder" in table else "",
-        groups=_names(table, "groups"),
-        test_every=_whole(table["test_every"], "test_every") if "test_every" in table else None,
+    values = _entries(
+        Card, {key: value for key, value in table.items() if key != "files"}, "the card", ("train", "test")
     )
+    files = table.get("files", {})
+    if not isinstance(files, dict):
+        raise ValueError(f"files is {files!r}; a table is needed")
+    for split, items in files.items():
+        check_choice("key of [files]", split, ("train", "test"))
+        if not isinstance(items, list):
+            raise ValueError(f"files.{split} is {items!r}; a list of tables is needed")
+        values[split] = tuple(CardFile(**_entries(CardFile, item, f"files.{split}")) for item in items)
+    if "hub" in values:
+        values["hub"] = Hub(**_entries(Hub, values["hub"], "[hub]"))
+    if isinstance(values["classes"], int):
+        check_int("classes", values["classes"], 2, MAX_CLASSES, "a list of names or their number")
+        values["classes"] = tuple(map(str, range(values["classes"])))
+    return Card(**values)
 
 
-def _hub(table: Mapping[str, object]) -> Hub:
-    _check_keys(table, ("id",), ("image", "label", "train", "test"), "[hub]")
-    return Hub(**{key: _text(table, key) for key in table})
-
-
-def _file(item: object, where: str) -> CardFile:
-    if not isinstance(item, dict):
-        raise ValueError(f"key {where!r} holds {item!r}; tables {{ name, size, md5 }} are needed")
-    _check_keys(item, ("name", "size", "md5"), ("folder",), where)
-    folder = _text(item, "folder") if "folder" in item else ""
-    return CardFile(_text(item, "name"), _whole(item["size"], "size"), _text(item, "md5"), folder)
-
-
-def _classes(value: object) -> tuple[str, ...]:
-    """Return the names, or "0" to "n-1" for a count n."""
-    if isinstance(value, list) and all(isinstance(name, str) for name in value):
-        return tuple(value)
-    if isinstance(value, int) and not isinstance(value, bool) and 2 <= value <= 100_000:
-        return tuple(str(index) for index in range(value))
-    raise ValueError(f"key 'classes' is {value!r}; a list of names or a count from 2 to 100000 is needed")
-
-
-def _names(table: Mapping[str, object], key: str) -> tuple[str, ...]:
-    names = [name for name in _items(table, key) if isinstance(name, str) and name.isidentifier()]
-    if len(set(names)) < len(_items(table, key)):
-        raise ValueError(f"key {key!r} is {table[key]!r}; a list of different plain names is needed")
-    return tuple(names)
-
-
-def _check_keys(table: Mapping[str, object], needed: tuple[str, ...], optional: tuple[str, ...], where: str) -> None:
-    for key in needed:
-        if key not in table:
-            raise ValueError(f"key {key!r} is missing; {where} needs: {', '.join(needed)}")
+def _entries(kind: type, table: object, where: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the entries of a TOML table as arguments of the dataclass `kind`; lists become tuples."""
+    if not isinstance(table, dict):
+        raise ValueError(f"{where} is {table!r}; a table is needed")
+    known = [field for field in fields(kind) if field.name not in without]
+    for field in known:
+        if field.default is MISSING and field.name not in table:
+            raise ValueError(f"key {field.name!r} is missing; {where} needs it")
+    names = [field.name for field in known]
     for key in table:
-        if key not in needed + optional:
-            raise ValueError(f"unknown key {key!r}; {where} may have: {', '.join(needed + optional)}")
+        if key not in names:
+            raise ValueError(f"unknown key {key!r}; {where} may have: {', '.join(names)}")
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
 
 
-def _table(table: Mapping[str, object], key: str) -> Mapping[str, object]:
-    value = table.get(key, {})
-    if not isinstance(value, dict):
-        raise ValueError(f"key {key!r} is {value!r}; a table is needed")
-    return value
-
-
-def _items(table: Mapping[str, object], key: str) -> list[object]:
-    value = table.get(key, [])
-    if not isinstance(value, list):
-        raise ValueError(f"key {key!r} is {value!r}; a list is needed")
-    return value
-
-
-def _text(table: Mapping[str, object], key: str) -> str:
-    value = table[key]
+def _check_text(name: str, value: object) -> None:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"key {key!r} is {value!r}; a text is needed")
-    return value
+        raise ValueError(f"{name} is {value!r}; a text is needed")
 
 
-def _whole(value: object, key: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"key {key!r} holds {value!r}; a whole number is needed")
-    return value
+def _check_file_name(what: str, name: object) -> None:
+    """Refuse a `name` that could lead out of its folder."""
+    _check_text(what, name)
+    if PurePath(str(name)).name != name or "\\" in str(name):
+        raise ValueError(f"{what} {name!r}; a plain name without folders is needed")
 
 
-def _number(value: object, key: str) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ValueError(f"key {key!r} holds {value!r}; a number is needed")
-    return float(value)
+def _is_identifier(name: object) -> bool:
+    return isinstance(name, str) and name.isidentifier()

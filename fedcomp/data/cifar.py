@@ -10,7 +10,7 @@ from fedcomp.data.dataset import Arrays, DataError
 
 
 def read_split(card: Card, contents: Mapping[str, bytes]) -> Arrays:
-    """Return images (N, *shape) and labels (N,) of all the files, in their order.
+    """Return images (N, *shape) and labels (N,) of all files, in their order.
 
     Raises `DataError` for a file that is not a whole number of records.
     """

@@ -1,4 +1,4 @@
-"""What a loader gives: arrays that have been checked against the card, and the one error that says why not."""
+"""Datasets: arrays that have been checked against their card."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class DataError(ValueError):
 
 
 class Arrays(NamedTuple):
-    """What a reader found in a split's files, unchecked: samples, labels, and columns that say whose each sample is."""
+    """The unchecked content of a split's files: samples, labels, and columns that name the owner of each sample."""
 
     x: NDArray[Any]
     y: NDArray[Any]
@@ -27,7 +27,7 @@ class Arrays(NamedTuple):
 class Split:
     """Samples and labels: `x` as stored, uint8 or float32 (N, *shape); `y` int64 (N,).  All arrays are read-only.
 
-    `groups` are the card's columns, int64 (N,), with a number for each writer, speaker or the like.
+    `groups` holds the card's columns of owners, int64 (N,), a number for each writer, speaker or the like.
     """
 
     x: NDArray[np.uint8] | NDArray[np.float32]
@@ -49,10 +49,13 @@ class Dataset:
 
 
 def checked_split(card: Card, arrays: Arrays, where: str) -> Split:
-    """Return the split of the arrays that `where` held, made read-only.
+    """Return `arrays` as a read-only split; `where` names their origin in errors.
 
-    Grey images gain their channel, floats become float32, labels and columns int64.  Raises `DataError` for another
-    shape, dtype, class range or column than the card's.
+    Grey images get a channel dimension, floats become float32, labels and columns int64.
+
+    Raises:
+        DataError: a shape, dtype, range of labels or column is not the card's.
+
     """
     x, y, groups = arrays
     if x.dtype != np.uint8:
@@ -73,7 +76,7 @@ def checked_split(card: Card, arrays: Arrays, where: str) -> Split:
     columns = {name: _whole_numbers(column, f"{where}: {name}") for name, column in groups.items()}
     if set(columns) != set(card.groups):
         there, needed = ", ".join(columns) or "none", ", ".join(card.groups) or "none"
-        raise DataError(f"{where}: columns {there} beside the labels; {card.name} needs {needed}")
+        raise DataError(f"{where}: columns {there} in addition to the labels; {card.name} needs {needed}")
     for name, column in columns.items():
         if len(column) != len(y):
             raise DataError(f"{where}: {len(y)} labels and {len(column)} of {name}; as many of each are needed")

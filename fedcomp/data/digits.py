@@ -1,4 +1,4 @@
-"""The digits inside scikit-learn: 1,797 images of 8x8, so that everything runs with no network.
+"""The digits in scikit-learn, 1,797 images of 8x8: a dataset that needs no network.
 
 Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", 1998.
 """
@@ -13,7 +13,7 @@ TEST_SIZE = 360
 def read_splits() -> tuple[Arrays, Arrays]:
     """Return train (1437) and test (360) as images float32 (N, 1, 8, 8) in [0, 1] and labels (N,).
 
-    The split keeps the share of each class and is always the same.
+    Both splits have the same class distribution, and are always the same.
     """
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split

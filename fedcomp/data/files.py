@@ -1,4 +1,4 @@
-"""Published files: find the folder, read each whole, and let nothing through that is not the authors' byte for byte."""
+"""Published files: find their folder, read each, and refuse any that differs from the authors' by a byte."""
 
 import gzip
 import hashlib
@@ -9,14 +9,17 @@ from fedcomp.data.card import Card, CardFile
 from fedcomp.data.dataset import DataError
 
 SAVED = "dataset_dict.json"
-"""The file by which a folder that Hugging Face's ``save_to_disk`` wrote is known."""
+"""The file that marks a folder written by Hugging Face's ``save_to_disk``."""
 
 
 def find_folder(card: Card, data_dir: Path, published: str = "") -> Path:
     """Return the folder with the card's dataset: `data_dir`, or its child named as published or as the card.
 
-    `published` is the name of the folder for files that lie in another than the rest.  Raises `DataError` that says where
-    was looked, for what, and how to get it.
+    `published` is the folder's name for files that are published in another folder than the rest.
+
+    Raises:
+        DataError: no folder has the files; the text lists the folders, and how to get the files.
+
     """
     folders = list(dict.fromkeys((data_dir / (published or card.folder), data_dir / card.name, data_dir)))
     files = [file for file in card.train + card.test if file.folder == published]
@@ -30,9 +33,11 @@ def find_folder(card: Card, data_dir: Path, published: str = "") -> Path:
 
 
 def read_file(card: Card, file: CardFile, folder: Path) -> bytes:
-    """Return the content of `file`, from ``<name>`` or ``<name>.gz``; never more than its size is read.
+    """Return the content of `file`, from ``<name>`` or ``<name>.gz``; reads at most one byte more than its size.
 
-    Raises `DataError` when it is missing, or its size or md5 is not the card's.
+    Raises:
+        DataError: the file is missing, or its size or md5 is not the card's.
+
     """
     path = folder / file.name
     packed = folder / f"{file.name}.gz"
@@ -41,7 +46,7 @@ def read_file(card: Card, file: CardFile, folder: Path) -> bytes:
     found = path if path.is_file() else packed
     try:
         with found.open("rb") if found is path else gzip.open(found) as stream:
-            data = stream.read(file.size + 1)  # one more than needed: too long shows, and a .gz unpacks no further
+            data = stream.read(file.size + 1)  # one more, to notice a longer file without unpacking all of it
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{found} cannot be read ({error}); {_how_to_get(card)}") from None
     if len(data) != file.size:
@@ -54,7 +59,7 @@ def read_file(card: Card, file: CardFile, folder: Path) -> bytes:
 
 
 def read_files(card: Card, files: tuple[CardFile, ...], data_dir: Path) -> dict[str, bytes]:
-    """Return name -> content of `files`, in their order, each from its folder under `data_dir`."""
+    """Return the content of each of `files` by name, in their order, each from its folder under `data_dir`."""
     return {file.name: read_file(card, file, find_folder(card, data_dir, file.folder)) for file in files}
 
 

@@ -1,4 +1,4 @@
-"""A dataset of the Hugging Face hub, through flwr-datasets, or one that ``save_to_disk`` left in a folder."""
+"""Datasets of the Hugging Face hub, through flwr-datasets, or from a folder that ``save_to_disk`` wrote."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from fedcomp.data.dataset import Arrays, DataError
 def read_hub(card: Card) -> tuple[Arrays, Arrays]:
     """Return samples and labels of train and test from the hub, or from its cache on this machine.
 
-    Raises `DataError` when the hub cannot be reached or does not hold what the card says.
+    Raises `DataError` if the hub cannot be reached, or has no such dataset.
     """
     from datasets.exceptions import DatasetsError
     from flwr_datasets import FederatedDataset
@@ -63,7 +63,7 @@ def _arrays(card: Card, hub: Hub, split: Any, where: str) -> Arrays:
 
 
 def _planes(sample: NDArray[Any], card: Card, where: str) -> NDArray[Any]:
-    """Return one sample in the card's shape: grey images gain their channel, (H, W, C) turns into (C, H, W)."""
+    """Return one sample in the card's shape: grey images get a channel dimension, (H, W, C) becomes (C, H, W)."""
     if sample.shape != card.shape and len(card.shape) == 3:
         channels, height, width = card.shape
         if channels == 1 and sample.shape == (height, width):

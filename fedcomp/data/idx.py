@@ -11,7 +11,7 @@ from fedcomp.data.card import Card
 from fedcomp.data.dataset import Arrays, DataError
 
 DTYPES: Mapping[int, np.dtype[Any]] = {0x08: np.dtype("u1"), 0x0C: np.dtype(">i4")}
-"""The third byte of the magic number -> what the numbers are; IDX knows more, but no dataset here has them."""
+"""The third byte of the magic number -> the dtype; the format has more, which no dataset here uses."""
 
 
 def read_split(_card: Card, contents: Mapping[str, bytes]) -> Arrays:
@@ -21,9 +21,9 @@ def read_split(_card: Card, contents: Mapping[str, bytes]) -> Arrays:
 
 
 def parse_idx(data: bytes, name: str) -> NDArray[Any]:
-    """Return the array of unsigned bytes or 32-bit integers in `data`, a read-only view of it; `name` is for errors.
+    """Return the unsigned bytes or 32-bit integers in `data`, as a read-only view; `name` is for errors.
 
-    Raises `DataError` for another magic number, and for a length that is not what the dimensions promise.
+    Raises `DataError` for another magic number, and for a length that does not fit the dimensions.
     """
     if len(data) < 4:
         raise DataError(f"{name}: {len(data)} bytes; an IDX magic number needs 4")

@@ -1,4 +1,4 @@
-"""From a card to arrays: the one door to every dataset."""
+"""Loading a card's dataset as arrays, from wherever it is."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -16,15 +16,22 @@ READERS: Mapping[str, Callable[[Card, Mapping[str, bytes]], Arrays]] = {
     "cifar-binary": cifar.read_split,
     "npz": npz.read_split,
 }
-"""Format -> reader of the verified files of a split; what it returns is checked later."""
+"""Format -> reader of the verified files of a split; `checked_split` checks the arrays that it returns."""
 
 
 def load(card: Card, data_dir: str | Path | None = None) -> Dataset:
-    """Return the card's dataset: from scikit-learn when embedded, else from `data_dir`, else from the Hugging Face hub.
+    """Return the card's dataset: from scikit-learn if it is embedded, else from `data_dir`, else from the Hugging Face hub.
 
-    `data_dir` is the folder with the files as their authors publish them, or with what ``save_to_disk`` wrote, or its
-    parent; an empty text is none.  Simulated clients ask again and again, so a process keeps what it has loaded, and
-    the arrays are read-only.  Raises `DataError` that says which file, what was found and what is needed.
+    The process caches the dataset, since simulated clients load it again and again; its arrays are read-only.
+
+    Args:
+        card: describes the dataset.
+        data_dir: the folder with the files as their authors publish them or as ``save_to_disk`` writes them, or its parent;
+            None or an empty text for the hub.
+
+    Raises:
+        DataError: a file is missing, damaged or does not fit the card.
+
     """
     return _load(card, Path(data_dir).expanduser().absolute() if data_dir else None)
 
@@ -39,22 +46,22 @@ def _load(card: Card, data_dir: Path | None) -> Dataset:
     if (folder / SAVED).is_file():
         return _dataset(card, *huggingface.read_saved(card, folder), where=str(folder))
     if not card.test and not card.test_every:
-        raise DataError(f"{card.name}: its card lists no test files; a run needs a test split to be evaluated on")
+        raise DataError(f"{card.name}: its card lists no test files; a run needs a test split for evaluation")
     train, test = _train(card, data_dir)
     test = test or READERS[card.format](card, read_files(card, card.test, data_dir))
     return _dataset(card, train, test, where=str(folder))
 
 
 def load_train(card: Card, data_dir: Path) -> Split:
-    """Return the training split alone, of the files in `data_dir`; raises `DataError` as `load` does.
+    """Return only the training split, of the files in `data_dir`; the card's format is one of `READERS`.
 
-    The card's format is one of `READERS`.
+    Raises `DataError` as `load` does.
     """
     return checked_split(card, _train(card, data_dir)[0], f"{find_folder(card, data_dir)}, train")
 
 
 def _train(card: Card, data_dir: Path) -> tuple[Arrays, Arrays | None]:
-    """Return what the training files hold, and what of it is held out to test, if the card says so."""
+    """Return the training files' arrays, and the held-out test arrays if the card has `test_every`."""
     train = READERS[card.format](card, read_files(card, card.train, data_dir))
     return hold_out(train, card.groups[0], card.test_every) if card.test_every else (train, None)
 

@@ -1,4 +1,4 @@
-"""NumPy's own archive, for a dataset of one's own: the arrays ``x`` and ``y``, and one for each column of the card."""
+"""NumPy's archive format, for users' own datasets: arrays ``x`` and ``y``, and one for each column of the card."""
 
 import io
 import zipfile
@@ -13,10 +13,10 @@ from fedcomp.data.owners import numbered
 
 
 def read_split(card: Card, contents: Mapping[str, bytes]) -> Arrays:
-    """Return the arrays, whose shapes and dtypes are the caller's to check; nothing is unpickled.
+    """Return the arrays of the archive, with unchecked shapes and dtypes; nothing is unpickled.
 
-    A column may hold names, which become numbers; other arrays of the archive are not looked at.  Raises `DataError`
-    for what is no such archive.
+    Names in a column become numbers; other arrays of the archive are ignored.  Raises `DataError` for anything but such an
+    archive.
     """
     ((name, data),) = contents.items()
     try:

@@ -1,4 +1,4 @@
-"""Whose samples are whose: names become numbers, and a test split is made of whole people."""
+"""Owners of samples: names become numbers, and a test split holds out whole owners."""
 
 from typing import Any
 
@@ -9,10 +9,13 @@ from fedcomp.data.dataset import Arrays, DataError
 
 
 def numbered(names: NDArray[Any], where: str) -> NDArray[np.int64]:
-    """Return a number for each of the `names` (N,): texts are numbered from 0 in their order, whole numbers stay.
+    """Return a number for each of the `names` (N,): texts get numbers from 0 in sorted order, whole numbers stay.
 
-    Samples with an empty name, as stretches of silence that nobody spoke, are dealt out to all in turn.  Raises
-    `DataError` for another dtype or shape, and where no sample has a name.
+    Samples with an empty name, such as recorded silence, go to all owners in turn.
+
+    Raises:
+        DataError: the names have another dtype or shape, or all are empty.
+
     """
     if names.ndim == 1 and np.issubdtype(names.dtype, np.integer):
         return names.astype(np.int64)
@@ -29,9 +32,9 @@ def numbered(names: NDArray[Any], where: str) -> NDArray[np.int64]:
 
 
 def hold_out(arrays: Arrays, column: str, every: int) -> tuple[Arrays, Arrays]:
-    """Return train and test: all samples of every `every`-th owner in order, by `column`, are held out to test.
+    """Return train and test: test gets all samples of each `every`-th owner by `column`, in order of their numbers.
 
-    So nobody is in both, and the split is always the same.
+    No owner is in both, and the split is always the same.
     """
     held = np.unique(arrays.groups[column], return_inverse=True)[1] % every == every - 1
     return _rows(arrays, ~held), _rows(arrays, held)

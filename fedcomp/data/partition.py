@@ -1,7 +1,6 @@
-"""Which client holds which samples: ``dirichlet(alpha=0.1)`` and the like -> index arrays.
+"""Splits of samples among clients: a partition text such as ``dirichlet(alpha=0.1)`` -> index arrays.
 
-A partition's text is a scheme, and after it what skews each client's features: ``classes(2) + rotation(degrees=30)``.
-The same seed gives the same split everywhere.
+The same seed gives the same split on every machine.
 """
 
 import warnings
@@ -28,10 +27,18 @@ def partition(
     seed: int,
     groups: Mapping[str, NDArray[np.integer]] = NO_GROUPS,
 ) -> list[NDArray[np.int64]]:
-    """Return the sorted sample indices of each client: disjoint, none empty, and all unless the scheme says otherwise.
+    """Return the sorted sample indices of each client: disjoint, none empty; most schemes use all samples.
 
-    `groups` are columns (N,) that say whose each sample is, for natural clients.  Raises `ValueError`, before any long
-    work, for settings that the samples or the number of clients cannot meet.
+    Args:
+        text: a partition, as ``"classes(2)"``.
+        labels: of all samples (N,).
+        num_clients: at least 1.
+        seed: from 0.
+        groups: columns (N,) that name the owner of each sample, for natural clients.
+
+    Raises:
+        ValueError: the samples or the number of clients do not fit the settings; checked before any long work.
+
     """
     scheme = parse_scheme(text)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
@@ -44,7 +51,7 @@ def partition(
     )
     try:
         check_enough(shuffled, num_clients, 1)
-        with warnings.catch_warnings(), np.errstate(all="ignore"):  # what they warn of is an error or documented
+        with warnings.catch_warnings(), np.errstate(all="ignore"):  # of flwr-datasets, on settings that it then refuses
             warnings.simplefilter("ignore")
             parts = scheme(shuffled, num_clients, seed)
         for client, part in enumerate(parts):
@@ -57,9 +64,11 @@ def partition(
 
 @lru_cache(maxsize=4)
 def partition_train(dataset: Dataset, text: str, num_clients: int, seed: int) -> tuple[NDArray[np.int64], ...]:
-    """Return `partition` of a dataset's training split, read-only, and kept: simulated clients ask every round.
+    """Return `partition` of a dataset's training split, read-only; it is cached, since simulated clients call it each round.
 
-    Raises `ValueError` for a feature skew that the dataset's samples cannot have, too.
+    Raises:
+        ValueError: as `partition`, and for a feature skew that the dataset's samples cannot have.
+
     """
     _check_skews(text, dataset.card)
     parts = partition(text, dataset.train.y, num_clients, seed, dataset.train.groups)
@@ -69,6 +78,6 @@ def partition_train(dataset: Dataset, text: str, num_clients: int, seed: int) ->
 
 
 def _check_skews(text: str, card: Card) -> None:
-    turns = any(isinstance(skew, Rotation) for skew in parse_partition(text).skews)
-    if turns and (len(card.shape) != 3 or min(card.shape[1:]) < 2):
+    rotates = any(isinstance(skew, Rotation) for skew in parse_partition(text).skews)
+    if rotates and (len(card.shape) != 3 or min(card.shape[1:]) < 2):
         raise ValueError(f"{text}: samples of shape {list(card.shape)}; images of at least 2x2 are needed to rotate")

@@ -1,7 +1,7 @@
-"""Who wrote each digit of MNIST: its own files beside QMNIST's labels.  Yadav and Bottou, NeurIPS 2019.
+"""The writer of each digit of MNIST: MNIST's own files with QMNIST's labels.  Yadav and Bottou, NeurIPS 2019.
 
-QMNIST traced MNIST back to NIST's forms: its training samples are MNIST's, and its test samples begin with MNIST's
-10,000.  Its labels are rows of eight numbers, the first of them the class, the third the writer.
+QMNIST reconstructs MNIST from NIST's forms: its training samples are MNIST's, and its test samples start with MNIST's
+10,000.  Its labels are rows of eight numbers: the first is the class, the third the writer.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ COLUMNS = ("class", "series", "writer", "digit", "nist_class", "nist_index", "du
 def read_split(card: Card, contents: Mapping[str, bytes]) -> Arrays:
     """Return images, labels, and the card's columns, of three IDX files: images, labels, QMNIST's labels.
 
-    Raises `DataError` where the two kinds of labels are not of the same samples, and for a column that QMNIST lacks.
+    Raises `DataError` if the two kinds of labels are of different samples, and for a column that QMNIST lacks.
     """
     images, labels, extended = contents
     x, y, _ = idx.read_split(card, {name: contents[name] for name in (images, labels)})

@@ -1,4 +1,4 @@
-"""How unevenly a partition spreads the classes and the sizes, in numbers."""
+"""Measures of how unevenly a partition spreads classes and sizes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ Distribution = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread:
-    """Who holds what: `counts` int64 (clients, classes), and `total` int64 (classes), all there is, used or not.
+    """Samples by client and class: `counts` int64 (clients, classes), and `total` int64 (classes) with the unused samples.
 
-    Every client holds at least one sample.  Distances are between a client's distribution over the classes and that of
-    `total`: 0 where they agree, 1 where they share no class.
+    Every client has at least one sample.  Distances compare a client's distribution over the classes with that of `total`: 0
+    if they are equal, 1 if they have no class in common.
     """
 
     counts: NDArray[np.int64]
@@ -28,12 +28,12 @@ class Spread:
 
     @property
     def unused(self) -> int:
-        """The number of samples that no client holds."""
+        """The number of samples that no client has."""
         return int(self.total.sum() - self.counts.sum())
 
     @property
     def classes(self) -> NDArray[np.int64]:
-        """The number of classes of which each client holds a sample, int64 (clients,)."""
+        """The number of classes of which each client has a sample, int64 (clients,)."""
         return np.asarray(np.count_nonzero(self.counts, axis=1), np.int64)
 
     @property
@@ -43,12 +43,12 @@ class Spread:
 
     @property
     def jensen_shannon(self) -> Distribution:
-        """Each client's Jensen-Shannon distance from the whole (clients,)."""
+        """Each client's Jensen-Shannon distance to `total` (clients,)."""
         return jensen_shannon(self.shares, self.total / self.total.sum())
 
     @property
     def hellinger(self) -> Distribution:
-        """Each client's Hellinger distance from the whole (clients,)."""
+        """Each client's Hellinger distance to `total` (clients,)."""
         return hellinger(self.shares, self.total / self.total.sum())
 
     @property
@@ -58,7 +58,7 @@ class Spread:
 
 
 def spread(labels: NDArray[np.integer], parts: Sequence[NDArray[np.int64]], num_classes: int) -> Spread:
-    """Return how `parts`, the indices of each client, share out samples with `labels` of 0 to num_classes - 1."""
+    """Return the spread of `parts`, the indices of each client, for samples with `labels` of 0 to num_classes - 1."""
     counts = np.stack([np.bincount(labels[part], minlength=num_classes) for part in parts])
     return Spread(counts.astype(np.int64), np.bincount(labels, minlength=num_classes).astype(np.int64))
 
@@ -70,7 +70,7 @@ def jensen_shannon(p: Distribution, q: Distribution) -> Distribution:
     """
     middle = (p + q) / 2
     divergence = (_relative_entropy(p, middle) + _relative_entropy(q, middle)) / 2
-    distance: Distribution = np.sqrt(divergence.clip(0, 1))  # rounding may leave it a hair outside
+    distance: Distribution = np.sqrt(divergence.clip(0, 1))  # against rounding errors
     return distance
 
 
@@ -81,14 +81,14 @@ def hellinger(p: Distribution, q: Distribution) -> Distribution:
 
 
 def gini(sizes: NDArray[np.integer]) -> float:
-    """Return the Gini coefficient: half the mean difference over the mean; 0 for equal sizes, 1 - 1/n for all at one."""
+    """Return the Gini coefficient: half the mean difference over the mean; 0 for equal sizes, 1 - 1/n if one client has all."""
     ordered = np.sort(sizes).astype(np.float64)
     n = len(ordered)
     return float(((2 * np.arange(1, n + 1) - n - 1) * ordered).sum() / (n * ordered.sum()))
 
 
 def _relative_entropy(p: Distribution, q: Distribution) -> Distribution:
-    """Return the sum of p log2(p / q), where nothing of p contributes nothing; q is nowhere 0 unless p is."""
+    """Return the sum of p log2(p / q), with 0 log 0 = 0; q is 0 only where p is."""
     ratio = np.divide(p, q, out=np.ones(np.broadcast_shapes(p.shape, q.shape)), where=p > 0)
     entropy: Distribution = (p * np.log2(ratio)).sum(axis=-1)
     return entropy

@@ -1,19 +1,19 @@
-"""The split of the STC paper: few classes a client, and volumes that fall off geometrically.
+"""The split of the STC paper: few classes for each client, and volumes that decrease geometrically.
 
 Sattler et al., "Robust and Communication-Efficient Federated Learning from Non-IID Data", IEEE TNNLS 2019, section VI.
 """
-
-import math
 
 import numpy as np
 from flwr_datasets.partitioner import Partitioner
 from numpy.typing import NDArray
 
 import datasets
+from fedcomp.core import check_int, check_range
+from fedcomp.data.schemes import MAX_COUNT
 
 
 def volumes(num_partitions: int, gamma: float, alpha: float = 0.1) -> NDArray[np.float64]:
-    """Return each partition's share of the data: alpha/N + (1-alpha) gamma^i / sum_j gamma^j.  They sum to one."""
+    """Return each partition's fraction of the data: alpha/N + (1-alpha) gamma^i / sum_j gamma^j.  They sum to one."""
     powers = np.power(float(gamma), np.arange(num_partitions))
     shares: NDArray[np.float64] = alpha / num_partitions + (1 - alpha) * powers / powers.sum()
     return shares
@@ -24,17 +24,20 @@ def stc_split(
 ) -> list[NDArray[np.int64]]:
     """Return the sorted indices of each partition.
 
-    Partition i gets floor(share * samples), so fewer than `num_partitions` samples stay unused.  It draws a start class
-    and takes even parts from `classes` consecutive classes, in shuffled order.  A class that has run dry is passed
-    over, and what one with too few samples cannot give, the following ones give.  So no sample is used twice, and a
-    partition holds more or fewer classes than asked only where classes ran dry.  The smallest are served first, as in
-    the authors' code, so that this falls on the largest.  Raises `ValueError` when a partition would get fewer samples
-    than classes.
+    Partition i gets floor(volume * samples), so fewer than `num_partitions` samples stay unused.  It draws a first class
+    and takes equal parts of `classes` consecutive classes, in shuffled order.  It skips an empty class, and takes what a
+    class with too few samples lacks from the following ones.  So no sample is used twice, and a partition has another
+    number of classes only if classes ran out.  As in the authors' code the smallest partitions come first, so that this
+    happens to the largest.
+
+    Raises:
+        ValueError: a partition would get fewer samples than classes.
+
     """
     values, codes = np.unique(labels, return_inverse=True)
     if classes > len(values):
-        raise ValueError(f"{classes} classes a client; the labels have {len(values)}")
-    # Equal shares such as 1/3 of 600 come out a rounding error below the whole number: 1e-6 of a sample forgives it.
+        raise ValueError(f"{classes} classes for each client; the labels have {len(values)}")
+    # 1/3 of 600 is a rounding error below 200; 1e-6 of a sample forgives it.
     sizes = np.floor(volumes(num_partitions, gamma, alpha) * len(labels) + 1e-6).astype(np.int64)
     if sizes.min() < classes:
         poorest = int(sizes.argmin())
@@ -46,18 +49,18 @@ def stc_split(
 
 
 def _fill(left: list[NDArray[np.int64]], budget: int, classes: int, start: int) -> NDArray[np.int64]:
-    """Return `budget` indices, taken off `left` from class `start` on."""
-    acked = []
+    """Return `budget` indices, removed from `left` from class `start` on."""
+    taken = []
     code = start
     while budget > 0:
         if len(left[code]) > 0:
             part = left[code][: -(-budget // classes)]
             left[code] = left[code][len(part) :]
-            acked.append(part)
+            taken.append(part)
             budget -= len(part)
             classes = max(classes - 1, 1)
         code = (code + 1) % len(left)
-    return np.sort(np.concatenate(acked))
+    return np.sort(np.concatenate(taken))
 
 
 class StcPartitioner(Partitioner):  # type: ignore[misc]
@@ -74,14 +77,10 @@ class StcPartitioner(Partitioner):  # type: ignore[misc]
     ) -> None:
         """Keep the settings; raises `ValueError` for one out of range."""
         super().__init__()
-        if num_partitions < 1:
-            raise ValueError(f"num_partitions {num_partitions}; at least 1 is needed")
-        if classes_per_partition < 1:
-            raise ValueError(f"classes_per_partition {classes_per_partition}; at least 1 is needed")
-        if not (math.isfinite(gamma) and 0 < gamma <= 1):
-            raise ValueError(f"gamma {gamma}; above 0, at most 1, is needed")
-        if not 0 <= alpha <= 1:
-            raise ValueError(f"alpha {alpha}; 0 to 1 is needed")
+        check_int("num_partitions", num_partitions, 1, MAX_COUNT)
+        check_int("classes_per_partition", classes_per_partition, 1, MAX_COUNT)
+        check_range("gamma", gamma, above=0, most=1)
+        check_range("alpha", alpha, least=0, most=1)
         self._num_partitions = num_partitions
         self._partition_by = partition_by
         self._classes = classes_per_partition

@@ -1,7 +1,7 @@
-"""Natural clients: who wrote or spoke a sample holds it.
+"""Natural clients: each holds all samples of one or more writers, speakers or the like.
 
-In place of flwr-datasets' ``NaturalIdPartitioner``, which passes over all samples once a client, and whose groups have a
-fixed size, so that their number is not the caller's to choose.
+flwr-datasets' ``NaturalIdPartitioner`` reads all samples once for each client, and its groups have a fixed size, so that the
+caller cannot choose their number.
 """
 
 import numpy as np
@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 
 
 def natural_split(owners: NDArray[np.int64], num_clients: int, seed: int) -> list[NDArray[np.int64]]:
-    """Return the sorted indices of each client, who has all the samples of one or more of the `owners` (N,).
+    """Return the sorted indices of each client, which has all samples of one or more of the `owners` (N,).
 
-    The owners are dealt out in an order that the seed draws; clients have equally many, or one more.  Raises
-    `ValueError` for more clients than owners.
+    The seed draws the order in which owners go to the clients in turn, so clients have equally many, or one more.
+
+    Raises:
+        ValueError: there are more clients than owners.
+
     """
     values, codes = np.unique(owners, return_inverse=True)
     if num_clients > len(values):

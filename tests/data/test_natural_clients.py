@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.data.natural import natural_split
+from fedcomp.data.natural_clients import natural_split
 
 
 def test_as_many_clients_as_writers_are_the_writers() -> None:
