@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Replace the file `path` by one that `write` fills; its folder is created if needed, and its mode is 0600.
+def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 0o600) -> None:
+    """Replace the file `path` by one that `write` fills; its folder is created if needed; `mode` is its mode.
 
     The new file is flushed to the disk under a temporary name in the same folder, and then renamed.  A writer that is killed
     leaves a file ``.<name>.<letters>.partial`` behind.
@@ -21,6 +21,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             write(file)
             file.flush()
             os.fsync(file.fileno())
+        partial.chmod(mode)
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)

@@ -2,10 +2,12 @@
 
 import math
 
-ROUNDING = 2.0**-50
-"""Relative error of ``fraction * n``, in float64, that `ceil_fraction` forgives: four times what two roundings can reach."""
-
 
 def ceil_fraction(fraction: float, n: int) -> int:
-    """Return ceil(fraction n) for the fraction that is meant: 7 for 0.07 of 100, which is 7.000000000000001 in float64."""
-    return math.ceil(fraction * n * (1 - ROUNDING))
+    """Return ceil(fraction n); m if `fraction` is the float64 nearest m / n.  So 0.07 of 100 is 7, not 8.
+
+    >>> ceil_fraction(0.07, 100), math.ceil(0.07 * 100)
+    (7, 8)
+    """
+    m = math.ceil(fraction * n)
+    return m - 1 if n and (m - 1) / n == fraction else m

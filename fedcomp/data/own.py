@@ -8,8 +8,9 @@ import hashlib
 import io
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from fedcomp.data.load import READERS, load_train
 
 SHARED_KEYS = ("shape", "mean", "std", "resize")
 """The entries that a node's own card and the run's have in common, in addition to the classes."""
+READABLE = 0o644
+"""The mode of the files: another user than the node's may pack them."""
 NO_FILE = CardFile("none", 0, 32 * "0")
 """A placeholder in a card whose file is not written yet."""
 
@@ -67,7 +70,7 @@ def write_own(folder: Path, card: Card, x: NDArray[Any], y: NDArray[Any], *, ove
         if (folder / target).exists() and not over:
             raise DataError(f"{folder / target} exists already; an empty folder is needed")
     for target, content in files.items():
-        write_atomically(folder / target, lambda file, content=content: file.write(content))  # type: ignore[misc]
+        write_atomically(folder / target, partial(_write, content), mode=READABLE)
 
 
 def to_toml(card: Card) -> str:
@@ -80,6 +83,10 @@ def to_toml(card: Card) -> str:
         for file in card.train
     ]
     return "\n".join([*lines, "", "[files]", "train = [", *files, "]", ""])
+
+
+def _write(content: bytes, file: BinaryIO) -> None:
+    file.write(content)
 
 
 def _classes(card: Card, other: Card) -> str:

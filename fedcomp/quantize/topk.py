@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.backends import torch_backend
-from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, check_range
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, ceil_fraction, check_range
 from fedcomp.quantized import Indices, Sparse
 
 ZERO = np.float32(0)
@@ -25,8 +25,7 @@ SHORT = 1 << 13  # of fewer entries all are collected: that is sooner done than 
 
 def num_kept(density: float, n: int) -> int:
     """Return k = max(1, ceil(density n)), the entries kept of `n`; 7 for 0.07 of 100, though that float is above 7/100."""
-    k = math.ceil(density * n)
-    return max(1, k - 1 if (k - 1) / n == density else k)
+    return max(1, ceil_fraction(density, n))
 
 
 @dataclass(frozen=True, slots=True)

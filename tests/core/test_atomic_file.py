@@ -39,10 +39,14 @@ def test_two_writers_at_once_each_write_a_whole_file(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
-def test_others_may_not_read_it(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        write_atomically(tmp_path / "file", lambda file: file.write(b"weights"))
-    finally:
-        os.umask(before)
-    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+def test_only_the_owner_may_read_it_unless_the_mode_says_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for umask in (0, 0o077):
+        before = os.umask(umask)
+        try:
+            write_atomically(path, lambda file: file.write(b"weights"))
+            assert path.stat().st_mode & 0o777 == 0o600
+            write_atomically(path, lambda file: file.write(b"card"), mode=0o644)
+            assert path.stat().st_mode & 0o777 == 0o644
+        finally:
+            os.umask(before)

@@ -14,6 +14,7 @@ def test_seven_hundredths_of_a_hundred_are_seven() -> None:
 @pytest.mark.parametrize(
     ("fraction", "n", "expected"),
     [
+        (0.5, 0, 0),
         (0.0, 5, 0),
         (1.0, 5, 5),
         (0.5, 5, 3),

@@ -157,7 +157,7 @@ def test_columns_are_those_of_the_card_and_as_long_as_the_labels(make_card: Call
     split = checked_split(make_card(groups=("who",)), Arrays(FOUR, labels, {"who": owners}), "here")
     assert split.groups["who"].tolist() == [5, 5, 6, 6]
     assert split.groups["who"].dtype == np.int64
-    with pytest.raises(DataError, match="here: columns none beside the labels; tiny needs who"):
+    with pytest.raises(DataError, match="columns none .*tiny needs who"):
         checked_split(make_card(groups=("who",)), Arrays(FOUR, labels), "here")
     with pytest.raises(DataError, match="here: 4 labels and 3 of who"):
         checked_split(make_card(groups=("who",)), Arrays(FOUR, labels, {"who": owners[:3]}), "here")

@@ -55,7 +55,7 @@ def test_own_files_may_be_of_another_format_than_the_runs_and_lack_a_test_split(
         + "]\n"
     )
     assert np.array_equal(load_own(make_card(), tmp_path).x[:, 0], x)
-    with pytest.raises(DataError, match="its card lists no test files; a run needs a test split to be evaluated on"):
+    with pytest.raises(DataError, match="tiny: .*test files"):
         load(read_card("tiny", tmp_path), tmp_path)
 
 
@@ -108,7 +108,7 @@ def test_samples_that_changed_since_the_card_was_made_are_refused(
 def test_samples_are_written_over_only_where_asked(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
     x, y = tiny_arrays
     write_own(tmp_path, make_card(), x, y)
-    with pytest.raises(DataError, match=r"tiny\.npz is there already; an empty folder is needed"):
+    with pytest.raises(DataError, match=r"tiny\.npz"):
         write_own(tmp_path, make_card(), x[:3], y[:3])
     assert len(load_own(make_card(), tmp_path)) == 12
     write_own(tmp_path, make_card(), x[:3], y[:3], over=True)

@@ -1,4 +1,4 @@
-"""Names of owners as numbers, and whole owners held out."""
+"""Owners: names become numbers, and whole owners are held out."""
 
 import numpy as np
 import pytest
@@ -7,18 +7,18 @@ from fedcomp.data.dataset import Arrays, DataError
 from fedcomp.data.owners import hold_out, numbered
 
 
-def test_names_are_numbered_in_their_order_and_the_nameless_dealt_out_in_turn() -> None:
+def test_names_get_numbers_in_sorted_order_and_samples_without_a_name_go_to_owners_in_turn() -> None:
     names = np.array(["cy", "", "al", "bo", "", "al", "", ""])
     assert numbered(names, "who").tolist() == [2, 0, 0, 1, 1, 0, 2, 0]
 
 
-def test_whole_numbers_stay() -> None:
+def test_whole_numbers_stay_as_they_are() -> None:
     found = numbered(np.array([2002, 7, 7], np.int32), "who")
     assert found.tolist() == [2002, 7, 7]
     assert found.dtype == np.int64
 
 
-def test_every_third_owner_is_held_out_whole() -> None:
+def test_all_samples_of_every_third_owner_are_held_out() -> None:
     owners = np.array([50, 10, 30, 20, 40, 30, 60])
     arrays = Arrays(np.arange(7), np.arange(7) % 2, {"who": owners})
     train, test = hold_out(arrays, "who", every=3)
@@ -29,13 +29,13 @@ def test_every_third_owner_is_held_out_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "says"),
+    ("names", "named"),
     [
-        (np.array(["", ""]), "who: 2 samples and no name; at least 1 is needed"),
-        (np.array([0.5, 1.0]), r"who of shape \(2,\) and dtype float64; names or numbers \(N,\) are needed"),
+        (np.array(["", ""]), "who: 2 samples"),
+        (np.array([0.5, 1.0]), r"who of shape \(2,\) and dtype float64"),
         (np.array([["a"]]), r"who of shape \(1, 1\)"),
     ],
 )
-def test_what_is_no_name_is_refused(names: np.ndarray, says: str) -> None:
-    with pytest.raises(DataError, match=says):
+def test_anything_but_names_is_refused(names: np.ndarray, named: str) -> None:
+    with pytest.raises(DataError, match=named):
         numbered(names, "who")

@@ -1,4 +1,4 @@
-"""Partitions: the laws that every scheme keeps, what each promises, and refusals."""
+"""Partitions: the laws of every scheme, the promise of each, and refusals."""
 
 import hashlib
 from pathlib import Path
@@ -32,7 +32,7 @@ ALL = [*COVERING, "exponential", "shards()", "shards(shards_per_client=3)", "siz
 
 
 def cut(spec: str, labels: NDArray[np.int64], num_clients: int, seed: int) -> list[NDArray[np.int64]]:
-    """Return the partition of labels whose writers wrote seven samples each; ``sizes`` halves what there is."""
+    """Return the partition of labels whose writers have seven samples each; ``sizes`` takes half of the samples."""
     if spec == "sizes":
         spec = f"sizes({[max(1, len(labels) // (2 * num_clients))] * num_clients})"
     return partition(spec, labels, num_clients, seed, {"writer": np.arange(len(labels)) // 7})
@@ -44,7 +44,7 @@ def labels() -> NDArray[np.int64]:
     return np.random.default_rng(11).integers(0, 10, 2000)
 
 
-def test_every_scheme_is_tried_here() -> None:
+def test_every_scheme_is_in_these_tests() -> None:
     assert {spec.partition("(")[0] for spec in ALL} == set(SCHEMES) - {"own"}
 
 
@@ -63,12 +63,12 @@ def test_parts_are_sorted_disjoint_and_none_is_empty(spec: str, labels: NDArray[
 
 
 @pytest.mark.parametrize("spec", COVERING)
-def test_every_sample_is_somewhere(spec: str, labels: NDArray[np.int64]) -> None:
+def test_every_sample_has_a_client(spec: str, labels: NDArray[np.int64]) -> None:
     assert np.array_equal(np.sort(np.concatenate(cut(spec, labels, 10, seed=2))), np.arange(2000))
 
 
 @pytest.mark.parametrize("spec", ALL)
-def test_the_seed_and_nothing_else_decides(spec: str, labels: NDArray[np.int64]) -> None:
+def test_only_the_seed_decides(spec: str, labels: NDArray[np.int64]) -> None:
     first, again, other = (cut(spec, labels, 5, seed) for seed in (3, 3, 4))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
@@ -81,7 +81,7 @@ def test_iid_parts_are_equal_and_hold_every_class(labels: NDArray[np.int64]) -> 
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 10])
-def test_classes_gives_exactly_so_many(labels: NDArray[np.int64], count: int) -> None:
+def test_classes_gives_exactly_that_number(labels: NDArray[np.int64], count: int) -> None:
     parts = partition(f"classes({count})", labels, 20, seed=0)
     assert {len(np.unique(labels[part])) for part in parts} == {count}
 
@@ -94,7 +94,7 @@ def test_a_small_alpha_is_more_skewed_than_a_large_one(labels: NDArray[np.int64]
     assert largest_share("dirichlet(0.1)") > 2 * largest_share("dirichlet(100.0)")
 
 
-def test_dirichlet_keeps_to_the_least_size(labels: NDArray[np.int64]) -> None:
+def test_dirichlet_keeps_the_least_size(labels: NDArray[np.int64]) -> None:
     assert min(map(len, partition("dirichlet(alpha=0.5, min_size=60)", labels, 10, seed=0))) >= 60
 
 
@@ -107,7 +107,7 @@ def test_inner_dirichlet_sizes_are_equal_and_classes_are_not(labels: NDArray[np.
     assert largest[0] > 2 * largest[1]
 
 
-def test_quantity_skews_the_sizes_alone(labels: NDArray[np.int64]) -> None:
+def test_quantity_skews_only_the_sizes(labels: NDArray[np.int64]) -> None:
     labels = np.tile(labels, 10)
     parts = partition("quantity(0.5)", labels, 10, seed=0)
     sizes = np.array([len(part) for part in parts])
@@ -122,7 +122,7 @@ def test_a_greater_alpha_evens_the_quantities(labels: NDArray[np.int64]) -> None
     assert min(len(part) for part in partition("quantity(1e-6, min_size=7)", labels, 100, seed=0)) == 7
 
 
-def test_sizes_are_those_given_and_the_rest_is_unused(labels: NDArray[np.int64]) -> None:
+def test_sizes_are_as_given_and_the_rest_stays_unused(labels: NDArray[np.int64]) -> None:
     assert [len(part) for part in partition("sizes([5, 1, 300])", labels, 3, seed=0)] == [5, 1, 300]
 
 
@@ -146,7 +146,7 @@ def test_labels_need_not_start_at_zero() -> None:
         assert sum(map(len, parts)) == 30
 
 
-def test_a_process_keeps_the_parts_of_a_dataset() -> None:
+def test_the_partition_of_a_dataset_is_cached() -> None:
     dataset = load(read_card("digits", CARDS))
     parts = partition_train(dataset, "dirichlet(0.3)", 10, 5)
     assert partition_train(dataset, "dirichlet(0.3)", 10, 5) is parts
@@ -158,55 +158,57 @@ def test_a_process_keeps_the_parts_of_a_dataset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "clients", "says"),
+    ("spec", "clients", "named"),
     [
-        ("iid", 0, "0 clients and seed 0; at least 1 client"),
-        ("iid", 2001, "2000 samples; at least 1 for each client, 2001, are needed"),
-        ("even()", 10, "unknown partition scheme 'even'; there are: classes, dirichlet"),
-        ("iid(3)", 10, "takes 0 positional arguments"),
-        ("dirichlet()", 10, "missing 1 required positional argument: 'alpha'"),
-        ("dirichlet(alpha=0)", 10, "alpha is 0; it is a number, above 0"),
-        ("dirichlet(alpha=-0.5)", 10, "alpha is -0.5; it is a number, above 0"),
-        ("dirichlet(alpha=1e999)", 10, "alpha is inf; it is a number"),
-        ("dirichlet(alpha='x')", 10, "alpha is 'x'; it is a number"),
-        ("dirichlet(1.0, min_size=201)", 10, "2000 samples; at least 201 for each client, 2010, are needed"),
+        ("iid()", 0, "0 clients"),
+        ("iid()", 2001, "2000 samples.*2001"),
+        ("even()", 10, "'even'.*classes, dirichlet"),
+        ("iid(3)", 10, "argument"),
+        ("dirichlet()", 10, "'alpha'"),
+        ("dirichlet(alpha=0)", 10, "alpha is 0;"),
+        ("dirichlet(alpha=-0.5)", 10, "alpha is -0.5;"),
+        ("dirichlet(alpha=1e999)", 10, "alpha is inf;"),
+        ("dirichlet(alpha='x')", 10, "alpha is 'x';"),
+        ("dirichlet(1.0, min_size=201)", 10, "2000 samples.* 201 .*2010"),
         ("dirichlet(0.01, min_size=190)", 10, "attempts"),
-        ("classes(11)", 10, "11 classes a client; the labels have 10"),
-        ("classes(0)", 10, "count is 0; a whole number, at least 1"),
-        ("classes(2.0)", 10, "count is 2.0; a whole number"),
-        ("classes(10)", 1000, "needed to be assigned to more partitions"),
-        ("shards(300)", 10, "2000 samples; at least 300 for each client, 3000"),
-        ("shards(2, 101)", 10, "2000 samples; at least 202 for each client, 2020"),
-        ("shards(None)", 10, "neither shards_per_client nor shard_size"),
-        ("shards(None, 500)", 10, "2000 samples; at least 500 for each client"),
-        ("linear", 2000, "not greater than 0"),
-        ("exponential", 1000, "not greater than 0"),
-        ("inner_dirichlet(0)", 10, "alpha is 0; it is a number, above 0"),
-        ("inner_dirichlet(1e-9)", 10, "a client's shares of all the classes that are left came out as 0; a greater"),
-        ("quantity(-1)", 10, "alpha is -1; it is a number, above 0"),
-        ("quantity(1, min_size=201)", 10, "2000 samples; at least 201 for each client, 2010"),
-        ("sizes([])", 10, r"each is \[\]; a list of sizes, one a client"),
-        ("sizes([1, 0])", 2, "a size is 0; a whole number, at least 1"),
-        ("sizes([1, 2])", 3, "2 sizes; one for each client, 3, is needed"),
-        ("sizes([1500, 501])", 2, "2000 samples; the sizes need 2001"),
-        ("natural(3)", 10, "column is 3; the name of a column"),
-        ("natural('writer')", 10, "no column 'writer' that says whose a sample is; it has: none"),
-        ("shards(2, 5, 'yes')", 10, "keep_incomplete_shard is 'yes'; it is True or False"),
-        ("stc(11)", 10, "11 classes a client; the labels have 10"),
-        ("stc(2, gamma=0)", 10, "gamma is 0; it is a number, above 0 and at most 1"),
-        ("stc(2, gamma=1.1)", 10, "gamma is 1.1; it is a number, above 0 and at most 1"),
-        ("stc(2, alpha=-1)", 10, "alpha is -1; it is a number, at least 0 and at most 1"),
-        ("own()", 10, r"own\(\) for 10 clients: each node brings its own samples; a scheme that shares some out"),
-        ("stc(5, gamma=0.5)", 100, "client .* would get 2 samples; 5 classes need as many"),
+        ("classes(11)", 10, "11 classes.* 10$"),
+        ("classes(0)", 10, "count is 0;"),
+        ("classes(2.0)", 10, "count is 2.0;"),
+        ("classes(10)", 1000, "1000"),
+        ("shards(300)", 10, "2000 samples.* 300 .*3000"),
+        ("shards(2, 101)", 10, "2000 samples.* 202 .*2020"),
+        ("shards(None)", 10, "shards_per_client"),
+        ("shards(None, 500)", 10, "2000 samples.* 500 "),
+        ("shards(2, 5, 'yes')", 10, "keep_incomplete_shard is 'yes';"),
+        ("linear", 2000, "2000 clients"),
+        ("exponential", 1000, "1000 clients"),
+        ("inner_dirichlet(0)", 10, "alpha is 0;"),
+        ("inner_dirichlet(1e-9)", 10, "larger alpha"),
+        ("quantity(-1)", 10, "alpha is -1;"),
+        ("quantity(1, min_size=201)", 10, "2000 samples.* 201 .*2010"),
+        ("sizes([])", 10, r"each is \[\];"),
+        ("sizes([1, 0])", 2, "a size is 0;"),
+        ("sizes([1, 2])", 3, "2 sizes.* 3,"),
+        ("sizes([1500, 501])", 2, "2000 samples.* 2001"),
+        ("natural(3)", 10, "column is 3;"),
+        ("natural('writer')", 10, "'writer'.*none"),
+        ("stc(11)", 10, "11 classes.* 10$"),
+        ("stc(2, gamma=0)", 10, "gamma is 0;"),
+        ("stc(2, gamma=1.1)", 10, "gamma is 1.1;"),
+        ("stc(2, alpha=-1)", 10, "alpha is -1;"),
+        ("stc(5, gamma=0.5)", 100, "client .* 2 samples; 5 classes"),
+        ("own()", 10, r"own\(\) for 10 clients"),
     ],
 )
-def test_what_cannot_be_met_is_one_sentence(spec: str, clients: int, says: str, labels: NDArray[np.int64]) -> None:
-    with pytest.raises(ValueError, match=says) as caught:
+def test_settings_that_the_samples_do_not_fit_are_refused_in_one_sentence(
+    spec: str, clients: int, named: str, labels: NDArray[np.int64]
+) -> None:
+    with pytest.raises(ValueError, match=named) as caught:
         partition(spec, labels, clients, seed=0)
     assert "\n" not in str(caught.value)
 
 
-def test_a_skew_changes_nobodys_samples(labels: NDArray[np.int64]) -> None:
+def test_a_feature_skew_does_not_change_the_indices(labels: NDArray[np.int64]) -> None:
     plain, noisy = (partition(text, labels, 10, seed=3) for text in ("classes(2)", "classes(2) + noise(0.1)"))
     assert all(np.array_equal(a, b) for a, b in zip(plain, noisy, strict=True))
 
@@ -216,7 +218,7 @@ def test_only_images_can_be_rotated(make_card: MakeCard) -> None:
     split = checked_split(features, Arrays(np.zeros((4, 6), np.uint8), np.array([0, 1, 2, 0])), "here")
     dataset = Dataset(features, split, split)
     assert len(partition_train(dataset, "iid + noise(0.1)", 2, 0)) == 2
-    with pytest.raises(ValueError, match=r"samples of shape \[6\]; images of at least 2x2 are needed to rotate"):
+    with pytest.raises(ValueError, match=r"\[6\]"):
         partition_train(dataset, "iid + rotation(10)", 2, 0)
 
 
@@ -266,17 +268,17 @@ EDGES = [
 
 @pytest.mark.parametrize("spec", EDGES)
 @pytest.mark.parametrize("few", FEW, ids=str)
-def test_few_samples_and_many_clients_are_a_partition_or_one_sentence(spec: str, few: list[int]) -> None:
+def test_few_samples_give_a_partition_or_one_sentence(spec: str, few: list[int]) -> None:
     labels = np.array(few, np.int64)
-    for num_clients in (1, 2, 3, 5, 12, 40):
-        parts, said = [], ""
+    for num_clients in (1, 3, 40):
+        parts, refusal = [], ""
         try:
             parts = cut(spec, labels, num_clients, seed=1)
         except ValueError as error:
-            said = str(error)
-        if said:
-            assert f" for {num_clients} clients: " in said
-            assert "\n" not in said
+            refusal = str(error)
+        if refusal:
+            assert f" for {num_clients} clients: " in refusal
+            assert "\n" not in refusal
             continue
         acked = np.concatenate(parts)
         assert len(parts) == num_clients
@@ -285,8 +287,8 @@ def test_few_samples_and_many_clients_are_a_partition_or_one_sentence(spec: str,
         assert set(acked.tolist()) <= set(range(len(labels)))
 
 
-def test_labels_are_a_vector_of_whole_numbers(labels: NDArray[np.int64]) -> None:
+def test_labels_must_be_a_vector_of_whole_numbers(labels: NDArray[np.int64]) -> None:
     with pytest.raises(ValueError, match=r"labels of shape \(1000, 2\) and dtype int64"):
         partition("iid", labels.reshape(-1, 2), 10, seed=0)
-    with pytest.raises(ValueError, match="dtype float64; whole numbers"):
+    with pytest.raises(ValueError, match="dtype float64"):
         partition("iid", labels.astype(float), 10, seed=0)

@@ -7,13 +7,13 @@ from datasets import Dataset as Table
 from fedcomp.data.stc_partitioner import StcPartitioner, stc_split, volumes
 
 
-def test_volumes_are_those_of_the_formula_by_hand() -> None:
+def test_volumes_by_hand() -> None:
     # alpha/N = 0.1/3; powers 1, 1/2, 1/4 sum to 7/4, so the shares of 0.9 are 4/7, 2/7, 1/7.
     assert volumes(3, gamma=0.5) == pytest.approx([1 / 30 + 3.6 / 7, 1 / 30 + 1.8 / 7, 1 / 30 + 0.9 / 7])
     assert volumes(4, gamma=1.0) == pytest.approx([0.25] * 4)
 
 
-def test_volumes_sum_to_one_and_fall() -> None:
+def test_volumes_sum_to_one_and_decrease() -> None:
     for gamma in (0.9, 0.95, 0.99):
         shares = volumes(100, gamma)
         assert shares.sum() == pytest.approx(1)
@@ -26,23 +26,23 @@ def test_sizes_are_the_volumes_rounded_down() -> None:
     assert [len(part) for part in parts] == [547, 290, 161]  # 547.6, 290.5, 161.9
 
 
-def test_equal_volumes_lose_nothing_to_rounding() -> None:
+def test_rounding_loses_no_sample_of_equal_volumes() -> None:
     for clients in (3, 7, 10, 49, 100, 300):
         labels = np.arange(clients * 20) % 10
         parts = stc_split(labels, clients, classes=2, gamma=1.0, alpha=0.1, seed=0)
         assert {len(part) for part in parts} == {20}
 
 
-def test_classes_are_consecutive_and_share_evenly() -> None:
+def test_a_partition_has_equal_parts_of_consecutive_classes() -> None:
     labels = np.repeat(np.arange(10), 1000)
-    for part in stc_split(labels, 10, classes=3, gamma=1.0, alpha=0.1, seed=4)[-2:]:  # the last are served first
+    for part in stc_split(labels, 10, classes=3, gamma=1.0, alpha=0.1, seed=4)[-2:]:  # the last ones are filled first
         counts = np.bincount(labels[part], minlength=10)
         assert sorted(counts[counts > 0].tolist()) == [333, 333, 334]
         start = next(code for code in range(10) if counts[code] and not counts[code - 1])
         assert all(counts[(start + step) % 10] for step in range(3))
 
 
-def test_a_class_that_runs_dry_is_passed_over() -> None:
+def test_an_empty_class_is_skipped() -> None:
     labels = np.array([0, 0, 1, 1, 1, 1, 1, 1])
     for seed in range(20):
         parts = stc_split(labels, 4, classes=1, gamma=1.0, alpha=0.1, seed=seed)
@@ -50,14 +50,14 @@ def test_a_class_that_runs_dry_is_passed_over() -> None:
         assert all(len(np.unique(labels[part])) == 1 for part in parts)
 
 
-def test_a_class_with_too_few_is_made_up_by_the_next() -> None:
+def test_the_next_class_replaces_missing_samples() -> None:
     labels = np.array([0, 1, 1, 1, 1, 1])
     (only,) = stc_split(labels, 1, classes=1, gamma=1.0, alpha=0.1, seed=0)
     assert only.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("classes", [1, 2, 5, 10])
-def test_nearly_all_hold_as_many_classes_as_asked(classes: int) -> None:
+def test_most_partitions_have_the_given_number_of_classes(classes: int) -> None:
     labels = np.random.default_rng(0).integers(0, 10, 10_000)
     for gamma in (0.9, 1.0):
         parts = stc_split(labels, 50, classes=classes, gamma=gamma, alpha=0.1, seed=classes)
@@ -76,22 +76,22 @@ def test_it_is_a_partitioner_of_flwr_datasets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "named"),
     [
-        ({"num_partitions": 0}, "num_partitions 0; at least 1"),
-        ({"classes_per_partition": 0}, "classes_per_partition 0; at least 1"),
-        ({"gamma": 0.0}, "gamma 0.0; above 0"),
-        ({"gamma": 1.01}, "gamma 1.01; above 0, at most 1"),
-        ({"alpha": 1.5}, "alpha 1.5; 0 to 1"),
+        ({"num_partitions": 0}, "num_partitions is 0;"),
+        ({"classes_per_partition": 0}, "classes_per_partition is 0;"),
+        ({"gamma": 0.0}, "gamma is 0.0;"),
+        ({"gamma": 1.01}, "gamma is 1.01;"),
+        ({"alpha": 1.5}, "alpha is 1.5;"),
     ],
 )
-def test_settings_out_of_range_are_refused(settings: dict[str, float], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_settings_out_of_range_are_refused(settings: dict[str, float], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
         StcPartitioner(**({"num_partitions": 2, "partition_by": "y", "classes_per_partition": 1} | settings))  # type: ignore[arg-type]
 
 
 def test_too_many_classes_and_too_few_samples_are_refused() -> None:
-    with pytest.raises(ValueError, match="3 classes a client; the labels have 2"):
+    with pytest.raises(ValueError, match="3 classes .* 2"):
         stc_split(np.array([0, 1] * 5), 2, classes=3, gamma=1.0, alpha=0.1, seed=0)
-    with pytest.raises(ValueError, match="client 2 would get 1 samples; 2 classes need as many"):
+    with pytest.raises(ValueError, match="client 2 .* 1 samples; 2 classes"):
         stc_split(np.array([0, 1] * 5), 3, classes=2, gamma=0.5, alpha=0.1, seed=0)
