@@ -1,27 +1,29 @@
-"""What can go wrong with bytes that arrived, as one tree.
+"""All errors of the library, in two trees.
+
+Data that arrived cannot be used:
 
 FedcompError
-├── TruncatedError      fewer bytes than were promised
+├── TruncatedError      fewer bytes than announced
 ├── CorruptError        a checksum, a range or a padding bit is wrong
 ├── UnknownFormatError  a magic number, format, frame kind or codec id that this version does not know
 ├── LayoutError         the frame is for another model
 ├── VersionError        the frame starts from another version than the receiver holds
-└── StaleError          a message or an uplink that a newer one has replaced
+└── StaleError          a newer message has replaced this message or uplink
 
-A caller's own mistake (a setting out of range, a vector of the wrong dtype) is a `ValueError` instead; so are numbers that
-cannot be sent:
+The caller made a mistake (a setting out of range, a vector of the wrong dtype), or numbers cannot be sent:
 
-DivergedError           NaN, infinity, or a value beyond its dtype, as of training that has diverged
-└── NonFiniteError      such an entry of a vector to be encoded
+ValueError
+└── DivergedError       NaN, infinity, or a value beyond its dtype, as after training that diverged
+    └── NonFiniteError  such an entry of a vector to be encoded
 """
 
 
 class FedcompError(Exception):
-    """Something that arrived cannot be used; the receiver's state is unchanged."""
+    """Data that arrived cannot be used; the receiver's state is unchanged."""
 
 
 class TruncatedError(FedcompError):
-    """Fewer bytes than the head or the body promised."""
+    """There are fewer bytes than the head or the body announced."""
 
 
 class CorruptError(FedcompError):
@@ -29,7 +31,7 @@ class CorruptError(FedcompError):
 
 
 class UnknownFormatError(FedcompError):
-    """The bytes name a format, kind or codec that is not known here."""
+    """The bytes name a format, kind or codec that this version does not know."""
 
 
 class LayoutError(FedcompError):
@@ -52,10 +54,10 @@ class NonFiniteError(DivergedError):
     """An entry of a vector to be encoded, alone or with the residual, is NaN or infinite."""
 
     def __init__(self, index: int, value: float, where: str = "") -> None:
-        """Name the entry by `index`, and by the tensor that holds it in `where` once that is known."""
+        """Name the entry by `index`, and in `where` by its tensor once that is known."""
         super().__init__(index, value, where)
         self.index, self.value, self.where = index, value, where
 
     def __str__(self) -> str:
-        """Say which entry it is."""
+        """Return which entry it is, and its value."""
         return f"entry {self.index}{self.where} is {self.value}; only finite values can be encoded"

@@ -1,4 +1,4 @@
-"""The one text form of settings: ``name(1, key=0.5)``, as in ``stc(density=0.0025)`` or ``dirichlet(alpha=0.1)``."""
+"""The text form of settings: ``name(1, key=0.5)``, as in ``stc(density=0.0025)`` or ``dirichlet(alpha=0.1)``."""
 
 import ast
 import inspect
@@ -37,7 +37,10 @@ def parse_call(text: str) -> tuple[str, tuple[object, ...], dict[str, object]]:
 
 
 def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str) -> T:
-    """Return ``makers[name](...)`` for ``name(...)``; `noun` says in an error what was looked for."""
+    """Return ``makers[name](...)`` for ``name(...)``; errors call what is made a `noun`.
+
+    Raises `ValueError` for another form, an unknown name or an unknown setting.
+    """
     name, args, kwargs = parse_call(text)
     if name not in makers:
         raise ValueError(f"unknown {noun} {name[:MAX_QUOTED]!r}; there are: {', '.join(sorted(makers))}")
@@ -45,10 +48,8 @@ def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str) -> T:
         return makers[name](*args, **kwargs)
     except TypeError as error:
         known = ", ".join(inspect.signature(makers[name]).parameters) or "none"
-        said = str(error).replace("__init__", name).replace(f"{name}() ", "")
-        raise ValueError(
-            f"{noun} {text[:MAX_QUOTED]!r} {said[:MAX_QUOTED]}; the settings of {name} are: {known}"
-        ) from None
+        reason = str(error).replace("__init__", name).replace(f"{name}() ", "")[:MAX_QUOTED]
+        raise ValueError(f"{noun} {text[:MAX_QUOTED]!r} {reason}; the settings of {name} are: {known}") from None
 
 
 def format_call(name: str, settings: Mapping[str, object]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.core.context import EncodeContext, Shapes
+from fedcomp.core.context import EncodeContext
 from fedcomp.core.hints import Hint
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
@@ -33,19 +33,16 @@ class Settlement:
 
 
 class CompensatedUpdate:
-    """A weighted sum of float32 vectors of one length: the sender's memory and its update.
+    """A weighted sum of float32 vectors of one length, the sender's memory and its update, computed block by block.
 
-    Blocks of the sum are computed while they are read, so that it takes no memory of the vector's size.
+    When memory changes: `settle` applies the `settlement` to all entries, once; by default the sum moves into the first part.
+    Reading changes nothing, with one exception that saves a pass: the first reading of a sum that is `in_place` settles it.
+    That is for sums whose encoding cannot fail: the caller promises finite entries, and a sum of more than `MAX_TENSORS`
+    tensors is never read in place.
 
-    The rule of when memory changes: `settle` applies the `settlement` (by default the sum moves into the first part) to all
-    entries, once.  Reading changes nothing, with one exception that saves a pass over all entries: reading a sum that is
-    `in_place` settles each block as it is read, and by the end, also where the reader stops early, all of them.  Only a sum
-    whose encoding cannot fail is read in place: the caller promises that it is finite; one of more than `MAX_TENSORS` tensors
-    is not read in place.
-
-    A sum that is `bounded` saturates at the largest float32 where its parts are finite; any other is refused there.  `context`
-    is what else the sender knows, `hint` what its memory tells the quantizer.  `origin` is the index of the first entry in a
-    longer vector, for error messages.
+    A `bounded` sum saturates at the largest float32 if its parts are finite; any other raises `NonFiniteError` there.
+    `context` is what else the sender knows, `hint` what its memory tells the quantizer.  `origin` is the index of the first
+    entry in a longer vector, for error messages.
     """
 
     __slots__ = ("bounded", "context", "hint", "in_place", "origin", "parts", "settled", "settlement", "terms")
@@ -81,14 +78,9 @@ class CompensatedUpdate:
         return isinstance(self.parts[0], np.ndarray)
 
     @property
-    def shapes(self) -> Shapes:
-        """The shapes of the tensors behind the vector; one of `n` entries where none are known."""
-        return self.context.shapes or ((self.n,),)
-
-    @property
     def sizes(self) -> tuple[int, ...]:
-        """Entries of each tensor that has any."""
-        return tuple(size for size in map(math.prod, self.shapes) if size)
+        """Entries of each tensor that has any; one tensor where no shapes are known."""
+        return tuple(size for size in map(math.prod, self.context.shapes or ((self.n,),)) if size)
 
     @property
     def block_size(self) -> int:
@@ -132,7 +124,7 @@ class CompensatedUpdate:
         """Yield (start, sum) of each tensor behind the vector that has entries; read each before the next."""
         start = 0
         for size in self.sizes:
-            tensor = self._slice(start, start + size)
+            tensor = self._slice(slice(start, start + size))
             yield start, tensor
             if self.in_place:
                 tensor.settle()
@@ -143,10 +135,8 @@ class CompensatedUpdate:
     def settle(self) -> tuple[Any, ...]:
         """Bring the memory up to date, if reading has not done so; return the parts."""
         if not self.settled:
-            step = BLOCK_ENTRIES if self.on_host else self.n
-            for start in range(0, self.n, step):
-                self._apply(start, min(start + step, self.n))
-            self._mark_settled()
+            for _ in self._settling(BLOCK_ENTRIES if self.on_host else self.n):
+                pass
         return self.parts
 
     def dense(self) -> Vector:
@@ -156,33 +146,33 @@ class CompensatedUpdate:
             whole[start : start + block.size] = block
         return whole
 
-    def _slice(self, start: int, stop: int) -> "CompensatedUpdate":
+    def _slice(self, entries: slice) -> "CompensatedUpdate":
         tensor = CompensatedUpdate(
-            *(part[start:stop] for part in self.parts),
+            *(part[entries] for part in self.parts),
             settlement=self.settlement,
             in_place=self.in_place,
             bounded=self.bounded,
             context=EncodeContext(self.context.seed, self.context.round),
-            origin=self.origin + start,
+            origin=self.origin + entries.start,
         )
-        tensor.terms = tuple((part[start:stop], weight) for part, weight in self.terms)
+        tensor.terms = tuple((part[entries], weight) for part, weight in self.terms)
         tensor.settled = self.settled
         return tensor
 
     def _settling(self, size: int) -> Iterator[tuple[int, Vector]]:
-        stop = 0
+        """Yield (start, entries of the sum), each settled; in the end all are, also where the reader stops early."""
+        starts = iter(range(0, self.n, size))
         try:
-            for start in range(0, self.n, size):
-                stop = min(start + size, self.n)
-                yield start, self._apply(start, stop)
+            for start in starts:
+                yield start, self._apply(slice(start, start + size))
         finally:
-            for start in range(stop, self.n, size):
-                self._apply(start, min(start + size, self.n))
+            for start in starts:
+                self._apply(slice(start, start + size))
             self._mark_settled()
 
-    def _apply(self, start: int, stop: int) -> Any:
+    def _apply(self, entries: slice) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):
-            return self.settlement.apply(*(part[start:stop] for part in self.parts))
+            return self.settlement.apply(*(part[entries] for part in self.parts))
 
     def _mark_settled(self) -> None:
         pairs = zip(self.parts, self.settlement.weights, strict=True)

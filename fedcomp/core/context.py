@@ -1,4 +1,4 @@
-"""What a sender knows in addition to its update when it encodes: the seed, the round, the model."""
+"""What a sender knows in addition to its update when it encodes."""
 
 from dataclasses import dataclass
 

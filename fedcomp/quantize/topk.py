@@ -24,7 +24,7 @@ SHORT = 1 << 13  # of fewer entries all are collected: that is sooner done than 
 
 
 def num_kept(density: float, n: int) -> int:
-    """Return k = max(1, ceil(density n)), the entries kept of `n`; 7 for 0.07 of 100, though that float is above 7/100."""
+    """Return k = max(1, ceil(density n)), the entries kept of `n`."""
     return max(1, ceil_fraction(density, n))
 
 

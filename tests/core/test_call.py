@@ -1,4 +1,4 @@
-"""Settings as text."""
+"""Settings as text: what is read, what is refused, and what is written."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,7 +18,7 @@ from fedcomp.core.call import build, format_call, parse_call
         ("a(x=[1, 2], y={'k': (1,)})", ("a", (), {"x": [1, 2], "y": {"k": (1,)}})),
     ],
 )
-def test_a_name_and_literals_are_read(text: str, parsed: object) -> None:
+def test_a_name_with_literals_is_read(text: str, parsed: object) -> None:
     assert parse_call(text) == parsed
 
 
@@ -51,7 +51,7 @@ def test_a_name_and_literals_are_read(text: str, parsed: object) -> None:
     ],
 )
 def test_anything_else_is_refused_and_nothing_is_evaluated(text: str) -> None:
-    with pytest.raises(ValueError, match="is not of the form name"):
+    with pytest.raises(ValueError, match=r"name\(setting=value\)"):
         parse_call(text)
 
 
@@ -61,14 +61,14 @@ MAKERS: Mapping[str, Callable[..., dict[str, object]]] = {
 }
 
 
-def test_what_is_named_is_made() -> None:
+def test_a_text_builds_what_it_names() -> None:
     assert build("first(alpha=3)", MAKERS, "thing") == {"alpha": 3}
     assert build("first(3)", MAKERS, "thing") == {"alpha": 3}
     assert build("second", MAKERS, "thing") == {}
 
 
-def test_an_unknown_name_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ValueError, match="^unknown thing 'third'; there are: first, second$"):
+def test_an_unknown_name_is_refused_with_a_list_of_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="'third'.* first, second"):
         build("third()", MAKERS, "thing")
 
 
@@ -81,16 +81,16 @@ def test_an_error_quotes_only_the_beginning_of_a_long_text(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["first(beta=1)", "first(1, 2)", "first(1, alpha=2)"])
 def test_an_unknown_setting_is_refused_and_never_ignored(text: str) -> None:
-    with pytest.raises(ValueError, match="^thing '.*argument"):
+    with pytest.raises(ValueError, match="alpha"):
         build(text, MAKERS, "thing")
 
 
-def test_what_is_formatted_is_read_back() -> None:
+def test_a_formatted_call_is_read_back() -> None:
     settings: dict[str, object] = {"a": 0.1, "b": "it's", "c": 1, "d": None, "e": -1e-30}
     assert parse_call(format_call("name", settings)) == ("name", (), settings)
     assert format_call("name", {}) == "name()"
 
 
-def test_numbers_of_numpy_are_written_as_plain_ones() -> None:
+def test_numpy_numbers_are_written_as_plain_ones() -> None:
     settings = {"a": np.float64(0.1), "b": np.int64(3), "c": np.float32(0.5), "d": np.bool_(True), "e": np.str_("x")}
     assert format_call("name", settings) == "name(a=0.1, b=3, c=0.5, d=True, e='x')"

@@ -1,10 +1,10 @@
-"""Weighted sums that are read block by block."""
+"""The weighted sum of a memory and an update: every way of reading it, when memory changes, and the end of float32."""
 
 import numpy as np
 import pytest
 import torch
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
+from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, MAX_TENSORS, CompensatedUpdate, Settlement
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
@@ -16,6 +16,53 @@ def vectors(n: int, count: int = 3) -> list[Vector]:
 
 def whole(value: CompensatedUpdate) -> Vector:
     return np.concatenate([block.copy() for _, block in value.blocks()])
+
+
+def test_reading_changes_nothing_and_settling_moves_the_sum_into_the_first_part() -> None:
+    memory, update = np.array([1, 2], np.float32), np.array([10, 20], np.float32)
+    value = CompensatedUpdate(memory, update, weights=(0.5, 1.0))
+    assert value.dense().tolist() == [10.5, 21]
+    assert memory.tolist() == [1, 2]
+    for _ in range(2):
+        value.settle()
+        assert (memory.tolist(), update.tolist()) == ([10.5, 21], [10, 20])
+        assert value.dense().tolist() == [10.5, 21]
+
+
+def average(mean: Vector, update: Vector, estimate: Vector) -> Vector:
+    mean *= 0.75
+    mean += 0.25 * update
+    return mean - estimate
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("n", [1, 3 * BLOCK_ENTRIES + 5])
+def test_a_settlement_says_what_memory_becomes_and_how_the_sum_reads_from_then_on(n: int, in_place: bool) -> None:
+    mean, update, estimate = vectors(n)
+    context = EncodeContext(shapes=((n // 2,), (n - n // 2,)))
+    before, after = mean.copy(), np.float32(0.75) * mean + np.float32(0.25) * update
+    value = CompensatedUpdate(
+        *(mean, update, estimate),
+        weights=(0.75, 0.25, -1.0),
+        settlement=Settlement(average, (1.0, None, -1.0)),
+        in_place=in_place,
+        context=context,
+    )
+    for _ in range(2):
+        found = np.concatenate([tensor.dense() for _, tensor in value.tensors()])
+        assert np.allclose(found, after - estimate, atol=1e-6)
+        assert np.array_equal(mean, after if in_place else before)
+    assert value.settle()[0] is mean
+    assert np.array_equal(mean, after)
+    assert np.array_equal(value.dense(), after - estimate)
+
+
+def test_a_sum_of_more_tensors_than_a_body_may_describe_is_not_read_in_place() -> None:
+    for count, in_place in ((MAX_TENSORS, True), (MAX_TENSORS + 1, False)):
+        memory, update = np.ones((2, count), np.float32)
+        value = CompensatedUpdate(memory, update, in_place=True, context=EncodeContext(shapes=((1,),) * count))
+        assert (value.dense() == 2).all()
+        assert (memory == (2 if in_place else 1)).all()
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (0.5, 1.0, -2.0), (-1.0, 0.25, 1.0)])
@@ -39,7 +86,7 @@ def test_the_weighted_sum_is_the_same_in_every_way_of_reading_it(n: int, weights
     assert np.array_equal(CompensatedUpdate(*parts, weights=weights).settle()[0], expected)
 
 
-def test_a_reading_in_place_that_stops_early_settles_all_the_same() -> None:
+def test_reading_in_place_settles_everything_even_if_the_reader_stops_early() -> None:
     parts = vectors(3 * BLOCK_ENTRIES, 2)
     expected = parts[0] * np.float32(0.5) + parts[1]
     value = CompensatedUpdate(*parts, weights=(0.5, 1.0), in_place=True)
@@ -48,7 +95,7 @@ def test_a_reading_in_place_that_stops_early_settles_all_the_same() -> None:
     assert np.array_equal(value.settle()[0], expected)
 
 
-def test_a_tensor_in_place_is_settled_by_reading_it() -> None:
+def test_reading_its_tensors_settles_a_sum_in_place() -> None:
     parts = vectors(10, 2)
     expected = parts[0] + parts[1]
     value = CompensatedUpdate(*parts, in_place=True, context=EncodeContext(shapes=((2, 3), (0, 7), (), (3,))))
@@ -61,7 +108,7 @@ def test_a_tensor_in_place_is_settled_by_reading_it() -> None:
     assert np.array_equal(value.settle()[0], expected)
 
 
-def test_an_entry_that_is_not_finite_is_named_by_its_place_in_the_whole_vector() -> None:
+def test_an_error_in_a_tensor_names_the_entry_by_its_index_in_the_whole_vector() -> None:
     update = np.zeros(9, np.float32)
     update[7] = np.nan
     value = CompensatedUpdate(np.zeros(9, np.float32), update, context=EncodeContext(shapes=((4,), (5,))))
@@ -71,7 +118,7 @@ def test_an_entry_that_is_not_finite_is_named_by_its_place_in_the_whole_vector()
         second.dense()
 
 
-def test_a_bounded_sum_stays_at_the_largest_float32_and_refuses_an_update_that_is_not_finite() -> None:
+def test_a_bounded_sum_saturates_at_the_largest_float32_and_refuses_parts_that_are_not_finite() -> None:
     memory, update = np.full(3, 3e38, np.float32), np.array([3e38, -3e38, 1], np.float32)
     assert CompensatedUpdate(memory, update, bounded=True).dense().tolist() == [MAX_FLOAT32, 0, np.float32(3e38)]
     with pytest.raises(NonFiniteError):
