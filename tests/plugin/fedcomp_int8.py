@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import fedcomp
 from fedcomp.core import CompensatedUpdate, Vector
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.memory import ErrorFeedback
+from fedcomp.memory import LinearFeedback
 from fedcomp.methods import Parts
 
 CODEC_ID = 200
@@ -89,7 +89,7 @@ class Int8Code:
 @fedcomp.register("fedcomp's example of a third party's method")
 def int8() -> Parts:
     """Return 8-bit integers with one scale for the whole vector, and error feedback."""
-    return RoundToInt8(), Int8Code(), ErrorFeedback()
+    return RoundToInt8(), Int8Code(), LinearFeedback()
 
 
 fedcomp.register_codec(CODEC_ID, Int8Code())
