@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 import tomli_w
-from flwr.common.config import parse_config_args
 
+from fedcomp.flower._compat import parse_config_args
 from server.settings import Settings, SettingsError
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -47,7 +47,7 @@ RULES = {
     "clients/": "numpy torch flwr fedcomp.data fedcomp.flower fedcomp.tasks",
     # tools
     "deploy/": "cryptography filelock grpc grpc_health psutil fedcomp.core fedcomp.data",
-    "deploy/run_config.py": "click flwr tomli_w server.settings",
+    "deploy/run_config.py": "click tomli_w fedcomp.flower._compat server.settings",
     "deploy/monitor/": """prometheus_client rich fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",
     "benchmarks/": """numpy torch flwr matplotlib rich fedcomp fedcomp.compressor fedcomp.core fedcomp.data fedcomp.flower

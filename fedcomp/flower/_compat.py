@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from flwr.app import Message, RecordDict
 from flwr.app.message.message import make_message
 from flwr.clientapp.typing import ClientAppCallable
+from flwr.common.config import parse_config_args
 from flwr.common.constant import ErrorCode, SType
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
@@ -37,6 +38,7 @@ __all__ = [
     "content_replies",
     "log",
     "make_message",
+    "parse_config_args",
     "record_from_bytes",
     "record_from_objects",
     "record_to_bytes",
