@@ -1,4 +1,4 @@
-"""The noun of the public face: vectors to bodies and back."""
+"""Compressors: vectors to bodies and back, what is refused, and that a refusal leaves the state as it was."""
 
 import math
 from typing import Any
@@ -32,7 +32,7 @@ def test_the_readme_in_five_lines() -> None:
 
 
 @compressors
-def test_a_body_decodes_with_no_settings_to_the_same_bits(compressor: fedcomp.Compressor) -> None:
+def test_a_body_decodes_without_settings_to_the_same_bits(compressor: fedcomp.Compressor) -> None:
     rng = np.random.default_rng(1)
     state = compressor.init(3000)
     for _ in range(3):
@@ -46,7 +46,7 @@ def test_a_body_decodes_with_no_settings_to_the_same_bits(compressor: fedcomp.Co
             assert found.tobytes() == vector.tobytes()
 
 
-def test_any_stc_decodes_what_another_stc_of_its_order_wrote() -> None:
+def test_an_stc_of_another_density_decodes_the_same_vector() -> None:
     update = np.random.default_rng(2).standard_normal(500, np.float32)
     body, _ = fedcomp.stc(0.1).encode(update, fedcomp.stc(0.1).init(500))
     assert fedcomp.stc(0.5).decode(body).tobytes() == fedcomp.stc(0.1).decode(body).tobytes()
@@ -59,7 +59,7 @@ def test_dense_sends_every_bit_and_four_bytes_an_entry() -> None:
 
 
 @pytest.mark.parametrize("inverse", [25, 100, 400])
-def test_every_byte_of_a_million_entries_is_within_a_percent_of_the_entropy(inverse: int) -> None:
+def test_the_body_of_a_million_entries_is_within_a_percent_of_the_entropy(inverse: int) -> None:
     n = 1_000_000
     compressor = fedcomp.stc(1 / inverse)
     update = np.random.default_rng(3).standard_normal(n, np.float32)
@@ -88,7 +88,7 @@ def test_every_byte_of_a_million_entries_is_within_a_percent_of_the_entropy(inve
     ],
     ids=repr,
 )
-def test_another_dtype_or_shape_is_refused_and_the_state_is_as_it_was(
+def test_an_update_that_is_no_dense_float32_vector_is_refused_and_the_state_is_as_it_was(
     compressor: fedcomp.Compressor, update: Any
 ) -> None:
     _, state = compressor.encode(np.array([1, 2, 3, 4], np.float32), compressor.init(4))
@@ -101,19 +101,21 @@ def test_another_dtype_or_shape_is_refused_and_the_state_is_as_it_was(
 @pytest.mark.parametrize("n", [1, 3, 5, 8])
 def test_a_state_of_another_length_is_refused(n: int) -> None:
     compressor = fedcomp.stc()
-    with pytest.raises(ValueError, match=rf"an update of {n} entries; the state's residual has the shape \(4,\)"):
+    with pytest.raises(ValueError, match=rf"{n} entries.*\(4,\)"):
         compressor.encode(np.ones(n, np.float32), compressor.init(4))
 
 
-def test_a_vector_too_long_to_encode_is_refused_before_anything_is_touched() -> None:
+def test_a_vector_too_long_to_encode_is_refused() -> None:
     update = np.broadcast_to(np.float32(0), (MAX_ENTRIES + 1,))
-    with pytest.raises(ValueError, match="an update of 2147483649 entries; 1 to 2147483648 can be encoded"):
+    with pytest.raises(ValueError, match="2147483649 .* 2147483648"):
         fedcomp.dense().encode(update, {})
 
 
 @compressors
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_is_refused_and_the_state_is_as_it_was(compressor: fedcomp.Compressor, bad: float) -> None:
+def test_an_entry_that_is_not_finite_is_refused_and_the_state_is_as_it_was(
+    compressor: fedcomp.Compressor, bad: float
+) -> None:
     for n in (1, 100, 5 * BLOCK_ENTRIES):
         rng = np.random.default_rng(n)
         _, state = compressor.encode(rng.standard_normal(n, np.float32), compressor.init(n))
@@ -127,7 +129,7 @@ def test_what_is_not_finite_is_refused_and_the_state_is_as_it_was(compressor: fe
 
 
 @compressors
-def test_another_length_is_refused(compressor: fedcomp.Compressor) -> None:
+def test_a_body_of_another_length_is_refused(compressor: fedcomp.Compressor) -> None:
     body, _ = compressor.encode(np.ones(100, np.float32), compressor.init(100))
     for n in (0, 1, 99, 101, 2**31):
         with pytest.raises(FedcompError):
@@ -140,31 +142,31 @@ def test_settings_are_frozen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "message"),
+    ("context", "message"),
     [
-        ({"seed": -1}, "seed is -1; it is a whole number, 0 to 18446744073709551615"),
+        ({"seed": -1}, "seed is -1.* 0 to 18446744073709551615"),
         ({"seed": 1.5}, "seed is 1.5"),
         ({"server_round": -5}, "server_round is -5.* 0 to 9223372036854775807"),
         ({"server_round": 2**63}, "server_round is 9223372036854775808"),
         ({"server_round": "x"}, "server_round is 'x'"),
         ({"server_round": 1.0}, "server_round is 1.0"),
         ({"estimate_epoch": -1}, "estimate_epoch is -1"),
-        ({"model": np.zeros(3, np.float32)}, r"a model of float32 \(3,\); a numpy vector, float32 \(50,\), is needed"),
-        ({"model": np.zeros(50)}, "a model of float64"),
-        ({"shapes": ((7, 7),)}, "shapes of 49 entries; the update has 50"),
+        ({"model": np.zeros(3, np.float32)}, r"float32 \(3,\).*\(50,\)"),
+        ({"model": np.zeros(50)}, "float64"),
+        ({"shapes": ((7, 7),)}, "49 .* 50"),
     ],
 )
 @pytest.mark.parametrize("text", ["topk(values='natural')", "regtopk", "dgc", "ef21(values='natural')", "randk"])
-def test_what_a_sender_claims_to_know_is_checked_before_the_state_is_touched(
-    text: str, known: dict[str, Any], message: str
+def test_an_argument_out_of_range_is_refused_and_the_state_is_as_it_was(
+    text: str, context: dict[str, Any], message: str
 ) -> None:
     compressor = fedcomp.parse(text)
     update = np.ones(50, np.float32)
     _, state = compressor.encode(update, compressor.init(50))
-    before = {name: array.tobytes() for name, array in state.items()}
+    before = bits(state)
     with pytest.raises(ValueError, match=message):
-        compressor.encode(update, state, **known)
-    assert {name: array.tobytes() for name, array in state.items()} == before
+        compressor.encode(update, state, **context)
+    assert bits(state) == before
 
 
 MANY = 70_000
@@ -183,7 +185,7 @@ def test_more_tensors_than_can_be_encoded_are_refused_and_the_state_is_as_it_was
     assert bits(state) == before
 
 
-def test_as_many_tensors_are_no_matter_to_a_method_that_ignores_them() -> None:
+def test_a_method_that_ignores_tensors_takes_any_number_of_them() -> None:
     update = np.random.default_rng(0).standard_normal(MANY, np.float32)
     compressor = fedcomp.stc(0.01)
     plain, tensors = (

@@ -1,4 +1,4 @@
-"""Tensors give the bodies that numpy vectors give, to the byte, wherever they are."""
+"""Tensors on any device give the bodies of numpy vectors, to the byte."""
 
 import math
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=c
     "text", ["stc(density=0.01)", "stc(density=0.3, order='interleaved')", "stc(density=1)", "dense()"]
 )
 @pytest.mark.parametrize("n", [1, 1000, 3 * BLOCK_ENTRIES])
-def test_several_rounds_of_a_tensor_give_the_bytes_of_the_array(device: str, text: str, n: int) -> None:
+def test_several_rounds_of_tensors_give_the_bytes_of_the_arrays(device: str, text: str, n: int) -> None:
     rng = np.random.default_rng(n)
     compressor = fedcomp.parse(text)
     on_host, on_device = compressor.init(n), compressor.init(n)
@@ -43,7 +43,7 @@ def test_several_rounds_of_a_tensor_give_the_bytes_of_the_array(device: str, tex
 
 @devices
 @pytest.mark.parametrize("value", [0.0, 1.0, -1.0])
-def test_ties_and_zeros_of_a_tensor_are_those_of_the_array(device: str, value: float) -> None:
+def test_ties_and_zeros_of_a_tensor_are_selected_as_those_of_the_array(device: str, value: float) -> None:
     compressor = fedcomp.stc(density=0.01)
     update = np.full(10_000, value, np.float32)
     update[::3] = 0
@@ -52,7 +52,7 @@ def test_ties_and_zeros_of_a_tensor_are_those_of_the_array(device: str, value: f
 
 
 @devices
-def test_the_residual_stays_on_the_device_and_a_lost_uplink_comes_back_to_it(device: str) -> None:
+def test_the_residual_stays_on_the_device_and_a_lost_message_comes_back_to_it(device: str) -> None:
     compressor = fedcomp.stc(density=0.1)
     update = torch.arange(1, 101, dtype=torch.float32, device=device)
     body, state = compressor.encode(update, compressor.init(100))
@@ -75,7 +75,7 @@ def test_a_tensor_that_is_not_finite_is_refused_and_the_state_is_as_it_was(devic
     assert state["residual"].cpu().numpy().tobytes() == before
 
 
-def test_a_tensor_that_records_gradients_is_read_without_recording() -> None:
+def test_a_tensor_that_records_gradients_is_read_without_recording_them() -> None:
     compressor = fedcomp.stc(density=0.1)
     update = torch.arange(1, 51, dtype=torch.float32, requires_grad=True)
     body, state = compressor.encode(update, compressor.init(50))
@@ -83,7 +83,7 @@ def test_a_tensor_that_records_gradients_is_read_without_recording() -> None:
     assert not state["residual"].requires_grad
 
 
-def test_a_sender_may_go_from_tensors_to_arrays_and_back() -> None:
+def test_a_sender_may_alternate_between_tensors_and_arrays() -> None:
     rng = np.random.default_rng(8)
     compressor = fedcomp.stc(density=0.1)
     plain, mixed = compressor.init(200), compressor.init(200)
@@ -96,7 +96,7 @@ def test_a_sender_may_go_from_tensors_to_arrays_and_back() -> None:
 
 @pytest.fixture
 def flushing() -> Iterator[None]:
-    """Denormals are taken for zeros in this thread, as some programs ask for speed's sake."""
+    """Make this thread treat denormals as zeros, as some programs do for speed."""
     if not torch.set_flush_denormal(True):
         pytest.skip("this processor cannot flush denormals")
     yield
@@ -105,7 +105,7 @@ def flushing() -> Iterator[None]:
 
 @pytest.mark.usefixtures("flushing")
 @pytest.mark.parametrize("n", [1000, 3 * BLOCK_ENTRIES])
-def test_zeros_are_not_kept_where_the_processor_takes_denormals_for_zeros(n: int) -> None:
+def test_zeros_are_not_kept_when_the_processor_flushes_denormals(n: int) -> None:
     compressor = fedcomp.stc(density=0.1)
     update = np.zeros(n, np.float32)
     update[[5, 7]] = 3, -1

@@ -1,4 +1,4 @@
-"""No state leaves float32: a sum beyond its largest would block the sender for good."""
+"""Memories saturate at the largest float32: an infinity in a state would block its sender for good."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ HUGE = np.array([3e38, -3e38], np.float32)
 
 
 @pytest.mark.parametrize("memory", [LinearFeedback(0, 1, "error"), LinearFeedback(1, 1, "error")])
-def test_what_is_never_sent_stays_at_the_largest_float32(memory: Memory) -> None:
+def test_an_error_that_is_never_sent_stays_at_the_largest_float32(memory: Memory) -> None:
     state = memory.init(2)
     for _ in range(3):
         state = memory.update(memory.compensate(HUGE, state), Dense(np.zeros(2, np.float32)), state)
@@ -31,6 +31,6 @@ def test_an_estimate_stays_within_float32_whatever_is_sent() -> None:
     assert state["estimate"].tolist() == [MAX_FLOAT32, -MAX_FLOAT32]
 
 
-def test_a_bounded_sum_of_tensors_is_selected_within_float32() -> None:
+def test_top_k_of_a_bounded_sum_of_tensors_stays_within_float32() -> None:
     parts = (torch.from_numpy(HUGE), torch.from_numpy(HUGE))
     assert TopK(1.0).quantize(CompensatedUpdate(*parts, bounded=True)).values.tolist() == [MAX_FLOAT32, -MAX_FLOAT32]

@@ -1,4 +1,4 @@
-"""EF21: an estimate that sender and receiver share."""
+"""EF21: the estimate that sender and receiver share."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Dense
 
 
-def test_the_first_update_is_the_average_and_later_ones_count_by_the_momentum() -> None:
+def test_the_first_update_is_the_average_and_later_ones_are_weighted_by_the_momentum() -> None:
     memory = Ef21(0.25)
     state = memory.init(2)
     compensated = memory.compensate(np.array([4, 8], np.float32), state)
@@ -33,9 +33,7 @@ def test_a_state_of_another_epoch_counts_for_nothing() -> None:
     assert not memory.begins(state, 3)
     assert memory.begins(state, 4)
     compensated = memory.compensate(second, state, EncodeContext(estimate_epoch=4))
-    assert compensated.dense().tolist() == second.tolist(), (
-        "the first update is the average as it is, minus an estimate of zero"
-    )
+    assert compensated.dense().tolist() == second.tolist(), "the average is the first update, and the estimate is zero"
     state = memory.update(compensated, Identity().quantize(compensated), state)
     assert state["estimate"].tolist() == second.tolist()
     assert state["averaged_rounds"].tolist() == [1]
@@ -48,13 +46,13 @@ def test_without_compression_and_with_momentum_1_the_estimate_is_each_update() -
     for _ in range(10):
         update = rng.standard_normal(300, np.float32)
         compensated = memory.compensate(update, state)
-        sent = Identity().quantize(compensated)
-        state = memory.update(compensated, sent, state)
-        received += sent.dense()
+        dense = Identity().quantize(compensated)
+        state = memory.update(compensated, dense, state)
+        received += dense.dense()
         assert np.allclose(received, update, atol=1e-5)
 
 
-def test_of_an_update_that_stays_the_estimate_comes_as_near_as_one_likes() -> None:
+def test_the_estimate_of_a_constant_update_converges_to_it() -> None:
     memory, update = Ef21(0.1), np.random.default_rng(1).standard_normal(300, np.float32)
     state, distance = memory.init(300), [np.inf]
     for _ in range(40):
@@ -62,10 +60,10 @@ def test_of_an_update_that_stays_the_estimate_comes_as_near_as_one_likes() -> No
         state = memory.update(compensated, TopK(0.1).quantize(compensated), state)
         distance.append(float(np.linalg.norm(state["estimate"] - update)))
         assert distance[-1] <= distance[-2] + 1e-4
-    assert distance[10] < 1e-4, "ten times a tenth of the entries"
+    assert distance[10] < 1e-4, "ten messages of a tenth of the entries"
 
 
-def test_numpy_tensors_and_updates_too_large_to_be_safe_give_one_estimate() -> None:
+def test_an_update_read_in_place_one_too_large_for_that_and_a_tensor_agree() -> None:
     memory, rng = Ef21(0.1), np.random.default_rng(2)
     states = [memory.init(100) for _ in range(3)]
     for _ in range(5):
@@ -77,7 +75,7 @@ def test_numpy_tensors_and_updates_too_large_to_be_safe_give_one_estimate() -> N
     assert np.allclose(states[0]["estimate"], states[2]["estimate"] / np.float32(2**70), atol=1e-6)
 
 
-def test_what_was_lost_was_never_added_by_the_receiver() -> None:
+def test_a_lost_message_is_taken_out_of_the_estimate() -> None:
     memory = Ef21(0.1)
     state = memory.init(2) | {"estimate": np.array([3, 5], np.float32)}
     assert memory.rollback(Dense(np.array([1, 2], np.float32)), state)["estimate"].tolist() == [2, 3]
@@ -85,7 +83,5 @@ def test_what_was_lost_was_never_added_by_the_receiver() -> None:
 
 @pytest.mark.parametrize("momentum", [0, 1.5, True, "0.1", float("nan")])
 def test_a_momentum_out_of_range_is_refused(momentum: float) -> None:
-    with pytest.raises(
-        ValueError, match="momentum is .*; it is the weight of the newest update, above 0 and at most 1"
-    ):
+    with pytest.raises(ValueError, match="momentum is .* above 0 and at most 1"):
         Ef21(momentum)

@@ -1,4 +1,4 @@
-"""Deep gradient compression's momentum correction."""
+"""DGC's momentum correction: momentum SGD, masking, skipped rounds, clipping and the end of float32."""
 
 import copy
 from typing import Any
@@ -16,9 +16,10 @@ from fedcomp.quantized.vectors import Sparse
 
 
 def send(memory: MomentumCorrection, update: Any, state: State, density: float, server_round: int | None = None) -> Any:
-    asked = memory.compensate(update, state, EncodeContext(round=server_round))
-    sent = TopK(density).quantize(asked)
-    return sent, memory.update(asked, sent, state)
+    """Return what top-k sends of the update, and the state after it."""
+    compensated = memory.compensate(update, state, EncodeContext(round=server_round))
+    sparse = TopK(density).quantize(compensated)
+    return sparse, memory.update(compensated, sparse, state)
 
 
 def updates(count: int, n: int = 500) -> list[Vector]:
@@ -30,38 +31,38 @@ def test_with_every_entry_sent_and_no_masking_it_is_momentum_sgd(nesterov: bool)
     memory, velocity = MomentumCorrection(0.9, masking=False, nesterov=nesterov), np.zeros(500)
     state = memory.init(500)
     for g in updates(12):
-        sent, state = send(memory, g, state, 1.0)
+        sparse, state = send(memory, g, state, 1.0)
         velocity = 0.9 * (velocity + g) if nesterov else 0.9 * velocity + g
         step = velocity + g if nesterov else velocity
-        assert np.allclose(sent.dense(), step, atol=1e-5)
-        assert not state["unsent_velocity"].any(), "all of it was sent"
+        assert np.allclose(sparse.dense(), step, atol=1e-5)
+        assert not state["unsent_velocity"].any(), "everything was sent"
 
 
-def test_with_masking_the_velocity_of_what_was_sent_starts_anew() -> None:
+def test_with_masking_the_velocity_of_a_sent_entry_starts_from_zero() -> None:
     memory = MomentumCorrection(0.5)
     state = memory.init(3)
-    sent, state = send(memory, np.array([4, 1, 2], np.float32), state, 1 / 3)
-    assert (sent.indices.tolist(), sent.values.tolist()) == ([0], [4])
+    sparse, state = send(memory, np.array([4, 1, 2], np.float32), state, 1 / 3)
+    assert (sparse.indices.tolist(), sparse.values.tolist()) == ([0], [4])
     assert state["velocity"].tolist() == [0, 1, 2]
     assert state["unsent_velocity"].tolist() == [0, 1, 2]
-    sent, state = send(memory, np.array([1, 1, 1], np.float32), state, 1 / 3)
-    assert (sent.indices.tolist(), sent.values.tolist()) == ([2], [2 + 0.5 * 2 + 1])
+    sparse, state = send(memory, np.array([1, 1, 1], np.float32), state, 1 / 3)
+    assert (sparse.indices.tolist(), sparse.values.tolist()) == ([2], [2 + 0.5 * 2 + 1])
     assert state["velocity"].tolist() == [1, 1.5, 0]
     assert state["unsent_velocity"].tolist() == [1, 2.5, 0]
 
 
-def test_all_velocity_is_sent_or_kept() -> None:
+def test_the_sum_of_all_velocities_is_sent_or_kept() -> None:
     memory = MomentumCorrection(0.9)
-    state, sent_sum, asked_sum = memory.init(500), np.zeros(500), np.zeros(500)
+    state, received, total = memory.init(500), np.zeros(500), np.zeros(500)
     for g in updates(30):
         velocity = 0.9 * state["velocity"].astype(np.float64) + g
-        sent, state = send(memory, g, state, 0.05)
-        asked_sum += velocity
-        sent_sum += sent.dense()
-        assert np.allclose(sent_sum + state["unsent_velocity"], asked_sum, atol=1e-4)
+        sparse, state = send(memory, g, state, 0.05)
+        total += velocity
+        received += sparse.dense()
+        assert np.allclose(received + state["unsent_velocity"], total, atol=1e-4)
 
 
-def test_a_sender_that_skipped_rounds_has_its_velocity_shrunk_as_by_updates_of_zero() -> None:
+def test_skipped_rounds_shrink_the_velocity_as_updates_of_zero_do() -> None:
     memory = MomentumCorrection(0.5)
     state = memory.init(2)
     _, state = send(memory, np.array([8, 4], np.float32), state, 0.5, 10)
@@ -70,35 +71,34 @@ def test_a_sender_that_skipped_rounds_has_its_velocity_shrunk_as_by_updates_of_z
     assert late["unsent_velocity"].tolist() == [0, 0]  # 4 + 0.5 ** 3 * 4, sent
     assert late["velocity_round"].tolist() == [13]
     assert prompt["velocity_round"].tolist() == [11]
-    sent, _ = send(
+    sparse, _ = send(
         memory,
         np.zeros(2, np.float32),
         {**memory.init(2), "velocity": np.array([0, 4], np.float32), "velocity_round": np.array([10])},
         0.5,
         13,
     )
-    assert sent.values.tolist() == [0.5**3 * 4]
+    assert sparse.values.tolist() == [0.5**3 * 4]
 
 
-def test_the_updates_norm_is_clipped_by_the_share_of_one_node() -> None:
+def test_the_norm_of_the_update_is_clipped_to_the_share_of_one_node() -> None:
     memory = MomentumCorrection(0.9, clip=6.0, nodes=4)
-    sent, _ = send(memory, np.array([3, 4], np.float32), memory.init(2), 1.0)
-    assert sent.values.tolist() == pytest.approx([3 * 3 / 5, 3 * 4 / 5])
-    sent, _ = send(memory, np.array([0.3, 0.4], np.float32), memory.init(2), 1.0)
-    assert sent.values.tolist() == pytest.approx([0.3, 0.4])
+    sparse, _ = send(memory, np.array([3, 4], np.float32), memory.init(2), 1.0)
+    assert sparse.values.tolist() == pytest.approx([3 * 3 / 5, 3 * 4 / 5])
+    sparse, _ = send(memory, np.array([0.3, 0.4], np.float32), memory.init(2), 1.0)
+    assert sparse.values.tolist() == pytest.approx([0.3, 0.4])
 
 
-def test_the_ways_of_reading_agree() -> None:
-    """In place, lazily (an update too large to be safe) and as tensors."""
+def test_an_update_read_in_place_one_too_large_for_that_and_a_tensor_agree() -> None:
     memory = MomentumCorrection(0.9, nesterov=True)
     states = [memory.init(500) for _ in range(3)]
     for g in updates(5):
-        sent, states[0] = send(memory, g, states[0], 0.05)
+        sparse, states[0] = send(memory, g, states[0], 0.05)
         large, states[1] = send(memory, g * np.float32(2**70), states[1], 0.05)
         tensor, states[2] = send(memory, torch.from_numpy(g), states[2], 0.05)
-        assert np.array_equal(sent.indices, large.indices)
-        assert np.allclose(sent.values, large.values / np.float32(2**70), rtol=1e-6)
-        assert np.array_equal(sent.values, tensor.values)
+        assert np.array_equal(sparse.indices, large.indices)
+        assert np.allclose(sparse.values, large.values / np.float32(2**70), rtol=1e-6)
+        assert np.array_equal(sparse.values, tensor.values)
     for name in ("velocity", "unsent_velocity"):
         assert np.allclose(states[0][name], states[1][name] / np.float32(2**70), rtol=1e-5, atol=1e-6)
         assert np.array_equal(states[0][name], np.asarray(states[2][name]))
@@ -113,7 +113,7 @@ def test_updates_at_the_end_of_float32_leave_a_finite_state() -> None:
             assert all(np.isfinite(np.asarray(state[name])).all() for name in memory.vectors)
 
 
-def test_what_was_lost_comes_back() -> None:
+def test_a_lost_message_comes_back_into_the_unsent_velocity() -> None:
     memory = MomentumCorrection(0.9)
     lost = Sparse(4, np.array([1]), np.array([2.5], np.float32))
     assert memory.rollback(lost, memory.init(4))["unsent_velocity"].tolist() == [0, 2.5, 0, 0]
@@ -125,7 +125,7 @@ def test_what_was_lost_comes_back() -> None:
         ({"momentum": 1.0}, "momentum is 1.0"),
         ({"momentum": 0.9, "clip": -1}, "clip is -1"),
         ({"momentum": 0.9, "nodes": 0}, "nodes is 0"),
-        ({"momentum": 0.9, "masking": 1}, "masking is 1; it is True or False"),
+        ({"momentum": 0.9, "masking": 1}, "masking is 1"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:

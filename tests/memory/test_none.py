@@ -6,7 +6,7 @@ from fedcomp.memory.none import NoMemory
 from fedcomp.quantized.vectors import Dense
 
 
-def test_nothing_is_added_kept_or_restored() -> None:
+def test_nothing_is_added_kept_or_rolled_back() -> None:
     memory, update = NoMemory(), np.ones(3, np.float32)
     assert memory.init(3) == {}
     compensated = memory.compensate(update, {})

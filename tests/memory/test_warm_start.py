@@ -1,4 +1,4 @@
-"""The power iteration goes on from round to round, and nothing is lost meanwhile."""
+"""PowerSGD's warm start: the power iteration continues from round to round, and error feedback still loses nothing."""
 
 import copy
 
@@ -30,19 +30,19 @@ def update(seed: int, n: int = N) -> Vector:
     return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
 
 
-def test_the_factors_that_were_sent_are_kept_beside_the_residual() -> None:
+def test_the_right_factors_of_the_message_are_kept_in_addition_to_the_residual() -> None:
     compressor = power(2, WarmStart(LinearFeedback()))
     state = compressor.init(N)
     assert {name: array.shape for name, array in state.items()} == {"residual": (N,), NAME: (0,)}
     body, state = compressor.encode(update(0), state, shapes=SHAPES)
-    sent = compressor.entropy.decode(body)
-    assert isinstance(sent, LowRankFactors)
-    assert state[NAME].tobytes() == sent.right.tobytes()
+    factors = compressor.entropy.decode(body)
+    assert isinstance(factors, LowRankFactors)
+    assert state[NAME].tobytes() == factors.right.tobytes()
     assert state[NAME].shape == (2 * (50 + 75),)
-    assert state["residual"].tobytes() == (update(0) - sent.dense()).tobytes()
+    assert state["residual"].tobytes() == (update(0) - factors.dense()).tobytes()
 
 
-def test_it_is_the_other_memory_in_all_else() -> None:
+def test_everything_else_is_up_to_the_other_memory() -> None:
     assert WarmStart(LinearFeedback()).vectors == ("residual",)
     assert WarmStart(NoMemory()).vectors == ()
     assert not WarmStart(LinearFeedback()).incremental
@@ -50,20 +50,20 @@ def test_it_is_the_other_memory_in_all_else() -> None:
 
 @pytest.mark.parametrize("shapes", [SHAPES, ()])
 @pytest.mark.parametrize("scale", [1.0, 1e-40, 1e25])
-def test_all_sent_plus_the_residual_is_all_asked(shapes: Shapes, scale: float) -> None:
+def test_everything_sent_plus_the_residual_is_the_sum_of_all_updates(shapes: Shapes, scale: float) -> None:
     compressor = power(2, WarmStart(LinearFeedback()))
-    state, asked, sent = compressor.init(N), np.zeros(N), np.zeros(N)
+    state, total, received = compressor.init(N), np.zeros(N), np.zeros(N)
     for turn in range(12):
         value = (update(turn) * scale).astype(np.float32)
         if turn == 5:
             value[:] = 0
         body, state = compressor.encode(value, state, turn, shapes=shapes)
-        asked += value
-        sent += compressor.decode(body, N)
-    assert np.allclose(sent + state["residual"], asked, rtol=0, atol=max(1e-5 * scale, 1e-44))
+        total += value
+        received += compressor.decode(body, N)
+    assert np.allclose(received + state["residual"], total, rtol=0, atol=max(1e-5 * scale, 1e-44))
 
 
-def test_the_same_update_again_is_approximated_better_each_round_and_no_better_without_the_start() -> None:
+def test_a_constant_update_is_approximated_better_each_round_only_with_the_warm_start() -> None:
     left, right = (np.linalg.qr(update(seed, 3600).reshape(60, 60).astype(float))[0] for seed in (0, 1))
     matrix = (left * 0.8 ** np.arange(60)) @ right
     value = matrix.astype(np.float32).ravel()
@@ -80,7 +80,7 @@ def test_the_same_update_again_is_approximated_better_each_round_and_no_better_w
     assert np.all(np.diff(errors[True]) < 1e-6)
 
 
-def test_factors_of_another_rank_or_model_are_no_start() -> None:
+def test_factors_of_another_rank_or_model_are_ignored() -> None:
     narrow, wide = (power(rank, WarmStart(LinearFeedback())) for rank in (1, 2))
     _, state = narrow.encode(update(0), narrow.init(N), shapes=SHAPES)
     cold = {**copy.deepcopy(state), NAME: np.empty(0, np.float32)}
@@ -89,16 +89,16 @@ def test_factors_of_another_rank_or_model_are_no_start() -> None:
         assert body == wide.encode(update(1), copy.deepcopy(cold), shapes=shapes)[0]
 
 
-def test_a_residual_alone_is_a_state_to_go_on_from() -> None:
+def test_a_state_of_a_residual_alone_can_be_continued() -> None:
     compressor = power(2, WarmStart(LinearFeedback()))
     alone = LinearFeedback().init(N)
     assert compressor.encode(update(0), alone)[0] == compressor.encode(update(0), compressor.init(N))[0]
-    recalled = compressor.select({"residual": update(1)}, N)
-    assert recalled["residual"].tobytes() == update(1).tobytes()
-    assert recalled[NAME].size == 0
+    selected = compressor.select({"residual": update(1)}, N)
+    assert selected["residual"].tobytes() == update(1).tobytes()
+    assert selected[NAME].size == 0
 
 
-def test_what_was_lost_comes_back_and_the_factors_stay() -> None:
+def test_a_lost_message_comes_back_into_the_residual_and_the_factors_stay() -> None:
     compressor = power(2, WarmStart(LinearFeedback()))
     body, state = compressor.encode(update(0), compressor.init(N), shapes=SHAPES)
     before = state[NAME].tobytes()
@@ -107,7 +107,7 @@ def test_what_was_lost_comes_back_and_the_factors_stay() -> None:
     assert state[NAME].tobytes() == before
 
 
-def test_symbols_without_factors_leave_none() -> None:
+def test_a_vector_without_factors_leaves_none() -> None:
     memory = WarmStart(LinearFeedback())
     state = memory.init(N)
     compensated = memory.compensate(update(0), state)
