@@ -47,7 +47,9 @@ def write(values: Unsigned, width: int) -> bytes:
 
 def read(octets: Octets, width: int, count: int) -> NDArray[np.int64]:
     """Return the `count` values of `width` bits that `write` wrote into `octets`; the padding is ignored."""
-    if count <= MAX_MATRIX_VALUES and 0 < width < 63:
+    if not width:
+        return np.zeros(count, np.int64)
+    if count <= MAX_MATRIX_VALUES and width < 63:
         matrix = np.unpackbits(octets, count=count * width).reshape(count, width)
         return matrix @ (np.int64(1) << np.arange(width - 1, -1, -1, dtype=np.int64))
     groups = -(-count // 8)

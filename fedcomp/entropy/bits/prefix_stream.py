@@ -176,4 +176,4 @@ def _read_sizes(reader: ByteReader, chunks: int, what: str) -> NDArray[np.int64]
     if width > 32 or least >> 32:
         raise CorruptError(f"{what}: chunks of {least} bits and up to 2^{width} more; both are below 2^32")
     octets = reader.bits(chunks * width, what)
-    return least + (packing.read(octets, width, chunks) if width else np.zeros(chunks, np.int64))
+    return least + packing.read(octets, width, chunks)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES
-from fedcomp.entropy.bits import packing, prefix_stream, tuples, varint
+from fedcomp.entropy.bits import prefix_stream, tuples, varint
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import huffman, positions, symbol_set
 from fedcomp.entropy.codes.gaps import CHUNK_GAPS
@@ -90,7 +90,7 @@ class Fixed:
     def write(self, symbols: Symbols) -> Iterator[bytes]:
         """Yield the stream."""
         yield bytes([FIXED]) + self.set.write()
-        yield from _write_ranks(symbols, self.set)
+        yield from self.set.write_ranks(symbols)
 
 
 class Coded:
@@ -141,7 +141,7 @@ class Common:
         yield bytes([COMMON]) + self.set.write() + varint.write(indices.size)
         yield positions.write(indices, symbols.size)
         yield from self.rest.write(symbols[indices])
-        yield from _write_ranks(symbols, self.set, others=True)
+        yield from self.set.write_ranks(symbols, others=True)
 
     def _rest_indices(self, symbols: Symbols) -> NDArray[np.int64]:
         hits = []
@@ -152,13 +152,6 @@ class Common:
                 other &= block != symbol
             hits.append(np.flatnonzero(other) + start)
         return np.concatenate(hits)
-
-
-def _write_ranks(symbols: Symbols, used: SymbolSet, *, others: bool = False) -> Iterator[bytes]:
-    """Yield the ranks of `symbols` at fixed width."""
-    if used.width:
-        for block in used.ranks(symbols, packing.BLOCK, others=others):
-            yield packing.write(block, used.width)
 
 
 def _head_bits(used: SymbolSet) -> int:
@@ -204,20 +197,9 @@ def read(reader: ByteReader, count: int, bound: int, modes: tuple[int, ...] = (F
     if mode not in modes:
         raise CorruptError(f"symbols in mode {mode}; one of {', '.join(map(str, modes))} is needed")
     used = symbol_set.read(reader, bound)
-    readers = {FIXED: _read_fixed, HUFFMAN: _read_huffman, COMMON: _read_common}
-    return readers[mode](reader, count, used)
-
-
-def _read_fixed(reader: ByteReader, count: int, used: SymbolSet) -> Symbols:
-    if not used.width:
-        return np.full(count, used.used[0], symbol_type(used.bound))
-    octets = reader.bits(count * used.width, "symbols")
-    symbols = np.empty(count, symbol_type(used.bound))
-    for part, ranks in packing.read_blocks(octets, used.width, count):
-        if used.size < 1 << used.width and ranks.max() >= used.size:
-            raise CorruptError(f"symbol {ranks.max()} of a set of {used.size}")
-        symbols[part] = ranks
-    return used.symbols(symbols)
+    if mode == FIXED:
+        return used.read_ranks(reader, count)
+    return _read_huffman(reader, count, used) if mode == HUFFMAN else _read_common(reader, count, used)
 
 
 def _read_huffman(reader: ByteReader, count: int, used: SymbolSet) -> Symbols:
@@ -244,6 +226,6 @@ def _read_common(reader: ByteReader, count: int, used: SymbolSet) -> Symbols:
         )
     indices = positions.read(reader, count, k)
     rest = read(reader, k, used.bound, (FIXED, HUFFMAN))
-    symbols = _read_fixed(reader, count, used)
+    symbols = used.read_ranks(reader, count)
     symbols[indices] = rest
     return symbols

@@ -1,4 +1,7 @@
-"""The symbols that occur, of those below a bound: a stream names them once, then tells them apart by their ranks."""
+"""The symbols that occur, of those below a bound: a stream names them once, then tells them apart by their ranks.
+
+Ranks at a fixed width take ceil(log2 m) bits each for m symbols, none for a lone symbol.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,6 +51,24 @@ class SymbolSet:
         flags = np.zeros(self.bound, np.bool_)
         flags[self.used] = True
         return head + np.packbits(flags).tobytes()
+
+    def write_ranks(self, symbols: Symbols, *, others: bool = False) -> Iterator[bytes]:
+        """Yield the ranks of `symbols` at fixed width; with `others`, symbols outside the set have rank 0."""
+        if self.width:
+            for block in self.ranks(symbols, packing.BLOCK, others=others):
+                yield packing.write(block, self.width)
+
+    def read_ranks(self, reader: ByteReader, count: int) -> Symbols:
+        """Return the `count` symbols whose ranks at fixed width follow."""
+        if not self.width:
+            return np.full(count, self.used[0], symbol_type(self.bound))
+        octets = reader.bits(count * self.width, "symbols")
+        symbols = np.empty(count, symbol_type(self.bound))
+        for part, ranks in packing.read_blocks(octets, self.width, count):
+            if self.size < 1 << self.width and ranks.max() >= self.size:
+                raise CorruptError(f"symbol {ranks.max()} of a set of {self.size}")
+            symbols[part] = ranks
+        return self.symbols(symbols)
 
     def ranks(self, symbols: Symbols, block: int, *, others: bool = False) -> Iterator[Symbols]:
         """Yield the ranks of `symbols`, `block` at a time; with `others`, symbols outside the set have rank 0."""
