@@ -1,4 +1,4 @@
-"""One frame: a head of 52 bytes that says what it is and for whom, and a payload."""
+"""A frame: a head of 52 bytes, which says what the frame does to which model, and a payload."""
 
 import enum
 import struct
@@ -10,31 +10,34 @@ from fedcomp.errors import CorruptError, TruncatedError, UnknownFormatError
 MAGIC = b"FCMP"
 FRAME_FORMAT = 1
 HEAD = struct.Struct("<4sBBBBIIQQQQI")
-FLAG_EXACT = 1  # flag: the exact tensors ride behind the body
-FLAG_FIRST = 2  # flag of an update: the first increment of an estimate that starts from zero
-SECONDS = struct.Struct("<ff")  # an update begins with them: what the node spent in encode and in decode
+FLAG_EXACT = 1
+"""The exact tensors follow the body."""
+FLAG_FIRST = 2
+"""In an update alone: the first increment of an estimate that starts from zero."""
+SECONDS = struct.Struct("<ff")
+"""The first fields of an update: the seconds that the node took to encode and to decode."""
 
 
 class Kind(enum.IntEnum):
-    """What a frame does."""
+    """The purpose of a frame."""
 
     KEY = 1  # the whole model
     DELTA = 2  # from one version of the model to the next
-    UPDATE = 3  # what a node learned, from the version that it trained from
+    UPDATE = 3  # the update of a node, relative to the version that it trained from
     ACK = 4  # no payload: the node holds that version
     RESYNC = 5  # no payload: the node cannot follow and needs a key frame
 
 
 KINDS = {kind.value: kind for kind in Kind}
-"""Kinds by their numbers: asking the enumeration would take longer than all else in `parse`."""
+"""Kinds by their numbers: a call of the enumeration would take longer than the rest of `parse_frame`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """Head and payload.
 
-    `before` and `after` are fingerprints of the model; a frame from a node carries the number of the instruction that it
-    answers in the place of `after`.
+    `before` and `after` are fingerprints of the model; in a frame from a node, `after` is the number of the server's message
+    that it answers.
     """
 
     kind: Kind
@@ -67,28 +70,28 @@ class Frame:
 
     @property
     def size(self) -> int:
-        """Bytes of the frame."""
+        """The bytes of the frame."""
         return HEAD.size + len(self.payload)
 
 
-def parse_frame(data: bytes, at: int = 0) -> tuple[Frame, int]:
-    """Return the frame that begins at `at`, and where the next one does.
+def parse_frame(data: bytes, offset: int = 0) -> tuple[Frame, int]:
+    """Return the frame at `offset`, and the offset behind it.
 
-    Raises `FedcompError` for bytes that are not a whole frame of a known format; they are copied only once checked.
+    Raises `FedcompError` for bytes that are not a whole frame of a known format.  The payload is copied only after all checks.
     """
-    if len(data) - at < HEAD.size:
-        raise TruncatedError(f"{max(0, len(data) - at)} bytes; a frame's head needs {HEAD.size}")
-    magic, form, kind, codec, flags, base, version, layout, before, after, length, crc = HEAD.unpack_from(data, at)
+    if len(data) - offset < HEAD.size:
+        raise TruncatedError(f"{max(0, len(data) - offset)} bytes; a frame's head needs {HEAD.size}")
+    magic, form, kind, codec, flags, base, version, layout, before, after, length, crc = HEAD.unpack_from(data, offset)
     if magic != MAGIC:
         raise UnknownFormatError(f"the bytes begin with {magic!r}; a frame begins with {MAGIC!r}")
     if form != FRAME_FORMAT:
         raise UnknownFormatError(f"frame format {form}; this version reads format {FRAME_FORMAT}")
-    begin, end = at + HEAD.size, at + HEAD.size + length
+    begin, end = offset + HEAD.size, offset + HEAD.size + length
     if end > len(data):
         raise TruncatedError(f"{len(data) - begin} bytes of payload; the head promises {length}")
     view = memoryview(data)
-    if zlib.crc32(view[begin:end], zlib.crc32(view[at : begin - 4])) != crc:
-        raise CorruptError("the frame's CRC32 does not fit its bytes")
+    if (found := zlib.crc32(view[begin:end], zlib.crc32(view[offset : begin - 4]))) != crc:
+        raise CorruptError(f"a frame with the CRC32 {found:#010x}; its head promises {crc:#010x}")
     if kind not in KINDS:
         raise UnknownFormatError(f"frame kind {kind}; known are {', '.join(f'{k.value} ({k.name})' for k in Kind)}")
     if flags & ~(FLAG_EXACT | FLAG_FIRST if kind == Kind.UPDATE else FLAG_EXACT):
@@ -99,16 +102,16 @@ def parse_frame(data: bytes, at: int = 0) -> tuple[Frame, int]:
 
 
 def parse_frames(data: bytes) -> tuple[Frame, ...]:
-    """Return frames that follow each other, to the end of `data`; raises as `parse` does."""
-    frames, at = [], 0
-    while at < len(data):
-        frame, at = parse_frame(data, at)
+    """Return the frames that follow each other up to the end of `data`.  Raises as `parse_frame` does."""
+    frames, offset = [], 0
+    while offset < len(data):
+        frame, offset = parse_frame(data, offset)
         frames.append(frame)
     return tuple(frames)
 
 
 def parse_single_frame(data: bytes) -> Frame:
-    """Return the frame that `data` is, and nothing behind it."""
+    """Return the only frame of `data`.  Raises as `parse_frame` does, and `CorruptError` for bytes that follow it."""
     frame, end = parse_frame(data)
     if end != len(data):
         raise CorruptError(f"{len(data) - end} bytes follow the frame")

@@ -17,7 +17,7 @@ def packed(head: bytes, payload: bytes) -> bytes:
     return head + struct.pack("<I", zlib.crc32(head + payload)) + payload
 
 
-def test_the_head_is_what_the_page_says() -> None:
+def test_the_head_is_the_one_on_the_format_page() -> None:
     data = FRAME.to_bytes()
     assert HEAD.size == 52
     assert data[:8] == b"FCMP" + bytes([1, 2, 2, 1])
@@ -49,12 +49,12 @@ def test_every_frame_comes_back() -> None:
         assert parse_single_frame(frame.to_bytes()) == frame
 
 
-def test_frames_in_a_row_are_read_one_after_the_other() -> None:
+def test_an_offset_leads_to_the_next_frame() -> None:
     data = FRAME.to_bytes() + Frame(Kind.ACK, 0, 0, 1, 1, 2, 3, 4).to_bytes()
-    first, at = parse_frame(data)
-    second, end = parse_frame(data, at)
+    first, offset = parse_frame(data)
+    second, end = parse_frame(data, offset)
     assert (first, second.kind, second.payload, end) == (FRAME, Kind.ACK, b"", len(data))
-    with pytest.raises(CorruptError, match="52 bytes follow the frame"):
+    with pytest.raises(CorruptError, match="52 bytes"):
         parse_single_frame(data)
 
 
@@ -75,31 +75,31 @@ def test_every_changed_bit_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "text"),
+    ("place", "value", "numbers"),
     [
-        (0, ord("X"), r"the bytes begin with b'XCMP'; a frame begins with b'FCMP'"),
-        (4, 2, "frame format 2; this version reads format 1"),
-        (5, 0, r"frame kind 0; known are 1 \(KEY\), 2 \(DELTA\), .*"),
-        (5, 6, r"frame kind 6; known are 1 \(KEY\), 2 \(DELTA\), .*"),
-        (7, 2, "frame flags 0x2; known are 0x1 and, in an update, 0x2"),
-        (7, 4, "frame flags 0x4; known are 0x1 and, in an update, 0x2"),
-        (7, 255, "frame flags 0xff; known are 0x1 and, in an update, 0x2"),
+        (0, ord("X"), "XCMP.*FCMP"),
+        (4, 2, "2; .* 1"),
+        (5, 0, r"0; .* 1 \(KEY\), 2 \(DELTA\)"),
+        (5, 6, r"6; .* 1 \(KEY\), 2 \(DELTA\)"),
+        (7, 2, "0x2; .* 0x1 .* 0x2"),
+        (7, 4, "0x4; .* 0x1 .* 0x2"),
+        (7, 255, "0xff; .* 0x1 .* 0x2"),
     ],
 )
-def test_what_is_not_known_is_refused_however_well_it_is_sealed(place: int, value: int, text: str) -> None:
+def test_unknown_fields_are_refused_even_with_the_right_checksum(place: int, value: int, numbers: str) -> None:
     head = bytearray(FRAME.to_bytes()[:48])
     head[place] = value
-    with pytest.raises(UnknownFormatError, match=f"^{text}$"):
+    with pytest.raises(UnknownFormatError, match=numbers):
         parse_frame(packed(bytes(head), b"payload"))
 
 
 @pytest.mark.parametrize("length", [8, 2**31, 2**40, 2**64 - 1])
-def test_a_length_that_is_not_there_is_refused_before_memory_is_taken(length: int) -> None:
+def test_a_length_beyond_the_data_is_refused_before_memory_is_taken(length: int) -> None:
     head = FRAME.to_bytes()[:40] + struct.pack("<Q", length)
-    with pytest.raises(TruncatedError, match=f"7 bytes of payload; the head promises {length}"):
+    with pytest.raises(TruncatedError, match=f"7 bytes .* {length}"):
         parse_frame(packed(head, b"payload"))
 
 
-def test_a_place_beyond_the_data_holds_no_frame() -> None:
-    with pytest.raises(TruncatedError, match="0 bytes; a frame's head needs 52"):
+def test_an_offset_beyond_the_data_is_refused() -> None:
+    with pytest.raises(TruncatedError, match="0 bytes; .* 52"):
         parse_frame(FRAME.to_bytes(), 10_000)
