@@ -6,7 +6,7 @@ import numpy as np
 
 from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, check_range
 from fedcomp.quantize.topk import num_kept
-from fedcomp.quantized import SEEDS, Seeded, seeded_indices
+from fedcomp.quantized import NUM_SEEDS, Seeded, seeded_indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class SeededSubset:
 
     def quantize(self, value: CompensatedUpdate, /) -> Seeded:
         """Return the drawn entries.  Raises `ValueError` where an entry of the sum, drawn or not, is NaN or infinite."""
-        k, seed = num_kept(self.density, value.n), value.context.seed % SEEDS
+        k, seed = num_kept(self.density, value.n), value.context.seed % NUM_SEEDS
         indices = seeded_indices(value.n, k, seed)
         values = np.empty(k, np.float32)
         for start, block in value.blocks():

@@ -28,7 +28,7 @@ from fedcomp.quantized.rotated import (
     wide_blocks,
 )
 from fedcomp.quantized.rotation import MAX_CHUNK, Rotation, padded, power_of_two_parts
-from fedcomp.quantized.seeded import SEEDS, Seeded, seeded_indices
+from fedcomp.quantized.seeded import NUM_SEEDS, Seeded, seeded_indices
 from fedcomp.quantized.segments import Segments, join_dense
 from fedcomp.quantized.vectors import Dense, Indices, QuantizedVector, Sparse, Ternary
 
@@ -40,9 +40,9 @@ __all__ = [
     "MAX_GAIN",
     "MAX_PRODUCT",
     "MAX_SCALE",
+    "NUM_SEEDS",
     "POWERS",
     "PRECISIONS",
-    "SEEDS",
     "WIDTH_GROUP",
     "Dense",
     "Groups",

@@ -1,4 +1,4 @@
-"""Entries as one of a few levels: of all entries (`Levels`), or of the kept ones (`SparseLevels`)."""
+"""Entries that have one of a few levels: all entries (`Levels`), or the kept ones (`SparseLevels`)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,16 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, Vector
+from fedcomp.quantized.blocks import add_blocks, collect
 from fedcomp.quantized.vectors import Indices, Sparse
 
 LINEAR, POWERS, EXPONENTS = range(3)
 Groups = int | tuple[int, ...]
-"""How entries share a scale: buckets of so many entries, the last one of what is left, or tensors of these sizes."""
+"""Which entries share a scale: buckets of this many entries, the last one shorter, or tensors of these sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The value of each level where the group's scale is 1, ascending: `kind` and `count` levels.
+    """The value of each of `count` levels of a `kind` in a group of scale 1, ascending.
 
     LINEAR: from -1 to 1 in equal steps, (2 l - L + 1) / (L - 1).  POWERS: -1, -1/2, ..., 0, ..., 1/2, 1, an odd number.
     EXPONENTS: 0 and ±2^e of every normal float32, 509 of them.
@@ -28,7 +29,7 @@ class Scale:
     count: int
 
     def values(self) -> Vector:
-        """Return the value of each level, float32 (count,); not to be written."""
+        """Return the value of each level, float32 (count,), read-only."""
         return _values(self.kind, self.count)
 
 
@@ -46,9 +47,9 @@ def _values(kind: int, count: int) -> Vector:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """Every entry as a level: its value is that of the level times its group's scale, plus its group's offset.
+    """The level of every entry: the entry is the level's value times its group's scale, plus its group's offset.
 
-    `levels` uint8 or uint16 (n,), each below ``scale.count``; `scales` float32, one a group; `offsets` as well, or None.
+    `levels` uint8 or uint16 (n,), below ``scale.count``; `scales` and `offsets` float32, one a group, `offsets` or None.
     """
 
     levels: NDArray[Any]
@@ -64,23 +65,14 @@ class Levels:
 
     def dense(self) -> Vector:
         """Return the vector, float32 (n,)."""
-        whole = np.empty(self.n, np.float32)
-        self.put_into(whole)
-        return whole
-
-    def put_into(self, vector: Vector) -> None:
-        """Write the vector into `vector`, float32 (n,)."""
-        for part, values in self.blocks():
-            vector[part] = values
+        return collect(self.blocks(), np.empty(self.n, np.float32))
 
     def sparse(self) -> None:
-        """Return None: every entry is there."""
-        return
+        """Return None: every entry is present."""
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the vector to `vector`, block by block."""
-        for part, values in self.blocks():
-            vector[part] += values if weight == 1.0 else np.multiply(values, weight, dtype=vector.dtype)
+        add_blocks(self.blocks(), vector, weight)
 
     def blocks(self) -> Iterator[tuple[slice, Vector]]:
         """Yield (part, its entries) in order."""
@@ -100,7 +92,7 @@ def group_count(n: int, groups: Groups) -> int:
 
 
 def _parts(n: int, groups: Groups) -> Iterator[tuple[slice, int, slice]]:
-    """Yield (entries, rows that they fold into, groups of the rows): about a block each, and of whole rows."""
+    """Yield (entries, rows that they fold into, groups of the rows), about a block each and in whole rows."""
     if isinstance(groups, int) and groups > BLOCK_ENTRIES:
         groups = (groups,) * (n // groups) + ((n % groups,) if n % groups else ())
     if isinstance(groups, int):
@@ -114,8 +106,8 @@ def _parts(n: int, groups: Groups) -> Iterator[tuple[slice, int, slice]]:
         return
     start = 0
     for group, size in enumerate(groups):
-        for at in range(0, size, BLOCK_ENTRIES):
-            yield slice(start + at, start + min(at + BLOCK_ENTRIES, size)), 1, slice(group, group + 1)
+        for offset in range(0, size, BLOCK_ENTRIES):
+            yield slice(start + offset, start + min(offset + BLOCK_ENTRIES, size)), 1, slice(group, group + 1)
         start += size
 
 
@@ -123,8 +115,8 @@ def _parts(n: int, groups: Groups) -> Iterator[tuple[slice, int, slice]]:
 class SparseLevels:
     """The kept entries of a vector of `n`, each ± the magnitude of a level.
 
-    `indices` int64 (k,) ascending, `negative` bool (k,), `levels` uint8 (k,), `magnitudes` float32 (L,).  Where `base` is
-    not 0, magnitude l is the first one over ``base**l`` (`geometric`), and need not be sent.
+    `indices` int64 (k,) ascending, `negative` bool (k,), `levels` uint8 (k,), `magnitudes` float32 (L,).  If `base` is not
+    0, magnitude l is the first one divided by ``base**l`` (`geometric`), so that only the first one is sent.
     """
 
     n: int
@@ -136,10 +128,7 @@ class SparseLevels:
 
     def sparse(self) -> Sparse:
         """Return the kept entries."""
-        values = np.empty(self.indices.size, np.float32)
-        for part, block in self._blocks():
-            values[part] = block
-        return Sparse(self.n, self.indices, values)
+        return Sparse(self.n, self.indices, collect(self._blocks(), np.empty(self.indices.size, np.float32)))
 
     def dense(self) -> Vector:
         """Return the vector, float32 (n,)."""
@@ -164,7 +153,7 @@ class SparseLevels:
 
 
 def geometric(first: np.float32, base: float, count: int) -> Vector:
-    """Return ``first / base**l`` of l = 0 ... count - 1, float32, by divisions alone: the same bits on every machine."""
+    """Return ``first / base**l`` of l = 0 ... count - 1, float32, by divisions only: the same bits on every machine."""
     values = np.empty(count, np.float64)
     value = float(first)
     for level in range(count):

@@ -1,4 +1,4 @@
-"""Matrices as products of two thin ones, between stretches of entries as they are."""
+"""Matrices as products of two thin ones, with dense entries between them."""
 
 import math
 from collections.abc import Iterator
@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, Vector
+from fedcomp.quantized.blocks import add_blocks, collect, shifted
 from fedcomp.quantized.vectors import Dense
 
 Matrix = NDArray[np.float32]
 
 MAX_PRODUCT = MAX_FLOAT32 * (1 - 2.0**-10)
-"""The largest `bound` of a product: rounding does not lead beyond float32."""
+"""The largest `bound` of a product, with room for rounding below the end of float32."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,14 +31,14 @@ class Product:
 
     @property
     def bound(self) -> float:
-        """What no entry, nor sum on the way to it, is above: the sum over r of the largest magnitudes' product."""
+        """An upper bound of all entries and of the partial sums: the sum over r of the product of the largest magnitudes."""
         peaks = np.abs(self.left).max(axis=1).astype(np.float64) * np.abs(self.right).max(axis=1)
-        return math.fsum(peaks)  # exactly rounded, in whatever order
+        return math.fsum(peaks)  # exactly rounded, in any order
 
-    def blocks(self) -> Iterator[tuple[int, Vector]]:
-        """Yield (start, entries) in order; the entries are to be read before the next block.
+    def blocks(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield (part, its entries) in order; the entries are to be read before the next block.
 
-        Products are added in the order of r, one after the other, so that the sum is the same on every machine.
+        The products of an entry are added in the order of r, so that the sum is the same on every machine.
         """
         (rank, rows), columns = self.left.shape, self.right.shape[1]
         tall, wide = min(rows, max(1, BLOCK_ENTRIES // columns)), min(columns, BLOCK_ENTRIES)
@@ -52,25 +53,13 @@ class Product:
                     product = term[: values.size].reshape(shape)
                     values += np.multiply(self.left[r, ends[0], None], self.right[r, ends[1]], out=product)
                 start = row * columns + column
-                yield start, values.ravel()[: self.n - start]
-
-    def dense(self) -> Vector:
-        """Return the entries, float32 (n,)."""
-        whole = np.empty(self.n, np.float32)
-        for start, values in self.blocks():
-            whole[start : start + values.size] = values
-        return whole
-
-    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
-        """Add ``weight`` times the entries to `vector`, block by block."""
-        for start, values in self.blocks():
-            part = vector[start : start + values.size]
-            part += values if weight == 1.0 else np.multiply(values, weight, dtype=vector.dtype)
+                stop = min(start + values.size, self.n)
+                yield slice(start, stop), values.ravel()[: stop - start]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LowRankFactors:
-    """A vector in consecutive parts: matrices of low rank, and what lies between them."""
+    """A vector in consecutive parts: matrices of low rank, and dense entries between them."""
 
     parts: tuple[Product | Dense, ...]
 
@@ -82,33 +71,27 @@ class LowRankFactors:
     @property
     def right(self) -> Vector:
         """The right factors of all matrices one after the other, each row by row."""
-        return np.concatenate(
-            [np.empty(0, np.float32), *(part.right.ravel() for part in self.parts if isinstance(part, Product))]
-        )
+        factors = [part.right.ravel() for part in self.parts if isinstance(part, Product)]
+        return np.concatenate(factors) if factors else np.empty(0, np.float32)
 
     def dense(self) -> Vector:
         """Return the vector, float32 (n,)."""
-        whole = np.empty(self.n, np.float32)
-        start = 0
-        for part in self.parts:
-            blocks = part.blocks() if isinstance(part, Product) else [(0, part.vector)]
-            for at, values in blocks:
-                whole[start + at : start + at + values.size] = values
-            start += part.n
-        return whole
+        return collect(self._blocks(), np.empty(self.n, np.float32))
 
     def sparse(self) -> None:
-        """Return None: every entry is there."""
-        return
+        """Return None: every entry is present."""
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
-        """Add ``weight`` times the vector to `vector`, part by part."""
+        """Add ``weight`` times the vector to `vector`, block by block."""
+        add_blocks(self._blocks(), vector, weight)
+
+    def _blocks(self) -> Iterator[tuple[slice, Vector]]:
         start = 0
         for part in self.parts:
-            part.add_to(vector[start : start + part.n], weight)
+            yield from shifted(part.blocks(), start)
             start += part.n
 
 
 def worthwhile(rows: int, columns: int, rank: int) -> bool:
-    """Say whether factors of `rank` are fewer numbers than the matrix has."""
+    """Return whether factors of `rank` are fewer numbers than the matrix has."""
     return rank * (rows + columns) < rows * columns

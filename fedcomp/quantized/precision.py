@@ -10,18 +10,18 @@ from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, Vector, check_choice
 PRECISIONS = ("fp32", "bf16", "fp16")
 Halves = NDArray[np.float16]
 
-LARGEST_BF16 = 0x7F7F0000
-"""The bits of the largest finite one."""
-LARGEST_HALF = 32752.0
+MAX_BF16_BITS = 0x7F7F0000
+"""The bits of the largest finite bfloat16, as float32."""
+MAX_HALF = 32752.0
 """The largest float16 below 2^15."""
 
 
 def round_to(values: Vector, precision: str) -> Vector:
-    """Return the nearest values of `precision`, float32; of two equally near ones the even one.  "fp32" returns `values`.
+    """Return `values` rounded to `precision`, float32: to the nearest, of two equally near ones to the even one.
 
-    "bf16" keeps 8 significant bits.  "fp16" keeps 11 of the largest magnitude, and shares out its range from there: values are
-    multiplied by 2^e, e that of `half_exponent`, and rounded to float16.  No finite value becomes infinite: the largest one
-    of the format stands for what would.
+    "fp32" returns `values` themselves.  "bf16" keeps 8 significant bits.  "fp16" multiplies by 2^`half_exponent`, which brings
+    the largest magnitude to the upper end of float16, and keeps 11 bits of that one.  A finite value that would become
+    infinite becomes the largest finite one.
     """
     check_choice("precision", precision, PRECISIONS)
     if precision == "fp32" or not values.size:
@@ -43,15 +43,15 @@ def max_magnitude(values: Vector) -> float:
 
 
 def half_exponent(largest: float) -> int:
-    """Return the e with which the `largest` magnitude times 2^e lies in [2^14, 2^15); 15 where it is zero."""
+    """Return the e for which the `largest` magnitude times 2^e is in [2^14, 2^15); 15 if it is zero."""
     return 15 - math.frexp(largest)[1]
 
 
 def to_halves(values: Vector, exponent: int) -> Halves:
-    """Return float16 `values` times 2^`exponent`, rounded; the products lie within ±2^15."""
+    """Return float16 `values` times 2^`exponent`, rounded; the products are within ±2^15."""
     scaled = np.multiply(values, math.ldexp(1.0, exponent), dtype=np.float64)
-    if exponent == half_exponent(MAX_FLOAT32):  # rounded up to 2^15, they would be 2^128
-        np.clip(scaled, -LARGEST_HALF, LARGEST_HALF, out=scaled)
+    if exponent == half_exponent(MAX_FLOAT32):  # 2^15 would become 2^128
+        np.clip(scaled, -MAX_HALF, MAX_HALF, out=scaled)
     return scaled.astype(np.float16)
 
 
@@ -68,6 +68,6 @@ def _bf16(values: Vector) -> Vector:
     magnitude = words & np.uint32(0x7FFFFFFF)
     magnitude += np.uint32(0x7FFF) + (words >> np.uint32(16) & np.uint32(1))
     magnitude &= np.uint32(0x7FFF0000)
-    np.minimum(magnitude, np.uint32(LARGEST_BF16), out=magnitude)
+    np.minimum(magnitude, np.uint32(MAX_BF16_BITS), out=magnitude)
     magnitude |= words & np.uint32(0x80000000)
     return magnitude.view(np.float32)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import RandomStream, Vector
+from fedcomp.quantized.blocks import add_blocks, collect
 from fedcomp.quantized.hadamard import aligned_buffer, transform, transform_signs
 from fedcomp.quantized.rotation import SUBSET, WIDE, Rotation, power_of_two_parts
 from fedcomp.quantized.vectors import Indices, Sparse
@@ -69,18 +70,10 @@ class Rotated:
         if sparse is not None:
             sparse.add_to(vector, weight)
             return
-        for part, values in self._blocks():
-            vector[part] += values if weight == 1.0 else np.multiply(values, weight, dtype=vector.dtype)
+        add_blocks(self.rotation.restored(self._places()), vector, weight)
 
     def _rotated_entries(self) -> Vector:
-        entries = np.empty(self.rotation.n, np.float32)
-        for part, values in self._blocks():
-            entries[part] = values
-        return entries
-
-    def _blocks(self) -> Iterator[tuple[slice, Vector]]:
-        """Yield (part, its entries) of the rotated entries in order; they are to be read before the next."""
-        yield from self.rotation.restored(self._places())
+        return collect(self.rotation.restored(self._places()), np.empty(self.rotation.n, np.float32))
 
     def _places(self) -> Iterator[tuple[slice, Vector]]:
         """Yield (places, their values) of each block."""
@@ -142,7 +135,7 @@ def dequantize(
 
 @lru_cache(maxsize=MAX_BITS)
 def centroids(bits: int) -> Vector:
-    """Return the 2^bits levels, ascending, float32; not to be written."""
+    """Return the 2^bits levels, ascending, float32; read-only."""
     positive = np.array(CENTROIDS[bits - 1], np.float32)
     levels = np.concatenate((-positive[::-1], positive))
     levels.flags.writeable = False

@@ -1,4 +1,4 @@
-"""Kept entries at positions that a seed tells: the receiver draws them again, and no index is sent."""
+"""Kept entries at positions drawn from a seed: the receiver draws them again, so no index is sent."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from fedcomp.core import RandomStream, Vector
 from fedcomp.quantized.vectors import Indices, Sparse
 
-SEEDS = 2**64
+NUM_SEEDS = 2**64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seeded:
-    """The kept entries of a vector of `n`: `values` float32 (k,) at `indices`, those that ``drawn(n, k, seed)`` returns."""
+    """The kept entries of a vector of `n`: `values` float32 (k,) at `indices`, which are `seeded_indices`."""
 
     n: int
     seed: int
@@ -34,5 +34,5 @@ class Seeded:
 
 
 def seeded_indices(n: int, k: int, seed: int) -> Indices:
-    """Return the `k` indices below `n` that belong to `seed`, taken modulo 2^64: ascending, every set equally likely."""
-    return RandomStream(seed % SEEDS).subset(n, k)
+    """Return the `k` indices below `n` that belong to `seed`, taken modulo 2^64: ascending; every set is equally likely."""
+    return RandomStream(seed % NUM_SEEDS).subset(n, k)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import Vector
+from fedcomp.quantized.blocks import collect
 from fedcomp.quantized.levels import Levels
 from fedcomp.quantized.vectors import Dense, Ternary
 
@@ -34,12 +35,11 @@ class Segments:
                 whole[part] = 0
                 piece.add_to(whole[part])
             else:
-                piece.put_into(whole[part])
+                collect(piece.blocks(), whole[part])
         return whole
 
     def sparse(self) -> None:
         """Return None: pieces may be dense."""
-        return
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the vector to `vector`, piece by piece."""

@@ -1,5 +1,6 @@
-"""What quantizers make of a vector and entropy codes turn into bytes: values, with no idea of either."""
+"""The contract of a quantized vector, and the simplest ones: dense, sparse and ternary."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -7,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, Vector
+from fedcomp.quantized.blocks import add_blocks
 
 Indices = NDArray[np.int64]
 
@@ -24,7 +26,7 @@ class QuantizedVector(Protocol):
         ...
 
     def sparse(self) -> "Sparse | None":
-        """Return the entries that are not zero by design; None where no entry is."""
+        """Return the kept entries; None if the vector keeps all."""
         ...
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
@@ -34,7 +36,7 @@ class QuantizedVector(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """Every entry as it is."""
+    """Every entry, float32."""
 
     vector: Vector
 
@@ -47,21 +49,18 @@ class Dense:
         """Return the vector, float32 (n,)."""
         return self.vector
 
-    def put_into(self, vector: Vector) -> None:
-        """Write the vector into `vector`, float32 (n,)."""
-        vector[:] = self.vector
-
     def sparse(self) -> None:
-        """Return None: every entry is there."""
-        return
+        """Return None: every entry is present."""
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the vector to `vector`, block by block."""
+        add_blocks(self.blocks(), vector, weight)
+
+    def blocks(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield (part, its entries) in order."""
         for start in range(0, self.n, BLOCK_ENTRIES):
-            part = slice(start, start + BLOCK_ENTRIES)
-            vector[part] += (
-                self.vector[part] if weight == 1.0 else np.multiply(self.vector[part], weight, dtype=vector.dtype)
-            )
+            part = slice(start, min(start + BLOCK_ENTRIES, self.n))
+            yield part, self.vector[part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,9 @@ class Sparse:
         for start in range(0, self.values.size, BLOCK_ENTRIES):
             part = slice(start, start + BLOCK_ENTRIES)
             values = np.multiply(self.values[part], weight, dtype=vector.dtype)
-            np.add.at(vector, self.indices[part], values)  # no index twice; faster than to gather and scatter
+            np.add.at(
+                vector, self.indices[part], values
+            )  # faster than vector[indices] += values; no index is there twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class Ternary:
     def sparse(self) -> Sparse:
         """Return the kept entries, each ±magnitude."""
         values, signed = np.empty(self.indices.size, np.float32), np.array([self.magnitude, -self.magnitude])
-        for start in range(0, values.size, BLOCK_ENTRIES):  # `take` makes eight bytes of each index
+        for start in range(0, values.size, BLOCK_ENTRIES):  # in blocks, as `take` makes eight bytes of each index
             part = slice(start, start + BLOCK_ENTRIES)
             signed.take(self.negative[part].view(np.int8), out=values[part], mode="clip")
         return Sparse(self.n, self.indices, values)

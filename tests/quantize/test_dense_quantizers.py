@@ -46,8 +46,8 @@ quantizers = pytest.mark.parametrize("quantizer", QUANTIZERS, ids=str)
 sizes = pytest.mark.parametrize("n", [1, 2, 31, 1000, 100_003])
 
 
-def levels_of(symbols: Levels | Segments) -> list[Levels]:
-    parts = symbols.pieces if isinstance(symbols, Segments) else (symbols,)
+def levels_of(quantized: Levels | Segments) -> list[Levels]:
+    parts = quantized.pieces if isinstance(quantized, Segments) else (quantized,)
     return [part for part in parts if isinstance(part, Levels)]
 
 
@@ -90,12 +90,12 @@ def test_levels_are_in_range_and_values_finite_at_the_ends_of_float32(
 ) -> None:
     for vector in ends(np.random.default_rng(n), n).values():
         with np.errstate(all="raise", under="ignore"):
-            symbols = quantizer.quantize(CompensatedUpdate(vector, context=EncodeContext(3, shapes=cut(n))))
-            dense = symbols.dense()
-        assert symbols.n == n
+            quantized = quantizer.quantize(CompensatedUpdate(vector, context=EncodeContext(3, shapes=cut(n))))
+            dense = quantized.dense()
+        assert quantized.n == n
         assert dense.dtype == np.float32
         assert np.isfinite(dense).all()
-        for part in levels_of(symbols):
+        for part in levels_of(quantized):
             assert part.levels.dtype == (np.uint8 if part.scale.count <= 256 else np.uint16)
             assert part.levels.max() < part.scale.count
             assert part.scales.dtype == np.float32
@@ -106,10 +106,10 @@ def test_levels_are_in_range_and_values_finite_at_the_ends_of_float32(
 @quantizers
 @pytest.mark.parametrize("zero", [0.0, -0.0])
 def test_zeros_decode_to_zeros(quantizer: Quantizer[CompensatedUpdate, Any], zero: float) -> None:
-    symbols = quantizer.quantize(
+    quantized = quantizer.quantize(
         CompensatedUpdate(np.full(3000, zero, np.float32), context=EncodeContext(shapes=cut(3000)))
     )
-    assert not symbols.dense().any()
+    assert not quantized.dense().any()
 
 
 @quantizers

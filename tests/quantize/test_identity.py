@@ -12,9 +12,9 @@ from fedcomp.quantize.identity import Identity
 
 def test_every_entry_stays_to_the_bit_and_is_a_copy() -> None:
     value = np.array([1, -0.0, 2.0**-149], np.float32)
-    symbols = Identity().quantize(CompensatedUpdate(value))
-    assert symbols.dense().tobytes() == value.tobytes()
-    assert not np.shares_memory(symbols.vector, value)
+    quantized = Identity().quantize(CompensatedUpdate(value))
+    assert quantized.dense().tobytes() == value.tobytes()
+    assert not np.shares_memory(quantized.vector, value)
 
 
 def test_the_sum_of_two_parts_is_encoded() -> None:

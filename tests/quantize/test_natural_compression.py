@@ -19,11 +19,11 @@ def sent(vector: Vector, seed: int = 0) -> Vector:
 
 def test_powers_of_two_stay_and_have_the_levels_of_their_exponents() -> None:
     vector = np.array([0, 1, -1, 2, 0.5, 2.0**127, -(2.0**127), 2.0**-126, -(2.0**-126), -0.0], np.float32)
-    symbols = Natural().quantize(CompensatedUpdate(vector))
-    assert symbols.levels.tolist() == [254, 381, 127, 382, 380, 508, 0, 255, 253, 254]
-    assert (symbols.scale.kind, symbols.scale.count, symbols.groups) == (EXPONENTS, 509, (10,))
-    assert symbols.scales.tolist() == [1]
-    assert symbols.dense().tolist() == vector.tolist()
+    quantized = Natural().quantize(CompensatedUpdate(vector))
+    assert quantized.levels.tolist() == [254, 381, 127, 382, 380, 508, 0, 255, 253, 254]
+    assert (quantized.scale.kind, quantized.scale.count, quantized.groups) == (EXPONENTS, 509, (10,))
+    assert quantized.scales.tolist() == [1]
+    assert quantized.dense().tolist() == vector.tolist()
 
 
 def test_every_power_of_two_stays() -> None:

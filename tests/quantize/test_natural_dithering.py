@@ -14,13 +14,13 @@ LOWEST, HIGHEST = 0, 2**32 - 1
 
 
 def test_halves_of_the_norm_stay_where_they_are() -> None:
-    symbols = NaturalDithering(3, "max", 8).quantize(
+    quantized = NaturalDithering(3, "max", 8).quantize(
         CompensatedUpdate(np.array([8, -8, 4, -4, 2, -2, 0, -0.0, 3], np.float32))
     )
-    assert symbols.levels.tolist() == [6, 0, 5, 1, 4, 2, 3, 3, 6]
-    assert symbols.scales.tolist() == [8, 3]
-    assert (symbols.scale.kind, symbols.scale.count, symbols.groups) == (POWERS, 7, 8)
-    assert symbols.dense().tolist() == [8, -8, 4, -4, 2, -2, 0, 0, 3]
+    assert quantized.levels.tolist() == [6, 0, 5, 1, 4, 2, 3, 3, 6]
+    assert quantized.scales.tolist() == [8, 3]
+    assert (quantized.scale.kind, quantized.scale.count, quantized.groups) == (POWERS, 7, 8)
+    assert quantized.dense().tolist() == [8, -8, 4, -4, 2, -2, 0, 0, 3]
 
 
 @pytest.mark.parametrize("levels", [1, 2, 8, 64])
@@ -41,12 +41,12 @@ def test_no_draw_leads_beyond_the_neighbours_of_a_ratio_nor_off_a_level(levels: 
 
 def test_it_rounds_and_does_not_send_its_input() -> None:
     vector = np.random.default_rng(0).standard_normal(10_000, np.float32)
-    symbols = NaturalDithering(8, "l2", 100).quantize(CompensatedUpdate(vector))
-    found = symbols.dense()
+    quantized = NaturalDithering(8, "l2", 100).quantize(CompensatedUpdate(vector))
+    found = quantized.dense()
     assert not (found == vector).any()
-    ratios = np.abs(found.reshape(-1, 100) / symbols.scales[:, None])
+    ratios = np.abs(found.reshape(-1, 100) / quantized.scales[:, None])
     assert np.isin(ratios, np.concatenate([[0], 2.0 ** np.arange(-7, 1)])).all()
-    assert np.unique(symbols.levels).size > 10
+    assert np.unique(quantized.levels).size > 10
 
 
 @pytest.mark.parametrize("norm", ["l2", "max"])
@@ -56,11 +56,11 @@ def test_the_mean_over_draws_is_the_vector(levels: int, norm: str) -> None:
     gauss = rng.standard_normal(40, np.float32)
     wide = (gauss * 10.0 ** rng.integers(-4, 1, 40)).astype(np.float32)
     for seed, bucket in enumerate((gauss, wide, np.ones(40, np.float32), gauss * np.float32(1e37))):
-        symbols = NaturalDithering(levels, norm, 40).quantize(
+        quantized = NaturalDithering(levels, norm, 40).quantize(
             CompensatedUpdate(np.tile(bucket, DRAWS), context=EncodeContext(seed))
         )
-        values = symbols.scale.values() * symbols.scales[0]
-        check_mean(symbols.dense().reshape(DRAWS, 40), bucket, values)
+        values = quantized.scale.values() * quantized.scales[0]
+        check_mean(quantized.dense().reshape(DRAWS, 40), bucket, values)
 
 
 @pytest.mark.parametrize("largest", [2.0**-149, 1e-42, 0.1, MAX_FLOAT32])

@@ -11,19 +11,19 @@ from fedcomp.quantized.levels import LINEAR
 
 def test_entries_become_the_mean_of_their_side_and_zero_is_above() -> None:
     value = np.array([1, 3, -2, -6, 2, 0, 5, -4, -8, 0], np.float32)
-    symbols = OneBit().quantize(
+    quantized = OneBit().quantize(
         CompensatedUpdate(value, context=EncodeContext(shapes=((4,), (2, 1), (), (0,), (2,), ())))
     )
-    assert symbols.levels[:4].tolist() == [1, 1, 0, 0]
-    assert (symbols.scale.kind, symbols.scale.count, symbols.groups) == (LINEAR, 2, (4, 2, 1, 2, 1))
-    assert symbols.dense().tolist() == [2, 2, -4, -4, 1, 1, 5, -6, -6, 0]
+    assert quantized.levels[:4].tolist() == [1, 1, 0, 0]
+    assert (quantized.scale.kind, quantized.scale.count, quantized.groups) == (LINEAR, 2, (4, 2, 1, 2, 1))
+    assert quantized.dense().tolist() == [2, 2, -4, -4, 1, 1, 5, -6, -6, 0]
 
 
 def test_a_tensor_all_of_one_side_has_one_value() -> None:
     for value in (np.array([1, 2, 6], np.float32), -np.array([1, 2, 6], np.float32)):
-        symbols = OneBit().quantize(CompensatedUpdate(value))
-        assert symbols.scales.tolist() == [0]
-        assert symbols.dense().tolist() == [value.mean()] * 3
+        quantized = OneBit().quantize(CompensatedUpdate(value))
+        assert quantized.scales.tolist() == [0]
+        assert quantized.dense().tolist() == [value.mean()] * 3
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])

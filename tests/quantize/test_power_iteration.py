@@ -57,9 +57,9 @@ def test_a_matrix_of_the_rank_or_less_comes_back(rows: int, columns: int, rank: 
         rank = 1
     for true in range(1, rank + 1):
         value = of_rank(true, rows, columns).astype(np.float32).ravel()
-        symbols = encoded(value, rank, ((rows, columns),))
-        assert sides(symbols) == [(rows, columns)]
-        assert apart(symbols.dense(), value) < 1e-5
+        quantized = encoded(value, rank, ((rows, columns),))
+        assert sides(quantized) == [(rows, columns)]
+        assert apart(quantized.dense(), value) < 1e-5
 
 
 def test_left_factors_are_orthonormal() -> None:
@@ -77,14 +77,14 @@ def test_repeated_from_where_it_ended_it_reaches_the_best_approximation(rank: in
     value = matrix.astype(np.float32).ravel()
     left, strengths, right = np.linalg.svd(matrix)
     best = (left[:, :rank] * strengths[:rank]) @ right[:rank]
-    symbols = encoded(value, rank, ((60, 60),))
-    first = apart(symbols.dense(), value)
+    quantized = encoded(value, rank, ((60, 60),))
+    first = apart(quantized.dense(), value)
     for _ in range(60):
-        symbols = encoded(value, rank, ((60, 60),), start=symbols.right)
+        quantized = encoded(value, rank, ((60, 60),), start=quantized.right)
     least = apart(best.ravel().astype(np.float32), value)
     assert first > 1.02 * least
-    assert apart(symbols.dense(), value) < 1.0001 * least
-    assert apart(symbols.dense(), best.ravel().astype(np.float32)) < 1e-3
+    assert apart(quantized.dense(), value) < 1.0001 * least
+    assert apart(quantized.dense(), best.ravel().astype(np.float32)) < 1e-3
 
 
 def test_a_start_that_does_not_fit_is_as_none() -> None:
@@ -114,11 +114,11 @@ def test_tensors_are_folded_by_their_first_side_and_small_ones_sent_as_they_are(
     shapes = ((8,), (16, 4, 3, 3), (16,), (), (0, 5), (2, 2), (10, 100), (1, 50), (30, 20), (5,))
     n = 8 + 576 + 16 + 1 + 4 + 1000 + 50 + 600 + 5
     value = np.random.default_rng(0).standard_normal(n).astype(np.float32)
-    symbols = encoded(value, 2, shapes)
-    assert sides(symbols) == [(8,), (16, 36), (16 + 1 + 4,), (10, 100), (50,), (30, 20), (5,)]
-    assert symbols.n == n
-    found, start = symbols.dense(), 0
-    for part in symbols.parts:
+    quantized = encoded(value, 2, shapes)
+    assert sides(quantized) == [(8,), (16, 36), (16 + 1 + 4,), (10, 100), (50,), (30, 20), (5,)]
+    assert quantized.n == n
+    found, start = quantized.dense(), 0
+    for part in quantized.parts:
         if isinstance(part, Dense):
             assert found[start : start + part.n].tobytes() == value[start : start + part.n].tobytes()
         start += part.n
@@ -136,25 +136,25 @@ def test_each_tensor_is_compressed_by_itself() -> None:
 )
 def test_a_vector_of_unknown_shapes_is_folded_into_the_squarest_matrix(n: int, expected: tuple[int, ...]) -> None:
     value = np.random.default_rng(n).standard_normal(n).astype(np.float32)
-    symbols = encoded(value, 1)
-    assert sides(symbols) == [expected]
-    assert symbols.n == n == symbols.dense().size
+    quantized = encoded(value, 1)
+    assert sides(quantized) == [expected]
+    assert quantized.n == n == quantized.dense().size
 
 
 def test_a_vector_of_unknown_shapes_and_low_rank_comes_back_without_what_fills_the_last_row() -> None:
     # as a matrix with 60 columns all rows are multiples of one; entries beyond the vector are taken for zeros
     value = np.zeros(3591, np.float32)
     value[: 59 * 60] = of_rank(1, 59, 60).ravel()
-    symbols = encoded(value, 1)
-    assert sides(symbols) == [(60, 60)]
-    assert apart(symbols.dense(), value) < 1e-5
+    quantized = encoded(value, 1)
+    assert sides(quantized) == [(60, 60)]
+    assert apart(quantized.dense(), value) < 1e-5
 
 
 @pytest.mark.parametrize("shapes", [(), ((40, 50),), ((2000,),)])
 def test_zeros_stay_zeros(shapes: Shapes) -> None:
-    symbols = encoded(np.zeros(2000, np.float32), 2, shapes)
-    assert not symbols.dense().any()
-    again = encoded(np.zeros(2000, np.float32), 2, shapes, start=symbols.right)
+    quantized = encoded(np.zeros(2000, np.float32), 2, shapes)
+    assert not quantized.dense().any()
+    again = encoded(np.zeros(2000, np.float32), 2, shapes, start=quantized.right)
     assert not again.dense().any()
 
 

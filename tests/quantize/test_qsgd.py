@@ -32,11 +32,11 @@ def buckets() -> list[Vector]:
 
 def test_entries_on_levels_stay_where_they_are() -> None:
     # Norm 5 of 3, -4; with 5 levels these are 3 and -4 of them.  A bucket of zeros has scale 0.
-    symbols = Qsgd(5, "l2", 3).quantize(CompensatedUpdate(np.array([3, -4, 0, 0, 0, 0, -2], np.float32)))
-    assert symbols.levels.tolist() == [8, 1, 5, 5, 5, 5, 0]
-    assert symbols.scales.tolist() == [5, 0, 2]
-    assert (symbols.scale.kind, symbols.scale.count, symbols.groups) == (LINEAR, 11, 3)
-    assert symbols.dense() == pytest.approx([3, -4, 0, 0, 0, 0, -2])
+    quantized = Qsgd(5, "l2", 3).quantize(CompensatedUpdate(np.array([3, -4, 0, 0, 0, 0, -2], np.float32)))
+    assert quantized.levels.tolist() == [8, 1, 5, 5, 5, 5, 0]
+    assert quantized.scales.tolist() == [5, 0, 2]
+    assert (quantized.scale.kind, quantized.scale.count, quantized.groups) == (LINEAR, 11, 3)
+    assert quantized.dense() == pytest.approx([3, -4, 0, 0, 0, 0, -2])
 
 
 def test_the_largest_entry_of_a_bucket_keeps_its_value_for_every_draw() -> None:

@@ -13,17 +13,17 @@ VALUE = np.array([1, -3, 0, 4, -0.5, 0, -0.0, 0], np.float32)
 
 
 def test_the_magnitude_is_the_mean_over_all_entries_of_a_tensor_zeros_included() -> None:
-    symbols = Signs().quantize(CompensatedUpdate(VALUE, context=EncodeContext(shapes=SHAPES)))
-    assert symbols.levels.tolist() == [2, 0, 1, 2, 0, 1, 1, 1]
-    assert symbols.scales.tolist() == [2, 0.5, 0]
-    assert (symbols.scale.kind, symbols.scale.count, symbols.groups) == (LINEAR, 3, (4, 1, 3))
-    assert symbols.dense().tolist() == [2, -2, 0, 2, -0.5, 0, 0, 0]
+    quantized = Signs().quantize(CompensatedUpdate(VALUE, context=EncodeContext(shapes=SHAPES)))
+    assert quantized.levels.tolist() == [2, 0, 1, 2, 0, 1, 1, 1]
+    assert quantized.scales.tolist() == [2, 0.5, 0]
+    assert (quantized.scale.kind, quantized.scale.count, quantized.groups) == (LINEAR, 3, (4, 1, 3))
+    assert quantized.dense().tolist() == [2, -2, 0, 2, -0.5, 0, 0, 0]
 
 
 def test_with_a_step_that_is_the_magnitude() -> None:
-    symbols = Signs(0.25).quantize(CompensatedUpdate(VALUE, context=EncodeContext(shapes=SHAPES)))
-    assert symbols.scales.tolist() == [0.25] * 3
-    assert symbols.dense().tolist() == [0.25, -0.25, 0, 0.25, -0.25, 0, 0, 0]
+    quantized = Signs(0.25).quantize(CompensatedUpdate(VALUE, context=EncodeContext(shapes=SHAPES)))
+    assert quantized.scales.tolist() == [0.25] * 3
+    assert quantized.dense().tolist() == [0.25, -0.25, 0, 0.25, -0.25, 0, 0, 0]
 
 
 def test_a_coin_breaks_ties_and_two_levels_are_left() -> None:

@@ -18,11 +18,11 @@ def encode(clip: float, value: Vector, shapes: tuple[tuple[int, ...], ...] = (),
 
 
 def test_each_tensor_has_its_largest_magnitude_and_entries_of_it_stay() -> None:
-    symbols = encode(0, np.array([2, -2, 0, -3, 0, 3, 0, 0], np.float32), ((3,), (0,), (1, 3), (2,)))
-    assert symbols.levels.tolist() == [2, 0, 1, 0, 1, 2, 1, 1]
-    assert symbols.scales.tolist() == [2, 3, 0]
-    assert (symbols.scale.kind, symbols.scale.count, symbols.groups) == (LINEAR, 3, (3, 3, 2))
-    assert symbols.dense().tolist() == [2, -2, 0, -3, 0, 3, 0, 0]
+    quantized = encode(0, np.array([2, -2, 0, -3, 0, 3, 0, 0], np.float32), ((3,), (0,), (1, 3), (2,)))
+    assert quantized.levels.tolist() == [2, 0, 1, 0, 1, 2, 1, 1]
+    assert quantized.scales.tolist() == [2, 3, 0]
+    assert (quantized.scale.kind, quantized.scale.count, quantized.groups) == (LINEAR, 3, (3, 3, 2))
+    assert quantized.dense().tolist() == [2, -2, 0, -3, 0, 3, 0, 0]
 
 
 def test_the_clip_is_at_so_many_deviations_from_the_mean_zeros_included() -> None:
@@ -51,9 +51,9 @@ def test_the_deviation_of_huge_values_is_a_number() -> None:
 def test_the_mean_over_draws_is_the_clipped_tensor(clip: float, scale: float) -> None:
     tensor = (np.random.default_rng(5).standard_normal(40) * scale).astype(np.float32)
     limit = clip * tensor.astype(np.float64).std() if clip else np.inf
-    symbols = encode(clip, np.tile(tensor, DRAWS), ((5, 8),) * DRAWS)
-    values = symbols.scale.values() * symbols.scales[0]
-    check_mean(symbols.dense().reshape(DRAWS, 40), np.clip(tensor, -limit, limit).astype(np.float32), values)
+    quantized = encode(clip, np.tile(tensor, DRAWS), ((5, 8),) * DRAWS)
+    values = quantized.scale.values() * quantized.scales[0]
+    check_mean(quantized.dense().reshape(DRAWS, 40), np.clip(tensor, -limit, limit).astype(np.float32), values)
     assert (np.abs(tensor) > limit).any() == bool(clip == 1)
 
 
@@ -63,9 +63,9 @@ def test_a_sum_of_workers_lies_between_minus_their_number_and_their_number() -> 
     mean = rng.standard_normal(n, np.float32)
     total = np.zeros(n, np.int64)
     for worker in range(workers):
-        symbols = encode(2.5, mean + rng.standard_normal(n, np.float32), seed=worker)
-        total += symbols.levels.astype(np.int64) - 1
-        assert set(np.unique(symbols.dense()).tolist()) == {-symbols.scales[0], 0, symbols.scales[0]}
+        quantized = encode(2.5, mean + rng.standard_normal(n, np.float32), seed=worker)
+        total += quantized.levels.astype(np.int64) - 1
+        assert set(np.unique(quantized.dense()).tolist()) == {-quantized.scales[0], 0, quantized.scales[0]}
     assert set(np.unique(total).tolist()) <= set(range(-workers, workers + 1))
     assert np.unique(total).size > workers
 

@@ -1,4 +1,4 @@
-"""Levels: the values by hand, then how groups share scales, then that blocks make no difference."""
+"""Levels: values by hand, scales shared by groups, and any number of blocks."""
 
 import numpy as np
 import pytest
@@ -26,14 +26,14 @@ def test_exponents_are_all_normal_powers_of_two_and_zero() -> None:
 
 
 @pytest.mark.parametrize("scale", [Scale(LINEAR, 511), Scale(POWERS, 129), Scale(EXPONENTS, 509)])
-def test_values_ascend_and_are_not_to_be_written(scale: Scale) -> None:
+def test_values_ascend_and_are_read_only(scale: Scale) -> None:
     assert (np.diff(scale.values()) > 0).all()
     assert (scale.values() == -scale.values()[::-1]).all()
     with pytest.raises(ValueError, match="read-only"):
         scale.values()[0] = 3
 
 
-def test_a_value_is_that_of_the_level_times_the_scale_plus_the_offset() -> None:
+def test_an_entry_is_its_level_times_the_scale_plus_the_offset() -> None:
     levels = np.array([0, 1, 2, 2, 0], np.uint8)
     scales, offsets = np.array([2, 8, 0.5], np.float32), np.array([1, 0, -1], np.float32)
     assert Levels(levels, Scale(LINEAR, 3), scales, None, 2).dense().tolist() == [-2, 0, 8, 8, -0.5]
@@ -61,25 +61,25 @@ def test_the_last_bucket_holds_what_is_left(groups: Groups, count: int) -> None:
     ],
 )
 @pytest.mark.parametrize("shifted", [False, True])
-def test_blocks_make_no_difference(groups: Groups, shifted: bool) -> None:
+def test_the_size_of_a_block_makes_no_difference(groups: Groups, shifted: bool) -> None:
     rng = np.random.default_rng(0)
     n = 3 * BLOCK_ENTRIES + 2
     count = group_count(n, groups)
     scales = rng.uniform(0, 2, count).astype(np.float32)
     offsets = rng.standard_normal(count, np.float32) if shifted else None
-    symbols = Levels(rng.integers(0, 15, n).astype(np.uint8), Scale(LINEAR, 15), scales, offsets, groups)
+    quantized = Levels(rng.integers(0, 15, n).astype(np.uint8), Scale(LINEAR, 15), scales, offsets, groups)
     sizes = [groups] * count if isinstance(groups, int) else list(groups)
     group = np.repeat(np.arange(count), sizes)[:n]
-    expected = Scale(LINEAR, 15).values()[symbols.levels] * scales[group]
+    expected = Scale(LINEAR, 15).values()[quantized.levels] * scales[group]
     if offsets is not None:
         expected += offsets[group]
-    assert symbols.dense().tobytes() == expected.tobytes()
-    assert all(values.size <= BLOCK_ENTRIES for _, values in symbols.blocks())
+    assert quantized.dense().tobytes() == expected.tobytes()
+    assert all(values.size <= BLOCK_ENTRIES for _, values in quantized.blocks())
     vector = np.ones(n)
-    symbols.add_to(vector, 0.25)
+    quantized.add_to(vector, 0.25)
     assert (vector == 1 + 0.25 * expected.astype(np.float64)).all()
 
 
-def test_magnitudes_of_a_series_are_divided_one_after_the_other() -> None:
+def test_each_magnitude_of_a_series_is_the_last_one_divided() -> None:
     assert geometric(np.float32(3), 2, 4).tolist() == [3, 1.5, 0.75, 0.375]
     assert geometric(np.float32(1), 3, 2).tolist() == [1, float(np.float32(1 / 3))]

@@ -1,4 +1,4 @@
-"""Products of thin matrices: by hand, to the last bit as a slow reader adds them, and between other entries."""
+"""Products of thin matrices: by hand, to the bit in the order of the format, and between dense entries."""
 
 import numpy as np
 import pytest
@@ -25,8 +25,8 @@ def product(rows: int, columns: int, rank: int, n: int | None = None) -> Product
     return Product(rows * columns if n is None else n, left, right)
 
 
-def slowly(value: Product) -> NDArray[np.float32]:
-    """Return the entries, the products of one r after the other added in float32."""
+def slow_product(value: Product) -> NDArray[np.float32]:
+    """Return the entries: in float32, the products are added in the order of r."""
     whole = np.zeros((value.left.shape[1], value.right.shape[1]), np.float32)
     for left, right in zip(value.left, value.right, strict=True):
         whole = whole + left[:, None] * right if whole.any() else left[:, None] * right
@@ -36,12 +36,12 @@ def slowly(value: Product) -> NDArray[np.float32]:
 def test_a_matrix_of_rank_two_by_hand() -> None:
     left = np.array([[1, 2, 0], [0, 1, 1]], np.float32)
     right = np.array([[1, 0, -1], [10, 20, 30]], np.float32)
-    assert Product(9, left, right).dense().tolist() == [1, 0, -1, 12, 20, 28, 10, 20, 30]
-    assert Product(7, left, right).dense().tolist() == [1, 0, -1, 12, 20, 28, 10]
+    assert LowRankFactors((Product(9, left, right),)).dense().tolist() == [1, 0, -1, 12, 20, 28, 10, 20, 30]
+    assert LowRankFactors((Product(7, left, right),)).dense().tolist() == [1, 0, -1, 12, 20, 28, 10]
     assert Product(9, left, right).bound == 2 * 1 + 1 * 30
 
 
-def test_the_bound_is_the_exact_sum_whatever_the_order() -> None:
+def test_the_bound_is_the_exact_sum_in_any_order() -> None:
     left = np.array([[1], [2**-24], [2**-24]], np.float32)
     right = np.array([[1], [2**-29], [2**-29]], np.float32)
     for order in ([0, 1, 2], [1, 2, 0]):
@@ -53,15 +53,15 @@ def test_the_bound_is_the_exact_sum_whatever_the_order() -> None:
 def test_entries_are_sums_in_the_order_of_the_rank(sides: tuple[int, int], rank: int) -> None:
     for cut in (0, 1, sides[1] - 1 - sides[1] // 100, sides[1] - 1):
         value = product(*sides, rank, sides[0] * sides[1] - cut)
-        assert value.dense().tobytes() == slowly(value).tobytes()
+        assert LowRankFactors((value,)).dense().tobytes() == slow_product(value).tobytes()
 
 
 @pytest.mark.parametrize("rank", [1, 3])
-def test_parts_lie_one_after_the_other(rank: int) -> None:
+def test_parts_follow_each_other(rank: int) -> None:
     dense = np.arange(7, dtype=np.float32)
     parts = (Dense(dense), product(20, 30, rank), product(5, 400, rank), Dense(dense[:1]), product(9, 9, rank, 75))
     value = LowRankFactors(parts)
-    expected = np.concatenate([part.dense() for part in parts])
+    expected = np.concatenate([LowRankFactors((part,)).dense() for part in parts])
     assert value.n == expected.size == 7 + 600 + 2000 + 1 + 75
     assert value.dense().tobytes() == expected.tobytes()
     assert value.right.size == rank * (30 + 400 + 9)
@@ -80,7 +80,7 @@ def test_adding_is_adding_the_dense_vector(weight: float) -> None:
     assert np.array_equal(small, start.astype(np.float32) - value.dense())
 
 
-def test_factors_are_worthwhile_where_they_are_fewer_numbers() -> None:
+def test_factors_are_worthwhile_if_they_are_fewer_numbers() -> None:
     assert not worthwhile(2, 2, 1)
     assert worthwhile(3, 3, 1)
     assert not worthwhile(4, 4, 2)

@@ -1,4 +1,4 @@
-"""Kept entries at positions that a seed tells."""
+"""Kept entries at positions drawn from a seed."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_a_seed_is_taken_modulo_2_to_the_64() -> None:
         assert np.array_equal(seeded_indices(200, 4, seed), seeded_indices(200, 4, same))
 
 
-def test_the_values_lie_in_the_order_of_the_positions() -> None:
+def test_values_are_in_the_order_of_their_positions() -> None:
     sparse = by_hand().sparse()
     assert sparse.n == 200
     assert dict(zip(sparse.indices.tolist(), sparse.values.tolist(), strict=True)) == {
@@ -39,7 +39,7 @@ def test_the_values_lie_in_the_order_of_the_positions() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_they_are_added_in_place(dtype: type[np.floating]) -> None:
+def test_kept_entries_are_added_in_place(dtype: type[np.floating]) -> None:
     vector = np.ones(200, dtype)
     by_hand().add_to(vector, 2.0)
     assert np.array_equal(vector, 1 + 2 * by_hand().dense().astype(dtype))

@@ -1,21 +1,28 @@
-"""A vector in pieces: one after the other, and how they add up."""
+"""A vector in pieces: their order, and their sums."""
 
 import numpy as np
 import pytest
 
 from fedcomp.quantized.levels import LINEAR, Levels, Scale
-from fedcomp.quantized.segments import Segments
-from fedcomp.quantized.vectors import Dense
+from fedcomp.quantized.segments import Segments, join_dense
+from fedcomp.quantized.vectors import Dense, Ternary
 
 LEVELS = Levels(np.array([0, 2, 1], np.uint8), Scale(LINEAR, 3), np.array([0.5], np.float32), None, (3,))
-PIECES = Segments((Dense(np.array([1.5, -2], np.float32)), LEVELS, Dense(np.array([4], np.float32))))
+TERNARY = Ternary(3, np.array([1]), np.array([True]), np.float32(0.25))
+PIECES = Segments((Dense(np.array([1.5, -2], np.float32)), LEVELS, TERNARY, Dense(np.array([4], np.float32))))
 
 
 def test_the_vector_is_the_pieces_one_after_the_other() -> None:
-    assert PIECES.n == 6
-    assert PIECES.dense().tolist() == [1.5, -2, -0.5, 0.5, 0, 4]
+    assert PIECES.n == 9
+    assert PIECES.dense().tolist() == [1.5, -2, -0.5, 0.5, 0, 0, -0.25, 0, 4]
     assert PIECES.dense().dtype == np.float32
     assert PIECES.sparse() is None  # type: ignore[func-returns-value]
+
+
+def test_neighbours_that_are_dense_become_one_piece() -> None:
+    one, two = (Dense(np.array([value], np.float32)) for value in (1, 2))
+    joined = list(join_dense([one, two, LEVELS, TERNARY, two, one, one]))
+    assert [piece.dense().tolist() for piece in joined] == [[1, 2], [-0.5, 0.5, 0], [0, -0.25, 0], [2, 1, 1]]
 
 
 def test_no_pieces_are_no_entries() -> None:
@@ -25,7 +32,7 @@ def test_no_pieces_are_no_entries() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_pieces_are_added_with_a_weight_in_the_precision_of_the_sum(dtype: type[np.floating]) -> None:
-    total = np.ones(6, dtype)
+    total = np.ones(9, dtype)
     PIECES.add_to(total)
     PIECES.add_to(total, 0.1)
     expected = 1 + PIECES.dense().astype(dtype)

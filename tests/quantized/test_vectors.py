@@ -1,4 +1,4 @@
-"""Values between quantizers and entropy codes: what they decode to, and how they add up."""
+"""Dense, sparse and ternary vectors: the same entries in each form, and their sums."""
 
 import tracemalloc
 
@@ -19,14 +19,14 @@ def test_ternary_sparse_and_dense_are_one_vector() -> None:
     assert Dense(TERNARY.dense()).sparse() is None  # type: ignore[func-returns-value]
 
 
-@pytest.mark.parametrize("symbols", [TERNARY, TERNARY.sparse(), Dense(TERNARY.dense())])
+@pytest.mark.parametrize("quantized", [TERNARY, TERNARY.sparse(), Dense(TERNARY.dense())])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_symbols_are_added_with_a_weight_in_the_precision_of_the_sum(
-    symbols: QuantizedVector, dtype: type[np.floating]
+def test_entries_are_added_with_a_weight_in_the_precision_of_the_sum(
+    quantized: QuantizedVector, dtype: type[np.floating]
 ) -> None:
     total = np.ones(5, dtype)
-    symbols.add_to(total)
-    symbols.add_to(total, 0.1)
+    quantized.add_to(total)
+    quantized.add_to(total, 0.1)
     expected = np.array([1, 1 - 0.5, 1, 1, 1 + 0.5], dtype)
     expected[[1, 4]] += np.array([-0.05, 0.05], dtype)
     assert total.dtype == dtype
@@ -36,37 +36,37 @@ def test_symbols_are_added_with_a_weight_in_the_precision_of_the_sum(
 def test_adding_more_entries_than_a_block_adds_each_once() -> None:
     n = 2 * BLOCK_ENTRIES + 3
     values = np.random.default_rng(0).standard_normal(n, np.float32)
-    for symbols in (Dense(values), Sparse(n, np.arange(n), values)):
+    for quantized in (Dense(values), Sparse(n, np.arange(n), values)):
         total = np.ones(n, np.float32)
-        symbols.add_to(total)
+        quantized.add_to(total)
         assert np.array_equal(total, 1 + values)
 
 
 @pytest.mark.parametrize("n", [BLOCK_ENTRIES - 1, 2 * BLOCK_ENTRIES + 3])
-def test_kept_entries_of_more_than_a_block_are_one_vector_sparse_and_dense(n: int) -> None:
+def test_kept_entries_are_the_same_sparse_and_dense(n: int) -> None:
     rng = np.random.default_rng(n)
     negative, levels = rng.random(n) < 0.5, rng.integers(0, 200, n).astype(np.uint8)
     magnitudes, half = rng.uniform(1, 2, 200).astype(np.float32), np.float32(0.5)
     signs = np.where(negative, -1, 1).astype(np.float32)
-    for symbols, values in (
+    for quantized, values in (
         (Ternary(2 * n, np.arange(n) * 2, negative, half), signs * half),
         (SparseLevels(2 * n, np.arange(n) * 2, negative, levels, magnitudes), signs * magnitudes[levels]),
     ):
-        sparse = symbols.sparse()
+        sparse = quantized.sparse()
         assert np.array_equal(sparse.values, values)
         assert sparse.values.dtype == np.float32
-        assert np.array_equal(symbols.dense(), sparse.dense())
-        assert np.array_equal(symbols.dense()[::2], values)
+        assert np.array_equal(quantized.dense(), sparse.dense())
+        assert np.array_equal(quantized.dense()[::2], values)
 
 
 def test_kept_entries_take_no_more_memory_than_their_values_and_a_block() -> None:
     n = 8 * BLOCK_ENTRIES
     negative, levels = np.ones(n, np.bool_), np.zeros(n, np.uint8)
-    for symbols in (
+    for quantized in (
         Ternary(n, np.arange(n), negative, np.float32(1)),
         SparseLevels(n, np.arange(n), negative, levels, np.ones(200, np.float32)),
     ):
-        for read in (symbols.sparse, symbols.dense):
+        for read in (quantized.sparse, quantized.dense):
             tracemalloc.start()
             read()
             _, peak = tracemalloc.get_traced_memory()
@@ -75,7 +75,7 @@ def test_kept_entries_take_no_more_memory_than_their_values_and_a_block() -> Non
 
 
 @pytest.mark.parametrize("n", [1, BLOCK_ENTRIES // 2, BLOCK_ENTRIES + 1, 64 * BLOCK_ENTRIES + 1])
-def test_a_lazy_sum_is_the_sum_whichever_way_it_is_read(n: int) -> None:
+def test_a_compensated_update_is_the_sum_in_every_way_of_reading_it(n: int) -> None:
     rng = np.random.default_rng(n)
     first, second = rng.standard_normal(n, np.float32), rng.standard_normal(n, np.float32)
     expected = first + second
@@ -86,17 +86,17 @@ def test_a_lazy_sum_is_the_sum_whichever_way_it_is_read(n: int) -> None:
     assert next(start for start, _ in CompensatedUpdate(first, second).blocks()) == 0
     kept = first.copy()
     assert np.array_equal(CompensatedUpdate(kept, second).settle()[0], expected)
-    lazy = CompensatedUpdate(first, second, in_place=True)
-    assert np.array_equal(lazy.dense(), expected)
+    total = CompensatedUpdate(first, second, in_place=True)
+    assert np.array_equal(total.dense(), expected)
     assert np.array_equal(first, expected)
-    assert lazy.settle()[0] is first
+    assert total.settle()[0] is first
 
 
-def test_a_sum_in_place_that_is_not_read_to_its_end_is_whole_all_the_same() -> None:
+def test_a_sum_in_place_is_complete_even_if_it_is_not_read_to_its_end() -> None:
     first, second = np.ones(3 * BLOCK_ENTRIES, np.float32), np.full(3 * BLOCK_ENTRIES, 2, np.float32)
-    lazy = CompensatedUpdate(first, second, in_place=True)
-    blocks = lazy.blocks()
+    total = CompensatedUpdate(first, second, in_place=True)
+    blocks = total.blocks()
     next(blocks)
     blocks.close()  # type: ignore[attr-defined]
     assert (first == 3).all()
-    assert lazy.settle()[0] is first
+    assert total.settle()[0] is first

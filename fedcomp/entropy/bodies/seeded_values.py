@@ -8,7 +8,7 @@ import numpy as np
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import values
-from fedcomp.quantized import SEEDS, Seeded, seeded_indices
+from fedcomp.quantized import NUM_SEEDS, Seeded, seeded_indices
 
 SEED = struct.Struct("<Q")
 
@@ -25,7 +25,7 @@ class SeededValues:
         """Return the body: n, k, seed, values (`values.py`)."""
         k = value.values.size
         begin = head.write(value.n, k)
-        return begin + SEED.pack(value.seed % SEEDS) + values.write(value.values) if k else begin
+        return begin + SEED.pack(value.seed % NUM_SEEDS) + values.write(value.values) if k else begin
 
     def decode(self, value: bytes, /, n: int | None = None) -> Seeded:
         """Return the seeded vector.  Positions are drawn only for values that have been read."""
