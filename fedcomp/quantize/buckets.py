@@ -1,24 +1,26 @@
-"""What quantizers that send every entry share: buckets, tensors, their ranges, and levels drawn at random between two."""
+"""Helpers of the quantizers that send every entry: buckets, tensors, their ranges, and rounding at random."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext, RandomStream, Vector, check_int
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext, RandomStream, Vector, check_choice, check_int
+from fedcomp.quantized import Levels, Scale, group_count
 
 MAX_BUCKET = 1 << 20
-Whole = NDArray[np.int32]
+Integers = NDArray[np.int32]
 Words = NDArray[np.uint32]
 
 
-def check_bucket(bucket: int) -> None:
-    """Refuse a bucket of no entry, or of more than 2^20."""
+def check_bucket(bucket: int, norm: str = "max") -> None:
+    """Refuse a bucket of no entry or of more than 2^20, and a norm that `norms` does not know."""
     check_int("bucket", bucket, 1, MAX_BUCKET, "the entries that share a scale")
+    check_choice("norm", norm, ("l2", "max"))
 
 
-def folded(value: CompensatedUpdate, bucket: int) -> Iterator[tuple[slice, slice, Vector]]:
+def bucket_rows(value: CompensatedUpdate, bucket: int) -> Iterator[tuple[slice, slice, Vector]]:
     """Yield (entries, buckets, the entries as rows, one a bucket), about a block each; the last bucket may be shorter."""
     for start, block in value.blocks(max(1, value.block_size // bucket) * bucket):
         first, rows = start // bucket, block.size // bucket
@@ -29,58 +31,74 @@ def folded(value: CompensatedUpdate, bucket: int) -> Iterator[tuple[slice, slice
             yield slice(start + cut, start + block.size), slice(first + rows, first + rows + 1), block[None, cut:]
 
 
-def by_tensor(value: CompensatedUpdate) -> Iterator[tuple[int, slice, Vector]]:
-    """Yield (number of the tensor, entries, the entries' values): blocks, cut where a tensor ends."""
+def tensor_blocks(value: CompensatedUpdate) -> Iterator[tuple[int, slice, Vector]]:
+    """Yield (number of the tensor, entries, the entries' values): blocks, cut at the ends of tensors."""
     ends = np.cumsum(value.sizes).tolist()
     tensor = 0
     for start, block in value.blocks():
-        at = start
-        while at < start + block.size:
+        begin = start
+        while begin < start + block.size:
             stop = min(start + block.size, ends[tensor])
-            yield tensor, slice(at, stop), block[at - start : stop - start]
+            yield tensor, slice(begin, stop), block[begin - start : stop - start]
             tensor += stop == ends[tensor]
-            at = stop
+            begin = stop
+
+
+def rounded_buckets(
+    value: CompensatedUpdate, bucket: int, norm: str, scale: Scale, rounding: Callable[[Vector, Words], Integers]
+) -> Levels:
+    """Return each entry as a level around the middle one of `scale`; the scale of a bucket is its norm.
+
+    `rounding` turns ratios of [-1, 1] and as many random words into steps from the middle level.
+    """
+    stream = rounding_stream(value.context)
+    levels = np.empty(value.n, unsigned(scale.count))
+    scales = np.empty(group_count(value.n, bucket), np.float32)
+    for entries, buckets, rows in bucket_rows(value, bucket):
+        scales[buckets] = norms(rows, norm)
+        steps = rounding(ratios(rows, scales[buckets]), stream.words(rows.size))
+        np.add(steps, scale.count // 2, out=levels[entries], casting="unsafe")
+    return Levels(levels, scale, scales, None, bucket)
 
 
 def norms(rows: Vector, norm: str) -> Vector:
-    """Return of each row the largest magnitude ("max"), or the Euclidean norm ("l2") as far as float32 reaches.
+    """Return for each row its largest magnitude ("max"), or its Euclidean norm ("l2"), at most the largest float32.
 
     Neither is below the largest magnitude, so that no ratio exceeds 1: float64 holds the squares of float32 exactly, and
     sums and roundings are monotone.
     """
     if norm == "max":
         return np.asarray(np.abs(rows).max(axis=1), np.float32)
-    wide = rows.astype(np.float64)
-    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    lengths = np.sqrt(np.square(rows, dtype=np.float64).sum(axis=1))
     return np.asarray(np.minimum(lengths, MAX_FLOAT32), np.float32)
 
 
 def ratios(rows: Vector, scales: Vector) -> Vector:
-    """Return the rows over their scales, of [-1, 1] where no entry exceeds its scale, as one vector.
+    """Return the rows divided by their scales, as one vector; by 1 where the scale is 0.
 
-    A division, where a product with the inverse could exceed 1, and overflows for denormals.  Over 0 it is over 1.
+    A division is needed: the product with the inverse could exceed 1, and overflows for denormals.
     """
     divisors = np.asarray(np.where(scales > 0, scales, 1), np.float32)
     return np.divide(rows, divisors[:, None]).ravel()
 
 
-def middle(low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[Vector, Vector]:
-    """Return (offsets, scales): the middles of the ranges and half their widths, no sum of the two beyond float32."""
+def midpoints(low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[Vector, Vector]:
+    """Return (offsets, scales): the middles of the ranges and half their widths; their sums stay within float32."""
     offsets, scales = ((low + high) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32)
     room = MAX_FLOAT32 - np.abs(offsets, dtype=np.float64)
     return offsets, np.where(scales > room, np.nextafter(room.astype(np.float32), np.float32(0)), scales)
 
 
-def drawing(context: EncodeContext) -> RandomStream:
-    """Return the random numbers that rounding uses, apart from those that the same seed gives for anything else."""
+def rounding_stream(context: EncodeContext) -> RandomStream:
+    """Return the random numbers for rounding, independent of the others that the same seed gives."""
     return RandomStream(context.seed, int.from_bytes(b"rounding", "big"))
 
 
-def at_random(ratios: Vector, levels: int, words: Words) -> Whole:
-    """Return for each ratio of [-1, 1] one of the two whole numbers next to ``levels * ratio``, the mean of the draws.
+def round_at_random(ratios: Vector, levels: int, words: Words) -> Integers:
+    """Return for each ratio of [-1, 1] one of the two whole numbers next to ``levels * ratio``, which is their mean.
 
-    In fixed point, where nothing rounds up to a level too far: the mean is exact to 2^-23 of a level or better, for up to
-    255 levels.  `words`, as many random ones, are spent.
+    Computed in fixed point, where nothing rounds up to a level too far: the mean is exact to 2^-23 of a level or better, for
+    up to 255 levels.  `words`, one a ratio, are overwritten.
     """
     point = 31 - levels.bit_length()
     fixed = np.empty(ratios.size, np.int32)
@@ -91,10 +109,10 @@ def at_random(ratios: Vector, levels: int, words: Words) -> Whole:
     return fixed
 
 
-def carried(magnitudes: Whole, words: Words) -> Whole:
-    """Return the exponents of `magnitudes`, read as the bits of float32, one up with the odds that the mantissa says.
+def round_exponents(magnitudes: Integers, words: Words) -> Integers:
+    """Return the exponents of `magnitudes`, the bits of float32, each one higher with the probability mantissa / 2^23.
 
-    A random number below 2^23 is added, and the carry decides.  Both arguments are spent.
+    A random number below 2^23 is added, and the carry decides.  Both arguments are overwritten.
     """
     words >>= np.uint32(9)
     magnitudes += words.view(np.int32)
@@ -102,8 +120,8 @@ def carried(magnitudes: Whole, words: Words) -> Whole:
     return magnitudes
 
 
-def signed(magnitudes: Whole, like: Vector) -> Whole:
-    """Return `magnitudes`, spent, with the signs of the entries of `like`."""
+def signed(magnitudes: Integers, like: Vector) -> Integers:
+    """Return `magnitudes`, overwritten, with the signs of the entries of `like`."""
     negative = like.view(np.int32) >> np.int32(31)  # 0, or -1: all bits set
     magnitudes ^= negative
     magnitudes -= negative

@@ -1,4 +1,4 @@
-"""Each layer in bits of its own: few where rounding does little harm, more where it does much."""
+"""Even levels between the least and the largest entry of a bucket, in as many bits a layer as it needs."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import CompensatedUpdate, Vector, check_bool, check_int, check_range
 from fedcomp.quantize.bit_allocation import MAX_ADAPTIVE_BITS, allocate, least_tolerance
-from fedcomp.quantize.buckets import check_bucket, folded, middle, ratios
+from fedcomp.quantize.buckets import bucket_rows, check_bucket, midpoints, ratios
 from fedcomp.quantized import LINEAR, Dense, Levels, Scale, Segments, group_count, join_dense
 
 Ranges = tuple[Vector, Vector]
@@ -21,9 +21,9 @@ class Cgx:
 
     With u = (max - min) / (2^bits - 1) that is level floor((x - min) / u + 1/2); if `adaptive`, each layer gets 2 to 8 bits.
     Markov, Ramezanikebrya, Alistarh, "CGX: Adaptive System Support for Communication-Efficient Deep Learning", Middleware
-    2022.  Adaptive bits give at most `tolerance` times the error of `bits` everywhere, by a solver of our own (`allocate`).
-    Tensors of one dimension or none, and those of fewer than `dense_below` entries, stay as they are.  A vector whose
-    tensors are not known is one layer.
+    2022.  Adaptive bits keep the error within `tolerance` times that of `bits` in every layer (`allocate`).
+    Tensors of one dimension or none, and those of fewer than `dense_below` entries, are sent as they are.  A vector of unknown
+    tensors is one layer.
     """
 
     bits: int = 4
@@ -44,19 +44,19 @@ class Cgx:
                 f"tolerance is {self.tolerance:g} with bits={self.bits}; at least {least:g} is needed: "
                 f"{MAX_ADAPTIVE_BITS} bits in every layer, the most that `adaptive` chooses, have that error"
             )
-        check_int("dense_below", self.dense_below, 0, 1 << 31, "the entries below which a tensor stays as it is")
+        check_int("dense_below", self.dense_below, 0, 1 << 31, "the entries below which a tensor stays dense")
 
     def quantize(self, value: CompensatedUpdate, /) -> Segments:
-        """Return the layers, neighbours that stay as they are as one.
+        """Return the layers, neighbouring dense ones as one.
 
-        Raises `ValueError` where an entry is NaN or infinite.
+        Raises `ValueError` if an entry is NaN or infinite.
         """
         shapes = [shape for shape in value.context.shapes if math.prod(shape)]
-        stays = [len(shape) < 2 or math.prod(shape) < self.dense_below for shape in shapes] or [False]
-        # Ranges first, levels after: the bits of a layer depend on the ranges of all.
+        stay_dense = [len(shape) < 2 or math.prod(shape) < self.dense_below for shape in shapes] or [False]
+        # The bits of a layer depend on the ranges of all layers, so all ranges come first.
         found: list[Vector | Ranges] = [
-            tensor.dense() if as_it_is else _ranges(tensor, self.bucket)
-            for (_, tensor), as_it_is in zip(value.tensors(), stays, strict=True)
+            tensor.dense() if dense else _ranges(tensor, self.bucket)
+            for (_, tensor), dense in zip(value.tensors(), stay_dense, strict=True)
         ]
         bits = iter(self._bits(value.sizes, found))
         pieces = [
@@ -76,8 +76,8 @@ class Cgx:
 
 def _ranges(tensor: CompensatedUpdate, bucket: int) -> Ranges:
     offsets, scales = np.empty((2, group_count(tensor.n, bucket)), np.float32)
-    for _, buckets, rows in folded(tensor, bucket):
-        offsets[buckets], scales[buckets] = spans(rows)
+    for _, buckets, rows in bucket_rows(tensor, bucket):
+        offsets[buckets], scales[buckets] = row_ranges(rows)
     return offsets, scales
 
 
@@ -90,17 +90,17 @@ def _square(scales: Vector, n: int, bucket: int) -> float:
 def _rounded(tensor: CompensatedUpdate, ranges: Ranges, bits: int, bucket: int) -> Levels:
     offsets, scales = ranges
     levels = np.empty(tensor.n, np.uint8)
-    for entries, buckets, rows in folded(tensor, bucket):
-        place(rows, offsets[buckets], scales[buckets], bits, levels[entries])
+    for entries, buckets, rows in bucket_rows(tensor, bucket):
+        round_to_levels(rows, offsets[buckets], scales[buckets], bits, levels[entries])
     return Levels(levels, Scale(LINEAR, 1 << bits), scales, offsets, bucket)
 
 
-def spans(rows: Vector) -> tuple[Vector, Vector]:
+def row_ranges(rows: Vector) -> tuple[Vector, Vector]:
     """Return (offsets, scales) of the rows: the middle of each one's range, and half its width."""
-    return middle(rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64))
+    return midpoints(rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64))
 
 
-def place(rows: Vector, offsets: Vector, scales: Vector, bits: int, out: NDArray[np.uint8]) -> None:
+def round_to_levels(rows: Vector, offsets: Vector, scales: Vector, bits: int, out: NDArray[np.uint8]) -> None:
     """Write the nearest level of each entry into `out`."""
     # From the middle of the range: the distance from its least entry to its largest may exceed float32.
     found = ratios(rows - offsets[:, None], scales)

@@ -1,12 +1,12 @@
-"""The k largest entries of every chunk of the vector: positions cost few bits, and no chunk goes unheard."""
+"""The k largest entries of every chunk of the vector: positions cost few bits, and every chunk sends some."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, check_int, check_range
-from fedcomp.quantize.topk import num_kept
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, check_int
+from fedcomp.quantize.topk import check_density, num_kept
 from fedcomp.quantized import Indices, Sparse
 
 
@@ -14,8 +14,8 @@ from fedcomp.quantized import Indices, Sparse
 class ChunkedTopK:
     """Keep of each `chunk` entries the k = max(1, ceil(density chunk)) of largest magnitude, of equal ones the lower index.
 
-    Exact zeros are never kept.  The last chunk is of what is left, and its k is of that.  Sarfi et al. (SparseLoCo),
-    arXiv:2508.15706, with chunks of 64 x 64.
+    Exact zeros are never kept.  The last chunk may be shorter, and its k is that of its length.  Sarfi et al. (SparseLoCo),
+    arXiv:2508.15706, cut each tensor into chunks of 64 x 64; here chunks are consecutive entries of the whole vector.
     """
 
     density: float
@@ -23,11 +23,11 @@ class ChunkedTopK:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        check_range("density", self.density, above=0, most=1, what="the fraction kept")
+        check_density(self.density)
         check_int("chunk", self.chunk, 1, 1 << 20, "the entries of a chunk")
 
     def quantize(self, value: CompensatedUpdate, /) -> Sparse:
-        """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
+        """Return the kept entries.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
         rows = max(1, value.block_size // self.chunk)
         indices, values = [], []
         for start, block in value.blocks(rows * self.chunk):
@@ -35,27 +35,27 @@ class ChunkedTopK:
             for begin, end in ((0, cut), (cut, block.size)):
                 if begin < end:
                     part = block[begin:end].reshape(-1, min(self.chunk, end - begin))
-                    found = _reaching(part, num_kept(self.density, part.shape[1]))
+                    found = _candidates(part, num_kept(self.density, part.shape[1]))
                     indices.append(found + (start + begin))
                     values.append(part.ravel()[found])
         index, entries = np.concatenate(indices), np.concatenate(values)
         last = num_kept(self.density, (value.n - 1) % self.chunk + 1)
-        keep = _largest_of_each(
+        keep = _largest_in_rows(
             index // self.chunk, np.abs(entries), num_kept(self.density, self.chunk), last, value.n // self.chunk
         )
         return Sparse(value.n, index[keep], entries[keep])
 
 
-def _reaching(rows: Vector, k: int) -> Indices:
-    """Return where, in `rows` (m, c) read as one vector, entries stand that may be among the k largest of their row."""
+def _candidates(rows: Vector, k: int) -> Indices:
+    """Return the positions, in `rows` (m, c) as one vector, of entries that may be among the k largest of their row."""
     magnitude = np.abs(rows)
     bound = _bounds(magnitude, k)
     reached = np.flatnonzero(magnitude >= bound[:, None])
     return reached if bound.all() else reached[magnitude.ravel()[reached] > 0]
 
 
-def _largest_of_each(row: Indices, magnitude: Vector, k: int, last: int, whole: int) -> NDArray[np.bool_]:
-    """Return which entries are among the k of largest magnitude of their row, `last` of the one of number `whole`.
+def _largest_in_rows(row: Indices, magnitude: Vector, k: int, last: int, whole: int) -> NDArray[np.bool_]:
+    """Return which entries are among the k of largest magnitude of their row, or the `last` largest of row `whole`.
 
     `row` ascends; of equal magnitudes the first ones count.
     """
@@ -65,7 +65,7 @@ def _largest_of_each(row: Indices, magnitude: Vector, k: int, last: int, whole: 
     keep = np.ones(row.size, np.bool_)
     ends = np.cumsum(counts)
     full = np.flatnonzero(counts > room)
-    # One line for each row that has too many, filled up with what is never chosen; some lines at a time.
+    # A table with a line for each row that has too many, padded with -1; some lines at a time.
     for group in np.array_split(full, max(1, int(counts[full].max(initial=0)) * full.size // BLOCK_ENTRIES)):
         if not group.size:
             continue
@@ -83,7 +83,7 @@ def _largest_of_each(row: Indices, magnitude: Vector, k: int, last: int, whole: 
 
 
 def _bounds(magnitude: Vector, k: int) -> NDArray[np.float32]:
-    """Return for each row a magnitude that at least k of its entries reach, 0 where none is easily found."""
+    """Return for each row a magnitude that at least k of its entries reach, 0 if none is easily found."""
     rows, width = magnitude.shape
     groups = 1 << max(0, (2 * k - 1).bit_length())
     if groups * 2 > width or width % groups:

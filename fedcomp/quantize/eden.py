@@ -1,16 +1,16 @@
-"""Few bits an entry after a random rotation, which makes entries of any vector look as if drawn from N(0, 1).
+"""Few bits an entry after a random rotation, after which the entries of any vector look as if drawn from N(0, 1).
 
-The levels are then the best ones for N(0, 1), whatever the vector, and one scale a chunk is all that is sent beside them.
+The levels are the best ones for N(0, 1), so a message is the levels, one scale a chunk, and the seed of the rotation.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, Vector, check_choice, check_range
+from fedcomp.quantize.seeded_subset import read_entries
 from fedcomp.quantized import (
     MAX_BITS,
     MAX_CHUNK,
@@ -30,9 +30,9 @@ from fedcomp.quantized import (
 )
 
 ORDINARY = 2.0**-80, 2.0**80
-"""Squared norms between these are taken as they are: no sum leaves float32, and nothing that counts underflows."""
-SHORT = 64
-"""Numbers that are summed exactly, and not in halves."""
+"""Chunks with a squared norm between these need no scaling: no sum leaves float32, and no underflow matters."""
+MAX_EXACT_SUM = 64
+"""Numbers up to which a sum is exact and not in halves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +50,21 @@ class Eden:
     scale: str = "unbiased"
 
     def __post_init__(self) -> None:
-        """Refuse more than four bits, none, and scales of other names."""
+        """Refuse settings out of range."""
         check_range("bits", self.bits, above=0, most=MAX_BITS, what="the bits sent of an entry")
         check_choice("scale", self.scale, ("unbiased", "minimal"))
 
     def quantize(self, value: CompensatedUpdate, /) -> Rotated:
-        """Return levels and scales.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
+        """Return levels and scales.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
         bits = max(float(np.float32(self.bits)), 2.0**-126)
         seed, k = value.context.seed % 2**64, rotated_count(bits, value.n)
         rotation, indices = Rotation(seed, k), rotated_indices(seed, value.n, k) if bits < 1 else None
         levels, scales = np.empty(rotation.places, np.uint8), np.empty(rotation.num_chunks, np.float32)
         near, far = (aligned_buffer(rotation.block_size, np.float32) for _ in range(2))
         larger = value.n / k if self.scale == "unbiased" else 1.0
-        blocks = rotation.rotated(value.blocks(MAX_CHUNK) if indices is None else _selected(value, indices), near)
+        selected = value if indices is None else CompensatedUpdate(read_entries(value, indices))
         chunk = 0
+        blocks = rotation.rotated(selected.blocks(MAX_CHUNK), near)
         for places, (_, wide) in zip(blocks, wide_blocks(seed, bits, rotation), strict=True):
             for part in power_of_two_parts(places.stop - places.start):
                 picked, found = None if wide is None else wide[part], levels[places][part]
@@ -91,15 +92,6 @@ class Eden:
         return min(scale, (MAX_FLOAT32 - peak) / MAX_GAIN, float(np.nextafter(MAX_SCALE, np.float32(0))))
 
 
-def _selected(value: CompensatedUpdate, indices: NDArray[np.int64]) -> Iterator[tuple[int, Vector]]:
-    """Yield the blocks of the entries at `indices`; all entries are read first, so that none of the others is NaN."""
-    values = np.empty(indices.size, np.float32)
-    for start, block in value.blocks():
-        first, last = np.searchsorted(indices, (start, start + block.size))
-        values[first:last] = block[indices[first:last] - start]
-    yield from CompensatedUpdate(values).blocks(MAX_CHUNK)
-
-
 def _normalize(entries: Vector, spare: Vector) -> tuple[float, int, float]:
     """Return the squared norm, an exponent, and the largest magnitude; divide the entries by 2 to the exponent.
 
@@ -121,7 +113,7 @@ def _energy(entries: Vector, spare: Vector) -> float:
 
 def _sum(values: Vector) -> float:
     """Return the sum of `values`, which it overwrites: in halves, so that its rounding is the same on every machine."""
-    while values.size > SHORT:
+    while values.size > MAX_EXACT_SUM:
         half = values.size // 2
         values = np.add(values[:half], values[half:], out=values[:half])
     return math.fsum(values.tolist())
@@ -143,7 +135,7 @@ def _levels(
     if wide is not None:
         wider = np.empty_like(out)
         _nearest(rotated, math.floor(bits) + 1, wider)
-        out += (wider - out) * wide.view(np.uint8)  # a masked copy takes fifty times as long
+        out += (wider - out) * wide.view(np.uint8)  # 50 times as fast as a masked copy
     dequantize(out, bits, wide, spare)
     product = _sum(np.multiply(rotated, spare, out=rotated)) * deviation
     return product, _sum(np.multiply(spare, spare, out=spare))

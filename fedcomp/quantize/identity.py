@@ -1,4 +1,4 @@
-"""No loss at all: what `dense()` is made of."""
+"""No loss: the quantizer of `dense()`."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ from fedcomp.quantized import Dense
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Keep every entry as it is."""
+    """Keep every entry unchanged."""
 
     def quantize(self, value: CompensatedUpdate, /) -> Dense:
-        """Return all entries.  Raises `ValueError` where one is NaN or infinite."""
+        """Return all entries.  Raises `ValueError` if one is NaN or infinite."""
         return Dense(value.dense())

@@ -1,4 +1,4 @@
-"""Magnitudes as whole powers of a base below the largest one; what lies too far below is left out."""
+"""Magnitudes as whole powers of a base below the largest one; smaller ones are left out."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Logarithmic:
 
     The reciprocal mapper, the logarithm quantization and the threshold filter in the style of FastSGD (Yang, Chen, Zeng,
     Gao, arXiv:2112.04291): r = 1 / |a| is mapped to z = round(log_base(r / r_min)), r_min = 1 / M.  A kept magnitude is
-    off by a factor of sqrt(base) at most; rounding is to the nearest, so it is biased.
+    off by a factor of at most sqrt(base).  Rounding is to the nearest, so it is biased.
     """
 
     base: float
@@ -27,13 +27,13 @@ class Logarithmic:
         check_int("levels", self.levels, 1, 256)
 
     def quantize(self, value: CompensatedUpdate, /) -> SparseLevels:
-        """Return the kept entries by level.  Raises `ValueError` where an entry is NaN or infinite."""
+        """Return the kept entries by level.  Raises `ValueError` if an entry is NaN or infinite."""
         largest = np.float32(0)
         for _, block in value.blocks():
             largest = max(largest, np.abs(block).max())
         magnitudes = geometric(largest, self.base, self.levels)
         magnitudes = magnitudes[: max(1, np.count_nonzero(magnitudes))]
-        # 0 where it lies below float32: all are kept but zeros.
+        # 0 if it is too small for float32: then all but zeros are kept.
         bound = np.float32(float(largest) * self.base ** (0.5 - self.levels))
         indices, negative, levels = [], [], []
         for start, block in value.blocks():

@@ -1,4 +1,4 @@
-"""Kept entries by levels of magnitude: each level stands for its mean."""
+"""Kept entries in levels of magnitude; each level becomes its mean."""
 
 import math
 from dataclasses import dataclass
@@ -10,17 +10,19 @@ from fedcomp.core import Vector, check_int
 from fedcomp.quantize.ternarize import mean_magnitude
 from fedcomp.quantized import Sparse, SparseLevels
 
+MAX_ITERATIONS = 20  # more change the squared error by less than a thousandth
+
 
 @dataclass(frozen=True, slots=True)
 class MagnitudeHierarchy:
-    """Sort the kept magnitudes into levels of 1/2, 1/4, ... of the entries, the largest ones last; each becomes its mean.
+    """Sort the kept magnitudes into levels of 1/2, 1/4, ... of the entries, the largest ones last.
 
     The top level is split again into `top_levels` of equally many entries, so that the large magnitudes are the finest.
     With one level all entries share one magnitude, as in sparse ternary compression.
 
     In the style of DHQC (Jiang, Liu, Chen, Zhou, arXiv:2212.14760), whose abstract says that the *selected* parameters are
-    quantized hierarchically.  Decided here: the populations, means as centroids (they minimise the squared error), ties in
-    one level, and that empty levels are left out.
+    quantized hierarchically.  The rest is decided here: the populations, means as centroids (they minimise the squared
+    error), ties in one level, no empty levels.
     """
 
     levels: int
@@ -37,15 +39,15 @@ class MagnitudeHierarchy:
         tail = [k - math.ceil(k / 2**level) for level in range(1, self.levels)]
         top = k - tail[-1] if tail else k
         tail += [k - math.ceil(top * part / self.top_levels) for part in range(self.top_levels - 1, 0, -1)]
-        return by_edges(value, _ranked(magnitude, tail))
+        return levels_between(value, _ranked(magnitude, tail))
 
 
 @dataclass(frozen=True, slots=True)
 class LloydMagnitudes:
-    """Quantize the kept entries to `bits` bits: a sign and 2^(bits - 1) magnitudes, those that minimise the squared error.
+    """Quantize the kept entries to `bits` bits: a sign and the 2^(bits - 1) magnitudes of least squared error.
 
     The magnitudes are found by Lloyd's iterations (IEEE Trans. Inf. Theory 28(2), 1982) from equal populations.  SparseLoCo
-    (Sarfi et al., arXiv:2508.15706) sends 2-bit values with a table of bin means; that the bins are Lloyd's is decided here.
+    (Sarfi et al., arXiv:2508.15706) sends 2-bit values with a table of bin means; Lloyd's bins are decided here.
     """
 
     bits: int
@@ -59,21 +61,18 @@ class LloydMagnitudes:
         ascending, count = np.sort(np.abs(value.values)), 2 ** (self.bits - 1)
         sums = np.concatenate(([0.0], np.cumsum(ascending, dtype=np.float64)))
         ranks = np.arange(1, count) * ascending.size // count
-        for _ in range(ITERATIONS):
+        for _ in range(MAX_ITERATIONS):
             ends = np.unique(np.concatenate(([0], ranks, [ascending.size])))
             means = np.diff(sums[ends]) / np.diff(ends)
             moved = np.searchsorted(ascending, (means[1:] + means[:-1]) / 2)
             if np.array_equal(moved, ranks):
                 break
             ranks = moved
-        return by_edges(value, np.unique(ascending[ranks[ranks < ascending.size]]))
+        return levels_between(value, np.unique(ascending[ranks[ranks < ascending.size]]))
 
 
-ITERATIONS = 20  # more change the squared error by less than a thousandth
-
-
-def by_edges(value: Sparse, edges: Vector) -> SparseLevels:
-    """Return the entries by level: as many `edges`, ascending, as lie at or below a magnitude.  Empty levels are left out."""
+def levels_between(value: Sparse, edges: Vector) -> SparseLevels:
+    """Return the entries by level: the number of `edges`, ascending, that a magnitude reaches.  Empty levels are left out."""
     magnitude = np.abs(value.values)
     found = np.zeros(magnitude.size, np.uint8)
     for edge in edges:
@@ -82,7 +81,7 @@ def by_edges(value: Sparse, edges: Vector) -> SparseLevels:
     means = [mean_magnitude(magnitude[found == level] if used.size > 1 else magnitude) for level in used]
     renamed: NDArray[np.uint8] = np.searchsorted(used, found).astype(np.uint8)
     magnitudes = np.array(means, np.float32)
-    if not magnitudes.all():  # denormals alone, where the processor takes them for zeros
+    if not magnitudes.all():  # only denormals, on a processor that treats them as zeros
         return SparseLevels(value.n, value.indices[:0], np.empty(0, np.bool_), renamed[:0], magnitudes[:0])
     return SparseLevels(value.n, value.indices, value.values < 0, renamed, magnitudes)
 

@@ -24,7 +24,7 @@ class PerTensor:
         check_dense_below(self.dense_below)
 
     def quantize(self, value: CompensatedUpdate, /) -> Segments:
-        """Return the tensors.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
+        """Return the tensors.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
         stays = stay_dense(value.context.shapes, self.dense_below) or [False]
         pieces = (
             Dense(tensor.dense()) if dense else self.quantizer.quantize(tensor)

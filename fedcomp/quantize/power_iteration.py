@@ -38,7 +38,7 @@ class LowRank:
         check_int("rank", self.rank, 1, MOST_RANK)
 
     def quantize(self, value: CompensatedUpdate, /) -> LowRankFactors:
-        """Return the factors.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
+        """Return the factors.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
         shapes = value.context.shapes
         sums = value.tensors() if shapes else [(0, value)]
         folded = list(_folded(shapes, value.n, self.rank))

@@ -18,7 +18,7 @@ class Quantizer(Protocol[In, Out]):
     """
 
     def quantize(self, value: In, /) -> Out:
-        """Return the quantized vector.  Raises `ValueError` where an entry of `value` is NaN or infinite."""
+        """Return the quantized vector.  Raises `ValueError` if an entry of `value` is NaN or infinite."""
         ...
 
 

@@ -1,13 +1,11 @@
-"""Levels at equal distances, rounded at random so that the mean is right."""
+"""Levels at equal distances, rounded at random without bias."""
 
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from fedcomp.core import CompensatedUpdate, check_choice, check_int
-from fedcomp.quantize.buckets import at_random, check_bucket, drawing, folded, norms, ratios, unsigned
-from fedcomp.quantized import LINEAR, Levels, Scale, group_count
+from fedcomp.core import CompensatedUpdate, check_int
+from fedcomp.quantize.buckets import check_bucket, round_at_random, rounded_buckets
+from fedcomp.quantized import LINEAR, Levels, Scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +24,7 @@ class Qsgd:
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
         check_int("levels", self.levels, 1, 255, "the levels above zero")
-        check_choice("norm", self.norm, ("l2", "max"))
-        check_bucket(self.bucket)
+        check_bucket(self.bucket, self.norm)
 
     @property
     def variance_constant(self) -> float:
@@ -42,12 +39,11 @@ class Qsgd:
         return (math.sqrt(1 + (self.bucket - 1) / self.levels**2) - 1) / 2
 
     def quantize(self, value: CompensatedUpdate, /) -> Levels:
-        """Return the levels.  Raises `ValueError` where an entry is NaN or infinite."""
-        draws, count = drawing(value.context), 2 * self.levels + 1
-        levels = np.empty(value.n, unsigned(count))
-        scales = np.empty(group_count(value.n, self.bucket), np.float32)
-        for entries, buckets, rows in folded(value, self.bucket):
-            scales[buckets] = norms(rows, self.norm)
-            steps = at_random(ratios(rows, scales[buckets]), self.levels, draws.words(rows.size))
-            np.add(steps, self.levels, out=levels[entries], casting="unsafe")
-        return Levels(levels, Scale(LINEAR, count), scales, None, self.bucket)
+        """Return the levels.  Raises `ValueError` if an entry is NaN or infinite."""
+        return rounded_buckets(
+            value,
+            self.bucket,
+            self.norm,
+            Scale(LINEAR, 2 * self.levels + 1),
+            lambda ratios, words: round_at_random(ratios, self.levels, words),
+        )

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcomp.core import CompensatedUpdate, PreviousRound, check_choice, check_range
-from fedcomp.quantize.topk import largest, num_kept, select
+from fedcomp.quantize.topk import check_density, largest, num_kept, select
 from fedcomp.quantized import Sparse
 
-EPSILON = 1e-10  # keeps the distortion finite; the authors' own
+EPSILON = 1e-10  # keeps the distortion finite; the authors' value
 
 
 @dataclass(frozen=True, slots=True)
 class RegularizedTopK:
     """Keep the k = max(1, ceil(density n)) entries of largest score |a_j| tanh(|1 + D_j| / mu), of equal ones the lower index.
 
-    D_j is the posterior distortion of an entry sent last time: what the others sent of it, over a "denominator" that is the
-    entry as it was "sent" or as it is "asked" for now; near -1 where they cancelled it.  Entries not sent last time have the
-    score |a_j|, and where there is no hint of the others this is top-k.
+    D_j is the posterior distortion of an entry sent last time: the sum that the others sent of it, divided by the entry as
+    it was "sent" or as it is "asked" for now (`denominator`); it is near -1 if they cancelled it.  An entry not sent last time
+    has the score |a_j|; without a `PreviousRound` as the hint, this is top-k.
     Bereyhi, Liang, Boudreau, Afana, arXiv:2501.05633, Algorithm 1 (the unselected ones with Q to infinity).  The paper divides
-    by "asked", its authors' programs by "sent", which alone reaches the optimum in `benchmarks/regtopk.py`.
+    by "asked", its authors' programs by "sent"; only the latter reaches the optimum in `benchmarks/regtopk.py`.
     """
 
     density: float
@@ -28,12 +28,12 @@ class RegularizedTopK:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        check_range("density", self.density, above=0, most=1, what="the fraction kept")
+        check_density(self.density)
         check_range("mu", self.mu, above=0)
         check_choice("denominator", self.denominator, ("sent", "asked"))
 
     def quantize(self, value: CompensatedUpdate, /) -> Sparse:
-        """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
+        """Return the kept entries.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
         k, hint = num_kept(self.density, value.n), value.hint
         if not isinstance(hint, PreviousRound) or not hint.indices.size:
             return Sparse(value.n, *select(value, k))

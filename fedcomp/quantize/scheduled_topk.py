@@ -42,5 +42,5 @@ class ScheduledTopK:
         return float(density ** ((round_number * steps // self.warmup + 1) / (steps + 1)))
 
     def quantize(self, value: CompensatedUpdate, /) -> Sparse:
-        """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
+        """Return the kept entries.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
         return replace(self.selection, density=self.density_in(value.context.round)).quantize(value)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import CompensatedUpdate, RandomStream, Vector, check_choice, check_range
-from fedcomp.quantize.buckets import by_tensor, drawing
+from fedcomp.quantize.buckets import rounding_stream, tensor_blocks
 from fedcomp.quantized import LINEAR, Levels, Scale
 
 
@@ -31,10 +31,10 @@ class Signs:
         check_choice("ties", self.ties, ("zero", "coin"))
 
     def quantize(self, value: CompensatedUpdate, /) -> Levels:
-        """Return the signs, one scale a tensor.  Raises `ValueError` where an entry is NaN or infinite."""
-        sizes, stream = np.array(value.sizes), drawing(value.context)
+        """Return the signs, one scale a tensor.  Raises `ValueError` if an entry is NaN or infinite."""
+        sizes, stream = np.array(value.sizes), rounding_stream(value.context)
         levels, totals = np.empty(value.n, np.uint8), np.zeros(sizes.size)
-        for tensor, entries, part in by_tensor(value):
+        for tensor, entries, part in tensor_blocks(value):
             if self.step is None:
                 totals[tensor] += np.abs(part).sum(dtype=np.float64)
             positive = np.greater(part, 0, out=levels[entries].view(np.bool_))

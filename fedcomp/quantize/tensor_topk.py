@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core import CompensatedUpdate, Shapes, check_int, check_range
-from fedcomp.quantize.topk import num_kept, select
+from fedcomp.core import CompensatedUpdate, Shapes, check_int
+from fedcomp.quantize.topk import check_density, num_kept, select
 from fedcomp.quantized import Sparse
 
 MAX_DENSE_BELOW = 1 << 31
@@ -27,11 +27,11 @@ class TensorTopK:
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        check_range("density", self.density, above=0, most=1, what="the fraction kept")
+        check_density(self.density)
         check_dense_below(self.dense_below)
 
     def quantize(self, value: CompensatedUpdate, /) -> Sparse:
-        """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
+        """Return the kept entries.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
         dense = stay_dense(value.context.shapes, self.dense_below) or [False]
         parts = [
             (start, *select(part, part.n if whole else num_kept(self.density, part.n)))

@@ -1,4 +1,4 @@
-"""One magnitude for all kept entries: their mean.  The second step of sparse ternary compression."""
+"""One magnitude for all kept entries, their mean: the second step of sparse ternary compression."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class Ternarize:
     def quantize(self, value: Sparse, /) -> Ternary:
         """Return signs and the one magnitude."""
         magnitude = mean_magnitude(value.values)
-        if not magnitude > 0:  # nothing is kept, or denormals alone where the processor takes them for zeros
+        if not magnitude > 0:  # nothing is kept, or only denormals on a processor that treats them as zeros
             return Ternary(value.n, value.indices[:0], np.empty(0, np.bool_), np.float32(0))
         return Ternary(value.n, value.indices, value.values < 0, magnitude)
 

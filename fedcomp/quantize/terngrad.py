@@ -1,4 +1,4 @@
-"""Zero, or the tensor's largest magnitude with either sign, by a coin that makes the mean right."""
+"""Zero, or the tensor's largest magnitude with either sign, at random without bias."""
 
 from dataclasses import dataclass
 
@@ -6,21 +6,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import CompensatedUpdate, Vector, check_range
-from fedcomp.quantize.buckets import at_random, by_tensor, drawing, ratios
+from fedcomp.quantize.buckets import ratios, round_at_random, rounding_stream, tensor_blocks
 from fedcomp.quantized import LINEAR, Levels, Scale
 
 EQUAL = 1e-12
-"""Entries whose variance is less than this of their mean square are equal, up to rounding."""
+"""Entries with a variance below this fraction of their mean square are equal, up to rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class TernGrad:
-    """Round each entry at random to -s, 0 or s, s its tensor's scale; clip first at `clip` standard deviations, 0: nowhere.
+    """Clip at `clip` standard deviations, 0 for not at all; round each entry at random to -s, 0 or s, s its tensor's scale.
 
     Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017; their clip is 2.5.  The scale is the largest magnitude
     after clipping, as in the paper: the smaller of `clip` deviations and the largest magnitude.  (The authors' program
-    takes `clip` deviations either way.)  The deviation is from the mean of the whole tensor, zeros included; where all
-    entries are equal, as in a tensor of one, there is none, and nothing is clipped.  Unbiased but for what is clipped.
+    always takes `clip` deviations.)  The deviation is from the mean of the whole tensor, zeros included.  If all entries
+    are equal, nothing is clipped.  Unbiased except for the clipping.
     """
 
     clip: float
@@ -30,27 +30,27 @@ class TernGrad:
         check_range("clip", self.clip, least=0, most=1000, what="standard deviations, 0 for no clipping")
 
     def quantize(self, value: CompensatedUpdate, /) -> Levels:
-        """Return the levels, one scale a tensor.  Raises `ValueError` where an entry is NaN or infinite."""
+        """Return the levels, one scale a tensor.  Raises `ValueError` if an entry is NaN or infinite."""
         scales, clipped = self._scales(value)
-        draws = drawing(value.context)
+        draws = rounding_stream(value.context)
         levels = np.empty(value.n, np.uint8)
-        for tensor, entries, part in by_tensor(value):
+        for tensor, entries, part in tensor_blocks(value):
             found = ratios(part[None], scales[tensor : tensor + 1])
             if clipped[tensor]:
                 np.clip(found, -1, 1, out=found)
-            np.add(at_random(found, 1, draws.words(part.size)), 1, out=levels[entries], casting="unsafe")
+            np.add(round_at_random(found, 1, draws.words(part.size)), 1, out=levels[entries], casting="unsafe")
         return Levels(levels, Scale(LINEAR, 3), scales, None, value.sizes)
 
     def _scales(self, value: CompensatedUpdate) -> tuple[Vector, NDArray[np.bool_]]:
         """Return the scale of each tensor, and whether entries are beyond it."""
         sizes = np.array(value.sizes)
         largest, total, squares = np.zeros((3, sizes.size))
-        for tensor, _, part in by_tensor(value):
+        for tensor, _, part in tensor_blocks(value):
             largest[tensor] = max(largest[tensor], float(part.max()), -float(part.min()))
             if self.clip:
                 wide = part.astype(np.float64)
                 total[tensor] += wide.sum()
-                squares[tensor] += np.einsum("i,i", wide, wide)
+                squares[tensor] += np.square(wide).sum()
         mean, square = total / sizes, squares / sizes
         variance = square - np.square(mean)
         clips = (variance > EQUAL * square) & (self.clip > 0)

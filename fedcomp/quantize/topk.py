@@ -1,8 +1,8 @@
 """The k entries of largest magnitude, exactly, over the whole vector.
 
-A sample gives a threshold that is loose on purpose; one blocked read collects what passes it; the k largest of those are
-the k largest of all.  Sorting nothing of the vector's size, it costs a few times a memcpy (`benchmarks/codecs.py`), and
-wherever the sample misleads (ties, spikes, zeros) only time is lost, never exactness.
+A sample gives a threshold that is deliberately loose; one read in blocks collects the entries above it; the k largest of
+these are the k largest of all.  Nothing of the vector's size is sorted, so this costs a few times a memcpy
+(`benchmarks/codecs.py`).  If the sample misleads (ties, spikes, zeros), only time is lost, never exactness.
 """
 
 import math
@@ -18,9 +18,14 @@ from fedcomp.quantized import Indices, Sparse
 
 ZERO = np.float32(0)
 MAGNITUDE = np.int32(0x7FFFFFFF)
-"""The bits of a float32 but its sign: ordered as magnitudes are."""
+"""All bits of a float32 except its sign; as integers they are ordered as magnitudes are."""
 RUN = 16  # neighbours taken at each sampled place: one cache line
-SHORT = 1 << 13  # of fewer entries all are collected: that is sooner done than to look for a bound
+MIN_SAMPLED = 1 << 13  # of fewer entries all are collected, which is faster than looking for a bound
+
+
+def check_density(density: object) -> None:
+    """Refuse a density outside (0, 1]."""
+    check_range("density", density, above=0, most=1, what="the fraction kept")
 
 
 def num_kept(density: float, n: int) -> int:
@@ -40,15 +45,15 @@ class TopK:
 
     def __post_init__(self) -> None:
         """Refuse a density outside (0, 1]."""
-        check_range("density", self.density, above=0, most=1, what="the fraction kept")
+        check_density(self.density)
 
     def quantize(self, value: CompensatedUpdate, /) -> Sparse:
-        """Return the kept entries.  Raises `ValueError` where an entry of the sum is NaN or infinite."""
+        """Return the kept entries.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
         return Sparse(value.n, *select(value, num_kept(self.density, value.n)))
 
 
 def select(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
-    """Return what `top_k` does, on the device where the parts are."""
+    """Return the result of `top_k`, computed on the device of the parts."""
     return top_k(value, k) if value.on_host else torch_backend.top_k(value, k)
 
 
@@ -75,7 +80,7 @@ def top_k(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
 def _sampled_bound(value: CompensatedUpdate, k: int) -> np.float32:
     """Return a magnitude that somewhat more than k entries are likely to exceed."""
     n = value.n
-    if n < SHORT:
+    if n < MIN_SAMPLED:
         return ZERO
     # Every 64th run, or fewer of a long vector and a large k; the rank below allows for the sample's error.
     step = 64 if n < 64 * BLOCK_ENTRIES else min(max(k // 64, 64), 256)
@@ -96,8 +101,8 @@ def _collect(value: CompensatedUpdate, k: int, bound: np.float32) -> tuple[Indic
     passed, negative = np.empty(value.block_size, np.bool_), np.empty(value.block_size, np.bool_)
     held = 0
     for start, block in value.blocks():
-        # Two comparisons and no magnitudes.  A zero passes no bound, also where the processor takes denormals for zeros
-        # (torch.set_flush_denormal), so the least bound is zero and no denormal.
+        # Two comparisons and no magnitudes.  A zero passes no bound, even on a processor that treats denormals as zeros
+        # (torch.set_flush_denormal), so the least bound is zero and not a denormal.
         above = np.greater(block, bound, out=passed[: block.size])
         above |= np.less(block, -bound, out=negative[: block.size])
         hits = above.nonzero()[0]
@@ -109,7 +114,7 @@ def _collect(value: CompensatedUpdate, k: int, bound: np.float32) -> tuple[Indic
             held, hits = part.stop, hits[now.size :]
             if held == room > k:
                 held = _largest(indices, values, held, k)
-                # k entries are found: only a larger one counts from here on, for of equals the lower index wins.
+                # k entries are found: from here on only a larger one counts, since of equal ones the lower index wins.
                 bound = np.abs(values[:held]).min()
                 hits = hits[np.abs(block[hits]) > bound]
     held = _largest(indices, values, held, k)
@@ -117,7 +122,7 @@ def _collect(value: CompensatedUpdate, k: int, bound: np.float32) -> tuple[Indic
 
 
 def _largest(indices: NDArray[np.uint32], values: Vector, held: int, k: int) -> int:
-    """Move the k largest of the first `held` entries to the front, their order kept; return how many are there."""
+    """Move the k largest of the first `held` entries to the front, in order; return how many there are."""
     if held <= k:
         return held
     magnitude = values[:held].view(np.int32) & MAGNITUDE
@@ -127,7 +132,7 @@ def _largest(indices: NDArray[np.uint32], values: Vector, held: int, k: int) -> 
     keep = magnitude > least
     ties = np.flatnonzero(magnitude == least)
     keep[ties[: k - int(np.count_nonzero(keep))]] = True
-    del magnitude, ties  # as large as what is gathered next
+    del magnitude, ties  # as large as the arrays gathered next
     indices[:k] = indices[:held][keep]
     values[:k] = values[:held][keep]
     return k

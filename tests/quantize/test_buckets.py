@@ -6,7 +6,17 @@ import pytest
 from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.random_stream import RandomStream
-from fedcomp.quantize.buckets import at_random, by_tensor, carried, drawing, folded, middle, norms, ratios, signed
+from fedcomp.quantize.buckets import (
+    bucket_rows,
+    midpoints,
+    norms,
+    ratios,
+    round_at_random,
+    round_exponents,
+    rounding_stream,
+    signed,
+    tensor_blocks,
+)
 
 LOWEST, HIGHEST = np.uint32(0), np.uint32(2**32 - 1)
 
@@ -14,7 +24,7 @@ LOWEST, HIGHEST = np.uint32(0), np.uint32(2**32 - 1)
 def test_seven_entries_fold_into_buckets_of_three_and_one_is_left() -> None:
     found = [
         (entries, buckets, rows.tolist())
-        for entries, buckets, rows in folded(CompensatedUpdate(np.arange(7, dtype=np.float32)), 3)
+        for entries, buckets, rows in bucket_rows(CompensatedUpdate(np.arange(7, dtype=np.float32)), 3)
     ]
     assert found == [
         (slice(0, 6), slice(0, 2), [[0, 1, 2], [3, 4, 5]]),
@@ -27,7 +37,7 @@ def test_seven_entries_fold_into_buckets_of_three_and_one_is_left() -> None:
 def test_buckets_hold_every_entry_once_and_in_order(bucket: int, n: int) -> None:
     vector = np.arange(n, dtype=np.float32)
     entry = row = 0
-    for entries, buckets, rows in folded(CompensatedUpdate(vector), bucket):
+    for entries, buckets, rows in bucket_rows(CompensatedUpdate(vector), bucket):
         assert (entries.start, buckets.start) == (entry, row)
         assert rows.ravel().tolist() == vector[entries].tolist()
         assert rows.shape == (buckets.stop - buckets.start, min(bucket, n - entry))
@@ -41,7 +51,7 @@ def test_blocks_are_cut_where_a_tensor_ends_and_tensors_where_a_block_does() -> 
     context = EncodeContext(shapes=((2, 3), (0,), (), (70_000,), (n - 70_007,)))
     found = [
         (tensor, entries.start, entries.stop, part[0], part[-1])
-        for tensor, entries, part in by_tensor(CompensatedUpdate(vector, context=context))
+        for tensor, entries, part in tensor_blocks(CompensatedUpdate(vector, context=context))
     ]
     assert found == [
         (0, 0, 6, 0, 5),
@@ -78,7 +88,7 @@ def test_a_ratio_over_a_denormal_is_exact_and_over_zero_is_zero() -> None:
 
 
 def test_middle_and_half_width_give_the_range_back() -> None:
-    offsets, scales = middle(np.array([-1.0, 2, -3]), np.array([3.0, 2, -1]))
+    offsets, scales = midpoints(np.array([-1.0, 2, -3]), np.array([3.0, 2, -1]))
     assert offsets.tolist() == [1, 2, -2]
     assert scales.tolist() == [2, 0, 1]
 
@@ -89,7 +99,7 @@ def test_no_range_within_float32_leads_beyond_it() -> None:
     ends[1, ::3] = MAX_FLOAT32
     ends[0, 1::3] = -MAX_FLOAT32
     low, high = np.sort(ends, axis=0).astype(np.float64)
-    offsets, scales = middle(low, high)
+    offsets, scales = midpoints(low, high)
     with np.errstate(all="raise"):
         above, below = offsets + scales, offsets - scales
     assert np.allclose(above, high, rtol=0, atol=MAX_FLOAT32 * 2**-23)
@@ -103,7 +113,7 @@ def test_no_draw_leads_beyond_the_neighbours_of_a_ratio_nor_away_from_zero_and_t
     values = np.concatenate([exact, rng.uniform(-1, 1, 10_000), [1 - 2**-24, 2**-149, -(2**-149)]]).astype(np.float32)
     places = values.astype(np.float64) * levels
     for word in (LOWEST, HIGHEST):
-        found = at_random(values, levels, np.full(values.size, word, np.uint32))
+        found = round_at_random(values, levels, np.full(values.size, word, np.uint32))
         assert found[:4].tolist() == [0, 0, levels, -levels]
         assert (np.abs(found) <= levels).all()
         assert (found * np.sign(values) >= 0).all()
@@ -114,7 +124,7 @@ def test_no_draw_leads_beyond_the_neighbours_of_a_ratio_nor_away_from_zero_and_t
 def test_the_draws_that_round_up_are_the_share_that_the_ratio_says(levels: int) -> None:
     words = (np.arange(2**16, dtype=np.uint32) << np.uint32(16)) + np.uint32(2**15)  # evenly spread
     for ratio in (0.3, -0.3, 0.9, 1e-4, -1.0):
-        found = at_random(np.full(words.size, ratio, np.float32), levels, words.copy())
+        found = round_at_random(np.full(words.size, ratio, np.float32), levels, words.copy())
         assert found.mean() == pytest.approx(ratio * levels, abs=2**-16)
 
 
@@ -122,7 +132,7 @@ def test_the_draws_that_round_up_are_the_share_that_the_ratio_says(levels: int) 
 def test_an_exponent_goes_up_for_the_share_of_words_that_the_mantissa_says(mantissa: float) -> None:
     words = np.arange(2**16, dtype=np.uint32) << np.uint32(16)
     magnitudes = np.full(words.size, (1 + mantissa) * 2.0**5, np.float32).view(np.int32)
-    found = carried(magnitudes, words)
+    found = round_exponents(magnitudes, words)
     assert set(found.tolist()) <= {132, 133}  # 5 + 127, and the next
     assert (found == 133).mean() == mantissa
 
@@ -133,5 +143,5 @@ def test_magnitudes_take_the_signs_of_entries() -> None:
 
 
 def test_rounding_draws_other_numbers_than_the_bare_seed_gives() -> None:
-    assert drawing(EncodeContext(3)).words(8).tolist() == drawing(EncodeContext(3)).words(8).tolist()
-    assert drawing(EncodeContext(3)).words(8).tolist() != RandomStream(3).words(8).tolist()
+    assert rounding_stream(EncodeContext(3)).words(8).tolist() == rounding_stream(EncodeContext(3)).words(8).tolist()
+    assert rounding_stream(EncodeContext(3)).words(8).tolist() != RandomStream(3).words(8).tolist()

@@ -188,7 +188,7 @@ def test_an_entry_that_is_not_finite_is_refused_by_its_place_in_the_vector(
         (lambda: Cgx(4, 512.0), "bucket is 512.0; it is the entries that share a scale, 1 to 1048576"),  # type: ignore
         (lambda: Cgx(1, adaptive=True), "bits is 1; it is bits an entry, 2 to 8"),
         (lambda: Cgx(tolerance=0), "tolerance is 0; it is a factor of the error, above 0 and at most 1e+06"),
-        (lambda: Cgx(dense_below=-1), "dense_below is -1; it is .* a tensor stays as it is, 0 to 2147483648"),
+        (lambda: Cgx(dense_below=-1), "dense_below is -1; it is .* a tensor stays dense, 0 to 2147483648"),
         (lambda: Cgx(adaptive=None), "adaptive is None; it is True or False"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip

@@ -12,7 +12,7 @@ from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
 from fedcomp.quantize import topk
-from fedcomp.quantize.topk import SHORT, TopK, num_kept, top_k
+from fedcomp.quantize.topk import MIN_SAMPLED, TopK, num_kept, top_k
 from tests.reference import slow_kept, slow_stc, sorted_kept
 
 LARGE = 5 * BLOCK_ENTRIES + 7
@@ -106,7 +106,7 @@ def test_ten_thousand_random_vectors_keep_exactly_what_they_should() -> None:
         assert np.allclose(sent + state["residual"], value, rtol=1e-6, atol=1e-7 * np.abs(value).max())
 
 
-@pytest.mark.parametrize("n", [SHORT - 1, SHORT, SHORT + 1, 2 * BLOCK_ENTRIES, LARGE])
+@pytest.mark.parametrize("n", [MIN_SAMPLED - 1, MIN_SAMPLED, MIN_SAMPLED + 1, 2 * BLOCK_ENTRIES, LARGE])
 @pytest.mark.parametrize("density", [1e-6, 1 / 400, 1 / 25, 0.3, 0.97, 1.0])
 def test_large_vectors_keep_what_a_sort_finds(n: int, density: float) -> None:
     check(np.random.default_rng(n).standard_normal(n, np.float32), num_kept(density, n))
