@@ -70,14 +70,14 @@ def largest(scores: NDArray[Any], k: int) -> NDArray[np.bool_]:
 
 def top_k(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
     """Return indices (ascending) and entries of the min(k, non-zeros) entries of largest magnitude."""
-    bound = _sampled_bound(value, k)
+    bound = sampled_bound(value, k)
     indices, values = _collect(value, k, bound)
     if indices.size < k and bound > 0:
         indices, values = _collect(value, k, ZERO)
     return indices, values
 
 
-def _sampled_bound(value: CompensatedUpdate, k: int) -> np.float32:
+def sampled_bound(value: CompensatedUpdate, k: int) -> np.float32:
     """Return a magnitude that somewhat more than k entries are likely to exceed."""
     n = value.n
     if n < MIN_SAMPLED:

@@ -116,7 +116,7 @@ def test_errors_of_four_hundred_seeds_cancel(bits: float, kind: str) -> None:
 def test_the_last_entries_of_a_vector_of_odd_length_are_unbiased(bits: float, vector_seed: int) -> None:
     # 7850 entries, the logistic regression's: its powers of two end in 8 and 2
     value = np.random.default_rng(vector_seed).standard_normal(7850).astype(np.float32)
-    found = np.array([encoded(value, bits, seed=seed).dense()[-12:] for seed in range(400)], np.float64)
+    found = np.array([encoded(value, bits, seed=seed).dense()[-12:] for seed in range(200)], np.float64)
     standard_error = found.std(axis=0, ddof=1) / math.sqrt(len(found))
     assert (np.abs(found.mean(axis=0) - value[-12:]) < 4 * standard_error).all()
 
