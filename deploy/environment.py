@@ -1,18 +1,19 @@
-"""The environment in which Flower's parts are started, and loopback ports for them."""
+"""The environment in which Flower's parts start, and free loopback ports for them."""
 
 import os
-import secrets
+import random
 import socket
 import sys
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
 
-PORTS = range(20000, 32000)  # below those that systems give to outgoing connections
+PORTS = range(20000, 32000)  # below the ports that systems give to outgoing connections
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the environment of all processes of a run; `home` is where Flower keeps its files."""
-    own = {
+    """Return the environment of all processes of a run; Flower keeps its files in `home`."""
+    return {
+        **os.environ,
         "FLWR_HOME": str(home),
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -26,24 +27,18 @@ def environment(home: Path) -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     }
-    return os.environ | own
 
 
 def free_ports(count: int) -> list[int]:
-    """Return loopback ports that were free a moment ago, all different; raise `RuntimeError` if there are too few.
+    """Return `count` different loopback ports that were free a moment ago; raise `RuntimeError` if there are too few.
 
-    They are drawn: of two programs that look at the same time, the second does not find the first one's.
+    They are random, so that two programs that search at the same time do not find the same ports.
     """
     found: list[int] = []
-    with ExitStack() as held:
-        for _ in range(count + 1000):
-            if len(found) == count:
-                return found
-            port = PORTS[secrets.randbelow(len(PORTS))]
-            probe = held.enter_context(socket.socket())
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        if len(found) == count:
+            return found
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
             found.append(port)
     raise RuntimeError(f"found {len(found)} free ports from {PORTS.start} to {PORTS.stop}; {count} are needed")

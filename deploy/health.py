@@ -1,8 +1,8 @@
-"""Ask a part of Flower whether it serves, over its gRPC health endpoint: what a container's health check runs.
+"""The health check of a container: ask a SuperLink or SuperNode over its gRPC health endpoint.
 
-    python health.py 127.0.0.1:9099    # the part's --health-server-address
+    python health.py 127.0.0.1:9099    # its --health-server-address
 
-This file needs `grpcio` and `grpcio-health-checking` alone, which come with Flower: it is copied as it is.
+This file is copied to the image alone.  It needs `grpcio` and `grpcio-health-checking`, which Flower installs.
 """
 
 import argparse
@@ -16,7 +16,7 @@ TIMEOUT_S = 5.0
 
 
 def serves(address: str, timeout_s: float = TIMEOUT_S) -> bool:
-    """Return whether the part at `address`, as host:port, says within `timeout_s` seconds that it serves."""
+    """Return whether the SuperLink or SuperNode at `address`, as host:port, reports within `timeout_s` that it serves."""
     with grpc.insecure_channel(address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
@@ -28,12 +28,12 @@ def serves(address: str, timeout_s: float = TIMEOUT_S) -> bool:
 
 def main() -> int:
     """Return the exit status: 0 if it serves, or 1 after one sentence."""
-    parser = argparse.ArgumentParser(description="Ask a part of Flower whether it serves.")
-    parser.add_argument("address", help="its --health-server-address, as 127.0.0.1:9099")
+    parser = argparse.ArgumentParser(description="Ask a SuperLink or SuperNode whether it serves.")
+    parser.add_argument("address", help="its --health-server-address, such as 127.0.0.1:9099")
     address: str = parser.parse_args().address
     if serves(address):
         return 0
-    print(f"{address} does not say that it serves", file=sys.stderr)
+    print(f"{address} does not serve", file=sys.stderr)
     return 1
 
 

@@ -1,12 +1,12 @@
-"""Keys and certificates of a federation: an authority of its own, the SuperLink's certificate, a key for each SuperNode.
+"""Keys and certificates of a federation: its own authority, the SuperLink's certificate, and a key for each SuperNode.
 
-This file needs `cryptography` alone, which comes with Flower: it can be copied to a device and run there, so that the
-device's private key never leaves it.
+This file needs only `cryptography`, which Flower installs: it can be copied to a device and run there, so that the
+private key never leaves the device.
 
     python -m deploy.keys server FOLDER --host superlink.example.org --host 192.0.2.7
-    python -m deploy.keys node FOLDER                # on the node; only FOLDER/node.pub travels
+    python -m deploy.keys node FOLDER                # on the node; only FOLDER/node.pub leaves it
 
-A private key is a file of mode 0600 in a folder of mode 0700 from its first moment, and is never overwritten.
+A private key is created with mode 0600, in a folder of mode 0700, and is never overwritten.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key as
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CURVE = ec.SECP384R1()
-"""What `flwr supernode register` names first; it takes the other NIST curves as well."""
+"""The first choice of `flwr supernode register`, which also accepts the other NIST curves."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 730
@@ -35,18 +35,18 @@ PURPOSES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
     *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
-CLOCK_SKEW = timedelta(days=1)  # a device without a clock battery wakes up in the past
+CLOCK_SKEW = timedelta(days=1)  # the clock of a device without a battery may be behind
 
 
 class KeyFileError(Exception):
-    """Keys cannot be made as asked; the text is one sentence."""
+    """Keys cannot be made; the text is one sentence."""
 
 
 def make_server(folder: Path, hosts: Sequence[str] = (), days: int = SERVER_DAYS) -> None:
-    """Make `server.key` and `server.pem` in `folder`, signed by its `ca.key` and `ca.pem`, made first if not there.
+    """Make `server.key` and `server.pem` in `folder`, signed by the authority there, which is made if there is none.
 
-    The certificate is good for `days` days, for this machine's loopback names and for `hosts`: names or addresses by
-    which nodes reach the SuperLink.  Raises `KeyFileError` for an impossible host and for a server key that is there.
+    The certificate is valid for `days` days, for the loopback names and for `hosts`: names or addresses at which nodes
+    reach the SuperLink.  Raises `KeyFileError` for an impossible host, and if there is a server key already.
     """
     names = [_name(host) for host in dict.fromkeys((*LOOPBACK, *hosts))]
     if days < 1:
@@ -68,9 +68,9 @@ def make_server(folder: Path, hosts: Sequence[str] = (), days: int = SERVER_DAYS
 
 
 def make_node(folder: Path) -> None:
-    """Make `node.key` and `node.pub` in `folder`: the first is for `flower-supernode`, the second to be registered.
+    """Make `node.key`, for `flower-supernode`, and `node.pub`, for `flwr supernode register`, in `folder`.
 
-    Both are in OpenSSH's format: ``ssh-keygen -t ecdsa -b 384`` makes the same.  Raises `KeyFileError` if one is there.
+    Both have OpenSSH's format, as ``ssh-keygen -t ecdsa -b 384`` makes them.  Raises `KeyFileError` if one exists.
     """
     _private_folder(folder)
     _refuse_existing(folder / "node.key", folder / "node.pub")
@@ -81,7 +81,7 @@ def make_node(folder: Path) -> None:
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """Return the certificate and the key of the authority in `folder`, made if neither is there."""
+    """Return the certificate and the key of the authority in `folder`; make them if there are none."""
     key_path, path = folder / "ca.key", folder / "ca.pem"
     if key_path.exists() and path.exists():
         try:
@@ -108,7 +108,7 @@ def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateK
 def _certificate(
     common_name: str, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
 ) -> x509.CertificateBuilder:
-    """Return what every certificate says; one without a name of its own is the issuer's."""
+    """Return the parts that all certificates share; without a `common_name`, the subject is the issuer."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])]) if common_name else issuer
     start = datetime.now(UTC) - CLOCK_SKEW
     return (
@@ -140,7 +140,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _private_folder(folder: Path) -> None:
-    """Make `folder` if it is not there; refuse one that others may look into."""
+    """Make `folder` if there is none; refuse a folder that other users may read."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -154,12 +154,12 @@ def _refuse_existing(*paths: Path) -> None:
     for path in paths:
         if path.exists():
             raise KeyFileError(
-                f"{path} is there already; keys are never overwritten: move it away, or name another folder"
+                f"{path} exists already; keys are never overwritten: move it away, or name another folder"
             )
 
 
 def _write_pair(private_path: Path, private: bytes, public_path: Path, public: bytes) -> None:
-    """Make both files, or none; the second is for everyone to read."""
+    """Make both files or none; every user may read the second one."""
     _write(private_path, private, 0o600)
     try:
         _write(public_path, public, 0o644)
@@ -169,7 +169,7 @@ def _write_pair(private_path: Path, private: bytes, public_path: Path, public: b
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
-    """Make the file at once: whole, with that mode, and only if there is none."""
+    """Make the file atomically with that mode, unless it exists."""
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -179,19 +179,19 @@ def _write(path: Path, data: bytes, mode: int) -> None:
             os.fsync(file.fileno())
         os.link(temporary, path)  # unlike a rename, it does not replace
     except FileExistsError:
-        raise KeyFileError(f"{path} is there already; keys are never overwritten") from None
+        raise KeyFileError(f"{path} exists already; keys are never overwritten") from None
     finally:
         temporary.unlink()
 
 
 def main() -> int:
-    """Return the exit status: 0, or 1 with one sentence if nothing was made."""
+    """Return the exit status: 0, or 1 after one sentence if no key was made."""
     parser = argparse.ArgumentParser(prog="python -m deploy.keys", description="Make keys and certificates.")
     commands = parser.add_subparsers(dest="command", required=True)
-    server = commands.add_parser("server", help="an authority, and the SuperLink's certificate signed by it")
+    server = commands.add_parser("server", help="make an authority and the SuperLink's certificate")
     server.add_argument("--host", action="append", default=[], help="a name or address of the SuperLink; repeatable")
-    server.add_argument("--days", type=int, default=SERVER_DAYS, help="that it is valid (default: %(default)s)")
-    node = commands.add_parser("node", help="a SuperNode's key: run it on the node")
+    server.add_argument("--days", type=int, default=SERVER_DAYS, help="of its validity (default: %(default)s)")
+    node = commands.add_parser("node", help="make a SuperNode's key; run it on the node")
     for command in (server, node):
         command.add_argument("folder", type=Path, help="where the keys go; its mode must be 0700")
     args = parser.parse_args()

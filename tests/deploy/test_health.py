@@ -1,4 +1,4 @@
-"""The health check speaks to what Flower serves, and takes nothing else for health."""
+"""The health check against Flower's own health server, and against no server."""
 
 import subprocess
 import sys
@@ -15,12 +15,12 @@ SCRIPT = Path(__file__).parents[2] / "deploy" / "health.py"
 
 @pytest.fixture
 def address() -> str:
-    """A loopback address that nobody listens on."""
+    """A loopback address without a listener."""
     [port] = free_ports(1)
     return f"127.0.0.1:{port}"
 
 
-def test_a_part_of_flower_that_serves_is_healthy_and_one_that_ended_is_not(address: str) -> None:
+def test_a_health_server_is_healthy_until_it_ends(address: str) -> None:
     assert not serves(address, timeout_s=1)
     server = run_health_server_grpc_no_tls(address)
     try:
@@ -30,13 +30,13 @@ def test_a_part_of_flower_that_serves_is_healthy_and_one_that_ended_is_not(addre
     assert not serves(address, timeout_s=1)
 
 
-def test_the_file_alone_is_the_health_check_of_a_container(address: str, tmp_path: Path) -> None:
+def test_the_file_works_alone_as_in_a_container(address: str, tmp_path: Path) -> None:
     def check() -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-I", str(SCRIPT), address]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
 
     done = check()
-    assert (done.returncode, done.stderr) == (1, f"{address} does not say that it serves\n")
+    assert (done.returncode, done.stderr) == (1, f"{address} does not serve\n")
     server = run_health_server_grpc_no_tls(address)
     try:
         assert check().returncode == 0

@@ -1,4 +1,4 @@
-"""What deploy/README.md tells an operator to type works, and what it says that the log says is what the log says."""
+"""The commands of deploy/README.md work, and the log lines that it explains are those of the log."""
 
 import logging
 import os
@@ -31,7 +31,7 @@ def blocks(language: str) -> list[str]:
 
 
 def lines(start: str) -> list[str]:
-    """Return the commands that begin with `start`, sudo and whom it makes one left out."""
+    """Return the commands that begin with `start`, without sudo and its options."""
     commands = [re.sub(r"^sudo (-u \w+ )?", "", line) for block in blocks("sh") for line in block.splitlines()]
     found = [line for line in commands if line.startswith(start)]
     assert found, f"no command in the README begins with {start!r}"
@@ -45,7 +45,7 @@ def defaults() -> dict[str, object]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder in which the project's files are found, and whose `.venv/bin/python` is this one."""
+    """A folder with links to the project's files, and with this interpreter as `.venv/bin/python`."""
     for name in ("datasets", "deploy", "fedcomp"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
@@ -56,7 +56,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def type_in(commands: str, folder: Path) -> str:
-    """Return what a shell says to `commands`; all must work."""
+    """Return the output of `commands` in a shell; all must succeed."""
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         ["sh", "-eu", "-c", commands], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
@@ -65,7 +65,7 @@ def type_in(commands: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_the_folders_of_the_containers_are_made_by_the_commands_that_make_them(place: Path) -> None:
+def test_the_commands_make_all_folders_that_the_containers_mount(place: Path) -> None:
     block = next(block for block in blocks("sh") if "docker compose" in block)
     *commands, compose = block.splitlines()
     assert compose.startswith("SITE=$PWD/site ")
@@ -79,7 +79,7 @@ def test_the_folders_of_the_containers_are_made_by_the_commands_that_make_them(p
     assert (place / "site" / "node-0" / "key" / "node.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_keys_and_samples_are_made_by_the_commands_that_make_them(place: Path) -> None:
+def test_the_commands_make_keys_and_samples(place: Path) -> None:
     np.savez(place / "samples.npz", x=np.zeros((5, 1, 8, 8), np.float32), y=np.arange(5))
     (place / "digits.toml").write_text((ROOT / "datasets" / "digits.toml").read_text())
     (place / "keys.py").write_text((ROOT / "deploy" / "keys.py").read_text())
@@ -99,7 +99,7 @@ def test_keys_and_samples_are_made_by_the_commands_that_make_them(place: Path) -
     assert len(list((place / "shares").iterdir())) == 10
 
 
-def test_the_wheel_has_the_name_that_is_copied_and_the_extras_exist() -> None:
+def test_the_wheel_has_the_name_in_the_commands_and_the_extras_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = set(re.findall(r"fedcomp-[\w.]+-py3-none-any\.whl", README))
     assert named == {f"fedcomp-{project['version']}-py3-none-any.whl"}
@@ -111,7 +111,7 @@ def test_flower_has_the_commands(command: str) -> None:
     _, group, name, *arguments = shlex.split(command)
     program = Path(sys.executable).parent / "flwr"
     env = {key: value for key, value in os.environ.items() if key not in ("GITHUB_ACTIONS", "FORCE_COLOR", "PY_COLORS")}
-    told = subprocess.run(
+    help_page = subprocess.run(
         [program, group, name, "--help"],
         capture_output=True,
         text=True,
@@ -119,13 +119,13 @@ def test_flower_has_the_commands(command: str) -> None:
         check=False,
         env=env | {"COLUMNS": "120"},
     )
-    assert told.returncode == 0
-    assert len(re.findall(r"^│ \*? +\w+ +(?:TEXT|INTEGER|FILE|PATH|\[\w+\])", told.stdout, re.MULTILINE)) >= len(
+    assert help_page.returncode == 0
+    assert len(re.findall(r"^│ \*? +\w+ +(?:TEXT|INTEGER|FILE|PATH|\[\w+\])", help_page.stdout, re.MULTILINE)) >= len(
         arguments
     )
 
 
-def test_the_settings_of_the_run_are_settings() -> None:
+def test_the_settings_of_the_run_are_valid() -> None:
     [command] = lines("flwr run")
     arguments = shlex.split(command)
     config = parse_config([arguments[arguments.index("-c") + 1]])
@@ -135,7 +135,7 @@ def test_the_settings_of_the_run_are_settings() -> None:
         Settings.from_config(defaults() | {"run-name": "field"} | parse_config([text]))
 
 
-def test_files_lie_where_the_unit_looks_for_them() -> None:
+def test_files_are_where_the_unit_looks_for_them() -> None:
     node = tomllib.loads(next(block for block in blocks("toml") if "state-dir" in block))
     assert node == {"data-dir": "/srv/fedcomp", "state-dir": "/var/lib/fedcomp/state"}
     assert "StateDirectory=fedcomp\n" in UNIT
@@ -159,14 +159,14 @@ class Troubled(LocalGrid):
         return replies
 
 
-def test_the_log_says_what_the_page_says_that_it_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_the_lines_that_the_page_explains(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = defaults() | {"num-rounds": 5, "min-nodes": 5, "fraction-train": 1.0, "runs-dir": str(tmp_path)}
     config |= {"node-timeout": 0.0, "model": "logistic"}
     grid = Troubled(client_app, 5, config)  # type: ignore[arg-type]
     grid.order(4, Fault.DELIVER_TWICE, Fault.LOSE_REPLY, Fault.DELIVER_TWICE, Fault.FORGET)
     with caplog.at_level(logging.INFO, "flwr"):
         server_app(grid, Context(1, 0, {}, RecordDict(), config))  # type: ignore[arg-type]
-    said = {re.sub(r"\d+", "N", record.getMessage().strip()) for record in caplog.records}
-    told = [re.sub(r"\d+", "N", line) for line in re.findall(r"^\| `(fedcomp: .*?)` \|", README, re.MULTILINE)]
-    assert len(told) == 5
-    assert [line for line in told if line not in said] == []
+    logged = {re.sub(r"\d+", "N", record.getMessage().strip()) for record in caplog.records}
+    explained = [re.sub(r"\d+", "N", line) for line in re.findall(r"^\| `(fedcomp: .*?)` \|", README, re.MULTILINE)]
+    assert len(explained) == 5
+    assert [line for line in explained if line not in logged] == []
