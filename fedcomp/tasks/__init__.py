@@ -1,4 +1,4 @@
-"""What both sides train: the models, their inputs, and the metric of a central evaluation."""
+"""Training tasks, shared by server and clients: models, their inputs, and the metrics of an evaluation."""
 
 from fedcomp.tasks.feature_skew import skew
 from fedcomp.tasks.inputs import input_shape, prepare

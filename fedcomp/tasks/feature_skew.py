@@ -1,4 +1,4 @@
-"""Feature skew on tensors: a client's samples turned or made noisy, as its partition says."""
+"""Feature skews on tensors: the rotations and the noise of a partition text, applied to a client's samples."""
 
 import math
 from functools import cache
@@ -13,16 +13,18 @@ from fedcomp.core import RandomStream, Vector
 from fedcomp.data import Rotation, parse_partition
 
 STREAM = 0x6E6F697365
-"""The first word of the noise's seed, so that nothing else draws the same numbers from a run's seed."""
+"""The first word of the noise's seed, so that no other part of a run draws the same numbers."""
 
 
 def skew(x: Tensor, text: str, client: int, num_clients: int, seed: int) -> Tensor:
-    """Return samples `x` (N, C, H, W), as `prepare` gives them, with the feature skews of the partition `text`.
+    """Return samples `x` (N, C, H, W), as `prepare` returns them, with the feature skews of the partition `text`.
 
-    Client `client` of `num_clients`, counted from 0, gets what is its own, in the order of the text.  `x` is not
-    touched, and is itself returned where the text has no skew.  The noise is the same for a seed on every machine; a
-    rotation is up to the last bits of the machine's arithmetic.  Raises `ValueError` for a text that is no partition,
-    for a client that is none of `num_clients`, and for a rotation of samples that are no images.
+    The skews are those of client `client`, from 0 to `num_clients` - 1, in the order of the text.  `x` is not changed; without
+    skews it is returned itself.  The noise for a seed is the same on every machine; rotations may differ in their last bits.
+
+    Raises:
+        ValueError: the text is no partition, the client has no such number, or the samples to rotate are no images.
+
     """
     if not 0 <= client < num_clients:
         raise ValueError(f"client {client} of {num_clients}; 0 to {num_clients - 1} is needed")
@@ -35,9 +37,10 @@ def skew(x: Tensor, text: str, client: int, num_clients: int, seed: int) -> Tens
 
 
 def rotate(x: Tensor, degrees: float) -> Tensor:
-    """Return images (N, C, H, W) turned counter-clockwise about their centre, bilinear; what comes in repeats the edge.
+    """Return images (N, C, H, W) rotated counter-clockwise about their centre.
 
-    Raises `ValueError` for images of a single row or column.
+    The interpolation is bilinear, and pixels from outside repeat the edge.  Raises `ValueError` for images of one row or
+    column.
     """
     height, width = x.shape[2:]
     if min(height, width) < 2:
@@ -45,7 +48,7 @@ def rotate(x: Tensor, degrees: float) -> Tensor:
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     if len(x) == 0:
         return x
-    # Where each pixel comes from, in coordinates from -1 to 1 whose units differ where height and width do.
+    # The source of each pixel, in coordinates from -1 to 1, whose units differ if height and width do.
     rows = ((cos, -sin * height / width, 0.0), (sin * width / height, cos, 0.0))
     theta = torch.tensor([rows], dtype=x.dtype, device=x.device).expand(len(x), 2, 3)
     grid = functional.affine_grid(theta, list(x.shape), align_corners=False)
@@ -61,9 +64,9 @@ def gaussian(x: Tensor, client: int, seed: int) -> Tensor:
 
 @cache
 def _quantiles() -> Vector:
-    """Return the 65,536 quantiles of the normal distribution, up to 4.3: sixteen random bits choose one.
+    """Return 65,536 quantiles of the normal distribution, from -4.3 to 4.3: sixteen random bits choose one.
 
-    Rounded, so that the last bits of a machine's logarithm do not show.
+    They are rounded, so that they do not depend on the last bits of a machine's logarithm.
     """
     normal = NormalDist()
     return np.array([round(normal.inv_cdf((level + 0.5) / 65536), 7) for level in range(65536)], np.float32)

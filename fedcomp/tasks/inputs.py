@@ -1,4 +1,4 @@
-"""From stored arrays to what a model reads: scaled, resized and normalised as the card says."""
+"""Model inputs from stored arrays: scaled, resized and normalised with the numbers of the card."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from fedcomp.data import Card
 
 
 def input_shape(card: Card) -> tuple[int, int, int]:
-    """Return the shape (C, H, W) that `prepare` gives each sample; features become one row, (1, 1, features)."""
+    """Return the shape (C, H, W) of each sample after `prepare`; features become one row, (1, 1, features)."""
     channels, height, width = card.shape if len(card.shape) == 3 else (1, 1, card.shape[0])
     return (channels, height, width) if card.resize is None else (channels, card.resize, card.resize)
 
@@ -20,13 +20,13 @@ def input_shape(card: Card) -> tuple[int, int, int]:
 def prepare(x: NDArray[Any], card: Card, device: torch.device | str) -> Tensor:
     """Return `x`, uint8 or float32 (N, *card.shape), as float32 (N, C, H, W) on `device`.
 
-    uint8 is scaled to [0, 1] and float32 taken as it is; then come the card's bilinear resize, mean and std.  Raises
-    `ValueError` for another shape or dtype.
+    uint8 is scaled to [0, 1], float32 is not; then the card's bilinear resize, mean and std apply.  Raises `ValueError` for
+    another shape or dtype.
     """
     if x.shape[1:] != card.shape or x.dtype not in (np.uint8, np.float32):
         raise ValueError(f"samples of shape {x.shape[1:]} and dtype {x.dtype}; uint8 or float32 {card.shape} is needed")
     channels, height, width = input_shape(card)
-    values = torch.tensor(x, device=device)  # as stored: bytes cross to the device, not floats
+    values = torch.tensor(x, device=device)  # as stored: a byte for each value crosses to the device
     values = values.float().div_(255) if x.dtype == np.uint8 else values
     values = values.reshape(-1, channels, *(card.shape[1:] if len(card.shape) == 3 else (1, width)))
     if values.shape[2:] != (height, width):

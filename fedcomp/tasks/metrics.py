@@ -1,20 +1,23 @@
-"""How good a model is on held-out samples."""
+"""Loss and accuracy of a model on held-out samples."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedcomp.core import check_int
+
+MAX_BATCH_SIZE = 1_000_000_000
+
 
 def evaluate(model: nn.Module, x: Tensor, y: Tensor, batch_size: int) -> tuple[float, float]:
-    """Return the mean cross-entropy over all samples, and the share of them classified right, in [0, 1].
+    """Return the mean cross-entropy over all samples, and the accuracy in [0, 1].
 
-    `x` is what the model reads and `y` int64 (N,), on the model's device.  Every module keeps the mode, training or
-    evaluation, that it had.  Raises `ValueError` for no samples, unequal lengths or a batch size below one.
+    `x` is the model's input and `y` int64 (N,), both on the model's device.  Every module keeps its mode, training or
+    evaluation.  Raises `ValueError` for no samples, unequal lengths or a batch size below one.
     """
-    if len(x) == 0 or len(x) != len(y) or batch_size < 1:
-        raise ValueError(
-            f"{len(x)} samples, {len(y)} labels, batch size {batch_size}; as many of both, and 1, are needed"
-        )
+    if len(x) == 0 or len(x) != len(y):
+        raise ValueError(f"{len(x)} samples and {len(y)} labels; equally many of both, at least 1, are needed")
+    check_int("batch_size", batch_size, 1, MAX_BATCH_SIZE)
     modes = [(module, module.training) for module in model.modules()]
     losses, hits = [], []
     try:

@@ -1,8 +1,8 @@
-"""The models by name, from a logistic regression to VGG11*; four of them are those of the STC paper.
+"""Models by name, from a logistic regression to VGG11*; four of them are those of the STC paper.
 
-Each function takes the shape (C, H, W) and the number of classes, returns a module from (N, C, H, W) to logits
-(N, classes), and raises `ValueError` where the shape does not fit it.  None has BatchNorm or dropout.  Parameter counts
-of the paper's: Sattler et al., IEEE TNNLS 2019, table II.
+Each function takes the shape (C, H, W) and the number of classes, returns a module from (N, C, H, W) to logits (N, classes),
+and raises `ValueError` if the shape does not fit.  No model has BatchNorm or dropout.  For the paper's parameter counts see
+Sattler et al., IEEE TNNLS 2019, table II.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +11,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import convert_conv2d_weight_memory_format
+
+from fedcomp.core import check_int
 
 Shape = tuple[int, int, int]
 
@@ -30,7 +32,7 @@ def mlp(shape: Shape, num_classes: int) -> nn.Module:
 
 
 def cnn(shape: Shape, num_classes: int) -> nn.Module:
-    """Two pooled 3x3 convolutions of 16 and 32, and a layer of 64: small enough for 8x8; 13,706 parameters there."""
+    """Two pooled 3x3 convolutions of 16 and 32, and a layer of 64; fits images of 8x8, with 13,706 parameters."""
     channels, height, width = shape
     _check_size("cnn", shape, least=4)
     return nn.Sequential(
@@ -84,8 +86,8 @@ def lstm(shape: Shape, num_classes: int) -> nn.Module:
 def vgg11s(shape: Shape, num_classes: int) -> nn.Module:
     """VGG11*, the STC paper's narrow VGG11 (Simonyan and Zisserman, 2015); 865,482 parameters at 3x32x32.
 
-    Its convolutions begin as in He et al. (ICCV 2015, eq. 14, by the maps they give out), biases zero: from torch's own
-    beginning the signal fades over eight layers without BatchNorm, and SGD stays at chance for thousands of steps.
+    Convolutions are initialised as in He et al. (ICCV 2015, eq. 14, fan-out), with zero biases.  With torch's defaults the
+    signal fades over eight layers without BatchNorm, and SGD stays at chance for thousands of steps.
     """
     channels, height, width = shape
     _check_size("vgg11s", shape, least=32)
@@ -116,30 +118,29 @@ MODELS: Mapping[str, Callable[[Shape, int], nn.Module]] = {
     "lstm": lstm,
     "vgg11s": vgg11s,
 }
-"""Name -> constructor of the models that there are."""
+"""Name -> constructor of each model."""
 
 
 def build_model(name: str, shape: Shape, num_classes: int, seed: int) -> nn.Module:
-    """Return the model on the CPU with weights drawn from `seed`; torch's own random state is left as it was.
+    """Return the model on the CPU with weights drawn from `seed`; torch's global random state does not change.
 
-    Raises `ValueError` for an unknown model, and for one that does not fit the shape.
+    Raises `ValueError` for an unknown model, and for a shape that does not fit it.
     """
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r}; there are: {', '.join(MODELS)}")
     if len(shape) != 3 or min(shape) < 1 or num_classes < 2:
         raise ValueError(f"shape {shape} and {num_classes} classes; (C, H, W) and at least 2 classes are needed")
-    if not 0 <= seed < 2**63:
-        raise ValueError(f"seed {seed}; 0 to 2**63 - 1 is needed")
+    check_int("seed", seed, 0, 2**63 - 1)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs too
-        # Channels last in memory: on a CPU pooling runs several times as fast, and a step of the CNN takes half the time.
+        # Channels last in memory: on a CPU, pooling is several times faster and a step of the CNN twice as fast.
         return convert_conv2d_weight_memory_format(MODELS[name](shape, num_classes), torch.channels_last)
 
 
 def _conv(maps_in: int, maps_out: int, *, kernel: int, padding: int, pool: bool) -> list[nn.Module]:
-    """Return a convolution, a 2x2 max-pool where asked, and ReLU.
+    """Return a convolution, a 2x2 max-pool if `pool`, and ReLU.
 
-    ReLU and max change places freely, forwards and backwards, to the bit; pooled first, ReLU has a quarter of the work.
+    ReLU after the max-pool gives the same values and gradients to the bit, with a quarter of the work.
     """
     convolution = nn.Conv2d(maps_in, maps_out, kernel, padding=padding)
     return [convolution, nn.MaxPool2d(2), nn.ReLU()] if pool else [convolution, nn.ReLU()]

@@ -54,7 +54,7 @@ def make_card() -> MakeCard:
 
 @pytest.fixture
 def publish() -> Publish:
-    """Writes a file and returns what a card says of it."""
+    """Writes a file and returns its entry for a card."""
 
     def write(folder: Path, name: str, data: bytes) -> CardFile:
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def publish() -> Publish:
 
 @pytest.fixture
 def idx_bytes() -> Idx:
-    """Returns an array as an IDX file."""
+    """Converts an array to an IDX file."""
 
     def pack(array: NDArray[np.uint8]) -> bytes:
         return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()

@@ -1,4 +1,4 @@
-"""Published files: plain or packed, whole or refused."""
+"""Published files: plain or compressed, complete or refused."""
 
 import gzip
 from pathlib import Path
@@ -10,7 +10,7 @@ from fedcomp.data.dataset import DataError
 from fedcomp.data.files import find_folder, read_file
 
 
-def test_a_file_is_read_plain_and_packed(tiny_idx: tuple[Card, Path]) -> None:
+def test_a_file_is_read_plain_and_compressed(tiny_idx: tuple[Card, Path]) -> None:
     card, parent = tiny_idx
     file, folder = card.train[0], parent / "tiny"
     data = (folder / file.name).read_bytes()
@@ -20,13 +20,15 @@ def test_a_file_is_read_plain_and_packed(tiny_idx: tuple[Card, Path]) -> None:
     assert read_file(card, file, folder) == data
 
 
-def test_the_folder_is_the_one_given_or_its_child(tiny_idx: tuple[Card, Path]) -> None:
+def test_the_folder_is_the_given_one_or_its_child(tiny_idx: tuple[Card, Path]) -> None:
     card, parent = tiny_idx
     assert find_folder(card, parent) == parent / "tiny"
     assert find_folder(card, parent / "tiny") == parent / "tiny"
 
 
-def test_a_missing_dataset_says_where_was_looked_and_how_to_get_it(tiny_idx: tuple[Card, Path], tmp_path: Path) -> None:
+def test_an_error_about_a_missing_dataset_lists_the_folders_and_the_source(
+    tiny_idx: tuple[Card, Path], tmp_path: Path
+) -> None:
     card, _ = tiny_idx
     with pytest.raises(DataError, match=r"tiny: no x10 in .*/none/tiny, .*/none; get it from https://example.org/tiny"):
         find_folder(card, tmp_path / "none")
@@ -53,7 +55,7 @@ def test_every_truncation_and_every_flipped_byte_is_refused(tiny_idx: tuple[Card
             read_file(card, file, path.parent)
 
 
-def test_a_packed_bomb_is_unpacked_no_further_than_needed(tiny_idx: tuple[Card, Path]) -> None:
+def test_a_decompression_bomb_is_read_only_up_to_the_size_of_the_card(tiny_idx: tuple[Card, Path]) -> None:
     card, parent = tiny_idx
     file, path = card.train[1], parent / "tiny" / "y10"
     path.unlink()

@@ -1,4 +1,4 @@
-"""Datasets of Hugging Face: a saved folder, and the hub's own path on a local repository; no network."""
+"""Hugging Face datasets: a saved folder, and a local repository in place of the hub; no network."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,12 +20,12 @@ Arrays = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 @pytest.fixture
 def card(make_card: Callable[..., Card]) -> Card:
-    """A card of the format, whose columns have names of their own."""
+    """A card of the format with its own column names."""
     return make_card(format="huggingface", hub=Hub("someone/tiny", image="img", label="digit"))
 
 
 def table(x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Table:
-    """Return a table of PNG images and named classes, as the hub has them."""
+    """Return a table of PNG images and named classes, as on the hub."""
     features = Features({"img": Image(), "digit": ClassLabel(names=["a", "b", "c"])})
     return Table.from_dict({"img": [Picture.fromarray(image) for image in x], "digit": y.tolist()}, features=features)
 
@@ -46,7 +46,7 @@ def test_a_saved_folder_becomes_arrays(tmp_path: Path, card: Card, tiny_arrays: 
     assert dataset.train.y.dtype == np.int64
 
 
-def test_a_saved_folder_serves_a_card_of_another_format(
+def test_a_saved_folder_loads_for_a_card_of_another_format(
     tmp_path: Path, tiny_idx: tuple[Card, Path], tiny_arrays: Arrays
 ) -> None:
     save(tmp_path / "saved", *tiny_arrays)
@@ -54,7 +54,7 @@ def test_a_saved_folder_serves_a_card_of_another_format(
     assert len(load(card, tmp_path / "saved").train) == 10
 
 
-def test_colour_images_become_planes(tmp_path: Path, make_card: Callable[..., Card]) -> None:
+def test_colour_images_become_channels_first(tmp_path: Path, make_card: Callable[..., Card]) -> None:
     x = np.random.default_rng(8).integers(0, 256, (12, 2, 4, 3), dtype=np.uint8)
     save(tmp_path, x, np.arange(12, dtype=np.uint8) % 3)
     card = make_card(
@@ -67,7 +67,7 @@ def test_colour_images_become_planes(tmp_path: Path, make_card: Callable[..., Ca
     assert np.array_equal(load(card, tmp_path).train.x, x[:10].transpose(0, 3, 1, 2))
 
 
-def test_a_column_of_float_arrays_comes_as_it_is(tmp_path: Path, card: Card) -> None:
+def test_a_column_of_float_arrays_stays_as_it_is(tmp_path: Path, card: Card) -> None:
     x = np.random.default_rng(9).random((4, 1, 2, 3), dtype=np.float32)
     features = Features({"img": Array3D((1, 2, 3), "float32"), "digit": Value("int8")})
     split = Table.from_dict({"img": list(x), "digit": [0, 1, 2, 0]}, features=features)
@@ -77,7 +77,7 @@ def test_a_column_of_float_arrays_comes_as_it_is(tmp_path: Path, card: Card) -> 
     assert dataset.test.y.tolist() == [0, 1, 2, 0]
 
 
-def test_the_path_of_the_hub_loads_a_repository_of_parquet_files(
+def test_a_repository_of_parquet_files_loads_as_from_the_hub(
     tmp_path: Path, card: Card, tiny_arrays: Arrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("flwr_datasets.common.telemetry.FLWR_TELEMETRY_ENABLED", "0")
@@ -92,13 +92,13 @@ def test_the_path_of_the_hub_loads_a_repository_of_parquet_files(
     assert np.array_equal(dataset.test.y, y[10:])
 
 
-def test_a_repository_that_is_not_there_is_one_sentence(tmp_path: Path, card: Card) -> None:
+def test_a_missing_repository_is_refused_in_one_sentence(tmp_path: Path, card: Card) -> None:
     absent = replace(card, hub=Hub(str(tmp_path / "absent")))
-    with pytest.raises(DataError, match=r"absent did not come from the Hugging Face hub .*a connection is needed, or"):
+    with pytest.raises(DataError, match="absent .*connection"):
         load(absent)
 
 
-def test_a_wrong_column_names_those_there_are(tmp_path: Path, card: Card, tiny_arrays: Arrays) -> None:
+def test_an_error_about_a_missing_column_lists_the_columns(tmp_path: Path, card: Card, tiny_arrays: Arrays) -> None:
     save(tmp_path, *tiny_arrays)
     with pytest.raises(DataError, match=r"\[train\]: no column 'label'; there are: img, digit"):
         load(replace(card, hub=Hub("someone/tiny", image="img")), tmp_path)
@@ -106,7 +106,7 @@ def test_a_wrong_column_names_those_there_are(tmp_path: Path, card: Card, tiny_a
 
 def test_a_wrong_split_is_refused(tmp_path: Path, card: Card, tiny_arrays: Arrays) -> None:
     save(tmp_path, *tiny_arrays)
-    with pytest.raises(DataError, match="a DatasetDict of train and validation is needed"):
+    with pytest.raises(DataError, match="train and validation"):
         load(replace(card, hub=Hub("someone/tiny", test="validation")), tmp_path)
 
 
@@ -120,10 +120,10 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, card: Card, tiny_arrays: Ar
     save(tmp_path, *tiny_arrays)
     for shard in (tmp_path / "train").glob("*.arrow"):
         shard.write_bytes(shard.read_bytes()[:100])
-    with pytest.raises(DataError, match="a DatasetDict of train and test is needed"):
+    with pytest.raises(DataError, match="train and test"):
         load(card, tmp_path)
 
 
-def test_no_folder_says_how_to_get_it(tmp_path: Path, card: Card) -> None:
-    with pytest.raises(DataError, match=r"tiny: no dataset_dict.json in .*leave data-dir empty to load someone/tiny"):
+def test_an_error_about_a_missing_folder_names_the_hub(tmp_path: Path, card: Card) -> None:
+    with pytest.raises(DataError, match="dataset_dict.json .*someone/tiny"):
         load(card, tmp_path)

@@ -1,4 +1,4 @@
-"""From a card to checked arrays."""
+"""Loading a card's dataset as checked arrays."""
 
 import os
 import struct
@@ -59,7 +59,7 @@ def test_the_digits_need_no_folder_and_no_network() -> None:
     assert abs(float(dataset.train.x.std()) - card.std[0]) < 1e-3
 
 
-def test_a_process_keeps_what_it_loaded_and_nobody_can_write_it(tiny_idx: tuple[Card, Path]) -> None:
+def test_a_loaded_dataset_is_cached_and_read_only(tiny_idx: tuple[Card, Path]) -> None:
     card, parent = tiny_idx
     dataset = load(card, parent)
     assert load(card, str(parent)) is dataset
@@ -68,7 +68,7 @@ def test_a_process_keeps_what_it_loaded_and_nobody_can_write_it(tiny_idx: tuple[
             array[0] = 1
 
 
-def test_nothing_damaged_is_kept(tiny_idx: tuple[Card, Path]) -> None:
+def test_a_damaged_dataset_is_not_cached(tiny_idx: tuple[Card, Path]) -> None:
     card, parent = tiny_idx
     path = parent / "tiny" / "x2"
     whole = path.read_bytes()
@@ -79,12 +79,12 @@ def test_nothing_damaged_is_kept(tiny_idx: tuple[Card, Path]) -> None:
     assert len(load(card, parent).test) == 2
 
 
-def test_without_folder_and_hub_the_card_is_at_fault(tiny_idx: tuple[Card, Path]) -> None:
+def test_a_card_without_a_hub_needs_a_folder(tiny_idx: tuple[Card, Path]) -> None:
     with pytest.raises(DataError, match=r"tiny: its card has no \[hub\]; data-dir with the files from .* is needed"):
         load(tiny_idx[0], "")
 
 
-def test_writers_come_from_a_folder_beside(
+def test_writers_are_read_from_another_folder(
     tmp_path: Path,
     make_card: MakeCard,
     publish: Publish,
@@ -132,7 +132,7 @@ FOUR = np.zeros((4, 1, 2, 3), np.float32)
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "says"),
+    ("x", "y", "expected"),
     [
         (FOUR.astype(np.int32), [0, 1, 2, 0], "samples of dtype int32; tiny needs uint8 or floats"),
         (FOUR * np.nan, [0, 1, 2, 0], "samples hold NaN or infinity"),
@@ -145,14 +145,14 @@ FOUR = np.zeros((4, 1, 2, 3), np.float32)
         (FOUR, [0, -1, 2, 0], "labels from -1 to 2; tiny needs 0 to 2"),
     ],
 )
-def test_arrays_that_are_not_what_the_card_says_are_refused(
-    make_card: Callable[..., Card], x: NDArray[Any], y: Any, says: str
+def test_arrays_that_do_not_fit_the_card_are_refused(
+    make_card: Callable[..., Card], x: NDArray[Any], y: Any, expected: str
 ) -> None:
-    with pytest.raises(DataError, match=f"^here: {says}"):
+    with pytest.raises(DataError, match=f"^here: {expected}"):
         checked_split(make_card(), Arrays(x, np.asarray(y)), "here")
 
 
-def test_columns_are_those_of_the_card_and_as_long_as_the_labels(make_card: Callable[..., Card]) -> None:
+def test_columns_must_be_those_of_the_card_and_as_long_as_the_labels(make_card: Callable[..., Card]) -> None:
     labels, owners = np.array([0, 1, 2, 0]), np.array([5, 5, 6, 6], np.int32)
     split = checked_split(make_card(groups=("who",)), Arrays(FOUR, labels, {"who": owners}), "here")
     assert split.groups["who"].tolist() == [5, 5, 6, 6]
@@ -172,7 +172,7 @@ def test_wider_floats_and_narrower_labels_are_converted(make_card: Callable[...,
 @pytest.mark.skipif(
     not (SHARED / "qmnist-writers").is_dir() or not DATA, reason="no ../shared/data, or no FEDCOMP_DATA"
 )
-def test_the_writers_of_mnist_are_539_to_learn_from_and_297_others_to_test_on(tmp_path: Path) -> None:
+def test_mnist_has_539_training_writers_and_297_other_test_writers(tmp_path: Path) -> None:
     (tmp_path / "mnist").symlink_to(Path(DATA) / "mnist")
     (tmp_path / "qmnist-writers").symlink_to(SHARED / "qmnist-writers")
     dataset = load(read_card("mnist-writers", CARDS), tmp_path)

@@ -1,4 +1,4 @@
-"""The command that makes and checks the folders of nodes with samples of their own."""
+"""The command that writes and checks folders of nodes' own samples."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ CARDS = Path(__file__).parents[2] / "datasets"
 CARD = str(CARDS / "digits.toml")
 
 
-def test_shares_are_those_of_the_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_share_writes_the_parts_of_the_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["share", CARD, "--partition", "classes(2)", "--nodes", "3", "--seed", "5", "--out", str(tmp_path)]) == 0
     )
@@ -26,7 +26,7 @@ def test_shares_are_those_of_the_partition(tmp_path: Path, capsys: pytest.Captur
     assert sorted(path.name for path in tmp_path.iterdir()) == ["node-0", "node-1", "node-2"]
 
 
-def test_a_devices_arrays_are_packed_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pack_writes_a_devices_arrays_and_check_counts_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.savez(tmp_path / "mine.npz", x=np.ones((4, 8, 8), np.float32), y=np.array([7, 7, 1, 7]))
     out = str(tmp_path / "data")
     assert main(["pack", CARD, str(tmp_path / "mine.npz"), "--out", out]) == 0
@@ -38,7 +38,7 @@ def test_a_devices_arrays_are_packed_and_checked(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     [
         (["share", CARD, "--nodes", "3", "--partition", "own()"], "each node brings its own samples"),
         (["share", CARD, "--nodes", "3", "--partition", "iid + noise(1)"], "skews features"),
@@ -51,17 +51,17 @@ def test_a_devices_arrays_are_packed_and_checked(tmp_path: Path, capsys: pytest.
         (["pack", CARD, CARD], "digits.toml: not a readable .npz"),
     ],
 )
-def test_what_cannot_be_is_one_sentence_and_leaves_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+def test_an_error_is_one_sentence_and_leaves_no_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     assert main([*arguments, "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
-    assert says in error
+    assert expected in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_shares_are_not_written_over_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_share_does_not_overwrite_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "node-1").mkdir()
     assert main(["share", CARD, "--nodes", "2", "--out", str(tmp_path)]) == 2
     assert "node-1 " in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""NumPy archives: plain arrays pass, and nothing else does."""
+"""NumPy archives: only plain arrays are accepted."""
 
 import io
 import zipfile
@@ -13,13 +13,13 @@ from fedcomp.data.npz import read_split
 
 
 def archive(**arrays: object) -> bytes:
-    """Return what ``np.savez`` writes."""
+    """Return the bytes that ``np.savez`` writes."""
     stream = io.BytesIO()
     np.savez(stream, **arrays)  # type: ignore[arg-type]
     return stream.getvalue()
 
 
-def test_the_arrays_come_back(make_card: Callable[..., Card]) -> None:
+def test_the_arrays_are_read(make_card: Callable[..., Card]) -> None:
     rng = np.random.default_rng(2)
     x, y = rng.random((4, 1, 2, 3), dtype=np.float32), np.array([0, 1, 2, 0])
     found_x, found_y, _ = read_split(make_card(), {"train.npz": archive(x=x, y=y)})
@@ -27,7 +27,7 @@ def test_the_arrays_come_back(make_card: Callable[..., Card]) -> None:
     assert np.array_equal(found_y, y)
 
 
-def test_a_column_of_the_card_comes_as_numbers_and_other_arrays_are_left(make_card: Callable[..., Card]) -> None:
+def test_a_column_of_the_card_becomes_numbers_and_other_arrays_are_ignored(make_card: Callable[..., Card]) -> None:
     data = archive(x=np.zeros((3, 2, 3), np.uint8), y=np.zeros(3, int), who=np.array(["b", "a", "b"]), more=np.zeros(2))
     found = read_split(make_card(groups=("who",)), {"train.npz": data})
     assert {name: column.tolist() for name, column in found.groups.items()} == {"who": [1, 0, 1]}
@@ -41,7 +41,7 @@ def test_missing_arrays_are_named(make_card: Callable[..., Card]) -> None:
 
 
 def test_pickled_objects_are_refused(make_card: Callable[..., Card]) -> None:
-    with pytest.raises(DataError, match=r"not a readable .npz .*allow_pickle.*plain arrays x and y are needed"):
+    with pytest.raises(DataError, match="allow_pickle"):
         read_split(make_card(), {"train.npz": archive(x=np.array([{}, None]), y=np.zeros(2, int))})
 
 
@@ -52,7 +52,7 @@ def test_damage_is_refused(make_card: Callable[..., Card]) -> None:
             read_split(make_card(), {"train.npz": damaged})
 
 
-def test_a_header_that_promises_the_moon_is_refused(make_card: Callable[..., Card]) -> None:
+def test_a_header_with_a_huge_shape_is_refused(make_card: Callable[..., Card]) -> None:
     head = io.BytesIO()
     np.lib.format.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (1 << 50, 1, 2, 3)})
     stream = io.BytesIO()

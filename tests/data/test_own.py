@@ -1,4 +1,4 @@
-"""A node's own folder: what is written is read, and what does not fit the run is refused."""
+"""A node's own samples: they are read as written, and refused if they do not fit the run."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.data.conftest import Idx, MakeCard, Publish
 Images = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
-def test_what_was_written_is_what_a_run_finds(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
+def test_a_run_reads_the_samples_as_they_were_written(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
     card = make_card(resize=4, groups=("writer",), test_every=2, format="npz", train=(CardFile("x", 1, 32 * "0"),))
     x, y = tiny_arrays
     write_own(tmp_path / "new" / "folder", card, x, y)
@@ -28,7 +28,7 @@ def test_what_was_written_is_what_a_run_finds(tmp_path: Path, make_card: MakeCar
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {"tiny.npz", "tiny.toml"}
 
 
-def test_the_card_beside_the_files_is_a_card_like_every_other(tmp_path: Path, make_card: MakeCard) -> None:
+def test_the_written_card_is_an_ordinary_card(tmp_path: Path, make_card: MakeCard) -> None:
     card = make_card(title='of "them"', source="größer \\ weiter\nund weiter", mean=(1 / 3,))
     write_own(tmp_path, card, np.zeros((2, 2, 3), np.float32), np.array([0, 2]))
     own = read_card("tiny", tmp_path)
@@ -36,14 +36,14 @@ def test_the_card_beside_the_files_is_a_card_like_every_other(tmp_path: Path, ma
     assert replace(own, format=card.format, train=card.train, hub=card.hub) == card
 
 
-def test_the_same_samples_are_the_same_files(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
+def test_the_same_samples_give_the_same_files(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
     for name in ("a", "b"):
         write_own(tmp_path / name, make_card(), *tiny_arrays)
     for name in ("tiny.npz", "tiny.toml"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_own_files_may_be_of_another_format_than_the_runs_and_lack_a_test_split(
+def test_own_files_may_have_another_format_and_no_test_split(
     tmp_path: Path, make_card: MakeCard, publish: Publish, idx_bytes: Idx, tiny_arrays: Images
 ) -> None:
     x, y = tiny_arrays
@@ -60,7 +60,7 @@ def test_own_files_may_be_of_another_format_than_the_runs_and_lack_a_test_split(
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "expected"),
     [
         ({"shape": (1, 3, 2)}, r"tiny\.toml: shape \(1, 2, 3\); the run's card tiny has \(1, 3, 2\)$"),
         ({"mean": (0.25,)}, r"tiny\.toml: mean \(0\.5,\); the run's card tiny has \(0\.25,\)$"),
@@ -71,16 +71,16 @@ def test_own_files_may_be_of_another_format_than_the_runs_and_lack_a_test_split(
         ({"name": "huge"}, r"no dataset card 'huge' in .*; there are: tiny$"),
     ],
 )
-def test_a_card_of_another_kind_than_the_runs_is_refused_and_both_are_named(
-    tmp_path: Path, make_card: MakeCard, tiny_arrays: Images, changes: dict[str, object], says: str
+def test_a_card_that_does_not_fit_the_runs_is_refused_with_both_values(
+    tmp_path: Path, make_card: MakeCard, tiny_arrays: Images, changes: dict[str, object], expected: str
 ) -> None:
     write_own(tmp_path, make_card(), *tiny_arrays)
-    with pytest.raises(ValueError, match=says) as caught:
+    with pytest.raises(ValueError, match=expected) as caught:
         load_own(make_card(**changes), tmp_path)
     assert "\n" not in str(caught.value)
 
 
-def test_a_card_without_files_is_no_card_of_own_samples(tmp_path: Path, make_card: MakeCard) -> None:
+def test_own_samples_need_a_card_with_files(tmp_path: Path, make_card: MakeCard) -> None:
     (tmp_path / "tiny.toml").write_text(
         'name = "tiny"\ntitle = "T"\nformat = "huggingface"\nshape = [1, 2, 3]\nclasses = 3\nmean = [0.5]\nstd = [0.25]\n'
         'licence = "none"\nsource = "nowhere"\n[hub]\nid = "someone/tiny"\n'
@@ -89,12 +89,12 @@ def test_a_card_without_files_is_no_card_of_own_samples(tmp_path: Path, make_car
         load_own(make_card(), tmp_path)
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path, make_card: MakeCard) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path, make_card: MakeCard) -> None:
     with pytest.raises(ValueError, match=r"no dataset card 'tiny' in .*nowhere; there are: none"):
         load_own(make_card(), tmp_path / "nowhere")
 
 
-def test_samples_that_changed_since_the_card_was_made_are_refused(
+def test_samples_that_changed_after_their_card_are_refused(
     tmp_path: Path, make_card: MakeCard, tiny_arrays: Images
 ) -> None:
     write_own(tmp_path, make_card(), *tiny_arrays)
@@ -105,7 +105,7 @@ def test_samples_that_changed_since_the_card_was_made_are_refused(
         load_own(make_card(), tmp_path)
 
 
-def test_samples_are_written_over_only_where_asked(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
+def test_samples_are_overwritten_only_on_request(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
     x, y = tiny_arrays
     write_own(tmp_path, make_card(), x, y)
     with pytest.raises(DataError, match=r"tiny\.npz"):
@@ -116,7 +116,7 @@ def test_samples_are_written_over_only_where_asked(tmp_path: Path, make_card: Ma
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "says"),
+    ("x", "y", "expected"),
     [
         (np.zeros((2, 3, 3), np.uint8), np.zeros(2, int), r"the samples: samples of shape \(3, 3\); tiny needs"),
         (np.zeros((2, 2, 3), np.uint8), np.array([0, 3]), r"the samples: labels from 0 to 3; tiny needs 0 to 2"),
@@ -125,9 +125,9 @@ def test_samples_are_written_over_only_where_asked(tmp_path: Path, make_card: Ma
         (np.zeros((0, 2, 3), np.uint8), np.zeros(0, int), "0 samples and 0 labels"),
     ],
 )
-def test_arrays_that_do_not_fit_the_card_leave_nothing_behind(
-    tmp_path: Path, make_card: MakeCard, x: NDArray[np.generic], y: NDArray[np.generic], says: str
+def test_arrays_that_do_not_fit_the_card_leave_no_files(
+    tmp_path: Path, make_card: MakeCard, x: NDArray[np.generic], y: NDArray[np.generic], expected: str
 ) -> None:
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=expected):
         write_own(tmp_path / "new", make_card(), x, y)
     assert not (tmp_path / "new").exists()

@@ -1,4 +1,4 @@
-"""How uneven a partition is, in numbers worked out by hand."""
+"""Measures of uneven partitions, by hand."""
 
 import math
 
@@ -10,7 +10,7 @@ from fedcomp.data.spread import Spread, gini, hellinger, jensen_shannon, spread
 BALANCED = np.repeat(np.arange(10), 6)
 
 
-def test_even_clients_of_balanced_classes_are_at_no_distance() -> None:
+def test_equal_clients_of_balanced_classes_have_distance_zero() -> None:
     parts = [np.arange(start, 60, 6) for start in range(6)]
     found = spread(BALANCED, parts, 10)
     assert found.counts.tolist() == [[1] * 10] * 6
@@ -21,7 +21,7 @@ def test_even_clients_of_balanced_classes_are_at_no_distance() -> None:
     assert found.unused == 0
 
 
-def test_one_of_ten_classes_a_client_is_at_known_distances() -> None:
+def test_clients_of_one_class_in_ten_have_known_distances() -> None:
     found = spread(BALANCED, [np.arange(6 * code, 6 * code + 6) for code in range(10)], 10)
     # Halfway, the own class has 11/20 and each other one 1/20.
     own = math.log2(1 / 0.55)
@@ -32,7 +32,7 @@ def test_one_of_ten_classes_a_client_is_at_known_distances() -> None:
     assert found.classes.tolist() == [1] * 10
 
 
-def test_distributions_that_share_nothing_are_at_one() -> None:
+def test_distributions_without_a_common_class_have_distance_one() -> None:
     p, q = np.array([0.5, 0.5, 0, 0]), np.array([0, 0, 0.25, 0.75])
     assert float(jensen_shannon(p, q)) == pytest.approx(1)
     assert float(hellinger(p, q)) == pytest.approx(1)
@@ -54,7 +54,7 @@ def test_gini_is_half_the_mean_difference_over_the_mean() -> None:
     assert gini(sizes) == pytest.approx(np.abs(sizes[:, np.newaxis] - sizes).mean() / 2 / sizes.mean())
 
 
-def test_sizes_and_what_nobody_holds_are_counted() -> None:
+def test_sizes_and_unused_samples_are_counted() -> None:
     found = spread(np.array([0, 0, 1, 2, 2, 2]), [np.array([0, 2]), np.array([3])], 4)
     assert found.counts.tolist() == [[1, 1, 0, 0], [0, 0, 1, 0]]
     assert found.total.tolist() == [2, 1, 3, 0]
@@ -63,6 +63,6 @@ def test_sizes_and_what_nobody_holds_are_counted() -> None:
     assert found.unused == 3
 
 
-def test_the_whole_is_all_there_is_not_what_is_held() -> None:
+def test_distances_are_to_all_samples_including_the_unused() -> None:
     half = Spread(counts=np.array([[5, 0]]), total=np.array([5, 5]))
     assert half.hellinger == pytest.approx([math.sqrt(1 - math.sqrt(0.5))])

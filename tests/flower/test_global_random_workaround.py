@@ -10,7 +10,7 @@ from fedcomp.flower.global_random_workaround import IsolatedRandom
 from tests.flower.toy import app, model
 
 
-def test_what_others_draw_in_between_changes_nothing() -> None:
+def test_others_draws_in_between_change_nothing() -> None:
     random.seed(1)
     expected = [random.random() for _ in range(5)]
     random.seed(1)
@@ -23,7 +23,7 @@ def test_what_others_draw_in_between_changes_nothing() -> None:
     assert drawn == expected
 
 
-def test_it_begins_once_and_not_anew() -> None:
+def test_hold_starts_only_once() -> None:
     random.seed(1)
     own = IsolatedRandom()
     own.hold()
@@ -34,7 +34,7 @@ def test_it_begins_once_and_not_anew() -> None:
 
 
 class Drawn(FedAvg):
-    """FedAvg that writes down whom it picks."""
+    """FedAvg that records the nodes that it picks."""
 
     def __init__(self) -> None:
         super().__init__(fraction_train=0.4, fraction_evaluate=0.4)
@@ -48,7 +48,7 @@ class Drawn(FedAvg):
         return messages
 
 
-def test_a_thread_that_draws_as_flowers_heartbeat_does_picks_no_other_nodes() -> None:
+def test_a_thread_that_draws_like_flowers_heartbeat_does_not_change_the_picked_nodes() -> None:
     picked = []
     for restless in (False, True):
         inner = Drawn()
@@ -63,7 +63,7 @@ def test_a_thread_that_draws_as_flowers_heartbeat_does_picks_no_other_nodes() ->
     assert len({tuple(nodes) for nodes in picked[0]}) > 1, "the rounds differ"
 
 
-def test_to_all_others_the_numbers_go_on_as_if_it_were_not_there() -> None:
+def test_others_draw_the_same_numbers_with_and_without_it() -> None:
     random.seed(1)
     expected = [random.random() for _ in range(4)]
     random.seed(1)
@@ -76,14 +76,14 @@ def test_to_all_others_the_numbers_go_on_as_if_it_were_not_there() -> None:
 
 
 class Busy(LocalGrid):
-    """A grid while whose nodes are listed somebody else draws, as Flower's heartbeat may."""
+    """A grid that draws a random number while it lists its nodes, as Flower's heartbeat may."""
 
     def get_node_ids(self) -> Iterable[int]:
         random.uniform(0.7, 0.9)
         return super().get_node_ids()
 
 
-def test_who_draws_while_the_nodes_are_listed_changes_nothing() -> None:
+def test_draws_while_the_nodes_are_listed_change_nothing() -> None:
     picked = []
     for kind in (LocalGrid, Busy):
         inner = Drawn()

@@ -1,4 +1,4 @@
-"""The grid in this process: a Flower grid like any other, with faults to order."""
+"""The grid in this process: an ordinary Flower grid that can inject faults."""
 
 from typing import cast
 
@@ -13,7 +13,7 @@ from fedcomp.flower.local_grid import Fault
 
 
 def _counting() -> ClientApp:
-    """Return an app that answers with how often this node has worked, by its own state."""
+    """Return an app that counts, in the state of its node, the messages that it got, and replies with the count."""
     app = ClientApp()
 
     @app.train()
@@ -21,13 +21,13 @@ def _counting() -> ClientApp:
         worked = cast(int, cast(MetricRecord, context.state["worked"])["times"]) if "worked" in context.state else 0
         context.state["worked"] = MetricRecord({"times": worked + 1})
         if context.run_config.get("fails-at") == worked:
-            raise RuntimeError("as ordered")
+            raise RuntimeError("on request")
         return Message(RecordDict({"m": MetricRecord({"times": worked + 1})}), reply_to=message)
 
     return app
 
 
-def _ask(grid: LocalGrid, node: int) -> list[Message]:
+def _send(grid: LocalGrid, node: int) -> list[Message]:
     message = Message(RecordDict({"config": ConfigRecord({"a": 1})}), node, "train")
     return list(grid.send_and_receive([message]))
 
@@ -36,7 +36,7 @@ def _times(reply: Message) -> int:
     return cast(int, cast(MetricRecord, reply.content["m"])["times"])
 
 
-def test_nodes_are_numbered_and_know_their_partition() -> None:
+def test_nodes_have_ids_from_one_and_know_their_partition() -> None:
     grid = LocalGrid(_counting(), 3, {"key": "value"}, node_config=lambda node: {"disk": f"/data/{node}"})
     assert list(grid.get_node_ids()) == [1, 2, 3]
     context = grid.contexts[2]
@@ -44,9 +44,9 @@ def test_nodes_are_numbered_and_know_their_partition() -> None:
     assert context.run_config == {"key": "value"}
 
 
-def test_a_reply_answers_its_message_and_comes_from_its_node() -> None:
+def test_a_reply_names_its_message_and_its_node() -> None:
     grid = LocalGrid(_counting(), 2)
-    (reply,) = _ask(grid, 2)
+    (reply,) = _send(grid, 2)
     assert (reply.metadata.src_node_id, reply.metadata.dst_node_id) == (2, 0)
     assert reply.metadata.reply_to_message_id == "1"
 
@@ -62,33 +62,33 @@ def test_a_reply_answers_its_message_and_comes_from_its_node() -> None:
         (Fault.FORGET, [1], 2),
     ],
 )
-def test_an_ordered_fault_happens_once(fault: Fault, replies: list[int], afterwards: int) -> None:
+def test_an_injected_fault_happens_once(fault: Fault, replies: list[int], afterwards: int) -> None:
     grid = LocalGrid(_counting(), 2)
-    assert [_times(reply) for reply in _ask(grid, 1)] == [1]
+    assert [_times(reply) for reply in _send(grid, 1)] == [1]
     grid.order(1, fault)
     assert grid.ordered(1) == (fault,)
-    assert [_times(reply) for reply in _ask(grid, 1)] == replies
-    assert [_times(reply) for reply in _ask(grid, 1)] == [afterwards]
-    assert [_times(reply) for reply in _ask(grid, 2)] == [1], "the other node is left alone"
+    assert [_times(reply) for reply in _send(grid, 1)] == replies
+    assert [_times(reply) for reply in _send(grid, 1)] == [afterwards]
+    assert [_times(reply) for reply in _send(grid, 2)] == [1], "no other node is affected"
 
 
-def test_orders_can_be_called_off() -> None:
+def test_faults_can_be_cancelled() -> None:
     grid = LocalGrid(_counting(), 1)
     grid.order(1, Fault.LOSE_REPLY, Fault.CRASH)
     grid.clear(1)
-    assert len(_ask(grid, 1)) == 1
+    assert len(_send(grid, 1)) == 1
 
 
-def test_an_app_that_raises_gives_an_error_reply_and_keeps_its_old_state() -> None:
+def test_an_app_that_raises_gives_an_error_reply_and_its_state_does_not_change() -> None:
     grid = LocalGrid(_counting(), 1, {"fails-at": 1})
-    _ask(grid, 1)
-    (reply,) = _ask(grid, 1)
+    _send(grid, 1)
+    (reply,) = _send(grid, 1)
     assert reply.has_error()
-    assert "as ordered" in str(reply.error.reason)
+    assert "on request" in str(reply.error.reason)
     assert grid.contexts[1].state.metric_records["worked"]["times"] == 1
 
 
-def test_what_an_app_does_to_its_message_is_seen_by_nobody_else() -> None:
+def test_a_change_of_a_message_by_one_node_is_not_visible_to_others() -> None:
     app = ClientApp()
     seen = []
 
@@ -106,7 +106,7 @@ def test_what_an_app_does_to_its_message_is_seen_by_nobody_else() -> None:
     assert list(record.array_records["arrays"]) == ["w"]
 
 
-def test_messages_may_be_pushed_and_pulled_apart() -> None:
+def test_messages_can_be_pushed_first_and_pulled_later() -> None:
     grid = LocalGrid(_counting(), 2)
     messages = [Message(RecordDict(), node, "train") for node in (1, 2)]
     ids = list(grid.push_messages(messages))

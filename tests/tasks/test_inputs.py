@@ -1,4 +1,4 @@
-"""From stored arrays to what a model reads."""
+"""Model inputs from stored arrays."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def test_bytes_are_scaled_and_normalised_by_hand() -> None:
     assert found.tolist() == [[[[-2.0, 2.0], [pytest.approx(-1.2), pytest.approx(-0.4)]]]]
 
 
-def test_floats_are_normalised_only() -> None:
+def test_floats_are_only_normalised() -> None:
     x = np.array([[[[0.5, 0.75], [1.0, 2.0]]]], np.float32)
     assert prepare(x, card(), "cpu").tolist() == [[[[0.0, 1.0], [2.0, 6.0]]]]
 
@@ -58,7 +58,7 @@ def test_features_become_one_row() -> None:
 
 
 @pytest.mark.parametrize("resize", [None, 5, 1])
-def test_the_shape_is_what_input_shape_says_and_the_source_stays(resize: int | None) -> None:
+def test_the_shape_is_that_of_input_shape_and_the_source_does_not_change(resize: int | None) -> None:
     colour = card(shape=(3, 4, 6), mean=(0, 0, 0), std=(1, 1, 1), resize=resize)
     x = np.random.default_rng(0).integers(0, 256, (7, 3, 4, 6), dtype=np.uint8)
     before = x.copy()
@@ -71,18 +71,18 @@ def test_the_shape_is_what_input_shape_says_and_the_source_stays(resize: int | N
     assert np.array_equal(floats, kept)
 
 
-def test_no_samples_are_no_samples() -> None:
+def test_an_empty_batch_stays_empty() -> None:
     assert prepare(np.zeros((0, 1, 2, 2), np.uint8), card(resize=4), "cpu").shape == (0, 1, 4, 4)
 
 
 @pytest.mark.parametrize(
-    ("x", "says"),
+    ("x", "expected"),
     [
         (np.zeros((1, 2, 2), np.uint8), r"samples of shape \(2, 2\) and dtype uint8; uint8 or float32 \(1, 2, 2\)"),
         (np.zeros((1, 1, 2, 3), np.uint8), r"samples of shape \(1, 2, 3\)"),
         (np.zeros((1, 1, 2, 2), np.float64), "dtype float64; uint8 or float32"),
     ],
 )
-def test_other_shapes_and_dtypes_are_refused(x: Any, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_other_shapes_and_dtypes_are_refused(x: Any, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
         prepare(x, card(), "cpu")

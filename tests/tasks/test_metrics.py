@@ -17,7 +17,7 @@ def test_loss_and_accuracy_by_hand() -> None:
     assert loss == pytest.approx((3 * math.log(4 / 3) + math.log(4)) / 4)
 
 
-def test_the_batch_size_decides_nothing() -> None:
+def test_the_batch_size_does_not_change_the_result() -> None:
     generator = torch.Generator().manual_seed(4)
     x, y = torch.randn(101, 5, generator=generator), torch.randint(0, 5, (101,), generator=generator)
     loss, accuracy = evaluate(nn.Identity(), x, y, batch_size=101)
@@ -27,7 +27,7 @@ def test_the_batch_size_decides_nothing() -> None:
 
 
 class Watch(nn.Module):
-    """Notes in which mode it ran, and fails when told to."""
+    """Records its mode, and fails on request."""
 
     def __init__(self, fails: bool = False) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Watch(nn.Module):
 
 @pytest.mark.parametrize(("outer", "inner"), [(True, True), (True, False), (False, True), (False, False)])
 @pytest.mark.parametrize("fails", [False, True])
-def test_it_runs_in_eval_mode_and_leaves_each_module_as_it_was(outer: bool, inner: bool, fails: bool) -> None:
+def test_it_runs_in_evaluation_mode_and_restores_the_mode_of_each_module(outer: bool, inner: bool, fails: bool) -> None:
     model = Watch(fails)
     model.training, model.inner.training = outer, inner
     try:
@@ -57,7 +57,7 @@ def test_it_runs_in_eval_mode_and_leaves_each_module_as_it_was(outer: bool, inne
 
 
 @pytest.mark.parametrize(("samples", "labels", "batch_size"), [(0, 0, 1), (3, 2, 1), (2, 2, 0)])
-def test_nothing_to_evaluate_is_refused(samples: int, labels: int, batch_size: int) -> None:
+def test_arguments_that_do_not_fit_are_refused(samples: int, labels: int, batch_size: int) -> None:
     x, y = torch.zeros(samples, 2), torch.zeros(labels, dtype=torch.int64)
-    with pytest.raises(ValueError, match=f"{samples} samples, {labels} labels, batch size {batch_size}"):
+    with pytest.raises(ValueError, match=f"batch_size is {batch_size};|{samples} samples and {labels} labels;"):
         evaluate(nn.Identity(), x, y, batch_size)

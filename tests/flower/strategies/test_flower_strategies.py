@@ -1,4 +1,4 @@
-"""Flower's own strategies, wrapped: with `dense` they give what they give unwrapped, with STC they train."""
+"""Flower's own strategies, wrapped: with `dense` they give the unwrapped results, with STC they train."""
 
 import random
 from collections.abc import Callable
@@ -101,7 +101,7 @@ def _initial(*, counter: bool = True) -> ArrayRecord:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_wrapped_with_dense_both_ways_gives_what_unwrapped_gives(name: str) -> None:
+def test_wrapped_with_dense_both_ways_the_results_are_those_of_the_unwrapped_strategy(name: str) -> None:
     counter = name != "differential privacy"  # Flower's clipping refuses integers, wrapped or not
     results = []
     for wrap in (False, True):
@@ -132,7 +132,7 @@ def test_wrapped_with_stc_trains(name: str) -> None:
     assert _loss(result.arrays["weights"].numpy()) < 0.25 * _loss(np.zeros(FEATURES, np.float32))
 
 
-def test_sums_do_not_depend_on_the_order_in_which_replies_arrive() -> None:
+def test_sums_do_not_depend_on_the_order_of_replies() -> None:
     finals = []
     for seed in (1, 2):
         random.seed(seed)  # all nodes are drawn, in another order
@@ -141,7 +141,7 @@ def test_sums_do_not_depend_on_the_order_in_which_replies_arrive() -> None:
     np.testing.assert_array_equal(finals[0], finals[1])
 
 
-def test_a_subclass_that_aggregates_by_itself_gets_every_reply() -> None:
+def test_a_subclass_with_its_own_aggregate_train_gets_every_reply() -> None:
     class Counting(FedAvg):
         seen = 0
 
@@ -155,7 +155,7 @@ def test_a_subclass_that_aggregates_by_itself_gets_every_reply() -> None:
     assert inner.seen == 2 * NODES
 
 
-def test_metrics_functions_of_the_user_see_every_reply_once() -> None:
+def test_a_users_metrics_function_gets_every_reply_once() -> None:
     calls = []
 
     def gather(contents: list[RecordDict], key: str) -> MetricRecord:

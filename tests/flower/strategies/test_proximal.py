@@ -23,7 +23,7 @@ ALL: dict[str, Any] = {"fraction_train": 1.0, "fraction_evaluate": 0.0}
 def test_shrinking_is_soft_thresholding_by_hand() -> None:
     shrunk = shrink(np.array([3.0, -3.0, 0.5, -0.5, 1.0, 0.0]), 1.0)
     np.testing.assert_array_equal(shrunk, [2, -2, 0, 0, 0, 0])
-    assert not np.signbit(shrunk[2:]).any(), "a zero is plain, whatever it was before"
+    assert not np.signbit(shrunk[2:]).any(), "no zero is negative"
     np.testing.assert_array_equal(shrink(np.array([3.0, -3.0]), np.array([0.0, 4.0])), [3, 0])
 
 
@@ -95,7 +95,7 @@ def test_without_a_penalty_dual_averaging_is_the_sum_of_all_gradients() -> None:
 
 
 @pytest.mark.parametrize("kind", [QcmdAdagrad, QrdaAdagrad])
-def test_the_model_gets_exactly_sparse_and_the_sparser_the_stronger_the_penalty(kind: Kind) -> None:
+def test_a_stronger_penalty_makes_more_entries_exactly_zero(kind: Kind) -> None:
     shares = []
     for l1_strength in (0.0, 0.05, 0.2, 0.8):
         rng = np.random.default_rng(0)
@@ -112,12 +112,12 @@ def test_the_model_gets_exactly_sparse_and_the_sparser_the_stronger_the_penalty(
         shares.append(float(np.mean(model["weight"].numpy() == 0)))
         assert (model["bias"].numpy() != 0).all()
     assert shares[0] == 0
-    assert shares == sorted(set(shares)), "more at each strength"
+    assert shares == sorted(set(shares)), "more zeros at each strength"
     assert shares[-1] > 0.5
 
 
 def _app(last_round: int) -> ClientApp:
-    """Return an app whose nodes pull the model to random places, and after `last_round` leave it as it is."""
+    """Return an app whose nodes train random updates up to `last_round`, and then zero updates."""
     app = ClientApp(mods=[CompressionMod()])
 
     @app.train()
@@ -144,8 +144,8 @@ def test_through_a_dense_downlink_the_zeros_reach_the_nodes_exactly(kind: Kind) 
     assert np.mean(published == 0) < 1
 
 
-def test_what_a_downlink_keeps_back_of_a_dual_average_is_not_asked_for_twice() -> None:
-    # The nodes stand still after round 5, so the dual average does, and the published model must come to it.
+def test_a_lossy_downlink_sends_no_part_of_a_dual_average_twice() -> None:
+    # From round 6 the updates are zero and the dual average is constant, so the published model must converge to it.
     initial = record({"weight": np.random.default_rng(0).standard_normal((20, 30), np.float32)})
     inner = QrdaAdagrad(eta=0.1, delta=0.1, l1_strength=0, **ALL)
     strategy = CompressedStrategy(inner, uplink=fedcomp.dense(), downlink=fedcomp.stc(density=0.1))
