@@ -6,13 +6,16 @@ It publishes each version once, in `publish`; every node gets the same bytes.
 import time
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from fedcomp.compressor import Compressor
-from fedcomp.core import Vector
+from fedcomp.core import BLOCK_ENTRIES, Vector
 from fedcomp.errors import CorruptError, DivergedError, NonFiniteError
-from fedcomp.memory import State
+from fedcomp.memory import LinearFeedback, State
+from fedcomp.quantized import Dense, QuantizedVector, Sparse
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
-from fedcomp.sync.replica import Replica
+from fedcomp.sync.replica import DeltaStep, Replica
 from fedcomp.sync.updates import Update, check_reply, decode_update
 from fedcomp.wire import Ack, Frame, Kind, ServerMessage, ack_of, codec_id, parse_single_frame
 
@@ -32,6 +35,10 @@ class Reply:
     frame: Frame
     update: Update | None
     ack: Ack
+
+
+RESIDUAL = LinearFeedback()
+"""The memory whose residual, under its name in any state, is what was not published yet."""
 
 
 @dataclass(slots=True)
@@ -59,8 +66,9 @@ class Publisher:
     def publish(self, change: Vector, exact: bytes, compressor: Compressor, seed: int) -> None:
         """Publish the next version: `change`, float32 (n,), as `compressor` encodes it, and the bytes of the exact tensors.
 
-        The part that compression leaves out stays in the memory for later versions.  The compressor may differ from version
-        to version; the state of another compressor's memory is kept until that is used again.
+        The part that compression leaves out stays in the memory for later versions, and so does what the float32 weights
+        round off.  The compressor may differ from version to version; the state of another compressor's memory is kept
+        until that is used again.
 
         Raises:
             NonFiniteError: The change, alone or with the residual, holds NaN or infinity; the error names the tensor.
@@ -84,6 +92,10 @@ class Publisher:
             frame = self.replica.delta_frame(codec_id(compressor.entropy), body, exact)
         except CorruptError as error:
             raise DivergedError(f"version {self.replica.version + 1} cannot be published: {error}") from error
+        step = DeltaStep.of(self.replica, frame)
+        if RESIDUAL.name in memory:
+            lost = _rounding_error(compressor.entropy.decode(body, n=layout.n), self.replica.vector, step)
+            self.memory |= RESIDUAL.rollback(lost, self.memory)
         self.replica = self.replica.advance(frame)
         self.history.append(frame)
 
@@ -147,12 +159,12 @@ class Publisher:
         record.answered, record.version, record.fingerprint = frame.after, frame.version, frame.before
 
     def acknowledge(self, node: int, reply: Reply, *, summed: bool) -> None:
-        """Record that the update went into the model, or, if `summed`, into a sum of increments.
+        """Record that the update in `reply`, if any, went into the model, and if `summed`, into a sum of increments.
 
         Call it only after `publish`: the update of a node that is not acknowledged goes back to the node.
         """
-        record = self.nodes[node]
-        record.acked, record.summed = reply.ack, summed
+        if reply.update is not None:
+            self.nodes[node].acked, self.nodes[node].summed = reply.ack, summed
 
     def lost_its_estimate(self, node: int, reply: Reply) -> bool:
         """Return whether a node starts an estimate from zero although the sum holds increments from it."""
@@ -163,3 +175,15 @@ class Publisher:
         self.epoch = self.number
         for record in self.nodes.values():
             record.summed = False
+
+
+def _rounding_error(change: QuantizedVector, vector: Vector, step: DeltaStep) -> QuantizedVector:
+    """Return `change` minus what `step` really changes in `vector`: a float32 weight takes no change below its last bit."""
+    sparse = change.sparse()
+    values = change.dense() if sparse is None else sparse.values
+    error = np.empty_like(values)
+    for start in range(0, error.size, BLOCK_ENTRIES):
+        part = slice(start, start + BLOCK_ENTRIES)
+        old = vector[part if sparse is None else sparse.indices[part]].astype(np.float64)
+        error[part] = values[part] - (step.values[part] - old)
+    return Dense(error) if sparse is None else Sparse(sparse.n, sparse.indices, error)

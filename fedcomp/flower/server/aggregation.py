@@ -17,8 +17,14 @@ from fedcomp.flower._compat import aggregate_metricrecords, log, make_message, v
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.server.replies import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
-from fedcomp.flower.strategies.reply_use import ReplyUse, difference_record, reply_use_of, starts_from_published
-from fedcomp.sync import Replica, dense_change, weighted_mean
+from fedcomp.flower.strategies.reply_use import (
+    ReplyUse,
+    difference_record,
+    reply_use_of,
+    restart,
+    starts_from_published,
+)
+from fedcomp.sync import Publisher, Replica, dense_change, weighted_mean
 
 Change = tuple[Vector, bytes]
 """The change from the published vector to the next, float32 (n,), and the bytes of the next exact tensors."""
@@ -27,13 +33,23 @@ Aggregate = tuple[Change | None, MetricRecord | None]
 
 
 def aggregate(
-    inner: Strategy, server_round: int, replies: Sequence[ValidatedReply], failed: Sequence[Message], published: Replica
+    inner: Strategy,
+    server_round: int,
+    replies: Sequence[ValidatedReply],
+    failed: Sequence[Message],
+    publisher: Publisher,
 ) -> Aggregate:
-    """Return what `inner` makes of `replies` and of the messages of `failed` nodes.
+    """Return what `inner` makes of `replies` and of the error messages `failed`.
 
-    Raises `DivergedError` if the next model holds a number that cannot be sent.
+    If a node has lost the estimate whose increments are in the strategy's sum, the sum starts from zero, and the round has no
+    result.  Raises `DivergedError` if the next model holds a number that cannot be sent.
     """
-    use = reply_use_of(inner)
+    if any(publisher.lost_its_estimate(reply.node, reply.reply) for reply in replies):
+        log(WARNING, "fedcomp: a node has lost its estimate; all estimates start from zero, and this round is undone")
+        restart(inner)
+        publisher.begin_epoch()
+        return None, None
+    use, published = reply_use_of(inner), publisher.replica
     if use is ReplyUse.MEAN and all(reply.update is not None for reply in replies):
         return _aggregate_mean(inner, server_round, replies, failed, published)
     layout = published.layout

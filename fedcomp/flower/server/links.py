@@ -11,6 +11,8 @@ from fedcomp.wire import codec_id
 
 def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> None:
     """Raise `ValueError` for a compressor on a link that it is not made for, and for increments that nobody sums."""
+    if not isinstance(inner, Strategy):
+        raise ValueError(f"the inner strategy is {inner!r}; an instance of a flwr Strategy is needed")
     for compressor in (uplink, downlink):
         if not isinstance(compressor, Compressor):
             raise ValueError(f"{compressor!r} is no compressor; fedcomp.parse makes one from text")

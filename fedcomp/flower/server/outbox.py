@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from flwr.app import Message
 
 from fedcomp.flower import records
-from fedcomp.flower.server.model_records import ModelRecords
-from fedcomp.sync import Ledger, Publisher
+from fedcomp.flower.server.published_model import PublishedModel
+from fedcomp.sync import Ledger
 
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
     """Packs the messages of one round; the nodes answer with the compressor of the text `uplink`, seeded by `seed`."""
 
-    publisher: Publisher
-    model: ModelRecords
+    model: PublishedModel
     ledger: Ledger
     uplink: str
     seed: int
@@ -27,7 +26,7 @@ class Outbox:
         """
         node, dense = message.metadata.dst_node_id, message.content
         key = self.model.key_in(dense, f"{sender}, to node {node},")
-        request, route = self.publisher.message_to(node, self.uplink, self.seed)
+        request, route = self.model.publisher.message_to(node, self.uplink, self.seed)
         data = request.to_bytes()
         self.ledger.add(
             self.server_round,

@@ -80,15 +80,16 @@ class RoundResult:
             yield array if self.has_differences else array - self.start(name)
 
     def next_model(self, parameters: Mapping[str, NDArray[Any]]) -> ArrayRecord:
-        """Return the next model in the dtypes of the published one: `parameters`, and the rounded means of the exact tensors.
+        """Return the next model: `parameters` in the dtypes of the mean, and the means of the exact tensors, rounded.
 
-        A counter that became a float here would count as a parameter in the next round.
+        `CompressedStrategy` hands over float64 means, so that no step is lost to the rounding of a narrow model.  A counter
+        that became a float here would count as a parameter in the next round.
         """
         rest = Layout(tuple(tensor for tensor in self.layout.tensors if tensor.policy == "exact"))
         _, exact = rest.flatten({tensor.name: self.mean[tensor.name] for tensor in rest.tensors})
         model = rest.unflatten_exact(exact)
         for name in self.parameters:
-            model[name] = np.asarray(parameters[name]).astype(self.published[name].dtype)
+            model[name] = np.asarray(parameters[name]).astype(self.mean[name].dtype)
         return to_record({name: model[name] for name in self.published})
 
 

@@ -1,0 +1,94 @@
+"""The published model as Flower's records, as the strategy and as everybody else sees it."""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from flwr.app import ArrayRecord
+from flwr.serverapp.strategy import FedAvgM, Strategy
+
+from fedcomp.compressor import Compressor
+from fedcomp.core import Arrays
+from fedcomp.flower import records
+from fedcomp.flower.lazy_array import to_record
+from fedcomp.flower.server.aggregation import Change
+from fedcomp.flower.strategies.reply_use import starts_from_published
+from fedcomp.sync import Publisher, start_replica
+from fedcomp.wire import BFLOAT16, bfloat16_to_float32, layout_of
+
+
+@dataclass(slots=True)
+class PublishedModel:
+    """A publisher, the tensors `local` that never travel, and the records of the newest version.
+
+    `inner` is what strategies compute with: bfloat16 as float32, no local tensors.  `public` is the whole model.
+    """
+
+    publisher: Publisher
+    local: Arrays
+    inner: ArrayRecord = field(init=False)
+    public: ArrayRecord = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the records, and give training a random id if it has none; no result depends on it."""
+        self.publisher.training_id = self.publisher.training_id or secrets.randbits(64) | 1
+        self._renew()
+
+    @classmethod
+    def begin(cls, arrays: ArrayRecord, patterns: Iterable[str]) -> "PublishedModel":
+        """Publish `arrays` as version 0; names that match `patterns` are local.  Raises `ValueError` as `layout_of` does."""
+        plain = records.to_arrays(arrays)
+        layout = layout_of(plain, patterns)
+        local = {tensor.name: plain[tensor.name] for tensor in layout.tensors if tensor.policy == "local"}
+        return cls(Publisher.begin(start_replica(layout, plain)), local)
+
+    def publish(self, change: Change, compressor: Compressor, seed: int, strategy: Strategy) -> None:
+        """Publish the next version, which `strategy` made; raises as `Publisher.publish` does."""
+        if not starts_from_published(strategy):
+            # The distance to such a model includes what was left out; from the memory it would be sent twice.
+            self.publisher.forget(compressor)
+        self.publisher.publish(*change, compressor, seed)
+        self._renew()
+        self.lead(strategy)
+
+    def lead(self, strategy: Strategy) -> None:
+        """Let FedAvgM, alone or wrapped, step from the published model: it would continue from the model that it made."""
+        if isinstance(strategy, FedAvgM) and strategy.current_arrays is not None:
+            strategy.current_arrays = self.inner
+        for value in vars(strategy).values():
+            if isinstance(value, Strategy):
+                self.lead(value)
+
+    def check(self, arrays: ArrayRecord) -> None:
+        """Raise `ValueError` if `arrays` are not the published model: nodes would train from a model they were never sent."""
+        if arrays is self.public:
+            return
+        replica = self.publisher.replica
+        change, exact = replica.layout.difference(records.to_arrays(arrays), replica.vector)
+        if change.any() or exact != replica.exact:
+            raise ValueError("the arrays are not the published model; pass on what aggregate_train returned")
+
+    def check_layout(self, arrays: ArrayRecord, patterns: Iterable[str]) -> None:
+        """Raise `ValueError` if `arrays` are of another model, whatever their values."""
+        if layout_of(records.to_arrays(arrays), patterns) != self.publisher.replica.layout:
+            raise ValueError("the arrays are of another model than the published one")
+
+    def key_in(self, content: Mapping[str, object], sender: str) -> str:
+        """Return the key of the published model in the content of a message; raise `ValueError` if it is not there."""
+        found = {key: record for key, record in content.items() if isinstance(record, ArrayRecord)}
+        for key, record in found.items():
+            if record is self.inner:
+                return key
+        for key, record in found.items():
+            if record.keys() == self.inner.keys() and all(record[n].data == self.inner[n].data for n in self.inner):
+                return key
+        raise ValueError(f"{sender} sends no record of the published model; only that can be compressed")
+
+    def _renew(self) -> None:
+        replica = self.publisher.replica
+        arrays = replica.arrays()
+        plain = {name: bfloat16_to_float32(a) if a.dtype == BFLOAT16 else a for name, a in arrays.items()}
+        self.inner = self.public = to_record(plain)
+        if self.local or any(plain[name] is not array for name, array in arrays.items()):
+            whole = arrays | self.local
+            self.public = to_record({tensor.name: whole[tensor.name] for tensor in replica.layout.tensors})
