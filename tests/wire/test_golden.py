@@ -66,6 +66,7 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
         *("key.frame", "delta.frame", "delta_dense.frame", "update.frame", "held.frame", "lost.frame"),
         "message.instruction",
         "first.instruction",
+        "epoch.instruction",
     }
     assert {parse_single_frame(golden(name)).kind for name in names if name.endswith(".frame")} == set(Kind)
     methods = {codec_id(fedcomp.parse(file.text).entropy) for file in METHODS.values()}
@@ -189,21 +190,18 @@ def test_the_answers_of_a_node() -> None:
     assert lost.after == 9
 
 
-def test_the_instruction() -> None:
+@pytest.mark.parametrize(
+    ("name", "training_id", "epoch"),
+    [("message", 0, 0), ("first", 2**64 - 3, 0), ("epoch", 2**64 - 3, 2**62 + 5)],
+)
+def test_the_server_messages(name: str, training_id: int, epoch: int) -> None:
     key, delta, update = golden("key.frame"), golden("delta.frame"), golden("update.frame")
     after = parse_single_frame(delta).after
-    asked = ServerMessage(10, ack_of(9, update), 42, after, 2**63 + 5, "stc(density=0.1)", (key, delta))
-    assert server_message.parse_server_message(golden("message.instruction")) == (
-        asked,
-        (parse_single_frame(key), parse_single_frame(delta)),
-    )
-    assert asked.to_bytes() == golden("message.instruction")
-    first = replace(asked, training_id=2**64 - 3)
-    assert server_message.parse_server_message(golden("first.instruction")) == (
-        first,
-        (parse_single_frame(key), parse_single_frame(delta)),
-    )
-    assert first.to_bytes() == golden("first.instruction")
+    text, frames = "stc(density=0.1)", (key, delta)
+    message = ServerMessage(10, ack_of(9, update), 42, after, 2**63 + 5, text, frames, training_id, epoch)
+    parsed = tuple(parse_single_frame(data) for data in frames)
+    assert server_message.parse_server_message(golden(f"{name}.instruction")) == (message, parsed)
+    assert message.to_bytes() == golden(f"{name}.instruction")
 
 
 def test_every_method_has_a_golden_file() -> None:
