@@ -24,10 +24,12 @@ REVIEW = """Review before you commit:
 def write_method(text: str, folder: Path) -> Path:
     """Write the golden file of the method `text` and return its path.  Raises `FileExistsError` if there is one."""
     body = encode(text)
+    vector = fedcomp.parse(text).decode(body, N)
+    if not vector.any():
+        raise ValueError(f"{text} decodes to zeros alone, which pins nothing; choose other settings")
     path = folder / f"{parse_call(text)[0]}.golden"
     with path.open("x", encoding="utf-8") as file:
         file.write(str(MethodFile(text, digest(text, body), body)))
-    vector = fedcomp.parse(text).decode(body, N)
     print(f"{text}: {len(body)} bytes for {N} entries, {8 * len(body) / N:.4f} bits per entry")
     print(f"vector: {vector[:4].tolist()} ... of {len(set(vector.tolist()))} values, sha256 {digest(text, body)}")
     return path

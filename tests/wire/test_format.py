@@ -139,3 +139,10 @@ def test_the_page_names_every_kind_codec_and_dtype() -> None:
         assert f"| {kind.value} | {kind.name} |" in PAGE
     for number in codec_ids.CODECS:
         assert re.search(rf"^### Codecs? .*\b{number}\b", PAGE, re.MULTILINE)
+
+
+def test_the_page_has_a_section_for_every_codec() -> None:
+    """`test_codec_ids.py` pins the ids."""
+    titles = re.findall(r"^### Codecs? ([0-9, and]+):", PAGE, re.MULTILINE)
+    sections = [int(number) for title in titles for number in re.findall(r"[0-9]+", title)]
+    assert sorted(sections) == [number for number in codec_ids.CODECS if number < 128]
