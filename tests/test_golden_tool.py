@@ -32,7 +32,6 @@ def test_bytes_are_copied_under_the_name_of_a_golden_file(tmp_path: Path, capsys
     assert capsys.readouterr().err.count("is no name of a golden file") == 2
 
 
-@pytest.mark.parametrize("text", ["gzip()", "terngrad(clip=1e-38)"])
-def test_an_unknown_method_or_one_that_sends_zeros_alone_writes_nothing(text: str, tmp_path: Path) -> None:
-    assert main([text, "--folder", str(tmp_path)]) == 1
+def test_an_unknown_method_writes_nothing(tmp_path: Path) -> None:
+    assert main(["gzip()", "--folder", str(tmp_path)]) == 1
     assert list(tmp_path.iterdir()) == []
