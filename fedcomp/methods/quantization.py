@@ -1,4 +1,4 @@
-"""Methods that send every entry, as one of a few levels or as it is."""
+"""Methods that send every entry, as one of a few levels or as float32."""
 
 from fedcomp.entropy import LevelsCode, Raw, SegmentsCode
 from fedcomp.memory import LinearFeedback, NoMemory
@@ -10,23 +10,23 @@ __all__ = ["cgx", "dense", "ecqsgd", "natural", "natural_dithering", "qsgd", "te
 
 @register("no compression")
 def dense() -> Parts:
-    """Return the compressor that sends every float32 as it is and remembers nothing."""
+    """Return the compressor that sends every entry as float32, without loss and without a memory."""
     return Identity(), Raw(), NoMemory()
 
 
 @register("Alistarh et al., NeurIPS 2017, arXiv:1610.02132")
 def qsgd(levels: int = 7, norm: str = "max", bucket: int = 512, feedback: bool = False) -> Parts:
-    """Return QSGD: of each `bucket` a norm, and every entry rounded at random to one of `levels` parts of it, and a sign.
+    """Return QSGD: one norm a `bucket`, and each entry rounded at random to a sign and a multiple of norm / `levels`.
 
-    7 levels are 4 bits.  `norm` is "max", as in the paper's experiments, or "l2", as in its analysis: with few levels most
-    entries are then zero, and their positions take few bits.  Unbiased, and without a memory unless `feedback` is on.
+    7 levels and a sign are 4 bits.  `norm` is "max", as in the paper's experiments, or "l2", as in its analysis: with few
+    levels most entries are then zero and take few bits.  Unbiased, and without a memory unless `feedback` is on.
     Alistarh, Grubic, Li, Tomioka, Vojnović, NeurIPS 2017, arXiv:1610.02132.
     """
     quantizer = Qsgd(levels, norm, bucket)
     if feedback and quantizer.variance_constant >= 1:
         raise ValueError(
             f"feedback is {feedback!r}; with levels={levels}, norm={norm!r}, bucket={bucket} the error would grow without end: "
-            f"its variance is {quantizer.variance_constant:.3g} times the square of what is sent, and below 1 is needed"
+            f"its variance is {quantizer.variance_constant:.3g} times the square of the vector, and below 1 is needed"
         )
     return quantizer, LevelsCode(), memory(feedback)
 
@@ -35,7 +35,7 @@ def qsgd(levels: int = 7, norm: str = "max", bucket: int = 512, feedback: bool =
 def ecqsgd(alpha: float = 0.2, beta: float = 0.9, levels: int = 4, norm: str = "l2", bucket: int = 512) -> Parts:
     """Return ECQ-SGD: QSGD of the update plus `alpha` times an accumulated error that decays by `beta`.
 
-    Settings under which the error may grow without end are refused.  Wu, Huang, Huang, Zhang, ICML 2018, arXiv:1806.08054.
+    Settings with which the error may grow without end are refused.  Wu, Huang, Huang, Zhang, ICML 2018, arXiv:1806.08054.
     """
     quantizer, remembered = Qsgd(levels, norm, bucket), LinearFeedback(alpha, beta, "accumulated_error")
     contraction = remembered.contraction(quantizer.variance_constant)
@@ -67,10 +67,10 @@ def natural_dithering(levels: int = 8, norm: str = "max", bucket: int = 512) -> 
 
 @register("Wen et al., NeurIPS 2017, arXiv:1705.07878")
 def terngrad(clip: float = 2.5) -> Parts:
-    """Return TernGrad: of each tensor, clipped at `clip` standard deviations, random trits of the largest magnitude.
+    """Return TernGrad: each entry as -s, 0 or s at random, s the largest magnitude of its tensor after clipping.
 
-    `clip` 0 clips nothing.  Unbiased but for the clipping.  Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017,
-    arXiv:1705.07878, with scalers of each sender's own.
+    Entries are clipped at `clip` standard deviations, 0 for not at all.  Unbiased except for the clipping.
+    Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017, arXiv:1705.07878, without scaler sharing: each sender has its own s.
     """
     return TernGrad(clip), LevelsCode(), NoMemory()
 
@@ -84,10 +84,10 @@ def cgx(
     dense_below: int = 1024,
     feedback: bool = False,
 ) -> Parts:
-    """Return CGX: of each `bucket` the range, in 2^bits even levels.
+    """Return CGX: the range of each `bucket` in 2^bits even levels.
 
     Tensors of one dimension, and those of fewer than `dense_below` entries, are sent as they are.  With `adaptive` a greedy
-    solver chooses the bits of each tensor, 2 to 8, so that the error stays within `tolerance` times that of `bits` for all.
+    solver chooses 2 to 8 bits for each tensor so that the error stays within `tolerance` times that of `bits` everywhere.
     Markov, Ramezanikebrya, Alistarh, Middleware 2022, arXiv:2111.08617; the solver is in their style.
     """
     if feedback and bits < 2:

@@ -1,4 +1,4 @@
-"""Methods that look at the vector from another side: rotated, or as matrices of low rank."""
+"""Methods that send a rotated vector, or matrices of low rank."""
 
 from fedcomp.entropy import LowRankRaw, RotatedBits
 from fedcomp.memory import LinearFeedback, WarmStart
@@ -12,7 +12,7 @@ __all__ = ["drive", "eden", "powersgd"]
 def drive(feedback: bool = False) -> Parts:
     """Return DRIVE: the signs of the randomly rotated vector, one bit an entry, unbiased and without a memory.
 
-    With `feedback` on, error feedback and the scale that errs least instead.  Vargaftik, Ben Basat, Portnoy, Mendelson,
+    With `feedback`, it has error feedback and the scale of least error.  Vargaftik, Ben Basat, Portnoy, Mendelson,
     Ben-Itzhak, Mitzenmacher, NeurIPS 2021, arXiv:2105.08339.
     """
     return Eden(1, "minimal" if feedback else "unbiased"), RotatedBits(), memory(feedback)
@@ -20,9 +20,9 @@ def drive(feedback: bool = False) -> Parts:
 
 @register("Vargaftik et al., ICML 2022, arXiv:2108.08842")
 def eden(bits: float = 2, feedback: bool = False) -> Parts:
-    """Return EDEN: the randomly rotated vector in `bits` bits an entry, whole or not, below 1 as well; unbiased.
+    """Return EDEN: the randomly rotated vector in `bits` bits an entry, up to 4, also fractions and below 1; unbiased.
 
-    With `feedback` on, error feedback and the scale that errs least instead.  Vargaftik, Ben Basat, Portnoy, Mendelson,
+    With `feedback`, it has error feedback and the scale of least error.  Vargaftik, Ben Basat, Portnoy, Mendelson,
     Ben Itzhak, Mitzenmacher, ICML 2022, arXiv:2108.08842.
     """
     return Eden(bits, "minimal" if feedback else "unbiased"), RotatedBits(), memory(feedback)
@@ -30,9 +30,9 @@ def eden(bits: float = 2, feedback: bool = False) -> Parts:
 
 @register("Vogels et al., NeurIPS 2019, arXiv:1905.13727")
 def powersgd(rank: int = 2) -> Parts:
-    """Return PowerSGD: each matrix as the product of two of `rank` columns, from where the last one ended, with error feedback.
+    """Return PowerSGD: each matrix as the product of two of `rank` columns, warm-started, with error feedback.
 
-    Each sender sends both factors of its own matrix: one exchange a round, where the paper's all-reduce takes two.
+    Each sender sends both factors of its own matrix, in one exchange a round; the paper's all-reduce takes two.
     Vogels, Karimireddy, Jaggi, NeurIPS 2019, arXiv:1905.13727.
     """
     return LowRank(rank), LowRankRaw(), WarmStart(LinearFeedback())

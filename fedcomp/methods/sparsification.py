@@ -76,7 +76,7 @@ def topk(
 def randk(density: float = 1 / 100, feedback: bool = True) -> Parts:
     """Return rand-k: k = max(1, ceil(density n)) random entries that sender and receiver draw from one seed: no indices.
 
-    With error feedback they are sent as they are; without they are multiplied by n / k, which makes the vector unbiased.
+    With error feedback they are sent unchanged; without it they are multiplied by n / k, which makes the vector unbiased.
     Wangni, Wang, Liu, Zhang, NeurIPS 2018, arXiv:1710.09854; Stich, Cordonnier, Jaggi, NeurIPS 2018, arXiv:1809.07599.
     """
     return SeededSubset(density, unbiased=not feedback), SeededValues(), memory(feedback)
@@ -84,7 +84,7 @@ def randk(density: float = 1 / 100, feedback: bool = True) -> Parts:
 
 @register("Ji et al., IEEE Intell. Syst. 2022, arXiv:2003.09603")
 def selective(density: float = 1 / 10) -> Parts:
-    """Return selective masking: of each tensor its largest entries, as float32, and no memory.
+    """Return selective masking: the largest entries of each tensor, as float32, without a memory.
 
     Ji, Jiang, Walid, Li, IEEE Intelligent Systems 37(2), 2022, arXiv:2003.09603.
     """
@@ -97,8 +97,8 @@ def hierarchical(
 ) -> Parts:
     """Return hierarchical quantization: the largest entries by `levels` of magnitude, the top one split into `top_levels`.
 
-    `mask` says of what the largest are chosen: of the whole "vector", or of each "tensor".  In the style of DHQC (Jiang,
-    Liu, Chen, Zhou, arXiv:2212.14760), of which `MagnitudeHierarchy` says what is decided here; so is error feedback.
+    `mask` selects the largest of the whole "vector" or of each "tensor".  In the style of DHQC (Jiang, Liu, Chen, Zhou,
+    arXiv:2212.14760); `MagnitudeHierarchy` lists the details that are decided here, and error feedback is one of them.
     """
     masks: dict[str, Quantizer[CompensatedUpdate, Sparse]] = {"vector": TopK(density), "tensor": TensorTopK(density)}
     check_choice("mask", mask, masks)
@@ -109,11 +109,11 @@ def hierarchical(
 def regtopk(
     density: float = 1 / 100, mu: float = 4.0, nodes: int = 10, denominator: str = "sent", values: str = "fp32"
 ) -> Parts:
-    """Return regularized top-k: top-k that leaves out what the other `nodes` of a round are about to cancel.
+    """Return regularized top-k: top-k that leaves out entries that the other `nodes` of a round are likely to cancel.
 
-    `mu` is the regularization: towards 0 it is top-k with error feedback, as it is after a skipped round.  `denominator`,
-    "sent" or "asked", is what `RegularizedTopK` says of it.  It reads off the model what the others sent, and so wants a
-    `dense()` downlink, FedAvg's step and equal weights; with less it still works, and regularizes by something else.
+    As the regularization `mu` goes to 0, it becomes top-k with error feedback, which it also is after a skipped round.
+    `denominator`, "sent" or "asked", is explained at `RegularizedTopK`.  The sum of the other nodes is read from the model, so
+    the method expects a `dense()` downlink, FedAvg's step and equal weights; otherwise it regularizes by an approximation.
     Bereyhi, Liang, Boudreau, Afana, arXiv:2409.14893 and arXiv:2501.05633.
     """
     return RoundValues(RegularizedTopK(density, mu, denominator), values), SparseValues(), Regularized(nodes)
@@ -148,10 +148,10 @@ def dgc(
 
 @register("in the style of Yang et al., arXiv:2112.04291")
 def fastsgd(base: float = 2**0.25, levels: int = 8, feedback: bool = True) -> Parts:
-    """Return logarithmic levels of what lies within ``base**(levels - 1/2)`` of the largest entry, indices as delta keys.
+    """Return logarithmic levels of the entries within ``base**(levels - 1/2)`` of the largest one, indices as delta keys.
 
-    How many entries that are depends on the vector.  In the style of FastSGD (Yang, Chen, Zeng, Gao, arXiv:2112.04291),
-    whose abstract names the parts; the details are decided here, and so is error feedback.
+    The number of entries depends on the vector.  In the style of FastSGD (Yang, Chen, Zeng, Gao, arXiv:2112.04291), whose
+    abstract names the parts; the details and error feedback are decided here.
     """
     return Logarithmic(base, levels), SparseLevelsCode("delta keys"), memory(feedback)
 
@@ -160,7 +160,7 @@ def fastsgd(base: float = 2**0.25, levels: int = 8, feedback: bool = True) -> Pa
 def sparseloco(density: float = 1 / 64, bits: int = 2, decay: float = 0.95, chunk: int = 4096) -> Parts:
     """Return SparseLoCo: the largest entries of each chunk in `bits` bits, with error feedback that decays.
 
-    The decay stands for an outer momentum.  Sarfi, Thérien, Lidin, Belilovsky, arXiv:2508.15706.
+    The decay replaces an outer momentum.  Sarfi, Thérien, Lidin, Belilovsky, arXiv:2508.15706.
     """
     check_range("decay", decay, least=0, most=1)
     return (
@@ -172,10 +172,10 @@ def sparseloco(density: float = 1 / 64, bits: int = 2, decay: float = 0.95, chun
 
 @register("Fatkhullin et al., NeurIPS 2023, arXiv:2305.15155", downlink=False)
 def ef21(density: float = 1 / 100, momentum: float = 0.1, values: str = "fp32") -> Parts:
-    """Return EF21-SGDM with top-k: what brings an estimate nearer to the averaged update, instead of updates.
+    """Return EF21-SGDM with top-k: messages are increments of an estimate of the averaged update, not updates.
 
-    The server has to sum what is sent: inside `CompressedStrategy` belongs `fedcomp.flower.EF21`.  On the downlink, error
-    feedback as every method has it is EF21-P already (Gruntkowska, Tyurin, Richtárik, ICML 2023).  Richtárik, Sokolov,
+    The server must sum them, as the strategy `fedcomp.flower.EF21` does inside `CompressedStrategy`.  On the downlink, the
+    error feedback of any method is EF21-P already (Gruntkowska, Tyurin, Richtárik, ICML 2023).  Richtárik, Sokolov,
     Fatkhullin, NeurIPS 2021, arXiv:2106.05203; Fatkhullin, Tyurin, Richtárik, NeurIPS 2023, arXiv:2305.15155.
     """
     return RoundValues(TopK(density), values), SparseValues(), Ef21(momentum)

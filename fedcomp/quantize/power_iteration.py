@@ -1,4 +1,4 @@
-"""Each matrix as the product of two thin ones: one step of the power iteration, from where the last one ended."""
+"""Each matrix as the product of two thin ones, by one step of the power iteration that starts from the last result."""
 
 import math
 from collections.abc import Iterator
@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Hint, RandomStream, RightFactors, Shapes, Vector, check_int
-from fedcomp.quantized import MAX_PRODUCT, Dense, LowRankFactors, Matrix, Product, worthwhile
+from fedcomp.quantized import MAX_PRODUCT, Dense, LowRankFactors, Matrix, Product, join_dense, worthwhile
 
-MOST_RANK = 1024
-ORDINARY = 40
-"""Matrices whose largest entry lies within 2^±40 are taken as they are; others over a power of two."""
-BALANCED = 60
+MAX_RANK = 1024
+MAX_EXPONENT = 40
+"""Matrices whose largest product with the start is within 2^±40 are not scaled; others are divided by a power of two."""
+MAX_UNBALANCED = 60
+"""Right factors within 2^±60 are sent as they are; larger or smaller ones share a power of two with the left ones."""
 WEAK = 1e-6
+"""Start rows below this fraction of the largest norm are replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +25,19 @@ class LowRank:
 
     Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization",
     NeurIPS 2019, Algorithm 1, in its one-phase form: each sender computes and sends both of its factors, and the receiver
-    adds the products.  The paper's workers agree on one P and one Q by two sums, which a round of federated learning has no
-    second phase for; in return, what is sent is the best that this sender can do.
+    adds the products.  The paper's workers agree on one P and one Q in two phases, and a round of federated learning has only
+    one; in return, the factors are the best ones for this sender's matrix.
 
-    A tensor of two dimensions or more is folded to (first one, rest) and compressed where that takes fewer numbers; others
-    are sent as they are.  A vector of unknown shapes is folded into the squarest matrix that holds it.  Q starts from the
-    sum's `hint`, the last one's right factors, or from random numbers where there is none that fits.
+    A tensor of two dimensions or more becomes a matrix, (first dimension, the others), and is compressed if that takes fewer
+    numbers; others are sent as they are.  A vector of unknown shapes becomes the squarest matrix that holds it.  Q starts from
+    the right factors of the last message, the sum's `hint`, or from random numbers if none fit.
     """
 
     rank: int
 
     def __post_init__(self) -> None:
         """Refuse a rank below 1."""
-        check_int("rank", self.rank, 1, MOST_RANK)
+        check_int("rank", self.rank, 1, MAX_RANK)
 
     def quantize(self, value: CompensatedUpdate, /) -> LowRankFactors:
         """Return the factors.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
@@ -45,22 +47,16 @@ class LowRank:
         hint = _fitting(value.hint, self.rank * sum(sides[1] for sides in folded if sides))
         draws = RandomStream(value.context.seed % 2**64)
         parts: list[Product | Dense] = []
-        stretch: list[Vector] = []
-        at = 0
+        offset = 0
         for (_, tensor), sides in zip(sums, folded, strict=True):
             if sides is None:
-                stretch.append(tensor.dense())
+                parts.append(Dense(tensor.dense()))
                 continue
-            if stretch:
-                parts.append(Dense(np.concatenate(stretch)))
-                stretch = []
             size = self.rank * sides[1]
-            last = None if hint is None else hint[at : at + size].reshape(self.rank, -1)
-            at += size
+            last = None if hint is None else hint[offset : offset + size].reshape(self.rank, -1)
+            offset += size
             parts.append(_factors(tensor, sides, _start(last, _noise(draws, size).reshape(self.rank, -1))))
-        if stretch:
-            parts.append(Dense(np.concatenate(stretch)))
-        return LowRankFactors(tuple(parts))
+        return LowRankFactors(tuple(join_dense(parts)))
 
 
 def _folded(shapes: Shapes, n: int, rank: int) -> Iterator[tuple[int, int] | None]:
@@ -84,14 +80,14 @@ def _fitting(hint: Hint | None, size: int) -> Vector | None:
 
 
 def _noise(draws: RandomStream, count: int) -> NDArray[np.float64]:
-    """Return random numbers around zero, shaped like a bell."""
+    """Return random numbers, roughly normal around zero."""
     return np.add.reduce(draws.uniform(4 * count).astype(np.float64).reshape(4, -1)) - 2.0  # type: ignore[no-any-return]
 
 
 def _start(last: Matrix | None, fresh: NDArray[np.float64]) -> Matrix:
-    """Return columns of norm 1, float32 (columns, rank): the `last` rows, but `fresh` ones for those that are weak.
+    """Return columns of norm 1, float32 (columns, rank): the `last` rows, or `fresh` ones in place of weak ones.
 
-    A row of zeros, left by a matrix of lower rank, would stay zero for ever.
+    A row of zeros, left by a matrix of lower rank, would always stay zero.
     """
     rows = fresh if last is None else last.astype(np.float64)
     norms = np.linalg.norm(rows, axis=1)
@@ -106,7 +102,7 @@ def _factors(tensor: CompensatedUpdate, sides: tuple[int, int], start: Matrix) -
     """Return the factors that one step gives from `start`."""
     exponent = 0
     left, peak = _times(tensor, sides, start, exponent)
-    if peak and abs(math.frexp(peak)[1]) > ORDINARY:
+    if peak and abs(math.frexp(peak)[1]) > MAX_EXPONENT:
         exponent = math.frexp(peak)[1]
         left, _ = _times(tensor, sides, start, exponent)
     basis = np.linalg.qr(left)[0].astype(np.float32)
@@ -119,11 +115,11 @@ def _factors(tensor: CompensatedUpdate, sides: tuple[int, int], start: Matrix) -
 def _within_float32(n: int, basis: Matrix, right: NDArray[np.float64], exponent: int, peak: float) -> Product:
     """Return the product of `basis` and `right` times 2 to the `exponent`; it is of a matrix with entries up to `peak`.
 
-    Both factors come to lie in the middle of float32's range where their product lies at its end.  And neither the product
-    nor what the matrix has beyond it is to leave float32.
+    If the product is near the end of float32's range, both factors are scaled towards its middle.  Neither the product nor
+    the matrix minus the product may leave float32.
     """
     size = math.frexp(float(np.abs(right).max()))[1] + exponent
-    shift = size // 2 if abs(size) > BALANCED else 0
+    shift = size // 2 if abs(size) > MAX_UNBALANCED else 0
     left = np.ascontiguousarray(np.ldexp(basis, shift).T)
     right = np.ldexp(right, exponent - shift).T
     product = Product(n, left, np.ascontiguousarray(right, np.float32))
@@ -136,9 +132,9 @@ def _within_float32(n: int, basis: Matrix, right: NDArray[np.float64], exponent:
 def _times(
     tensor: CompensatedUpdate, sides: tuple[int, int], start: Matrix, exponent: int
 ) -> tuple[NDArray[np.float64], float]:
-    """Return the matrix over a power of two times `start`, and the largest magnitude in it.
+    """Return the matrix over a power of two times `start`, and the largest magnitude of the matrix.
 
-    In float64: where the columns of the product are nearly parallel, the direction of their difference is the rounding's.
+    The product is in float64: if its columns are nearly parallel, float32's rounding would decide their difference.
     """
     product, peak = np.empty((sides[0], start.shape[1])), 0.0
     with np.errstate(over="ignore", invalid="ignore"):

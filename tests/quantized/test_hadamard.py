@@ -12,7 +12,7 @@ LENGTHS = [1 << power for power in range(13)]
 
 def sylvester(rows: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """Return these rows of the matrix: -1 to the number of bits that row and column have in common."""
-    odd = (np.bitwise_count(rows[:, None] & np.arange(length)) & 1).astype(np.int64)
+    odd: NDArray[np.int64] = (np.bitwise_count(rows[:, None] & np.arange(length)) & 1).astype(np.int64)
     return 1 - 2 * odd
 
 
@@ -50,7 +50,8 @@ def test_signs_are_transformed_as_numbers_are(length: int, row: int | None) -> N
     # A row of the matrix itself leads to the largest sum, `length`.
     rng = np.random.default_rng(length)
     signs = rng.choice([-1, 1], length) if row is None else sylvester(np.array([row % length]), length)[0]
-    found = transform_signs(signs.astype(np.int16), *np.empty((2, length), np.float32), 0.25)
+    out, spare = np.empty((2, length), np.float32)
+    found = transform_signs(signs.astype(np.int16), out, spare, 0.25)
     assert np.array_equal(found, transformed(signs.astype(np.float32)) / 4)
 
 

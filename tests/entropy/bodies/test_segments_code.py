@@ -26,7 +26,7 @@ def same(one: Segments, other: Segments) -> bool:
         return [
             (p.levels.tobytes(), p.scale, p.scales.tobytes(), p.offsets is not None and p.offsets.tobytes(), p.groups)
             if isinstance(p, Levels)
-            else p.vector.tobytes()
+            else p.dense().tobytes()
             for p in pieces.pieces
         ]
 
