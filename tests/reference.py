@@ -1,4 +1,4 @@
-"""What the library does, done again slowly and in another way: sorting, and bits as text."""
+"""Independent, slow implementations of parts of the library: by sorting, and with bits as text."""
 
 import hashlib
 import math
@@ -12,21 +12,21 @@ from fedcomp.core.types import Vector
 
 
 def slow_kept(vector: Vector, k: int) -> list[int]:
-    """Return the indices of the k entries of largest magnitude, zeros never, the lower index of equal ones."""
+    """Return the indices of the k entries of largest magnitude, without zeros; of equal ones, those with lower indices."""
     entries = [abs(value) for value in vector.tolist()]
     order = sorted((index for index, value in enumerate(entries) if value), key=lambda index: (-entries[index], index))
     return sorted(order[:k])
 
 
 def sorted_kept(vector: Vector, k: int) -> NDArray[np.int64]:
-    """Return the same for a large vector, by a stable sort of all of it."""
+    """Return the same for a large vector, by a stable sort."""
     magnitude = np.abs(vector)
     order = np.argsort(-magnitude, kind="stable")[:k]
     return np.sort(order[magnitude[order] > 0])
 
 
 def slow_stc(vector: Vector, density: float) -> Vector:
-    """Return what sparse ternary compression leaves of `vector`."""
+    """Return `vector` after sparse ternary compression."""
     result = np.zeros_like(vector)
     kept = slow_kept(vector, max(1, math.ceil(density * len(vector))))
     if kept:
@@ -41,14 +41,14 @@ def bits_of(data: bytes) -> str:
     return "".join(f"{byte:08b}" for byte in data)
 
 
-def varint_at(data: bytes, at: int) -> tuple[int, int]:
-    """Return a varint, and where the next field begins."""
+def varint_at(data: bytes, offset: int) -> tuple[int, int]:
+    """Return a varint, and the offset of the next field."""
     value = place = 0
     while True:
-        value += data[at] % 128 * 128**place
-        at, place = at + 1, place + 1
-        if data[at - 1] < 128:
-            return value, at
+        value += data[offset] % 128 * 128**place
+        offset, place = offset + 1, place + 1
+        if data[offset - 1] < 128:
+            return value, offset
 
 
 def rice_indices(rice: list[int], quotients: bytes, remainders: bytes, k: int) -> list[int]:
@@ -67,13 +67,13 @@ def rice_indices(rice: list[int], quotients: bytes, remainders: bytes, k: int) -
     return result
 
 
-def rice_stream(data: bytes, at: int, k: int) -> tuple[list[int], bytes, bytes, int]:
-    """Return Rice parameters, quotients, remainders, and where the next field begins."""
-    rice = list(data[at : at + -(-k // 512)])
-    size, at = varint_at(data, at + len(rice))
+def rice_stream(data: bytes, offset: int, k: int) -> tuple[list[int], bytes, bytes, int]:
+    """Return Rice parameters, quotients, remainders, and the offset of the next field."""
+    rice = list(data[offset : offset + -(-k // 512)])
+    size, offset = varint_at(data, offset + len(rice))
     counts = [512] * (k // 512) + ([k % 512] if k % 512 else [])
-    end = at + size + sum(-(-count * width // 8) for count, width in zip(counts, rice, strict=True))
-    return rice, data[at : at + size], data[at + size : end], end
+    end = offset + size + sum(-(-count * width // 8) for count, width in zip(counts, rice, strict=True))
+    return rice, data[offset : offset + size], data[offset + size : end], end
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +100,20 @@ class SplitBody:
 
 def split_body(body: bytes) -> SplitBody:
     """Return the fields of a body of codec 2, as FORMAT.md lists them."""
-    n, at = varint_at(body, 0)
-    k, at = varint_at(body, at)
-    magnitude = float(np.frombuffer(body, "<f4", 1, at)[0])
-    at += 4
-    rice, quotients, remainders, at = rice_stream(body, at, k)
-    return SplitBody(n, k, magnitude, rice, quotients, remainders, body[at:])
+    n, offset = varint_at(body, 0)
+    k, offset = varint_at(body, offset)
+    magnitude = float(np.frombuffer(body, "<f4", 1, offset)[0])
+    offset += 4
+    rice, quotients, remainders, offset = rice_stream(body, offset, k)
+    return SplitBody(n, k, magnitude, rice, quotients, remainders, body[offset:])
 
 
 def interleaved_entries(body: bytes) -> tuple[int, dict[int, float]]:
     """Return n and index -> value of a body of codec 3, bit by bit."""
-    n, at = varint_at(body, 0)
-    k, at = varint_at(body, at)
-    magnitude = float(np.frombuffer(body, "<f4", 1, at)[0])
-    width, bits, place, index, result = body[at + 4], bits_of(body[at + 5 :]), 0, -1, {}
+    n, offset = varint_at(body, 0)
+    k, offset = varint_at(body, offset)
+    magnitude = float(np.frombuffer(body, "<f4", 1, offset)[0])
+    width, bits, place, index, result = body[offset + 4], bits_of(body[offset + 5 :]), 0, -1, {}
     for _ in range(k):
         ones = bits.index("0", place) - place
         place += ones + 1
@@ -123,97 +123,102 @@ def interleaved_entries(body: bytes) -> tuple[int, dict[int, float]]:
     return n, result
 
 
-def slow_positions(data: bytes, at: int, n: int, k: int) -> tuple[list[int], int]:
-    """Return the indices in a stream of positions, bit by bit, and where the next field begins."""
-    kind, at = data[at], at + 1
+def slow_positions(data: bytes, offset: int, n: int, k: int) -> tuple[list[int], int]:
+    """Return the indices in a stream of positions, bit by bit, and the offset of the next field."""
+    kind, offset = data[offset], offset + 1
     if kind == 0:
-        return list(range(n)), at
+        return list(range(n)), offset
     if kind == 1:
-        rice, quotients, remainders, at = rice_stream(data, at, k)
-        return rice_indices(rice, quotients, remainders, k), at
+        rice, quotients, remainders, offset = rice_stream(data, offset, k)
+        return rice_indices(rice, quotients, remainders, k), offset
     if kind == 2:
-        end = at + -(-n // 8)
-        return [index for index, bit in enumerate(bits_of(data[at:end])) if bit == "1"], end
+        end = offset + -(-n // 8)
+        return [index for index, bit in enumerate(bits_of(data[offset:end])) if bit == "1"], end
     assert kind == 3
-    width = data[at]
-    size, at = varint_at(data, at + 1)
-    groups = [ones.count("1") + 1 for ones in bits_of(data[at : at + size]).split("0")[:k]]
-    at += size
+    width = data[offset]
+    size, offset = varint_at(data, offset + 1)
+    groups = [ones.count("1") + 1 for ones in bits_of(data[offset : offset + size]).split("0")[:k]]
+    offset += size
     gaps = [0] * k
     for most in range(1, max(groups) + 1):
         places = [place for place, found in enumerate(groups) if found == most]
-        end = at + -(-len(places) * most * width // 8)
-        bits, at = bits_of(data[at:end]), end
+        end = offset + -(-len(places) * most * width // 8)
+        bits, offset = bits_of(data[offset:end]), end
         for order, place in enumerate(places):
             gaps[place] = int(bits[order * most * width : (order + 1) * most * width], 2)
-    return [sum(gaps[: place + 1]) - 1 for place in range(k)], at
+    return [sum(gaps[: place + 1]) - 1 for place in range(k)], offset
 
 
-def slow_fixed(data: bytes, at: int, count: int, bound: int) -> tuple[list[int], int]:
-    """Return symbols at fixed width (`alphabet.FIXED`), bit by bit, and where the next field begins."""
-    assert data[at] == 0
-    size, at = varint_at(data, at + 1)
-    used, width = list(range(bound)), (bound - 1).bit_length()
-    if size * width <= bound and size < bound:
-        end = at + -(-size * width // 8)
-        bits, at = bits_of(data[at:end]), end
-        used = [int(bits[place * width : (place + 1) * width], 2) for place in range(size)]
-    elif size < bound:
-        end = at + -(-bound // 8)
-        used, at = [symbol for symbol, bit in enumerate(bits_of(data[at:end])) if bit == "1"], end
-    width = (size - 1).bit_length()
-    end = at + -(-count * width // 8)
-    bits = bits_of(data[at:end])
+def slow_set(data: bytes, offset: int, bound: int) -> tuple[list[int], int]:
+    """Return the symbols of a set, and the offset of the next field."""
+    size, offset = varint_at(data, offset)
+    width, bits = (bound - 1).bit_length(), bits_of(data[offset:])
+    if size == bound:
+        return list(range(bound)), offset
+    if size * width <= bound:
+        return [int(bits[place * width :][:width], 2) for place in range(size)], offset + -(-size * width // 8)
+    return [symbol for symbol in range(bound) if bits[symbol] == "1"], offset + -(-bound // 8)
+
+
+def slow_fixed(data: bytes, offset: int, count: int, bound: int) -> tuple[list[int], int]:
+    """Return symbols at fixed width (`alphabet.FIXED`), bit by bit, and the offset of the next field."""
+    assert data[offset] == 0
+    used, offset = slow_set(data, offset + 1, bound)
+    width = (len(used) - 1).bit_length()
+    end = offset + -(-count * width // 8)
+    bits = bits_of(data[offset:end])
     return [used[int("0" + bits[place * width : (place + 1) * width], 2)] for place in range(count)], end
 
 
-def slow_values(data: bytes, at: int, k: int) -> tuple[list[float], int]:
-    """Return the values in a stream of them, one by one, and where the next field begins."""
-    form, at = data[at], at + 1
+def slow_values(data: bytes, offset: int, k: int) -> tuple[list[float], int]:
+    """Return the values in a stream of values, one by one, and the offset of the next field."""
+    form, offset = data[offset], offset + 1
     if form == 0:
-        return [struct.unpack_from("<f", data, at + 4 * place)[0] for place in range(k)], at + 4 * k
+        return [struct.unpack_from("<f", data, offset + 4 * place)[0] for place in range(k)], offset + 4 * k
     if form == 1:
-        halves = [b"\0\0" + data[at + 2 * place : at + 2 * place + 2] for place in range(k)]
-        return [struct.unpack("<f", half)[0] for half in halves], at + 2 * k
+        halves = [b"\0\0" + data[offset + 2 * place : offset + 2 * place + 2] for place in range(k)]
+        return [struct.unpack("<f", half)[0] for half in halves], offset + 2 * k
     if form == 2:
-        scale, at = struct.unpack_from("<h", data, at)[0], at + 2
-        return [struct.unpack_from("<e", data, at + 2 * place)[0] / 2.0**scale for place in range(k)], at + 2 * k
+        scale, offset = struct.unpack_from("<h", data, offset)[0], offset + 2
+        return [
+            struct.unpack_from("<e", data, offset + 2 * place)[0] / 2.0**scale for place in range(k)
+        ], offset + 2 * k
     assert form == 3
-    signs = bits_of(data[at : at + -(-k // 8)])
-    exponents, at = slow_fixed(data, at + -(-k // 8), k, 255)
+    signs = bits_of(data[offset : offset + -(-k // 8)])
+    exponents, offset = slow_fixed(data, offset + -(-k // 8), k, 255)
     magnitudes = [2.0 ** (exponent - 127) if exponent else 0.0 for exponent in exponents]
-    return [-value if sign == "1" else value for value, sign in zip(magnitudes, signs, strict=False)], at
+    return [-value if sign == "1" else value for value, sign in zip(magnitudes, signs, strict=False)], offset
 
 
 def sparse_entries(body: bytes) -> tuple[int, dict[int, float]]:
     """Return n and index -> value of a body of codec 4, bit by bit."""
-    n, at = varint_at(body, 0)
-    k, at = varint_at(body, at)
-    indices, at = slow_positions(body, at, n, k)
-    values, at = slow_values(body, at, k)
-    assert at == len(body)
+    n, offset = varint_at(body, 0)
+    k, offset = varint_at(body, offset)
+    indices, offset = slow_positions(body, offset, n, k)
+    values, offset = slow_values(body, offset, k)
+    assert offset == len(body)
     return n, dict(zip(indices, values, strict=True))
 
 
 def levels_entries(body: bytes) -> tuple[int, dict[int, float]]:
-    """Return n and index -> value of a body of codec 5, bit by bit; of its symbols only those at fixed width."""
-    n, at = varint_at(body, 0)
-    k, at = varint_at(body, at)
-    form, count, at = body[at], body[at + 1] + 1, at + 2
+    """Return n and index -> value of a body of codec 5, bit by bit; its symbols must be at fixed width."""
+    n, offset = varint_at(body, 0)
+    k, offset = varint_at(body, offset)
+    form, count, offset = body[offset], body[offset + 1] + 1, offset + 2
     if form == 0:
-        magnitudes, at = list(struct.unpack_from(f"<{count}f", body, at)), at + 4 * count
+        magnitudes, offset = list(struct.unpack_from(f"<{count}f", body, offset)), offset + 4 * count
     else:
-        (first, base), at = struct.unpack_from("<fd", body, at), at + 12
+        (first, base), offset = struct.unpack_from("<fd", body, offset), offset + 12
         magnitudes = [first]
         while len(magnitudes) < count:
             magnitudes.append(magnitudes[-1] / base)
         magnitudes = [float(np.float32(magnitude)) for magnitude in magnitudes]
-    indices, at = slow_positions(body, at, n, k)
-    signs = bits_of(body[at : at + -(-k // 8)])
-    levels, at = [0] * k, at + -(-k // 8)
+    indices, offset = slow_positions(body, offset, n, k)
+    signs = bits_of(body[offset : offset + -(-k // 8)])
+    levels, offset = [0] * k, offset + -(-k // 8)
     if count > 1:
-        levels, at = slow_fixed(body, at, k, count)
-    assert at == len(body)
+        levels, offset = slow_fixed(body, offset, k, count)
+    assert offset == len(body)
     values = [
         -magnitudes[level] if sign == "1" else magnitudes[level] for level, sign in zip(levels, signs, strict=False)
     ]
@@ -249,7 +254,7 @@ CENTROIDS = {
 
 
 def level_value(level: int, bits: int) -> float:
-    """Return what a level of this many bits is where not all are of one bit."""
+    """Return the value of a level of this many bits, unless all levels have one bit."""
     positive = CENTROIDS[bits]
     return positive[level - len(positive)] if level >= len(positive) else -positive[len(positive) - 1 - level]
 
@@ -300,14 +305,14 @@ def slow_rotated(n: int, seed: int, bits: float, scales: list[float], levels: li
 
 def rotated_entries(body: bytes) -> Vector:
     """Return the vector of a body of codec 8."""
-    n, at = varint_at(body, 0)
-    seed, bits = struct.unpack_from("<Qf", body, at)
+    n, offset = varint_at(body, 0)
+    seed, bits = struct.unpack_from("<Qf", body, offset)
     _, chunks = slow_places(n if bits >= 1 else max(1, math.floor(bits * n + 0.5)))
-    at, places = at + 12, sum(chunks)
-    scales, at = np.frombuffer(body, "<f4", len(chunks), at).tolist(), at + 4 * len(chunks)
+    offset, places = offset + 12, sum(chunks)
+    scales, offset = np.frombuffer(body, "<f4", len(chunks), offset).tolist(), offset + 4 * len(chunks)
     width, widths = max(1, int(bits)), level_widths(seed, bits, places)
-    text = bits_of(body[at : at + -(-places * width // 8)])
-    last, order, levels = bits_of(body[at + -(-places * width // 8) :]), 0, []
+    text = bits_of(body[offset : offset + -(-places * width // 8)])
+    last, order, levels = bits_of(body[offset + -(-places * width // 8) :]), 0, []
     for place in range(places):
         level = text[place * width : (place + 1) * width]
         if widths[place] > width:

@@ -23,10 +23,10 @@ def update(n: int) -> NDArray[np.float32]:
 
 def ternary() -> Ternary:
     """Return 1300 kept entries: two full chunks, one dense and one mixed, and a sparse third of 276."""
-    at, indices, negative = -1, [], []
+    offset, indices, negative = -1, [], []
     for order, value in enumerate(hashed(1300)):
-        at += 1 + (value % 3 if order < 512 else value % 40 if order < 1024 else value % 150)
-        indices.append(at)
+        offset += 1 + (value % 3 if order < 512 else value % 40 if order < 1024 else value % 150)
+        indices.append(offset)
         negative.append(bool(value & 4096))
     return Ternary(N, np.array(indices, np.int64), np.array(negative), np.float32(0.15625))
 
@@ -45,10 +45,10 @@ def half_of_them() -> Sparse:
 
 def clustered() -> Sparse:
     """Return 300 entries of N in runs of ten neighbours, far apart: values of 11 significant bits, times 2^-40."""
-    at, indices = -1, []
+    offset, indices = -1, []
     for order, value in enumerate(hashed(300)):
-        at += 1 if order % 10 else 1 + value % 2048
-        indices.append(at)
+        offset += 1 if order % 10 else 1 + value % 2048
+        indices.append(offset)
     return Sparse(N, np.array(indices, np.int64), update(300) * np.float32(2**-40))
 
 

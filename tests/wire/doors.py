@@ -1,4 +1,4 @@
-"""The law of bytes that arrive: a value or a `FedcompError`, in bounded memory and time, and what was held is as it was."""
+"""The law for bytes that arrive: a value or a `FedcompError`, in bounded memory and time, and the held model is unchanged."""
 
 import signal
 import time
@@ -22,23 +22,23 @@ from fedcomp.wire.frame import Kind
 from tests.wire import specimens
 from tests.wire.mutants import BODY, INSTRUCTION, Mutant
 
-LAYOUTS = 4
-"""Times the bytes of the declared vector that decoding may take,"""
-COPIES = 2
-"""beside copies of the bytes that came, a frame's payload and its body, and in an instruction the frame;"""
-STEADY = 5 << 19
-"""and what takes as much however short the vector is: tables, and blocks of a size of their own."""
+MAX_VECTORS = 4
+"""Memory that decoding may take, in vectors of the model's size ..."""
+MAX_COPIES = 2
+"""... plus copies of the bytes that arrived: the payload of a frame and its body; in a server message the frame as well ..."""
+FIXED_BYTES = 5 << 19
+"""... plus bytes that do not depend on the size: tables and blocks."""
 LIMIT_S = 30
-"""Seconds of processor time: a hundred times what the slowest takes."""
+"""Seconds of processor time: a hundred times those of the slowest mutant."""
 
 
 class BrokenLaw(AssertionError):
-    """Bytes that did what no bytes may do."""
+    """Bytes that break the law."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a mutant: the name of the error that `refused` it, or nothing; bytes at the `peak`; processor seconds."""
+    """The name of the error that `refused` a mutant, or ""; the `peak` of memory in bytes; the `seconds` of processor time."""
 
     refused: str
     peak: int
@@ -47,12 +47,12 @@ class Outcome:
 
 def bound(mutant: Mutant) -> int:
     """Return the bytes that decoding `mutant` may take."""
-    copies = COPIES + (mutant.kind == INSTRUCTION)
-    return LAYOUTS * 4 * mutant.n + copies * len(mutant.data) + STEADY
+    copies = MAX_COPIES + (mutant.kind == INSTRUCTION)
+    return MAX_VECTORS * 4 * mutant.n + copies * len(mutant.data) + FIXED_BYTES
 
 
 def pass_through(mutant: Mutant) -> Outcome:
-    """Send `mutant` through the door that it is meant for; raise `BrokenLaw` where it breaks the law."""
+    """Give `mutant` to the receiver that it is meant for; raise `BrokenLaw` if it breaks the law."""
     door = {BODY: _decoder, INSTRUCTION: _node, Kind.KEY.name: _replica, Kind.DELTA.name: _replica}.get(
         mutant.kind, _server
     )
@@ -75,7 +75,7 @@ def pass_through(mutant: Mutant) -> Outcome:
 
 
 Door = tuple[Callable[[], None], Callable[[bool], None]]
-"""What is done with the bytes, and, once it was refused or not, the check that all is well."""
+"""The receiver, and the check that follows, which gets whether the bytes were refused."""
 
 
 def _decoder(mutant: Mutant) -> Door:
@@ -130,7 +130,7 @@ def _replica(mutant: Mutant) -> Door:
 
 
 def _node(mutant: Mutant) -> Door:
-    """What `CompressionMod` does before the ClientApp runs; the compressor that is asked for it looks at later."""
+    """Do what `CompressionMod` does before the ClientApp runs; it parses the compressor only later."""
     world = specimens.world(mutant.n)
     state = Subscriber(replica=world.copy(), number=specimens.NUMBER)
 
@@ -155,7 +155,7 @@ def _vector(vector: Vector, n: int) -> None:
 def _same(replica: Replica, world: specimens.World) -> None:
     kept = world.replica.vector.tobytes() == replica.vector.tobytes() and world.replica.exact == replica.exact
     _need(
-        kept and world.replica.fingerprint == fingerprint(replica.vector, replica.exact), "the model held was touched"
+        kept and world.replica.fingerprint == fingerprint(replica.vector, replica.exact), "the held model was changed"
     )
 
 
@@ -163,19 +163,20 @@ def _whole(replica: Replica) -> None:
     _vector(replica.vector, replica.layout.n)
     replica.layout.check_exact(replica.exact)
     _need(
-        replica.fingerprint == fingerprint(replica.vector, replica.exact), "a model that is not the one its mark names"
+        replica.fingerprint == fingerprint(replica.vector, replica.exact),
+        "a model without the fingerprint that it claims",
     )
     replica.arrays()
 
 
-def _need(holds: bool, sentence: str) -> None:
+def _need(holds: bool, text: str) -> None:
     if not holds:
-        raise BrokenLaw(sentence)
+        raise BrokenLaw(text)
 
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Break off what takes `LIMIT_S` of the processor's time."""
+    """Stop the block after `LIMIT_S` seconds of processor time."""
 
     def stop(number: int, place: FrameType | None) -> None:
         raise BrokenLaw(f"it takes longer than {LIMIT_S} s")

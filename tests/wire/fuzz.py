@@ -1,10 +1,10 @@
-"""Send mutants of frames, instructions and bodies through the doors that they arrive at, and say what became of them.
+"""Fuzzing: gives mutants of frames, server messages and bodies to their receivers and counts the results.
 
-python -m tests.wire.fuzz --count 1000000 --seed 0              # an hour or less on one core; apart from the test suite
-python -m tests.wire.fuzz --count 600000 --seed 0 --first 400000     # goes on where another run was stopped
+python -m tests.wire.fuzz --count 1000000 --seed 0              # up to an hour on one core; not part of the test suite
+python -m tests.wire.fuzz --count 600000 --seed 0 --first 400000     # continues a run that was stopped
 python -m tests.wire.fuzz --count 1 --seed 0 --first 12345           # one mutant again
 
-Mutant i of a seed is the same on every run.  The exit code is 1 where one broke the law of `doors.py`.
+Mutant i of a seed is the same on every run.  The exit code is 1 if a mutant broke the law of `doors.py`.
 """
 
 import argparse
@@ -22,17 +22,17 @@ from tests.wire.doors import Outcome, bound, pass_through
 from tests.wire.mutants import Mutant, mutant
 
 BATCH = 2_000
-"""Mutants that a worker is handed at a time."""
+"""Mutants that a worker gets at a time."""
 ADDRESS_SPACE = 8 << 30
-"""Bytes that a worker may map: a mutant that asks for more breaks the law there, and does no harm to the machine."""
-MOST_FAILURES = 50
+"""Bytes that a worker may map: a mutant that takes more breaks the law, and does not harm the machine."""
+MAX_FAILURES = 50
 Failures = list[tuple[int, str]]
-"""Number of the mutant, and what happened."""
+"""The number of a mutant, and its traceback."""
 
 
 @dataclass(slots=True)
 class Row:
-    """What became of mutants of one kind: how many `passed`, how many each error `refused`, and the worst of all."""
+    """The results of mutants of one kind: how many `passed`, how many each error `refused`, and the worst of them."""
 
     passed: int = 0
     refused: Counter[str] = field(default_factory=Counter)
@@ -64,18 +64,18 @@ class Row:
 
 
 Tally = dict[tuple[str, int], Row]
-"""Kind (with the codec) and entries of the model -> what became of those."""
+"""Kind (with the codec) and entries of the model -> results."""
 
 
 def work(seed: int, numbers: range) -> tuple[Tally, Failures]:
-    """Return what became of these mutants, and which of them broke the law."""
+    """Return the results of these mutants, and those that broke the law."""
     tally: defaultdict[tuple[str, int], Row] = defaultdict(Row)
     failures: Failures = []
     for number in numbers:
         try:
             one = mutant(seed, number)
             tally[one.label, one.n].add(number, one, pass_through(one))
-        except Exception:  # whatever it is, it is reported, and the next mutant is tried
+        except Exception:  # every error is reported, and the run continues
             failures.append((number, traceback.format_exc(limit=-6)))
     return dict(tally), failures
 
@@ -88,7 +88,7 @@ def batches(first: int, count: int) -> Iterator[range]:
 
 @dataclass(slots=True)
 class Run:
-    """A run over the mutants from `first` on: what became of those that are `done`, and which broke the law."""
+    """A run over the mutants from `first` on: the results of the `done` ones, and those that broke the law."""
 
     seed: int
     first: int
@@ -99,11 +99,11 @@ class Run:
     reached: int = 0
 
     def go(self, workers: int) -> None:
-        """Work through all mutants, as long as not too many break the law; say on standard output how far it is."""
+        """Run all mutants, or stop at `MAX_FAILURES`; print the progress."""
         begin, waiting, self.reached = time.monotonic(), batches(self.first, self.count), self.first
         running: dict[Future[tuple[Tally, Failures]], range] = {}
         with ProcessPoolExecutor(workers, initializer=_confine) as pool:
-            while len(self.failures) < MOST_FAILURES:
+            while len(self.failures) < MAX_FAILURES:
                 while len(running) <= workers and (numbers := next(waiting, None)) is not None:
                     running[pool.submit(work, self.seed, numbers)] = numbers
                 if not running:
@@ -123,11 +123,11 @@ class Run:
         self.failures += broken
 
     def _where(self) -> str:
-        return f"{len(self.failures)} broke the law; go on with --first {self.reached}"
+        return f"{len(self.failures)} broke the law; continue with --first {self.reached}"
 
 
 def lines(tally: Tally) -> Iterator[str]:
-    """Yield the tally as a table, and the sums."""
+    """Yield the tally as a table, then the sums."""
     yield f"{'arrived as':<14}{'entries':>9}{'mutants':>9}{'refused':>9}{'passed':>8}{'peak':>7}{'slowest':>9}  refused with"
     for (label, n), row in sorted(tally.items(), key=lambda item: (item[0][1], item[0][0])):
         refused = row.refused.total()
@@ -145,22 +145,22 @@ def lines(tally: Tally) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for; return 1 where a mutant broke the law, 130 where somebody stopped it."""
+    """Run the command line; return 1 if a mutant broke the law, 130 if the run was interrupted."""
     parser = argparse.ArgumentParser(prog="python -m tests.wire.fuzz", description="Fuzz what arrives over the wire.")
     parser.add_argument("--count", type=int, default=1_000_000, help="mutants")
-    parser.add_argument("--seed", type=int, default=0, help="what mutants are drawn from")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the mutants")
     parser.add_argument("--first", type=int, default=0, help="number of the first mutant")
     parser.add_argument("--workers", type=int, default=1, help="processes")
-    asked = parser.parse_args(arguments)
-    if asked.count < 1 or asked.first < 0 or asked.workers < 1:
+    options = parser.parse_args(arguments)
+    if options.count < 1 or options.first < 0 or options.workers < 1:
         parser.error("--count and --workers are at least 1, --first is at least 0")
-    run = Run(asked.seed, asked.first, asked.count)
+    run = Run(options.seed, options.first, options.count)
     stopped = False
     try:
-        run.go(asked.workers)
-    except KeyboardInterrupt:  # what is done counts
+        run.go(options.workers)
+    except KeyboardInterrupt:  # the results so far count
         stopped = True
-        print(f"stopped; go on with --first {run.reached}")
+        print(f"stopped; continue with --first {run.reached}")
     for line in lines(run.tally):
         print(line)
     if run.failures:
@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _confine() -> None:
-    """Make this process a worker: of bounded memory, and stopped by the one that started it alone."""
+    """Bound the memory of this worker process, and leave interrupts to its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
 

@@ -1,4 +1,4 @@
-"""Mutant number so-and-so of a seed: a specimen, changed, and in most cases with its checksums made right again."""
+"""Mutants by seed and number: changed specimens, in most cases with their checksums made right again."""
 
 import hashlib
 import re
@@ -30,12 +30,12 @@ TEXTS = (
     *(b"", b"(" * 60_000, b"-" * 60_000, b"nobody()", b"stc(**{})", b"stc(density=1e999)", b"stc(density=-0.0)"),
     *(b"stc(density=%s)" % (b"9" * digits) for digits in (400, 4300, 50_000)),
 )
-"""What no compressor is called: instructions ask for them."""
+"""Texts that name no compressor: server messages ask for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """Bytes that arrive as `kind` where a model of `n` entries is held; `codec` is what a body alone is taken for."""
+    """Bytes that arrive as `kind` at a receiver with a model of `n` entries; `codec` is the codec id of a lone body."""
 
     kind: str
     n: int
@@ -44,12 +44,12 @@ class Mutant:
 
     @property
     def label(self) -> str:
-        """The kind, and the codec of a body."""
+        """The kind, and the codec id of a body."""
         return f"{self.kind} {self.codec}" if self.codec else self.kind
 
 
 def mutant(seed: int, number: int) -> Mutant:
-    """Return mutant `number` of `seed`: the same on every run, whatever came before."""
+    """Return mutant `number` of `seed`: the same on every run, independent of all others."""
     rng = Random(f"{seed}/{number}")
     (n,) = rng.choices(SIZES, SHARES)
     (kind,) = rng.choices(KINDS, WEIGHTS)
@@ -57,7 +57,7 @@ def mutant(seed: int, number: int) -> Mutant:
 
 
 def _body(rng: Random, n: int) -> tuple[int, bytes]:
-    """Return codec and body, of which the body may be damaged, or another codec's."""
+    """Return a codec id and a body, which may be damaged or belong to another codec."""
     codec, body = specimens.body(n, rng.choice(specimens.numbers(n)))
     what = rng.random()
     if what < 0.03:
@@ -88,7 +88,7 @@ def _update(rng: Random, n: int) -> Mutant:
 
 
 def _delta(rng: Random, n: int) -> Mutant:
-    """Return a delta whose fingerprint is most often that of the model it leads to, where it leads to one."""
+    """Return a delta, most often with the fingerprint of the model that it leads to, if it leads to one."""
     (codec, body), exact = _body(rng, n), _exact(rng, n)
     held = specimens.world(n).replica
     flags, here = (
@@ -103,7 +103,7 @@ def _delta(rng: Random, n: int) -> Mutant:
 
 
 def _key(rng: Random, n: int) -> Mutant:
-    """Return a key frame of a damaged layout or model, whose digest and fingerprint are right."""
+    """Return a key frame of a damaged layout or model with the right digest and fingerprint."""
     payload = specimens.world(n).replica.key_frame().payload
     cut = LENGTH.size + LENGTH.unpack_from(payload)[0]
     text, model = payload[LENGTH.size : cut], payload[cut:]
@@ -152,7 +152,7 @@ def _instruction(rng: Random, n: int) -> Mutant:
     if what >= 0.9:
         data = disturb(rng, data)
     elif what >= 0.5:
-        data = _said(rng, asked, data)
+        data = _with_other_text(rng, asked, data)
     return Mutant(INSTRUCTION, n, 0, data if what >= 0.95 else seal_instruction(data))
 
 
@@ -172,7 +172,7 @@ def _frames(rng: Random, n: int, frames: list[bytes]) -> tuple[bytes, ...]:
     return tuple(frames)
 
 
-def _said(rng: Random, asked: ServerMessage, data: bytes) -> bytes:
+def _with_other_text(rng: Random, asked: ServerMessage, data: bytes) -> bytes:
     """Return the instruction with another text, or another number in its head."""
     begin, length = server_message.HEAD.size, len(asked.uplink.encode())
     if rng.random() < 0.5:

@@ -1,4 +1,4 @@
-"""Changes to bytes, drawn from a seeded generator: what accidents and malice make of a frame; and its checksums made right."""
+"""Random changes to bytes, as by accident or by an attacker; and frames with their checksums made right again."""
 
 import struct
 import zlib
@@ -9,13 +9,13 @@ from fedcomp.entropy.bits import varint
 from fedcomp.wire import frame, server_message
 
 HUGE = (0, 1, 255, 256, 512, 2**16, 2**16 + 1, 2**20, 2**29, 2**31 - 1, 2**31, 2**32, 2**33, 2**62, 2**63 - 1)
-"""Lengths and counts at which something overflows, or somebody takes gigabytes: 2^29 entries, or 2^31 bytes, are two."""
+"""Lengths and counts at which something overflows or takes gigabytes: 2^29 entries or 2^31 bytes are 2 GiB."""
 FLOATS = ("0000807f", "0100807f", "0000c0ff", "ffff7f7f", "ffff7fff", "00000080", "01000000", "ffffffffffffef7f")
 """Infinity, NaNs, the largest and the least numbers, minus zero; the last one is the largest of 64 bits."""
 HEAD_FIELDS = ((0, 4), (4, 1), (5, 1), (6, 1), (7, 1), (8, 4), (12, 4), (16, 8), (24, 8), (32, 8), (40, 8), (48, 4))
-"""Where the fields of a frame's head begin, and their bytes."""
+"""The offset and the bytes of each field in the head of a frame."""
 EARLY = 24
-"""Bytes of a body that hold most of its counts."""
+"""The first bytes of a body, which hold most of its counts."""
 Change = Callable[[Random, bytes, bytes], bytes]
 
 
@@ -25,7 +25,7 @@ def flip(rng: Random, data: bytes, _: bytes) -> bytes:
 
 
 def write(rng: Random, data: bytes, _: bytes) -> bytes:
-    """Return `data` with one byte another."""
+    """Return `data` with another value of one byte."""
     byte = rng.choice((0, 1, 127, 128, 255)) if rng.random() < 0.5 else rng.randrange(256)
     return _put(data, _place(rng, data), bytes([byte]))
 
@@ -48,7 +48,7 @@ def cut(rng: Random, data: bytes, _: bytes) -> bytes:
 
 
 def grow(rng: Random, data: bytes, _: bytes) -> bytes:
-    """Return `data` and bytes behind it."""
+    """Return `data` and further bytes."""
     size = rng.choice((1, 4, 8, rng.randrange(1, 300)))
     return data + (bytes(size) if rng.random() < 0.5 else rng.randbytes(size))
 
@@ -59,20 +59,20 @@ def splice(rng: Random, data: bytes, other: bytes) -> bytes:
 
 
 def count(rng: Random, data: bytes, _: bytes) -> bytes:
-    """Return `data` with one of its first fields a count that is extreme, as a varint."""
+    """Return `data` with an extreme count, as a varint, in place of one of its first fields."""
     place = rng.randrange(min(len(data), EARLY))
     return data[:place] + varint.write(rng.choice(HUGE)) + data[place + rng.randrange(1, 6) :]
 
 
 def word(rng: Random, data: bytes, _: bytes) -> bytes:
-    """Return `data` with a number of 1, 2, 4 or 8 bytes that is extreme."""
+    """Return `data` with an extreme number of 1, 2, 4 or 8 bytes."""
     size = rng.choice((1, 2, 4, 8))
     number = rng.choice((*HUGE, 2**64 - 1)) % 256**size
     return _put(data, _place(rng, data), number.to_bytes(size, "little"))
 
 
 def real(rng: Random, data: bytes, _: bytes) -> bytes:
-    """Return `data` with four or eight bytes that are no number, or an extreme one."""
+    """Return `data` with NaN, infinity or an extreme number of four or eight bytes."""
     return _put(data, _place(rng, data), bytes.fromhex(rng.choice(FLOATS)))
 
 
@@ -115,7 +115,7 @@ def disturb(rng: Random, data: bytes, other: bytes = b"") -> bytes:
 
 
 def disturb_head(rng: Random, data: bytes) -> bytes:
-    """Return the frame `data` with one to three fields of its head another number: an extreme one, or one bit away."""
+    """Return the frame `data` with other numbers in one to three fields of its head: extreme ones, or one bit different."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         begin, size = rng.choice(HEAD_FIELDS)
         number = int.from_bytes(data[begin : begin + size], "little")
@@ -125,7 +125,7 @@ def disturb_head(rng: Random, data: bytes) -> bytes:
 
 
 def seal_frame(data: bytes, *, length: bool = True) -> bytes:
-    """Return the frame `data` with the magic, the format, the CRC32 and, if asked, the length that belong to its bytes."""
+    """Return the frame `data` with the magic, the format, the CRC32 and, optionally, the length that belong to its bytes."""
     head, payload = data[: frame.HEAD.size].ljust(frame.HEAD.size, b"\0"), data[frame.HEAD.size :]
     size = struct.pack("<Q", len(payload)) if length else head[40:48]
     covered = frame.MAGIC + bytes([frame.FRAME_FORMAT]) + head[5:40] + size
@@ -146,7 +146,7 @@ def seal_instruction(data: bytes) -> bytes:
 
 
 def _place(rng: Random, data: bytes) -> int:
-    """Return a place in `data`, most often an early one: that is where counts stand."""
+    """Return a place in `data`, most often an early one, where the counts are."""
     near = rng.random()
     return rng.randrange(min(len(data), EARLY) if near < 0.4 else min(len(data), 256) if near < 0.6 else len(data))
 

@@ -1,4 +1,4 @@
-"""Whole bodies, frames and instructions of every kind, for models of any size: what `fuzz.py` starts its mutants from."""
+"""Undamaged bodies, frames and server messages of every kind, for models of any size: `fuzz.py` changes them."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -34,17 +34,17 @@ SETTINGS = {
     "eden": ("bits=0.3", "bits=0.5", "bits=0.99", "bits=1.5", "bits=2", "bits=4"),
     "powersgd": ("rank=1", "rank=4"),
 }
-"""Settings that give bodies of every form; those of other methods change none."""
+"""Settings that give bodies of every form; the settings of other methods do not change the form."""
 TEXTS = tuple(f"{name}({settings})" for name in fedcomp.METHODS for settings in SETTINGS.get(name, ("",)))
 VERSION, NUMBER = 41, 9
-"""The version of the model that is held, and the instruction that was followed last."""
+"""The version of the held model, and the number of the last message that was followed."""
 Body = tuple[int, bytes]
 """Codec and body."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """A replica of `n` entries, and those of the next two versions; `steps` are the deltas between them."""
+    """A replica of `n` entries and the replicas of the next two versions; `steps` are the deltas between them."""
 
     n: int
     replicas: tuple[Replica, Replica, Replica]
@@ -52,17 +52,17 @@ class World:
 
     @property
     def replica(self) -> Replica:
-        """The one that is held: mutants must leave it as it is."""
+        """The held replica, which mutants must not change."""
         return self.replicas[0]
 
     def copy(self) -> Replica:
-        """Return the replica that is held, to be spent."""
+        """Return a copy of the held replica, which may be changed."""
         return replace(self.replica, vector=self.replica.vector.copy())
 
 
 @lru_cache(maxsize=8)
 def world(n: int) -> World:
-    """Return the world of that size: tensors of three dtypes in the vector, three beside it."""
+    """Return the world of that size: tensors of three dtypes in the vector, and three exact tensors."""
     rng = np.random.default_rng(n)
     side = max(1, math.isqrt(7 * n // 10))
     rest = n - side * side
@@ -79,8 +79,8 @@ def world(n: int) -> World:
     for text, exact in (("stc(density=0.1)", held.exact), ("dense()", held.exact[:-3] + bytes(3))):
         here = replicas[-1]
         compressor = fedcomp.parse(text)
-        sent, _ = compressor.encode(_vector(n, 0), compressor.init(n))
-        made = here.delta_frame(codec_ids.codec_id(compressor.entropy), sent, exact)
+        encoded, _ = compressor.encode(_vector(n, 0), compressor.init(n))
+        made = here.delta_frame(codec_ids.codec_id(compressor.entropy), encoded, exact)
         steps.append(made.to_bytes())
         replicas.append(replace(here, vector=here.vector.copy()).advance(made))
     return World(n, (replicas[0], replicas[1], replicas[2]), (steps[0], steps[1]))
@@ -90,25 +90,25 @@ def world(n: int) -> World:
 
 
 def _vector(n: int, which: int) -> Vector:
-    """Return a vector of Gaussian entries, a sparse one, or one of heavy tails."""
+    """Return a Gaussian vector, a sparse one, or a heavy-tailed one."""
     rng = np.random.default_rng([n, which])
-    bell = rng.standard_normal(n, np.float32) * np.float32(0.1)
-    return bell if which == 0 else np.where(rng.random(n) < 0.02, bell, np.float32(0)) if which == 1 else bell**5
+    gaussian = rng.standard_normal(n, np.float32) * np.float32(0.1)
+    return (gaussian, np.where(rng.random(n) < 0.02, gaussian, np.float32(0)), gaussian**5)[which]
 
 
-def _sent(text: str, which: int, n: int) -> Body:
+def _encoded(text: str, which: int, n: int) -> Body:
     compressor = fedcomp.parse(text)
     made, _ = compressor.encode(_vector(n, which), compressor.init(n), seed=3, shapes=world(n).replica.layout.shapes)
     return codec_ids.codec_id(compressor.entropy), made
 
 
 def _kept(share: float, n: int) -> Indices:
-    """Return about that share of the indices, the first one at least."""
+    """Return about that share of the indices, at least the first one."""
     return np.union1d(0, np.flatnonzero(np.random.default_rng(n).random(n) < share))
 
 
 def _sparse(kind: str, share: float, n: int) -> Body:
-    """Positions of a kind that is not the best one."""
+    """Return a body with positions of a kind that may not be the smallest."""
     indices = _kept(share, n)
     parts = head.write(n, indices.size), positions.write(indices, n, kind), values.write(_vector(n, 0)[indices])
     return 4, b"".join(parts)
@@ -128,7 +128,7 @@ def _ternary(share: float, n: int) -> Body:
 def _makers() -> Iterator[Callable[[int], Body]]:
     for text in TEXTS:
         for which in range(3):
-            yield partial(_sent, text, which)
+            yield partial(_encoded, text, which)
     for kind in positions.KINDS:
         for share in (0.5, 1.0):
             yield partial(_sparse, kind, share)
@@ -139,12 +139,12 @@ def _makers() -> Iterator[Callable[[int], Body]]:
 
 MAKERS = tuple(_makers())
 MANY = 100_000
-"""Entries from which on one vector for each setting is enough: to make the others takes long."""
+"""From this many entries on, one vector for each setting is enough, since the others take long."""
 
 
 @lru_cache(maxsize=8)
 def numbers(n: int) -> tuple[int, ...]:
-    """Return the numbers of the makers whose bodies of `n` entries are worth their time."""
+    """Return the numbers of the makers to use for `n` entries."""
     return tuple(number for number in range(len(MAKERS)) if n < MANY or number >= 3 * len(TEXTS) or not number % 3)
 
 
@@ -158,7 +158,7 @@ def body(n: int, number: int) -> Body:
 
 
 def update(n: int, codec: int, body: bytes, exact: bytes | None = None) -> bytes:
-    """Return the update that answers the newest instruction, with exact tensors where they are given."""
+    """Return the update that answers the newest message, with exact tensors if they are given."""
     held = world(n).replica
     here = (held.version, held.version, held.layout.digest, held.fingerprint, NUMBER)
     payload = SECONDS.pack(0.25, 0.5) + body + (exact or b"")
@@ -166,20 +166,20 @@ def update(n: int, codec: int, body: bytes, exact: bytes | None = None) -> bytes
 
 
 def delta(n: int, codec: int, body: bytes, exact: bytes | None = None) -> bytes:
-    """Return the delta to the next version; raise `FedcompError` where the body leads to none."""
+    """Return the delta to the next version; raise `FedcompError` if the body leads to none."""
     held = world(n).replica
     return held.delta_frame(codec, body, held.exact if exact is None else exact).to_bytes()
 
 
 def answer(n: int, kind: Kind) -> bytes:
-    """Return a frame without a payload that answers the newest instruction."""
+    """Return a frame without a payload that answers the newest message."""
     held = world(n).replica
     here = (held.version, held.version, held.layout.digest, held.fingerprint) if kind is Kind.ACK else (0, 0, 0, 0)
     return Frame(kind, codec_ids.NO_BODY, 0, *here, NUMBER).to_bytes()
 
 
 def instruction(n: int, route: int, training_id: int) -> ServerMessage:
-    """Return the instruction behind the last one, over one of the `ROUTES` to the model's version or the next two."""
+    """Return the next message, with one of the `ROUTES` to the version of the model or to one of the next two."""
     held = world(n)
     key, (one, two) = held.replica.key_frame().to_bytes(), held.steps
     frames = ((), (key,), (one,), (one, two), (key, one, two))[route]

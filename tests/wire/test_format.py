@@ -90,7 +90,9 @@ def test_the_rotated_body_of_two_and_a_half_bits_is_what_the_matrix_says() -> No
     two = [-1.5104176, -0.45278, 0.45278, 1.5104176]
     three = [-2.1519457, -1.3439093, -0.7560053, -0.2450942, 0.2450942, 0.7560053, 1.3439093, 2.1519457]
     values = [two[level] for level in (3, 2, 1, 0, 0, 1, 2, 3)] + [three[level] for level in (7, 2, 0, 5, 1, 6, 4, 3)]
-    places = [sum(value * (-1) ** (row & at).bit_count() for at, value in enumerate(values)) / 4 for row in range(16)]
+    places = [
+        sum(value * (-1) ** (row & offset).bit_count() for offset, value in enumerate(values)) / 4 for row in range(16)
+    ]
     expected = [places[(index + 1) % 10] * (-1) ** int(coin) for index, coin in enumerate(coins(2, 10))]
     found = codec_ids.codec_by_id(8).decode(octets("body 8 wide"), n=10).dense()
     assert found.tolist() == pytest.approx(expected, rel=1e-6, abs=1e-6)
@@ -117,7 +119,7 @@ def test_the_frame_is_what_the_library_writes_and_leads_where_it_says() -> None:
 
 def test_the_frame_is_what_plain_integers_find_in_it() -> None:
     data = octets("frame")
-    fields = [int.from_bytes(data[at:end], "little") for at, end in ((8, 12), (12, 16), (40, 48), (48, 52))]
+    fields = [int.from_bytes(data[offset:end], "little") for offset, end in ((8, 12), (12, 16), (40, 48), (48, 52))]
     assert fields == [7, 8, len(data) - 52, zlib.crc32(data[:48] + data[52:])]
     zeros, moved = np.zeros(200, np.float32), np.zeros(200, np.float32)
     for index, value in ENTRIES.items():

@@ -1,4 +1,4 @@
-"""A smoke share of `fuzz.py`, which sends a million mutants through the doors that bytes arrive at, apart from the suite."""
+"""A small share of `fuzz.py`, which runs a million mutants outside the test suite."""
 
 import re
 
@@ -14,9 +14,9 @@ from tests.wire.fuzz import Row, main, work
 from tests.wire.mutants import BODY, KINDS, SIZES, Mutant, mutant
 
 SEED = 20
-"""Not that of the long runs: these mutants are others."""
+"""Another seed than that of the long runs."""
 MODEL = 300_000
-"""Entries of a model that is large beside the memory that is taken for any."""
+"""Entries of a model that is large compared to the fixed memory."""
 
 
 def test_a_mutant_is_the_same_on_every_run() -> None:
@@ -25,7 +25,7 @@ def test_a_mutant_is_the_same_on_every_run() -> None:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_mutants_are_refused_or_lead_to_something_whole(part: int) -> None:
+def test_mutants_are_refused_or_lead_to_a_valid_result(part: int) -> None:
     tally, failures = work(SEED, range(part * 1000, part * 1000 + 1000))
     assert not failures, failures[0][1]
     every = Row()
@@ -38,7 +38,7 @@ def test_mutants_are_refused_or_lead_to_something_whole(part: int) -> None:
 
 
 @pytest.mark.parametrize("number", specimens.numbers(MODEL))
-def test_whole_bodies_of_every_form_take_no_more_than_four_times_the_model(number: int) -> None:
+def test_undamaged_bodies_of_every_form_take_at_most_four_times_the_model(number: int) -> None:
     codec, body = specimens.body(MODEL, number)
     specimens.body.cache_clear()
     update = specimens.update(MODEL, codec, body)
@@ -46,11 +46,11 @@ def test_whole_bodies_of_every_form_take_no_more_than_four_times_the_model(numbe
         assert not pass_through(Mutant(kind, MODEL, codec, data)).refused
 
 
-# ---- the law itself: what breaks it is found -------------------------------------------------------------------------
+# ---- the law itself: a code that breaks it is found -------------------------------------------------------------------------
 
 
 class Broken:
-    """A code that does what no code may, as its body says."""
+    """A code that breaks the law in the way that its body names."""
 
     def encode(self, value: Dense, /) -> bytes:
         return b""
@@ -75,21 +75,21 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_who_breaks_the_law_is_caught(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_law_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(codec_ids.CODECS, 200, Broken())
     monkeypatch.setattr(doors, "LIMIT_S", 1)
-    error, sentence = FAULTS[fault]
-    with pytest.raises(error, match=sentence):
+    error, text = FAULTS[fault]
+    with pytest.raises(error, match=text):
         pass_through(Mutant(BODY, 10, 200, fault.encode()))
     assert not pass_through(Mutant(BODY, 10, 200, b"nothing wrong")).refused
 
 
 def test_the_command_line_runs_a_share_and_sums_it_up(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--count", "300", "--seed", str(SEED), "--first", "5000"]) == 0
-    said = capsys.readouterr().out
-    assert "300 of 300 mutants" in said
-    assert "go on with --first 5300" in said
-    assert re.search(r"^300 mutants: \d+ refused \(.*CorruptError.*\), \d+ passed$", said, re.MULTILINE)
+    output = capsys.readouterr().out
+    assert "300 of 300 mutants" in output
+    assert "continue with --first 5300" in output
+    assert re.search(r"^300 mutants: \d+ refused \(.*CorruptError.*\), \d+ passed$", output, re.MULTILINE)
 
 
 def test_a_run_of_no_mutants_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Files written by an earlier version: they decode to what they always held, and are written again to the byte."""
+"""Golden files: they decode to the same values as ever, and the library writes them again to the byte."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -89,7 +89,7 @@ def test_the_ternary_bodies(code: GolombTernary | GolombTernaryInterleaved) -> N
     assert code.encode(expected) == golden(name)
 
 
-def test_the_ternary_bodies_say_the_same_to_slow_readers() -> None:
+def test_independent_decoders_find_the_same_ternary_entries() -> None:
     sparse = ternary().sparse()
     expected = dict(zip(sparse.indices.tolist(), sparse.values.tolist(), strict=True))
     assert split_body(golden("golomb.body")).entries() == expected
@@ -135,7 +135,7 @@ def test_the_body_of_a_seed() -> None:
     assert SeededValues().encode(expected) == golden("seeded.body")
 
 
-def test_the_body_of_nothing() -> None:
+def test_the_body_of_an_empty_selection() -> None:
     assert not GolombTernary().decode(golden("empty.body"), N).dense().any()
 
 

@@ -1,4 +1,4 @@
-"""Bytes that somebody changed on purpose: refused, or a valid result; never another error, never much memory."""
+"""Bytes changed on purpose: refused, or a valid result; never another error, never much memory."""
 
 import hashlib
 import struct
@@ -30,24 +30,24 @@ FILES = sorted(path for path in GOLDEN.iterdir() if path.suffix in (".frame", ".
 
 
 SHAPES = {1: ((),), 31: ((4, 5), (0, 3), (11,)), 1000: ((25, 30), (50,), (10, 20)), 5000: ((60, 70), (60,), (37, 20))}
-STEADY = 400_000
-"""Bytes that decoding may take however short the vector is: tables, and blocks of a size of their own."""
+FIXED_BYTES = 400_000
+"""Bytes that decoding may take for any vector: tables and blocks."""
 
 
 def golden(name: str) -> bytes:
     return (GOLDEN / name).read_bytes()
 
 
-def sent_by(compressor: Compressor) -> list[tuple[int, bytes]]:
-    """Return n and body of vectors of several lengths: dense and sparse ones, with the shapes known and not."""
+def encoded_by(compressor: Compressor) -> list[tuple[int, bytes]]:
+    """Return n and body of dense and sparse vectors of several lengths, with known shapes and without."""
     rng = np.random.default_rng(7)
-    sent = []
+    encoded = []
     for n, shapes in SHAPES.items():
-        bell = rng.standard_normal(n, np.float32)
-        few = np.where(rng.random(n) < 0.02, bell, np.float32(0))
-        for vector, known in ((bell, shapes), (few, ()), (bell**5, ())):
-            sent.append((n, compressor.encode(vector, compressor.init(n), seed=3, shapes=known)[0]))
-    return sent
+        gaussian = rng.standard_normal(n, np.float32)
+        few = np.where(rng.random(n) < 0.02, gaussian, np.float32(0))
+        for vector, known in ((gaussian, shapes), (few, ()), (gaussian**5, ())):
+            encoded.append((n, compressor.encode(vector, compressor.init(n), seed=3, shapes=known)[0]))
+    return encoded
 
 
 def bits(replica: Replica) -> tuple[object, ...]:
@@ -61,7 +61,7 @@ def is_whole(replica: Replica) -> bool:
 
 
 def refused_by(reader: Callable[[bytes], object], data: bytes) -> bool:
-    """Say whether `reader` refused `data`; any error but a `FedcompError` goes through."""
+    """Return whether `reader` refuses `data`; any error but a `FedcompError` is raised."""
     try:
         reader(data)
     except FedcompError:
@@ -69,7 +69,7 @@ def refused_by(reader: Callable[[bytes], object], data: bytes) -> bool:
     return False
 
 
-def told(data: bytes) -> list[str]:
+def described(data: bytes) -> list[str]:
     return list(describe(data))
 
 
@@ -83,7 +83,7 @@ def test_changed_files_are_refused_by_their_checksums(path: Path) -> None:
     for _ in range(300):
         changed = disturb(rng, data)
         assert changed == data or refused_by(read, changed)
-        refused_by(told, changed)
+        refused_by(described, changed)
 
 
 def test_changed_and_sealed_frames_are_refused_or_lead_to_a_whole_model() -> None:
@@ -101,12 +101,12 @@ def test_changed_and_sealed_frames_are_refused_or_lead_to_a_whole_model() -> Non
             assert bits(mine) == bits(held)
         else:
             assert is_whole(after)
-            if parsed.kind is Kind.DELTA and parsed.version < held.version:  # it lies behind
+            if parsed.kind is Kind.DELTA and parsed.version < held.version:  # an older version
                 assert after is mine
                 assert bits(mine) == bits(held)
             else:
                 assert (after.version, after.fingerprint) == (parsed.version, parsed.after)
-        refused_by(told, data)
+        refused_by(described, data)
     assert 2500 < refused < 3000
 
 
@@ -114,13 +114,13 @@ def test_changed_and_sealed_frames_are_refused_or_lead_to_a_whole_model() -> Non
 def test_changed_bodies_are_refused_or_lead_to_a_whole_model(codec: int) -> None:
     rng = Random(codec)
     held = from_key_frame(frame.parse_single_frame(golden("key.frame")))
-    sent = golden("delta_dense.frame")[52:]
+    encoded = golden("delta_dense.frame")[52:]
     if codec > 1:
         symbols = codec_ids.codec_by_id(2).decode(golden("delta.frame")[52:-51], n=held.layout.n)
-        sent = codec_ids.codec_by_id(codec).encode(symbols)
+        encoded = codec_ids.codec_by_id(codec).encode(symbols)
     before, refused = bits(held), 0
     for _ in range(1500):
-        body = disturb(rng, sent)
+        body = disturb(rng, encoded)
         try:
             made = held.delta_frame(codec, body, held.exact)
         except FedcompError:
@@ -138,11 +138,11 @@ def test_changed_bodies_of_every_method_are_refused_or_vectors_like_any_other(na
     refused = kept = 0
     for settings in SETTINGS.get(name, ("",)):
         compressor = fedcomp.parse(f"{name}({settings})")
-        sent = sent_by(compressor)
+        encoded = encoded_by(compressor)
         rng = Random(8)
         for turn in range(160):
-            n, body = sent[turn % len(sent)]
-            changed = disturb(rng, body, rng.choice(sent)[1])
+            n, body = encoded[turn % len(encoded)]
+            changed = disturb(rng, body, rng.choice(encoded)[1])
             begin = time.perf_counter()
             try:
                 symbols = compressor.entropy.decode(changed, n=n if turn % 4 else None)
@@ -150,7 +150,7 @@ def test_changed_bodies_of_every_method_are_refused_or_vectors_like_any_other(na
                 refused += 1
             else:
                 kept += 1
-                if turn % 4 or symbols.n <= 1 << 20:  # zeros take no bytes on the wire: nobody makes them unasked
+                if turn % 4 or symbols.n <= 1 << 20:  # equal levels take a few bytes: dense() would take much memory
                     vector = symbols.dense()
                     assert vector.shape == ((n,) if turn % 4 else (symbols.n,))
                     assert vector.dtype == np.float32
@@ -164,16 +164,16 @@ def test_changed_bodies_of_every_method_are_refused_or_vectors_like_any_other(na
 def test_changed_bodies_of_every_method_take_memory_for_the_vector_that_is_needed(name: str) -> None:
     for settings in SETTINGS.get(name, ("",)):
         compressor = fedcomp.parse(f"{name}({settings})")
-        sent = sent_by(compressor)
+        encoded = encoded_by(compressor)
         rng = Random(9)
-        for n, body in sent[-3:]:
+        for n, body in encoded[-3:]:
             for _ in range(8):
-                changed = disturb(rng, body, rng.choice(sent)[1])
+                changed = disturb(rng, body, rng.choice(encoded)[1])
                 tracemalloc.start()
                 refused_by(partial(compressor.decode, n=n), changed)
                 _, peak = tracemalloc.get_traced_memory()
                 tracemalloc.stop()
-                assert peak < 4 * 4 * n + 32 * len(changed) + STEADY, f"{compressor}: {changed.hex()}"
+                assert peak < 4 * 4 * n + 32 * len(changed) + FIXED_BYTES, f"{compressor}: {changed.hex()}"
 
 
 def test_changed_models_in_key_frames_are_refused_or_whole() -> None:
@@ -208,7 +208,7 @@ def test_changed_and_sealed_instructions_are_refused_or_valid() -> None:
     for _ in range(1500):
         behind = data[52 + text :] if rng.random() < 0.5 else disturb(rng, data[52 + text :])
         packed = seal_instruction(disturb(rng, data[: 52 + text]) + behind)
-        refused_by(told, packed)
+        refused_by(described, packed)
         try:
             asked, frames = server_message.parse_server_message(packed)
         except FedcompError:
@@ -221,30 +221,32 @@ def test_random_bytes_are_refused() -> None:
     rng = Random(6)
     for _ in range(1000):
         data = rng.choice(STARTS) + rng.randbytes(rng.randrange(300))
-        for read in (frame.parse_single_frame, server_message.parse_server_message, told):
+        for read in (frame.parse_single_frame, server_message.parse_server_message, described):
             assert refused_by(read, data)
 
 
-def test_promises_of_gigabytes_in_a_hundred_bytes_take_no_memory() -> None:
+def test_a_hundred_bytes_that_promise_gigabytes_take_no_memory() -> None:
     held = from_key_frame(frame.parse_single_frame(golden("key.frame")))
-    lies = []
+    bodies = []
     for count in (2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**64 - 1):
         head = golden("delta.frame")[:40] + struct.pack("<Q", count) + bytes(4)
-        lies.append(seal_frame(head + bytes(50), length=False))
+        bodies.append(seal_frame(head + bytes(50), length=False))
     texts = [
         b'[["w","float32",[2147483648],"compressed"]]',
         b'[["w","float64",[2],"compressed"],["x","int64",[2147483648],"exact"]]',
     ]
     payloads = [*(LENGTH.pack(len(text)) + text + bytes(60) for text in texts), LENGTH.pack(2**32 - 1)]
-    lies += [Frame(Kind.KEY, 0, FLAG_EXACT, 0, 0, 0, 0, 0, payload).to_bytes() for payload in payloads]
+    bodies += [Frame(Kind.KEY, 0, FLAG_EXACT, 0, 0, 0, 0, 0, payload).to_bytes() for payload in payloads]
     here = (held.version, held.version + 1, held.layout.digest, held.fingerprint, 0)
     for codec in (1, 2, 3):
-        lies.append(Frame(Kind.DELTA, codec, 0, *here, bytes.fromhex("8080808008 ffffff7f 0000003f 00 00")).to_bytes())
-        lies.append(Frame(Kind.DELTA, codec, 0, *here, bytes.fromhex("8205 ffffff7f 0000003f 00 00")).to_bytes())
+        bodies.append(
+            Frame(Kind.DELTA, codec, 0, *here, bytes.fromhex("8080808008 ffffff7f 0000003f 00 00")).to_bytes()
+        )
+        bodies.append(Frame(Kind.DELTA, codec, 0, *here, bytes.fromhex("8205 ffffff7f 0000003f 00 00")).to_bytes())
     tracemalloc.start()
-    for lie in lies:
-        assert refused_by(lambda data: apply_frame(held, frame.parse_single_frame(data)), lie)
-        assert refused_by(told, lie)
+    for body in bodies:
+        assert refused_by(lambda data: apply_frame(held, frame.parse_single_frame(data)), body)
+        assert refused_by(described, body)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 300_000
