@@ -149,6 +149,8 @@ def end(programs: Sequence[Program], grace_s: float) -> None:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"processes {sorted(process.pid for process in known)} survived SIGKILL")
             time.sleep(POLL_S)
+    for program in programs:
+        program.running()  # collects the exit status of a process that has just ended
 
 
 def wait_until(ready: Callable[[], object], timeout_s: float) -> bool:

@@ -1,4 +1,4 @@
-"""The flags that a program of Flower takes, asked of the program itself."""
+"""The flags of Flower's programs, from their own help."""
 
 import re
 import subprocess
@@ -9,10 +9,10 @@ from pathlib import Path
 
 @cache
 def flags_of(program: str) -> frozenset[str]:
-    """Return every ``--flag`` in what ``program --help`` says."""
+    """Return every ``--flag`` in the output of ``program --help``."""
     command = [str(Path(sys.executable).parent / program), "--help"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", told))
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    return frozenset(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", output))
 
 
 def flags_in(arguments: list[str]) -> set[str]:
@@ -22,9 +22,9 @@ def flags_in(arguments: list[str]) -> set[str]:
 
 def value_of(flag: str, arguments: list[str]) -> str:
     """Return the value that a command line gives a flag, as ``--flag=value`` or ``--flag value``."""
-    for at, argument in enumerate(arguments):
+    for index, argument in enumerate(arguments):
         if argument == flag:
-            return arguments[at + 1]
+            return arguments[index + 1]
         if argument.startswith(f"{flag}="):
             return argument.partition("=")[2]
     raise AssertionError(f"{flag} is not among {arguments}")

@@ -1,4 +1,4 @@
-"""Images and compose file, as far as they can be checked where no container engine runs."""
+"""Images and the compose file, as far as they can be checked without a container engine."""
 
 import json
 import re
@@ -36,11 +36,11 @@ def instructions() -> list[tuple[str, str, str]]:
 
 
 def of_stage(stage: str, name: str) -> list[str]:
-    """Return what follows instruction `name` in `stage` and in those that it is made from, the first first."""
-    base = next(rest for at, kind, rest in instructions() if (at, kind) == (stage, "FROM")).split(" AS ")[0]
-    stages = {at for at, _, _ in instructions()}
+    """Return the arguments of instruction `name` in the base stages of `stage`, and then in `stage` itself."""
+    base = next(rest for of, kind, rest in instructions() if (of, kind) == (stage, "FROM")).split(" AS ")[0]
+    stages = {of for of, _, _ in instructions()}
     before = of_stage(base, name) if base in stages else []
-    return before + [rest for at, kind, rest in instructions() if (at, kind) == (stage, name)]
+    return before + [rest for of, kind, rest in instructions() if (of, kind) == (stage, name)]
 
 
 @pytest.fixture(scope="module")
@@ -51,19 +51,19 @@ def services() -> dict[str, Service]:
 
 
 def command_line(services: dict[str, Service], name: str) -> list[str]:
-    """Return the whole command line of a service: its image's entry point and what the compose file adds."""
+    """Return the whole command line of a service: the entry point of its image, and the arguments in the compose file."""
     entry: list[str] = json.loads(of_stage(services[name]["build"]["target"], "ENTRYPOINT")[-1])
     return entry + list(services[name]["command"])
 
 
-def test_there_are_a_superlink_and_three_nodes_that_differ_in_their_folders_alone(services: dict[str, Service]) -> None:
+def test_the_three_nodes_differ_only_in_their_folders(services: dict[str, Service]) -> None:
     assert set(services) == {"superlink", *NODES}
     first = json.dumps(services["node-0"])
     assert all(json.dumps(services[name]) == first.replace("node-0", name) for name in NODES)
 
 
 @pytest.mark.parametrize("name", ["superlink", *NODES])
-def test_every_flag_is_one_that_the_program_has(services: dict[str, Service], name: str) -> None:
+def test_the_program_has_every_flag(services: dict[str, Service], name: str) -> None:
     program, *arguments = command_line(services, name)
     assert program == PROGRAMS[services[name]["build"]["target"]]
     assert flags_in(arguments)
@@ -79,7 +79,7 @@ def test_tls_and_authentication_are_on(services: dict[str, Service]) -> None:
 
 
 @pytest.mark.parametrize("name", ["superlink", *NODES])
-def test_every_file_that_a_command_names_is_mounted_and_no_other_key(services: dict[str, Service], name: str) -> None:
+def test_every_file_in_a_command_is_mounted_and_no_other_key(services: dict[str, Service], name: str) -> None:
     mounts = {mount["target"]: mount for mount in services[name]["volumes"]}
     arguments = command_line(services, name)
     named = {argument.partition("=")[2] for argument in arguments if "=/keys/" in argument}
@@ -90,14 +90,14 @@ def test_every_file_that_a_command_names_is_mounted_and_no_other_key(services: d
     assert {mount["target"] for mount in mounts.values() if not mount.get("read_only")} == {"/var/lib/fedcomp"}
 
 
-def test_a_node_reads_its_data_and_keeps_its_state_where_they_are_mounted(services: dict[str, Service]) -> None:
+def test_a_node_has_its_data_and_state_in_mounted_folders(services: dict[str, Service]) -> None:
     config = parse_config_args([value_of("--node-config", command_line(services, "node-0"))])
     assert config == {"data-dir": "/data", "state-dir": "/var/lib/fedcomp/state"}
     assert value_of("--database", command_line(services, "superlink")).startswith("/var/lib/fedcomp/")
 
 
 @pytest.mark.parametrize("name", ["superlink", *NODES])
-def test_a_container_may_do_as_little_as_it_needs(services: dict[str, Service], name: str) -> None:
+def test_a_container_has_no_privileges(services: dict[str, Service], name: str) -> None:
     service = services[name]
     assert service["user"].startswith("${USER_IDS:?")
     assert service["read_only"] is True
@@ -108,7 +108,7 @@ def test_a_container_may_do_as_little_as_it_needs(services: dict[str, Service], 
     assert not service.keys() & {"privileged", "cap_add", "devices", "network_mode", "pid"}
 
 
-def test_nothing_is_published_beyond_loopback_unless_asked(services: dict[str, Service]) -> None:
+def test_ports_are_published_on_loopback_by_default(services: dict[str, Service]) -> None:
     assert services["superlink"]["ports"] == ["${LISTEN:-127.0.0.1}:8000:8000"]
     assert value_of("--port", command_line(services, "superlink")) == "8000"
     assert not any("ports" in services[name] for name in NODES)
@@ -117,7 +117,7 @@ def test_nothing_is_published_beyond_loopback_unless_asked(services: dict[str, S
 
 
 @pytest.mark.parametrize("stage", PROGRAMS)
-def test_an_image_checks_the_health_endpoint_that_its_program_opens(stage: str) -> None:
+def test_an_image_checks_the_health_endpoint_of_its_program(stage: str) -> None:
     entry: list[str] = json.loads(of_stage(stage, "ENTRYPOINT")[-1])
     check: list[str] = json.loads(of_stage(stage, "HEALTHCHECK")[-1].partition("CMD ")[2])
     script, address = check[1:]
@@ -134,8 +134,8 @@ def test_an_image_runs_as_its_own_user_on_a_pinned_base(stage: str) -> None:
     assert re.fullmatch(r"python:3\.11\.\d+-slim-\w+", bases.pop())
 
 
-def test_what_is_copied_is_there_and_is_let_through() -> None:
-    let_through = {
+def test_copied_files_exist_and_are_not_ignored() -> None:
+    not_ignored = {
         line[1:] for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")
     }
     copied = {
@@ -145,13 +145,13 @@ def test_what_is_copied_is_there_and_is_let_through() -> None:
         for source in rest.split()[:-1]
     }
     assert all((ROOT / path).exists() for path in copied)
-    assert copied == let_through
+    assert copied == not_ignored
 
 
-def test_images_install_the_extras_that_there_are() -> None:
+def test_images_install_existing_extras() -> None:
     extras = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
-    asked = [re.findall(r"'\.\[(\w+)\]'", rest) for _, name, rest in instructions() if name == "RUN"]
-    assert [found for found in asked if found] == [["client"], ["app"]]
+    extras_installed = [re.findall(r"'\.\[(\w+)\]'", rest) for _, name, rest in instructions() if name == "RUN"]
+    assert [found for found in extras_installed if found] == [["client"], ["app"]]
     assert {"client", "app"} <= extras
 
 

@@ -1,4 +1,4 @@
-"""The extra `client` in an empty environment: a node of it trains in a real federation, on samples of its own."""
+"""A node with the extra `client` in an empty environment trains in a real federation, on its own samples."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ ABSENT = {"flwr-datasets", "datasets", "scikit-learn", "scipy", "matplotlib", "p
 
 
 @pytest.mark.chaos
-def test_a_device_with_the_client_extra_alone_trains(tmp_path: Path) -> None:
+def test_a_device_with_only_the_client_extra_trains(tmp_path: Path) -> None:
     python = install(tmp_path)
     listed = subprocess.run([python, "-m", "pip", "list", "--format", "freeze"], capture_output=True, text=True)
     packages = {line.partition("==")[0].lower() for line in listed.stdout.splitlines()}

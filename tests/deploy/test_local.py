@@ -1,4 +1,4 @@
-"""`deploy/local` as a user types it: a federation of two that trains, and what is said to a user's mistakes."""
+"""`deploy/local` as a user types it: a federation of two nodes trains, and mistakes are refused in one sentence."""
 
 import json
 import os
@@ -23,7 +23,7 @@ INSTALLED = ROOT / ".venv" / "bin" / "python"
 
 
 def start(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
-    """Start the command from a folder that holds nothing of this project, and without its environment."""
+    """Start the command from a folder outside of this project, and without its environment."""
     script = [str(ROOT / "deploy" / "local")]
     if not INSTALLED.exists():  # the project is installed elsewhere
         script = [sys.executable, "-P", "-m", "deploy.local_cli"]
@@ -67,7 +67,11 @@ def test_a_federation_of_two_trains_and_is_ended(folder: Path) -> None:
     for line in ("train: ", "or: ", "look: ", "end: "):
         assert f"\n{line}" in out
     assert len(living(folder)) >= 6  # a SuperLink, two SuperNodes, and for each what starts its apps
-    assert local(folder, "up") == (1, "", f"error: a federation runs in {folder} already; end it with {told(folder)}\n")
+    assert local(folder, "up") == (
+        1,
+        "",
+        f"error: a federation runs in {folder} already; end it with {down_command(folder)}\n",
+    )
 
     status, out, _ = local(folder, "run", "-c", "num-rounds=2 run-name=first")
     assert status == 0
@@ -97,8 +101,8 @@ def test_a_federation_of_two_trains_and_is_ended(folder: Path) -> None:
         assert not private or path.stat().st_mode & 0o077 == 0, path
 
 
-def told(folder: Path) -> str:
-    """The line that ends the federation in `folder`."""
+def down_command(folder: Path) -> str:
+    """The command line that ends the federation in `folder`."""
     return f"{ROOT}/deploy/local down --folder '{folder}'"
 
 
@@ -124,7 +128,7 @@ def test_ctrl_c_while_it_starts_leaves_nothing(folder: Path) -> None:
         (["run"], "nothing runs in {}; start it with"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_sentence(folder: Path, arguments: list[str], sentence: str) -> None:
+def test_an_impossible_command_is_refused_in_one_sentence(folder: Path, arguments: list[str], sentence: str) -> None:
     status, out, err = local(folder, *arguments)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert err.startswith(f"error: {sentence.format(folder)}")
@@ -142,7 +146,7 @@ def test_a_foreign_record_ends_nothing(folder: Path, name: str) -> None:
     assert f"{path} cannot be read" in err
 
 
-def test_where_nothing_was_ever_started_down_says_so_and_makes_nothing(folder: Path) -> None:
+def test_down_without_a_federation_makes_no_folder(folder: Path) -> None:
     assert local(folder, "down") == (0, f"nothing runs in {folder}\n", "")
     assert not folder.exists()
 
@@ -154,13 +158,13 @@ def test_a_file_in_place_of_the_folder_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["sideways"], ["up", "many"]])
-def test_a_line_that_makes_no_sense_shows_how_it_is_used(folder: Path, arguments: list[str]) -> None:
+def test_a_wrong_command_line_prints_the_usage(folder: Path, arguments: list[str]) -> None:
     status, out, err = local(folder, *arguments)
     assert (status, out) == (2, "")
     assert err.startswith("usage: deploy/local")
 
 
-def test_without_an_install_it_says_what_to_do(tmp_path: Path) -> None:
+def test_without_an_installation_it_prints_how_to_install(tmp_path: Path) -> None:
     (tmp_path / "deploy").mkdir()
     script = shutil.copy(ROOT / "deploy" / "local", tmp_path / "deploy")
     done = subprocess.run([script, "up"], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)

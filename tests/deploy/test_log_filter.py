@@ -1,4 +1,4 @@
-"""What a user sees of a run over SuperNodes: what `flwr run --stream` prints, without what it says of every run."""
+"""The lines of `flwr run --stream` that a user sees."""
 
 from deploy.log_filter import LogFilter
 
@@ -26,17 +26,17 @@ def shown(text: str) -> list[str]:
     return [kept for line in text.splitlines() for kept in chosen.show(line)]
 
 
-def test_of_a_run_whose_setting_the_server_refused_nothing_is_shown() -> None:
+def test_the_log_of_a_refused_setting_is_hidden() -> None:
     assert shown(REFUSED.format(error="server.settings.SettingsError: no dataset card 'nope'")) == []
 
 
-def test_of_a_run_that_crashed_the_traceback_is_shown() -> None:
+def test_the_traceback_of_a_crash_is_shown() -> None:
     lines = shown(REFUSED.format(error="RuntimeError: all is lost"))
     assert lines[1] == "Traceback (most recent call last):"
     assert lines[-1] == "RuntimeError: all is lost"
 
 
-def test_the_runs_own_lines_warnings_and_errors_are_shown_and_the_rest_is_not() -> None:
+def test_only_the_runs_own_lines_warnings_and_errors_are_shown() -> None:
     lines = [
         "\x1b[92mINFO \x1b[0m:      [ROUND 1/3]",
         "round 1/3  accuracy 50.0%",
@@ -50,7 +50,7 @@ def test_the_runs_own_lines_warnings_and_errors_are_shown_and_the_rest_is_not() 
     assert [kept for line in lines for kept in everything.show(line)] == lines
 
 
-def test_the_traceback_of_a_refused_setting_is_left_out_and_that_of_a_crash_is_not() -> None:
+def test_in_simulation_only_the_traceback_of_a_refused_setting_is_hidden() -> None:
     head = [
         "ERROR :     Simulation raised an exception",
         "Traceback (most recent call last):",
@@ -62,7 +62,7 @@ def test_the_traceback_of_a_refused_setting_is_left_out_and_that_of_a_crash_is_n
         assert len(kept) == expected
 
 
-def test_nodes_that_fail_alike_say_it_once() -> None:
+def test_nodes_that_fail_alike_show_one_line() -> None:
     shown = LogFilter(verbose=False)
     lines = [f"ERROR :     ray::Actor.run() (pid={pid}, actor_id=ab{pid})" for pid in (1, 2, 3)]
     assert [kept for line in lines for kept in shown.show(line)] == lines[:1]

@@ -1,4 +1,4 @@
-"""The record of what runs: it comes back as it was, and a foreign one is refused."""
+"""The record of a running federation: written, read back, and refused if it is foreign."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def record(**changes: object) -> dict[str, object]:
     return {**fields, "node_ids": ["7"], "processes": PROCESSES, **changes}
 
 
-def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_record_is_read_back_unchanged(tmp_path: Path) -> None:
     written = ProcessRecord(MARK, "127.0.0.1:1", "127.0.0.1:2", ["7"], dict(PROCESSES))
     written.write(tmp_path)
     found = ProcessRecord.read(tmp_path)
@@ -30,7 +30,7 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["federation.json"]
 
 
-def test_where_nothing_was_started_there_is_no_record(tmp_path: Path) -> None:
+def test_a_folder_without_a_federation_has_no_record(tmp_path: Path) -> None:
     assert ProcessRecord.read(tmp_path) is None
     assert ProcessRecord.read(tmp_path / "nowhere") is None
 
@@ -49,7 +49,7 @@ def test_a_foreign_record_is_refused(tmp_path: Path, text: str) -> None:
         ProcessRecord.read(tmp_path)
 
 
-def test_processes_that_are_gone_are_no_federation_though_their_ids_live_on(tmp_path: Path) -> None:
+def test_another_process_with_the_same_id_is_not_the_federation(tmp_path: Path) -> None:
     mine = (os.getpid(), 1.0, str(tmp_path / "log"))  # this process has another time of start
     written = ProcessRecord(MARK, "127.0.0.1:1", "127.0.0.1:2", ["7"], dict.fromkeys(PROCESSES, mine))
     assert not written.running()

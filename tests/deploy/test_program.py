@@ -1,4 +1,4 @@
-"""A program and all that came of it: found, sent signals, and ended, by its mark, its process ids and times of start."""
+"""A program and its descendants are found, signalled and ended, by its mark, process id and start time."""
 
 import os
 import secrets
@@ -19,7 +19,7 @@ Start = Callable[[str], Program]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """What starts a shell script as a program; none is left after the test."""
+    """Starts a shell script as a program; after the test, none is left."""
     programs: list[Program] = []
 
     def run(script: str) -> Program:
@@ -35,18 +35,18 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def says(program: Program, line: str) -> bool:
-    """Whether that is the last line of its log, now or soon."""
+    """Whether this becomes the last line of its log."""
     return wait_until(lambda: program.last_line() == line, 10)
 
 
-def test_a_program_is_found_with_its_id_and_what_it_says_is_in_its_log(start: Start) -> None:
+def test_a_program_is_found_by_its_id_and_writes_its_log(start: Start) -> None:
     program = start("echo hello; exec sleep 1000")
     assert says(program, "hello")
     assert program.running()
     assert [process.pid for process in program.processes()] == [program.pid]
 
 
-def test_what_left_its_parent_and_its_session_is_found(start: Start) -> None:
+def test_descendants_that_left_their_parent_and_session_are_found(start: Start) -> None:
     program = start("setsid sleep 1000 & setsid sleep 1000 & exit 0")
     assert wait_until(lambda: not program.running(), 10)
     assert len(program.processes()) == 2
@@ -62,7 +62,7 @@ def test_a_child_that_hides_its_environment_is_found_as_a_descendant(start: Star
     assert not program.processes()
 
 
-def test_another_program_with_a_like_mark_is_not_touched(start: Start, tmp_path: Path) -> None:
+def test_a_program_with_a_similar_mark_is_not_ended(start: Start, tmp_path: Path) -> None:
     one = start("exec sleep 1000")
     tenth = Program("tenth", one.mark.removesuffix("/") + "0/", tmp_path / "tenth.log")
     tenth.start(["sleep", "1000"], tmp_path, dict(os.environ))
@@ -73,7 +73,7 @@ def test_another_program_with_a_like_mark_is_not_touched(start: Start, tmp_path:
     assert not tenth.running()
 
 
-def test_what_does_not_listen_and_what_is_stopped_are_ended_too(start: Start) -> None:
+def test_programs_that_ignore_sigterm_or_are_stopped_are_ended(start: Start) -> None:
     deaf = start("trap '' TERM; echo ready; while :; do sleep 1; done")
     stopped = start("echo ready; exec sleep 1000")
     for program in (deaf, stopped):
@@ -84,7 +84,7 @@ def test_what_does_not_listen_and_what_is_stopped_are_ended_too(start: Start) ->
     end([deaf, stopped], grace_s=0.5)  # again, it does nothing
 
 
-def test_a_record_of_a_process_that_is_gone_means_no_other_with_its_id(start: Start) -> None:
+def test_a_later_process_with_the_same_id_is_another_program(start: Start) -> None:
     program = start("exec sleep 1000")
     earlier = Program("earlier", f"{secrets.token_hex(16)}/", program.log, program.pid, program.start_time - 60)
     assert not earlier.running()
@@ -92,13 +92,13 @@ def test_a_record_of_a_process_that_is_gone_means_no_other_with_its_id(start: St
     assert program.running()
 
 
-def test_free_ports_are_different_and_not_those_of_outgoing_connections() -> None:
+def test_free_ports_are_different_and_below_those_of_outgoing_connections() -> None:
     ports = free_ports(50)
     assert len(set(ports)) == 50
     assert all(port in PORTS for port in ports)
 
 
-def test_more_ports_than_there_are_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_ports_than_exist_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deploy.environment.PORTS", range(20000, 20003))
-    with pytest.raises(RuntimeError, match=r"free ports from 20000 to 20003; 4 are needed"):
+    with pytest.raises(RuntimeError, match="3 free .*20000 to 20003; 4"):
         free_ports(4)

@@ -1,4 +1,4 @@
-"""The copy of an app that Flower bundles, and the node config that a SuperNode reads."""
+"""The copy of the app that Flower bundles, and the settings of command lines, runs and nodes."""
 
 import tomllib
 from pathlib import Path
@@ -20,7 +20,7 @@ from deploy.run_config import (
 from deploy.supernode import SuperNode
 
 
-def test_the_copy_of_this_app_holds_what_is_bundled_and_nothing_else(tmp_path: Path) -> None:
+def test_the_copy_of_this_app_has_only_the_bundled_files(tmp_path: Path) -> None:
     copy_app(tmp_path / "app")
     names = {"pyproject.toml", "fedcomp", "server", "clients", "datasets", "LICENSE"}
     assert {path.name for path in (tmp_path / "app").iterdir()} == names
@@ -28,7 +28,7 @@ def test_the_copy_of_this_app_holds_what_is_bundled_and_nothing_else(tmp_path: P
     assert app_of(tmp_path / "app") == app_of(ROOT)
 
 
-def test_the_copy_of_an_app_that_lists_nothing_is_all_of_it_but_environments_and_outputs(tmp_path: Path) -> None:
+def test_an_app_without_a_list_is_copied_without_environments_and_outputs(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for name in ("pkg/app.py", "pkg/__pycache__/app.pyc", ".venv/lib.py", "runs/1/log", "notes.txt"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def test_a_folder_without_an_app_is_refused(tmp_path: Path, text: str | None) ->
 
 
 @pytest.mark.parametrize("name", ["plain", "two words", "it's", 'a "quoted" = one', "back\\slash", "é", "x.toml"])
-def test_a_nodes_config_comes_through_whatever_its_folder_is_called(tmp_path: Path, name: str) -> None:
+def test_a_node_config_survives_any_name_of_its_folder(tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
     node = SuperNode.make(1, 3, folder, "mark/node-1/")
     node.config["rate"] = 0.5

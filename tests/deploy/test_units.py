@@ -1,4 +1,4 @@
-"""The systemd units: what systemd says of them, and that they start what Flower has."""
+"""The systemd units: systemd accepts them, and their command lines have flags that Flower has."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ EXPOSURE = 20
 
 
 def settings(name: str) -> dict[str, list[str]]:
-    """Return the settings of a unit, continued lines joined; each may be given more than once."""
+    """Return the values of each setting of a unit, with continued lines joined."""
     text = re.sub(r"\\\n\s*", "", (UNITS / f"{name}.service").read_text())
     found: dict[str, list[str]] = {}
     for key, value in re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE):
@@ -32,7 +32,7 @@ def command(name: str) -> list[str]:
 
 @pytest.fixture(params=NAMES)
 def installed(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A unit whose program lies in this environment."""
+    """A unit whose program is in this environment."""
     path = tmp_path / f"{request.param}.service"
     path.write_text((UNITS / path.name).read_text().replace("/opt/fedcomp/bin/flower", f"{sys.prefix}/bin/flower"))
     return path
@@ -44,18 +44,18 @@ def analyze(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, check=False, timeout=120)
 
 
-def test_systemd_finds_nothing_wrong(installed: Path) -> None:
+def test_systemd_accepts_the_unit(installed: Path) -> None:
     done = analyze("verify", "--man=no", "--recursive-errors=no", str(installed))
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_systemd_would_find_what_is_wrong(installed: Path) -> None:
+def test_systemd_would_find_a_mistake(installed: Path) -> None:
     installed.write_text(installed.read_text().replace("ProtectSystem=strict", "ProtectSystem=strikt"))
     done = analyze("verify", "--man=no", "--recursive-errors=no", str(installed))
     assert "strikt" in done.stdout + done.stderr
 
 
-def test_the_sandbox_is_as_tight_as_systemd_can_measure(installed: Path) -> None:
+def test_systemd_measures_a_tight_sandbox(installed: Path) -> None:
     version = int(re.findall(r"\d+", analyze("--version").stdout)[0])
     if version < 250:
         pytest.skip(f"systemd {version} cannot analyse units offline")
@@ -64,7 +64,7 @@ def test_the_sandbox_is_as_tight_as_systemd_can_measure(installed: Path) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_flag_is_one_that_the_program_has(name: str) -> None:
+def test_the_program_has_every_flag(name: str) -> None:
     program, *arguments = command(name)
     assert program.startswith("/opt/fedcomp/bin/flower-")
     assert flags_in(arguments)
@@ -72,16 +72,16 @@ def test_every_flag_is_one_that_the_program_has(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_keys_that_a_command_names_are_handed_over(name: str) -> None:
+def test_the_keys_in_a_command_are_loaded_as_credentials(name: str) -> None:
     keys = set(re.findall(r"\$\{CREDENTIALS_DIRECTORY\}/(\S+)", settings(name)["ExecStart"][0]))
-    handed = dict(value.split(":") for value in settings(name)["LoadCredential"])
-    assert keys == set(handed)
-    assert all(path == f"/etc/fedcomp/keys/{key}" for key, path in handed.items())
-    assert "ca.key" not in handed
+    loaded = dict(value.split(":") for value in settings(name)["LoadCredential"])
+    assert keys == set(loaded)
+    assert all(path == f"/etc/fedcomp/keys/{key}" for key, path in loaded.items())
+    assert "ca.key" not in loaded
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_comes_back_runs_as_its_own_user_and_writes_its_own_folder_alone(name: str) -> None:
+def test_a_unit_restarts_and_writes_only_its_own_folder(name: str) -> None:
     unit = settings(name)
     assert unit["Restart"] == ["always"]
     assert unit["User"] == ["fedcomp"]
@@ -91,7 +91,7 @@ def test_it_comes_back_runs_as_its_own_user_and_writes_its_own_folder_alone(name
     assert {"MemoryMax", "TasksMax"} <= unit.keys()
 
 
-def test_nothing_listens_beyond_loopback_unless_the_operator_says_so() -> None:
+def test_units_listen_on_loopback_by_default() -> None:
     assert "LISTEN=127.0.0.1 PORT=8000" in settings("fedcomp-superlink")["Environment"]
     assert value_of("--host", command("fedcomp-superlink")) == "${LISTEN}"
     assert value_of("--host", command("fedcomp-supernode")) == "127.0.0.1"

@@ -1,4 +1,4 @@
-"""The demo's promise: as accurate as dense within two points, and a hundred times smaller on the way up."""
+"""The demo is as accurate as a dense run within two points, and sends a hundredth of its uplink bytes."""
 
 import json
 import statistics

@@ -1,3 +1,5 @@
+"""Central evaluation of the published model."""
+
 import math
 from pathlib import Path
 
@@ -12,7 +14,7 @@ CARDS = Path(__file__).resolve().parents[2] / "datasets"
 DIGITS = load(read_card("digits", CARDS))
 
 
-def test_a_model_of_zeros_guesses_and_its_loss_is_that_of_ten_equal_chances() -> None:
+def test_a_model_of_zeros_has_the_loss_of_ten_equal_probabilities() -> None:
     evaluator = build_evaluator("logistic", DIGITS, seed=0, device_name="cpu")
     zeros = ArrayRecord({name: Array(np.zeros_like(a.numpy())) for name, a in evaluator.initial_arrays().items()})
     loss, accuracy = evaluator(zeros)
@@ -27,10 +29,10 @@ def test_the_same_seed_gives_the_same_first_model() -> None:
 
 
 def test_a_model_that_does_not_fit_is_refused_before_the_first_round() -> None:
-    with pytest.raises(ValueError, match="vgg11s needs at least 32x32"):
+    with pytest.raises(ValueError, match="vgg11s .*32x32"):
         build_evaluator("vgg11s", DIGITS, seed=0, device_name="cpu")
 
 
-def test_an_unknown_model_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ValueError, match=r"unknown model 'resnet'; there are: .*mlp"):
+def test_an_unknown_model_is_refused_with_the_list_of_models() -> None:
+    with pytest.raises(ValueError, match=r"'resnet'; .*mlp"):
         build_evaluator("resnet", DIGITS, seed=0, device_name="cpu")

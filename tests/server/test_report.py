@@ -1,3 +1,5 @@
+"""The summary, the table and the figure of a run."""
+
 import json
 from collections.abc import Callable
 
@@ -36,24 +38,24 @@ def test_the_ratio_is_dense_bytes_over_sent_bytes(settings: MakeSettings) -> Non
     assert report.summarize(settings(), RECORDS, TOTALS)["ratio"] == 2_400_000 / 40_000
 
 
-def test_the_summary_says_the_last_accuracy_that_was_measured(settings: MakeSettings) -> None:
+def test_the_summary_has_the_last_measured_accuracy(settings: MakeSettings) -> None:
     summary = report.summarize(settings(), RECORDS, TOTALS)
     assert (summary["rounds"], summary["accuracy"], summary["loss"]) == (2, 0.5, 1.0)
 
 
-def test_the_summary_is_json_even_when_nothing_was_sent(settings: MakeSettings) -> None:
+def test_the_summary_of_a_run_that_sent_nothing_is_json(settings: MakeSettings) -> None:
     summary = report.summarize(settings(), RECORDS[:1], Traffic())
     assert json.loads(json.dumps(summary, allow_nan=False))["ratio"] is None
 
 
-def test_the_settings_in_the_summary_start_the_same_run_again(settings: MakeSettings) -> None:
+def test_the_settings_in_the_summary_are_those_of_the_run(settings: MakeSettings) -> None:
     summary = report.summarize(settings(seed=7), RECORDS, TOTALS)
     again = summary["settings"]
     assert isinstance(again, dict)
     assert Settings.from_config(again) == settings(seed=7)
 
 
-def test_the_table_says_both_directions_catch_up_dense_ratio_and_seconds(settings: MakeSettings) -> None:
+def test_the_table_shows_both_directions_catch_up_dense_ratio_and_seconds(settings: MakeSettings) -> None:
     text = report.table(settings(), RECORDS, TOTALS)
     rows = {line.split("│")[1].strip(): line for line in text.splitlines() if "│" in line}
     assert all(part in rows["up"] for part in ("10.0 kB", "1.0 MB", "100.0x"))
@@ -63,13 +65,13 @@ def test_the_table_says_both_directions_catch_up_dense_ratio_and_seconds(setting
     assert "accuracy 50.0%, loss 1.000; encode 1.2 s, decode 0.5 s" in text
 
 
-def test_a_loss_that_is_no_number_becomes_null() -> None:
+def test_an_infinite_loss_becomes_null() -> None:
     assert report.finite(float("nan")) is None
     assert report.finite(float("inf")) is None
     assert report.finite(0.5) == 0.5
 
 
-def test_a_record_takes_every_measure_from_the_ledger() -> None:
+def test_a_record_has_the_traffic_of_its_round() -> None:
     ledger = Ledger()
     ledger.add(3, 7, uplink_bytes=4_000, downlink_bytes=21_000, catch_up_bytes=5_000, dense_uplink_bytes=1_000_000)
     ledger.add(3, 8, uplink_bytes=6_000, downlink_bytes=9_000, dense_downlink_bytes=1_400_000, decode_seconds=0.5)
@@ -85,7 +87,7 @@ def test_a_record_takes_every_measure_from_the_ledger() -> None:
 def test_the_figure_is_a_png_of_readable_size(settings: MakeSettings) -> None:
     png = accuracy_figure.draw(settings(), RECORDS)
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
-    width, height = (int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
+    width, height = (int.from_bytes(png[offset : offset + 4], "big") for offset in (16, 20))
     assert width >= 1000
     assert height >= 600
 

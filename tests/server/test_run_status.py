@@ -43,7 +43,7 @@ def written(folder: RunFolder) -> dict[str, Any]:
     return value
 
 
-def test_a_row_a_node_with_its_partition_version_bytes_and_lost_replies(folder: RunFolder) -> None:
+def test_each_node_has_a_row_with_its_partition_version_and_traffic(folder: RunFolder) -> None:
     grid, started = LocalGrid(toy.app(), NODES), strategy()
     grid.order(3, *2 * [Fault.LOSE_REPLY])
     run(started, grid, 2)
@@ -63,7 +63,7 @@ def test_a_row_a_node_with_its_partition_version_bytes_and_lost_replies(folder: 
     assert (rows[3]["missing"], rows[2]["missing"], rows[9]["downlink_bytes"]) == (2, 0, 0)
 
 
-def test_short_rounds_write_it_once_a_second_and_the_end_always(folder: RunFolder) -> None:
+def test_short_rounds_write_it_once_a_second_and_the_end_of_the_run_always(folder: RunFolder) -> None:
     grid, started, clock = LocalGrid(toy.app(), NODES), strategy(), Clock()
     run(started, grid, 1)
     with RunStatus(folder, started, {}, 4, clock) as status:
