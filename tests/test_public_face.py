@@ -1,5 +1,6 @@
 """What `import fedcomp` offers, and the examples in its docstrings."""
 
+import doctest
 import inspect
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import fedcomp
 
 ROOT = Path(__file__).parents[1]
 EXPORTED = ["METHODS", "Compressor", "FedcompError", "Parts", "parse", "register", "register_codec"]
-WITH_EXAMPLES = ["fedcomp", "fedcomp.methods", "fedcomp.methods.registry"]
+WITH_EXAMPLES = ["fedcomp", "fedcomp.compressor", "fedcomp.testing", "fedcomp.methods", "fedcomp.methods.registry"]
 
 
 def test_all_lists_the_fixed_names_and_every_method() -> None:
@@ -29,6 +30,14 @@ def test_every_method_is_exported_with_the_settings_of_its_text(name: str) -> No
         assert parameter.default is not parameter.empty
     defaults = {parameter.name: parameter.default for parameter in signature.parameters.values()}
     assert fedcomp.parse(str(method(**defaults))) == fedcomp.parse(name)
+
+
+@pytest.mark.parametrize("name", ["stc", "topk"])
+def test_the_examples_of_the_methods_print_what_they_show(name: str) -> None:
+    """`doctest.testmod` does not find what a decorator has wrapped."""
+    (example,) = doctest.DocTestFinder().find(fedcomp.METHODS[name], name, globs=dict(vars(fedcomp)))
+    result = doctest.DocTestRunner().run(example)
+    assert (result.failed, result.attempted > 0) == (0, True)
 
 
 def test_the_examples_in_the_docstrings_print_what_they_show() -> None:

@@ -197,7 +197,8 @@ def decoding_damage_to_nan() -> Compressor:
 
 def decoding_to_float64() -> Compressor:
     def decode(body: bytes, n: int | None) -> Dense:
-        return Dense(GolombTernary().decode(body, n).dense().astype(np.float64))
+        vector: Any = GolombTernary().decode(body, n).dense().astype(np.float64)
+        return Dense(vector)
 
     return with_decode(decode)
 
@@ -385,13 +386,13 @@ def test_a_code_is_checked_on_quantized_vectors_alone() -> None:
     rng = np.random.default_rng(0)
     vectors = [chain(TopK(0.3), Ternarize()).quantize(CompensatedUpdate(rng.standard_normal(50, np.float32)))] * 3
     check_code(GolombTernary(), vectors)
-    lossy = Changed(GolombTernary(), {"decode": lambda body, n=None: replace(vectors[0], magnitude=np.float32(1))})
+    lossy: Any = Changed(GolombTernary(), {"decode": lambda body, n=None: replace(vectors[0], magnitude=np.float32(1))})
     with pytest.raises(ContractError, match="with 50 entries: entry"):
         check_code(lossy, vectors)
 
 
 def test_minus_zero_and_zero_are_different_bits() -> None:
-    lossy = Changed(Raw(), {"decode": lambda body, n=None: Dense(Raw().decode(body, n).vector + np.float32(0))})
+    lossy: Any = Changed(Raw(), {"decode": lambda body, n=None: Dense(Raw().decode(body, n).vector + np.float32(0))})
     check_code(Raw(), [Dense(np.array([-0.0], np.float32))])
     with pytest.raises(ContractError, match="entry 0 is .*-0.0.* and decodes to .*0.0"):
         check_code(lossy, [Dense(np.array([-0.0], np.float32))])
