@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.core import CompensatedUpdate, EncodeContext, Shapes, Vector, check_int, dtype_name, format_call
+from fedcomp.core import CompensatedUpdate, EncodeContext, Shapes, Vector, check_int, dtype_name, format_call, is_numpy
 from fedcomp.entropy import MAX_ENTRIES, EntropyCode
 from fedcomp.memory import Memory, State
 from fedcomp.quantize import Quantizer
@@ -101,7 +101,7 @@ class Compressor:
         if model is not None and (dtype_name(model.dtype) != "float32" or model.shape != (n,)):
             raise ValueError(f"a model of {model.dtype} {model.shape}; a numpy vector, float32 {(n,)}, is needed")
         context = EncodeContext(int(seed), server_round, shapes, model, estimate_epoch)
-        vector = update if isinstance(update, np.ndarray) else update.detach()
+        vector = update if is_numpy(update) else update.detach()
         compensated = self.memory.compensate(vector, state, context)
         quantized = self.quantizer.quantize(compensated)
         body = self.entropy.encode(quantized)
@@ -123,7 +123,7 @@ def _check_update(update: Any) -> None:
         raise ValueError(f"an update of {dtype} {shape}; a float32 vector is needed")
     if not 0 < shape[0] <= MAX_ENTRIES:
         raise ValueError(f"an update of {shape[0]} entries; 1 to {MAX_ENTRIES} can be encoded")
-    if isinstance(update, np.ndarray):
+    if is_numpy(update):
         dense = not isinstance(update, np.ma.MaskedArray)
     else:
         dense = hasattr(update, "detach") and str(update.layout) == "torch.strided" and not update.is_meta

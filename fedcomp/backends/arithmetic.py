@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import torch_backend
-from fedcomp.core import MAX_FLOAT32
+from fedcomp.core import MAX_FLOAT32, is_numpy
 from fedcomp.quantized import QuantizedVector
 
 
 def as_like(array: Any, update: Any) -> Any:
     """Return `array`, a numpy vector or a tensor, as a numpy vector or a tensor on the device of `update`, as that is."""
-    if not isinstance(update, np.ndarray):
+    if not is_numpy(update):
         return torch_backend.as_like(array, update)
-    return array if isinstance(array, np.ndarray) else torch_backend.to_host(array)
+    return array if is_numpy(array) else torch_backend.to_host(array)
 
 
 def is_small(vector: Any) -> bool:
@@ -22,12 +22,12 @@ def is_small(vector: Any) -> bool:
     Adding such a vector to a finite one is finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        return isinstance(vector, np.ndarray) and bool(np.isfinite(np.dot(vector, vector)))
+        return is_numpy(vector) and bool(np.isfinite(np.dot(vector, vector)))
 
 
 def add(vector: Any, quantized: QuantizedVector, weight: float) -> None:
     """Add ``weight`` times `quantized` to `vector`, in place."""
-    if isinstance(vector, np.ndarray):
+    if is_numpy(vector):
         with np.errstate(over="ignore"):
             quantized.add_to(vector, weight)
     else:
@@ -39,7 +39,7 @@ def clip(vector: Any, quantized: QuantizedVector | None = None) -> None:
 
     An infinity in a sender's memory would block that sender for good.
     """
-    if isinstance(vector, np.ndarray):
+    if is_numpy(vector):
         sparse = quantized.sparse() if quantized is not None else None
         if sparse is not None:
             vector[sparse.indices] = np.clip(vector[sparse.indices], -MAX_FLOAT32, MAX_FLOAT32)
@@ -55,4 +55,4 @@ def zero(vector: Any, quantized: QuantizedVector) -> None:
     if sparse is None:
         vector[:] = 0
     else:
-        vector[sparse.indices if isinstance(vector, np.ndarray) else torch_backend.indices(sparse, vector)] = 0
+        vector[sparse.indices if is_numpy(vector) else torch_backend.indices(sparse, vector)] = 0

@@ -50,7 +50,7 @@ def indices(sparse: Sparse, tensor: Any) -> Any:
     """Return the indices of `sparse` on the device of `tensor`."""
     import torch
 
-    return torch.from_numpy(sparse.indices).to(tensor.device)
+    return torch.as_tensor(sparse.indices).to(tensor.device)
 
 
 def add(tensor: Any, quantized: QuantizedVector, weight: float) -> None:
@@ -59,7 +59,7 @@ def add(tensor: Any, quantized: QuantizedVector, weight: float) -> None:
 
     sparse = quantized.sparse()
     values = quantized.dense() if sparse is None else sparse.values
-    addend = torch.from_numpy(np.multiply(values, weight, dtype=np.float32)).to(tensor.device)
+    addend = torch.as_tensor(np.multiply(values, weight, dtype=np.float32)).to(tensor.device)
     if sparse is None:
         tensor += addend
     else:

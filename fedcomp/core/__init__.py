@@ -9,7 +9,7 @@ from fedcomp.core.context import EncodeContext, Shapes
 from fedcomp.core.hints import Hint, PreviousRound, RightFactors
 from fedcomp.core.random_stream import RandomStream
 from fedcomp.core.rounding import ceil_fraction
-from fedcomp.core.types import Vector, dtype_name
+from fedcomp.core.types import Vector, dtype_name, is_numpy
 
 __all__ = [
     "ARCHIVE_ERRORS",
@@ -34,6 +34,7 @@ __all__ = [
     "dtype_name",
     "format_call",
     "from_json",
+    "is_numpy",
     "move_into_first",
     "octets",
     "parse_call",

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-import numpy as np
+from fedcomp.core.types import to_python
 
 T = TypeVar("T")
 
@@ -13,7 +13,7 @@ MAX_QUOTED = 200
 """Characters of a text that an error quotes."""
 
 
-def parse_call(text: str) -> tuple[str, tuple[object, ...], dict[str, object]]:
+def parse_call(text: object) -> tuple[str, tuple[object, ...], dict[str, object]]:
     """Return name, positional and keyword arguments of ``name(...)``; ``name`` alone is ``name()``.
 
     Arguments are Python literals; nothing is evaluated.  Raises `ValueError` for anything else.
@@ -54,5 +54,4 @@ def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str) -> T:
 
 def format_call(name: str, settings: Mapping[str, object]) -> str:
     """Return the text that `parse_call` reads back to the same name and settings."""
-    plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in settings.items()}
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in plain.items())})"
+    return f"{name}({', '.join(f'{key}={to_python(value)!r}' for key, value in settings.items())})"

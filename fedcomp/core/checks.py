@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Collection
 
-import numpy as np
+from fedcomp.core.types import to_python
 
 MAX_FLOAT = sys.float_info.max
 """Integers may be larger, and no float is equal to them."""
@@ -20,7 +20,7 @@ def check_range(
     what: str = "a number",
 ) -> None:
     """Refuse a `value` that is not a finite number from `least`, or above `above`, to `most`; `what` describes the setting."""
-    number = value.item() if isinstance(value, np.generic) else value
+    number = to_python(value)
     if isinstance(number, bool) or not isinstance(number, int | float):
         number = math.nan
     if least <= number <= most and number > above and abs(number) <= MAX_FLOAT:
@@ -32,7 +32,7 @@ def check_range(
 
 def check_int(name: str, value: object, least: int, most: int, what: str = "a whole number") -> None:
     """Refuse a `value` that is not a whole number from `least` to `most`; `what` describes the setting."""
-    number = value.item() if isinstance(value, np.generic) else value
+    number = to_python(value)
     if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
         raise ValueError(f"{name} is {value!r}; it is {what}, {least} to {most}")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.hints import Hint
-from fedcomp.core.types import Vector
+from fedcomp.core.types import Vector, is_numpy
 from fedcomp.errors import NonFiniteError
 
 BLOCK_ENTRIES = 1 << 16
@@ -75,7 +75,7 @@ class CompensatedUpdate:
     @property
     def on_host(self) -> bool:
         """Whether the parts are numpy vectors."""
-        return isinstance(self.parts[0], np.ndarray)
+        return is_numpy(self.parts[0])
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -111,14 +111,13 @@ class CompensatedUpdate:
     def sample(self, begin: int, step: int, run: int) -> Vector:
         """Return every `step`-th run of `run` neighbours, starting with run number `begin`, as one vector; unchecked."""
         cut = self.n // run * run
-        runs = [part[:cut].reshape(-1, run)[begin::step] for part, _ in self.terms]
+        runs: list[Vector] = [part[:cut].reshape(-1, run)[begin::step] for part, _ in self.terms]
         weights = [weight for _, weight in self.terms]
         with np.errstate(over="ignore", invalid="ignore"):
             if all(weight == 1 for weight in weights):
                 return np.asarray(np.add.reduce(runs)).ravel()
-            return _weighted_sum(
-                runs, weights, np.empty(runs[0].shape, np.float32), np.empty(runs[0].size, np.float32)
-            ).ravel()
+            out, product = np.empty((2, *runs[0].shape), np.float32)
+            return _weighted_sum(runs, weights, out, product.ravel()).ravel()
 
     def tensors(self) -> Iterator[tuple[int, "CompensatedUpdate"]]:
         """Yield (start, sum) of each tensor behind the vector that has entries; read each before the next."""
@@ -216,4 +215,4 @@ def _weighted_sum(parts: list[Vector], weights: list[float], out: Vector, produc
 
 
 def _on_host(part: Any) -> Vector:
-    return part if isinstance(part, np.ndarray) else np.asarray(part.detach().cpu().numpy(), np.float32)
+    return part if is_numpy(part) else np.asarray(part.detach().cpu().numpy(), np.float32)

@@ -1,6 +1,7 @@
-"""The type of a vector, and the names of dtypes."""
+"""The type of a vector, and what numpy and torch call by different names."""
 
 from functools import lru_cache
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,3 +13,14 @@ Vector = NDArray[np.float32]
 def dtype_name(dtype: object) -> str:
     """Return the name of a numpy or torch dtype, such as ``"float32"``.  Cached, for numpy builds the text in every call."""
     return str(dtype).removeprefix("torch.")
+
+
+def is_numpy(vector: object) -> TypeGuard[Vector]:
+    """Return whether a vector is a numpy array; otherwise it is a torch tensor."""
+    return isinstance(vector, np.ndarray)
+
+
+def to_python(value: object) -> object:
+    """Return a numpy scalar as a Python one, and any other value as it is."""
+    scalar: Any = value
+    return scalar.item() if isinstance(value, np.generic) else value
