@@ -34,19 +34,22 @@ def add(vector: Any, quantized: QuantizedVector, weight: float) -> None:
         torch_backend.add(vector, quantized, weight)
 
 
-def clip(vector: Any, quantized: QuantizedVector | None = None) -> None:
-    """Bring infinities back to the largest float32, in place; with `quantized`, only at its entries.
-
-    An infinity in a sender's memory would block that sender for good.
-    """
-    if is_numpy(vector):
-        sparse = quantized.sparse() if quantized is not None else None
-        if sparse is not None:
-            vector[sparse.indices] = np.clip(vector[sparse.indices], -MAX_FLOAT32, MAX_FLOAT32)
-        elif not is_small(vector):
-            np.clip(vector, -MAX_FLOAT32, MAX_FLOAT32, out=vector)
+def add_clipped(vector: Any, quantized: QuantizedVector, weight: float) -> None:
+    """Add as `add` does, and bring infinities at the entries of `quantized` back to the largest float32."""
+    add(vector, quantized, weight)
+    sparse = quantized.sparse()
+    if sparse is not None and is_numpy(vector):
+        vector[sparse.indices] = np.clip(vector[sparse.indices], -MAX_FLOAT32, MAX_FLOAT32)
     else:
+        clip(vector)
+
+
+def clip(vector: Any) -> None:
+    """Bring infinities back to the largest float32, in place: in a memory they would block its sender for good."""
+    if not is_numpy(vector):
         vector.clamp_(-MAX_FLOAT32, MAX_FLOAT32)
+    elif not is_small(vector):
+        np.clip(vector, -MAX_FLOAT32, MAX_FLOAT32, out=vector)
 
 
 def zero(vector: Any, quantized: QuantizedVector) -> None:

@@ -116,8 +116,8 @@ class CompensatedUpdate:
         with np.errstate(over="ignore", invalid="ignore"):
             if all(weight == 1 for weight in weights):
                 return np.asarray(np.add.reduce(runs)).ravel()
-            out, product = np.empty((2, *runs[0].shape), np.float32)
-            return _weighted_sum(runs, weights, out, product.ravel()).ravel()
+            buffers = np.empty((2, *runs[0].shape), np.float32)
+            return _weighted_sum(runs, weights, buffers[0], buffers[1].ravel()).ravel()
 
     def tensors(self) -> Iterator[tuple[int, "CompensatedUpdate"]]:
         """Yield (start, sum) of each tensor behind the vector that has entries; read each before the next."""

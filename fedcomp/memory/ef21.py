@@ -61,8 +61,7 @@ class Ef21:
     def update(self, compensated: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
         """Return g + quantized, and v."""
         average, _, estimate = compensated.settle()
-        arithmetic.add(estimate, quantized, 1.0)
-        arithmetic.clip(estimate, quantized)
+        arithmetic.add_clipped(estimate, quantized, 1.0)
         epoch = compensated.context.estimate_epoch
         rounds = 0 if self.begins(state, epoch) else int(state["averaged_rounds"][0])
         return {
@@ -74,9 +73,7 @@ class Ef21:
 
     def rollback(self, lost: QuantizedVector, state: State) -> State:
         """Return g - lost: the receiver never added it."""
-        estimate = state["estimate"]
-        arithmetic.add(estimate, lost, -1.0)
-        arithmetic.clip(estimate, lost)
+        arithmetic.add_clipped(state["estimate"], lost, -1.0)
         return state
 
 

@@ -80,6 +80,5 @@ class LinearFeedback:
     def rollback(self, lost: QuantizedVector, state: State) -> State:
         """Return e + lost."""
         error = state[self.name]
-        arithmetic.add(error, lost, 1.0)
-        arithmetic.clip(error, lost)
+        arithmetic.add_clipped(error, lost, 1.0)
         return {self.name: error}

@@ -76,9 +76,7 @@ class MomentumCorrection:
 
     def rollback(self, lost: QuantizedVector, state: State) -> State:
         """Return v + lost."""
-        unsent = state["unsent_velocity"]
-        arithmetic.add(unsent, lost, 1.0)
-        arithmetic.clip(unsent, lost)
+        arithmetic.add_clipped(state["unsent_velocity"], lost, 1.0)
         return state
 
     def _clip_factor(self, update: Any) -> float:
