@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from fedcomp.core import Vector
 
 CACHE_LINE = 64
+MAX_SHORT_BITS = 14
+"""Butterflies of ±1 whose sums fit int16."""
 BUFFER_SIZE = 256
 """Entries of numpy's buffers during butterflies: it would copy shorter runs than its usual 8192 into them."""
 TRANSPOSE_COLUMNS = 32
@@ -30,19 +32,27 @@ def transform(entries: Vector, spare: Vector) -> tuple[Vector, Vector]:
     bits = entries.size.bit_length() - 1
     entries, spare = _butterflies(entries, spare, bits - bits // 2)
     _transpose(entries, spare, bits // 2)
-    return _second_half(spare, entries)
+    entries, spare = _butterflies(spare, entries, bits // 2)
+    _transpose(entries, spare, bits - bits // 2)
+    return spare, entries
 
 
 def transform_signs(signs: NDArray[np.int16], out: Vector, spare: Vector, factor: float) -> Vector:
-    """Return `factor`, a power of two, times the Hadamard matrix times `signs`, int16 of ±1, in `out` or in `spare`.
+    """Return `factor`, a power of two, times the Hadamard matrix times ±1, float32 (d,), in `out` or in `spare`.
 
-    All are overwritten and have d entries, d at most 2^28.  Sums of the first half of the butterflies fit 16 bits, which is
-    half the memory to pass through.
+    `signs`, int16 (2 d,), holds the ±1 in its first half.  All buffers are overwritten.  Sums are int16, half the memory to
+    pass through, as long as they cannot exceed 2^14.
     """
-    bits = signs.size.bit_length() - 1
-    signs, _ = _butterflies(signs, spare.view(np.int16)[: signs.size], bits - bits // 2)
-    _transpose(signs, out, bits // 2, factor)
-    return _second_half(out, spare)[0]
+    size = signs.size // 2
+    bits = size.bit_length() - 1
+    short = min(bits // 2, max(0, MAX_SHORT_BITS - (bits - bits // 2)))
+    sums, other = _butterflies(signs[:size], signs[size:], bits - bits // 2)
+    _transpose(sums, other, bits // 2)
+    sums, _ = _butterflies(other, sums, short)
+    np.multiply(sums, np.float32(factor), out=out)
+    out, spare = _butterflies(out, spare, bits // 2 - short, size >> short)
+    _transpose(out, spare, bits - bits // 2)
+    return spare
 
 
 def aligned_buffer(size: int, dtype: type[np.generic]) -> NDArray[Any]:
@@ -53,17 +63,11 @@ def aligned_buffer(size: int, dtype: type[np.generic]) -> NDArray[Any]:
     return octets[start : start + size * width].view(dtype)
 
 
-def _second_half(entries: Vector, spare: Vector) -> tuple[Vector, Vector]:
-    """Return the transposed entries after the other butterflies, transposed back, and the other buffer."""
-    low = (entries.size.bit_length() - 1) // 2
-    entries, spare = _butterflies(entries, spare, low)
-    _transpose(entries, spare, entries.size.bit_length() - 1 - low)
-    return spare, entries
-
-
-def _butterflies(entries: NDArray[Any], spare: NDArray[Any], count: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the buffer that holds the entries after the first `count` butterflies, and the other one."""
-    stride = entries.size
+def _butterflies(
+    entries: NDArray[Any], spare: NDArray[Any], count: int, stride: int = 0
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the buffer with the entries after `count` butterflies, the first one over half of `stride`, and the other."""
+    stride = stride or entries.size
     with np.errstate():  # at whose end numpy has its old buffers back
         np.setbufsize(BUFFER_SIZE)
         for _ in range(count):
@@ -75,13 +79,10 @@ def _butterflies(entries: NDArray[Any], spare: NDArray[Any], count: int) -> tupl
     return entries, spare
 
 
-def _transpose(entries: NDArray[Any], out: Vector, bits: int, factor: float = 1.0) -> None:
-    """Write `factor` times the transpose of `entries` into `out`, as a matrix of 2^`bits` columns."""
+def _transpose(entries: NDArray[Any], out: NDArray[Any], bits: int) -> None:
+    """Write the transpose of `entries`, a matrix of 2^`bits` columns, into `out`."""
     columns = 1 << bits
-    matrix, turned = entries.reshape(-1, columns), out.reshape(columns, -1)
+    matrix, transposed = entries.reshape(-1, columns), out.reshape(columns, -1)
     for row in range(0, len(matrix), TRANSPOSE_COLUMNS):
         part = slice(row, row + TRANSPOSE_COLUMNS)
-        if factor == 1.0:
-            turned[:, part] = matrix[part].T
-        else:
-            np.multiply(matrix[part].T, np.float32(factor), out=turned[:, part])
+        transposed[:, part] = matrix[part].T

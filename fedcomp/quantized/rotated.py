@@ -85,9 +85,9 @@ class Rotated:
             for part in power_of_two_parts(levels.size):
                 factor = 0.5 ** half_bits(part.stop - part.start)
                 if self.bits <= 1:
-                    signs = values[part].view(np.int16)[: part.stop - part.start]
-                    np.multiply(levels[part], 2, out=signs)
-                    signs -= 1
+                    signs = values[part].view(np.int16)
+                    np.multiply(levels[part], 2, out=signs[: signs.size // 2])
+                    signs[: signs.size // 2] -= 1
                     restored = transform_signs(signs, near[part], far[part], factor)
                 else:
                     dequantize(levels[part], self.bits, None if wide is None else wide[part], near[part], factor)

@@ -51,7 +51,7 @@ def test_signs_are_transformed_as_numbers_are(length: int, row: int | None) -> N
     rng = np.random.default_rng(length)
     signs = rng.choice([-1, 1], length) if row is None else sylvester(np.array([row % length]), length)[0]
     out, spare = np.empty((2, length), np.float32)
-    found = transform_signs(signs.astype(np.int16), out, spare, 0.25)
+    found = transform_signs(np.concatenate((signs, signs)).astype(np.int16), out, spare, 0.25)
     assert np.array_equal(found, transformed(signs.astype(np.float32)) / 4)
 
 
