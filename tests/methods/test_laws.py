@@ -1,4 +1,4 @@
-"""What the methods owe each other, seen through the public face alone."""
+"""Laws that relate the methods to each other, through the public face only."""
 
 import math
 from typing import Any
@@ -42,7 +42,7 @@ def test_ecq_sgd_with_alpha_and_beta_1_is_qsgd_with_error_feedback_to_the_byte()
     assert bodies(f"ecqsgd(alpha=0.9, beta=1, {settings})", given) != bodies(f"qsgd({settings}, feedback=True)", given)
 
 
-def test_regtopk_that_hears_of_no_aggregate_is_top_k_to_the_byte() -> None:
+def test_regtopk_without_an_aggregate_is_top_k_to_the_byte() -> None:
     given = updates(6)
     assert bodies("regtopk(density=0.02)", given) == bodies("topk(density=0.02)", given)
 
@@ -232,7 +232,7 @@ def test_a_torch_tensor_gives_the_same_bytes_and_state_as_a_numpy_vector(name: s
 
 
 @pytest.mark.parametrize("name", sorted(fedcomp.METHODS))
-def test_restore_takes_back_exactly_what_a_body_holds(name: str) -> None:
+def test_rollback_takes_back_exactly_the_entries_of_a_body(name: str) -> None:
     """Sent and restored, the next message is that of a sender whose memory holds what was sent as well."""
     compressor = fedcomp.parse(name)
     _, state = compressor.encode(updates(1)[0], compressor.init(N), seed=1)

@@ -76,7 +76,7 @@ def test_an_unknown_name_of_100_kB_is_quoted_in_short() -> None:
         ("stc(density=1/400)", "is not of the form"),
     ],
 )
-def test_no_setting_is_ignored_in_silence(text: str, message: str) -> None:
+def test_no_setting_is_silently_ignored(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse(text)
 

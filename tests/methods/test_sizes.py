@@ -1,4 +1,4 @@
-"""No method is silently a no-op: measured bodies beside what the papers say, and beside the entropy of what they hold."""
+"""Measured bodies against the papers' formulas and the entropy of their content: no method is silently a no-op."""
 
 import math
 from typing import Any
@@ -137,7 +137,7 @@ def starts() -> list[tuple[int, int]]:
     return [(end - size, size) for end, size in zip(ends, SIZES, strict=True)]
 
 
-def test_fastsgds_body_is_as_large_as_its_widths_say() -> None:
+def test_the_size_of_fastsgds_body_follows_from_its_widths() -> None:
     bits, vector = measured("fastsgd(levels=8)")
     kept = np.flatnonzero(vector)
     gaps = np.diff(kept, prepend=-1)

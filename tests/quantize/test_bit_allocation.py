@@ -1,4 +1,4 @@
-"""Bits for each layer: by hand, against all choices there are, and never worse than the same bits everywhere."""
+"""Bits for each layer: by hand, against all possible choices, and never worse than uniform bits."""
 
 import itertools
 
@@ -28,12 +28,12 @@ def test_the_error_of_levels_a_unit_apart_is_a_twelfth_an_entry() -> None:
     assert np.square(np.rint(values) - values).mean() == pytest.approx(1 / 12, rel=0.02)
 
 
-def test_layers_alike_all_get_the_bits_of_the_uniform_choice() -> None:
+def test_equal_layers_get_the_uniform_bits() -> None:
     for bits in range(2, 9):
         assert allocate([1000] * 5, [3.0] * 5, bits, 1.0) == [bits] * 5
 
 
-def test_a_layer_without_error_gets_the_fewest_bits_and_all_zeros_as_well() -> None:
+def test_layers_without_error_get_the_fewest_bits() -> None:
     assert allocate([1000, 1000], [0.0, 5.0], 4, 1.0) == [2, 4]
     assert allocate([10, 1000], [0.0, 0.0], 8, 1.0) == [2, 2]
     assert allocate([], [], 4, 1.0) == []
@@ -83,7 +83,7 @@ def test_more_error_allowed_never_takes_more_bits_and_less_may_take_all_eight() 
     assert totals[-1] == 2 * sum(entries)
 
 
-def test_ten_thousand_layers_are_done_at_once() -> None:
+def test_ten_thousand_layers_are_fast() -> None:
     entries, squares = layers(np.random.default_rng(10), 10_000)
     chosen = allocate(entries, squares, 4, 1.0)
     assert total(chosen, entries) < 3.5 * sum(entries)

@@ -1,4 +1,4 @@
-"""What the dense quantizers share: buckets, tensors, norms, ranges, and rounding at random."""
+"""Helpers of the dense quantizers: buckets, tensors, norms, ranges, and rounding at random."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_buckets_hold_every_entry_once_and_in_order(bucket: int, n: int) -> None
     assert (entry, row) == (n, -(-n // bucket))
 
 
-def test_blocks_are_cut_where_a_tensor_ends_and_tensors_where_a_block_does() -> None:
+def test_blocks_are_cut_at_the_ends_of_tensors_and_tensors_at_the_ends_of_blocks() -> None:
     n = 100_000
     vector = np.arange(n, dtype=np.float32)
     context = EncodeContext(shapes=((2, 3), (0,), (), (70_000,), (n - 70_007,)))
@@ -82,7 +82,7 @@ def test_no_entry_exceeds_a_norm_and_no_norm_float32(norm: str) -> None:
     assert norms(np.full((1, 4), MAX_FLOAT32, np.float32), norm).tolist() == [MAX_FLOAT32]
 
 
-def test_a_ratio_over_a_denormal_is_exact_and_over_zero_is_zero() -> None:
+def test_a_ratio_to_a_denormal_scale_is_exact_and_to_a_scale_of_zero_is_zero() -> None:
     rows = np.array([[3, -1, 0], [0, 0, 0]], np.float32) * np.float32(2.0**-149)
     assert ratios(rows, norms(rows, "max")).tolist() == [1, np.float32(-1 / 3), 0, 0, 0, 0]
 
@@ -107,7 +107,7 @@ def test_no_range_within_float32_leads_beyond_it() -> None:
 
 
 @pytest.mark.parametrize("levels", [1, 2, 7, 127, 128, 255])
-def test_no_draw_leads_beyond_the_neighbours_of_a_ratio_nor_away_from_zero_and_the_ends(levels: int) -> None:
+def test_no_draw_leaves_the_neighbours_of_a_ratio_and_the_ends_are_exact(levels: int) -> None:
     rng = np.random.default_rng(levels)
     exact = np.array([0.0, -0.0, 1.0, -1.0])
     values = np.concatenate([exact, rng.uniform(-1, 1, 10_000), [1 - 2**-24, 2**-149, -(2**-149)]]).astype(np.float32)
@@ -121,7 +121,7 @@ def test_no_draw_leads_beyond_the_neighbours_of_a_ratio_nor_away_from_zero_and_t
 
 
 @pytest.mark.parametrize("levels", [1, 7, 255])
-def test_the_draws_that_round_up_are_the_share_that_the_ratio_says(levels: int) -> None:
+def test_the_fraction_of_draws_that_round_up_is_the_ratio(levels: int) -> None:
     words = (np.arange(2**16, dtype=np.uint32) << np.uint32(16)) + np.uint32(2**15)  # evenly spread
     for ratio in (0.3, -0.3, 0.9, 1e-4, -1.0):
         found = round_at_random(np.full(words.size, ratio, np.float32), levels, words.copy())
@@ -129,7 +129,7 @@ def test_the_draws_that_round_up_are_the_share_that_the_ratio_says(levels: int) 
 
 
 @pytest.mark.parametrize("mantissa", [0.0, 0.25, 0.5, 0.75])
-def test_an_exponent_goes_up_for_the_share_of_words_that_the_mantissa_says(mantissa: float) -> None:
+def test_an_exponent_rounds_up_with_the_probability_of_the_mantissa(mantissa: float) -> None:
     words = np.arange(2**16, dtype=np.uint32) << np.uint32(16)
     magnitudes = np.full(words.size, (1 + mantissa) * 2.0**5, np.float32).view(np.int32)
     found = round_exponents(magnitudes, words)
@@ -142,6 +142,6 @@ def test_magnitudes_take_the_signs_of_entries() -> None:
     assert signed(np.array([3, 4, 0, 0, 5], np.int32), like).tolist() == [3, -4, 0, 0, -5]
 
 
-def test_rounding_draws_other_numbers_than_the_bare_seed_gives() -> None:
+def test_rounding_has_a_random_stream_of_its_own() -> None:
     assert rounding_stream(EncodeContext(3)).words(8).tolist() == rounding_stream(EncodeContext(3)).words(8).tolist()
     assert rounding_stream(EncodeContext(3)).words(8).tolist() != RandomStream(3).words(8).tolist()

@@ -1,4 +1,4 @@
-"""CGX: the levels of a bucket by hand, the nearest one always, which tensors are rounded, and in how many bits."""
+"""CGX: the levels of a bucket by hand, nearest levels, dense tensors, and the bits of each layer."""
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def test_a_bucket_of_one_value_keeps_it_and_has_one_level() -> None:
         assert np.unique(found.levels).size == 1
 
 
-def test_small_and_flat_tensors_stay_and_neighbours_of_them_are_one_piece() -> None:
+def test_small_and_one_dimensional_tensors_stay_dense_and_neighbours_are_one_piece() -> None:
     value = np.random.default_rng(0).standard_normal(N, np.float32)
     pieces = encode(Cgx(4, 1024), value, SHAPES)
     assert layout(pieces) == [("16 levels", 2048), ("dense", 6088), ("16 levels", 1024), ("16 levels", 9000)]
@@ -82,20 +82,20 @@ def test_small_and_flat_tensors_stay_and_neighbours_of_them_are_one_piece() -> N
         assert np.array_equal(dense[part], Cgx(4, 1024).quantize(CompensatedUpdate(value[part])).dense())
 
 
-def test_the_size_below_which_tensors_stay_is_a_setting() -> None:
+def test_the_size_below_which_tensors_stay_dense_is_a_setting() -> None:
     value = np.random.default_rng(0).standard_normal(N, np.float32)
     assert layout(encode(Cgx(4, 1024, dense_below=0), value, SHAPES))[1:3] == [("dense", 65), ("16 levels", 1023)]
     assert layout(encode(Cgx(4, 1024, dense_below=10**6), value, SHAPES)) == [("dense", N)]
 
 
 @pytest.mark.parametrize("n", [1, 100, 5000])
-def test_a_vector_whose_tensors_are_not_known_is_one_layer(n: int) -> None:
+def test_a_vector_of_unknown_tensors_is_one_layer(n: int) -> None:
     value = np.random.default_rng(0).standard_normal(n, np.float32)
     pieces = encode(Cgx(3, 64), value, ())
     assert layout(pieces) == [("8 levels", n)]
 
 
-def test_adaptive_bits_go_where_rounding_does_harm_and_cost_less_at_no_more_error() -> None:
+def test_adaptive_bits_go_to_sensitive_layers_and_cost_less_for_the_same_error() -> None:
     rng = np.random.default_rng(1)
     shapes = ((100, 300), (100, 300), (100,), (200, 600), (60, 60))
     scales = np.repeat([1.0, 0.01, 1.0, 0.1, 3.0], [30_000, 30_000, 100, 120_000, 3600])

@@ -30,7 +30,7 @@ def test_each_chunk_keeps_its_own_largest() -> None:
 
 @pytest.mark.parametrize("chunk", [1, 2, 7, 64, 1000, 4096, 5000, 1 << 17])
 @pytest.mark.parametrize("density", [1e-6, 0.01, 1 / 64, 0.3, 0.6, 1.0])
-def test_the_kept_entries_are_those_of_a_sort_of_every_chunk(chunk: int, density: float) -> None:
+def test_the_kept_entries_are_those_of_a_sort_of_each_chunk(chunk: int, density: float) -> None:
     rng = np.random.default_rng(chunk)
     sizes = (1, 31, 4096, 9001, 2 * BLOCK_ENTRIES + 77) if chunk > 2 else (1, 31, 999)
     for n in sizes:

@@ -1,4 +1,4 @@
-"""What holds of every quantizer that sends all entries: ends of float32, ways of reading, seeds, tensors, refusals."""
+"""Laws of every quantizer that sends all entries: ends of float32, ways of reading, seeds, tensors, refusals."""
 
 import math
 from typing import Any
@@ -113,7 +113,7 @@ def test_zeros_decode_to_zeros(quantizer: Quantizer[CompensatedUpdate, Any], zer
 
 
 @quantizers
-def test_no_entry_but_that_of_cgx_changes_its_sign(quantizer: Quantizer[CompensatedUpdate, Any]) -> None:
+def test_no_entry_changes_its_sign_except_with_cgx(quantizer: Quantizer[CompensatedUpdate, Any]) -> None:
     vector = np.random.default_rng(4).standard_normal(2 * BLOCK_ENTRIES, np.float32)
     dense = quantizer.quantize(CompensatedUpdate(vector)).dense()
     if not isinstance(quantizer, Cgx):
@@ -123,7 +123,7 @@ def test_no_entry_but_that_of_cgx_changes_its_sign(quantizer: Quantizer[Compensa
 
 @quantizers
 @pytest.mark.parametrize("n", [1, 1000, 5 * BLOCK_ENTRIES + 1])
-def test_a_sum_gives_the_symbols_of_the_vector_it_is_and_is_left_settled(
+def test_a_sum_is_quantized_as_its_vector_and_left_settled(
     quantizer: Quantizer[CompensatedUpdate, Any], n: int
 ) -> None:
     rng = np.random.default_rng(n)
@@ -139,7 +139,7 @@ def test_a_sum_gives_the_symbols_of_the_vector_it_is_and_is_left_settled(
 
 
 @quantizers
-def test_the_seed_decides_what_is_drawn_and_nothing_else_does(quantizer: Quantizer[CompensatedUpdate, Any]) -> None:
+def test_only_the_seed_decides_the_random_numbers(quantizer: Quantizer[CompensatedUpdate, Any]) -> None:
     vector = np.random.default_rng(0).standard_normal(10_000, np.float32)
     first, again, other = (
         quantizer.quantize(CompensatedUpdate(vector, context=EncodeContext(seed))) for seed in (1, 1, 2)
@@ -150,7 +150,7 @@ def test_the_seed_decides_what_is_drawn_and_nothing_else_does(quantizer: Quantiz
 
 @quantizers
 @pytest.mark.parametrize("n", [1, 1000, 3 * BLOCK_ENTRIES + 5])
-def test_a_torch_tensor_gives_the_symbols_of_the_array(quantizer: Quantizer[CompensatedUpdate, Any], n: int) -> None:
+def test_a_torch_tensor_is_quantized_as_the_array(quantizer: Quantizer[CompensatedUpdate, Any], n: int) -> None:
     torch: Any = pytest.importorskip("torch")
     vector = np.random.default_rng(n).standard_normal(n, np.float32)
     context = EncodeContext(5, shapes=cut(n))
@@ -160,7 +160,7 @@ def test_a_torch_tensor_gives_the_symbols_of_the_array(quantizer: Quantizer[Comp
 
 @quantizers
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_an_entry_that_is_not_finite_is_refused_by_its_place_in_the_vector(
+def test_an_entry_that_is_not_finite_is_refused_with_its_index(
     quantizer: Quantizer[CompensatedUpdate, Any], bad: float
 ) -> None:
     n = 3 * BLOCK_ENTRIES
@@ -173,25 +173,25 @@ def test_an_entry_that_is_not_finite_is_refused_by_its_place_in_the_vector(
 
 
 @pytest.mark.parametrize(
-    ("make", "text"),
+    ("make", "numbers"),
     [
-        (lambda: Qsgd(0, "max", 512), "levels is 0; it is the levels above zero, 1 to 255"),
-        (lambda: Qsgd(256, "max", 512), "levels is 256; it is the levels above zero, 1 to 255"),
-        (lambda: Qsgd(7, "l1", 512), "norm is 'l1'; it is one of 'l2', 'max'"),
-        (lambda: Qsgd(7, "max", 0), "bucket is 0; it is the entries that share a scale, 1 to 1048576"),
-        (lambda: NaturalDithering(65, "max", 512), "levels is 65; it is the levels above zero, 1 to 64"),
-        (lambda: NaturalDithering(8, "", 512), "norm is ''; it is one of 'l2', 'max'"),
-        (lambda: NaturalDithering(8, "l2", 2**21), "bucket is 2097152; it is the entries that share a scale, 1 to 1048576"),
-        (lambda: TernGrad(-1), "clip is -1; it is standard deviations, 0 for no clipping, at least 0 and at most 1000"),
-        (lambda: Signs(0.0), "step is 0.0; it is the magnitude of all entries, at least 1e-37 and at most 1e+37"),
-        (lambda: Cgx(9), "bits is 9; it is bits an entry, 1 to 8"),
-        (lambda: Cgx(4, 512.0), "bucket is 512.0; it is the entries that share a scale, 1 to 1048576"),  # type: ignore
-        (lambda: Cgx(1, adaptive=True), "bits is 1; it is bits an entry, 2 to 8"),
-        (lambda: Cgx(tolerance=0), "tolerance is 0; it is a factor of the error, above 0 and at most 1e+06"),
-        (lambda: Cgx(dense_below=-1), "dense_below is -1; it is .* a tensor stays dense, 0 to 2147483648"),
-        (lambda: Cgx(adaptive=None), "adaptive is None; it is True or False"),  # type: ignore[arg-type]
+        (lambda: Qsgd(0, "max", 512), "levels is 0.* 1 to 255"),
+        (lambda: Qsgd(256, "max", 512), "levels is 256.* 1 to 255"),
+        (lambda: Qsgd(7, "l1", 512), "norm is 'l1'.* 'l2', 'max'"),
+        (lambda: Qsgd(7, "max", 0), "bucket is 0.* 1 to 1048576"),
+        (lambda: NaturalDithering(65, "max", 512), "levels is 65.* 1 to 64"),
+        (lambda: NaturalDithering(8, "", 512), "norm is ''.* 'l2', 'max'"),
+        (lambda: NaturalDithering(8, "l2", 2**21), "bucket is 2097152.* 1 to 1048576"),
+        (lambda: TernGrad(-1), "clip is -1.* 0 .* 1000"),
+        (lambda: Signs(0.0), "step is 0.0.* 1e-37 .* 1e.37"),
+        (lambda: Cgx(9), "bits is 9.* 1 to 8"),
+        (lambda: Cgx(4, 512.0), "bucket is 512.0.* 1 to 1048576"),  # type: ignore
+        (lambda: Cgx(1, adaptive=True), "bits is 1.* 2 to 8"),
+        (lambda: Cgx(tolerance=0), "tolerance is 0.* 0 .* 1e.06"),
+        (lambda: Cgx(dense_below=-1), "dense_below is -1.* 0 to 2147483648"),
+        (lambda: Cgx(adaptive=None), "adaptive is None.* True .* False"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip
-def test_a_setting_out_of_range_is_refused_by_its_name(make: Any, text: str) -> None:
-    with pytest.raises(ValueError, match="^" + text.replace("+", r"\+") + "$"):
+def test_a_setting_out_of_range_is_refused_by_its_name(make: Any, numbers: str) -> None:
+    with pytest.raises(ValueError, match=numbers):
         make()

@@ -1,4 +1,4 @@
-"""Random rotation and few bits: by hand, and the errors that the papers derive, on vectors of every kind."""
+"""Random rotation and few bits: by hand, and the errors derived in the papers, on vectors of many kinds."""
 
 import math
 
@@ -64,7 +64,7 @@ def test_two_entries_by_hand() -> None:
     assert np.allclose(quantized.dense(), [10 / 3, 0], atol=1e-6)  # H of two equal signs: one entry takes it all
 
 
-def test_one_entry_alone_in_its_chunk_comes_back_as_it_was() -> None:
+def test_the_only_entry_of_a_chunk_that_is_not_zero_comes_back_exactly() -> None:
     for place in (0, 1, MAX_CHUNK - 1):
         value = np.zeros(MAX_CHUNK, np.float32)
         value[place] = -1.5
@@ -74,7 +74,7 @@ def test_one_entry_alone_in_its_chunk_comes_back_as_it_was() -> None:
 
 @pytest.mark.parametrize("kind", ["Gaussian", "lognormal", "sparse", "ramp"])
 @pytest.mark.parametrize("bits", [1, 2, 3, 4, 1.5, 2.25, 3.7])
-def test_the_error_is_that_of_normal_entries_whatever_the_vector(kind: str, bits: float) -> None:
+def test_the_error_is_that_of_normal_entries_for_every_vector(kind: str, bits: float) -> None:
     value, expected = vector(kind, N), expected_error(bits)
     assert expected_error(1) == pytest.approx(math.pi / 2 - 1, abs=1e-9)
     assert error(encoded(value, bits).dense(), value) == pytest.approx(expected, abs=0.01 * max(expected, 0.02) / 0.571)
@@ -188,7 +188,7 @@ def test_denormals_keep_their_error(bits: float) -> None:
 
 @pytest.mark.parametrize("bits", [0.1, 1, 2, 3.5])
 @pytest.mark.parametrize("scale", ["unbiased", "minimal"])
-def test_neither_huge_entries_nor_what_is_left_of_them_leave_float32(bits: float, scale: str) -> None:
+def test_huge_entries_and_their_residuals_stay_within_float32(bits: float, scale: str) -> None:
     rng = np.random.default_rng(0)
     for peak in (1e36, 1e38, 3.2e38, MAX_FLOAT32):
         value = (rng.choice([-1.0, 1.0], 5000) * rng.choice([0.5, 1], 5000) * peak).astype(np.float32)
@@ -207,7 +207,7 @@ def test_one_huge_entry_does_not_touch_the_other_chunks() -> None:
 
 
 @pytest.mark.parametrize("bits", [0.2, 1, 2.5])
-def test_the_seed_and_the_sum_decide_and_nothing_else(bits: float) -> None:
+def test_only_the_seed_and_the_sum_decide(bits: float) -> None:
     value = vector("lognormal", MAX_CHUNK + 5001)
     quantized = encoded(value, bits, seed=3)
     halves = CompensatedUpdate(value / 2, value / 2, context=EncodeContext(3))
@@ -221,7 +221,7 @@ def test_the_seed_and_the_sum_decide_and_nothing_else(bits: float) -> None:
 
 @pytest.mark.parametrize("bits", [0.01, 1, 2.5])
 @pytest.mark.parametrize("place", [0, 777, 2 * MAX_CHUNK])
-def test_an_entry_that_is_not_finite_is_refused_by_its_number(bits: float, place: int) -> None:
+def test_an_entry_that_is_not_finite_is_refused_with_its_index(bits: float, place: int) -> None:
     value = vector("Gaussian", 2 * MAX_CHUNK + 1)
     value[place] = np.inf
     with pytest.raises(NonFiniteError, match=f"entry {place} is inf"):
@@ -229,13 +229,13 @@ def test_an_entry_that_is_not_finite_is_refused_by_its_number(bits: float, place
 
 
 @pytest.mark.parametrize(
-    ("bits", "scale", "text"),
+    ("bits", "scale", "numbers"),
     [
-        (0, "unbiased", "bits is 0; it is the bits sent of an entry, above 0 and at most 4"),
-        (4.5, "unbiased", "bits is 4.5; it is the bits sent of an entry, above 0 and at most 4"),
-        (1, "best", "scale is 'best'; it is one of 'unbiased', 'minimal'"),
+        (0, "unbiased", "bits is 0.* 4"),
+        (4.5, "unbiased", "bits is 4.5.* 4"),
+        (1, "best", "'best'.*'unbiased', 'minimal'"),
     ],
 )
-def test_settings_out_of_range_are_refused(bits: float, scale: str, text: str) -> None:
-    with pytest.raises(ValueError, match=f"^{text}$"):
+def test_settings_out_of_range_are_refused(bits: float, scale: str, numbers: str) -> None:
+    with pytest.raises(ValueError, match=numbers):
         Eden(bits, scale)

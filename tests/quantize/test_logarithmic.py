@@ -43,12 +43,12 @@ def test_a_base_beyond_all_floats_at_its_highest_power_keeps_all_but_zeros() -> 
     assert Logarithmic(1024, 256).quantize(CompensatedUpdate(update)).indices.tolist() == [0, 2]
 
 
-def test_zeros_are_not_kept_where_the_cut_lies_below_float32() -> None:
+def test_zeros_are_not_kept_if_the_cut_is_below_float32() -> None:
     update = np.array([0, 2e-45, 0, -1e-44], np.float32)
     assert Logarithmic(2, 40).quantize(CompensatedUpdate(update)).indices.tolist() == [1, 3]
 
 
-def test_tensors_give_the_same() -> None:
+def test_torch_tensors_give_the_same() -> None:
     update = np.random.default_rng(1).standard_normal(1000, np.float32)
     one, other = (
         Logarithmic(1.2, 6).quantize(CompensatedUpdate(given)) for given in (update, torch.from_numpy(update))

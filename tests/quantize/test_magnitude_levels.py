@@ -62,7 +62,7 @@ def test_more_levels_err_less_and_lloyds_err_less_than_equal_populations() -> No
     assert error(LloydMagnitudes(1)) == pytest.approx(error(MagnitudeHierarchy(1, 1)))
 
 
-def test_lloyds_edges_lie_halfway_between_the_levels() -> None:
+def test_lloyds_edges_are_halfway_between_the_levels() -> None:
     value = heavy(5000, 3)
     found = LloydMagnitudes(3).quantize(value)
     magnitude = np.abs(value.values)

@@ -1,4 +1,4 @@
-"""Natural dithering: halving levels by hand, that it rounds at all, and the mean."""
+"""Natural dithering: halving levels by hand, rounding between them, and the mean."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ DRAWS = 2000
 LOWEST, HIGHEST = 0, 2**32 - 1
 
 
-def test_halves_of_the_norm_stay_where_they_are() -> None:
+def test_halvings_of_the_norm_are_exact() -> None:
     quantized = NaturalDithering(3, "max", 8).quantize(
         CompensatedUpdate(np.array([8, -8, 4, -4, 2, -2, 0, -0.0, 3], np.float32))
     )
@@ -24,7 +24,7 @@ def test_halves_of_the_norm_stay_where_they_are() -> None:
 
 
 @pytest.mark.parametrize("levels", [1, 2, 8, 64])
-def test_no_draw_leads_beyond_the_neighbours_of_a_ratio_nor_off_a_level(levels: int) -> None:
+def test_every_draw_is_a_neighbouring_level_of_the_ratio(levels: int) -> None:
     grid = np.concatenate([[0], 2.0 ** np.arange(1 - levels, 1)])
     rng = np.random.default_rng(levels)
     inside = np.concatenate([rng.random(5000), 2.0 ** rng.uniform(-levels - 3, 0, 5000)]).astype(np.float32)
@@ -39,7 +39,7 @@ def test_no_draw_leads_beyond_the_neighbours_of_a_ratio_nor_off_a_level(levels: 
         assert (found <= below).mean() > 0.99 if word == LOWEST else (found >= above).mean() > 0.99
 
 
-def test_it_rounds_and_does_not_send_its_input() -> None:
+def test_entries_between_levels_are_rounded() -> None:
     vector = np.random.default_rng(0).standard_normal(10_000, np.float32)
     quantized = NaturalDithering(8, "l2", 100).quantize(CompensatedUpdate(vector))
     found = quantized.dense()

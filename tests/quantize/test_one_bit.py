@@ -19,7 +19,7 @@ def test_entries_become_the_mean_of_their_side_and_zero_is_above() -> None:
     assert quantized.dense().tolist() == [2, 2, -4, -4, 1, 1, 5, -6, -6, 0]
 
 
-def test_a_tensor_all_of_one_side_has_one_value() -> None:
+def test_a_tensor_of_one_sign_has_one_value() -> None:
     for value in (np.array([1, 2, 6], np.float32), -np.array([1, 2, 6], np.float32)):
         quantized = OneBit().quantize(CompensatedUpdate(value))
         assert quantized.scales.tolist() == [0]
@@ -27,7 +27,7 @@ def test_a_tensor_all_of_one_side_has_one_value() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_the_two_values_are_those_that_make_the_error_least(scale: float) -> None:
+def test_the_two_values_have_the_least_error(scale: float) -> None:
     value = (np.random.default_rng(0).standard_normal(3 * BLOCK_ENTRIES) * scale).astype(np.float32)
     value += np.float32(0.3 * scale)
     dense = OneBit().quantize(CompensatedUpdate(value)).dense()

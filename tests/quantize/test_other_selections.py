@@ -111,7 +111,7 @@ def test_an_entry_that_is_not_drawn_must_be_finite_too_and_scaling_stays_within_
             SeededSubset(0.01, False).quantize(CompensatedUpdate(bad))
 
 
-def test_a_format_rounds_the_kept_entries_and_drops_what_becomes_zero() -> None:
+def test_a_format_rounds_the_kept_entries_and_drops_those_that_become_zero() -> None:
     update = np.array([1.0009765625 + 2**-13, -(2**-30), 3, 0.1], np.float32)
     assert RoundValues(TopK(1), "fp32").quantize(CompensatedUpdate(update)).values.tolist() == update.tolist()
     assert RoundValues(TopK(1), "bf16").quantize(CompensatedUpdate(update)).values.tolist() == [

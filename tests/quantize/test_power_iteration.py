@@ -1,4 +1,4 @@
-"""Matrices as products of thin ones: by hand, exact where the rank allows it, and towards the best where it does not."""
+"""Matrices as products of thin ones: by hand, exact if the rank allows it, near the best approximation if not."""
 
 from typing import cast
 
@@ -70,7 +70,7 @@ def test_left_factors_are_orthonormal() -> None:
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_repeated_from_where_it_ended_it_reaches_the_best_approximation(rank: int) -> None:
+def test_warm_starts_reach_the_best_approximation(rank: int) -> None:
     rng = np.random.default_rng(1)
     left, right = (np.linalg.qr(rng.standard_normal((60, 60)))[0] for _ in range(2))
     matrix = (left * 0.8 ** np.arange(60)) @ right
@@ -87,7 +87,7 @@ def test_repeated_from_where_it_ended_it_reaches_the_best_approximation(rank: in
     assert apart(quantized.dense(), best.ravel().astype(np.float32)) < 1e-3
 
 
-def test_a_start_that_does_not_fit_is_as_none() -> None:
+def test_a_start_that_does_not_fit_is_ignored() -> None:
     value = np.random.default_rng(0).standard_normal(30 * 40).astype(np.float32)
     expected = encoded(value, 2, ((30, 40),)).dense().tobytes()
     starts = (
@@ -110,7 +110,7 @@ def test_a_start_from_zeros_finds_a_new_direction(strong: int) -> None:
     assert apart(encoded(value, 2, ((30, 40),), start=start.ravel()).dense(), value) < 1e-5
 
 
-def test_tensors_are_folded_by_their_first_side_and_small_ones_sent_as_they_are() -> None:
+def test_tensors_become_matrices_by_their_first_dimension_and_small_ones_stay_dense() -> None:
     shapes = ((8,), (16, 4, 3, 3), (16,), (), (0, 5), (2, 2), (10, 100), (1, 50), (30, 20), (5,))
     n = 8 + 576 + 16 + 1 + 4 + 1000 + 50 + 600 + 5
     value = np.random.default_rng(0).standard_normal(n).astype(np.float32)
@@ -134,14 +134,14 @@ def test_each_tensor_is_compressed_by_itself() -> None:
     ("n", "expected"),
     [(1, (1,)), (2, (2,)), (4, (4,)), (9, (3, 3)), (31, (6, 6)), (1000, (32, 32)), (100003, (316, 317)), (32, (6, 6))],
 )
-def test_a_vector_of_unknown_shapes_is_folded_into_the_squarest_matrix(n: int, expected: tuple[int, ...]) -> None:
+def test_a_vector_of_unknown_shapes_becomes_the_squarest_matrix(n: int, expected: tuple[int, ...]) -> None:
     value = np.random.default_rng(n).standard_normal(n).astype(np.float32)
     quantized = encoded(value, 1)
     assert sides(quantized) == [expected]
     assert quantized.n == n == quantized.dense().size
 
 
-def test_a_vector_of_unknown_shapes_and_low_rank_comes_back_without_what_fills_the_last_row() -> None:
+def test_a_vector_of_unknown_shapes_and_low_rank_comes_back_without_the_padding_of_its_last_row() -> None:
     # as a matrix with 60 columns all rows are multiples of one; entries beyond the vector are taken for zeros
     value = np.zeros(3591, np.float32)
     value[: 59 * 60] = of_rank(1, 59, 60).ravel()
@@ -176,7 +176,7 @@ def test_a_matrix_whose_right_factor_alone_would_leave_float32_comes_back() -> N
 
 
 @pytest.mark.parametrize("peak", [1e38, 3.2e38, MAX_FLOAT32])
-def test_neither_huge_entries_nor_what_is_left_of_them_leave_float32(peak: float) -> None:
+def test_huge_entries_and_their_residuals_stay_within_float32(peak: float) -> None:
     rng = np.random.default_rng(0)
     value = (rng.choice([-1.0, 1.0], 4000) * rng.uniform(0.9, 1, 4000) * peak).astype(np.float32)
     for rank in (1, 3):
@@ -185,7 +185,7 @@ def test_neither_huge_entries_nor_what_is_left_of_them_leave_float32(peak: float
         assert np.isfinite(value - found).all()
 
 
-def test_the_seed_and_the_sum_decide_and_nothing_else() -> None:
+def test_only_the_seed_and_the_sum_decide() -> None:
     value = np.random.default_rng(0).standard_normal(5000).astype(np.float32)
     expected = encoded(value, 2, seed=3).dense().tobytes()
     assert encoded(value, 2, seed=3 + 2**64).dense().tobytes() == expected
@@ -205,7 +205,7 @@ def test_a_sum_in_place_is_left_in_the_first_part_tensor_by_tensor() -> None:
 
 @pytest.mark.parametrize("shapes", [(), ((100, 300), (1,))])
 @pytest.mark.parametrize("place", [0, 777, 30000])
-def test_an_entry_that_is_not_finite_is_refused_by_its_number(shapes: Shapes, place: int) -> None:
+def test_an_entry_that_is_not_finite_is_refused_with_its_index(shapes: Shapes, place: int) -> None:
     value = np.ones(30001, np.float32)
     value[place] = np.nan
     with pytest.raises(NonFiniteError, match=f"entry {place} is nan"):

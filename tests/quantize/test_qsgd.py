@@ -30,7 +30,7 @@ def buckets() -> list[Vector]:
     return [gauss, wide, np.ones(40, np.float32), gauss * np.float32(1e37), gauss * np.float32(1e-37)]
 
 
-def test_entries_on_levels_stay_where_they_are() -> None:
+def test_entries_on_levels_are_exact() -> None:
     # Norm 5 of 3, -4; with 5 levels these are 3 and -4 of them.  A bucket of zeros has scale 0.
     quantized = Qsgd(5, "l2", 3).quantize(CompensatedUpdate(np.array([3, -4, 0, 0, 0, 0, -2], np.float32)))
     assert quantized.levels.tolist() == [8, 1, 5, 5, 5, 5, 0]

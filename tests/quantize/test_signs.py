@@ -20,7 +20,7 @@ def test_the_magnitude_is_the_mean_over_all_entries_of_a_tensor_zeros_included()
     assert quantized.dense().tolist() == [2, -2, 0, 2, -0.5, 0, 0, 0]
 
 
-def test_with_a_step_that_is_the_magnitude() -> None:
+def test_the_step_is_the_magnitude() -> None:
     quantized = Signs(0.25).quantize(CompensatedUpdate(VALUE, context=EncodeContext(shapes=SHAPES)))
     assert quantized.scales.tolist() == [0.25] * 3
     assert quantized.dense().tolist() == [0.25, -0.25, 0, 0.25, -0.25, 0, 0, 0]

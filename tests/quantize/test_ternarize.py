@@ -25,7 +25,7 @@ def test_nothing_kept_has_no_magnitude_and_decodes_to_zeros() -> None:
     assert nothing.dense().tolist() == [0] * 5
 
 
-def test_the_mean_does_not_lose_small_entries_beside_large_ones() -> None:
+def test_the_mean_keeps_small_entries_next_to_large_ones() -> None:
     values = np.full(4 * BLOCK_ENTRIES + 1, 1, np.float32)
     values[0] = 2**25
     ternary = Ternarize().quantize(Sparse(values.size, np.arange(values.size), values))

@@ -1,4 +1,4 @@
-"""TernGrad: scale, clip and trits by hand, the mean, and what a sum of workers can be."""
+"""TernGrad: scale, clip and trits by hand, the mean, and the range of a sum of workers."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def encode(clip: float, value: Vector, shapes: tuple[tuple[int, ...], ...] = (),
     return TernGrad(clip).quantize(CompensatedUpdate(value, context=EncodeContext(seed, shapes=shapes)))
 
 
-def test_each_tensor_has_its_largest_magnitude_and_entries_of_it_stay() -> None:
+def test_the_scale_of_a_tensor_is_its_largest_magnitude() -> None:
     quantized = encode(0, np.array([2, -2, 0, -3, 0, 3, 0, 0], np.float32), ((3,), (0,), (1, 3), (2,)))
     assert quantized.levels.tolist() == [2, 0, 1, 0, 1, 2, 1, 1]
     assert quantized.scales.tolist() == [2, 3, 0]
@@ -25,7 +25,7 @@ def test_each_tensor_has_its_largest_magnitude_and_entries_of_it_stay() -> None:
     assert quantized.dense().tolist() == [2, -2, 0, -3, 0, 3, 0, 0]
 
 
-def test_the_clip_is_at_so_many_deviations_from_the_mean_zeros_included() -> None:
+def test_the_clip_counts_standard_deviations_with_zeros_included() -> None:
     # 8 zeros, 1 and -9: mean -0.8, mean square 8.2, variance 7.56.
     value = np.array([0, 0, 0, 0, 1, -9, 0, 0, 0, 0], np.float32)
     assert encode(2.5, value).scales[0] == np.float32(2.5 * np.sqrt(7.56))
@@ -34,14 +34,14 @@ def test_the_clip_is_at_so_many_deviations_from_the_mean_zeros_included() -> Non
     assert encode(0, value).scales[0] == 9
 
 
-def test_where_all_entries_are_equal_nothing_is_clipped() -> None:
+def test_equal_entries_are_not_clipped() -> None:
     for value in (0.1, -3.0, 1e-42, MAX_FLOAT32):
         for n in (1, 1000, 3 * BLOCK_ENTRIES):
             found = encode(2.5, np.full(n, value, np.float32)).dense()
             assert (found == np.float32(value)).all()
 
 
-def test_the_deviation_of_huge_values_is_a_number() -> None:
+def test_the_deviation_of_huge_values_is_finite() -> None:
     value = np.where(np.random.default_rng(0).random(1000) < 0.01, MAX_FLOAT32, 1e30).astype(np.float32)
     assert encode(2.5, value).scales[0] == np.float32(2.5 * value.astype(np.float64).std())
 
@@ -57,7 +57,7 @@ def test_the_mean_over_draws_is_the_clipped_tensor(clip: float, scale: float) ->
     assert (np.abs(tensor) > limit).any() == bool(clip == 1)
 
 
-def test_a_sum_of_workers_lies_between_minus_their_number_and_their_number() -> None:
+def test_a_sum_of_workers_is_between_minus_their_number_and_their_number() -> None:
     workers, n = 8, 20_000
     rng = np.random.default_rng(6)
     mean = rng.standard_normal(n, np.float32)

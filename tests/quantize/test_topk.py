@@ -117,7 +117,7 @@ def test_millions_of_entries_read_in_larger_blocks_keep_what_a_sort_finds() -> N
     check(np.random.default_rng(n).standard_normal(n, np.float32), num_kept(0.1, n))
 
 
-def test_more_than_16_million_entries_are_nothing_special() -> None:
+def test_more_than_16_million_entries_are_selected_exactly() -> None:
     value = np.zeros(2**24 + 3, np.float32)
     value[[0, 2**24, 2**24 + 2]] = 1, -3, 2
     assert top_k(CompensatedUpdate(value), 2)[0].tolist() == [2**24, 2**24 + 2]
@@ -165,13 +165,13 @@ def test_ascending_and_descending_magnitudes_keep_the_last_and_the_first(k: int)
     assert np.array_equal(top_k(CompensatedUpdate(rising[::-1].copy()), k)[0], np.arange(k))
 
 
-def test_a_strided_vector_is_read_as_it_is() -> None:
+def test_a_strided_vector_is_read_correctly() -> None:
     whole = np.random.default_rng(3).standard_normal(2 * LARGE, np.float32)
     check(whole[::2], 900)
     check(whole[::-2], 900)
 
 
-def test_the_sum_of_two_parts_is_selected_from_not_the_parts() -> None:
+def test_entries_are_selected_from_the_sum_of_the_parts() -> None:
     rng = np.random.default_rng(4)
     for n in (50, LARGE):
         for in_place in (False, True):
@@ -197,7 +197,7 @@ def test_the_first_entry_that_is_not_finite_is_named(n: int, bad: float) -> None
             assert str(caught.value) == f"entry {place} is {bad}; only finite values can be encoded"
 
 
-def test_values_of_2_to_the_64_and_more_are_kept_as_exactly_and_leave_the_update_alone() -> None:
+def test_huge_values_are_kept_exactly_and_the_update_is_not_changed() -> None:
     rng = np.random.default_rng(5)
     compressor = fedcomp.stc(density=0.01)
     update = rng.standard_normal(LARGE, np.float32) * np.float32(1e30)
@@ -213,7 +213,7 @@ def test_values_of_2_to_the_64_and_more_are_kept_as_exactly_and_leave_the_update
     assert update.tobytes() == before
 
 
-def test_encoding_holds_a_quarter_of_the_vector_at_most() -> None:
+def test_encoding_allocates_at_most_a_quarter_of_the_vector() -> None:
     n = 2_000_000
     update = np.random.default_rng(6).standard_normal(n, np.float32)
     compressor = fedcomp.stc(density=1 / 100)
