@@ -3,12 +3,13 @@
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from random import Random
 from typing import TypeVar
 
-import numpy as np
 import pytest
 
 from fedcomp.errors import FedcompError
+from tests.wire.mutations import disturb
 
 T = TypeVar("T")
 
@@ -20,15 +21,12 @@ def check_truncations(read: Callable[[bytes], object], data: bytes) -> None:
             read(data[:length])
 
 
-def survivors(read: Callable[[bytes], T], data: bytes, changes: int, reach: int | None = None) -> Iterator[T]:
-    """Yield what `read` returns for `data` with one to three bytes changed, of the first `reach` ones, unless it refuses."""
-    rng = np.random.default_rng([changes, len(data)])
+def survivors(read: Callable[[bytes], T], data: bytes, changes: int) -> Iterator[T]:
+    """Yield the values of damaged copies of `data` that `read` does not refuse, of `changes` copies."""
+    rng = Random(len(data))
     for _ in range(changes):
-        changed = bytearray(data)
-        for _ in range(rng.integers(1, 4)):
-            changed[rng.integers(min(len(data), reach or len(data)))] = rng.integers(256)
         try:
-            value = read(bytes(changed))
+            value = read(disturb(rng, data))
         except FedcompError:
             continue
         yield value

@@ -2,7 +2,6 @@
 
 import hashlib
 import struct
-import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -90,7 +89,7 @@ def test_changed_and_sealed_frames_are_refused_or_lead_to_a_whole_model() -> Non
     rng = Random(1)
     held = from_key_frame(frame.parse_single_frame(golden("key.frame")))
     refused = 0
-    for turn in range(3000):
+    for turn in range(900):
         data = seal_frame(disturb(rng, golden(["key.frame", "delta.frame"][turn % 2])))
         mine = replace(held, vector=held.vector.copy())
         try:
@@ -107,7 +106,7 @@ def test_changed_and_sealed_frames_are_refused_or_lead_to_a_whole_model() -> Non
             else:
                 assert (after.version, after.fingerprint) == (parsed.version, parsed.after)
         refused_by(described, data)
-    assert 2500 < refused < 3000
+    assert 750 < refused < 900
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3])
@@ -119,7 +118,7 @@ def test_changed_bodies_are_refused_or_lead_to_a_whole_model(codec: int) -> None
         symbols = codec_ids.codec_by_id(2).decode(golden("delta.frame")[52:-51], n=held.layout.n)
         encoded = codec_ids.codec_by_id(codec).encode(symbols)
     before, refused = bits(held), 0
-    for _ in range(1500):
+    for _ in range(500):
         body = disturb(rng, encoded)
         try:
             made = held.delta_frame(codec, body, held.exact)
@@ -129,35 +128,7 @@ def test_changed_bodies_are_refused_or_lead_to_a_whole_model(codec: int) -> None
             continue
         after = replace(held, vector=held.vector.copy()).advance(made)
         assert is_whole(after)
-    assert 300 < refused < 1500
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", fedcomp.METHODS)
-def test_changed_bodies_of_every_method_are_refused_or_vectors_like_any_other(name: str) -> None:
-    refused = kept = 0
-    for settings in SETTINGS.get(name, ("",)):
-        compressor = fedcomp.parse(f"{name}({settings})")
-        encoded = encoded_by(compressor)
-        rng = Random(8)
-        for turn in range(160):
-            n, body = encoded[turn % len(encoded)]
-            changed = disturb(rng, body, rng.choice(encoded)[1])
-            begin = time.perf_counter()
-            try:
-                symbols = compressor.entropy.decode(changed, n=n if turn % 4 else None)
-            except FedcompError:
-                refused += 1
-            else:
-                kept += 1
-                if turn % 4 or symbols.n <= 1 << 20:  # equal levels take a few bytes: dense() would take much memory
-                    vector = symbols.dense()
-                    assert vector.shape == ((n,) if turn % 4 else (symbols.n,))
-                    assert vector.dtype == np.float32
-                    assert np.isfinite(vector).all()
-            assert time.perf_counter() - begin < 10, f"{compressor}: {changed.hex()}"
-    assert refused > 40
-    assert kept > 5
+    assert 100 < refused < 500
 
 
 @pytest.mark.parametrize("name", fedcomp.METHODS)
@@ -182,7 +153,7 @@ def test_changed_models_in_key_frames_are_refused_or_whole() -> None:
     (length,) = LENGTH.unpack_from(payload)
     text, rest = payload[4 : 4 + length], payload[4 + length :]
     refused = 0
-    for turn in range(1500):
+    for turn in range(500):
         one = disturb(rng, text) if turn % 3 else text
         two = disturb(rng, rest) if turn % 2 else rest
         digest = int.from_bytes(hashlib.blake2b(one, digest_size=8).digest(), "little")
@@ -198,14 +169,14 @@ def test_changed_models_in_key_frames_are_refused_or_whole() -> None:
             continue
         assert is_whole(held)
         assert list(held.arrays()) == [tensor.name for tensor in held.layout.tensors if tensor.policy != "local"]
-    assert 500 < refused < 1500
+    assert 170 < refused < 500
 
 
 def test_changed_and_sealed_instructions_are_refused_or_valid() -> None:
     rng = Random(5)
     data = golden("message.instruction")
     text = 16
-    for _ in range(1500):
+    for _ in range(500):
         behind = data[52 + text :] if rng.random() < 0.5 else disturb(rng, data[52 + text :])
         packed = seal_instruction(disturb(rng, data[: 52 + text]) + behind)
         refused_by(described, packed)
@@ -219,7 +190,7 @@ def test_changed_and_sealed_instructions_are_refused_or_valid() -> None:
 
 def test_random_bytes_are_refused() -> None:
     rng = Random(6)
-    for _ in range(1000):
+    for _ in range(400):
         data = rng.choice(STARTS) + rng.randbytes(rng.randrange(300))
         for read in (frame.parse_single_frame, server_message.parse_server_message, described):
             assert refused_by(read, data)

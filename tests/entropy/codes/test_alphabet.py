@@ -184,7 +184,7 @@ def test_counts_are_those_of_numpy() -> None:
 def test_fixed_width_is_chosen_at_once_only_if_no_other_plan_is_shorter() -> None:
     rng = np.random.default_rng(6)
     fixed = 0
-    for case in range(400):
+    for case in range(200):
         size = int(rng.choice([2, 3, 4, 5, 8, 16]))
         skew = rng.uniform(0, 0.3) * rng.integers(0, 2)
         counts = rng.multinomial(int(rng.integers(2, 20_000)), rng.dirichlet(np.full(size, 1 / (skew + 1e-4))))
@@ -196,7 +196,7 @@ def test_fixed_width_is_chosen_at_once_only_if_no_other_plan_is_shorter() -> Non
         others += [alphabet.Common(counts, 1 << width) for width in range(max(used - 1, 1).bit_length())]
         assert chosen.bits <= min(other.bits for other in others), case
         fixed += isinstance(chosen, alphabet.Fixed)
-    assert fixed > 50
+    assert fixed > 25
 
 
 # ---- damage ----------------------------------------------------------------------------------------------------------
@@ -250,10 +250,9 @@ def test_every_truncation_is_refused(kind: Kind) -> None:
 def test_changed_bytes_are_refused_or_other_symbols(kind: Kind) -> None:
     shares, bound, first, step = kind
     data = write(drawn(shares, 600, bound, first, step), bound)
-    for reach in (60, None):
-        for found in survivors(lambda changed: read(changed, 600, bound), data, 20, reach):
-            assert found.size == 600
-            assert found.max() < bound
+    for found in survivors(lambda changed: read(changed, 600, bound), data, 40):
+        assert found.size == 600
+        assert found.max() < bound
 
 
 def test_a_few_bytes_that_claim_two_thousand_million_symbols_cost_nothing() -> None:

@@ -79,7 +79,7 @@ def test_the_smallest_kind_is_written(indices: Indices, n: int, kind: int) -> No
 @every
 def test_random_positions_come_back_whatever_the_kind(kind: str) -> None:
     rng = np.random.default_rng(2)
-    for _ in range(300):
+    for _ in range(150):
         n = int(rng.integers(1, 400))
         indices = np.sort(rng.permutation(n)[: rng.integers(0, n + 1)])
         stream = write(indices, n, kind)
