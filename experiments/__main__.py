@@ -2,97 +2,122 @@
 
     python -m experiments experiments/studies/quick.toml
 
-Cells that are in the results already are not run again, so a study that was stopped goes on where it was; what was
-running when it stopped begins anew.  Two studies may have cells in common, of the same settings and label: with --reuse they
-are taken from the other's results.
+Cells that are already in the results do not run again, so the same command resumes a study that was stopped; the cells
+that were running then start again. Two studies may have cells in common, with the same settings and label: --reuse takes
+them from the other's results. See docs/experiments.md.
 """
 
 import argparse
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console
 
 from experiments.check import check_data, check_settings, uses_gpu
-from experiments.live_progress import watched
-from experiments.plan import Plan, read_plan
-from experiments.results import to_frame
-from experiments.runner import Results, claimed, read_cells, run_all
-from experiments.source import StudyError
+from experiments.live_progress import live_progress
+from experiments.plan import Plan, StudyError, read_plan
+from experiments.results import Results, claim, read_table
+from experiments.runner import Failure, Finished, Workers, local_workers, ray_workers, run_cells
 from experiments.study_report import About, write
-from experiments.workers import Failure
 
-STUDIES = Path(__file__).resolve().parents[0] / "studies"
-
+STUDIES = Path(__file__).resolve().parent / "studies"
 FAILED = 1
 REFUSED = 2
 STOPPED = 130
-"""The exit code of who was stopped by Ctrl-C, as shells have it."""
+"""The exit code after Ctrl-C, as in shells."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code: 0 when all cells are done, 1 when some failed, 2 for a study that cannot run, 130 for Ctrl-C."""
     options = _options(arguments)
-    screen = Console(stderr=True)
+    console = Console(stderr=True)
     try:
-        return _study(options, screen)
+        return _run_study(options, console)
     except StudyError as error:
-        _tell(screen, f"python -m experiments: {error}")
+        _log(console, f"python -m experiments: {error}")
     except OSError as error:
-        _tell(screen, f"python -m experiments: {error.filename or 'the results'}: {error.strerror or error}")
+        _log(console, f"python -m experiments: {error.filename or 'the results'}: {error.strerror or error}")
     except KeyboardInterrupt:
-        _tell(screen, "stopped; the same command goes on where it was")
+        _log(console, "stopped; the same command resumes the study")
         return STOPPED
     return REFUSED
 
 
-def _study(options: argparse.Namespace, screen: Console) -> int:
+def _run_study(options: argparse.Namespace, console: Console) -> int:
     data_dir = str(options.data_dir.expanduser().absolute()) if options.data_dir else ""
     plan = read_plan(options.study)
-    _tell(screen, f"{options.study}: {len(plan.cells)} cells; checking settings and data")
+    _log(console, f"{options.study}: {len(plan.cells)} cells; checking settings and data")
     check_settings(plan)
-    check_data(plan, data_dir, lambda said: _tell(screen, said))
+    check_data(plan, data_dir, lambda line: _log(console, line))
     if options.check:
-        _tell(screen, "nothing is in its way")
+        _log(console, "the study can run")
         return 0
-    others = {name: rows for table in options.reuse for name, rows in read_cells(table).items()}
+    others = [read_table(path) for path in options.reuse]
     folder = (options.out or Path("runs") / "studies" / _name(options.study)).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    with claimed(folder):
+    with claim(folder):
         results = Results(folder / "results.csv", [cell.name for cell in plan.cells])
-        if options.reuse:
-            acked = results.reuse(others)
-            _tell(screen, f"taken from other results: {acked}")
-        _tell(screen, f"{_done(plan, results)}; results: {results.path}")
+        if others:
+            _log(console, f"cells taken from other results: {sum(results.reuse(table) for table in others)}")
+        _log(console, f"{_done(plan, results)}; results: {results.path}")
         try:
-            failures = _run(plan, data_dir, options.workers, results, screen)
+            failures = _run_missing(plan, data_dir, options, results, console)
         except KeyboardInterrupt:
-            _tell(screen, f"stopped: {_done(plan, results)}; the same command goes on where it was")
+            _log(console, f"stopped: {_done(plan, results)}; the same command resumes the study")
             if results.cells:
-                _tell(
-                    screen, f"what is there so far: python -m experiments.study_report {shlex.quote(str(results.path))}"
-                )
+                path = shlex.quote(str(results.path))
+                _log(console, f"a report of these cells: python -m experiments.study_report {path}")
             return STOPPED
-        _report(plan, results, options, screen)
+        _report(plan, results, options, console)
     for failure in failures:
-        _tell(screen, f"failed: {plan.describe(failure.cell)}: {failure.reason}")
+        _log(console, f"failed: {plan.describe(failure.cell)}: {failure.reason}")
     return FAILED if failures else 0
 
 
-def _run(plan: Plan, data_dir: str, workers: int | None, results: Results, screen: Console) -> list[Failure]:
-    """Run the cells that are missing; return those that failed."""
+def _run_missing(
+    plan: Plan, data_dir: str, options: argparse.Namespace, results: Results, console: Console
+) -> list[Failure]:
+    """Run the cells that are missing, add each to the results as it ends, and return those that failed."""
     missing = [cell for cell in plan.cells if cell.name not in results.cells]
-    count = workers or (1 if uses_gpu(plan) else os.cpu_count() or 1)
-    with watched(plan, missing, screen) as told:
-        return run_all(missing, data_dir, min(count, len(missing)), results, told)
+    if not missing:
+        return []
+    failures = []
+    scratch = None if options.ray else results.path.parent / ".running"
+    if scratch:
+        shutil.rmtree(scratch, ignore_errors=True)  # of a study that was killed
+        scratch.mkdir()
+    try:
+        with (
+            live_progress(plan, missing, console) as show,
+            closing(run_cells(missing, data_dir, _workers(plan, options), scratch)) as events,
+        ):
+            for event in events:
+                if isinstance(event, Finished):
+                    results.add(event.rows)
+                else:
+                    failures.append(event)
+                show(event)
+    finally:
+        if scratch:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return failures
 
 
-def _report(plan: Plan, results: Results, options: argparse.Namespace, screen: Console) -> None:
-    """Write the report, if a cell is done."""
-    done = [results.cells[cell.name] for cell in plan.cells if cell.name in results.cells]
+def _workers(plan: Plan, options: argparse.Namespace) -> Workers:
+    if options.ray:
+        return ray_workers(options.ray, options.workers)
+    return local_workers(options.workers or (1 if uses_gpu(plan) else os.cpu_count() or 1))
+
+
+def _report(plan: Plan, results: Results, options: argparse.Namespace, console: Console) -> None:
+    """Write the report if any cell is done."""
+    names = [cell.name for cell in plan.cells]
+    done = len(results.cells.intersection(names))
     if not done:
         return
     data = " --data-dir DIR" if options.data_dir else ""
@@ -100,26 +125,26 @@ def _report(plan: Plan, results: Results, options: argparse.Namespace, screen: C
         title=plan.title,
         question=plan.question,
         targets=plan.targets,
-        commands=(f"python -m experiments {_shown(options.study)}{data}",),
+        commands=(f"python -m experiments {_relative(options.study)}{data}",),
         notes=plan.notes,
-        cells_done=len(done),
+        cells_done=done,
         cells_all=len(plan.cells),
     )
     path = results.path.with_name("report.html")
-    write(path, to_frame(row for rows in done for row in rows), about)
-    _tell(screen, f"report: {path}")
+    write(path, results.select(names), about)
+    _log(console, f"report: {path}")
 
 
 def _done(plan: Plan, results: Results) -> str:
     return f"{sum(cell.name in results.cells for cell in plan.cells)} of {len(plan.cells)} cells are done"
 
 
-def _tell(screen: Console, said: str) -> None:
-    screen.out(said, highlight=False)
+def _log(console: Console, line: str) -> None:
+    console.out(line, highlight=False)
 
 
-def _shown(path: Path) -> str:
-    """Return a path as it is read from here, without this machine's folders where that can be."""
+def _relative(path: Path) -> str:
+    """Return a path relative to this folder, or its name alone: a report does not show this machine's folders."""
     try:
         return str(path.absolute().relative_to(Path.cwd()))
     except ValueError:
@@ -127,7 +152,7 @@ def _shown(path: Path) -> str:
 
 
 def _name(study: Path) -> str:
-    """Return a name for a study's folder: the file's, behind its folder's where that is one of `STUDIES`."""
+    """Return the name of a study's folder: the file's name, after its folder's name if that is one of `STUDIES`."""
     study = study.absolute()
     return f"{study.parent.name}-{study.stem}" if study.parent.parent == STUDIES else study.stem
 
@@ -137,7 +162,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m experiments", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("study", type=Path, help="the study file, TOML")
-    parser.add_argument("--data-dir", type=Path, help="where the datasets' own files lie; not needed for digits")
+    parser.add_argument("--data-dir", type=Path, help="the folder with the datasets' files; digits needs none")
     parser.add_argument("--out", type=Path, help="folder for results.csv and report.html (runs/studies/NAME)")
     parser.add_argument(
         "--reuse",
@@ -145,9 +170,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         nargs="+",
         default=[],
         metavar="CSV",
-        help="results of other studies, to take cells of the same settings and label from",
+        help="results of other studies, from which to take cells with the same settings and label",
     )
-    parser.add_argument("--workers", type=_count, help="processes (one a core; one alone where a GPU is used)")
+    parser.add_argument("--workers", type=_count, help="processes (default: one a core; one in all if a GPU is used)")
+    parser.add_argument("--ray", metavar="ADDRESS", help="run on this Ray cluster; local starts one on this machine")
     parser.add_argument("--check", action="store_true", help="read and check the study, and run nothing")
     return parser.parse_args(arguments)
 

@@ -1,4 +1,4 @@
-"""What a study sweeps: a setting with its values, and the numbers that stand inside a partition's text."""
+"""What a study sweeps: a setting with its values, or a number inside the text of a partition."""
 
 import ast
 import inspect
@@ -27,22 +27,21 @@ NAMES = {
     "rotation.degrees": ("rotation", "degrees, either way"),
     "noise.sigma": ("noise sigma", "in units of the card's std"),
 }
-"""Column, or scheme or skew with its setting -> what it is called, and its unit or what it means."""
-
-BARE = ("dataset", "model", "partition", "strategy")
-"""Columns whose value says by itself what it is."""
+"""Column, or scheme or skew with its setting -> its name, and its unit or meaning."""
+SELF_EXPLANATORY = ("dataset", "model", "partition", "strategy")
+"""Columns whose value needs no name in front of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A setting that takes several values: its column, its name, its values in order, smallest first if numbers."""
+    """A setting with several values: its column, its name, and its values in order, numbers in ascending order."""
 
     column: str
     name: str
     note: str
     values: tuple[Value, ...]
-    within: str = ""
-    """Which setting of the partition the values are, as in "stc.classes"; empty where they are the column's own."""
+    setting: str = ""
+    """The setting of the partition that the values belong to, as in "stc.classes"; empty for the column's own values."""
 
     @property
     def label(self) -> str:
@@ -51,56 +50,56 @@ class Axis:
 
     @property
     def numeric(self) -> bool:
-        """Whether the values are numbers."""
+        """Whether all values are numbers."""
         return all(isinstance(value, int | float) for value in self.values)
 
     def read(self, value: Value) -> Value:
-        """Return where on this axis a row lies whose column holds `value`."""
-        return _settings(str(value))[self.within] if self.within else value
+        """Return the value on this axis of a row whose column holds `value`."""
+        return _partition_settings(str(value))[self.setting] if self.setting else value
 
     def show(self, value: Value) -> str:
-        """Return a value in words, as "classes per client: 2"."""
-        shown = self.format(value)
-        return shown if self.column in BARE and not self.within else f"{self.name}: {shown}"
+        """Return a value with its name, as in "classes per client: 2"."""
+        text = self.format(value)
+        return text if self.column in SELF_EXPLANATORY and not self.setting else f"{self.name}: {text}"
 
     def format(self, value: Value) -> str:
-        """Return a value, short, as a tick or the head of a column."""
+        """Return a value as a short text, for a tick or the head of a column."""
         if self.column == "participation" and isinstance(value, int | float):
             return f"{100 * value:g} %"
         return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def column_axis(column: str, values: Sequence[Value]) -> Axis:
-    """Return the axis of a column's own values; numbers are sorted, texts stay in their order."""
+    """Return the axis of a column's own values; numbers are sorted, texts keep their order."""
     name, note = NAMES.get(column, (column.replace("_", " "), ""))
     numbers = all(isinstance(value, int | float) for value in values)
     return Axis(column, name, note, tuple(sorted(values) if numbers else values))
 
 
 def partition_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
-    """Return the axes along which partitions differ: the numbers that vary where all else is one, or else their texts."""
-    whole = (column_axis("partition", texts),) if len(texts) > 1 else ()
+    """Return the axes along which partitions differ: the numbers that vary if nothing else does, or else the texts."""
+    by_text = (column_axis("partition", texts),) if len(texts) > 1 else ()
     try:
-        settings = [_settings(text) for text in texts]
-    except ValueError:  # a scheme of another release: its text still tells it apart
-        return whole
+        settings = [_partition_settings(text) for text in texts]
+    except ValueError:  # a scheme of another release: its text still distinguishes it
+        return by_text
     if len({tuple(one) for one in settings}) > 1:
-        return whole
+        return by_text
     axes = []
-    for key in settings[0] if settings else ():
+    for key in settings[0]:
         values = list(dict.fromkeys(one[key] for one in settings))
         if len(values) > 1:
             name, note = NAMES.get(key, (key.replace("_", " ").replace(".", ": "), ""))
-            axes.append(Axis("partition", name, note, column_axis(key, values).values, within=key))
-    return tuple(axes) if axes and all(axis.numeric for axis in axes) else whole
+            axes.append(Axis("partition", name, note, column_axis(key, values).values, setting=key))
+    return tuple(axes) if axes and all(axis.numeric for axis in axes) else by_text
 
 
-def terms(text: str) -> Iterator[str]:
-    """Yield the terms of a partition, its scheme and its feature skews.  Raises `ValueError` for no such text."""
+def _terms(text: str) -> Iterator[str]:
+    """Yield the terms of a partition, its scheme and its feature skews. Raises `ValueError` for another text."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
-        raise ValueError(f"{text!r} is no partition; a text such as classes(2) is needed") from None
+        raise ValueError(f"{text!r} is not a partition; a text such as classes(2) is needed") from None
     skews: list[str] = []
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         skews.append(ast.unparse(node.right))
@@ -109,10 +108,10 @@ def terms(text: str) -> Iterator[str]:
     yield from reversed(skews)
 
 
-def _settings(text: str) -> dict[str, Value]:
-    """Return "scheme.setting" -> value, defaults in them.  Raises `ValueError` for a scheme or skew not known."""
+def _partition_settings(text: str) -> dict[str, Value]:
+    """Return "scheme.setting" -> value, defaults included. Raises `ValueError` for an unknown scheme or skew."""
     found: dict[str, Value] = {}
-    for term in terms(text):
+    for term in _terms(text):
         name, args, kwargs = parse_call(term)
         maker = SCHEMES.get(name) or SKEWS.get(name)
         if maker is None:
@@ -122,7 +121,7 @@ def _settings(text: str) -> dict[str, Value]:
         except TypeError as error:
             raise ValueError(f"{text}: {error}") from None
         bound.apply_defaults()
-        found[f"{name}."] = ""  # a scheme without settings is told apart as well
+        found[f"{name}."] = ""  # distinguishes a scheme without settings too
         for key, value in bound.arguments.items():
             found[f"{name}.{key}"] = value if isinstance(value, int | float) else str(value)
     return found

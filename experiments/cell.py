@@ -1,8 +1,8 @@
-"""One cell of a study: a whole run of the Flower app on `LocalGrid`, the code and the bytes of ``flwr run``.
+"""One cell of a study: a complete run of the Flower app on `LocalGrid`, with the code and the bytes of ``flwr run``.
 
-A run diverges when numbers leave float32.  Nodes and server refuse to send those, so the app would go on with fewer nodes,
-or with none and a model that stays as it was.  Plain averaging would have taken them in and lost the model.  So a study ends
-such a run there, and records what came of it: no accuracy.
+A run diverges when numbers leave the range of float32. Nodes and server refuse to send those, so the app would go on with
+fewer nodes, or with none and a model that does not change. Plain averaging would have accepted them and lost the model. A
+study therefore ends such a run, and records that it has no accuracy.
 """
 
 import contextlib
@@ -11,12 +11,12 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
+import pandas as pd
 from flwr.app import Context, Message, RecordDict
 
 from clients.app import app as client_app
@@ -24,42 +24,30 @@ from clients.devices import pick_device
 from clients.local import LocalPlan, train
 from clients.samples import own_card, own_samples
 from experiments.configuration import Cell, Value
-from experiments.results import Row
+from experiments.results import COLUMNS, SETTINGS, SLOWEST, TRAFFIC
 from fedcomp.errors import DivergedError, NonFiniteError
 from fedcomp.flower import LocalGrid
 from fedcomp.tasks import build_model, input_shape
 from server.app import app as server_app
 
 DIVERGED = re.compile("|".join(rf"\b{kind.__name__}\b" for kind in (DivergedError, NonFiniteError)))
-"""A node's errors arrive as text that begins with their class."""
-COUNTED = (
-    "uplink_bytes",
-    "downlink_bytes",
-    "catch_up_bytes",
-    "dense_uplink_bytes",
-    "dense_downlink_bytes",
-    "slowest_uplink_bytes",
-    "slowest_downlink_bytes",
-)
-
-Done = Callable[[int], None]
-"""Told, as they come, how many rounds are done."""
+"""A node's errors arrive as text that begins with the name of their class."""
 
 
-class Watched(LocalGrid):
-    """A `LocalGrid` that tells how far it is; `client_seconds` holds the mean seconds of a node, round by round.
+class StudyGrid(LocalGrid):
+    """A `LocalGrid` that ends the run at a node's first error; `client_seconds` are the mean seconds of a node by round.
 
-    An error of a node ends the run: `DivergedError` for numbers that are not finite, `RuntimeError` for anything else.
+    Raises `DivergedError` for numbers that are not finite, and `RuntimeError` for any other error of a node.
     """
 
-    def __init__(self, cell: Cell, config: dict[str, Value], done: Done) -> None:
-        """Make the nodes of `cell`."""
+    def __init__(self, cell: Cell, config: dict[str, Value], on_round: Callable[[], None]) -> None:
+        """Make the nodes of `cell`; `on_round` is called after each round of training."""
         device = pick_device(str(config["device"]))
-        # A busy machine is not the node's matter: on the CPU, one thread's own time; a GPU's work is not in that.
+        # On the CPU count the thread's own time, because other processes keep the machine busy; it leaves out a GPU's work.
         clock = time.thread_time if device.type == "cpu" else time.perf_counter
         super().__init__(client_app, cell.clients, config, in_memory=True, clock=clock)
         self.client_seconds: list[float] = []
-        self._done = done
+        self._on_round = on_round
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Run the ClientApp on each message."""
@@ -67,7 +55,7 @@ class Watched(LocalGrid):
         ids = super().push_messages(messages)
         if messages and messages[0].metadata.message_type.startswith("train"):
             self.client_seconds.append(fmean(self.seconds[-1].values()) if self.seconds[-1] else 0.0)
-            self._done(len(self.client_seconds))
+            self._on_round()
         self.seconds.clear()
         return ids
 
@@ -83,15 +71,17 @@ class Watched(LocalGrid):
         return replies
 
 
-def run_cell(cell: Cell, data_dir: str, done: Done = lambda _: None) -> list[Row]:
-    """Return the rows of a cell, once it has run; raises what the app raises.
+def run_cell(
+    cell: Cell, data_dir: str, on_round: Callable[[], None] = lambda: None, scratch: Path | None = None
+) -> pd.DataFrame:
+    """Run a cell, and return its rows, with the columns of `results.COLUMNS`; raises what the app raises.
 
-    The last row of a run that diverged is of the round in which it did: without accuracy and loss, with the bytes until then.
+    If the run diverged, its last row is that of the round in which it did: without accuracy and loss, with the bytes until
+    then. `scratch` is the folder for temporary files; by default the system's.
     """
-    with tempfile.TemporaryDirectory(prefix="fedcomp-study-") as folder:
+    with tempfile.TemporaryDirectory(prefix="fedcomp-study-", dir=scratch) as folder:
         config = {**cell.config(), "data-dir": data_dir, "runs-dir": folder, "run-name": "cell"}
-        rounds = Path(folder) / "cell" / "rounds.jsonl"
-        grid = Watched(cell, config, done)
+        grid = StudyGrid(cell, config, on_round)
         _warm_up(cell, config)
         diverged = False
         try:
@@ -99,12 +89,12 @@ def run_cell(cell: Cell, data_dir: str, done: Done = lambda _: None) -> list[Row
                 server_app(grid, Context(1, 0, {}, RecordDict(), dict(config)))
         except DivergedError:
             diverged = True
-        lines = [json.loads(line) for line in rounds.read_text(encoding="utf-8").splitlines()]
-    return list(_rows(cell, lines, grid.client_seconds, diverged))
+        lines = (Path(folder) / "cell" / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
+    return _rows(cell, [json.loads(line) for line in lines], grid.client_seconds, diverged)
 
 
 def _warm_up(cell: Cell, config: Mapping[str, Value]) -> None:
-    """Prepare all samples and train once for nothing: what a process does only once is no part of a node's time."""
+    """Prepare all samples and train once, so that work that a process does only once is not counted as a node's time."""
     device = pick_device(str(config["device"]))
     card = own_card(str(config["dataset"]))
     model = build_model(str(config["model"]), input_shape(card), card.num_classes, 0).to(device)
@@ -115,48 +105,24 @@ def _warm_up(cell: Cell, config: Mapping[str, Value]) -> None:
             train(model, x, y, plan, np.random.default_rng(0))
 
 
-def _rows(
-    cell: Cell, rounds: list[dict[str, float | None]], client_seconds: list[float], diverged: bool
-) -> Iterator[Row]:
-    """Yield a row for each evaluated round, with sums since the start."""
-    sums: dict[str, float] = dict.fromkeys((*COUNTED, "server_seconds"), 0.0)
-    spent = 0.0
-    for number, line in enumerate(rounds):  # the first is round 0, before training
-        for key in sums:
-            sums[key] += line[key] or 0
-        spent += client_seconds[number - 1] if number else 0.0
-        if line["accuracy"] is not None:
-            yield _row(cell, number, sums, spent, line["accuracy"], line["loss"])
-    if diverged:
-        yield _row(cell, len(rounds), sums, spent, None, None)
-
-
-def _row(
-    cell: Cell, number: int, sums: Mapping[str, float], spent: float, accuracy: float | None, loss: float | None
-) -> Row:
-    settings = cell.settings
-    counted: dict[str, Any] = {key: int(sums[key]) for key in COUNTED}
-    return Row(
-        cell=cell.name,
-        method=cell.label,
-        dataset=str(settings["dataset"]),
-        model=str(settings["model"]),
-        partition=str(settings["partition"]),
-        clients=cell.clients,
-        participation=cell.clients_per_round / cell.clients,
-        local_steps=cell.local_steps,
-        batch_size=int(settings["batch-size"]),
-        learning_rate=float(settings["learning-rate"]),
-        momentum=float(settings["momentum"]),
-        seed=int(settings["seed"]),
-        strategy=str(settings["strategy"]),
-        uplink=str(settings["uplink"]),
-        downlink=str(settings["downlink"]),
-        round=number,
-        iterations=number * cell.local_steps,
-        accuracy=accuracy,
-        loss=loss,
-        client_seconds=round(spent, 4),
-        server_seconds=round(sums["server_seconds"], 4),
-        **counted,
+def _rows(cell: Cell, records: list[dict[str, object]], client_seconds: list[float], diverged: bool) -> pd.DataFrame:
+    """Return a row for each evaluated round, with sums since the start."""
+    if diverged:  # the round that failed has no record
+        records = [*records, {"round": len(records)}]
+    table = pd.DataFrame(records).astype({"accuracy": float, "loss": float})
+    evaluated = table["accuracy"].notna() | (diverged & (table["round"] == len(records) - 1))
+    sums = table.reindex(columns=[*TRAFFIC, *SLOWEST, "server_seconds"]).fillna(0).cumsum()
+    seconds = np.cumsum([0.0, *client_seconds, *[0.0] * len(records)])[: len(records)]
+    settings = {
+        **{key.replace("-", "_"): value for key, value in cell.settings.items()},
+        "cell": cell.name,
+        "method": cell.label,
+        "participation": cell.clients_per_round / cell.clients,
+    }
+    table = table.assign(
+        **{name: settings[name] for name in SETTINGS},
+        **sums.round(4),
+        iterations=table["round"] * cell.local_steps,
+        client_seconds=seconds.round(4),
     )
+    return table.loc[evaluated, list(COLUMNS)].astype(COLUMNS).reset_index(drop=True)

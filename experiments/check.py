@@ -1,11 +1,10 @@
-"""What a study's cells need beyond settings in range: models, links, devices and data that fit, before the first run."""
+"""Checks beyond the range of single settings, before the first run: do models, links, devices and data fit together?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from clients.devices import available, pick_device
 from experiments.configuration import ROOT, Cell
 from experiments.plan import Plan
-from experiments.source import StudyError
 from fedcomp.data import Card, load, partition_train, read_card
 from fedcomp.flower.server.strategy import check_links
 from fedcomp.methods import parse
@@ -18,51 +17,44 @@ HUB_TIMEOUT_S = 10.0
 
 
 def check_settings(plan: Plan) -> None:
-    """Raise `StudyError`, naming the line, for a dataset, model, device or link that cannot be; no data are read."""
-    seen: set[tuple[object, ...]] = set()
-    for cell in plan.cells:
-        at = {key: str(cell.settings[key]) for key in ("dataset", "model", "device", "strategy", "uplink", "downlink")}
-        if tuple(at.values()) in seen:
-            continue
-        seen.add(tuple(at.values()))
+    """Raise `StudyError` for a dataset, model, device or link that cannot be used; read no data."""
+    keys = ("dataset", "model", "device", "strategy", "uplink", "downlink")
+    for cell in _first_of_each(plan, keys):
+        text = {key: str(cell.settings[key]) for key in keys}
         key = "dataset"
         try:
             card = _card(cell)
             key = "model"
-            build_model(at["model"], input_shape(card), card.num_classes, 0)
+            build_model(text["model"], input_shape(card), card.num_classes, 0)
             key = "device"
-            pick_device(at["device"])
+            pick_device(text["device"])
             key = "uplink"
-            check_links(parse_strategy(at["strategy"]).build(), parse(at["uplink"]), parse(at["downlink"]))
+            check_links(parse_strategy(text["strategy"]).build(), parse(text["uplink"]), parse(text["downlink"]))
         except ValueError as error:
-            raise _error(plan, cell, "downlink" if "as downlink" in str(error) else key, str(error)) from None
+            raise plan.error(cell, "downlink" if "as downlink" in str(error) else key, str(error)) from None
 
 
-def check_data(plan: Plan, data_dir: str, tell: Callable[[str], None]) -> None:
-    """Raise `StudyError`, naming the line, for data that are not there, and for partitions that they cannot meet.
+def check_data(plan: Plan, data_dir: str, log: Callable[[str], None]) -> None:
+    """Raise `StudyError` for data that are missing, and for partitions that they do not allow.
 
-    Partitions are made for the first seed of each; what the seed itself decides is found when the cell starts.  `tell`
-    hears where data come from that are on no disk.
+    Each partition is made for its first seed; a problem with another seed shows when that cell starts. `log` receives a
+    line for each dataset that comes from the Hugging Face hub.
     """
+    keys = ("dataset", "partition", "clients")
     asked: set[str] = set()
-    seen: set[tuple[object, ...]] = set()
-    for cell in plan.cells:
-        at = tuple(cell.settings[key] for key in ("dataset", "partition", "clients"))
-        if at in seen:
-            continue
-        seen.add(at)
+    for cell in _first_of_each(plan, keys):
         key = "dataset"
         try:
             card = _card(cell)
             if not data_dir and card.format != EMBEDDED and card.name not in asked:
                 asked.add(card.name)
-                tell(f"{card.name}: no --data-dir; asking the Hugging Face hub")
+                log(f"{card.name}: no --data-dir; asking the Hugging Face hub")
                 _ask_hub(card)
             data = load(card, data_dir or None)
             key = "partition"
             partition_train(data, str(cell.settings["partition"]), cell.clients, int(cell.settings["seed"]))
         except ValueError as error:
-            raise _error(plan, cell, key, str(error)) from None
+            raise plan.error(cell, key, str(error)) from None
 
 
 def uses_gpu(plan: Plan) -> bool:
@@ -71,27 +63,33 @@ def uses_gpu(plan: Plan) -> bool:
     return bool(devices - {"auto", "cpu"}) or ("auto" in devices and available()[0] != "cpu")
 
 
+def _first_of_each(plan: Plan, keys: Sequence[str]) -> Iterator[Cell]:
+    """Yield the first cell with each combination of values of these settings."""
+    seen: set[tuple[object, ...]] = set()
+    for cell in plan.cells:
+        values = tuple(cell.settings[key] for key in keys)
+        if values not in seen:
+            seen.add(values)
+            yield cell
+
+
 def _card(cell: Cell) -> Card:
     return read_card(str(cell.settings["dataset"]), ROOT / "datasets")
 
 
 def _ask_hub(card: Card) -> None:
-    """Raise `ValueError` soon where the hub does not answer: loading from it would try again and again, for a minute."""
+    """Raise `ValueError` soon if the hub does not answer: loading from it would retry for a minute."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import OfflineModeIsEnabled
 
     if card.hub is None:
-        return  # whose error is for `load` to say
+        return  # `load` raises the error
     try:
         HfApi().dataset_info(card.hub.id, timeout=HUB_TIMEOUT_S)
     except OfflineModeIsEnabled:
-        return  # the user's own wish: `load` looks into the cache
-    except Exception as error:  # whatever a network can do; it is raised again as what it means here
+        return  # the user chose this: `load` looks into the cache
+    except Exception as error:  # a network can fail in many ways; raise all of them as what they mean here
         raise ValueError(
             f"{card.hub.id} did not come from the Hugging Face hub ({' '.join(str(error).split())}); "
-            f"--data-dir with the files from {card.source} is needed, or HF_HUB_OFFLINE=1 where the hub's cache has them"
+            f"--data-dir with the files from {card.source} is needed, or HF_HUB_OFFLINE=1 if the hub's cache has them"
         ) from None
-
-
-def _error(plan: Plan, cell: Cell, key: str, sentence: str) -> StudyError:
-    return plan.place(cell, key).error(f"{key} is {cell.settings[key]!r}; {' '.join(sentence.split())}")

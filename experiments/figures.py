@@ -1,168 +1,258 @@
-"""The figures of a study that are lines: accuracy as it is paid for, and against what is swept.
+"""The figures of a study: accuracy against its cost and against what is swept, the Pareto front, and times to a target.
 
-A line is the mean over seeds, a band goes from the lowest seed to the highest; with one seed there is no band.
+A method has the same colour, dash and marker in all figures of a study. A line is the mean over seeds, a band reaches from
+the lowest seed to the highest; where a seed has diverged, both are of the seeds that are left.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-from matplotlib.axes import Axes
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
-from numpy.typing import NDArray
+from matplotlib.ticker import LogFormatter, NullFormatter
 
-from benchmarks.netshape.profiles import Profile
+from benchmarks.netshape.profiles import PROFILES
 from experiments.axes import Axis
-from experiments.curves import Curve, Scenario, Study
-from experiments.network import seconds
-from experiments.outcome import Measure, accuracies
-from experiments.panels import ROOM, Style, clock, grid, legend, logarithmic, styles
+from experiments.network import network_seconds
+from experiments.study import Measure, Study, pareto_front, reached, spread
 
-MEGABYTE = 1e6
-WIDE = 16
-"""From this ratio of largest to smallest on, an axis of numbers is logarithmic."""
+MAX_PANELS = 24
+"""The most panels of one figure; the others are left out, and the caption says so."""
+COLORS = ("#000000", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Okabe and Ito's colours, which suit all kinds of colour vision, without their yellow, which is too pale on white."""
+MIN_LOG_RATIO = 16
+"""An axis of swept numbers is logarithmic from this ratio of the largest to the smallest on."""
+LINE_STYLE = {"errorbar": ("pi", 100), "err_kws": {"alpha": 0.15, "linewidth": 0}, "markersize": 5, "linewidth": 1.5}
+COSTS = {
+    "uplink": (
+        "sent up, all nodes together (MB, logarithmic)",
+        "Test accuracy against the uplink bytes. Further left is cheaper, higher is better.",
+    ),
+    "downlink": (
+        "sent down, with catch-up, all nodes together (MB, logarithmic)",
+        "Test accuracy against the downlink bytes, including those that brought absent nodes up to date.",
+    ),
+    "both": (
+        "sent up and down, all nodes together (MB, logarithmic)",
+        "Test accuracy against all traffic, up and down.",
+    ),
+    "iterations": (
+        "iterations (steps of a node that is in every round)",
+        "Test accuracy against the training steps: the cost of compression where traffic is free. An iteration is a step of "
+        "a node that takes part in every round.",
+    ),
+    "round": (
+        "rounds of communication (logarithmic)",
+        "Test accuracy against the rounds of communication.",
+    ),
+}
+"""Cost -> the label of its axis, and the caption of the figure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
-    """What an accuracy is drawn against: its name, its label with the unit, and how it comes from a curve."""
+class Picture:
+    """A figure, with a name for its file and a caption that says how to read it."""
 
     name: str
-    label: str
-    of: Callable[[Curve], NDArray[np.float64]]
-    logarithmic: bool = True
-    clock: bool = False
-    """Whether it is a time in seconds."""
+    figure: Figure
+    caption: str
 
 
-QUANTITIES = (
-    Quantity("uplink", "sent up, all nodes together (MB, logarithmic)", lambda curve: curve["uplink_bytes"] / MEGABYTE),
-    Quantity(
-        "downlink",
-        "sent down with catch-up, all nodes together (MB, logarithmic)",
-        lambda curve: curve["downlink_bytes"] / MEGABYTE,
-    ),
-    Quantity(
-        "both",
-        "sent up and down, all nodes together (MB, logarithmic)",
-        lambda curve: (curve["uplink_bytes"] + curve["downlink_bytes"]) / MEGABYTE,
-    ),
-    Quantity(
-        "iterations",
-        "iterations (steps of a node that is in every round)",
-        lambda c: c["iterations"],
-        logarithmic=False,
-    ),
-    Quantity("rounds", "rounds of communication (logarithmic)", lambda curve: curve["round"]),
-)
+def pictures(study: Study, given: Sequence[float] = (), slowdown: float = 1.0) -> Iterator[Picture]:
+    """Yield the figures of a study one after the other; each is closed when the next is asked for.
 
-
-def time(profile: Profile, slowdown: float = 1.0) -> Quantity:
-    """Return the time that a run takes over a network."""
-    return Quantity(
-        profile.name,
-        f"time over {profile.name} (logarithmic)",
-        lambda curve: seconds(curve.measured, profile, slowdown),
-        clock=True,
-    )
-
-
-def accuracy_against(study: Study, quantity: Quantity) -> Figure:
-    """Return test accuracy against a quantity: a panel a scenario, a line a method, by evaluated round."""
-    scenarios = study.scenarios[:ROOM]
-    figure, panels = grid([study.title(one) for one in scenarios], quantity.label, "test accuracy (%)")
-    look = styles(study.methods)
-    for axes, scenario in zip(panels, scenarios, strict=True):
-        for method in study.methods:
-            if curves := study.seeds(method, scenario):
-                _line(axes, curves, quantity, look[method], 0.13 * study.methods.index(method) / len(study.methods))
-        if quantity.logarithmic:
-            logarithmic(axes)
-        if quantity.clock:
-            clock(axes)
-    legend(figure, look)
-    return figure
-
-
-def _line(axes: Axes, curves: Sequence[Curve], quantity: Quantity, style: Style, shift: float) -> None:
-    """Draw the mean over seeds, of the rounds that all have, with its band; `shift` sets the markers apart.
-
-    From where a seed has diverged on, it is the mean of those that are left.
+    `given` are the target accuracies, 0 to 1; without any they follow from the results, see `study.targets`. A node
+    computes `slowdown` times slower than the study's machine.
     """
-    rounds = np.array(
-        [one for one in np.unique(np.concatenate([c["round"] for c in curves])) if _all_have(curves, one)]
+    with plt.rc_context({"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}):
+        for picture in _pictures(study, given, slowdown):
+            yield picture
+            plt.close(picture.figure)
+
+
+def _pictures(study: Study, given: Sequence[float], slowdown: float) -> Iterator[Picture]:
+    bands = " A line is the mean over seeds; its band reaches from the lowest to the highest." if study.has_seeds else ""
+    bands += " Where a seed has diverged, both are of the seeds that are left." if bands and _diverged(study) else ""
+    left_out = f" Shown are the first {MAX_PANELS} of {len(study.scenarios)} settings."
+    more = bands + (left_out if len(study.scenarios) > MAX_PANELS else "")
+    for axis in study.axes:
+        if any(len(scenarios) > 1 for scenarios in study.split(axis).values()):
+            for measure, which in (("final", "at the last evaluation"), ("best", "best of all evaluations")):
+                yield Picture(
+                    f"{measure}-against-{_slug(axis.name)}",
+                    sweep(study, axis, measure),  # type: ignore[arg-type]  # mypy widens the literals of a tuple
+                    f"Test accuracy ({which}) against {axis.name}. A flat line is a method that this does not affect.{more}",
+                )
+    for cost, (_, caption) in COSTS.items():
+        name = "rounds" if cost == "round" else cost
+        yield Picture(f"accuracy-against-{name}", accuracy_against(study, cost), caption + more)
+    yield Picture(
+        "pareto",
+        pareto(study),
+        "Final accuracy against all traffic of the complete run. Filled markers are on the Pareto front, the grey line: no "
+        "other method ends better with fewer bytes. Hollow ones are behind it, or have a seed that diverged. A bar reaches "
+        f"from the lowest seed to the highest.{more.removeprefix(bands)}",
     )
-    x, y = (np.full((len(curves), len(rounds)), math.nan) for _ in range(2))
-    for seed, curve in enumerate(curves):
-        _, to, row = np.intersect1d(rounds, curve["round"], return_indices=True)
-        x[seed, to], y[seed, to] = quantity.of(curve)[row], 100 * curve["accuracy"][row]
-    left = ~np.isnan(y) | np.isnan(y).all(axis=0)  # bytes of the seeds whose accuracy is drawn; at a gap, of all
-    x = _over_seeds(np.mean, np.where(left, x, math.nan))
-    if quantity.logarithmic:
-        x, y = x[x > 0], y[:, x > 0]
-    every = (shift, 0.13)
-    axes.plot(
-        x, _over_seeds(np.mean, y), color=style.color, linestyle=style.dash, linewidth=1.5,
-        marker=style.marker, markersize=4, markevery=every if len(x) > 10 else None,
-    )  # fmt: skip
-    if len(curves) > 1 and not np.isnan(y).all():  # an empty band would set the limits of the axis
-        axes.fill_between(x, _over_seeds(np.min, y), _over_seeds(np.max, y), color=style.color, alpha=0.15, linewidth=0)
+    if (figure := time_to_target(study, given, slowdown)) is not None:
+        yield Picture(
+            "time-to-target",
+            figure,
+            "Time until the target accuracy above each panel is first reached, mean over seeds; a marker for each network. A "
+            "method without markers does not reach it with every seed. Further left is faster; the assumptions are below."
+            + more.removeprefix(bands),
+        )
+    if len(study.scenarios) == 1:
+        for profile in PROFILES:
+            hours = network_seconds(study.table, profile, slowdown) / 3600
+            yield Picture(
+                f"accuracy-over-{_slug(profile.name)}",
+                _lines(study, study.table.assign(cost=hours), f"hours over {profile.name} (logarithmic)"),
+                f"Test accuracy against time over {profile.name}.{more}",
+            )
 
 
-def _all_have(curves: Sequence[Curve], at: float) -> bool:
-    """Return whether all seeds were evaluated after this round, but for those that had diverged before."""
-    return all(at in c["round"] or (math.isnan(c["accuracy"][-1]) and at > c["round"][-1]) for c in curves)
+def accuracy_against(study: Study, cost: str) -> Figure:
+    """Return test accuracy against one of `COSTS`: a panel for each scenario, a line for each method."""
+    table = study.table
+    costs = table["uplink_bytes"] + table["downlink_bytes"] if cost == "both" else table.get(cost, table.get(f"{cost}_bytes"))
+    scale = 1e6 if cost in ("uplink", "downlink", "both") else 1
+    return _lines(study, table.assign(cost=costs / scale), COSTS[cost][0])
 
 
-def _over_seeds(reduce: Callable[[NDArray[np.float64]], np.floating], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean, least or most over seeds, shape (rounds,); NaN where no seed has a number."""
-    there = [column[~np.isnan(column)] for column in y.T]
-    return np.array([float(reduce(values)) if len(values) else math.nan for values in there])
+def _lines(study: Study, table: pd.DataFrame, label: str) -> Figure:
+    """Return the lines of accuracy against the column "cost", which is averaged over the seeds that have an accuracy."""
+    table = table.dropna(subset=["accuracy"]).assign(accuracy=lambda rows: 100 * rows["accuracy"])
+    table["cost"] = table.groupby(["scenario", "method", "round"], observed=True)["cost"].transform("mean")
+    if logarithmic := "logarithmic" in label:
+        table = table[table["cost"] > 0]
+    grid = _panels(study, table, "line", "cost", "accuracy", markevery=0.13, **LINE_STYLE)
+    return _finish(grid, label, "test accuracy (%)", logarithmic=logarithmic)
 
 
 def sweep(study: Study, axis: Axis, measure: Measure) -> Figure:
-    """Return the final or best test accuracy against a swept setting: a panel for each setting of the other axes."""
-    others = [one for one in study.axes if one is not axis]
-    rest = [one for one in study.rests(axis) if len(study.along(axis, one)) > 1][:ROOM]
-    titles = [", ".join(other.show(value) for other, value in zip(others, one, strict=True)) for one in rest]
-    figure, panels = grid(titles, axis.label, f"{measure} test accuracy (%)")
-    look = styles(study.methods)
-    place = {value: float(value) if axis.numeric else float(at) for at, value in enumerate(axis.values)}
-    for panel, one in zip(panels, rest, strict=True):
-        along = study.along(axis, one)
-        for method in study.methods:
-            _swept(panel, study, method, measure, {place[value]: there for value, there in along.items()}, look[method])
-        low, high = min(place.values()), max(place.values())
-        if axis.numeric and low > 0 and high / low >= WIDE:
-            panel.set_xscale("log")
-        panel.xaxis.set_minor_locator(NullLocator())
-        panel.set_xticks(list(place.values()), [axis.format(value) for value in axis.values])
-        if not axis.numeric:
-            panel.tick_params(axis="x", labelrotation=25)
-    legend(figure, look)
+    """Return the final or best accuracy against a swept setting: a panel for each setting of the other axes."""
+    runs = study.runs.assign(accuracy=100 * study.runs[measure])
+    common = {one: text for text, group in study.split(axis).items() if len(group) > 1 for one in group}
+    runs = runs[runs["scenario"].isin(common)]
+    runs = runs.assign(scenario=pd.Categorical(runs["scenario"].map(common).astype(str), list(dict.fromkeys(common.values()))))
+    if not axis.numeric:
+        runs[axis.name] = pd.Categorical(runs[axis.name], axis.values)
+    grid = _panels(study, runs, "line", axis.name, "accuracy", **LINE_STYLE)
+    values = [float(value) for value in axis.values] if axis.numeric else range(len(axis.values))
+    for axes in grid.axes.flat:
+        if axis.numeric and min(values) > 0 and max(values) / min(values) >= MIN_LOG_RATIO:
+            axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xticks(values, [axis.format(value) for value in axis.values], rotation=0 if axis.numeric else 25)
+    return _finish(grid, axis.label, f"{measure} test accuracy (%)")
+
+
+def pareto(study: Study) -> Figure:
+    """Return final accuracy against the bytes of the complete run, of the runs that have an end."""
+    runs = study.runs.dropna(subset=["final"])
+    sent = (runs["uplink_bytes"] + runs["downlink_bytes"]) / 1e6
+    ends = spread(study.runs, "final").join(spread(runs.assign(sent=sent), "sent")["mean"].rename("sent"))
+    ends = ends.dropna(subset=["mean"]).reset_index()
+    ends[["mean", "low", "high"]] *= 100
+    ends = ends[ends["sent"] > 0]
+    grid = _panels(study, ends, "scatter", "sent", "mean", s=60, zorder=2)
+    for scenario, axes in _by_scenario(grid, ends):
+        points = ends[ends["scenario"] == scenario]
+        front = pareto_front(points[points["whole"]])
+        axes.plot(front["sent"], front["mean"], color="#555555", linewidth=1, drawstyle="steps-post", zorder=1)
+        axes.vlines(points["sent"], points["low"], points["high"], color="#555555", linewidth=1, zorder=1)
+        behind = points.drop(front.index)
+        axes.scatter(behind["sent"], behind["mean"], s=14, color="white", zorder=3)
+    label = "sent up and down in the complete run, all nodes together (MB, logarithmic)"
+    return _finish(grid, label, "final test accuracy (%)", logarithmic=True)
+
+
+def time_to_target(study: Study, given: Sequence[float] = (), slowdown: float = 1.0) -> Figure | None:
+    """Return the hours until each method reaches the highest target that any method reaches with every seed.
+
+    There is a panel for each scenario, a row for each method, and a marker for each network. None if there is no such target.
+    """
+    runs = reached(study, given)
+    keys = ["scenario", "target", "method"]
+    parts = [
+        spread(runs.assign(hours=network_seconds(runs, profile, slowdown) / 3600), "hours", keys).assign(network=profile.name)
+        for profile in PROFILES
+    ]
+    times = pd.concat(parts).reset_index()
+    times = times[times["whole"]]
+    times = times[times["target"] == times.groupby("scenario", observed=True)["target"].transform("max")]
+    if times.empty:
+        return None
+    titles = {row.scenario: f"{row.scenario}; target {100 * row.target:g} %".removeprefix("; ") for row in times.itertuples()}
+    order = [titles[scenario] for scenario in study.scenarios if scenario in titles]
+    times = times.assign(scenario=pd.Categorical(times["scenario"].astype(str).map(titles), order))
+    grid = _facets(
+        times, sns.catplot, kind="strip", x="mean", y="method", hue="network", order=study.methods, jitter=False, size=6,
+        palette=COLORS[1:5], height=0.3 * len(study.methods) + 1, aspect=3,
+    )  # fmt: skip
+    return _finish(grid, "hours to the target accuracy (logarithmic)", "", logarithmic=True)
+
+
+def _panels(study: Study, rows: pd.DataFrame, kind: str, x: str, y: str, **more: Any) -> sns.FacetGrid:
+    """Return a panel for each scenario, with a line or markers for each method."""
+    count = len(study.methods)
+    dashes = ["", (4, 1.5), (1, 1), (3, 1.25, 1.5, 1.25)]
+    looks = {
+        "hue": "method", "style": "method", "hue_order": study.methods, "style_order": study.methods,
+        "palette": [COLORS[at % len(COLORS)] for at in range(count)],
+        "markers": ["osDv^PX<*>p"[at % 11] for at in range(count)],
+    }  # fmt: skip
+    if kind == "line":
+        looks["dashes"] = [dashes[at // len(COLORS) % len(dashes)] for at in range(count)]
+    return _facets(rows, sns.relplot, kind=kind, x=x, y=y, height=2.8, aspect=1.3, **looks, **more)
+
+
+def _facets(rows: pd.DataFrame, draw: Any, **more: Any) -> sns.FacetGrid:
+    """Draw with one of seaborn's figure-level functions: a panel for each scenario in `rows`, at most `MAX_PANELS`."""
+    panels = list(rows["scenario"].cat.categories[rows["scenario"].cat.categories.isin(rows["scenario"])])[:MAX_PANELS]
+    if len(panels) > 1:
+        rows = rows[rows["scenario"].isin(panels)]
+        more |= {"col": "scenario", "col_order": panels, "col_wrap": {2: 2, 4: 2}.get(len(panels), 3)}
+    else:
+        more |= {"height": max(more["height"], 4), "aspect": 1.6}
+    return draw(data=rows, facet_kws={"legend_out": False}, **more)
+
+
+def _by_scenario(grid: sns.FacetGrid, rows: pd.DataFrame) -> Iterator[tuple[str, Any]]:
+    if grid.axes_dict:
+        yield from grid.axes_dict.items()
+    elif len(rows):
+        yield str(rows["scenario"].iloc[0]), grid.ax
+
+
+def _finish(grid: sns.FacetGrid, x: str, y: str, *, logarithmic: bool = False) -> Figure:
+    """Label the figure once, move its legend above the panels, and return it."""
+    grid.set_titles("{col_name}", size=9)
+    grid.set_axis_labels("", "")
+    for axes in grid.axes.flat:
+        if logarithmic and axes.dataLim.xmax > 0:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
+            axes.tick_params(which="minor", labelsize=7)
+        axes.tick_params(which="major", labelsize=8)
+    figure: Figure = grid.figure
+    figure.set_layout_engine("constrained")
+    figure.supxlabel(x, fontsize=10)
+    figure.supylabel(y, fontsize=10)
+    if grid.legend is not None:
+        texts = [text.get_text() for text in grid.legend.get_texts()]
+        columns = max(1, int(figure.get_figwidth() * 12.5 / (max(map(len, texts)) + 8)))
+        sns.move_legend(grid, "outside upper center", ncols=min(len(texts), columns), title=None, frameon=False, fontsize=9)
     return figure
 
 
-def sweepable(study: Study) -> list[Axis]:
-    """Return the axes along which some scenarios differ in nothing else."""
-    return [axis for axis in study.axes if any(len(study.along(axis, one)) > 1 for one in study.rests(axis))]
+def _diverged(study: Study) -> bool:
+    return bool(study.runs["final"].isna().any())
 
 
-def _swept(axes: Axes, study: Study, method: str, measure: Measure, along: dict[float, Scenario], style: Style) -> None:
-    points = {x: accuracies(study, method, scenario, measure) for x, scenario in along.items()}
-    points = {x: point for x, point in points.items() if point.count}
-    x = list(points)
-    axes.plot(
-        x, [100 * point.mean for point in points.values()], color=style.color, linestyle=style.dash,
-        linewidth=1.5, marker=style.marker, markersize=4.5,
-    )  # fmt: skip
-    if part := [at for at, point in points.items() if not point.whole]:
-        axes.plot(
-            part, [100 * points[at].mean for at in part], color=style.color, linestyle="", marker=style.marker,
-            markersize=4.5, markerfacecolor="white",
-        )  # fmt: skip
-    if any(point.count > 1 for point in points.values()):
-        low, high = ([100 * getattr(point, side) for point in points.values()] for side in ("low", "high"))
-        axes.fill_between(x, low, high, color=style.color, alpha=0.13, linewidth=0)
+def _slug(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name.lower()).strip("-")

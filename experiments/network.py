@@ -1,8 +1,8 @@
-"""What measured bytes and measured compute would take over a known network: time to accuracy, not only bytes.
+"""The time that measured bytes and measured compute would take over a known network.
 
-The model is the plainest that is honest.  Rounds are synchronous: each waits for its slowest node.  A node's link is its
-own, the server's is never the bottleneck, and nothing is lost or sent twice.  A round takes two round trips (a node asks
-for its message, and hands in its reply), the transfers of the busiest node, and what was measured of computing.
+The model is as simple as it can honestly be. Rounds are synchronous: each waits for its slowest node. Each node has its own
+link, the server's is never the bottleneck, and nothing is lost or sent twice. A round takes two round trips (a node fetches
+its message and delivers its reply), the transfers of the busiest node, and the measured computing time.
 """
 
 from collections.abc import Mapping
@@ -14,22 +14,22 @@ from numpy.typing import ArrayLike, NDArray
 from benchmarks.netshape.profiles import Profile
 
 ROUND_TRIPS = 2
-"""Of one round: a node fetches its message, and delivers its reply."""
+"""Round trips of one round: a node fetches its message, and delivers its reply."""
 
 
-def seconds(
-    curve: Mapping[str, ArrayLike] | pd.DataFrame, profile: Profile, slowdown: float = 1.0
+def network_seconds(
+    table: Mapping[str, ArrayLike] | pd.DataFrame, profile: Profile, slowdown: float = 1.0
 ) -> NDArray[np.float64]:
-    """Return the seconds that a run has taken over this network, one value for each of its evaluated rounds.
+    """Return the seconds that a run would have taken over this network by each row: float64 (rows,).
 
-    `curve` is a data frame of results, or any mapping that holds its columns.  `slowdown` is how many times slower than
-    the study's machine a node computes; the server is as fast as measured.  Raises `ValueError` unless it is above 0.
+    `table` has the columns of `results.COLUMNS`. A node computes `slowdown` times slower than the study's machine; the
+    server is as fast as measured. Raises `ValueError` unless `slowdown` is above 0.
     """
     if not slowdown > 0:
         raise ValueError(f"slowdown is {slowdown}; a number above 0 is needed")
 
     def column(name: str) -> NDArray[np.float64]:
-        return np.asarray(curve[name], np.float64)
+        return np.asarray(table[name], np.float64)
 
     waiting = column("round") * ROUND_TRIPS * profile.round_trip_ms / 1e3
     down = column("slowest_downlink_bytes") * 8 / (profile.down_mbit_s * 1e6)
@@ -38,7 +38,7 @@ def seconds(
 
 
 def format_duration(duration_s: float) -> str:
-    """Return a duration in one unit, with two or three digits, as 3.4 h."""
+    """Return a duration in one unit with two or three digits, as in 3.4 h."""
     for size, unit in ((86400 * 365.25, "years"), (86400, "days"), (3600, "h"), (60, "min")):
         if duration_s >= size:
             value = duration_s / size

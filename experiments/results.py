@@ -1,157 +1,150 @@
-"""What a study has measured: one tidy table, a row for each evaluated round of each cell, as a CSV file."""
+"""The results of a study: one tidy table, with a row for each evaluated round of each cell, in a CSV file.
 
-import csv
-import os
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+Bytes and seconds are sums since the start of the run. Bytes are counted as ``len(bytes)``; they cover all nodes together
+unless the column's name says otherwise.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
 
 import pandas as pd
+from filelock import FileLock, Timeout
 
+from experiments.plan import StudyError
+from fedcomp.core import write_atomically
+from fedcomp.sync import Traffic
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One evaluated round of a cell: its settings, and what was measured since the start of the run.
-
-    A cell is one combination of settings with one seed.  Bytes and seconds are sums since the start; bytes are counted,
-    ``len(bytes)``, and are those of all nodes together unless their name says otherwise.  The fields are the columns of
-    the CSV, in this order.
-    """
-
-    cell: str
-    """The cell's name: the same in all its rows, and in no other cell's."""
-    method: str
-    """The method's label in the study file, as in ``STC 1/100``."""
-    dataset: str
-    model: str
-    partition: str
-    """How the samples are spread over the clients, as in ``stc(classes=2)``."""
-    clients: int
-    participation: float
-    """Fraction of the clients that take part in a round, 0 to 1."""
-    local_steps: int
-    """Steps of SGD that a node makes in one round."""
-    batch_size: int
-    learning_rate: float
-    momentum: float
-    seed: int
-    strategy: str
-    uplink: str
-    """The nodes' compressor, as `fedcomp.parse` reads it."""
-    downlink: str
-    """The server's compressor."""
-    round: int
-    """Rounds done: 0 is the model before training."""
-    iterations: int
-    """round * local_steps: the steps of a node that takes part in every round."""
-    accuracy: float | None
-    """On the test split, 0 to 1; None (an empty cell) or NaN where there is none."""
-    loss: float | None
-    """Mean loss on the test split; None (an empty cell) or NaN where there is none."""
-    uplink_bytes: int
-    """What all nodes sent."""
-    downlink_bytes: int
-    """What all nodes were sent, catch-up in it."""
-    catch_up_bytes: int
-    """The part of `downlink_bytes` that brought absent nodes up to date."""
-    dense_uplink_bytes: int
-    """What plain Flower would have sent up in these rounds."""
-    dense_downlink_bytes: int
-    """What plain Flower would have sent down in these rounds."""
-    slowest_uplink_bytes: int
-    """Sum over rounds of the most that a single node sent in that round."""
-    slowest_downlink_bytes: int
-    """Sum over rounds of the most that a single node was sent in that round."""
-    client_seconds: float
-    """Sum over rounds of the mean time that a node computes: training, encoding, decoding."""
-    server_seconds: float
-    """Time that the server takes to encode and aggregate."""
-
-
-COLUMNS = tuple(field.name for field in fields(Row))
-"""The columns of the CSV, in order."""
-
-KINDS: Mapping[str, object] = get_type_hints(Row)
-
-_DTYPES: Mapping[object, str] = {int: "int64", str: "str"}
-DTYPES = {name: _DTYPES.get(kind, "float64") for name, kind in KINDS.items()}
-"""Column -> dtype of the data frame.  A missing accuracy or loss is NaN."""
-
-
-def to_frame(rows: Iterable[Row]) -> pd.DataFrame:
-    """Return the rows as a data frame, with the dtypes of `DTYPES`."""
-    return pd.DataFrame([asdict(row) for row in rows], columns=list(COLUMNS)).astype(DTYPES)
-
-
-def write_csv(path: Path, rows: Iterable[Row]) -> None:
-    """Write the rows, so that a reader sees the old file or the new one, whole, and nothing between.
-
-    A number is written with all its digits, so that `read_csv` returns the same to the bit.
-    """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            writer.writerows(asdict(row).values() for row in rows)  # None becomes an empty cell
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+SETTINGS = {
+    "cell": "str",  # the cell's name: the same in all of its rows, and unique among cells
+    "method": "str",  # its label in the study file, as in "STC 1/100"
+    "dataset": "str",
+    "model": "str",
+    "partition": "str",
+    "clients": "int64",
+    "participation": "float64",  # the fraction of the clients that train in a round, 0 to 1
+    "local_steps": "int64",  # SGD steps of a node in one round
+    "batch_size": "int64",
+    "learning_rate": "float64",
+    "momentum": "float64",
+    "seed": "int64",
+    "strategy": "str",
+    "uplink": "str",
+    "downlink": "str",
+}
+PROGRESS = {
+    "round": "int64",  # rounds done: 0 is the model before training
+    "iterations": "int64",  # round * local_steps
+    "accuracy": "float64",  # on the test split, 0 to 1; NaN where the run diverged
+    "loss": "float64",  # the mean on the test split; NaN where the run diverged
+}
+TRAFFIC = {field.name: "int64" for field in fields(Traffic) if field.name.endswith("_bytes")}
+SLOWEST = {  # sums over the rounds of the most that a single node sent or received in that round
+    "slowest_uplink_bytes": "int64",
+    "slowest_downlink_bytes": "int64",
+}
+SECONDS = {
+    "client_seconds": "float64",  # the mean time that a node computes in a round: training, encoding, decoding
+    "server_seconds": "float64",  # the time that the server takes to encode and aggregate
+}
+MEASURED = PROGRESS | TRAFFIC | SLOWEST | SECONDS
+COLUMNS = SETTINGS | MEASURED
+"""Column -> dtype, in the order of the file."""
+LATER = {"weighting": "examples"} | {name: 0 for name in TRAFFIC if name.startswith("first_")}
+"""Columns that older files lack -> the value that their rows have."""
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """Return the file's rows as a data frame, with the dtypes of `DTYPES`; a missing accuracy or loss is NaN.
+    """Return the table in `path`, with the dtypes of `COLUMNS`.
 
-    Raises `ValueError` for a file with other columns, with something else than a number where one belongs, or with a
-    round twice; `OSError` where it cannot be read.
+    Raises:
+        ValueError: The file has other columns, a text where a number belongs, or a round of a cell twice.
+        OSError: The file cannot be read.
     """
-    return to_frame(read_rows(path))
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Return the file's rows; raises as `read_csv` does."""
-    rows: dict[tuple[str, int], Row] = {}
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            _check_head(tuple(next(reader, ())))
-            for texts in reader:
-                row = _row(texts, reader.line_num)
-                if (row.cell, row.round) in rows:
-                    raise ValueError(f"line {reader.line_num}: round {row.round} of cell {row.cell!r} is there twice")
-                rows[row.cell, row.round] = row
-    except (ValueError, csv.Error) as error:  # a UnicodeDecodeError is a ValueError
-        raise ValueError(f"{path} is no table of results: {error}") from None
-    return list(rows.values())
+        table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+        for name, value in LATER.items():
+            if name in COLUMNS and name not in table:
+                table[name] = str(value)
+        if set(table) != set(COLUMNS):
+            missing, unknown = set(COLUMNS) - set(table), set(table) - set(COLUMNS)
+            raise ValueError(f"missing columns {sorted(missing)}, unknown columns {sorted(unknown)}")
+        table = pd.DataFrame({name: _column(table[name], dtype) for name, dtype in COLUMNS.items()})
+    except ValueError as error:  # pandas' parser errors and UnicodeDecodeError are ValueErrors
+        raise ValueError(f"{path} is not a table of results: {' '.join(str(error).split())}") from None
+    twice = table[table.duplicated(["cell", "round"])]
+    if len(twice):
+        raise ValueError(f"{path} holds round {twice['round'].iloc[0]} of cell {twice.cell.iloc[0]} twice")
+    return table
 
 
-def _check_head(found: tuple[str, ...]) -> None:
-    if found == COLUMNS:
-        return
-    missing = [name for name in COLUMNS if name not in found]
-    other = [name for name in found if name not in COLUMNS]
-    said = [f"without {', '.join(missing)}"] if missing else []
-    said += [f"with {', '.join(other)}"] if other else []
-    raise ValueError(f"columns {' and '.join(said) or 'in another order'}; needed are {', '.join(COLUMNS)}")
-
-
-def _row(texts: list[str], line: int) -> Row:
-    if len(texts) != len(COLUMNS):
-        raise ValueError(f"line {line}: {len(texts)} cells; {len(COLUMNS)} are needed")
-    return Row(**{name: _value(name, text, line) for name, text in zip(COLUMNS, texts, strict=True)})
-
-
-def _value(name: str, text: str, line: int) -> Any:
-    kind = KINDS[name]
-    if kind is str:
-        return text
-    if text == "" and kind == float | None:
-        return None
+def _column(texts: "pd.Series[str]", dtype: str) -> "pd.Series[str]":
     try:
-        return int(text) if kind is int else float(text)
-    except ValueError:
-        needed = "a whole number" if kind is int else "a number"
-        raise ValueError(f"line {line}: {name} is {text!r}; {needed} is needed") from None
+        return texts.replace("", "nan").astype(dtype) if dtype == "float64" else texts.astype(dtype)
+    except ValueError as error:
+        raise ValueError(f"column {texts.name}: {error}") from None
+
+
+def write_csv(path: Path, table: pd.DataFrame) -> None:
+    """Write the table atomically; `read_csv` returns the same numbers to the bit."""
+    write_text(path, table.to_csv(index=False, lineterminator="\n", columns=list(COLUMNS)))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically, readable by everyone."""
+    write_atomically(path, lambda file: file.write(text.encode()))
+    path.chmod(0o644)
+
+
+class Results:
+    """The CSV file of a study. It is complete at any time, and holds the cells that are done."""
+
+    def __init__(self, path: Path, order: Sequence[str] = ()) -> None:
+        """Read the file if it exists.
+
+        Cells are written in `order`; cells that are not in it, of an earlier version of the study, follow.
+        Raises `StudyError` for a file that is not a table of results.
+        """
+        self.path = path
+        self.table = read_table(path) if path.exists() else pd.DataFrame(columns=list(COLUMNS)).astype(COLUMNS)
+        self._order = {name: position for position, name in enumerate(order)}
+
+    @property
+    def cells(self) -> set[str]:
+        """The names of the cells that are done."""
+        return set(self.table["cell"])
+
+    def add(self, rows: pd.DataFrame) -> None:
+        """Add the rows of finished cells, and write the file."""
+        table = pd.concat([self.table, rows[list(COLUMNS)]]).astype(COLUMNS)
+        position = table["cell"].map(lambda name: self._order.get(name, len(self._order)))
+        self.table = table.iloc[position.argsort(kind="stable")].reset_index(drop=True)
+        write_csv(self.path, self.table)
+
+    def reuse(self, other: pd.DataFrame) -> int:
+        """Add those cells of another study's table that this study has and that are missing; return how many."""
+        wanted = other[other["cell"].isin(self._order.keys() - self.cells)]
+        if len(wanted):
+            self.add(wanted)
+        return wanted["cell"].nunique()
+
+    def select(self, cells: Sequence[str]) -> pd.DataFrame:
+        """Return the rows of these cells."""
+        return self.table[self.table["cell"].isin(cells)]
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Return the table in `path`; raise `StudyError` for a file that is not a table of results."""
+    try:
+        return read_csv(path)
+    except ValueError as error:
+        raise StudyError(str(error)) from None
+
+
+def claim(folder: Path) -> AbstractContextManager[object]:
+    """Return a lock on `folder` that is held until its block ends; raise `StudyError` if another process holds it."""
+    try:
+        return FileLock(folder / ".lock").acquire(timeout=0)
+    except Timeout:
+        raise StudyError(f"{folder} is in use by another run of a study; wait for it, or name another --out") from None

@@ -1,83 +1,145 @@
-"""Runs the cells that are missing, and adds each to the results as soon as it is done."""
+"""Runs cells in parallel: in processes of this machine, or on the machines of a Ray cluster.
 
-import fcntl
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+A process that dies, for example because memory runs out, costs the cell that it ran and no other.
+"""
+
+import logging
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Generator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+import torch
+from joblib import Parallel, delayed, register_parallel_backend
+
+from experiments.cell import run_cell
 from experiments.configuration import Cell
-from experiments.results import Row, read_rows, write_csv
-from experiments.source import StudyError
-from experiments.workers import Event, Failure, Finished, run_cells
+from experiments.plan import StudyError
+
+DIED = "its process died, as happens when memory runs out; fewer --workers need less memory"
 
 
-class Results:
-    """The CSV file of a study: it is whole at any time, and holds the cells that are done."""
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A cell has ended with these rows of results."""
 
-    def __init__(self, path: Path, order: Sequence[str] = ()) -> None:
-        """Read the file, where there is one; raises `StudyError` for one that is no study's.
-
-        Cells are written in `order`; those that are not in it, of a study that was another one before, follow.
-        """
-        self.path = path
-        self.cells = read_cells(path) if path.exists() else {}
-        self._order = {name: place for place, name in enumerate(order)}
-
-    def add(self, rows: Sequence[Row]) -> None:
-        """Add a cell, and write the file anew."""
-        self.cells[rows[0].cell] = list(rows)
-        self._write()
-
-    def reuse(self, others: Mapping[str, list[Row]]) -> int:
-        """Add those of `others`, cells of other studies, that are in the order and missing; return how many."""
-        added = {name: rows for name, rows in others.items() if name in self._order and name not in self.cells}
-        if added:
-            self.cells |= added
-            self._write()
-        return len(added)
-
-    def _write(self) -> None:
-        ordered = sorted(self.cells, key=lambda name: self._order.get(name, len(self._order)))
-        write_csv(self.path, [row for name in ordered for row in self.cells[name]])
+    cell: Cell
+    rows: pd.DataFrame
 
 
-def read_cells(path: Path) -> dict[str, list[Row]]:
-    """Return the cells in a table of results, by name; raise `StudyError` for a file that is no such table."""
-    cells: dict[str, list[Row]] = {}
-    try:
-        for row in read_rows(path):
-            cells.setdefault(row.cell, []).append(row)
-    except ValueError as error:
-        raise StudyError(str(error)) from None
-    return cells
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A cell has failed, for this reason."""
+
+    cell: Cell
+    reason: str
 
 
-@contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Hold `folder` for this process; raise `StudyError` where another one does."""
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StudyError(
-                f"{folder} is in use by another run of a study; wait for it, or name another --out"
-            ) from None
-        yield
+Event = Finished | Failure
 
 
-def run_all(
-    cells: Sequence[Cell], data_dir: str, workers: int, results: Results, told: Callable[[Event], None]
-) -> list[Failure]:
-    """Run `cells` in so many processes, and add them to `results`; return those that failed.
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Where cells run: `count` processes at a time, on this machine or on a Ray cluster."""
 
-    `told` hears all that happens.  What is running when an exception comes, as `KeyboardInterrupt`, is stopped and left out.
+    count: int
+    ray: bool = False
+    deaths: tuple[type[Exception], ...] = (BrokenProcessPool,)
+    """The errors that mean that a process has died."""
+
+    def run(self, cells: Sequence[Cell], data_dir: str, scratch: Path | None) -> Generator[Event, None, None]:
+        """Run `cells` in processes; yield the outcome of each as it comes."""
+        processes = Parallel(
+            n_jobs=max(2, self.count),  # joblib would run a single job in this process
+            pre_dispatch=self.count,
+            batch_size=1,
+            return_as="generator_unordered",
+            **({"backend": "ray"} if self.ray else {"backend": "loky", "initializer": _prepare}),
+        )
+        with closing(processes(delayed(_run)(cell, data_dir, scratch) for cell in cells)) as events:
+            yield from events
+
+
+def local_workers(count: int) -> Workers:
+    """Return `count` processes of this machine."""
+    return Workers(count)
+
+
+def ray_workers(address: str, count: int | None) -> Workers:
+    """Return `count` processes, by default one for each core, of the Ray cluster at `address` ("local": a new one here).
+
+    Raises `StudyError` if Ray is not installed or the cluster does not answer.
     """
-    failures = []
-    with closing(run_cells(cells, data_dir, workers)) as events:
-        for event in events:
-            if isinstance(event, Finished):
-                results.add(event.rows)
-            elif isinstance(event, Failure):
-                failures.append(event)
-            told(event)
-    return failures
+    try:
+        import ray
+        from ray.util.joblib.ray_backend import RayBackend
+    except ImportError:
+        raise StudyError("--ray needs Ray, which is not installed; `pip install ray` installs it") from None
+
+    class StreamingRayBackend(RayBackend):  # type: ignore[misc]  # Ray has no types
+        """Ray's joblib backend, which can return results as they come but does not say so."""
+
+        supports_return_generator = True
+
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise StudyError(f"--ray {address}: {' '.join(str(error).split())}") from None
+    register_parallel_backend("ray", StreamingRayBackend)
+    return Workers(count or int(ray.cluster_resources()["CPU"]), True, (ray.exceptions.RayError,))
+
+
+def run_cells(
+    cells: Sequence[Cell], data_dir: str, workers: Workers, scratch: Path | None = None
+) -> Generator[Event, None, None]:
+    """Run `cells`, in order; yield a `Finished` or a `Failure` for each as it ends.
+
+    When a process dies, the cells that were running start again, one at a time, to find the one that is to blame. The
+    processes end with the generator. `scratch` is a folder for temporary files.
+    """
+    waiting = list(cells)
+    suspects = 0  # the first cells of `waiting`, which ran when a process died
+    while waiting:
+        batch = waiting[:1] if suspects else waiting[:]
+        try:
+            for event in workers.run(batch, data_dir, scratch):
+                waiting.remove(event.cell)
+                yield event
+        except workers.deaths:
+            if suspects or workers.count == 1:
+                yield Failure(waiting.pop(0), DIED)
+            else:
+                suspects = min(workers.count, len(waiting)) + 1
+        suspects = max(0, suspects - 1)
+
+
+def _prepare() -> None:
+    """Prepare a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent handles it
+    logging.getLogger("flwr").setLevel(logging.CRITICAL)
+    warnings.simplefilter("ignore", RuntimeWarning)  # numpy warns of a run that diverges; its rows say so
+    torch.set_num_threads(1)  # enough for small models, and the other cores have their own cells
+
+
+def _run(cell: Cell, data_dir: str, scratch: Path | None) -> Event:
+    """Run a cell in a worker process."""
+    _prepare()
+    parent = os.getppid()
+
+    def end_with_the_study() -> None:
+        if os.getppid() != parent:
+            sys.exit(1)
+
+    try:
+        return Finished(cell, run_cell(cell, data_dir, end_with_the_study, scratch))
+    except Exception as error:  # a cell's error ends that cell alone
+        text = " ".join(str(error).split())
+        return Failure(cell, text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}")
+    except SystemExit:
+        os._exit(1)  # nobody waits for the result

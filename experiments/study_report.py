@@ -1,33 +1,40 @@
-"""The report of a study: one HTML page, all in it, for who has never seen the project.
+"""The report of a study: one self-contained HTML page, for readers who have never seen the project.
 
     python -m experiments.study_report RESULTS.csv [--out PAGE] [--title TEXT] [--target 0.85 ...] [--figures DIR]
 
-It is made from the table of results alone, so it can be made anew at any time.
+It needs only the table of results, so it can be made again at any time.
 """
 
 import argparse
 import base64
 import io
-import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from experiments.axes import column_axis
-from experiments.curves import GIVEN, Study, read
-from experiments.gallery import gallery
-from experiments.grids import accuracy_tables, byte_tables, catch_up_tables, ratio_tables
+from experiments.figures import pictures
 from experiments.network import ROUND_TRIPS
-from experiments.outcome import SHARES
-from experiments.results import read_csv
+from experiments.results import read_csv, write_text
+from experiments.study import GIVEN, TARGET_SHARES, Study, read_study
 from experiments.summary import sentences, summary_table, warnings
-from experiments.tables import Table, methods_table, network_table, target_table, time_table
-from experiments.words import compressor_words, partition_words
+from experiments.tables import (
+    accuracy_tables,
+    byte_tables,
+    catch_up_tables,
+    methods_table,
+    network_table,
+    ratio_tables,
+    target_table,
+    time_table,
+)
+from fedcomp.core import parse_call
+from fedcomp.methods import ABOUT
 
 PAGE = "report.html.jinja"
 LONG = 30

@@ -1,28 +1,28 @@
-"""The tables of a study: its methods, and what it took to get to a target.  Those of methods by settings: `grids`."""
+"""The tables of a study: accuracy and bytes by method and setting, and what each method needed to reach a target."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
 
 from benchmarks.netshape.profiles import PROFILES, Profile
-from experiments.curves import Curve, Study
-from experiments.network import format_duration, seconds
-from experiments.outcome import Spread, at_target, dense_ratio, spread, spread_at, targets, winners
-from experiments.words import megabytes, seeds
+from experiments.network import format_duration, network_seconds
+from experiments.study import Measure, Study, dense_ratio, reached, spread, winners
 from server.progress import format_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of texts, with a caption that says what its numbers are; `best` are (row, column) of the best cells."""
+    """A table of texts, with a caption that says what its numbers are; `best` are the (row, column) of the best cells."""
 
     caption: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    best: frozenset[tuple[int, int]] = frozenset()
+    best: frozenset[tuple[int, int]] = field(default=frozenset())
 
     def to_markdown(self) -> str:
-        """Return the table as Markdown: the caption, a line for the head and each row, the best in bold."""
+        """Return the table as Markdown: the caption, a line for the head and for each row, the best cells in bold."""
         rows = [
             [f"**{cell}**" if (y, x) in self.best else cell for x, cell in enumerate(row)]
             for y, row in enumerate(self.rows)
@@ -31,99 +31,171 @@ class Table:
         text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
         return f"{self.caption}\n\n{text}\n"
 
+    def without_first_column(self) -> "Table":
+        """Return the table without its first column."""
+        best = frozenset((y, x - 1) for y, x in self.best)
+        return Table(self.caption, self.head[1:], tuple(row[1:] for row in self.rows), best)
+
+
+def percent(value: pd.Series) -> str:
+    """Return a row of `spread` as "85.8 ± 0.2", in percent: mean and standard deviation over seeds; "-" without any.
+
+    If not all seeds have a number, the text says how many have.
+    """
+    if not value["count"]:
+        return "-"
+    text = f"{100 * value['mean']:.1f}" + (f" ± {100 * value['std']:.1f}" if value["count"] > 1 else "")
+    return text if value["whole"] else f"{text} ({seeds(value)})"
+
+
+def seeds(value: "pd.Series[float]") -> str:
+    """Return how many seeds of a row of `spread` have a number, as "2 of 3 seeds"."""
+    return f"{value['count']:.0f} of {value['of']:.0f} seed{'s' if value['of'] > 1 else ''}"
+
+
+def megabytes(size: float) -> str:
+    """Return a size in MB (10^6 bytes) with three digits, as 0.524 or 1,570."""
+    value = size / 1e6
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:#.3g}".rstrip(".")
+
 
 def methods_table(study: Study) -> Table:
-    """Return each method with its settings, and what it sent beside plain Flower."""
+    """Return each method with its settings, and its compression ratios."""
     columns = ("uplink", "downlink", "strategy", "local_steps", "learning_rate", "momentum")
     rows = []
-    for method in study.methods:
-        runs = [curve for curve in study.curves if curve.method == method]
-        up, down = (dense_ratio(runs, [side]) for side in ("uplink", "downlink"))
-        ratios = [f"{ratio:.1f}" if ratio else "-" for ratio in (up, down)]
-        rows.append((method, *(study.setting(method, column) for column in columns), *ratios))
+    for method, runs in study.runs.groupby("method", observed=True):
+        ratios = [dense_ratio(runs, side) for side in ("uplink", "downlink")]
+        texts = [f"{ratio:.1f}" if ratio else "-" for ratio in ratios]
+        rows.append((str(method), *(study.setting(str(method), column) for column in columns), *texts))
     return Table(
-        "Ratio: what plain Flower would have sent, over what was sent, both measured, over all cells of the "
-        "method; down holds the catch-up of nodes that were absent.",
+        "Ratio: the bytes that plain Flower would have sent over those sent, both measured, over all cells of the method; "
+        "down includes the catch-up of nodes that were absent.",
+        ("method", *(column.replace("_", " ") for column in columns), "ratio up", "ratio down"),
+        tuple(rows),
+    )
+
+
+def accuracy_tables(study: Study, measure: Measure) -> list[Table]:
+    """Return the accuracy of each method by setting; the best means of each column are marked.
+
+    A method with a seed that has no accuracy is not marked.
+    """
+    which = "at the last evaluation" if measure == "final" else "best of all evaluations"
+    ends = spread(study.runs, measure)
+    texts = ends.apply(percent, axis=1)
+    caption = f"Test accuracy in percent, {which}{{}}: mean ± standard deviation over seeds."
+    return _grids(study, caption, "accuracy", texts, best_cells(ends, lambda mean: f"{100 * mean:.1f}", highest=True))
+
+
+def byte_tables(study: Study, given: Sequence[float]) -> list[Table]:
+    """Return the bytes that each method had sent when it first reached an accuracy, for each of the `given` ones."""
+    tables = []
+    for target, runs in reached(study, given).groupby("target", sort=False) if given else ():
+        runs = runs.assign(both=runs["uplink_bytes"] + runs["downlink_bytes"])
+        both = spread(runs, "both").assign(up=spread(runs, "uplink_bytes")["mean"])
+        texts = both.apply(_sent, axis=1)
+        caption = (
+            f"MB until {100 * float(str(target)):g} % is first reached at an evaluation{{}}: up, and in brackets up and down; all "
+            "nodes together, catch-up included in down. Mean over the seeds that reach it; in bold the fewest in brackets, of "
+            "the methods that reach it with every seed."
+        )
+        tables += _grids(study, caption, "up (up and down)", texts, best_cells(both, megabytes))
+    return tables
+
+
+def _sent(value: pd.Series) -> str:
+    """Return "0.471 (8.91)", in MB."""
+    if not value["count"]:
+        return "never"
+    sent = f"{megabytes(value['up'])} ({megabytes(value['mean'])})"
+    return sent if value["whole"] else f"{sent}, {seeds(value)}"
+
+
+def ratio_tables(study: Study) -> list[Table]:
+    """Return how many times fewer bytes each method sent than plain Flower would have."""
+
+    def ratios(runs: pd.DataFrame) -> str:
+        up, both = dense_ratio(runs, "uplink"), dense_ratio(runs, "uplink", "downlink")
+        return f"{up:.3g} ({both:.3g})" if up else "-"
+
+    caption = (
+        "How many times fewer bytes than plain Flower would have sent in the same rounds, over complete runs{}: up, and in "
+        "brackets up and down, catch-up included in down. All seeds together."
+    )
+    return _grids(study, caption, "up (up and down)", _by_method(study, ratios))
+
+
+def catch_up_tables(study: Study) -> list[Table]:
+    """Return the share of the downlink bytes of each method that went to nodes that had been absent."""
+
+    def share(runs: pd.DataFrame) -> str:
+        down = runs["downlink_bytes"].sum()
+        return f"{100 * runs['catch_up_bytes'].sum() / down:.1f} %" if down else "-"
+
+    caption = "The share of the downlink bytes that is catch-up, over complete runs{}. All seeds together."
+    return _grids(study, caption, "catch-up", _by_method(study, share))
+
+
+def target_table(study: Study, given: Sequence[float]) -> Table:
+    """Return the bytes that each method had sent when it first reached a target accuracy, as in the STC paper."""
+    runs = reached(study, given)
+    runs = runs.assign(both=runs["uplink_bytes"] + runs["downlink_bytes"])
+    both = spread(runs, "both", TARGET_KEYS)
+    means = runs.groupby(TARGET_KEYS, observed=True, sort=False)[
+        ["round", "iterations", "uplink_bytes", "downlink_bytes", "clients", "participation"]
+    ].mean()
+    rows = []
+    for (key, mean), (_, total) in zip(means.iterrows(), both.iterrows(), strict=True):
+        cells = ["-"] * 7
+        if total["count"]:
+            sides = [mean["uplink_bytes"], mean["downlink_bytes"]]
+            messages = mean["round"] * mean["clients"] * mean["participation"]
+            cells = [f"{mean[name]:.1f}".removesuffix(".0") for name in ("round", "iterations")]
+            cells += [megabytes(size) for size in (*sides, sum(sides))]
+            cells += [format_bytes(side / messages) if messages else "-" for side in sides]
+        rows.append((*_target_key(key), *cells, seeds(total)))
+    positions = {key: row for row, key in enumerate(both.index)}
+    table = Table(
+        "Bytes until the target accuracy is first reached at an evaluation; - if it never is. Mean over the seeds that reach "
+        "it. Up, down and both: all nodes together, catch-up included in down; in bold the fewest of the methods that reach "
+        "it with every seed. A message: divided by rounds and by the clients that train in a round.",
         (
-            "method", "uplink", "downlink", "strategy", "local steps", "learning rate", "momentum",
-            "ratio up", "ratio down",
+            "setting", "target", "method", "rounds", "iterations", "up (MB)", "down (MB)", "both (MB)", "up a message",
+            "down a message", "reached by",
         ),
         tuple(rows),
+        frozenset((positions[key], 7) for key in best_cells(both, megabytes)),
     )  # fmt: skip
-
-
-def target_table(study: Study, asked: Sequence[float]) -> Table:
-    """Return what each method had sent when it first reached a target accuracy, as the table of the STC paper."""
-    rows: list[tuple[str, ...]] = []
-    best: set[tuple[int, int]] = set()
-    for scenario in study.scenarios:
-        for target in targets(study, scenario, asked):
-            first = len(rows)
-            costs: list[float] = []
-            for method in study.methods:
-                if not (runs := study.seeds(method, scenario)):
-                    continue
-                up, down = (spread_at(runs, target, side) for side in ("uplink_bytes", "downlink_bytes"))
-                costs.append(up.mean + down.mean if up.whole else math.nan)
-                shown = _target_cells(runs, target, up, down) if up.count else ("-",) * 7
-                rows.append((study.title(scenario), f"{100 * target:g} %", method, *shown, seeds(up)))
-            best |= {(first + at, 7) for at in fewest(costs)}
-    head = (
-        "setting",
-        "target",
-        "method",
-        "rounds",
-        "iterations",
-        "up (MB)",
-        "down (MB)",
-        "both (MB)",
-        "up a message",
-        "down a message",
-    )
-    table = Table(
-        "Bytes until the target accuracy is first reached at an evaluation; - where it never is. Mean over the seeds "
-        "that reach it. Up, down and both: all nodes together, catch-up in down; in bold the fewest of the methods that "
-        "reach it with every seed. A message: divided by rounds and by the clients that take part in a round.",
-        (*head, "reached by"),
-        tuple(rows),
-        frozenset(best),
-    )
-    return table if study.axes else _without_first(table)
+    return table if study.axes else table.without_first_column()
 
 
 def time_table(
-    study: Study, asked: Sequence[float], slowdown: float = 1.0, profiles: Sequence[Profile] = PROFILES
+    study: Study, given: Sequence[float], slowdown: float = 1.0, profiles: Sequence[Profile] = PROFILES
 ) -> Table:
-    """Return the time until each method first reaches a target accuracy, a column a network."""
+    """Return the time until each method first reaches a target accuracy, with a column for each network."""
+    runs = reached(study, given)
+    times = {profile.name: network_seconds(runs, profile, slowdown) for profile in profiles}
+    spreads = [spread(runs.assign(time=seconds), "time", TARGET_KEYS) for seconds in times.values()]
     rows = []
-    for scenario in study.scenarios:
-        for target in targets(study, scenario, asked):
-            for method in study.methods:
-                if runs := study.seeds(method, scenario):
-                    times = [
-                        spread([at_target(run, target, seconds(run.measured, profile, slowdown)) for run in runs])
-                        for profile in profiles
-                    ]
-                    shown = [format_duration(time.mean) if time.count else "-" for time in times]
-                    rows.append((study.title(scenario), f"{100 * target:g} %", method, *shown, seeds(times[0])))
+    for key in spreads[0].index:
+        values = [one.loc[key] for one in spreads]
+        texts = [format_duration(value["mean"]) if value["count"] else "-" for value in values]
+        rows.append((*_target_key(key), *texts, seeds(values[0])))
     table = Table(
-        "Time until the target accuracy is first reached, over four networks; - where it never is. "
-        "Mean over the seeds that reach it.",
-        ("setting", "target", "method", *(profile.name for profile in profiles), "reached by"),
+        "Time until the target accuracy is first reached, over each network; - if it never is. Mean over the seeds that "
+        "reach it.",
+        ("setting", "target", "method", *times, "reached by"),
         tuple(rows),
     )
-    return table if study.axes else _without_first(table)
+    return table if study.axes else table.without_first_column()
 
 
-def highest(ends: Sequence[Spread]) -> list[int]:
-    """Return the indices of the highest mean accuracy, to the digits shown, of those with a number for every seed."""
-    means = [end.mean if end.whole else math.nan for end in ends]
-    return winners([(mean, f"{100 * mean:.1f}") for mean in means], most=True)
+TARGET_KEYS = ["scenario", "target", "method"]
 
 
-def fewest(costs: Sequence[float]) -> list[int]:
-    """Return the indices of the fewest bytes, to the digits shown; NaN stands for a method that is out."""
-    return winners([(cost, megabytes(cost)) for cost in costs])
+def _target_key(key: object) -> tuple[str, str, str]:
+    scenario, target, method = key  # type: ignore[misc]  # the index of a groupby has no type
+    return str(scenario), f"{100 * target:g} %", str(method)
 
 
 def network_table(profiles: Sequence[Profile] = PROFILES) -> Table:
@@ -138,16 +210,60 @@ def network_table(profiles: Sequence[Profile] = PROFILES) -> Table:
     )
 
 
-def _target_cells(runs: Sequence[Curve], target: float, up: Spread, down: Spread) -> tuple[str, ...]:
-    rounds, iterations = (spread_at(runs, target, column) for column in ("round", "iterations"))
-    messages = rounds.mean * float(runs[0].settings["clients"]) * float(runs[0].settings["participation"])
-    each = [format_bytes(side.mean / messages) if messages else "-" for side in (up, down)]
-    sums = (megabytes(size) for size in (up.mean, down.mean, up.mean + down.mean))
-    counts = (f"{count.mean:.1f}".removesuffix(".0") for count in (rounds, iterations))
-    return (*counts, *sums, *each)
+def best_cells(values: pd.DataFrame, show: Callable[[float], str], *, highest: bool = False) -> list[tuple[object, ...]]:
+    """Return the keys of the methods with the lowest or highest mean of each group of a `spread`, as shown.
+
+    Methods that show the same text tie. A method counts only if every seed has a number.
+    """
+    means = values["mean"].where(values["whole"])
+    found = []
+    for _, group in means.groupby(level=list(range(means.index.nlevels - 1)), observed=True, sort=False):
+        numbers = group.tolist()
+        texts = [show(number) if math.isfinite(number) else "" for number in numbers]
+        found += [group.index[at] for at in winners(numbers, texts, highest=highest)]
+    return found
 
 
-def _without_first(table: Table) -> Table:
-    """Return a table without its first column, which says the scenario where there is but one."""
-    best = frozenset((y, x - 1) for y, x in table.best)
-    return Table(table.caption, table.head[1:], tuple(row[1:] for row in table.rows), best)
+def _by_method(study: Study, show: Callable[[pd.DataFrame], str]) -> dict[tuple[str, str], str]:
+    groups = study.runs.groupby(["scenario", "method"], observed=True)
+    return {(str(scenario), str(method)): show(runs) for (scenario, method), runs in groups}
+
+
+def _grids(
+    study: Study,
+    caption: str,
+    only: str,
+    texts: "Mapping[tuple[str, str], str] | pd.Series[str]",
+    best: Sequence[tuple[object, ...]] = (),
+) -> list[Table]:
+    """Return tables with a row for each method and a column for each value of the longest axis.
+
+    Each combination of values of the other axes has its own table. `texts` and `best` have the keys (scenario, method);
+    `caption` has a place for what the table is about; `only` heads the column of a study without axes.
+    """
+    return [
+        Table(
+            caption.format(about),
+            ("method", *(heads or (only,))),
+            tuple((method, *(texts.get((scenario, method), "") for scenario in scenarios)) for method in study.methods),
+            frozenset(
+                (y, x)
+                for x, scenario in enumerate(scenarios, start=1)
+                for y, method in enumerate(study.methods)
+                if (scenario, method) in best
+            ),
+        )
+        for scenarios, heads, about in _columns(study)
+    ]
+
+
+def _columns(study: Study) -> Iterator[tuple[list[str], tuple[str, ...], str]]:
+    """Yield the scenarios of each table, the heads of their columns, and ", by batch size (classes per client: 2)"."""
+    if not study.axes:
+        yield list(study.scenarios), (), ""
+        return
+    axis = max(study.axes, key=lambda one: len(one.values))
+    at = study.axes.index(axis)
+    for common, scenarios in study.split(axis).items():
+        heads = tuple(axis.format(study.scenarios[scenario][at]) for scenario in scenarios)
+        yield scenarios, heads, f", by {axis.name}" + (f" ({common})" if common else "")
