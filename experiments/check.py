@@ -1,4 +1,4 @@
-"""Checks beyond the range of single settings, before the first run: do models, links, devices and data fit together?"""
+"""Checks before the first run whether models, links, devices and data fit together."""
 
 from collections.abc import Callable, Iterator, Sequence
 

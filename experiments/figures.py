@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
@@ -23,33 +24,34 @@ MAX_PANELS = 24
 """The most panels of one figure; the others are left out, and the caption says so."""
 COLORS = ("#000000", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's colours, which suit all kinds of colour vision, without their yellow, which is too pale on white."""
+MARKERS_PER_LINE = 7
 MIN_LOG_RATIO = 16
 """An axis of swept numbers is logarithmic from this ratio of the largest to the smallest on."""
 LINE_STYLE = {"errorbar": ("pi", 100), "err_kws": {"alpha": 0.15, "linewidth": 0}, "markersize": 5, "linewidth": 1.5}
 COSTS = {
     "uplink": (
+        ["uplink_bytes"],
         "sent up, all nodes together (MB, logarithmic)",
-        "Test accuracy against the uplink bytes. Further left is cheaper, higher is better.",
+        "the uplink bytes. Further left is cheaper, higher is better.",
     ),
     "downlink": (
+        ["downlink_bytes"],
         "sent down, with catch-up, all nodes together (MB, logarithmic)",
-        "Test accuracy against the downlink bytes, including those that brought absent nodes up to date.",
+        "the downlink bytes, including those that brought absent nodes up to date.",
     ),
     "both": (
+        ["uplink_bytes", "downlink_bytes"],
         "sent up and down, all nodes together (MB, logarithmic)",
-        "Test accuracy against all traffic, up and down.",
+        "all traffic, up and down.",
     ),
     "iterations": (
+        ["iterations"],
         "iterations (steps of a node that is in every round)",
-        "Test accuracy against the training steps: the cost of compression where traffic is free. An iteration is a step of "
-        "a node that takes part in every round.",
+        "training steps: the cost of compression where traffic is free. An iteration is a step of a node in every round.",
     ),
-    "round": (
-        "rounds of communication (logarithmic)",
-        "Test accuracy against the rounds of communication.",
-    ),
+    "rounds": (["round"], "rounds of communication (logarithmic)", "the rounds of communication."),
 }
-"""Cost -> the label of its axis, and the caption of the figure."""
+"""Cost -> the columns that add up to it, the label of its axis, and what the caption says that accuracy is against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,9 @@ def pictures(study: Study, given: Sequence[float] = (), slowdown: float = 1.0) -
 
 
 def _pictures(study: Study, given: Sequence[float], slowdown: float) -> Iterator[Picture]:
-    bands = " A line is the mean over seeds; its band reaches from the lowest to the highest." if study.has_seeds else ""
+    bands = (
+        " A line is the mean over seeds; its band reaches from the lowest to the highest." if study.has_seeds else ""
+    )
     bands += " Where a seed has diverged, both are of the seeds that are left." if bands and _diverged(study) else ""
     left_out = f" Shown are the first {MAX_PANELS} of {len(study.scenarios)} settings."
     more = bands + (left_out if len(study.scenarios) > MAX_PANELS else "")
@@ -86,14 +90,15 @@ def _pictures(study: Study, given: Sequence[float], slowdown: float) -> Iterator
                     sweep(study, axis, measure),  # type: ignore[arg-type]  # mypy widens the literals of a tuple
                     f"Test accuracy ({which}) against {axis.name}. A flat line is a method that this does not affect.{more}",
                 )
-    for cost, (_, caption) in COSTS.items():
-        name = "rounds" if cost == "round" else cost
-        yield Picture(f"accuracy-against-{name}", accuracy_against(study, cost), caption + more)
+    for cost, (_, _, caption) in COSTS.items():
+        yield Picture(
+            f"accuracy-against-{cost}", accuracy_against(study, cost), f"Test accuracy against {caption}{more}"
+        )
     yield Picture(
         "pareto",
         pareto(study),
-        "Final accuracy against all traffic of the complete run. Filled markers are on the Pareto front, the grey line: no "
-        "other method ends better with fewer bytes. Hollow ones are behind it, or have a seed that diverged. A bar reaches "
+        "Final accuracy against all traffic of the complete run. The grey line is the Pareto front: no other method ends "
+        "better with fewer bytes. Pale markers are behind it, or have a seed that diverged. A bar reaches "
         f"from the lowest seed to the highest.{more.removeprefix(bands)}",
     )
     if (figure := time_to_target(study, given, slowdown)) is not None:
@@ -106,20 +111,20 @@ def _pictures(study: Study, given: Sequence[float], slowdown: float) -> Iterator
         )
     if len(study.scenarios) == 1:
         for profile in PROFILES:
-            hours = network_seconds(study.table, profile, slowdown) / 3600
+            time = pd.Series(network_seconds(study.table, profile, slowdown), study.table.index)
+            unit, size = _time_unit(time)
             yield Picture(
                 f"accuracy-over-{_slug(profile.name)}",
-                _lines(study, study.table.assign(cost=hours), f"hours over {profile.name} (logarithmic)"),
+                _lines(study, study.table.assign(cost=time / size), f"{unit} over {profile.name} (logarithmic)"),
                 f"Test accuracy against time over {profile.name}.{more}",
             )
 
 
 def accuracy_against(study: Study, cost: str) -> Figure:
     """Return test accuracy against one of `COSTS`: a panel for each scenario, a line for each method."""
-    table = study.table
-    costs = table["uplink_bytes"] + table["downlink_bytes"] if cost == "both" else table.get(cost, table.get(f"{cost}_bytes"))
-    scale = 1e6 if cost in ("uplink", "downlink", "both") else 1
-    return _lines(study, table.assign(cost=costs / scale), COSTS[cost][0])
+    columns, label, _ = COSTS[cost]
+    costs = study.table[columns].sum(axis=1) / (1e6 if "MB" in label else 1)
+    return _lines(study, study.table.assign(cost=costs), label)
 
 
 def _lines(study: Study, table: pd.DataFrame, label: str) -> Figure:
@@ -128,7 +133,10 @@ def _lines(study: Study, table: pd.DataFrame, label: str) -> Figure:
     table["cost"] = table.groupby(["scenario", "method", "round"], observed=True)["cost"].transform("mean")
     if logarithmic := "logarithmic" in label:
         table = table[table["cost"] > 0]
-    grid = _panels(study, table, "line", "cost", "accuracy", markevery=0.13, **LINE_STYLE)
+    grid = _panels(study, table, "line", "cost", "accuracy", **LINE_STYLE)
+    for axes in grid.axes.flat:
+        for line in axes.get_lines():
+            line.set_markevery(max(1, len(line.get_xdata()) // MARKERS_PER_LINE))
     return _finish(grid, label, "test accuracy (%)", logarithmic=logarithmic)
 
 
@@ -137,7 +145,9 @@ def sweep(study: Study, axis: Axis, measure: Measure) -> Figure:
     runs = study.runs.assign(accuracy=100 * study.runs[measure])
     common = {one: text for text, group in study.split(axis).items() if len(group) > 1 for one in group}
     runs = runs[runs["scenario"].isin(common)]
-    runs = runs.assign(scenario=pd.Categorical(runs["scenario"].map(common).astype(str), list(dict.fromkeys(common.values()))))
+    runs = runs.assign(
+        scenario=pd.Categorical(runs["scenario"].map(common).astype(str), list(dict.fromkeys(common.values())))
+    )
     if not axis.numeric:
         runs[axis.name] = pd.Categorical(runs[axis.name], axis.values)
     grid = _panels(study, runs, "line", axis.name, "accuracy", **LINE_STYLE)
@@ -164,21 +174,21 @@ def pareto(study: Study) -> Figure:
         front = pareto_front(points[points["whole"]])
         axes.plot(front["sent"], front["mean"], color="#555555", linewidth=1, drawstyle="steps-post", zorder=1)
         axes.vlines(points["sent"], points["low"], points["high"], color="#555555", linewidth=1, zorder=1)
-        behind = points.drop(front.index)
-        axes.scatter(behind["sent"], behind["mean"], s=14, color="white", zorder=3)
+        for markers in axes.collections[:1]:
+            markers.set_alpha(np.where(points.index.isin(front.index), 1.0, 0.3))
     label = "sent up and down in the complete run, all nodes together (MB, logarithmic)"
     return _finish(grid, label, "final test accuracy (%)", logarithmic=True)
 
 
 def time_to_target(study: Study, given: Sequence[float] = (), slowdown: float = 1.0) -> Figure | None:
-    """Return the hours until each method reaches the highest target that any method reaches with every seed.
+    """Return the time until each method reaches the highest target that any method reaches with every seed.
 
     There is a panel for each scenario, a row for each method, and a marker for each network. None if there is no such target.
     """
     runs = reached(study, given)
     keys = ["scenario", "target", "method"]
     parts = [
-        spread(runs.assign(hours=network_seconds(runs, profile, slowdown) / 3600), "hours", keys).assign(network=profile.name)
+        spread(runs.assign(time=network_seconds(runs, profile, slowdown)), "time", keys).assign(network=profile.name)
         for profile in PROFILES
     ]
     times = pd.concat(parts).reset_index()
@@ -186,14 +196,26 @@ def time_to_target(study: Study, given: Sequence[float] = (), slowdown: float = 
     times = times[times["target"] == times.groupby("scenario", observed=True)["target"].transform("max")]
     if times.empty:
         return None
-    titles = {row.scenario: f"{row.scenario}; target {100 * row.target:g} %".removeprefix("; ") for row in times.itertuples()}
+    unit, size = _time_unit(times["mean"])
+    titles = {
+        row.scenario: f"{row.scenario}; target {100 * row.target:g} %".removeprefix("; ") for row in times.itertuples()
+    }
     order = [titles[scenario] for scenario in study.scenarios if scenario in titles]
-    times = times.assign(scenario=pd.Categorical(times["scenario"].astype(str).map(titles), order))
+    times = times.assign(
+        mean=times["mean"] / size, scenario=pd.Categorical(times["scenario"].astype(str).map(titles), order)
+    )
+    height = 0.2 * len(study.methods) + 1
     grid = _facets(
         times, sns.catplot, kind="strip", x="mean", y="method", hue="network", order=study.methods, jitter=False, size=6,
-        palette=COLORS[1:5], height=0.3 * len(study.methods) + 1, aspect=3,
+        palette=COLORS[1:5], height=height, aspect=3.6 / height, legend_out=False,
     )  # fmt: skip
-    return _finish(grid, "hours to the target accuracy (logarithmic)", "", logarithmic=True)
+    return _finish(grid, f"{unit} to the target accuracy (logarithmic)", "", logarithmic=True)
+
+
+def _time_unit(seconds: "pd.Series[float]") -> tuple[str, int]:
+    """Return the largest unit of time that is no longer than the median, and its seconds."""
+    units = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
+    return next((unit for unit in units.items() if unit[1] <= seconds.median()), ("seconds", 1))
 
 
 def _panels(study: Study, rows: pd.DataFrame, kind: str, x: str, y: str, **more: Any) -> sns.FacetGrid:
@@ -207,6 +229,7 @@ def _panels(study: Study, rows: pd.DataFrame, kind: str, x: str, y: str, **more:
     }  # fmt: skip
     if kind == "line":
         looks["dashes"] = [dashes[at // len(COLORS) % len(dashes)] for at in range(count)]
+    looks["facet_kws"] = {"legend_out": False}
     return _facets(rows, sns.relplot, kind=kind, x=x, y=y, height=2.8, aspect=1.3, **looks, **more)
 
 
@@ -218,7 +241,7 @@ def _facets(rows: pd.DataFrame, draw: Any, **more: Any) -> sns.FacetGrid:
         more |= {"col": "scenario", "col_order": panels, "col_wrap": {2: 2, 4: 2}.get(len(panels), 3)}
     else:
         more |= {"height": max(more["height"], 4), "aspect": 1.6}
-    return draw(data=rows, facet_kws={"legend_out": False}, **more)
+    return draw(data=rows, **more)
 
 
 def _by_scenario(grid: sns.FacetGrid, rows: pd.DataFrame) -> Iterator[tuple[str, Any]]:
@@ -246,7 +269,9 @@ def _finish(grid: sns.FacetGrid, x: str, y: str, *, logarithmic: bool = False) -
     if grid.legend is not None:
         texts = [text.get_text() for text in grid.legend.get_texts()]
         columns = max(1, int(figure.get_figwidth() * 12.5 / (max(map(len, texts)) + 8)))
-        sns.move_legend(grid, "outside upper center", ncols=min(len(texts), columns), title=None, frameon=False, fontsize=9)
+        sns.move_legend(
+            grid, "outside upper center", ncols=min(len(texts), columns), title=None, frameon=False, fontsize=9
+        )
     return figure
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
-from experiments.configuration import FIXED, STUDY_SETTINGS, Cell, Value, defaults
+from experiments.configuration import FIXED, STUDY_SETTINGS, Cell, defaults
 from server.settings import Settings, SettingsError
 
 KNOWN = tuple(sorted({*defaults(), *STUDY_SETTINGS} - FIXED))
@@ -154,7 +154,9 @@ def _settings(table: Mapping[str, Any], place: Place, *others: str) -> dict[str,
     return {key: (value, place) for key, value in table.items()}
 
 
-def _grid(table: Mapping[str, Sequence[Any]], place: Place, methods: Mapping[str, Mapping[str, Setting]]) -> dict[str, Any]:
+def _grid(
+    table: Mapping[str, Sequence[Any]], place: Place, methods: Mapping[str, Mapping[str, Setting]]
+) -> dict[str, Any]:
     """Return the values of each setting of the grid."""
     _settings(table, place)
     _check_varied(table, place)
@@ -212,4 +214,6 @@ def _check_counts(settings: Mapping[str, Any], places: Mapping[str, Place], miss
     if per_round and "fraction-train" in settings:
         raise places["clients-per-round"].error("clients-per-round and fraction-train are both set; only one may be")
     if per_round > clients:
-        raise places["clients-per-round"].error(f"clients-per-round is {per_round}; at most all {clients} clients can train")
+        raise places["clients-per-round"].error(
+            f"clients-per-round is {per_round}; at most all {clients} clients can train"
+        )

@@ -61,6 +61,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     Raises:
         ValueError: The file has other columns, a text where a number belongs, or a round of a cell twice.
         OSError: The file cannot be read.
+
     """
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")

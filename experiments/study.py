@@ -171,7 +171,7 @@ def pareto_front(points: pd.DataFrame) -> pd.DataFrame:
     Rows with NaN are on no front; of equal points the first is. The rows are in ascending order of "sent".
     """
     order = points.dropna(subset=["sent", "mean"]).sort_values(["sent", "mean"], ascending=[True, False], kind="stable")
-    return order[order["mean"] > order["mean"].cummax().shift(fill_value=-np.inf)]
+    return order[order["mean"] > order["mean"].astype(float).cummax().shift(fill_value=-np.inf)]
 
 
 def _axes(cells: pd.DataFrame) -> tuple[Axis, ...]:
@@ -181,7 +181,11 @@ def _axes(cells: pd.DataFrame) -> tuple[Axis, ...]:
         if cells[column].nunique() == 1 or any(_one_to_one(cells, column, other) for other in swept):
             continue
         swept.append(column)
-        axes += partition_axes(_values(cells, column)) if column == "partition" else [column_axis(column, _values(cells, column))]
+        axes += (
+            partition_axes(_values(cells, column))
+            if column == "partition"
+            else [column_axis(column, _values(cells, column))]
+        )
     for column in CHOSEN:
         if (cells.groupby(["method", *GIVEN])[column].nunique() > 1).any():
             axes.append(column_axis(column, _values(cells, column)))

@@ -34,26 +34,26 @@ from experiments.tables import (
     time_table,
 )
 from fedcomp.core import parse_call
-from fedcomp.methods import ABOUT
+from fedcomp.methods import METHODS
 
 PAGE = "report.html.jinja"
-LONG = 30
-"""A table with more rows than these is folded."""
+MAX_OPEN_ROWS = 30
+"""A table with more rows than this is folded."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a report says beside the results: title, question, target accuracies (0 to 1), commands, notes, progress.
+    """The texts of a report besides the results.
 
-    Raises `ValueError` for a target outside (0, 1], and for a slowdown of nodes that is not above 0.
+    Raises `ValueError` for a target outside (0, 1], and for a slowdown that is not above 0.
     """
 
     title: str
     question: str = ""
     targets: tuple[float, ...] = ()
-    """Empty: they follow from the results, see `outcome.targets`."""
+    """Target accuracies, 0 to 1. If empty, they follow from the results, see `study.targets`."""
     commands: tuple[str, ...] = ()
-    """Lines of text that reproduce the study."""
+    """The commands that reproduce the study."""
     notes: tuple[str, ...] = ()
     cells_done: int | None = None
     cells_all: int | None = None
@@ -69,32 +69,17 @@ class About:
             raise ValueError(f"slowdown is {self.slowdown:g}; a number above 0 is needed")
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A figure as the page holds it: PNG as a data URI."""
+def write(path: Path, table: pd.DataFrame, about: About, figures: Path | None = None) -> None:
+    """Write the page atomically, and each figure as a PNG file into the folder `figures`, if given.
 
-    name: str
-    uri: str
-    caption: str
-
-
-def write(path: Path, frame: pd.DataFrame, about: About, figures: Path | None = None) -> None:
-    """Write the page, in one step; and each figure as a PNG file into the folder `figures`, if there is one.
-
-    Raises `ValueError` for a frame without a row.
+    Raises `ValueError` for a table without rows.
     """
-    text = render(frame, about, figures)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(path, render(table, about, figures))
 
 
-def render(frame: pd.DataFrame, about: About, figures: Path | None = None) -> str:
+def render(table: pd.DataFrame, about: About, figures: Path | None = None) -> str:
     """Return the page as HTML; raises, and writes the figures, as `write` does."""
-    study = read(frame)
+    study = read_study(table)
     loader = FileSystemLoader(Path(__file__).parent)
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return page.get_template(PAGE).render(
@@ -102,109 +87,99 @@ def render(frame: pd.DataFrame, about: About, figures: Path | None = None) -> st
         study=study,
         sentences=sentences(study, about.targets),
         warnings=warnings(study, about.cells_done, about.cells_all),
-        summary=_own(study, summary_table(study, about.targets, about.slowdown)),
+        summary=summary_table(study, about.targets, about.slowdown),
         setup=list(_setup(study)),
         methods=methods_table(study),
-        words=_glossary(study),
-        pictures=list(_pictures(study, about, figures)),
+        papers=_papers(study),
+        figures=list(_figures(study, about, figures)),
         accuracies=[*accuracy_tables(study, "final"), *accuracy_tables(study, "best")],
         reaching=[*byte_tables(study, about.targets), target_table(study, about.targets)],
         sent=[*ratio_tables(study), *catch_up_tables(study)],
         times=time_table(study, about.targets, about.slowdown),
         networks=network_table(),
-        shares=" and ".join(f"{share:.0%}" for share in SHARES),
+        shares=" and ".join(f"{share:.0%}" for share in TARGET_SHARES),
         round_trips=ROUND_TRIPS,
-        long=LONG,
+        max_open_rows=MAX_OPEN_ROWS,
     )
 
 
-def markdown(frame: pd.DataFrame, asked: Sequence[float] = ()) -> str:
-    """Return final accuracy by method and setting, bytes to target, and what whole runs sent, as Markdown.
+def markdown(table: pd.DataFrame, targets: Sequence[float] = ()) -> str:
+    """Return final accuracy by method and setting, bytes to target, and the bytes of complete runs, as Markdown.
 
-    `asked` are the target accuracies, 0 to 1; with none they follow from the results, see `outcome.targets`.
+    `targets` are accuracies, 0 to 1; without any they follow from the results, see `study.targets`.
     """
-    study = read(frame)
+    study = read_study(table)
     tables = [
         *accuracy_tables(study, "final"),
-        *byte_tables(study, asked),
-        target_table(study, asked),
+        *byte_tables(study, targets),
+        target_table(study, targets),
         *ratio_tables(study),
         *catch_up_tables(study),
     ]
     return "\n".join(table.to_markdown() for table in tables)
 
 
-def _own(study: Study, table: Table) -> Table:
-    """Return the summary, without its first column in a study of one setting."""
-    return table if study.axes else replace(table, head=table.head[1:], rows=tuple(row[1:] for row in table.rows))
-
-
-def _pictures(study: Study, about: About, folder: Path | None) -> Iterator[Shown]:
+def _figures(study: Study, about: About, folder: Path | None) -> Iterator[dict[str, str]]:
+    """Yield the name, the caption and the PNG (as a data URI) of each figure."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    for picture in gallery(study, about.targets, about.slowdown):
+    for picture in pictures(study, about.targets, about.slowdown):
         file = io.BytesIO()
-        picture.figure.savefig(file, format="png")
+        picture.figure.savefig(file, format="png", dpi=130)
         if folder is not None:
             (folder / f"{picture.name}.png").write_bytes(file.getvalue())
         uri = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
-        yield Shown(picture.name, uri, picture.caption)
+        yield {"name": picture.name, "uri": uri, "caption": picture.caption}
 
 
 def _setup(study: Study) -> Iterator[tuple[str, str]]:
-    """Yield what was run: each setting that all methods share, with its value or its values."""
+    """Yield each setting that all methods share, with its value or values."""
     for column in (*GIVEN, "seed"):
-        axis = column_axis(column, list(dict.fromkeys(curve.settings[column] for curve in study.curves)))
+        axis = column_axis(column, list(study.runs[column].unique().tolist()))
         yield ("seeds" if column == "seed" else axis.name), "; ".join(axis.format(value) for value in axis.values)
-    lengths = sorted({int(curve["iterations"][-1]) for curve in study.curves})
-    ends = str(lengths[0]) if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]}"
+    least, most = study.runs["iterations"].min(), study.runs["iterations"].max()
+    ends = str(least) if least == most else f"{least} to {most}"
     yield "length of a run", f"{ends} iterations (steps of a node that takes part in every round)"
 
 
-def _glossary(study: Study) -> dict[str, str]:
-    """Return partitions and compressors of the study, those of one kind together -> what they are, in words."""
-    partitions = dict.fromkeys(str(curve.settings["partition"]) for curve in study.curves)
-    compressors = dict.fromkeys(str(curve.settings[side]) for curve in study.curves for side in ("uplink", "downlink"))
-    kinds: dict[str, list[str]] = {}
-    for texts, words in ((partitions, partition_words), (compressors, compressor_words)):
-        for text in texts:
-            kinds.setdefault(words(text), []).append(text)
-    return {", ".join(texts): said for said, texts in kinds.items() if said}
+def _papers(study: Study) -> dict[str, str]:
+    """Return the paper of each compressor of the study that fedcomp knows."""
+    texts = pd.concat([study.runs["uplink"], study.runs["downlink"]]).unique()
+    names = {text: parse_call(text)[0] for text in sorted(texts)}
+    return {text: METHODS.about(name).paper for text, name in names.items() if name in METHODS}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make the report of a table of results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="the CSV file of a study")
-    parser.add_argument("--out", type=Path, help="the page; by default beside the results, with .html in place of .csv")
-    parser.add_argument("--title", help="by default the name of the results' file")
-    parser.add_argument("--question", default="", help="what the study asks, a paragraph")
+    parser.add_argument("--out", type=Path, help="the page; by default next to the results, with .html instead of .csv")
+    parser.add_argument("--title", help="by default the name of the results file")
+    parser.add_argument("--question", default="", help="the question of the study, a paragraph")
     parser.add_argument("--target", type=float, nargs="+", default=[], help="target accuracies, 0 to 1")
-    parser.add_argument("--slowdown", type=float, default=1.0, help="of a node, beside the machine of the study")
+    parser.add_argument("--slowdown", type=float, default=1.0, help="of a node, relative to the machine of the study")
     parser.add_argument("--figures", type=Path, help="a folder for the figures as PNG files")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown as well")
     options = parser.parse_args(arguments)
     out = options.out or options.results.with_suffix(".html")
-    command = shlex.join(
-        ["python", "-m", "experiments.study_report", *(sys.argv[1:] if arguments is None else arguments)]
-    )
+    given = sys.argv[1:] if arguments is None else arguments
     try:
         about = About(
             title=options.title or options.results.stem,
             question=options.question,
             targets=tuple(options.target),
-            commands=(command,),
+            commands=(shlex.join(["python", "-m", "experiments.study_report", *given]),),
             slowdown=options.slowdown,
         )
-        frame = read_csv(options.results)
-        write(out, frame, about, options.figures)
+        table = read_csv(options.results)
+        write(out, table, about, options.figures)
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:
         parser.error(f"{error.filename}: {error.strerror}")
     print(f"report: {out}", file=sys.stderr)
     if options.markdown:
-        print(markdown(frame, options.target))
+        print(markdown(table, options.target))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,9 @@ def summary_table(study: Study, given: Sequence[float], slowdown: float = 1.0) -
                     end,
                     f"{100 * goal:g} %",
                     _cheapest(study, bytes_needed.loc[(scenario, goal)], cheap) if cheap else "-",
-                    f"{' = '.join(soon)} ({format_duration(seconds.loc[(scenario, goal, soon[0]), 'mean'])})" if soon else "-",
+                    f"{' = '.join(soon)} ({format_duration(seconds.loc[(scenario, goal, soon[0]), 'mean'])})"
+                    if soon
+                    else "-",
                 )
             )
         if not goals:
@@ -69,7 +71,9 @@ def sentences(study: Study, given: Sequence[float]) -> list[str]:
     elif goals:
         found.append("No method reaches a target accuracy with all of its seeds.")
     else:
-        found.append("The results give no target accuracy: no fraction of the best final one exceeds the untrained model's.")
+        found.append(
+            "The results give no target accuracy: no fraction of the best final one exceeds the untrained model's."
+        )
     return found
 
 
@@ -90,7 +94,9 @@ def warnings(study: Study, cells_done: int | None = None, cells_all: int | None 
     diverged = runs[~np.isfinite(runs[["final", "loss"]]).all(axis=1)]
     if len(diverged):
         methods = ", ".join(str(method) for method in diverged["method"].drop_duplicates().sort_values())
-        found.append(f"{len(diverged)} of {len(runs)} runs end without an accuracy or a finite loss (they diverged): {methods}.")
+        found.append(
+            f"{len(diverged)} of {len(runs)} runs end without an accuracy or a finite loss (they diverged): {methods}."
+        )
     if not study.has_seeds:
         found.append("There is one seed, so this study cannot say which differences are chance.")
     return found

@@ -95,9 +95,9 @@ def byte_tables(study: Study, given: Sequence[float]) -> list[Table]:
         both = spread(runs, "both").assign(up=spread(runs, "uplink_bytes")["mean"])
         texts = both.apply(_sent, axis=1)
         caption = (
-            f"MB until {100 * float(str(target)):g} % is first reached at an evaluation{{}}: up, and in brackets up and down; all "
-            "nodes together, catch-up included in down. Mean over the seeds that reach it; in bold the fewest in brackets, of "
-            "the methods that reach it with every seed."
+            f"MB until {100 * float(str(target)):g} % is first reached at an evaluation{{}}: up, and in brackets up and "
+            "down; all nodes together, catch-up included in down. Mean over the seeds that reach it; in bold the fewest in "
+            "brackets, of the methods that reach it with every seed."
         )
         tables += _grids(study, caption, "up (up and down)", texts, best_cells(both, megabytes))
     return tables
@@ -210,7 +210,9 @@ def network_table(profiles: Sequence[Profile] = PROFILES) -> Table:
     )
 
 
-def best_cells(values: pd.DataFrame, show: Callable[[float], str], *, highest: bool = False) -> list[tuple[object, ...]]:
+def best_cells(
+    values: pd.DataFrame, show: Callable[[float], str], *, highest: bool = False
+) -> list[tuple[object, ...]]:
     """Return the keys of the methods with the lowest or highest mean of each group of a `spread`, as shown.
 
     Methods that show the same text tie. A method counts only if every seed has a number.

@@ -1,85 +1,81 @@
-"""A cell's rows, made up: settings and curves that a test can reckon with by hand."""
+"""The rows of made-up cells: settings and curves that a test can calculate by hand."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from experiments.results import Row
+import pandas as pd
 
-ROW = Row(
-    cell="",
-    method="STC 1/100",
-    dataset="mnist",
-    model="logistic",
-    partition="stc(classes=2)",
-    clients=100,
-    participation=0.1,
-    local_steps=1,
-    batch_size=20,
-    learning_rate=0.04,
-    momentum=0.0,
-    seed=0,
-    strategy="fedavg",
-    uplink="stc(density=0.01)",
-    downlink="stc(density=0.01)",
-    round=0,
-    iterations=0,
-    accuracy=None,
-    loss=None,
-    uplink_bytes=0,
-    downlink_bytes=0,
-    catch_up_bytes=0,
-    dense_uplink_bytes=0,
-    dense_downlink_bytes=0,
-    slowest_uplink_bytes=0,
-    slowest_downlink_bytes=0,
-    client_seconds=0.0,
-    server_seconds=0.0,
-)
+from experiments.results import COLUMNS, MEASURED
+from experiments.study import Study, read_study
+
+SETTINGS: dict[str, Any] = {
+    "method": "STC 1/100",
+    "dataset": "mnist",
+    "model": "logistic",
+    "partition": "stc(classes=2)",
+    "clients": 100,
+    "participation": 0.1,
+    "local_steps": 1,
+    "batch_size": 20,
+    "learning_rate": 0.04,
+    "momentum": 0.0,
+    "seed": 0,
+    "strategy": "fedavg",
+    "uplink": "stc(density=0.01)",
+    "downlink": "stc(density=0.01)",
+}
 
 
-def cell(accuracies: Sequence[float | None], *, up: int = 1000, down: int = 4000, **settings: Any) -> list[Row]:
-    """Return a row a round from 0 on, with these accuracies; `up` and `down` are the bytes of one round.
+def rows(count: int = 1, **values: Any) -> pd.DataFrame:
+    """Return `count` rows with these values; all other measured columns are 0."""
+    table = {"cell": "a", **SETTINGS, **dict.fromkeys(MEASURED, 0), **values}
+    return pd.DataFrame({name: [table[name]] * count for name in COLUMNS}).astype(COLUMNS)
+
+
+def cell(accuracies: Sequence[float | None], *, up: int = 1000, down: int = 4000, **settings: Any) -> pd.DataFrame:
+    """Return a row for each round from 0 on, with these accuracies; `up` and `down` are the bytes of one round.
 
     Plain Flower sends 100 kB a round each way, ten nodes take part, a node computes 0.5 s a round and the server 0.1 s.
     """
-    first = replace(ROW, **settings)
-    name = f"{first.method}|{first.partition}|{first.participation}|{first.batch_size}|{first.seed}"
-    return [
-        replace(
-            first,
-            cell=name,
-            round=at,
-            iterations=at * first.local_steps,
-            accuracy=accuracy,
-            loss=None if accuracy is None else 1 - accuracy,
-            uplink_bytes=at * up,
-            downlink_bytes=at * down,
-            catch_up_bytes=at * down // 2,
-            dense_uplink_bytes=at * 100_000,
-            dense_downlink_bytes=at * 100_000,
-            slowest_uplink_bytes=at * up // 10,
-            slowest_downlink_bytes=at * down // 5,
-            client_seconds=at * 0.5,
-            server_seconds=at * 0.1,
-        )
-        for at, accuracy in enumerate(accuracies)
-    ]
+    given = SETTINGS | settings
+    keys = ("method", "partition", "participation", "clients", "batch_size", "seed")
+    table = rows(len(accuracies), cell="|".join(str(given[key]) for key in keys), **settings)
+    number = pd.Series(range(len(accuracies)))
+    accuracy = pd.Series(accuracies, dtype=float)
+    return table.assign(
+        round=number,
+        iterations=number * given["local_steps"],
+        accuracy=accuracy,
+        loss=1 - accuracy,
+        uplink_bytes=number * up,
+        downlink_bytes=number * down,
+        catch_up_bytes=number * down // 2,
+        dense_uplink_bytes=number * 100_000,
+        dense_downlink_bytes=number * 100_000,
+        slowest_uplink_bytes=number * up // 10,
+        slowest_downlink_bytes=number * down // 5,
+        client_seconds=number * 0.5,
+        server_seconds=number * 0.1,
+    )
 
 
-def dense(accuracies: Sequence[float | None], **settings: Any) -> list[Row]:
-    """Return the rows of a cell that sends dense, 100 kB a round each way."""
-    given: dict[str, Any] = {"method": "FedAvg n = 25", "local_steps": 25, "uplink": "dense()", "downlink": "dense()"}
-    given.update(settings)
+def dense(accuracies: Sequence[float | None], **settings: Any) -> pd.DataFrame:
+    """Return the rows of a cell that sends dense updates, 100 kB a round each way."""
+    given = {"method": "FedAvg n = 25", "local_steps": 25, "uplink": "dense()", "downlink": "dense()", **settings}
     return cell(accuracies, up=100_000, down=100_000, **given)
 
 
-def study() -> list[Row]:
-    """Return two methods, at 1, 2 and 10 classes per client, with two seeds each."""
-    rows = []
+def study(*cells: pd.DataFrame) -> Study:
+    """Return the study of these cells."""
+    return read_study(pd.concat(cells))
+
+
+def sweep() -> list[pd.DataFrame]:
+    """Return the cells of two methods, at 1, 2 and 10 classes per client, with two seeds each."""
+    cells = []
     for classes in (1, 2, 10):
         for seed in (0, 1):
-            at: dict[str, Any] = {"partition": f"stc(classes={classes})", "seed": seed}
-            rows += cell([0.1, 0.6, 0.8, 0.85 + 0.01 * seed], **at)
-            rows += dense([0.1, 0.5 + 0.03 * classes, 0.55 + 0.03 * classes + 0.02 * seed], **at)
-    return rows
+            given: dict[str, Any] = {"partition": f"stc(classes={classes})", "seed": seed}
+            cells.append(cell([0.1, 0.6, 0.8, 0.85 + 0.01 * seed], **given))
+            cells.append(dense([0.1, 0.5 + 0.03 * classes, 0.55 + 0.03 * classes + 0.02 * seed], **given))
+    return cells

@@ -1,4 +1,4 @@
-"""Time over a network: bytes over the rate, two round trips a round, and what was computed."""
+"""Time over a network is bytes over the rate, two round trips a round, and the measured computing time."""
 
 import math
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.netshape.profiles import Profile
-from experiments.network import format_duration, seconds
-from experiments.results import to_frame
+from experiments.network import format_duration, network_seconds
 from tests.experiments.rows import cell
 
 LINK = Profile("a link", up_mbit_s=1, down_mbit_s=8, round_trip_ms=100, source="made up")
@@ -21,30 +20,32 @@ def test_a_round_is_two_round_trips_both_transfers_and_the_computing() -> None:
         "client_seconds": [0.0, 10.0, 20.0],
         "server_seconds": [0.0, 0.25, 0.5],
     }
-    np.testing.assert_allclose(seconds(curve, LINK), [0, 0.2 + 1 + 1 + 10 + 0.25, 0.4 + 2 + 3 + 20 + 0.5])
-    np.testing.assert_allclose(seconds(curve, LINK, slowdown=3), [0, 0.2 + 1 + 1 + 30 + 0.25, 0.4 + 2 + 3 + 60 + 0.5])
+    np.testing.assert_allclose(network_seconds(curve, LINK), [0, 0.2 + 1 + 1 + 10 + 0.25, 0.4 + 2 + 3 + 20 + 0.5])
+    np.testing.assert_allclose(
+        network_seconds(curve, LINK, slowdown=3), [0, 0.2 + 1 + 1 + 30 + 0.25, 0.4 + 2 + 3 + 60 + 0.5]
+    )
 
 
-def test_a_frame_of_results_will_do_as_it_is() -> None:
-    frame = to_frame(cell([0.1, 0.2, 0.3], up=1000, down=4000))
+def test_a_table_of_results_is_accepted_as_it_is() -> None:
+    table = cell([0.1, 0.2, 0.3], up=1000, down=4000)
     each = 0.2 + 100 * 8 / 1e6 + 800 * 8 / 8e6 + 0.5 + 0.1
-    np.testing.assert_allclose(seconds(frame, LINK), [0, each, 2 * each])
+    np.testing.assert_allclose(network_seconds(table, LINK), [0, each, 2 * each])
 
 
-def test_a_faster_link_is_never_slower_and_a_run_never_goes_back_in_time() -> None:
+def test_a_faster_link_never_takes_longer_and_time_never_decreases() -> None:
     rng = np.random.default_rng(3)
     columns = ("round", "slowest_uplink_bytes", "slowest_downlink_bytes", "client_seconds", "server_seconds")
     curve = {name: np.cumsum(rng.integers(0, 10**6, 40)) for name in columns}
-    slow = seconds(curve, LINK)
-    fast = seconds(curve, Profile("faster", 2, 9, 90, "made up"))
+    slow = network_seconds(curve, LINK)
+    fast = network_seconds(curve, Profile("faster", 2, 9, 90, "made up"))
     assert (fast <= slow).all()
     assert (np.diff(slow) >= 0).all()
 
 
 @pytest.mark.parametrize("slowdown", [0, -1, math.nan])
-def test_a_slowdown_that_is_none_is_refused(slowdown: float) -> None:
+def test_a_slowdown_that_is_not_above_0_is_refused(slowdown: float) -> None:
     with pytest.raises(ValueError, match="slowdown"):
-        seconds(to_frame(cell([0.1])), LINK, slowdown)
+        network_seconds(cell([0.1]), LINK, slowdown)
 
 
 @pytest.mark.parametrize(
@@ -60,5 +61,5 @@ def test_a_slowdown_that_is_none_is_refused(slowdown: float) -> None:
         (1e12, "31688 years"),
     ],
 )
-def test_a_duration_reads_in_one_unit(duration_s: float, text: str) -> None:
+def test_a_duration_is_shown_in_one_unit(duration_s: float, text: str) -> None:
     assert format_duration(duration_s) == text

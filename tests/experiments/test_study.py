@@ -1,0 +1,131 @@
+"""A table of results becomes a study: its axes, the accuracy of its runs, their targets, and the Pareto front."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments.study import TARGET_SHARES, pareto_front, reached, read_study, spread, targets, winners
+from tests.experiments.rows import cell, dense, rows, study, sweep
+
+
+def test_a_study_has_its_methods_axes_and_scenarios_in_order() -> None:
+    found = study(*sweep())
+    assert found.methods == ["STC 1/100", "FedAvg n = 25"]
+    assert [axis.name for axis in found.axes] == ["classes per client"]
+    assert found.scenarios == {f"classes per client: {classes}": (classes,) for classes in (1, 2, 10)}
+    assert len(found.runs) == 12
+    assert found.has_seeds
+
+
+def test_local_steps_are_an_axis_only_if_they_vary_within_a_method() -> None:
+    assert study(cell([0.1], local_steps=1), dense([0.1], local_steps=25)).axes == ()
+    (axis,) = study(cell([0.1], local_steps=1), cell([0.1], local_steps=5, seed=1)).axes
+    assert axis.values == (1, 5)
+
+
+def test_a_learning_rate_that_changes_with_the_dataset_is_not_an_axis() -> None:
+    cells = (
+        cell([0.1], dataset="mnist", learning_rate=0.04),
+        cell([0.1], dataset="cifar10", learning_rate=0.016, seed=1),
+    )
+    assert [axis.column for axis in study(*cells).axes] == ["dataset"]
+
+
+def test_five_of_ever_more_clients_are_one_axis_the_participation() -> None:
+    found = study(
+        *(
+            cell([0.1], partition=f"stc(classes={classes})", clients=clients, participation=5 / clients)
+            for clients in (5, 10, 20, 50, 100, 200, 400)
+            for classes in (2, 10)
+        )
+    )
+    assert [axis.name for axis in found.axes] == ["classes per client", "participation"]
+    assert "classes per client: 2, participation: 1.25 %" in found.scenarios
+    assert len(found.scenarios) == 14
+    assert list(found.split(found.axes[1])) == ["classes per client: 2", "classes per client: 10"]
+
+
+def test_clients_and_participation_that_vary_independently_are_two_axes() -> None:
+    found = study(*(cell([0.1], clients=clients, participation=part) for clients in (5, 10) for part in (0.2, 1.0)))
+    assert [axis.column for axis in found.axes] == ["participation", "clients"]
+
+
+def test_a_table_without_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        read_study(rows(0))
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "final", "best"),
+    [
+        ([0.1, 0.9, 0.7], 0.7, 0.9),
+        ([0.1, 0.9, None], math.nan, 0.9),  # diverged
+        ([None, None], math.nan, math.nan),
+    ],
+)
+def test_final_is_the_last_accuracy_and_best_the_highest(
+    accuracies: list[float | None], final: float, best: float
+) -> None:
+    run = study(cell(accuracies)[::-1]).runs.iloc[0]  # the order of the rows does not matter
+    assert [run["final"], run["best"]] == pytest.approx([final, best], nan_ok=True)
+
+
+def test_the_spread_over_seeds_is_that_of_a_sample() -> None:
+    found = study(cell([0.8]), cell([0.9], seed=1), cell([None], seed=2), dense([0.7]))
+    stc, fedavg = (values for _, values in spread(found.runs, "final").iterrows())
+    assert stc["mean"] == pytest.approx(0.85)
+    assert stc["std"] == pytest.approx(0.1 / math.sqrt(2))
+    assert (stc["low"], stc["high"], stc["count"], stc["of"], stc["whole"]) == (0.8, 0.9, 2, 3, False)
+    assert (fedavg["mean"], fedavg["std"], fedavg["whole"]) == (0.7, 0, True)
+
+
+def test_a_target_counts_from_the_first_evaluation_that_reaches_it() -> None:
+    found = study(cell([0.5, 0.4, 0.8, 0.6]))
+    first = reached(found, [0.5, 0.9])
+    assert first["round"].tolist() == pytest.approx([2, math.nan], nan_ok=True)  # the untrained model does not count
+    assert first["uplink_bytes"].tolist() == pytest.approx([2000, math.nan], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("cells", "derived"),
+    [
+        ([cell([0.1, 0.99]), dense([0.1, 0.8]), dense([0.1, 0.6], method="FedAvg n = 100")], (0.72, 0.76)),
+        ([cell([0.1, 0.8])], (0.72, 0.76)),  # no dense method
+        ([cell([0.1, 0.8]), dense([0.1, None])], (0.72, 0.76)),  # the dense method diverged
+        ([cell([0.1, None]), dense([0.1, None])], ()),
+        ([cell([0.1, 0.9]), dense([0.1, 0.102])], ()),  # no better than untrained
+        ([cell([0.74, 0.9]), dense([0.1, 0.8])], (0.76,)),
+    ],
+)
+def test_targets_are_fractions_of_the_best_dense_accuracy(
+    cells: list[pd.DataFrame], derived: tuple[float, ...]
+) -> None:
+    assert TARGET_SHARES == (0.9, 0.95)
+    assert targets(study(*cells)) == {"": derived}
+
+
+def test_given_targets_count_once_and_for_every_scenario() -> None:
+    assert set(targets(study(*sweep()), (0.8, 0.5, 0.8)).values()) == {(0.8, 0.5)}
+
+
+def test_winners_are_all_that_show_the_best_text() -> None:
+    assert winners([1.04, 1.0, 2.0, math.nan], ["1.0", "1.0", "2.0", "nan"]) == [0, 1]
+    assert winners([1.04, 1.0, 2.0], ["1.0", "1.0", "2.0"], highest=True) == [2]
+    assert winners([math.nan], ["nan"]) == []
+
+
+def test_the_front_by_hand() -> None:
+    points = pd.DataFrame([(10, 0.9), (1, 0.5), (5, 0.4), (5, 0.7), (20, 0.9), (2, math.nan)], columns=["sent", "mean"])
+    assert pareto_front(points).index.tolist() == [1, 3, 0]
+
+
+def test_no_point_dominates_one_on_the_front_and_one_dominates_each_other_point() -> None:
+    points = pd.DataFrame(np.random.default_rng(5).integers(0, 8, (60, 2)), columns=["sent", "mean"])
+    front = {tuple(point) for point in pareto_front(points).to_numpy()}
+
+    def dominated(x: int, y: int) -> bool:
+        return any(u <= x and v >= y and (u, v) != (x, y) for u, v in points.to_numpy())
+
+    assert all(dominated(x, y) == ((x, y) not in front) for x, y in points.to_numpy())
