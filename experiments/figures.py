@@ -1,7 +1,7 @@
 """The figures of a study: accuracy against its cost and against what is swept, the Pareto front, and times to a target.
 
 A method has the same colour, dash and marker in all figures of a study. A line is the mean over seeds, a band reaches from
-the lowest seed to the highest; where a seed has diverged, both are of the seeds that are left.
+the lowest seed to the highest; where a seed has diverged, both are of the seeds that are left. A figure without points is None.
 """
 
 from collections.abc import Iterator, Sequence
@@ -70,12 +70,13 @@ def pictures(study: Study, given: Sequence[float] = (), slowdown: float = 1.0) -
     computes `slowdown` times slower than the study's machine.
     """
     with plt.rc_context({"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}):
-        for picture in _pictures(study, given, slowdown):
-            yield picture
-            plt.close(picture.figure)
+        for name, figure, caption in _figures(study, given, slowdown):
+            if figure is not None:
+                yield Picture(name, figure, caption)
+                plt.close(figure)
 
 
-def _pictures(study: Study, given: Sequence[float], slowdown: float) -> Iterator[Picture]:
+def _figures(study: Study, given: Sequence[float], slowdown: float) -> Iterator[tuple[str, Figure | None, str]]:
     bands = (
         " A line is the mean over seeds; its band reaches from the lowest to the highest." if study.has_seeds else ""
     )
@@ -84,67 +85,71 @@ def _pictures(study: Study, given: Sequence[float], slowdown: float) -> Iterator
     more = bands + (left_out if len(study.scenarios) > MAX_PANELS else "")
     for axis in study.axes:
         if any(len(scenarios) > 1 for scenarios in study.split(axis).values()):
-            for measure, which in (("final", "at the last evaluation"), ("best", "best of all evaluations")):
-                yield Picture(
+            measures: dict[Measure, str] = {"final": "at the last evaluation", "best": "best of all evaluations"}
+            for measure, which in measures.items():
+                yield (
                     f"{measure}-against-{_slug(axis.name)}",
-                    sweep(study, axis, measure),  # type: ignore[arg-type]  # mypy widens the literals of a tuple
+                    sweep(study, axis, measure),
                     f"Test accuracy ({which}) against {axis.name}. A flat line is a method that this does not affect.{more}",
                 )
     for cost, (_, _, caption) in COSTS.items():
-        yield Picture(
-            f"accuracy-against-{cost}", accuracy_against(study, cost), f"Test accuracy against {caption}{more}"
-        )
-    yield Picture(
+        yield (f"accuracy-against-{cost}", accuracy_against(study, cost), f"Test accuracy against {caption}{more}")
+    yield (
         "pareto",
         pareto(study),
-        "Final accuracy against all traffic of the complete run. The grey line is the Pareto front: no other method ends "
-        "better with fewer bytes. Pale markers are behind it, or have a seed that diverged. A bar reaches "
-        f"from the lowest seed to the highest.{more.removeprefix(bands)}",
+        (
+            "Final accuracy against all traffic of the complete run. The grey line is the Pareto front: no other method ends "
+            "better with fewer bytes. Pale markers are behind it, or have a seed that diverged. A bar reaches "
+            f"from the lowest seed to the highest.{more.removeprefix(bands)}"
+        ),
     )
-    if (figure := time_to_target(study, given, slowdown)) is not None:
-        yield Picture(
-            "time-to-target",
-            figure,
-            "Time until the target accuracy above each panel is first reached, mean over seeds; a marker for each network. A "
-            "method without markers does not reach it with every seed. Further left is faster; the assumptions are below."
-            + more.removeprefix(bands),
-        )
+    yield (
+        "time-to-target",
+        time_to_target(study, given, slowdown),
+        "Time until the target accuracy above each panel is first reached, mean over seeds; a marker for each network. A "
+        "method without markers does not reach it with every seed. Further left is faster; the assumptions are below."
+        + more.removeprefix(bands),
+    )
     if len(study.scenarios) == 1:
         for profile in PROFILES:
             time = pd.Series(network_seconds(study.table, profile, slowdown), study.table.index)
             unit, size = _time_unit(time)
-            yield Picture(
+            yield (
                 f"accuracy-over-{_slug(profile.name)}",
                 _lines(study, study.table.assign(cost=time / size), f"{unit} over {profile.name} (logarithmic)"),
                 f"Test accuracy against time over {profile.name}.{more}",
             )
 
 
-def accuracy_against(study: Study, cost: str) -> Figure:
+def accuracy_against(study: Study, cost: str) -> Figure | None:
     """Return test accuracy against one of `COSTS`: a panel for each scenario, a line for each method."""
     columns, label, _ = COSTS[cost]
     costs = study.table[columns].sum(axis=1) / (1e6 if "MB" in label else 1)
     return _lines(study, study.table.assign(cost=costs), label)
 
 
-def _lines(study: Study, table: pd.DataFrame, label: str) -> Figure:
+def _lines(study: Study, table: pd.DataFrame, label: str) -> Figure | None:
     """Return the lines of accuracy against the column "cost", which is averaged over the seeds that have an accuracy."""
     table = table.dropna(subset=["accuracy"]).assign(accuracy=lambda rows: 100 * rows["accuracy"])
     table["cost"] = table.groupby(["scenario", "method", "round"], observed=True)["cost"].transform("mean")
     if logarithmic := "logarithmic" in label:
         table = table[table["cost"] > 0]
-    grid = _panels(study, table, "line", "cost", "accuracy", **LINE_STYLE)
+    if table.empty:
+        return None
+    grid = _panels(study, table, "line", "cost", "accuracy", sort=False, **LINE_STYLE)
     for axes in grid.axes.flat:
         for line in axes.get_lines():
             line.set_markevery(max(1, len(line.get_xdata()) // MARKERS_PER_LINE))
     return _finish(grid, label, "test accuracy (%)", logarithmic=logarithmic)
 
 
-def sweep(study: Study, axis: Axis, measure: Measure) -> Figure:
+def sweep(study: Study, axis: Axis, measure: Measure) -> Figure | None:
     """Return the final or best accuracy against a swept setting: a panel for each setting of the other axes."""
     runs = study.runs.assign(accuracy=100 * study.runs[measure])
     common = {one: text for text, group in study.split(axis).items() if len(group) > 1 for one in group}
-    runs = runs[runs["scenario"].isin(common)]
+    runs = runs[runs["scenario"].isin(common) & runs["accuracy"].notna()]
+    if runs.empty:
+        return None
     runs = runs.assign(
         scenario=pd.Categorical(runs["scenario"].map(common).astype(str), list(dict.fromkeys(common.values())))
     )
@@ -160,7 +165,7 @@ def sweep(study: Study, axis: Axis, measure: Measure) -> Figure:
     return _finish(grid, axis.label, f"{measure} test accuracy (%)")
 
 
-def pareto(study: Study) -> Figure:
+def pareto(study: Study) -> Figure | None:
     """Return final accuracy against the bytes of the complete run, of the runs that have an end."""
     runs = study.runs.dropna(subset=["final"])
     sent = (runs["uplink_bytes"] + runs["downlink_bytes"]) / 1e6
@@ -168,6 +173,8 @@ def pareto(study: Study) -> Figure:
     ends = ends.dropna(subset=["mean"]).reset_index()
     ends[["mean", "low", "high"]] *= 100
     ends = ends[ends["sent"] > 0]
+    if ends.empty:
+        return None
     grid = _panels(study, ends, "scatter", "sent", "mean", s=60, zorder=2)
     for scenario, axes in _by_scenario(grid, ends):
         points = ends[ends["scenario"] == scenario]

@@ -30,6 +30,7 @@ SETTINGS = {
     "momentum": "float64",
     "seed": "int64",
     "strategy": "str",
+    "weighting": "str",  # of the nodes in a mean: by their number of examples, or equal
     "uplink": "str",
     "downlink": "str",
 }
@@ -51,8 +52,8 @@ SECONDS = {
 MEASURED = PROGRESS | TRAFFIC | SLOWEST | SECONDS
 COLUMNS = SETTINGS | MEASURED
 """Column -> dtype, in the order of the file."""
-LATER = {"weighting": "examples"} | {name: 0 for name in TRAFFIC if name.startswith("first_")}
-"""Columns that older files lack -> the value that their rows have."""
+ADDED = {"weighting": "examples"}
+"""Columns that older files lack -> the value of their rows."""
 
 
 def read_csv(path: Path) -> pd.DataFrame:
@@ -65,9 +66,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     """
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
-        for name, value in LATER.items():
-            if name in COLUMNS and name not in table:
-                table[name] = str(value)
+        table = table.assign(**{name: value for name, value in ADDED.items() if name not in table})
         if set(table) != set(COLUMNS):
             missing, unknown = set(COLUMNS) - set(table), set(table) - set(COLUMNS)
             raise ValueError(f"missing columns {sorted(missing)}, unknown columns {sorted(unknown)}")

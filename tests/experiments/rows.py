@@ -21,6 +21,7 @@ SETTINGS: dict[str, Any] = {
     "momentum": 0.0,
     "seed": 0,
     "strategy": "fedavg",
+    "weighting": "examples",
     "uplink": "stc(density=0.01)",
     "downlink": "stc(density=0.01)",
 }

@@ -1,21 +1,21 @@
-"""The tables of a study, reckoned by hand."""
+"""The tables and the summary of a study, calculated by hand."""
 
-from experiments.curves import Study, read
-from experiments.grids import accuracy_tables
-from experiments.results import Row, to_frame
 from experiments.study_report import markdown
 from experiments.summary import sentences, summary_table, warnings
-from experiments.tables import methods_table, target_table, time_table
-from tests.experiments.rows import cell, dense, study
+from experiments.tables import (
+    accuracy_tables,
+    byte_tables,
+    catch_up_tables,
+    methods_table,
+    ratio_tables,
+    target_table,
+    time_table,
+)
+from tests.experiments.rows import cell, dense, study, sweep
 
 
-def of(rows: list[Row]) -> Study:
-    """Return the study of these rows."""
-    return read(to_frame(rows))
-
-
-def test_a_method_is_said_with_its_settings_and_its_measured_ratios() -> None:
-    table = methods_table(of(cell([0.1, 0.5], up=1000, down=4000)))
+def test_a_method_is_listed_with_its_settings_and_its_measured_ratios() -> None:
+    table = methods_table(study(cell([0.1, 0.5], up=1000, down=4000)))
     assert dict(zip(table.head, table.rows[0], strict=True)) == {
         "method": "STC 1/100",
         "uplink": "stc(density=0.01)",
@@ -30,12 +30,12 @@ def test_a_method_is_said_with_its_settings_and_its_measured_ratios() -> None:
 
 
 def test_a_method_that_has_sent_nothing_has_no_ratio() -> None:
-    assert methods_table(of(cell([0.1]))).rows[0][-2:] == ("-", "-")
+    assert methods_table(study(cell([0.1]))).rows[0][-2:] == ("-", "-")
 
 
-def test_bytes_to_target_are_those_at_the_first_evaluation_that_has_it() -> None:
-    rows = cell([0.1, 0.4, 0.6, 0.9], up=1_000_000, down=4_000_000) + dense([0.1, 0.5, 0.55])
-    table = target_table(of(rows), (0.6,))
+def test_bytes_to_a_target_are_those_at_the_first_evaluation_that_reaches_it() -> None:
+    cells = [cell([0.1, 0.4, 0.6, 0.9], up=1_000_000, down=4_000_000), dense([0.1, 0.5, 0.55])]
+    table = target_table(study(*cells), (0.6,))
     stc, fedavg = (dict(zip(table.head, row, strict=True)) for row in table.rows)
     assert (stc["rounds"], stc["up (MB)"], stc["down (MB)"], stc["both (MB)"]) == ("2", "2.00", "8.00", "10.0")
     assert (stc["up a message"], stc["down a message"]) == ("100 kB", "400 kB")  # ten nodes take part
@@ -44,26 +44,26 @@ def test_bytes_to_target_are_those_at_the_first_evaluation_that_has_it() -> None
     assert fedavg["reached by"] == "0 of 1 seed"
 
 
-def test_the_mean_is_over_the_seeds_that_reach_it_and_only_who_always_does_is_the_best() -> None:
-    rows = cell([0.1, 0.6], up=1_000_000, down=0) + cell([0.1, 0.2], seed=1)
-    rows += dense([0.1, 0.2, 0.7]) + dense([0.1, 0.7, 0.7], seed=1)
-    table = target_table(of(rows), (0.6,))
+def test_the_mean_is_over_the_seeds_that_reach_a_target_and_a_winner_reaches_it_with_all() -> None:
+    cells = [cell([0.1, 0.6], up=1_000_000, down=0), cell([0.1, 0.2], seed=1)]
+    cells += [dense([0.1, 0.2, 0.7]), dense([0.1, 0.7, 0.7], seed=1)]
+    table = target_table(study(*cells), (0.6,))
     column = table.head.index("both (MB)")
     assert [row[column] for row in table.rows] == ["1.00", "0.300"]
     assert [row[-1] for row in table.rows] == ["1 of 2 seeds", "2 of 2 seeds"]
     assert table.best == {(1, column)}
 
 
-def test_times_have_a_column_a_network() -> None:
-    table = time_table(of(cell([0.1, 0.9])), (0.5,))
+def test_times_have_a_column_for_each_network() -> None:
+    table = time_table(study(cell([0.1, 0.9])), (0.5,))
     (row,) = (dict(zip(table.head, row, strict=True)) for row in table.rows)
     # 1 Gb/s: two round trips of 1 ms, 0.5 s on the node and 0.1 s on the server; 100 and 800 bytes take no time
     assert row["1 Gb/s"] == "0.6 s"
     assert row["reached by"] == "1 of 1 seed"
 
 
-def test_markdown_has_a_head_a_rule_and_a_line_a_row_and_escapes_what_would_end_a_cell() -> None:
-    text = markdown(to_frame(cell([0.1, 0.5], method="a|b")), (0.5,))
+def test_markdown_escapes_the_end_of_a_cell() -> None:
+    text = markdown(cell([0.1, 0.5], method="a|b"), (0.5,))
     lines = text.splitlines()
     assert "| method | accuracy |" in lines
     assert "| --- | ---: |" in lines
@@ -72,8 +72,8 @@ def test_markdown_has_a_head_a_rule_and_a_line_a_row_and_escapes_what_would_end_
     assert any(line.startswith("| 50 % | a\\|b | 1 | 1 | 0.00100 |") for line in lines)
 
 
-def test_the_summary_names_who_ends_best_and_who_gets_there_with_fewest_bytes() -> None:
-    found = of(study())
+def test_the_summary_names_the_best_final_accuracy_and_the_fewest_bytes() -> None:
+    found = study(*sweep())
     table = summary_table(found, (0.5,))
     assert table.rows[0][:4] == (
         "classes per client: 1",
@@ -82,73 +82,133 @@ def test_the_summary_names_who_ends_best_and_who_gets_there_with_fewest_bytes() 
         "STC 1/100 (5.0 kB; 40.0 times fewer than FedAvg n = 25)",
     )
     assert table.rows[2][1] == "FedAvg n = 25 (86.0 ± 1.4 %)"
-    clear = " The lead over the next is larger than the spread over seeds (the larger ± of the two) in 2 of 3 settings."
+    clear = " The lead over the next method exceeds the spread over seeds (the larger ± of the two) in 2 of 3 settings."
     assert sentences(found, (0.5,)) == [
         "The highest mean final accuracy: of 3 settings, STC 1/100 in 2; FedAvg n = 25 in 1." + clear,
         "The fewest bytes to the target accuracy, up and down: of 3 settings, STC 1/100 in 3.",
     ]
 
 
-def test_a_mean_of_the_seeds_that_did_not_diverge_wins_nothing() -> None:
-    rows = cell([0.1, 0.9]) + cell([0.1, None], seed=1) + dense([0.1, 0.4]) + dense([0.1, 0.4], seed=1)
-    assert summary_table(of(rows), (0.3,)).rows[0][1] == "FedAvg n = 25 (40.0 ± 0.0 %)"
+def test_the_mean_of_the_survivors_wins_nothing() -> None:
+    cells = [cell([0.1, 0.9]), cell([0.1, None], seed=1), dense([0.1, 0.4]), dense([0.1, 0.4], seed=1)]
+    assert summary_table(study(*cells), (0.3,)).rows[0][0] == "FedAvg n = 25 (40.0 ± 0.0 %)"
 
 
-def test_a_target_that_nobody_reaches_is_said() -> None:
-    found = of(study())
+def test_a_target_that_no_method_reaches_is_reported() -> None:
+    found = study(*sweep())
     assert sentences(found, (0.99,))[1] == "No method reaches a target accuracy with all of its seeds."
     assert summary_table(found, (0.99,)).rows[0][3:] == ("-", "-")
 
 
-def test_an_unfinished_study_says_how_far_it_is() -> None:
-    found = of(study())
+def test_an_unfinished_study_reports_its_progress() -> None:
+    found = study(*sweep())
     assert warnings(found, 12, 40) == ["The study is not finished: 12 of 40 cells (runs) are in this report."]
     assert warnings(found, 12, 12) == warnings(found) == []
 
 
-def test_runs_that_diverged_and_a_single_seed_are_said() -> None:
-    said = warnings(of(cell([0.1, None]) + dense([0.1, 0.5])))
-    assert said[0] == "1 of 2 runs end without an accuracy or a finite loss (they diverged): STC 1/100."
-    assert said[1].startswith("There is one seed")
+def test_diverged_runs_and_a_single_seed_are_reported() -> None:
+    found = warnings(study(cell([0.1, None]), dense([0.1, 0.5])))
+    assert found[0] == "1 of 2 runs end without an accuracy or a finite loss (they diverged): STC 1/100."
+    assert found[1].startswith("There is one seed")
 
 
-def test_who_shows_the_same_number_ties_and_stands_in_the_order_of_the_study() -> None:
-    found = of(dense([0.1, 0.80001], method="B") + dense([0.1, 0.8], method="A") + dense([0.1, 0.7], method="C"))
+def test_methods_that_show_the_same_number_tie_in_the_order_of_the_study() -> None:
+    found = study(dense([0.1, 0.80001], method="B"), dense([0.1, 0.8], method="A"), dense([0.1, 0.7], method="C"))
     (table,) = accuracy_tables(found, "final")
     assert table.best == {(0, 1), (1, 1)}
     assert target_table(found, (0.75,)).best == {(0, 6), (1, 6)}
-    assert summary_table(found, (0.75,)).rows[0][1:4] == ("B (80.0 %) = A (80.0 %)", "75 %", "B = A (200 kB)")
+    assert summary_table(found, (0.75,)).rows[0][:3] == ("B (80.0 %) = A (80.0 %)", "75 %", "B = A (200 kB)")
     assert sentences(found, (0.75,)) == [
         "The highest mean final accuracy: B = A.",
         "The fewest bytes to the target accuracy, up and down: B = A.",
     ]
 
 
-def test_ties_count_for_all_who_tie() -> None:
-    rows = dense([0.1, 0.8], method="B") + dense([0.1, 0.8], method="A")
-    rows += dense([0.1, 0.7], method="B", batch_size=1) + dense([0.1, 0.8], method="A", batch_size=1)
-    assert sentences(of(rows), (0.75,)) == [
-        "The highest mean final accuracy: of 2 settings (who ties counts), A in 2; B in 1.",
-        "The fewest bytes to the target accuracy, up and down: of 2 settings (who ties counts), A in 2; B in 1.",
+def test_a_tie_counts_for_each_method() -> None:
+    cells = [dense([0.1, 0.8], method="B"), dense([0.1, 0.8], method="A")]
+    cells += [dense([0.1, 0.7], method="B", batch_size=1), dense([0.1, 0.8], method="A", batch_size=1)]
+    assert sentences(study(*cells), (0.75,)) == [
+        "The highest mean final accuracy: of 2 settings (ties count for each), A in 2; B in 1.",
+        "The fewest bytes to the target accuracy, up and down: of 2 settings (ties count for each), A in 2; B in 1.",
     ]
 
 
-def test_a_lead_within_the_spread_is_not_counted_as_clear() -> None:
-    rows = cell([0.1, 0.7]) + cell([0.1, 0.9], seed=1) + dense([0.1, 0.79]) + dense([0.1, 0.79], seed=1)
-    assert sentences(of(rows), (0.5,))[0].endswith("in 0 of 1 setting.")
+def test_a_lead_within_the_spread_is_not_clear() -> None:
+    cells = [cell([0.1, 0.7]), cell([0.1, 0.9], seed=1), dense([0.1, 0.79]), dense([0.1, 0.79], seed=1)]
+    assert sentences(study(*cells), (0.5,))[0].endswith("in 0 of 1 setting.")
 
 
-def test_a_setting_without_a_target_says_who_ends_best_all_the_same() -> None:
-    found = of(cell([0.1, 0.5]) + dense([0.1, 0.102]))
-    assert summary_table(found, ()).rows == (("", "STC 1/100 (50.0 %)", "-", "-", "-"),)
-    assert sentences(found, ())[1].startswith("No target accuracy follows")
+def test_a_setting_without_a_target_still_has_a_best_final_accuracy() -> None:
+    found = study(cell([0.1, 0.5]), dense([0.1, 0.102]))
+    assert summary_table(found, ()).rows == (("STC 1/100 (50.0 %)", "-", "-", "-"),)
+    assert "no target accuracy" in sentences(found, ())[1]
 
 
-def test_a_target_that_is_asked_for_twice_counts_once() -> None:
-    assert len(target_table(of(cell([0.1, 0.9])), (0.8, 0.8)).rows) == 1
+def test_a_target_that_is_given_twice_counts_once() -> None:
+    assert len(target_table(study(cell([0.1, 0.9])), (0.8, 0.8)).rows) == 1
 
 
-def test_holes_are_said_where_no_plan_says_what_there_should_be() -> None:
-    rows = cell([0.1, 0.5]) + cell([0.1, 0.5], seed=1) + dense([0.1, 0.5])
-    assert warnings(of(rows))[0].startswith("3 of 4 runs are there")
-    assert warnings(of(rows), 3, 3) == []
+def test_missing_runs_are_reported_even_without_a_plan() -> None:
+    cells = [cell([0.1, 0.5]), cell([0.1, 0.5], seed=1), dense([0.1, 0.5])]
+    assert warnings(study(*cells))[0].startswith("3 of 4 runs")
+    assert warnings(study(*cells), 3, 3) == []
+
+
+def test_accuracies_are_means_with_their_deviation_and_the_best_of_a_column_is_marked() -> None:
+    (table,) = accuracy_tables(study(*sweep()), "final")
+    assert table.head == ("method", "1", "2", "10")
+    assert table.rows[0] == ("STC 1/100", "85.5 ± 0.7", "85.5 ± 0.7", "85.5 ± 0.7")
+    assert table.rows[1] == ("FedAvg n = 25", "59.0 ± 1.4", "62.0 ± 1.4", "86.0 ± 1.4")
+    assert table.best == {(0, 1), (0, 2), (1, 3)}
+
+
+def test_a_seed_without_an_accuracy_is_counted_and_a_cell_that_has_not_run_is_empty() -> None:
+    (table,) = accuracy_tables(
+        study(cell([0.1, 0.5]), cell([0.1, None], seed=1), dense([0.1, 0.4], batch_size=1)), "final"
+    )
+    assert table.rows == (("STC 1/100", "", "50.0 (1 of 2 seeds)"), ("FedAvg n = 25", "40.0", ""))
+    assert table.best == {(1, 1)}
+
+
+def test_bytes_to_a_given_target_have_a_column_for_each_setting() -> None:
+    cells = [cell([0.1, 0.6], up=1_000_000), cell([0.1, 0.2, 0.6], up=1_000_000, seed=1), dense([0.1, 0.6])]
+    cells += [cell([0.1, 0.6], batch_size=1), cell([0.1, 0.5], batch_size=1, seed=1)]
+    cells += [dense([0.1, 0.7], batch_size=1), dense([0.1, 0.5], batch_size=2)]
+    (table,) = byte_tables(study(*cells), (0.6, 0.6))
+    assert table.head == ("method", "1", "2", "20")
+    assert table.rows == (
+        ("STC 1/100", "0.00100 (0.00500), 1 of 2 seeds", "", "1.50 (1.51)"),
+        ("FedAvg n = 25", "0.100 (0.200)", "never", "0.100 (0.200)"),
+    )
+    assert table.best == {(1, 1), (1, 3)}
+    assert "60 %" in table.caption
+    assert "by batch size" in table.caption
+    assert byte_tables(study(*cells), ()) == []
+    (alone,) = byte_tables(study(cell([0.1, 0.9])), (0.5,))
+    assert alone.head == ("method", "up (up and down)")
+
+
+def test_ratios_and_catch_up_of_complete_runs() -> None:
+    found = study(
+        cell([0.1, 0.5], up=1000, down=4000),
+        cell([0.1, 0.5], up=3000, down=12_000, seed=1),
+        cell([0.1, 0.5], batch_size=1, up=1000, down=9000),
+        dense([0.1]),
+    )
+    (ratios,), (catch_up,) = ratio_tables(found), catch_up_tables(found)
+    assert ratios.head == catch_up.head == ("method", "1", "20")
+    assert ratios.rows == (("STC 1/100", "100 (20)", "50 (20)"), ("FedAvg n = 25", "", "-"))  # 100 kB each way a round
+    assert catch_up.rows == (("STC 1/100", "50.0 %", "50.0 %"), ("FedAvg n = 25", "", "-"))
+
+
+def test_of_two_axes_the_longer_has_the_columns_and_the_other_a_table_for_each_value() -> None:
+    cells = [cell([0.1, 0.5], batch_size=size, partition="stc(classes=10)") for size in (1, 5, 20)]
+    cells += [cell([0.1, 0.9], batch_size=20), dense([0.1, 0.8], batch_size=1), dense([0.1, 0.95], batch_size=20)]
+    first, second = accuracy_tables(study(*cells), "final")
+    assert ", by batch size (classes per client: 2)" in first.caption
+    assert ", by batch size (classes per client: 10)" in second.caption
+    assert (first.head[1:], second.head[1:]) == (("1", "20"), ("1", "5", "20"))
+    assert first.rows == (("STC 1/100", "", "90.0"), ("FedAvg n = 25", "80.0", "95.0"))
+    assert first.best == {(1, 1), (1, 2)}
+    assert second.rows == (("STC 1/100", "50.0", "50.0", "50.0"), ("FedAvg n = 25", "", "", ""))
+    assert len(byte_tables(study(*cells), (0.4, 0.6))) == 4
