@@ -1,4 +1,4 @@
-"""Any pattern of absence, loss, repetition and restart ends in the same bits, and no mass is lost on the way."""
+"""Any pattern of absence, loss, repetition and restart ends in the same bits, and no mass is lost."""
 
 import random
 from pathlib import Path
@@ -22,7 +22,7 @@ FAULTS = [*Fault, *[None] * 12]
 
 
 def _strategy(checkpoint: Path, inner: Watching | None = None) -> CompressedStrategy:
-    # fraction_train asks for 4 of 30; evaluation reaches everybody only where a test asks for it.
+    # fraction_train selects 4 of 30 nodes; evaluation reaches all nodes only if a test sets it.
     inner = inner or Watching(fraction_train=4 / 30 + 1e-9, fraction_evaluate=0.0)
     uplink, downlink = fedcomp.stc(density=0.02), fedcomp.stc(density=0.05)
     return CompressedStrategy(inner, uplink=uplink, downlink=downlink, checkpoint=checkpoint)
@@ -32,7 +32,7 @@ def _bring_up_to_date(strategy: CompressedStrategy, grid: LocalGrid) -> None:
     inner = strategy.inner
     assert isinstance(inner, Watching)
     inner.fraction_evaluate, inner.min_evaluate_nodes = 1.0, 2
-    for _ in range(2):  # who lost everything says so first, and gets a key frame then
+    for _ in range(2):  # a node that lost everything asks for a key frame first, and then gets it
         messages = strategy.configure_evaluate(strategy.round, strategy.arrays, ConfigRecord(), grid)
         strategy.aggregate_evaluate(strategy.round, grid.send_and_receive(messages))
     inner.fraction_evaluate, inner.min_evaluate_nodes = 0.0, 0
@@ -56,7 +56,7 @@ def test_two_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_
             if fault is not None:
                 grid.order(node, fault)
         if server_round == ROUNDS // 2:
-            # The server dies, and another one comes back from the checkpoint with nothing else.
+            # The server dies, and another one resumes from the checkpoint alone.
             strategy = _strategy(tmp_path / "checkpoint", watching)
             strategy.load(tmp_path / "checkpoint")
         before = {node: watching.acked.get(node, np.zeros(1025)).copy() for node in grid.get_node_ids()}
@@ -87,7 +87,7 @@ def test_two_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_
         acked = watching.acked.get(node, np.zeros(1025)) - forgotten.get(node, 0)
         state = state_of(context)
         held = state.memory.get("residual", np.zeros(1025)).astype(np.float64)
-        assert not state.pending, "the instruction that brought the node up to date settled it"
+        assert not state.pending, "the message that brought the node up to date settled it"
         scale = np.abs(asked).max() or 1
         np.testing.assert_allclose(acked + held, asked, atol=1e-4 * scale, err_msg=f"node {node}")
 
@@ -96,7 +96,7 @@ def test_two_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_
     np.testing.assert_allclose(moved + kept, watching.means, atol=1e-4 * np.abs(watching.means).max())
 
 
-def test_a_server_that_came_back_from_an_older_checkpoint_never_forks_its_nodes_unseen(tmp_path: Path) -> None:
+def test_a_server_resumed_from_an_older_checkpoint_never_forks_its_nodes(tmp_path: Path) -> None:
     random.seed(1)
     grid = LocalGrid(app(), 6)
     strategy = _strategy(tmp_path / "checkpoint", Watching(fraction_train=1.0, fraction_evaluate=0.0))
@@ -110,7 +110,7 @@ def test_a_server_that_came_back_from_an_older_checkpoint_never_forks_its_nodes_
     back = _strategy(tmp_path / "checkpoint", Watching(fraction_train=0.5, fraction_evaluate=0.0))
     back.load(old)
     assert back.version == 3
-    # Other nodes are sampled now, so version 4 is another model than the version 4 that the nodes hold.
+    # Other nodes are sampled now, so the new version 4 differs from the version 4 that the nodes hold.
     back.start(grid, model(), num_rounds=6)
     inner = back.inner
     assert isinstance(inner, Watching)
@@ -123,7 +123,7 @@ def test_a_server_that_came_back_from_an_older_checkpoint_never_forks_its_nodes_
 
 
 @pytest.mark.parametrize("fault", list(Fault))
-def test_one_fault_alone_is_settled_by_the_next_message(fault: Fault, tmp_path: Path) -> None:
+def test_the_next_message_settles_a_single_fault(fault: Fault, tmp_path: Path) -> None:
     grid = LocalGrid(app(), 2)
     strategy = _strategy(tmp_path / "checkpoint", Watching(fraction_train=1.0, fraction_evaluate=0.0))
     strategy.start(grid, model(), num_rounds=2)
@@ -135,7 +135,7 @@ def test_one_fault_alone_is_settled_by_the_next_message(fault: Fault, tmp_path: 
     context = grid.contexts[1]
     state = state_of(context)
     asked = context.state.array_records["asked"]["sum"].numpy()
-    # The last uplink was taken, though the node has not been told so yet.
+    # The server accepted the last update, but the node does not know it yet.
     assert ack_of(state.pending_number, state.pending) == strategy.publisher.nodes[1].acked
     assert state.replica is not None
     np.testing.assert_allclose(
@@ -143,7 +143,7 @@ def test_one_fault_alone_is_settled_by_the_next_message(fault: Fault, tmp_path: 
     )
 
 
-def test_mass_that_is_pending_is_the_body_that_was_sent() -> None:
+def test_the_pending_update_plus_the_residual_is_the_asked_mass() -> None:
     grid = LocalGrid(app(), 2)
     strategy = CompressedStrategy(Watching(fraction_train=1.0, fraction_evaluate=0.0), uplink=fedcomp.stc(density=0.1))
     grid.order(1, Fault.LOSE_REPLY)

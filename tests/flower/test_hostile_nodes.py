@@ -1,4 +1,4 @@
-"""One of five nodes turns hostile: round by round another attack, and the others go on as if it were silent."""
+"""One of five nodes turns hostile, with another attack in each round; the others continue as if it were silent."""
 
 import logging
 import re
@@ -27,7 +27,7 @@ Attack = Callable[["Besieged", Replies], list[Message]]
 
 
 class Besieged(LocalGrid):
-    """A grid in which one node's replies are replaced, in each round by what that round's attack makes of them."""
+    """A grid in which the attack of the round replaces the replies of one node."""
 
     def __init__(self, attacks: dict[int, Attack]) -> None:
         super().__init__(app(), NODES)
@@ -35,7 +35,7 @@ class Besieged(LocalGrid):
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         messages = list(messages)
-        if not messages:  # nobody evaluates
+        if not messages:  # without evaluation
             return []
         self.round += 1
         replies = {reply.metadata.src_node_id: reply for reply in super().send_and_receive(messages, timeout=timeout)}
@@ -46,7 +46,7 @@ class Besieged(LocalGrid):
 
 
 def _copy(reply: Message, data: bytes | None = None) -> Message:
-    """Return the reply once more, with other bytes where they are given."""
+    """Return a copy of the reply, with other bytes if they are given."""
     other = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
     other.metadata.__dict__.update(reply.metadata.__dict__)
     if data is not None:
@@ -61,7 +61,7 @@ def _bytes(reply: Message) -> bytes:
 
 
 def _sends(forge: Callable[[Frame], Iterable[bytes]]) -> Attack:
-    """Return the attack that sends what `forge` makes of the frame that the node would have sent."""
+    """Return the attack that sends `forge` of the frame that the node would have sent."""
     return lambda _, replies: [
         _copy(replies[HOSTILE], data) for data in forge(parse_single_frame(_bytes(replies[HOSTILE])))
     ]
@@ -150,7 +150,7 @@ def _train(grid: LocalGrid, inner: str) -> tuple[CompressedStrategy, int]:
 
 
 @pytest.mark.parametrize("inner", INNER)
-def test_a_node_that_turns_hostile_is_dropped_counted_and_named_in_each_round_and_the_others_go_on(
+def test_replies_of_a_hostile_node_are_dropped_counted_and_logged_and_the_others_count(
     inner: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silent: Attack = lambda grid, replies: []  # noqa: E731
@@ -163,7 +163,7 @@ def test_a_node_that_turns_hostile_is_dropped_counted_and_named_in_each_round_an
 
     np.testing.assert_array_equal(floats(strategy.arrays), floats(calm.arrays))
     assert strategy.version == ROUNDS
-    assert peak < calm_peak + (8 << 20), "whatever is claimed, some megabytes are enough"
+    assert peak < calm_peak + (8 << 20), "some megabytes are enough, whatever the claim"
 
     said = [record.getMessage() for record in caplog.records if "is dropped" in record.getMessage()]
     assert all(f"the reply of node {HOSTILE} is dropped" in line for line in said)

@@ -1,4 +1,4 @@
-"""Instructions damaged on purpose, through mod and app: the node refuses them, loses nothing, and follows the true one."""
+"""Damaged server messages, through mod and app: the node refuses them, loses nothing, and follows the genuine one."""
 
 import logging
 from collections.abc import Iterable
@@ -18,12 +18,12 @@ from tests.flower.toy import Watching, app, floats, model, state_of
 from tests.wire.mutations import disturb, disturb_head, seal_frame, seal_instruction
 
 DAMAGED, ATTACKED = 60, range(3, 8)
-"""Damaged instructions before the true one, and the rounds in which they come."""
+"""The number of damaged messages before the genuine one, and the rounds in which they arrive."""
 REFUSALS = tuple(name for name in vars(errors) if name.endswith("Error"))
 
 
 class Misled(LocalGrid):
-    """A grid in which node 1 gets damaged copies of its instruction, and then the true one."""
+    """A grid in which node 1 gets damaged copies of its message, and then the genuine one."""
 
     def __init__(self) -> None:
         super().__init__(app(), 3)
@@ -61,7 +61,7 @@ class Misled(LocalGrid):
             assert np.isfinite(state.replica.vector).all()
 
     def damaged(self, data: bytes) -> bytes:
-        """Return the instruction with damage anywhere, or with a damaged frame behind right checksums."""
+        """Return the message with damage anywhere, or with a damaged frame and valid checksums."""
         if self.rng.random() < 0.3:
             return disturb(self.rng, data)
         asked, frames = server_message.parse_server_message(data)
@@ -74,7 +74,7 @@ class Misled(LocalGrid):
         return seal_instruction(replace(asked, frames=tuple(spoiled)).to_bytes())
 
 
-def test_a_node_refuses_damaged_instructions_and_ends_in_the_published_model() -> None:
+def test_a_node_refuses_damaged_messages_and_ends_in_the_published_model() -> None:
     logging.getLogger("flwr").setLevel(logging.CRITICAL)
     grid = Misled()
     inner = Watching(fraction_train=1.0, fraction_evaluate=0.0)
@@ -83,7 +83,9 @@ def test_a_node_refuses_damaged_instructions_and_ends_in_the_published_model() -
     logging.getLogger("flwr").setLevel(logging.ERROR)
     assert grid.lost > 100
     assert grid.raised > 20
-    assert grid.followed < 20, "no fingerprint was made right: only what changes nothing is followed"
+    assert grid.followed < 20, (
+        "no damaged frame has a valid fingerprint, so only frames that change nothing are followed"
+    )
 
     inner.fraction_evaluate, inner.min_evaluate_nodes = 1.0, 3
     strategy.start(grid, model(), num_rounds=1)

@@ -1,4 +1,4 @@
-"""Every method on the wire: uplinks and downlinks of every kind, through absence and loss."""
+"""Every method as uplink and as downlink, through absence and loss."""
 
 import random
 from pathlib import Path
@@ -47,7 +47,7 @@ def held(context: Context) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("name", UPLINKS)
-def test_every_uplink_arrives_and_the_server_is_sent_fewer_bytes(name: str) -> None:
+def test_every_uplink_arrives_in_fewer_bytes_than_dense(name: str) -> None:
     strategy, _ = run(SMALL.get(name, name), "dense()")
     assert strategy.version == 5
     assert strategy.ledger.refused == 0
@@ -62,14 +62,14 @@ def test_every_downlink_keeps_all_nodes_at_the_published_model_to_the_bit(name: 
     cast(FedAvg, strategy.inner).fraction_train = 1.0
     before = strategy.arrays
     strategy.start(grid, before, num_rounds=1)
-    assert strategy.ledger.refused == 0, "nobody was LOST: every decoder gave the same bits"
+    assert strategy.ledger.refused == 0, "no node sent RESYNC: every decoder gave the same bits"
     published = floats(before).astype(np.float32)
     for context in grid.contexts.values():
         assert held(context).tobytes() == published.tobytes()
 
 
 @pytest.mark.parametrize("name", UPLINKS)
-def test_the_same_seed_gives_the_same_bytes_and_another_one_others(name: str) -> None:
+def test_equal_seeds_give_equal_bytes_and_other_seeds_other_bytes(name: str) -> None:
     vectors = []
     for seed in (3, 3, 4):
         random.seed(5)
@@ -82,7 +82,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_others(name: str) ->
 
 
 @pytest.mark.parametrize("name", [name for name in UPLINKS if fedcomp.parse(name).memory.vectors == ("residual",)])
-def test_what_was_asked_of_an_uplink_with_error_feedback_is_sent_or_kept_whatever_is_lost(name: str) -> None:
+def test_error_feedback_sends_or_keeps_all_of_the_asked_mass_whatever_is_lost(name: str) -> None:
     random.seed(1)
     watching = Watching(fraction_evaluate=0.0)
     strategy = CompressedStrategy(watching, uplink=fedcomp.parse(name), downlink=fedcomp.dense(), seed=3)
@@ -109,7 +109,7 @@ def test_ef21_without_compression_is_the_plain_mean_of_the_updates() -> None:
 
 
 def estimates_agree(strategy: CompressedStrategy, grid: LocalGrid) -> bool:
-    """Say whether the server's sum is the sum of the estimates that the nodes hold."""
+    """Return whether the server's sum equals the sum of the nodes' estimates."""
     inner = cast(EF21, strategy.inner)
     server = np.concatenate([inner.estimate[name].ravel() for name in ("layer.weight", "layer.bias")])
     states = [state_of(context).memory for context in grid.contexts.values()]
@@ -118,7 +118,7 @@ def estimates_agree(strategy: CompressedStrategy, grid: LocalGrid) -> bool:
 
 
 @pytest.mark.parametrize("fault", [*Fault])
-def test_ef21s_sum_is_that_of_the_nodes_estimates_whatever_goes_wrong(fault: Fault) -> None:
+def test_the_sum_of_ef21_equals_the_nodes_estimates_after_any_fault(fault: Fault) -> None:
     strategy, grid = run("ef21(density=0.2)", "dense()", rounds=4)
     assert estimates_agree(strategy, grid)
     before = strategy.publisher.epoch
@@ -128,7 +128,7 @@ def test_ef21s_sum_is_that_of_the_nodes_estimates_whatever_goes_wrong(fault: Fau
     assert estimates_agree(strategy, grid)
 
 
-def test_nodes_that_hold_more_than_a_server_that_went_back_begin_anew(tmp_path: Path) -> None:
+def test_estimates_start_from_zero_when_the_server_resumes_from_an_older_state(tmp_path: Path) -> None:
     strategy, grid = run("ef21(density=0.2)", "dense()", rounds=3)
     strategy.save(tmp_path / "old")
     strategy.start(grid, strategy.arrays, num_rounds=3)
@@ -152,7 +152,7 @@ def test_a_node_that_joins_later_is_counted_and_the_step_is_the_mean_over_all() 
     assert np.allclose(floats(strategy.arrays) - before, step, atol=1e-6)
 
 
-def test_what_is_sent_to_a_float16_model_reaches_ef21_unrounded() -> None:
+def test_updates_of_a_float16_model_reach_ef21_unrounded() -> None:
     update = np.zeros(1000, np.float32)
     update[::7] = 1e-4
     start_at = {"w": np.full((40, 25), 8, np.float16)}
@@ -164,7 +164,7 @@ def test_what_is_sent_to_a_float16_model_reaches_ef21_unrounded() -> None:
     assert np.allclose(model_64.ravel() - 8, update, atol=1e-15)
 
 
-def test_two_nodes_round_with_random_numbers_of_their_own() -> None:
+def test_nodes_draw_different_random_numbers() -> None:
     """The error of a mean of unbiased messages falls with their number only if they are independent."""
 
     same = ClientApp(mods=[CompressionMod()])
@@ -184,7 +184,7 @@ def test_two_nodes_round_with_random_numbers_of_their_own() -> None:
     assert len(sent) == 3
 
 
-def test_nodes_and_server_tell_the_compressor_the_shapes_of_the_tensors() -> None:
+def test_nodes_and_server_pass_the_tensors_shapes_to_the_compressor() -> None:
     _, grid = run("selective(density=0.01)", "selective(density=0.02)", rounds=1)
     frame = parse_single_frame(state_of(grid.contexts[1]).pending)
     indices = codec_ids.codec_by_id(frame.codec).decode(frame.payload[SECONDS.size : -8], n=1025).sparse().indices
@@ -194,7 +194,7 @@ def test_nodes_and_server_tell_the_compressor_the_shapes_of_the_tensors() -> Non
     assert np.count_nonzero((before != after)[1000:]) == 1
 
 
-def test_regtopk_hears_of_the_aggregate_from_the_downlink() -> None:
+def test_regtopk_reads_the_aggregate_from_the_downlink() -> None:
     _, grid = run("regtopk(density=0.1, nodes=4)", "dense()", rounds=3)
     for context in grid.contexts.values():
         memory = state_of(context).memory
@@ -202,7 +202,7 @@ def test_regtopk_hears_of_the_aggregate_from_the_downlink() -> None:
         assert memory["sent_indices"].size == memory["sent_from"].size == 103
 
 
-def test_a_warm_up_is_counted_in_the_servers_rounds() -> None:
+def test_a_warm_up_counts_the_servers_rounds() -> None:
     strategy, _ = run("dgc(density=0.001, warmup=4)", "dense()", rounds=6)
     sizes = [strategy.ledger.of_round(number).uplink_bytes for number in range(1, 7)]
     assert sizes[0] > 2 * sizes[1] > 4 * sizes[2]
@@ -219,6 +219,8 @@ def test_a_warm_up_is_counted_in_the_servers_rounds() -> None:
         ("stc", "stc", DynamicSampling(EF21(), beta=0.1), "sends whole updates, and EF21 needs increments"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(up: str, down: str, strategy: Strategy, message: str) -> None:
+def test_a_strategy_and_compressors_that_do_not_fit_together_are_refused(
+    up: str, down: str, strategy: Strategy, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         CompressedStrategy(strategy, uplink=fedcomp.parse(up), downlink=fedcomp.parse(down))

@@ -1,4 +1,4 @@
-"""What crosses the network, and what the server makes of replies that are late, doubled, foreign or hostile."""
+"""The messages of a federation, and replies that are late, doubled, foreign or hostile."""
 
 import logging
 import random
@@ -22,7 +22,7 @@ from tests.flower.toy import Watching, app, floats, model, state_of
 
 
 class Tapped(LocalGrid):
-    """A grid whose traffic is looked at, and changed if asked to."""
+    """A grid that records its traffic, and can change replies."""
 
     def __init__(self, num_nodes: int, change: Callable[[Message], list[Message]] | None = None) -> None:
         super().__init__(app(), num_nodes)
@@ -77,7 +77,7 @@ def test_a_version_is_encoded_once_and_every_node_gets_the_same_bytes() -> None:
     assert {version: len(found) for version, found in deltas.items()} == {1: 1, 2: 1, 3: 1}
 
 
-def test_the_ledger_is_the_sum_of_the_bytes_that_crossed() -> None:
+def test_the_ledger_sums_the_bytes_of_all_messages() -> None:
     replies: list[int] = []
     dense = sum(len(array.data) for array in model().values())
 
@@ -119,7 +119,7 @@ class OftenAndSeldom(FedAvg):
         return [Message(record, node, "train") for node in ((1, 2) if server_round in (1, self.last) else (1,))]
 
 
-def test_an_absent_node_pays_for_what_it_missed_and_a_present_one_does_not() -> None:
+def test_an_absent_node_catches_up_and_a_present_one_does_not() -> None:
     strategy = CompressedStrategy(OftenAndSeldom(last=8), downlink=fedcomp.stc(density=0.01))
     strategy.start(Tapped(2), model(), num_rounds=8)
     last = {node: strategy.ledger.by_round_and_node()[8, node] for node in (1, 2)}
@@ -172,7 +172,7 @@ HOSTILE: dict[str, Callable[[Message], list[Message]]] = {
     "another model": lambda reply: _mutate(reply, layout=1234),
     "another version": lambda reply: _mutate(reply, version=77),
     "another base": lambda reply: _mutate(reply, before=77),
-    "an old instruction": lambda reply: _mutate(reply, after=_frame(reply).after - 1),
+    "an old message": lambda reply: _mutate(reply, after=_frame(reply).after - 1),
     "an unknown codec": lambda reply: _mutate(reply, codec=99),
     "NaN": _raw_nan,
     "another length": _other_length,
@@ -192,7 +192,7 @@ def _set(reply: Message, key: str, record: ArrayRecord | MetricRecord) -> Messag
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_reply_is_dropped_counted_and_named_and_the_round_goes_on(
+def test_a_hostile_reply_is_dropped_counted_and_logged_and_the_round_continues(
     name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
@@ -206,12 +206,12 @@ def test_a_hostile_reply_is_dropped_counted_and_named_and_the_round_goes_on(
     assert strategy.ledger.by_node()[2].refused == 2
     assert "the reply of node 2 is dropped" in caplog.text
 
-    # The model is that of a federation in which node 2 sends nothing.
+    # The model equals that of a federation in which node 2 sends nothing.
     silent = Tapped(4, lambda reply: [] if reply.metadata.src_node_id == 2 else [reply])
     other = _wrapped()
     other.start(silent, model(), num_rounds=2)
     np.testing.assert_array_equal(floats(strategy.arrays), floats(other.arrays))
-    # And its mass is not lost: what it sent in vain is in its residual again, or still pending.
+    # Its mass is not lost either: the refused update is in its residual again, or still pending.
     state = state_of(hostile.contexts[2])
     asked = hostile.contexts[2].state.array_records["asked"]["sum"].numpy()
     assert state.replica is not None
@@ -220,7 +220,7 @@ def test_a_hostile_reply_is_dropped_counted_and_named_and_the_round_goes_on(
     np.testing.assert_allclose(state.memory["residual"] + pending, asked, atol=1e-5)
 
 
-def test_an_uplink_is_taken_once_however_often_it_arrives() -> None:
+def test_an_update_counts_once_however_often_it_arrives() -> None:
     twice, once = Tapped(3, lambda reply: [reply, _copy(reply), _copy(reply)]), Tapped(3)
     strategies = _wrapped(), _wrapped()
     for strategy, grid in zip(strategies, (twice, once), strict=True):
@@ -235,7 +235,7 @@ def _copy(reply: Message) -> Message:
     return other
 
 
-def test_a_late_reply_is_dropped_because_its_mass_has_gone_back_to_its_node() -> None:
+def test_a_late_reply_is_dropped_because_its_node_has_taken_the_mass_back() -> None:
     held: list[Message] = []
 
     def late(reply: Message) -> list[Message]:
@@ -253,7 +253,7 @@ def test_a_late_reply_is_dropped_because_its_mass_has_gone_back_to_its_node() ->
     assert strategy.ledger.by_node()[1].refused == 3
 
 
-def test_an_instruction_that_a_newer_one_has_replaced_is_refused_by_the_node() -> None:
+def test_a_node_refuses_a_message_that_a_newer_one_has_replaced() -> None:
     grid = Tapped(1)
     strategy = _wrapped(min_train_nodes=1, min_available_nodes=1)
     strategy.start(grid, model(), num_rounds=2)
@@ -264,7 +264,7 @@ def test_an_instruction_that_a_newer_one_has_replaced_is_refused_by_the_node() -
     assert state_of(grid.contexts[1]).number == before.number
 
 
-def test_a_node_that_lost_its_replica_says_so_and_gets_a_key_frame() -> None:
+def test_a_node_without_a_replica_asks_for_a_key_frame_and_gets_it() -> None:
     grid = Tapped(2)
     strategy = _wrapped()
     strategy.start(grid, model(), num_rounds=3)
@@ -278,7 +278,7 @@ def test_a_node_that_lost_its_replica_says_so_and_gets_a_key_frame() -> None:
     assert strategy.ledger.by_round_and_node()[5, 1].refused == 0
 
 
-def test_an_update_with_nan_is_an_error_that_names_the_tensor_and_leaves_the_residual() -> None:
+def test_an_update_with_nan_is_an_error_that_names_the_tensor_and_keeps_the_residual() -> None:
     broken = ClientApp(mods=[CompressionMod()])
 
     @broken.train()
@@ -317,7 +317,7 @@ def test_local_tensors_never_travel_and_each_node_keeps_its_own() -> None:
     @personal.train()
     def train(message: Message, context: Context) -> Message:
         given = {name: array.numpy() for name, array in cast(ArrayRecord, message.content["arrays"]).items()}
-        head = given.get("head.weight", np.zeros(7, np.float32))  # the first time the app makes its own
+        head = given.get("head.weight", np.zeros(7, np.float32))  # at first the app makes its own
         heads.setdefault(context.node_id, []).append(float(head[0]))
         trained = {name: Array(np.asarray(array + 1)) for name, array in given.items() if name != "head.weight"}
         trained["head.weight"] = Array((head + context.node_id).astype(np.float32))
@@ -333,7 +333,7 @@ def test_local_tensors_never_travel_and_each_node_keeps_its_own() -> None:
     np.testing.assert_array_equal(result.arrays["head.weight"].numpy(), np.full(7, 99, np.float32))
 
 
-def test_a_pattern_of_local_tensors_that_fits_nothing_is_refused() -> None:
+def test_a_local_pattern_that_matches_nothing_is_refused() -> None:
     strategy = CompressedStrategy(FedAvg(), local=["haed.*"])
     with pytest.raises(ValueError, match=r"'haed\.\*'"):
         strategy.start(LocalGrid(app(), 2), model(), num_rounds=1)
@@ -347,7 +347,9 @@ def test_arrays_that_were_never_published_are_refused() -> None:
         strategy.configure_train(2, model(), ConfigRecord(), grid)
 
 
-def test_an_app_without_the_mod_is_told_so(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_without_the_mod_is_refused_with_a_hint(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
     echo = ClientApp()
 
@@ -363,7 +365,7 @@ def test_an_app_without_the_mod_is_told_so(caplog: pytest.LogCaptureFixture, mon
     assert "is CompressionMod in the ClientApp's mods?" in caplog.text
 
 
-def test_the_first_round_says_the_ratio_and_a_ratio_near_one_is_a_warning(
+def test_the_first_round_logs_the_ratio_and_warns_if_it_is_near_one(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
@@ -379,7 +381,7 @@ def test_the_first_round_says_the_ratio_and_a_ratio_near_one_is_a_warning(
     logging.getLogger("flwr").setLevel(logging.ERROR)
 
 
-def test_a_server_without_the_wrapper_is_served_as_ever() -> None:
+def test_messages_from_an_unwrapped_strategy_pass_unchanged() -> None:
     finals = []
     for mod in (True, False):
         random.seed(1)
@@ -388,7 +390,7 @@ def test_a_server_without_the_wrapper_is_served_as_ever() -> None:
     np.testing.assert_array_equal(finals[0], finals[1])
 
 
-def test_a_compressor_without_a_codec_id_is_refused_at_once() -> None:
+def test_a_compressor_without_a_codec_id_is_refused_at_construction() -> None:
     class Homemade:
         def encode(self, value: object, /) -> bytes:
             return b""

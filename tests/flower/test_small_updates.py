@@ -47,7 +47,7 @@ def moved_and_kept(strategy: CompressedStrategy) -> tuple[np.ndarray, np.ndarray
 
 @pytest.mark.parametrize("downlink", ["topk(density=1.0)", "topk(density=0.25)", "stc(density=0.25)"])
 @pytest.mark.parametrize(("dtype", "step"), [("float16", 2.0**-11), ("float32", 2.0**-24), ("float32", 2.0**-10)])
-def test_asked_mass_is_moved_plus_residual(dtype: str, step: float, downlink: str) -> None:
+def test_the_asked_mass_is_the_movement_plus_the_residual(dtype: str, step: float, downlink: str) -> None:
     moved, kept = moved_and_kept(run(FedAvg(**ALL), nudging(step), dtype, downlink))  # type: ignore[arg-type]
     asked = np.zeros(12)
     asked[:NODES] = ROUNDS * step / NODES

@@ -1,4 +1,4 @@
-"""A small Flower app whose nodes learn random vectors, and remember what they asked to send."""
+"""A small Flower app whose nodes learn random vectors, and sum what they asked to send."""
 
 import logging
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ def floats(record: ArrayRecord) -> NDArray[np.float64]:
 
 
 def app(*, with_mod: bool = True) -> ClientApp:
-    """Return an app that adds seeded noise to the model; ``Context.state`` sums what was asked of the uplink."""
+    """Return an app that adds seeded noise to the model; ``Context.state`` holds the sum of the updates."""
     client_app = ClientApp(mods=[CompressionMod()] if with_mod else [])
 
     @client_app.train()
@@ -83,7 +83,7 @@ def state_of(context: Context) -> Subscriber:
 
 
 class Watching(FedAvg):
-    """FedAvg that sums, node by node, what arrived; it needs every reply, so it gets them one by one."""
+    """FedAvg that sums the updates that arrive, per node; it overrides `aggregate_train`, so it gets each reply."""
 
     acked: dict[int, NDArray[np.float64]]
     means: NDArray[np.float64] | float

@@ -1,4 +1,4 @@
-"""64 bits that name a model."""
+"""The 64-bit fingerprint of a model."""
 
 import numpy as np
 import pytest
@@ -8,24 +8,24 @@ from fedcomp.sync.fingerprint import MODULUS_MASK, change, exact_part, fingerpri
 from tests.reference import slow_fingerprint
 
 
-def test_the_fingerprint_is_the_one_worked_out_in_plain_integers() -> None:
+def test_the_fingerprint_equals_a_computation_in_plain_integers() -> None:
     rng = np.random.default_rng(0)
     for n, exact in ((1, b""), (1, b"\0"), (2, b"abc"), (3000, b"x" * 1000)):
         vector = rng.standard_normal(n, np.float32)
         assert fingerprint(vector, exact) == slow_fingerprint(vector, exact)
 
 
-def test_it_is_the_one_that_was_published() -> None:
+def test_known_fingerprints_do_not_change() -> None:
     # FORMAT.md's model at version 7
     assert fingerprint(np.zeros(200, np.float32), (41).to_bytes(8, "little")) == 0x802C22625D8073FB
 
 
-def test_blocks_make_no_difference() -> None:
+def test_the_fingerprint_does_not_depend_on_blocks() -> None:
     vector = np.random.default_rng(1).standard_normal(2 * BLOCK_ENTRIES + 3, np.float32)
     assert fingerprint(vector, b"") == slow_fingerprint(vector, b"")
 
 
-def test_a_change_of_some_entries_is_what_a_new_count_finds() -> None:
+def test_a_change_of_some_entries_equals_a_new_computation() -> None:
     rng = np.random.default_rng(2)
     for _ in range(50):
         n = int(rng.integers(1, 500))
@@ -38,7 +38,7 @@ def test_a_change_of_some_entries_is_what_a_new_count_finds() -> None:
 
 
 @pytest.mark.parametrize("exact", [b"", b"\0" * 8])
-def test_every_bit_place_and_the_exact_tensors_count(exact: bytes) -> None:
+def test_every_bit_every_place_and_the_exact_tensors_matter(exact: bytes) -> None:
     vector = np.arange(1, 33, dtype=np.float32)
     seen = {fingerprint(vector, exact), fingerprint(vector[::-1].copy(), exact), fingerprint(vector, exact + b"\0")}
     for place in range(32):

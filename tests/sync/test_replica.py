@@ -1,4 +1,4 @@
-"""A model at a version: the same bits everywhere, and unchanged by what is refused."""
+"""A model at a version: the same bits everywhere, and unchanged by refused frames."""
 
 import math
 import tracemalloc
@@ -90,7 +90,7 @@ def test_every_holder_ends_in_the_same_bits(text: str, n: int) -> None:
     assert bits(from_key_frame(server.key_frame())) == bits(server)
 
 
-def test_the_fingerprint_that_is_kept_up_to_date_is_the_one_worked_out_anew() -> None:
+def test_the_updated_fingerprint_equals_a_new_computation() -> None:
     held = begin(n=30)
     for turn in range(20):
         held = held.advance(delta(held, turn, fedcomp.stc(0.2), turn.to_bytes(8, "little")))
@@ -107,7 +107,7 @@ def test_a_delta_applied_twice_changes_nothing() -> None:
     assert bits(after) == before
 
 
-def test_a_delta_that_lies_behind_changes_nothing() -> None:
+def test_a_delta_to_an_older_version_changes_nothing() -> None:
     held = begin()
     frames = []
     for turn in range(3):
@@ -131,7 +131,7 @@ def test_a_gap_is_refused() -> None:
     assert bits(node) == before
 
 
-def test_a_fork_of_the_same_number_is_refused() -> None:
+def test_a_delta_from_another_model_of_the_same_number_is_refused() -> None:
     one, other = begin(), begin()
     one, other = one.advance(delta(one, 1)), other.advance(delta(other, 2))
     assert one.version == other.version
@@ -141,7 +141,7 @@ def test_a_fork_of_the_same_number_is_refused() -> None:
     assert bits(other) == before
 
 
-def test_another_models_delta_is_refused_whatever_its_version() -> None:
+def test_a_delta_for_another_layout_is_refused_whatever_its_version() -> None:
     other = begin(n=600)
     for version in (0, 5):
         held = replace(begin(), version=version)
@@ -154,14 +154,14 @@ def test_another_models_delta_is_refused_whatever_its_version() -> None:
         assert bits(held) == before
 
 
-def test_without_a_model_only_a_key_frame_helps() -> None:
+def test_without_a_model_only_a_key_frame_is_accepted() -> None:
     held = begin()
     with pytest.raises(VersionError, match="a delta from version 0; no model is held"):
         apply_frame(None, delta(held, 1))
     assert bits(apply_frame(None, held.key_frame())) == bits(held)
 
 
-def test_a_key_frame_starts_anew_even_with_another_model_or_an_older_version() -> None:
+def test_a_key_frame_replaces_the_replica_whatever_its_model_and_version() -> None:
     held = begin()
     older = held.key_frame()
     held = held.advance(delta(held, 1))
@@ -171,7 +171,7 @@ def test_a_key_frame_starts_anew_even_with_another_model_or_an_older_version() -
 
 
 @pytest.mark.parametrize("kind", [Kind.UPDATE, Kind.ACK, Kind.RESYNC])
-def test_frames_of_nodes_lead_nowhere(kind: Kind) -> None:
+def test_frames_from_nodes_are_refused(kind: Kind) -> None:
     held = replace(begin(), version=3)
     frame = replace(delta(begin(), 1), kind=kind)
     for apply in (held.advance, lambda frame: apply_frame(held, frame), from_key_frame):
@@ -183,7 +183,7 @@ def broken(frame: Frame, **changes: Any) -> Frame:
     return replace(frame, **changes)
 
 
-def test_a_delta_that_does_not_do_what_it_says_is_refused_and_the_replica_is_as_it_was() -> None:
+def test_a_delta_that_contradicts_itself_is_refused_and_the_replica_unchanged() -> None:
     held = begin()
     frame = delta(held, 1, exact=b"\1" * 8)
     before = bits(held)
@@ -209,7 +209,7 @@ def test_a_delta_that_does_not_do_what_it_says_is_refused_and_the_replica_is_as_
     assert held.advance(frame).exact == b"\1" * 8
 
 
-def test_a_delta_beyond_float32_is_refused_and_the_replica_is_as_it_was() -> None:
+def test_a_delta_beyond_float32_is_refused_and_the_replica_unchanged() -> None:
     arrays: Arrays = {"w": np.full(3, 3e38, np.float32)}
     held = start_replica(layout_of(arrays), arrays)
     before = bits(held)
@@ -223,7 +223,7 @@ def test_a_delta_beyond_float32_is_refused_and_the_replica_is_as_it_was() -> Non
 
 @pytest.mark.parametrize("place", [0, STEP_BLOCK_ENTRIES - 1, STEP_BLOCK_ENTRIES, 2 * STEP_BLOCK_ENTRIES])
 @pytest.mark.parametrize("text", ["topk(density=1.0)", "dense()"])
-def test_one_entry_beyond_float32_is_found_wherever_it_is(text: str, place: int) -> None:
+def test_one_entry_beyond_float32_is_found_at_any_index(text: str, place: int) -> None:
     arrays: Arrays = {"w": np.ones(2 * STEP_BLOCK_ENTRIES + 1, np.float32)}
     arrays["w"][place] = 3e38
     held, compressor = start_replica(layout_of(arrays), arrays), fedcomp.parse(text)
@@ -235,7 +235,7 @@ def test_one_entry_beyond_float32_is_found_wherever_it_is(text: str, place: int)
 
 
 @pytest.mark.parametrize("text", ["stc(density=1.0)", "topk(density=1.0)", "dense()", "qsgd(bucket=1)"])
-def test_a_step_takes_no_more_than_four_times_the_model_beside_its_frame(text: str) -> None:
+def test_a_step_needs_at_most_four_times_the_model_in_memory(text: str) -> None:
     n = 8 * BLOCK_ENTRIES
     arrays: Arrays = {"w": np.ones(n, np.float32)}
     held, compressor = start_replica(layout_of(arrays), arrays), fedcomp.parse(text)
@@ -288,7 +288,7 @@ def test_a_key_frame_that_contradicts_itself_is_refused() -> None:
             from_key_frame(bad)
 
 
-def test_a_key_frame_is_a_copy_and_not_a_window() -> None:
+def test_a_key_frame_shares_no_memory_with_the_replica() -> None:
     held = begin()
     frame = held.key_frame()
     held.vector[:] = 0
@@ -297,7 +297,7 @@ def test_a_key_frame_is_a_copy_and_not_a_window() -> None:
     assert other.vector.flags.writeable
 
 
-def test_a_frame_says_whether_exact_tensors_ride_in_it() -> None:
+def test_a_flag_marks_frames_with_exact_tensors() -> None:
     held = begin()
     assert delta(held, 1).flags == 0
     changed = delta(held, 1, exact=b"\7" * 8)
@@ -305,7 +305,7 @@ def test_a_frame_says_whether_exact_tensors_ride_in_it() -> None:
     assert len(changed.payload) == len(delta(held, 1).payload) + 8
 
 
-def test_a_key_frame_of_another_model_is_taken_also_where_version_and_fingerprint_are_the_same() -> None:
+def test_a_key_frame_of_another_model_is_accepted_even_at_the_same_version_and_fingerprint() -> None:
     values = np.arange(6, dtype=np.float32)
     held, other = ({"w": values}, {"v": values.reshape(2, 3)})
     here, there = (start_replica(layout_of(arrays), arrays) for arrays in (held, other))

@@ -1,4 +1,4 @@
-"""An update is judged before it counts: in what memory, and how far it may lead."""
+"""An update is checked before it counts: the memory that this needs, and the weights that it may lead to."""
 
 import tracemalloc
 
@@ -33,7 +33,7 @@ def update(replica: Replica, text: str, vector: Vector) -> Frame:
 @pytest.mark.parametrize("place", [0, BLOCK_ENTRIES - 1, BLOCK_ENTRIES, N - 1])
 @pytest.mark.parametrize("text", ["topk(density=1.0)", "topk(density=0.3)", "dense()"])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_one_entry_that_leads_too_far_is_found_wherever_it_is(text: str, place: int, sign: int) -> None:
+def test_one_entry_that_leads_to_a_weight_too_large_is_found_at_any_index(text: str, place: int, sign: int) -> None:
     vector = np.random.default_rng(0).standard_normal(N, np.float32)
     replica = published()
     updates.decode_update(update(replica, text, vector), replica)
@@ -42,7 +42,7 @@ def test_one_entry_that_leads_too_far_is_found_wherever_it_is(text: str, place: 
         updates.decode_update(update(replica, text, vector), replica)
 
 
-def test_what_counts_is_where_it_leads() -> None:
+def test_the_resulting_weight_is_limited_not_the_update() -> None:
     replica = published(-9e37)
     vector = np.full(N, 1.8e38, np.float32)
     updates.decode_update(update(replica, "dense()", vector), replica)
@@ -51,7 +51,7 @@ def test_what_counts_is_where_it_leads() -> None:
 
 
 @pytest.mark.parametrize("text", ["stc(density=1.0)", "topk(density=1.0)", "dense()", "qsgd(bucket=1)"])
-def test_an_update_takes_no_more_than_four_times_the_model_beside_a_copy_of_its_body(text: str) -> None:
+def test_decoding_an_update_needs_at_most_four_times_the_model_in_memory(text: str) -> None:
     replica = published()
     frame = update(replica, text, np.random.default_rng(0).standard_normal(N, np.float32))
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Names, shapes, dtypes and policies: by hand, awkward tensors, what strategies make of them, and hostile texts."""
+"""Names, shapes, dtypes and policies: by hand, of awkward tensors, of averaged tensors, and of hostile texts."""
 
 import hashlib
 import json
@@ -44,14 +44,14 @@ def same(one: Arrays, other: Arrays) -> bool:
     return bits(one) == bits(other)
 
 
-def test_the_text_and_the_digest_are_the_ones_written_by_hand() -> None:
+def test_text_and_digest_equal_those_written_by_hand() -> None:
     layout = layout_of(SMALL)
     assert layout.text == b'[["w","float32",[2,3],"compressed"],["steps","int64",[],"exact"]]'
     assert layout.digest == int.from_bytes(hashlib.blake2b(layout.text, digest_size=8).digest(), "little")
     assert (layout.n, layout.exact_size) == (6, 8)
 
 
-def test_a_vector_is_the_floating_tensors_in_order_and_the_rest_is_bytes() -> None:
+def test_the_vector_holds_the_floating_tensors_in_order_and_the_rest_is_bytes() -> None:
     vector, exact = layout_of(SMALL).flatten(SMALL)
     assert vector.tolist() == [0, 1, 2, 3, 4, 5]
     assert exact == (41).to_bytes(8, "little")
@@ -82,7 +82,7 @@ def test_awkward_tensors_come_back_in_their_dtypes_shapes_and_bits() -> None:
     assert same(back, arrays)
 
 
-def test_what_comes_back_shares_no_memory() -> None:
+def test_unflattened_arrays_share_no_memory() -> None:
     layout = layout_of(SMALL)
     vector, exact = layout.flatten(SMALL)
     back = layout.unflatten(vector, exact)
@@ -103,7 +103,7 @@ def test_patterns_make_tensors_local(policy: str) -> None:
     assert parse_layout(layout.text) == layout
 
 
-def test_a_pattern_that_fits_nothing_is_refused() -> None:
+def test_a_pattern_that_matches_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="'head'.* w, steps"):
         layout_of(SMALL, ["head"])
 
@@ -138,7 +138,7 @@ def test_averaged_integers_are_rounded_back_and_never_wrap_around(dtype: str) ->
     assert 0 <= limits.max - high <= limits.max * 2.0**-52
 
 
-def test_an_averaged_bool_is_what_half_of_the_nodes_say() -> None:
+def test_an_averaged_bool_follows_the_majority() -> None:
     layout = layout_of({"w": np.ones(1, np.float32), "x": np.zeros(4, np.bool_)})
     _, exact = layout.flatten({"w": np.ones(1, np.float32), "x": np.array([0, 0.49, 0.5, 1])})
     assert exact == bytes([0, 0, 1, 1])
@@ -154,7 +154,7 @@ def test_an_averaged_bool_is_what_half_of_the_nodes_say() -> None:
         ({"steps": np.zeros(1, np.int64)}, r"tensor 'steps' has shape \(1,\); the model's has \(\)"),
     ],
 )
-def test_what_does_not_fit_the_model_is_refused_by_name(change: dict[str, Any], text: str) -> None:
+def test_tensors_that_do_not_fit_the_model_are_refused_by_name(change: dict[str, Any], text: str) -> None:
     arrays = {name: array for name, array in {**SMALL, **change}.items() if array is not None}
     with pytest.raises(ValueError, match=text):
         layout_of(SMALL).flatten(arrays)
@@ -180,7 +180,7 @@ def test_statistics_beyond_their_dtype_are_refused_by_name() -> None:
         layout_of(arrays).flatten({**arrays, "norm.running_var": np.array([1, 1e6])})
 
 
-def test_an_entry_of_the_vector_has_a_name() -> None:
+def test_each_entry_of_the_vector_belongs_to_a_tensor() -> None:
     layout = layout_of(awkward())
     names = [layout.name_at(index) for index in range(layout.n)]
     assert names == ["scale"] + ["half"] * 4 + ["double"] * 4 + ["turned"] * 12 + ["head.w"] * 7
@@ -250,7 +250,7 @@ def rows(*more: Any) -> bytes:
     ],
     ids=lambda text: text[:60].decode("latin-1"),
 )
-def test_a_text_that_no_layout_writes_is_refused(text: bytes) -> None:
+def test_a_text_that_no_layout_has_is_refused(text: bytes) -> None:
     with pytest.raises(CorruptError, match="^the layout "):
         parse_layout(text)
 
@@ -281,7 +281,7 @@ def test_changed_texts_are_refused_or_are_layouts() -> None:
         ("mask", np.ones(2, np.bool_), b"\x01\x02", "'mask' holds a bool that is neither 0 nor 1"),
     ],
 )
-def test_exact_tensors_that_cannot_be_are_refused(name: str, array: NDArray[Any], exact: bytes, text: str) -> None:
+def test_impossible_exact_tensors_are_refused(name: str, array: NDArray[Any], exact: bytes, text: str) -> None:
     layout = layout_of({"w": np.ones(1, np.float32), name: array})
     layout.check_exact(array.tobytes())
     with pytest.raises(CorruptError, match=f"the exact tensor {text}"):

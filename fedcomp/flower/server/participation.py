@@ -1,4 +1,4 @@
-"""Which nodes were asked, which answered, and when last: what an operator wants to know of each."""
+"""Which nodes were asked, which answered, and when each last did, for operators."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from fedcomp.flower._compat import ErrorCode, log
 from fedcomp.sync import SERVER_NODE, UNKNOWN_VERSION, Ledger, NodeRegistry, Traffic
 
 UNAVAILABLE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
-"""The errors that Flower makes up for a node that does not answer."""
+"""The error codes that Flower gives for a node that does not answer."""
 MAX_NODES_LOGGED = 10
-"""So many nodes are named in a line of the log."""
+"""The most node ids in one log line."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
     """What the server knows of one node.
 
-    `version` is the one that it last confirmed, `heard` the last round in which it answered; `None` before.  `absent` says
-    that it did not answer when it was asked last.  `totals` are its transfers, and the replies that were lost.
+    `version` is the version that it last confirmed, `heard` is the last round in which it answered; None if there is none.
+    `absent` says that it did not answer the last time it was asked.  `totals` is its traffic.
     """
 
     version: int | None
@@ -30,10 +30,10 @@ class NodeState:
 
 
 class Participation:
-    """Counts, per node, replies that are errors and replies that did not come; says once a round who is late."""
+    """Counts per node the replies that are errors and those that did not arrive, and logs late nodes once per round."""
 
     def __init__(self, ledger: Ledger | None = None) -> None:
-        """Begin with what a ledger of before has of each node."""
+        """Start with the rounds in which nodes answered according to the `ledger` of an earlier run."""
         self.heard: dict[int, int] = {}
         self._absent: set[int] = set()
         self._asked: set[int] = set()
@@ -42,11 +42,11 @@ class Participation:
                 self.heard[node] = max(server_round, self.heard.get(node, 0))
 
     def ask(self, nodes: Iterable[int]) -> None:
-        """Expect replies of these nodes, and of no others."""
+        """Expect replies from these nodes alone."""
         self._asked = set(nodes)
 
     def take(self, server_round: int, replies: Sequence[Message], ledger: Ledger) -> None:
-        """Book what came and what did not: `failed` for an error of the node's own, `missing` for silence."""
+        """Add one `failed` to the ledger for each error of a node, and one `missing` for each expected reply that is absent."""
         answered = [reply for reply in replies if not (reply.has_error() and reply.error.code in UNAVAILABLE)]
         present = {reply.metadata.src_node_id for reply in answered}
         for reply in answered:
@@ -58,15 +58,15 @@ class Participation:
         if late:
             log(WARNING, "fedcomp: round %d: no answer in time from %s", server_round, _names(late))
         if back := self._absent & present:
-            log(INFO, "fedcomp: round %d: heard of again: %s", server_round, _names(back))
+            log(INFO, "fedcomp: round %d: answering again: %s", server_round, _names(back))
         self._absent = (self._absent | late) - present
         self._asked = set()
         self.heard.update(dict.fromkeys(present, server_round))
 
     def states(self, registry: NodeRegistry, ledger: Ledger) -> dict[int, NodeState]:
-        """Return node id -> what is known of it, of every node that was ever asked."""
+        """Return node id -> state, for every node that was ever asked."""
         totals = ledger.by_node()
-        versions = {node: standing.version for node, standing in registry.items()}
+        versions = {node: record.version for node, record in registry.items()}
         return {
             node: NodeState(
                 None if (version := versions.get(node, UNKNOWN_VERSION)) == UNKNOWN_VERSION else version,
@@ -79,7 +79,7 @@ class Participation:
 
 
 def _names(nodes: set[int]) -> str:
-    """Return the ids of nodes, the first of them where there are many."""
+    """Return the ids of `nodes` as text, the first `MAX_NODES_LOGGED` of them."""
     ids = [str(node) for node in sorted(nodes)]
     more = f" and {len(ids) - MAX_NODES_LOGGED} more" if len(ids) > MAX_NODES_LOGGED else ""
     return f"node{'s' if len(ids) > 1 else ''} {', '.join(ids[:MAX_NODES_LOGGED])}{more}"

@@ -1,4 +1,4 @@
-"""Nodes that share their process end in the same bits, by the same bytes, as nodes on their own."""
+"""Nodes that share a process send the same bytes and end in the same bits as separate nodes."""
 
 import random
 from typing import cast
@@ -45,10 +45,10 @@ def _bytes(totals: Traffic) -> tuple[int, ...]:
     ("uplink", "downlink"),
     [("stc(density=0.02)", "stc(density=0.05)"), ("dgc(density=0.02)", "dense()"), ("dense()", "qsgd(levels=4)")],
 )
-def test_bytes_models_and_memories_are_those_of_nodes_on_their_own(uplink: str, downlink: str) -> None:
+def test_bytes_models_and_memories_equal_those_of_separate_nodes(uplink: str, downlink: str) -> None:
     (apart, own), (together, sharing) = (_run(uplink, downlink, in_memory=mode) for mode in (False, True))
     assert _bytes(apart.ledger.total()) == _bytes(together.ledger.total())
-    assert apart.ledger.total().refused > 0, "the faults were felt"
+    assert apart.ledger.total().refused > 0, "the faults had an effect"
     for name, array in arrays_of(apart.arrays).items():
         np.testing.assert_array_equal(array, together.arrays[name].numpy())
     for node, context in own.contexts.items():
@@ -61,7 +61,7 @@ def test_bytes_models_and_memories_are_those_of_nodes_on_their_own(uplink: str, 
             np.testing.assert_array_equal(vector, shared.memory[key])
 
 
-def test_a_step_is_worked_out_once_and_its_seconds_are_counted_for_each_node_that_takes_it() -> None:
+def test_a_step_is_computed_once_and_its_seconds_count_for_each_node() -> None:
     arrays = {"w": np.zeros(100, np.float32)}
     mine, yours = (start_replica(layout_of(arrays), arrays) for _ in range(2))
     compressor = fedcomp.stc(density=0.1)
@@ -75,7 +75,7 @@ def test_a_step_is_worked_out_once_and_its_seconds_are_counted_for_each_node_tha
     np.testing.assert_array_equal(mine.advance(frame, shared).vector, yours.advance(frame).vector)
 
 
-def test_a_key_frame_is_read_once_and_every_node_has_a_vector_of_its_own() -> None:
+def test_a_key_frame_is_decoded_once_and_every_node_owns_its_vector() -> None:
     arrays = {"w": np.arange(100, dtype=np.float32)}
     frame = start_replica(layout_of(arrays), arrays).key_frame()
     shared = DecodeCache()
@@ -88,15 +88,15 @@ def test_a_key_frame_is_read_once_and_every_node_has_a_vector_of_its_own() -> No
     assert (second.version, second.fingerprint) == (first.version, first.fingerprint)
 
 
-def test_the_grid_says_what_each_node_spent_in_each_round() -> None:
+def test_the_grid_reports_the_seconds_of_each_node_per_round() -> None:
     grid = LocalGrid(app(), NODES, in_memory=True)
     CompressedStrategy(Watching(fraction_train=1.0, fraction_evaluate=0.0)).start(grid, model(), num_rounds=3)
-    training = [nodes for nodes in grid.seconds if nodes]  # the batches between them asked nobody to evaluate
+    training = [nodes for nodes in grid.seconds if nodes]  # the batches between them are evaluations, of no nodes
     assert [set(nodes) for nodes in training] == 3 * [set(range(1, NODES + 1))]
     assert all(min(nodes.values()) > 0 for nodes in training)
 
 
-def test_a_node_that_raises_goes_on_from_what_it_had_taken_in() -> None:
+def test_a_node_whose_app_raises_continues_from_the_followed_frames() -> None:
     failing = ClientApp(mods=[CompressionMod()])
     calls = []
 
@@ -128,7 +128,7 @@ def test_a_node_that_raises_goes_on_from_what_it_had_taken_in() -> None:
     np.testing.assert_array_equal(published[0], published[1])
 
 
-def test_a_snapshot_stays_as_it_was() -> None:
+def test_later_changes_do_not_affect_a_snapshot() -> None:
     state = InMemoryState(DecodeCache())
     state.client.subscriber.memory["residual"] = np.ones(2, np.float32)
     before, same = state.snapshot(), state.copy()
@@ -137,7 +137,7 @@ def test_a_snapshot_stays_as_it_was() -> None:
     assert same.client.subscriber.memory["residual"].tolist() == [5, 1]
 
 
-def test_what_an_app_does_to_the_model_it_was_given_is_seen_by_no_other_node() -> None:
+def test_an_app_that_changes_its_model_affects_no_other_node() -> None:
     arrays = {"w": np.zeros(4, np.float32)}
     replica, shared = start_replica(layout_of(arrays), arrays), DecodeCache()
     mine, yours = shared.plain(replica), shared.plain(replica)
@@ -146,7 +146,7 @@ def test_what_an_app_does_to_the_model_it_was_given_is_seen_by_no_other_node() -
     assert yours["w"].numpy().tolist() == [0, 0, 0, 0]
 
 
-def test_seconds_of_a_node_that_raised_are_not_billed_to_the_next() -> None:
+def test_seconds_of_a_node_that_raised_do_not_count_for_the_next() -> None:
     app = ClientApp()
 
     @app.train()

@@ -1,4 +1,4 @@
-"""The node's side: what it remembers, and what becomes of state that is damaged or of another model."""
+"""The node's side: its state between messages, also damaged or of another model."""
 
 from typing import cast
 
@@ -28,7 +28,7 @@ def _strategy(uplink: fedcomp.Compressor | None = None) -> CompressedStrategy:
     return CompressedStrategy(inner, uplink=uplink or fedcomp.stc(density=0.1))
 
 
-def test_state_comes_back_from_the_records_as_it_went_in() -> None:
+def test_a_saved_state_comes_back_from_the_records() -> None:
     arrays = {"w": np.arange(5, dtype=np.float32), "steps": np.array(7)}
     records = RecordDict({"mine": ConfigRecord({"a": 1})})
     sent = Frame(Kind.UPDATE, 1, 0, 3, 3, 1, 2, 2**60, b"payload").to_bytes()
@@ -55,17 +55,17 @@ def test_state_comes_back_from_the_records_as_it_went_in() -> None:
     assert (again.replica.version, again.replica.fingerprint) == (3, state.replica.fingerprint)
     assert again.replica.arrays()["steps"] == 7
     np.testing.assert_array_equal(again.memory["residual"], state.memory["residual"])
-    again.memory["residual"] += 1  # what comes back can be written to
+    again.memory["residual"] += 1  # the arrays are writable
     assert (again.number, again.pending, again.uplink) == (state.number, sent, state.uplink)
     assert back.local["head"].numpy().tolist() == [1, 1]
     assert back.answer["m"]["loss"] == 1.0
-    assert "mine" in records, "the app's own records are left alone"
+    assert "mine" in records, "the app's own records do not change"
     ContextStore(records).save(ClientState())
     assert ContextStore(records).load(0).answer == {}
 
 
 @pytest.mark.parametrize("damage", ["vector", "layout", "exact", "pending", "memory.residual", "plain"])
-def test_state_that_is_not_whole_is_no_state(damage: str) -> None:
+def test_a_damaged_state_counts_as_no_state(damage: str) -> None:
     grid = LocalGrid(app(), 2)
     strategy = _strategy()
     strategy.start(grid, model(), num_rounds=2)
@@ -80,14 +80,14 @@ def test_state_that_is_not_whole_is_no_state(damage: str) -> None:
         arrays[damage] = Array(dtype, (len(cut) // np.dtype(dtype).itemsize,), "fedcomp.state/1", cut)
         records["fedcomp"] = ArrayRecord(arrays)
     assert ContextStore(records).load(0) == ClientState()
-    strategy.start(grid, model(), num_rounds=2)  # refused once, then a key frame
+    strategy.start(grid, model(), num_rounds=2)  # one refused reply, then a key frame
     assert strategy.ledger.by_node()[1].refused == 1
     replica = state_of(grid.contexts[1]).replica
     assert replica is not None
     assert replica.version == 3
 
 
-def test_the_server_may_change_the_uplink_between_rounds_and_the_residual_waits() -> None:
+def test_the_uplink_may_change_between_rounds_and_the_residual_is_kept() -> None:
     grid = LocalGrid(app(), 2)
     strategy = _strategy()
     strategy.start(grid, model(), num_rounds=2)
@@ -109,11 +109,11 @@ def test_a_lost_dense_uplink_is_lost_as_in_plain_flower() -> None:
     assert state_of(grid.contexts[1]).memory == {}
 
 
-def test_another_model_starts_a_node_anew() -> None:
+def test_a_key_frame_of_another_model_empties_the_memory() -> None:
     grid = LocalGrid(app(), 2)
     _strategy().start(grid, model(), num_rounds=2)
     for context in grid.contexts.values():
-        del context.state["asked"]  # the toy app's own sum, of the old length
+        del context.state["asked"]  # the toy app's sum has the old length
     other = _strategy()
     result = other.start(grid, model((8, 3)), num_rounds=2)
     state = state_of(grid.contexts[1])
@@ -124,7 +124,7 @@ def test_another_model_starts_a_node_anew() -> None:
     assert floats(result.arrays).size == 27
 
 
-def test_an_uplink_that_a_node_does_not_know_is_an_error_that_names_it() -> None:
+def test_an_unknown_uplink_is_an_error_that_names_it() -> None:
     grid = LocalGrid(app(), 2)
     strategy = _strategy()
     strategy.start(grid, model(), num_rounds=1)
@@ -152,7 +152,7 @@ def test_frames_that_do_not_lead_to_the_named_version_are_refused() -> None:
     assert state.replica.version == 0
 
 
-def test_arrays_beside_the_model_travel_as_they_are_and_are_billed() -> None:
+def test_other_arrays_travel_unchanged_and_are_in_the_ledger() -> None:
     extra = ClientApp(mods=[CompressionMod()])
     seen = []
 

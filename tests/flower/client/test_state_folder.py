@@ -1,4 +1,4 @@
-"""A device that restarts goes on where it was; what is torn or foreign is set aside, and nothing of it is believed."""
+"""A device that restarts continues from its files; damaged and foreign files are set aside and not used."""
 
 import os
 import random
@@ -74,7 +74,7 @@ def _same(one: ClientState, other: ClientState) -> None:
         np.testing.assert_array_equal(array, theirs[name], err_msg=name)
 
 
-def test_what_is_remembered_comes_back_to_the_bit(tmp_path: Path) -> None:
+def test_a_saved_state_comes_back_to_the_bit(tmp_path: Path) -> None:
     state, records = _state(), RecordDict()
     with StateFolder(tmp_path / "a" / "b", records) as folder:
         folder.load(7)
@@ -87,7 +87,7 @@ def test_what_is_remembered_comes_back_to_the_bit(tmp_path: Path) -> None:
         assert back.subscriber.replica.vector.flags.writeable
 
 
-def test_nodes_with_files_send_the_bytes_of_those_without(tmp_path: Path) -> None:
+def test_nodes_with_and_without_files_send_the_same_bytes(tmp_path: Path) -> None:
     runs = []
     for node_config in (None, _in(tmp_path)):
         random.seed(2)
@@ -102,7 +102,7 @@ def test_nodes_with_files_send_the_bytes_of_those_without(tmp_path: Path) -> Non
         assert not any(name.startswith("fedcomp") and name != "fedcomp.lineage" for name in context.state)
 
 
-def test_nodes_and_server_that_all_restart_go_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+def test_nodes_and_server_continue_after_a_restart_without_a_difference(tmp_path: Path) -> None:
     random.seed(3)
     whole, whole_grid = _strategy(), LocalGrid(app(), NODES)
     whole.start(whole_grid, model(), num_rounds=12)
@@ -115,7 +115,7 @@ def test_nodes_and_server_that_all_restart_go_on_as_if_nothing_had_been(tmp_path
     second.start(grid, second.arrays, num_rounds=5)
 
     np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
-    assert second.ledger.downlink_bytes == whole.ledger.downlink_bytes, "not one key frame more"
+    assert second.ledger.downlink_bytes == whole.ledger.downlink_bytes, "no additional key frame"
     assert second.ledger.refused == 0
     for node, context in grid.contexts.items():
         mine, theirs = state_of(context), state_of(whole_grid.contexts[node])
@@ -130,7 +130,7 @@ def test_nodes_and_server_that_all_restart_go_on_as_if_nothing_had_been(tmp_path
         for damage in ("cut", "bit", "empty", "foreign", "other format", "away")
     ],
 )
-def test_a_file_that_is_not_whole_is_set_aside_and_the_node_begins_with_a_key_frame(
+def test_a_damaged_file_is_set_aside_and_the_node_gets_a_key_frame(
     file: str, damage: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     random.seed(4)
@@ -151,7 +151,7 @@ def test_a_file_that_is_not_whole_is_set_aside_and_the_node_begins_with_a_key_fr
     )
     if damage == "away":
         path.unlink()
-    if damage == "other format":  # whole, but not for us: of another format, and with a model of another version
+    if damage == "other format":  # valid, but of another format, and with a model of another version
         with np.load(path) as archive:
             arrays = {name: archive[name].tobytes() for name in archive.files}
         key, old, new = ("kept", b'"1"', b'"2"') if file == "state" else ("plain", b'"version": "', b'"version": "7')
@@ -169,11 +169,11 @@ def test_a_file_that_is_not_whole_is_set_aside_and_the_node_begins_with_a_key_fr
     before = strategy.ledger.by_node()[1].catch_up_bytes
     strategy.start(grid, strategy.arrays, num_rounds=2)
     said = [record.getMessage() for record in caplog.records]
-    if (file, damage) != ("state", "away"):  # then there is none, and nothing to be set aside
+    if (file, damage) != ("state", "away"):  # then there is nothing to set aside
         assert any(str(path.parent) in text for text in said), said
         assert path.parent.with_suffix(".damaged").is_dir()
     assert strategy.ledger.by_node()[1].catch_up_bytes - before > 4000, "a key frame of 1025 entries"
-    assert strategy.ledger.by_node()[1].refused == 1, "the node said once that it cannot follow"
+    assert strategy.ledger.by_node()[1].refused == 1, "the node asked for a key frame once"
     for context in grid.contexts.values():
         replica = state_of(context).replica
         assert replica is not None
@@ -181,13 +181,13 @@ def test_a_file_that_is_not_whole_is_set_aside_and_the_node_begins_with_a_key_fr
 
 
 def _run(strategy: CompressedStrategy, folder: Path, rounds: int) -> CompressedStrategy:
-    """Go on with nodes that have just started."""
+    """Continue with nodes that have just started."""
     random.seed(rounds)
     strategy.start(LocalGrid(app(), NODES, node_config=_in(folder)), model(), num_rounds=rounds)
     return strategy
 
 
-def test_a_round_writes_the_model_only_now_and_then(tmp_path: Path) -> None:
+def test_most_rounds_do_not_write_the_model(tmp_path: Path) -> None:
     random.seed(7)
     strategy, grid = _strategy(), LocalGrid(app(), 2, node_config=_in(tmp_path))
     strategy.inner.fraction_train = 1.0  # type: ignore[attr-defined]
@@ -199,7 +199,7 @@ def test_a_round_writes_the_model_only_now_and_then(tmp_path: Path) -> None:
     assert 2 <= len(models) <= 10
 
 
-def test_another_training_begins_anew_and_the_first_can_go_on(tmp_path: Path) -> None:
+def test_another_training_starts_empty_and_the_first_can_continue(tmp_path: Path) -> None:
     whole = _run(_run(_strategy(), tmp_path / "whole", 5), tmp_path / "whole", 3)
     alone = _run(_strategy(), tmp_path / "alone", 6)
     first = _run(_strategy(), tmp_path / "both", 5)
@@ -211,10 +211,10 @@ def test_another_training_begins_anew_and_the_first_can_go_on(tmp_path: Path) ->
         assert mine.ledger.refused == 0
 
 
-def test_a_node_that_has_files_of_other_trainings_only_is_lost_and_gets_a_key_frame(tmp_path: Path) -> None:
+def test_a_node_with_files_of_other_trainings_alone_gets_a_key_frame(tmp_path: Path) -> None:
     first = _run(_strategy(), tmp_path, 5)
     shutil.rmtree(tmp_path / "node-1")
-    _run(_strategy(), tmp_path, 6)  # its instructions have greater numbers
+    _run(_strategy(), tmp_path, 6)  # its messages have greater numbers
     first.inner.fraction_train = 1.0  # type: ignore[attr-defined]
     grid = LocalGrid(app(), NODES, node_config=_in(tmp_path))
     first.start(grid, model(), num_rounds=2)
@@ -224,7 +224,7 @@ def test_a_node_that_has_files_of_other_trainings_only_is_lost_and_gets_a_key_fr
     assert replica.version == first.version - 1
 
 
-def test_files_of_all_but_the_last_trainings_are_removed(tmp_path: Path) -> None:
+def test_only_the_files_of_the_newest_trainings_are_kept(tmp_path: Path) -> None:
     for training_id in (1, 2, 3, 4, 5, 6):
         with StateFolder(tmp_path, RecordDict()) as folder:
             assert folder.load(training_id).subscriber.number == 0
@@ -234,19 +234,19 @@ def test_files_of_all_but_the_last_trainings_are_removed(tmp_path: Path) -> None
     ]
 
 
-def test_a_state_never_names_a_model_that_is_not_there(tmp_path: Path) -> None:
+def test_a_state_never_names_a_missing_model(tmp_path: Path) -> None:
     with StateFolder(tmp_path, RecordDict()) as folder:
         folder.load(7)
         folder.save(_state(1))
         newer = _state(2)
         version, fingerprint = newer.subscriber.held.version, newer.subscriber.held.fingerprint
-        (tmp_path / f"{7:016x}" / f"model-{version}-{fingerprint:016x}").mkdir()  # it cannot be written
+        (tmp_path / f"{7:016x}" / f"model-{version}-{fingerprint:016x}").mkdir()  # so the model cannot be written
         with pytest.raises(OSError, match="directory"):
             folder.save(newer)
         _same(folder.load(7), _state(1))
 
 
-def test_a_clock_that_was_ahead_once_does_not_cost_the_newest_training(tmp_path: Path) -> None:
+def test_a_clock_that_ran_ahead_does_not_remove_the_newest_training(tmp_path: Path) -> None:
     for training_id in (1, 2, 3, 4, 5):
         with StateFolder(tmp_path, RecordDict()) as folder:
             folder.load(training_id)
@@ -257,7 +257,7 @@ def test_a_clock_that_was_ahead_once_does_not_cost_the_newest_training(tmp_path:
         _same(folder.load(5), _state(training_id=5))
 
 
-def test_what_else_lies_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     for name in ("lost+found", ".cache", "2024", "0000000000000009.damaged"):
         (tmp_path / name).mkdir()
     for training_id in (1, 2, 3, 4, 5):
@@ -269,7 +269,7 @@ def test_what_else_lies_in_the_folder_is_left_alone(tmp_path: Path) -> None:
     assert all((tmp_path / name).is_dir() for name in ("lost+found", ".cache", "2024"))
 
 
-def test_what_killed_writers_left_does_not_pile_up(tmp_path: Path) -> None:
+def test_files_of_killed_writers_are_removed(tmp_path: Path) -> None:
     left = tmp_path / f"{7:016x}" / ".model-3-0123456789abcdef.x.partial"
     left.parent.mkdir()
     left.write_bytes(b"half a model")
@@ -279,7 +279,7 @@ def test_what_killed_writers_left_does_not_pile_up(tmp_path: Path) -> None:
     assert not left.exists()
 
 
-def test_a_server_that_names_no_training_is_remembered_in_the_context(tmp_path: Path) -> None:
+def test_the_state_of_a_training_without_an_id_is_in_the_context(tmp_path: Path) -> None:
     records = RecordDict()
     with StateFolder(tmp_path, records) as folder:
         state = folder.load(0, [(1, 2)])
@@ -289,7 +289,7 @@ def test_a_server_that_names_no_training_is_remembered_in_the_context(tmp_path: 
         assert folder.load(0, [(1, 2)]).subscriber.number == 5
 
 
-def test_a_child_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     with StateFolder(tmp_path, RecordDict()) as folder:
         lock = [link for link in Path("/proc/self/fd").iterdir() if _leads_to(link, tmp_path / ".lock")]
         kept = os.dup(int(lock[0].name))
@@ -310,7 +310,7 @@ def _leads_to(link: Path, path: Path) -> bool:
         return False
 
 
-def test_a_flower_run_keeps_to_its_training_where_two_take_turns(tmp_path: Path) -> None:
+def test_two_flower_runs_that_take_turns_keep_their_trainings(tmp_path: Path) -> None:
     mine, yours = RecordDict(), RecordDict()
     for number in (1, 2, 3):
         for training_id, records in ((7, mine), (8, yours)):
@@ -339,7 +339,7 @@ def test_the_second_message_waits_for_the_first(tmp_path: Path) -> None:
     assert order == ["first", "second"]
 
 
-def test_a_process_that_is_killed_as_it_writes_leaves_a_whole_file(tmp_path: Path) -> None:
+def test_a_process_killed_while_writing_leaves_a_valid_file(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from flwr.app import RecordDict\n"
         "from tests.flower.client.test_state_folder import StateFolder, _state\n"
@@ -364,7 +364,7 @@ def test_a_process_that_is_killed_as_it_writes_leaves_a_whole_file(tmp_path: Pat
         assert not list(tmp_path.glob("*.damaged"))
 
 
-def test_a_node_that_comes_back_under_another_id_does_not_take_its_uplink_back(tmp_path: Path) -> None:
+def test_a_node_with_a_new_id_does_not_take_its_pending_update_back(tmp_path: Path) -> None:
     random.seed(6)
     strategy, grid = _strategy(), LocalGrid(app(), 2, node_config=_in(tmp_path))
     strategy.inner.fraction_train = 1.0  # type: ignore[attr-defined]
@@ -387,7 +387,7 @@ def test_a_node_that_comes_back_under_another_id_does_not_take_its_uplink_back(t
         ("state", "an absolute path is needed"),
     ],
 )
-def test_a_state_dir_that_cannot_be_one_is_refused(value: object, text: str, tmp_path: Path) -> None:
+def test_an_unusable_state_dir_is_refused(value: object, text: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     config = cast(UserConfig, {"state-dir": str(tmp_path / "file") if value == "{file}" else value})
     context = Context(1, 1, config, RecordDict(), {})

@@ -1,4 +1,4 @@
-"""What the server must not lose, through a file and back."""
+"""The state of a server through a file and back."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ def _strategy(inner: Strategy, **more: object) -> CompressedStrategy:
 
 
 @pytest.mark.parametrize("name", INNER)
-def test_a_run_that_is_stopped_and_resumed_ends_in_the_bits_of_one_that_is_not(name: str, tmp_path: Path) -> None:
+def test_a_resumed_run_ends_in_the_same_bits_as_an_uninterrupted_one(name: str, tmp_path: Path) -> None:
     random.seed(4)
     whole, whole_grid = _strategy(INNER[name]()), LocalGrid(app(), 8)
     whole.start(whole_grid, model(), num_rounds=9)
@@ -37,7 +37,7 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_bits_of_one_that_is_not(n
     grid = LocalGrid(app(), 8)
     first = _strategy(INNER[name](), checkpoint=tmp_path / "checkpoint")
     first.start(grid, model(), num_rounds=5)
-    random.seed(99)  # another process draws from elsewhere
+    random.seed(99)  # another process has another random state
     second = _strategy(INNER[name]())
     second.load(tmp_path / "checkpoint")
     assert second.round == 5
@@ -45,7 +45,7 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_bits_of_one_that_is_not(n
 
     np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
     assert list(result.train_metrics_clientapp) == [6, 7, 8, 9]
-    # The clock starts both runs' instruction numbers elsewhere; what is counted is the same.
+    # The message numbers of both runs start from the clock, so they differ; the traffic is the same.
     assert second.ledger.uplink_bytes == whole.ledger.uplink_bytes
     assert second.ledger.downlink_bytes == whole.ledger.downlink_bytes
     assert second.ledger.catch_up_bytes == whole.ledger.catch_up_bytes
@@ -54,7 +54,7 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_bits_of_one_that_is_not(n
         np.testing.assert_array_equal(mine.memory.get("residual", 0), theirs.memory.get("residual", 0))
 
 
-def test_the_checkpoint_is_written_before_a_message_with_the_new_version_leaves(tmp_path: Path) -> None:
+def test_the_checkpoint_is_written_before_the_new_version_is_sent(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     versions = []
 
@@ -72,7 +72,7 @@ def test_the_checkpoint_is_written_before_a_message_with_the_new_version_leaves(
     assert versions == [(0, 0), (1, 1), (2, 2), (3, 3)]
 
 
-def test_every_second_version_is_kept_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_checkpoint_every_2_writes_every_second_version(tmp_path: Path) -> None:
     strategy = _strategy(INNER["FedAvg"](), checkpoint=tmp_path / "checkpoint", checkpoint_every=2)
     strategy.start(LocalGrid(app(), 4), model(), num_rounds=5)
     other = _strategy(INNER["FedAvg"]())
@@ -81,7 +81,7 @@ def test_every_second_version_is_kept_where_that_is_asked_for(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text", "absent"])
-def test_a_damaged_checkpoint_is_refused_by_name_and_changes_nothing(damage: str, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_refused_and_changes_nothing(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     strategy = _strategy(INNER["FedAdam"](), checkpoint=path)
     strategy.start(LocalGrid(app(), 4), model(), num_rounds=2)
@@ -106,18 +106,18 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_changes_nothing(damage: str
     assert other.inner.m_t is None
 
 
-def test_nothing_can_be_saved_before_something_is_published(tmp_path: Path) -> None:
+def test_saving_before_the_first_version_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="nothing is published yet"):
         _strategy(FedAvg()).save(tmp_path / "checkpoint")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_period_of_no_rounds_is_refused() -> None:
+def test_checkpoint_every_0_is_refused() -> None:
     with pytest.raises(ValueError, match="checkpoint_every is 0"):
         _strategy(FedAvg(), checkpoint_every=0)
 
 
-def test_settings_given_on_resume_hold_and_what_a_strategy_changed_comes_back(tmp_path: Path) -> None:
+def test_new_settings_hold_on_resume_and_values_that_the_strategy_changed_come_back(tmp_path: Path) -> None:
     class Decaying(FedAvg):
         def __init__(self, rate: float, **settings: float) -> None:
             super().__init__(**settings)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Who was asked, who answered, who did not: counted by node, and said once a round."""
+"""Nodes that were asked, that answered and that did not: counted per node, and logged once per round."""
 
 import logging
 from typing import cast
@@ -39,7 +39,7 @@ def _counts(state: NodeState) -> tuple[int, int, int]:
     return state.totals.refused, state.totals.failed, state.totals.missing
 
 
-def test_each_node_has_its_version_its_last_round_and_the_replies_that_were_lost() -> None:
+def test_each_node_has_its_version_its_last_round_and_its_lost_replies() -> None:
     grid = LocalGrid(Raising(), NODES)
     grid.order(3, *3 * [Fault.LOSE_REPLY])
     strategy = _strategy()
@@ -59,7 +59,7 @@ def test_each_node_has_its_version_its_last_round_and_the_replies_that_were_lost
     }
 
 
-def test_the_log_names_the_late_once_a_round_and_who_is_heard_of_again(
+def test_the_log_names_late_and_returning_nodes_once_per_round(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grid = LocalGrid(toy.app(), NODES)
@@ -72,12 +72,12 @@ def test_the_log_names_the_late_once_a_round_and_who_is_heard_of_again(
     assert said == [
         "fedcomp: round 1: no answer in time from nodes 2, 4",
         "fedcomp: round 2: no answer in time from node 2",
-        "fedcomp: round 2: heard of again: node 4",
-        "fedcomp: round 3: heard of again: node 2",
+        "fedcomp: round 2: answering again: node 4",
+        "fedcomp: round 3: answering again: node 2",
     ]
 
 
-def test_a_node_that_flower_reports_gone_is_missing_and_has_not_failed() -> None:
+def test_a_node_that_flower_reports_unavailable_is_missing_not_failed() -> None:
     asked = [Message(RecordDict(), node, "train") for node in _identity(4)]
     codes = (ErrorCode.NODE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
     replies = [_reply(message, code) for message, code in zip(asked, codes, strict=False)]
@@ -94,14 +94,14 @@ def test_a_node_that_flower_reports_gone_is_missing_and_has_not_failed() -> None
     assert attendance.heard == {3: 7}
 
 
-def test_who_was_not_asked_is_not_missing() -> None:
+def test_a_node_that_was_not_asked_is_not_missing() -> None:
     attendance, ledger = Participation(), Ledger()
     attendance.ask([])
     attendance.take(1, [], ledger)
     assert attendance.states(NodeRegistry(), ledger) == {}
 
 
-def test_a_resumed_server_knows_when_it_last_heard_of_each_node(tmp_path: object) -> None:
+def test_a_resumed_server_knows_when_each_node_last_answered(tmp_path: object) -> None:
     grid = LocalGrid(toy.app(), NODES)
     before = _strategy()
     before.start(grid, toy.model(), num_rounds=2)
@@ -117,7 +117,7 @@ def test_a_resumed_server_knows_when_it_last_heard_of_each_node(tmp_path: object
     }
 
 
-def test_a_ledger_of_before_these_counts_still_loads() -> None:
+def test_a_ledger_without_these_counts_still_loads() -> None:
     old = np.dtype([(name, ROW[name]) for name in ROW.names or () if name not in ("failed", "missing")])
     rows = np.zeros(1, old)
     rows["round"], rows["node"], rows["uplink_bytes"], rows["refused"], rows["decode_seconds"] = 3, 7, 11, 2, 0.5
@@ -133,7 +133,7 @@ def test_lost_replies_survive_a_checkpoint() -> None:
 
 
 def _identity(nodes: int) -> range:
-    """Return node ids, once messages can be made in this process."""
+    """Return node ids; afterwards messages can be made in this process."""
     LocalGrid(toy.app(), nodes)
     return range(1, nodes + 1)
 

@@ -1,4 +1,4 @@
-"""A reply is judged whole, and beside the others, before anything of it counts; what is not aggregated is not taken."""
+"""A reply is validated completely, also against the others, before any of it counts; updates count only if aggregated."""
 
 import random
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ Change = Callable[[Message], list[Message]]
 
 
 class Meddling(LocalGrid):
-    """A grid in which one node's replies to messages of one kind are changed on the way."""
+    """A grid that changes one node's replies to messages of one type."""
 
     def __init__(self, change: Change, node: int = 2, kind: str = "train", client_app: ClientApp | None = None) -> None:
         super().__init__(client_app or app(), NODES)
@@ -100,7 +100,7 @@ INNER: dict[str, Callable[[], Strategy]] = {
 
 @pytest.mark.parametrize("inner", INNER)
 @pytest.mark.parametrize("name", MISFITS)
-def test_a_reply_unlike_the_others_is_dropped_and_the_round_goes_on_without_it(name: str, inner: str) -> None:
+def test_a_reply_with_other_records_is_dropped_and_the_round_continues(name: str, inner: str) -> None:
     finals = []
     silent: Change = lambda reply: []  # noqa: E731
     for change in (MISFITS[name], silent):
@@ -111,7 +111,7 @@ def test_a_reply_unlike_the_others_is_dropped_and_the_round_goes_on_without_it(n
     np.testing.assert_array_equal(finals[0], finals[1], err_msg="it is as if the node had been silent")
 
 
-def test_an_evaluation_with_other_metrics_is_dropped_as_well() -> None:
+def test_an_evaluation_with_other_metrics_is_dropped() -> None:
     change = _set("metrics", MetricRecord({"num-examples": 1, "else": 1.0}))
     strategy = CompressedStrategy(FedAvg(fraction_train=1.0, fraction_evaluate=1.0))
     result = strategy.start(Meddling(change, kind="evaluate"), model(), num_rounds=2)
@@ -119,7 +119,7 @@ def test_an_evaluation_with_other_metrics_is_dropped_as_well() -> None:
     assert "sum" in result.evaluate_metrics_clientapp[2]
 
 
-def test_one_instruction_is_answered_once_whatever_the_answers_are() -> None:
+def test_a_message_can_be_answered_only_once() -> None:
     def both(reply: Message) -> list[Message]:
         other = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
         other.metadata.__dict__.update(reply.metadata.__dict__)
@@ -143,7 +143,7 @@ def test_one_instruction_is_answered_once_whatever_the_answers_are() -> None:
 
 
 def _conserved(grid: LocalGrid, inner: Watching, node: int) -> None:
-    """Check that what arrived of a node, what it holds back and what is pending is what it asked to send."""
+    """Check that the asked mass is what arrived, plus the residual, plus what is pending."""
     state = state_of(grid.contexts[node])
     assert state.replica is not None
     frame = parse_single_frame(state.pending)
@@ -154,7 +154,7 @@ def _conserved(grid: LocalGrid, inner: Watching, node: int) -> None:
     np.testing.assert_allclose(acked + state.memory["residual"] + pending, asked, atol=1e-5)
 
 
-def test_an_evaluate_function_that_returns_the_model_costs_no_mass() -> None:
+def test_an_evaluate_function_that_returns_the_model_loses_no_mass() -> None:
     talkative = app()
 
     @talkative.evaluate("arrays")
@@ -183,7 +183,7 @@ def test_an_evaluate_function_that_returns_the_model_costs_no_mass() -> None:
 
 
 @pytest.mark.parametrize("why", ["weights of zero", "a strategy that gives up"])
-def test_updates_that_went_into_no_model_go_back_to_their_nodes(why: str) -> None:
+def test_updates_that_are_not_aggregated_go_back_to_their_nodes(why: str) -> None:
     weightless = app()
 
     class GivingUp(Watching):
@@ -224,7 +224,7 @@ def _step(message: Message, context: Context, weight: int) -> Message:
     return Message(content, reply_to=message)
 
 
-def test_of_two_records_with_the_models_tensors_the_one_under_its_key_is_compressed() -> None:
+def test_of_two_fitting_records_the_one_under_the_models_key_is_compressed() -> None:
     scaffold = ClientApp(mods=[CompressionMod()])
 
     @scaffold.train()
@@ -253,7 +253,7 @@ def test_of_two_records_with_the_models_tensors_the_one_under_its_key_is_compres
     assert strategy.ledger.dense_uplink_bytes == 4 * control
 
 
-def test_an_answer_that_is_sent_again_stands_under_the_same_key() -> None:
+def test_a_repeated_reply_has_the_same_key() -> None:
     renaming = ClientApp(mods=[CompressionMod()])
 
     @renaming.train()
@@ -275,7 +275,7 @@ def test_an_answer_that_is_sent_again_stands_under_the_same_key() -> None:
     assert strategy.ledger.refused == 0
 
 
-def test_a_record_equal_to_the_model_beside_it_does_no_harm() -> None:
+def test_a_second_record_equal_to_the_model_is_left_alone() -> None:
     zero = ArrayRecord({"w": Array(np.zeros(9, np.float32))})
 
     class Control(FedAvg):
@@ -299,7 +299,7 @@ def test_a_record_equal_to_the_model_beside_it_does_no_harm() -> None:
     np.testing.assert_allclose(result.arrays["w"].numpy(), np.full(9, 2), rtol=1e-6)
 
 
-def test_the_downlink_may_change_between_rounds_and_its_residual_waits() -> None:
+def test_the_downlink_may_change_between_rounds_and_its_residual_is_kept() -> None:
     grid = LocalGrid(app(), 3)
     inner = FedAvg(fraction_train=1.0, fraction_evaluate=0.0)
     strategy = CompressedStrategy(inner, downlink=fedcomp.stc(density=0.05))
@@ -314,12 +314,12 @@ def test_the_downlink_may_change_between_rounds_and_its_residual_waits() -> None
     assert strategy.ledger.by_round()[4].downlink_bytes > 3 * 4 * 1025, "dense deltas now"
 
 
-def test_momentum_inside_a_wrapper_goes_on_from_the_published_model() -> None:
+def test_momentum_inside_a_wrapper_steps_from_the_published_model() -> None:
     finals = []
     for clipped in (False, True):
         random.seed(2)
         inner: Strategy = FedAvgM(fraction_train=1.0, fraction_evaluate=0.0, server_momentum=0.9)
-        if clipped:  # without noise, and so wide that nothing is clipped
+        if clipped:  # without noise, and with a norm that clips nothing
             inner = DifferentialPrivacyServerSideFixedClipping(inner, 0.0, clipping_norm=1e6, num_sampled_clients=3)
         initial = ArrayRecord({name: array for name, array in model().items() if "norm" not in name})
         strategy = CompressedStrategy(inner, uplink=fedcomp.dense(), downlink=fedcomp.stc(density=0.05))
@@ -352,5 +352,5 @@ def test_a_wrong_argument_is_refused_at_construction(make: Callable[[], Compress
         make()
 
 
-def test_one_local_pattern_may_stand_alone() -> None:
+def test_local_may_be_a_single_pattern() -> None:
     assert CompressedStrategy(FedAvg(), local="head.*").local == ("head.*",)
