@@ -128,7 +128,7 @@ def test_the_frame_is_what_plain_integers_find_in_it() -> None:
     assert int.from_bytes(data[32:40], "little") == slow_fingerprint(moved, (42).to_bytes(8, "little"))
 
 
-def test_the_instruction_is_what_the_library_writes_and_reads() -> None:
+def test_the_server_message_is_what_the_library_writes_and_reads() -> None:
     head, frame = octets("instruction"), octets("frame")
     after = int.from_bytes(frame[32:40], "little")
     asked = ServerMessage(9, Ack(3, 0xDEADBEEF), 8, after, 77, "stc(density=0.02)", (frame,))

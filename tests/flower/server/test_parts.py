@@ -1,0 +1,106 @@
+"""The parts of the server on their own: the published model as records, and the messages that go out."""
+
+import doctest
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvgM, Result
+
+import fedcomp
+from fedcomp.flower import DynamicSampling, LocalGrid, to_record
+from fedcomp.flower.server import strategy
+from fedcomp.flower.server.numbering import shift_evaluate, shift_result
+from fedcomp.flower.server.outbox import Outbox
+from fedcomp.flower.server.published_model import PublishedModel
+from fedcomp.sync import Ledger
+from fedcomp.wire import BFLOAT16
+from fedcomp.wire.server_message import parse_server_message
+
+LocalGrid(ClientApp(), 1)  # afterwards messages can be made in this process
+
+
+def arrays() -> dict[str, np.ndarray]:
+    return {"w": np.ones(4, np.float32), "head": np.zeros(2, np.float32), "steps": np.array(3)}
+
+
+def published(local: tuple[str, ...] = ("head",)) -> PublishedModel:
+    return PublishedModel.begin(to_record(arrays()), local)
+
+
+def test_local_tensors_are_in_the_public_record_alone() -> None:
+    model = published()
+    assert list(model.public) == ["w", "head", "steps"]
+    assert list(model.inner) == ["w", "steps"]
+    assert published(()).inner.keys() == arrays().keys()
+
+
+def test_a_new_version_renews_the_records_and_fedavgm_steps_from_it() -> None:
+    model, inner = published(), FedAvgM()
+    inner.current_arrays = model.inner
+    change = np.array([1, 0, 0, 0], np.float32)
+    model.publish((change, (4).to_bytes(8, "little")), fedcomp.dense(), 0, DynamicSampling(inner, beta=0.1))
+    assert model.inner["w"].numpy().tolist() == [2, 1, 1, 1]
+    assert model.public["steps"].numpy() == 4
+    assert inner.current_arrays is model.inner
+
+
+def test_strategies_get_bfloat16_as_float32() -> None:
+    model = PublishedModel.begin(to_record({"w": np.full(2, 0x3F80, "<u2").view(BFLOAT16)}), ())
+    assert model.inner["w"].numpy().tolist() == [1, 1]
+    assert model.public["w"].numpy().dtype == BFLOAT16
+
+
+def test_only_the_published_arrays_pass_the_check() -> None:
+    model = published()
+    model.check(model.public)
+    model.check(to_record(arrays()))
+    for name, other in (("w", np.full(4, 2, np.float32)), ("steps", np.array(4))):
+        with pytest.raises(ValueError, match="published"):
+            model.check(to_record(arrays() | {name: other}))
+
+
+def test_a_message_gets_frames_in_place_of_the_model_and_other_records_stay() -> None:
+    model, ledger = published(), Ledger()
+    control = ArrayRecord({"c": Array(np.ones(3))})
+    shared = RecordDict({"control": control, "arrays": model.inner, "config": ConfigRecord({"lr": 0.1})})
+    outbox = Outbox(model, ledger, "dense()", seed=5, server_round=2)
+    packed = [outbox.pack(Message(shared, node, "train"), "FedAvg") for node in (1, 2)]
+    assert shared["arrays"] is model.inner, "the strategy's own content does not change"
+    for message in packed:
+        assert message.content["control"] is control
+        request, frames = parse_server_message(message.content.array_records["arrays"]["fedcomp"].data)
+        assert (request.uplink, request.seed, request.version, len(frames)) == ("dense()", 5, 0, 1)
+        node = ledger.nodes_of_round(2)[message.metadata.dst_node_id]
+        assert node.downlink_bytes == len(request.to_bytes()) + len(control["c"].data)
+        assert node.dense_downlink_bytes == sum(len(a.data) for a in [*model.inner.values(), *control.values()])
+
+
+def test_a_message_without_the_model_is_refused() -> None:
+    outbox = Outbox(published(), Ledger(), "dense()", 0, 1)
+    with pytest.raises(ValueError, match="FedAvg, to node 7"):
+        outbox.pack(Message(RecordDict({"arrays": to_record(arrays())}), 7, "train"), "FedAvg")
+
+
+def test_rounds_of_a_later_start_continue_the_numbers() -> None:
+    seen = []
+
+    def evaluate(server_round: int, record: ArrayRecord) -> MetricRecord | None:
+        seen.append(server_round)
+        return None
+
+    shifted = shift_evaluate(evaluate, 10)
+    assert shifted is not None
+    shifted(1, ArrayRecord())
+    assert seen == [11]
+    assert shift_evaluate(None, 10) is None
+    result = Result()
+    result.train_metrics_clientapp = {1: MetricRecord(), 2: MetricRecord()}
+    shift_result(result, 10)
+    assert list(result.train_metrics_clientapp) == [11, 12]
+
+
+def test_the_example_of_the_strategy_prints_what_it_shows() -> None:
+    failed, count = doctest.testmod(strategy)
+    assert (failed, count > 0) == (0, True)
