@@ -5,8 +5,8 @@
         run = federation.run(ROOT, {"num-rounds": 12, "min-nodes": 5})
         run.wait(timeout_s=300)
 
-The SuperLink knows a node by its public key.  As long as the SuperLink (or its database, if that is a file) lives, a
-SuperNode that restarts with the same key has the same node id and needs no registration.  A SuperNode that ends by
+The SuperLink knows a node by its public key.  As long as the SuperLink runs, a SuperNode that restarts with the same key
+has the same node id and needs no registration.  A SuperNode that ends by
 SIGTERM signs off, and may return at once.  A SuperNode that was killed counts as online until it has missed two
 heartbeats, up to 60 seconds; until then the SuperLink refuses its return, and `SuperNode.wait` starts it again.
 
@@ -32,13 +32,11 @@ from deploy.supernode import SuperNode
 class Federation:
     """A SuperLink and `nodes` SuperNodes in `folder`; keys, data and state that are there already are used again.
 
-    `database` is a file in which the SuperLink keeps nodes and runs across restarts.  `env` is added to the
-    environment of all processes.  Nothing runs before `start`.  As a context manager it ends all that it started.
+    `env` is added to the environment of all processes.  Nothing runs before `start`.  As a context manager, it ends
+    everything that it started.
     """
 
-    def __init__(
-        self, folder: Path, nodes: int, *, database: Path | None = None, env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, nodes: int, *, env: Mapping[str, str] | None = None) -> None:
         """Make the folder and all keys; raise `LaunchError` for less than one node."""
         if nodes < 1:
             raise LaunchError(f"{nodes} nodes; at least 1 is needed")
@@ -55,7 +53,6 @@ class Federation:
         flags = ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
         flags += ["--ssl-ca-certfile", str(self.authority), "--ssl-certfile", str(keys / "server.pem")]
         flags += ["--ssl-keyfile", str(keys / "server.key")]
-        flags += ["--database", str(database.absolute())] if database else []
         log = self.folder / "superlink" / "superlink.log"
         self.superlink = SuperLink(Program("SuperLink", f"{self.mark}superlink/", log), flags, self.authority)
         self.nodes = [
@@ -79,14 +76,14 @@ class Federation:
         self.start_nodes()
 
     def start_superlink(self) -> None:
-        """Start the SuperLink, wait until it answers, and register the keys of nodes that it does not know."""
+        """Start the SuperLink, wait until it answers, and register the keys of the nodes."""
         home = self.superlink.program.log.parent
         home.mkdir(parents=True, exist_ok=True)
         # relative paths of a run, such as `runs`, are in the federation's folder
         self.superlink.start(self.folder, environment(home / "home") | self.env)
         self.control.connect(self.superlink.address, self.authority)
-        unknown = [node for node in self.nodes if not node.node_id]
-        for node, node_id in zip(unknown, self.control.register([node.public_key for node in unknown]), strict=True):
+        node_ids = self.control.register([node.public_key for node in self.nodes])
+        for node, node_id in zip(self.nodes, node_ids, strict=True):
             node.node_id = node_id
 
     def start_nodes(self) -> None:

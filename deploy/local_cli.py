@@ -9,7 +9,7 @@ deploy/local down                     # end exactly what `up` started
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -107,7 +107,7 @@ def down(args: argparse.Namespace) -> int:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Generator[None]:
     """Lock `folder` for this command; raise `LaunchError` if another one starts or ends a federation there."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

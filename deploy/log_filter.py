@@ -26,8 +26,8 @@ class LogFilter:
     """
 
     verbose: bool
-    seen: set[str] = field(default_factory=set)
-    held: list[str] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set[str])
+    held: list[str] = field(default_factory=list[str])
     """The lines of a traceback whose last line is still to come."""
 
     def show(self, line: str) -> list[str]:

@@ -60,7 +60,7 @@ class ProcessRecord:
             raise ValueError(f"its mark is {self.mark!r}")
         if len(self.processes) != len(self.node_ids) + 1:
             raise ValueError(f"{len(self.processes)} processes of {len(self.node_ids)} nodes and a SuperLink")
-        found = []
+        found: list[Program] = []
         for name, (pid, start_time, log) in self.processes.items():
             part = name.lower().replace("supernode ", "node-")
             found.append(Program(name, f"{self.mark}{part}/", Path(log), int(pid), float(start_time)))

@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -10,7 +10,7 @@ END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def signals_as_exits() -> Iterator[None]:
+def signals_as_exits() -> Generator[None]:
     """Turn the signals that end a program into `SystemExit`, so that ``finally`` blocks run."""
 
     def leave(number: int, _frame: object) -> NoReturn:

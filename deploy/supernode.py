@@ -29,7 +29,7 @@ class SuperNode:
     config: Config
     superlink: str = ""
     node_id: str = ""
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict[str, str])
     _log_offset: int = 0
 
     @classmethod

@@ -105,6 +105,5 @@ class Settings(BaseModel):
             return f"unknown setting {key!r}; there are: {', '.join(sorted(fields))}"
         if detail["type"] == "missing":
             return f"setting {key!r} is missing; a run needs all of: {', '.join(sorted(fields))}"
-        if detail["type"] == "value_error":
-            return f"{key} is {detail['input']!r}; {detail['ctx']['error']}"
-        return f"{key} is {detail['input']!r}; {fields[key].description} is needed"
+        needed = detail.get("ctx", {}).get("error") or f"{fields[key].description} is needed"
+        return f"{key} is {detail['input']!r}; {needed}"

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _serving(folder: Path, host: str, port: int) -> Iterator[None]:
+def _serving(folder: Path, host: str, port: int) -> Generator[None]:
     """Serve the run's metrics for as long as the context lasts; raise `MonitorError` if that is impossible."""
     try:
         from deploy.monitor.prometheus import serving

@@ -1,6 +1,6 @@
 """A run's numbers for Prometheus, read at each scrape."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 
@@ -48,7 +48,7 @@ class RunCollector(Collector):
 
 
 @contextmanager
-def serving(read: Callable[[], RunSnapshot], host: str, port: int) -> Iterator[int]:
+def serving(read: Callable[[], RunSnapshot], host: str, port: int) -> Generator[int]:
     """Serve the metrics in a thread, and yield the port; raise `OSError` if it is taken."""
     registry = CollectorRegistry()
     registry.register(RunCollector(read))
