@@ -7,13 +7,13 @@ A room's `__init__` is its interface: `fedcomp.core` allows `from fedcomp.core i
 
 import ast
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+DYNAMIC = ("__import__", "import_module")
 OURS = ("fedcomp", "server", "clients", "deploy", "benchmarks", "experiments")
 
 RULES = {
@@ -64,6 +64,15 @@ RULES = {
         server.app server.progress server.settings server.strategies benchmarks.netshape.profiles""",
 }
 
+LAYERS = {
+    # within a room: what a folder may not import
+    "fedcomp/entropy/bits/": "fedcomp.entropy.codes fedcomp.entropy.bodies",
+    "fedcomp/entropy/codes/": "fedcomp.entropy.bodies",
+    "fedcomp/flower/client/": "fedcomp.flower.server fedcomp.flower.strategies",
+    "fedcomp/flower/server/": "fedcomp.flower.client",
+    "fedcomp/flower/strategies/": "fedcomp.flower.client fedcomp.flower.server",
+}
+
 
 def rule_of(name: str) -> str | None:
     """Return the key of the rule for the file `name`, a path from the project's folder; None if it has none."""
@@ -89,17 +98,20 @@ def hidden_modules(package: str) -> frozenset[str]:
     return frozenset(path.stem for path in folder.glob("*") if path.suffix in ("", ".py")) - shown
 
 
-def imported_modules(text: str) -> Iterator[str]:
-    """Yield each module that a source imports, wherever in the file; relative imports begin with a dot."""
+@cache
+def imported_modules(text: str) -> frozenset[str]:
+    """Return each module that a source imports, wherever in the file; relative imports begin with a dot."""
+    found: set[str] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
             hidden = hidden_modules(module)
-            yield from (f"{module}.{alias.name}" if alias.name in hidden else module for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("__import__", "importlib.import_module"):
-            yield from (str(ast.literal_eval(word)) for word in node.args[:1])
+            found |= {f"{module}.{alias.name}" if alias.name in hidden else module for alias in node.names}
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in DYNAMIC:
+            found |= {str(argument.value) for argument in node.args[:1] if isinstance(argument, ast.Constant)}
+    return frozenset(found)
 
 
 def outside(name: str, text: str) -> set[str]:
@@ -119,6 +131,12 @@ def outside(name: str, text: str) -> set[str]:
 def forbidden(name: str, text: str) -> set[str]:
     """Return what the file `name` with the source `text` imports without being allowed to."""
     return outside(name, text) - set(RULES[rule_of(name) or "no rule"].split())
+
+
+def upward(name: str, text: str) -> set[str]:
+    """Return what the file imports from a layer of its room that may not be below it."""
+    above = [folder for key, folders in LAYERS.items() if name.startswith(key) for folder in folders.split()]
+    return {module for module in imported_modules(text) for folder in above if f"{module}.".startswith(f"{folder}.")}
 
 
 @cache
@@ -144,6 +162,17 @@ def test_every_allowance_is_used() -> None:
     for name, text in sources().items():
         unused[str(rule_of(name))] -= outside(name, text)
     assert {key: modules for key, modules in unused.items() if modules} == {}
+
+
+def test_layers_within_a_room_point_one_way() -> None:
+    for key, folders in LAYERS.items():
+        assert any(name.startswith(key) for name in sources())
+        assert all((ROOT / folder.replace(".", "/")).is_dir() for folder in folders.split())
+    wrong = {name: upward(name, text) for name, text in sources().items()}
+    assert {name: modules for name, modules in wrong.items() if modules} == {}
+    assert upward("fedcomp/entropy/bits/unary.py", "from fedcomp.entropy.codes import huffman") == {
+        "fedcomp.entropy.codes.huffman"
+    }
 
 
 @pytest.mark.parametrize(
