@@ -141,9 +141,9 @@ def register(
     >>> from fedcomp.memory import LinearFeedback
     >>> from fedcomp.quantize import TopK
     >>> @fedcomp.register("Author et al., 2026")
-    ... def mine(density: float = 0.01) -> fedcomp.Parts:
+    ... def example(density: float = 0.01) -> fedcomp.Parts:
     ...     return TopK(density), SparseValues(), LinearFeedback()
-    >>> fedcomp.parse("mine(density=0.5)") == mine(density=0.5)
+    >>> fedcomp.parse("example(density=0.5)") == example(density=0.5)
     True
 
     """

@@ -1,4 +1,4 @@
-"""Compressors by name."""
+"""Compressors by name: `parse` and `str` are inverse, and every setting is checked."""
 
 from typing import Any
 
@@ -9,9 +9,7 @@ import fedcomp
 from fedcomp.methods import METHODS, dense, parse, stc
 
 
-def test_the_public_names_are_there() -> None:
-    assert fedcomp.METHODS is METHODS
-    assert set(METHODS) >= {"dense", "stc"}
+def test_text_and_constructor_give_equal_compressors() -> None:
     assert fedcomp.parse("stc(density=0.0025)") == fedcomp.stc(density=1 / 400) == fedcomp.stc()
     assert fedcomp.parse("dense") == fedcomp.dense()
 
@@ -27,7 +25,7 @@ def test_the_public_names_are_there() -> None:
         (stc(np.float64(0.1)), "stc(density=0.1)"),
     ],
 )
-def test_a_compressor_and_its_text_are_one(compressor: fedcomp.Compressor, text: str) -> None:
+def test_the_text_of_a_compressor_parses_back_to_it(compressor: fedcomp.Compressor, text: str) -> None:
     assert str(compressor) == text
     assert parse(text) == compressor
     assert str(parse(text)) == text
@@ -35,14 +33,14 @@ def test_a_compressor_and_its_text_are_one(compressor: fedcomp.Compressor, text:
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
-def test_every_method_has_a_text_and_a_docstring(name: str) -> None:
+def test_the_text_of_every_method_parses_back_and_it_has_a_docstring(name: str) -> None:
     compressor = METHODS[name]()
     assert compressor.name == name
     assert parse(str(compressor)) == compressor
     assert METHODS[name].__doc__
 
 
-def test_settings_tell_compressors_apart() -> None:
+def test_compressors_differ_if_a_setting_differs() -> None:
     assert len({stc(0.1), stc(0.2), stc(0.1, order="interleaved"), dense(), stc(density=0.1)}) == 4
 
 
@@ -61,26 +59,26 @@ def test_an_unknown_name_of_100_kB_is_quoted_in_short() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gzip()", "unknown method 'gzip'; there are: .*dense, .*stc"),
+        ("gzip()", "'gzip'.*: .*dense, .*stc"),
         (
             "stc(sparsity=0.1)",
-            "method 'stc.sparsity=0.1.' got an unexpected keyword argument 'sparsity'; the settings of stc are: density, order",
+            "'stc.sparsity=0.1.' .*'sparsity'.*: density, order",
         ),
-        ("dense(0.1)", "method 'dense.0.1.' too many positional arguments; the settings of dense are: none"),
-        ("stc(density=0)", "density is 0; it is the fraction kept"),
-        ("stc(density=2.5)", "density is 2.5; it is the fraction kept"),
-        ("stc(density='0.1')", "density is '0.1'; it is the fraction kept"),
-        ("stc(density=1e999)", "density is inf; it is the fraction kept"),
+        ("dense(0.1)", "'dense.0.1.' .*: none"),
+        ("stc(density=0)", "density is 0"),
+        ("stc(density=2.5)", "density is 2.5"),
+        ("stc(density='0.1')", "density is '0.1'"),
+        ("stc(density=1e999)", "density is inf"),
         ("stc(order='paper')", "order is 'paper'; it is one of 'split', 'interleaved'"),
-        ("stc(order=[])", r"order is \[\]; it is one of"),
-        ("stc(density=1/400)", "is not of the form"),
+        ("stc(order=[])", r"order is \[\]"),
+        ("stc(density=1/400)", "1/400"),
     ],
 )
-def test_no_setting_is_silently_ignored(text: str, message: str) -> None:
+def test_an_unknown_or_impossible_setting_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse(text)
 
 
-def test_the_mapping_of_methods_cannot_be_changed_by_accident() -> None:
+def test_the_mapping_of_methods_is_read_only() -> None:
     with pytest.raises(TypeError):
         METHODS["mine"] = dense  # type: ignore[index]
