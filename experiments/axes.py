@@ -1,14 +1,12 @@
 """What a study sweeps: a setting with its values, or a number inside the text of a partition."""
 
-import ast
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from fedcomp.core import parse_call
-from fedcomp.data import SCHEMES
-from fedcomp.data.skews import SKEWS
+from fedcomp.data import SCHEMES, SKEWS, split_partition
 
 Value: TypeAlias = str | int | float
 
@@ -94,24 +92,10 @@ def partition_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
     return tuple(axes) if axes and all(axis.numeric for axis in axes) else by_text
 
 
-def _terms(text: str) -> Iterator[str]:
-    """Yield the terms of a partition, its scheme and its feature skews. Raises `ValueError` for another text."""
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
-        raise ValueError(f"{text!r} is not a partition; a text such as classes(2) is needed") from None
-    skews: list[str] = []
-    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        skews.append(ast.unparse(node.right))
-        node = node.left
-    yield ast.unparse(node)
-    yield from reversed(skews)
-
-
 def _partition_settings(text: str) -> dict[str, Value]:
     """Return "scheme.setting" -> value, defaults included. Raises `ValueError` for an unknown scheme or skew."""
     found: dict[str, Value] = {}
-    for term in _terms(text):
+    for term in split_partition(text):
         name, args, kwargs = parse_call(term)
         maker = SCHEMES.get(name) or SKEWS.get(name)
         if maker is None:

@@ -57,9 +57,9 @@ RULES = {
         fedcomp.flower.client.client_state fedcomp.flower.client.context_store
         fedcomp.flower.client.state_files fedcomp.flower.client.state_folder""",
     "benchmarks/rounds_app/": "numpy flwr fedcomp fedcomp.flower",
-    "experiments/": """numpy torch flwr huggingface_hub jinja2 matplotlib pandas rich
-        fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.methods fedcomp.tasks
-        fedcomp.data.skews fedcomp.flower.server.strategy
+    "experiments/": """numpy torch flwr filelock huggingface_hub jinja2 joblib matplotlib pandas pydantic ray rich seaborn
+        fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.methods fedcomp.sync fedcomp.tasks
+        fedcomp.flower.server.strategy
         clients.app clients.devices clients.local clients.samples
         server.app server.progress server.settings server.strategies benchmarks.netshape.profiles""",
 }

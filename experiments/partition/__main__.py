@@ -1,9 +1,9 @@
-"""See how partitions spread a dataset's training samples over the clients, before any training.
+"""Show how partitions spread a dataset's training samples over the clients, before any training.
 
     python -m experiments.partition [--dataset digits] [--data-dir DIR] [--partition "classes(2)" "dirichlet(0.1)" ...]
 
-Prints numbers and small maps of classes by client, and draws the same, side by side, to a PNG.  Distances are those of
-each client's distribution over the classes from that of the whole training split.
+Prints numbers and small maps of classes by client, and draws the same, side by side, to a PNG. A distance is that of a
+client's distribution over the classes from that of the whole training split.
 """
 
 import argparse
@@ -21,7 +21,7 @@ CARDS = Path(__file__).resolve().parents[2] / "datasets"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print and draw; return 0, or 2 after one sentence where something asked for cannot be."""
+    """Print and draw; return 0, or 2 after one sentence for arguments that cannot be used."""
     options = _parser().parse_args(arguments)
     console = Console()
     try:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _spreads(options: argparse.Namespace) -> tuple[tuple[str, ...], dict[str, Spread]]:
-    """Return the names of the classes, and partition text -> spread; everything is checked before the long work."""
+    """Return the names of the classes, and the spread of each partition; check all arguments before the long work."""
     for text in options.partition:
         parse_partition(text)
     card = read_card(options.dataset, CARDS)
@@ -63,10 +63,10 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--dataset", default="digits", help="a card in datasets/ (digits: needs no files)")
-    parser.add_argument("--data-dir", default="", help="where the dataset's own files lie")
+    parser.add_argument("--dataset", default="digits", help="a card in datasets/; digits needs no files")
+    parser.add_argument("--data-dir", default="", help="the folder with the dataset's files")
     parser.add_argument(
-        "--partition", nargs="+", default=["classes(2)"], metavar="TEXT", help='as "dirichlet(alpha=0.1)"'
+        "--partition", nargs="+", default=["classes(2)"], metavar="TEXT", help='such as "dirichlet(alpha=0.1)"'
     )
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

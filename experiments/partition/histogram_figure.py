@@ -11,13 +11,13 @@ from matplotlib.ticker import MaxNLocator
 
 from fedcomp.data import Spread
 
-ACROSS = 3
-"""At most so many partitions stand beside one another; more go on below."""
+MAX_COLUMNS = 3
+"""The most partitions in one row of the figure."""
 
 
 def draw(spreads: dict[str, Spread], names: tuple[str, ...], title: str) -> Figure:
-    """Return a figure with a panel for each partition text; `names` are those of the classes."""
-    down = -(-len(spreads) // ACROSS)
+    """Return a figure with a panel for each partition; `names` are those of the classes."""
+    down = -(-len(spreads) // MAX_COLUMNS)
     across = -(-len(spreads) // down)
     height = 2.2 + 0.22 * len(names)
     figure = Figure(figsize=(1.6 + 4.6 * across, 0.6 + height * down), dpi=150, layout="constrained")
@@ -54,7 +54,7 @@ def _bars(axes: Axes, spread: Spread, text: str, *, labelled: bool) -> None:
 def _map(axes: Axes, spread: Spread, names: tuple[str, ...], *, labelled: bool) -> AxesImage:
     shares = np.ma.masked_equal(100 * spread.shares.T, 0)
     colors = ListedColormap(colormaps["YlGnBu"](np.linspace(0.12, 1, 256))).with_extremes(bad="white")
-    # By the root, for a share of 10 %, as in ten even classes, to differ from one of 1 %.
+    # On a root scale a share of 10 %, as in ten even classes, still differs from one of 1 %.
     norm = PowerNorm(0.5, vmin=0, vmax=100)
     image = axes.imshow(shares, cmap=colors, norm=norm, aspect="auto", interpolation="nearest")
     axes.set_xlabel("client")

@@ -1,4 +1,4 @@
-"""A partition on a terminal: numbers, and a map of one letter-sized cell for each class and client."""
+"""A partition on a terminal: numbers, and a map with one character for each class and client."""
 
 import numpy as np
 from rich import box
@@ -22,7 +22,7 @@ HEADS = (
 
 
 def numbers(spreads: dict[str, Spread], title: str) -> Table:
-    """Return a table with a row for each partition text; distances are the mean over the clients."""
+    """Return a table with a row for each partition; distances are means over the clients."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("partition", overflow="fold")
     for head in HEADS:
@@ -45,10 +45,10 @@ def _cells(spread: Spread) -> tuple[str, ...]:
 
 
 def text_map(title: str, spread: Spread, names: tuple[str, ...], width: int) -> Text:
-    """Return the map in at most `width` columns: a column a client, a row a class, and the sizes above as bars.
+    """Return a map at most `width` wide: a column for each client, a row for each class, and the sizes above as bars.
 
-    A cell's shade is the class's share of the client's samples, to the nearest quarter, or one for less.
-    Clients that find no room are left out, and the title says so.
+    The shade is the class's share of the client's samples, rounded to quarters, and visible for any share above 0. Clients
+    beyond the width are left out, and the title says so.
     """
     margin = max(5, *map(len, names)) + 1
     shown = max(1, min(len(spread.counts), width - margin))

@@ -1,11 +1,11 @@
-"""The figure: a panel a partition, whose cells and bars are the shares and sizes."""
+"""The figure has a panel for each partition, whose cells and bars are the shares and sizes."""
 
 import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
 from experiments.partition.histogram_figure import draw
-from fedcomp.data.spread import Spread
+from fedcomp.data import Spread
 
 SPREAD = Spread(np.array([[4, 0], [1, 7], [8, 8]]), np.array([20, 15]))
 
@@ -23,7 +23,7 @@ def test_a_panel_shows_shares_in_percent_below_sizes() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3, 4])
-def test_panels_stand_side_by_side_at_most_three_in_a_row(count: int) -> None:
+def test_a_row_has_at_most_three_panels(count: int) -> None:
     figure = draw({f"p{number}": SPREAD for number in range(count)}, ("cat", "dog"), "a title")
     assert len(figure.axes) == 2 * count + 1  # and the colour bar
     figure.canvas.draw()

@@ -1,4 +1,4 @@
-"""The command that shows how partitions spread the data."""
+"""The command shows how partitions spread the data."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def test_numbers_maps_and_a_figure_of_partitions_side_by_side(
         (["--dataset", "mnist", "--data-dir", "none"], "mnist: no train-images-idx3-ubyte in "),
     ],
 )
-def test_what_cannot_be_is_one_sentence_and_nothing_is_written(
+def test_bad_arguments_are_one_sentence_and_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     out = tmp_path / "figures" / "partition.png"
@@ -50,7 +50,7 @@ def test_what_cannot_be_is_one_sentence_and_nothing_is_written(
     assert not any(tmp_path.iterdir())
 
 
-def test_another_kind_of_file_and_a_folder_that_cannot_be_are_refused(
+def test_another_kind_of_file_and_a_folder_that_cannot_be_made_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("--out", str(tmp_path / "partition.txt")) == 2

@@ -1,4 +1,4 @@
-"""Numbers and the map of a partition on a terminal."""
+"""A partition is shown on a terminal as numbers and a map."""
 
 import io
 
@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.partition.text_map import numbers, text_map
-from fedcomp.data.spread import Spread
+from fedcomp.data import Spread
 
 SPREAD = Spread(np.array([[4, 0], [2, 6], [8, 8], [1, 99]]), np.array([20, 120]))
 
@@ -20,7 +20,7 @@ def shown(table: Table) -> str:
     return console.file.getvalue()
 
 
-def test_the_map_has_a_row_a_class_a_column_a_client_and_sizes_above() -> None:
+def test_the_map_has_a_row_for_each_class_a_column_for_each_client_and_sizes_above() -> None:
     lines = text_map("half", SPREAD, ("cat", "dog"), width=80).plain.splitlines()
     assert lines == [
         "half",
@@ -30,13 +30,13 @@ def test_the_map_has_a_row_a_class_a_column_a_client_and_sizes_above() -> None:
     ]
 
 
-def test_clients_that_find_no_room_are_named_as_left_out() -> None:
+def test_clients_beyond_the_width_are_left_out_and_the_title_says_so() -> None:
     lines = text_map("half", SPREAD, ("cat", "dog"), width=8).plain.splitlines()
     assert lines[0] == "half, the first 2 of 4 clients"
     assert lines[1:] == [" size ▁▁", "  cat █░", "  dog  ▓"]
 
 
-def test_the_table_has_a_row_a_partition() -> None:
+def test_the_table_has_a_row_for_each_partition() -> None:
     table = shown(numbers({"half": SPREAD, "again": SPREAD}, "a title"))
     rows = [line.split() for line in table.splitlines() if line.strip().startswith(("half", "again"))]
     assert [row[0] for row in rows] == ["half", "again"]
