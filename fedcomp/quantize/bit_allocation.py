@@ -46,7 +46,7 @@ def allocate(entries: Sequence[int], squares: Sequence[float], bits: int, tolera
         if chosen[layer] > MIN_ADAPTIVE_BITS:
             heapq.heappush(heap, (_added(squares[layer], chosen[layer]) / entries[layer], layer))
     uniform = [bits] * len(entries)
-    # A step too large for what is left can make the search end early: then the same bits everywhere may be fewer.
+    # If no step fits the remaining error, the search ends early, and uniform bits may be fewer.
     return uniform if tolerance >= 1 and _total(uniform, entries) < _total(chosen, entries) else chosen
 
 

@@ -88,7 +88,7 @@ class Eden:
             return 0.0
         scale = energy / product if self.scale == "unbiased" else product / (out.size * square)
         scale *= math.ldexp(larger, half_bits(out.size) + exponent)
-        # Neither what is received nor what is then left of the entries may leave float32.
+        # Neither the received entries nor the residual may leave float32.
         return min(scale, (MAX_FLOAT32 - peak) / MAX_GAIN, float(np.nextafter(MAX_SCALE, np.float32(0))))
 
 

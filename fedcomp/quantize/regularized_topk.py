@@ -1,4 +1,4 @@
-"""Top-k that leaves out what the other senders are about to cancel."""
+"""Top-k that leaves out entries that the other senders are likely to cancel."""
 
 from dataclasses import dataclass
 

@@ -95,7 +95,7 @@ def sampled_bound(value: CompensatedUpdate, k: int) -> np.float32:
 
 
 def _collect(value: CompensatedUpdate, k: int, bound: np.float32) -> tuple[Indices, Vector]:
-    """Return the k largest of the entries whose magnitude exceeds `bound`, all of them where there are fewer."""
+    """Return the k largest of the entries whose magnitude exceeds `bound`, or all of them if there are fewer."""
     room = min(value.n, k + max(k // 5, 4096, min(k, value.n // 128)))
     indices, values = np.empty(room, np.uint32), np.empty(room, np.float32)
     passed, negative = np.empty(value.block_size, np.bool_), np.empty(value.block_size, np.bool_)

@@ -27,7 +27,7 @@ from fedcomp.quantized.rotated import (
     rotated_indices,
     wide_blocks,
 )
-from fedcomp.quantized.rotation import MAX_CHUNK, Rotation, padded, power_of_two_parts
+from fedcomp.quantized.rotation import MAX_CHUNK, Rotation, power_of_two_parts
 from fedcomp.quantized.seeded import NUM_SEEDS, Seeded, seeded_indices
 from fedcomp.quantized.segments import Segments, join_dense
 from fedcomp.quantized.vectors import Dense, Indices, QuantizedVector, Sparse, Ternary
@@ -70,7 +70,6 @@ __all__ = [
     "half_exponent",
     "join_dense",
     "max_magnitude",
-    "padded",
     "power_of_two_parts",
     "rotated_count",
     "rotated_indices",

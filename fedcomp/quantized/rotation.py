@@ -1,15 +1,16 @@
-"""The seeded random rotation of a vector: how it is cut into chunks, and the random signs of its entries.
+"""The random rotation that a seed gives: where each entry of a vector is placed, in which chunk, and with which sign.
 
-An estimate from a rotated vector is unbiased as far as the rotation looks uniformly random, which random signs and a
-Hadamard matrix do as long as no few entries dominate their chunk.  Two decisions follow.
+Estimates from a rotated vector are unbiased if the rotation is uniformly random.  Random signs and a Hadamard matrix come
+close to that unless a few entries dominate their chunk, as they do in small chunks of sparse or heavy-tailed vectors.
 
-* Chunks are large, 2^16 entries, and a vector below twice that is one rest, cut into the powers of two that its length is
-  the sum of.  A chunk of the whole vector, as in the papers, would have to be padded to a power of two: at one bit an
-  entry that is up to twice the bytes.  Larger chunks leave the processor's cache and change little.
-* The rest is rotated by a seeded number of places before it is cut, so that every entry of it is equally likely to be in
-  any place of any chunk: an entry that is always in a chunk of two would be biased, however many senders are averaged.
-  The rest is never short (2^16 entries, or all), and is padded with zeros to whole chunks of `MIN_CHUNK`: the padding
-  takes fewer bits than the scales of the smaller chunks would.
+* Chunks are large, 2^16 entries, so that the bias is close to that of one matrix for the whole vector, as in the papers.
+  Such a matrix needs a power of two entries, and padding would cost up to twice the bytes; larger chunks do not fit the
+  processor's cache.
+* The rest of the vector is cut into the powers of two that its length is the sum of, and some of these are small.  So the rest
+  is first shifted cyclically by a random number of places: every entry is in every place equally often, and an entry is
+  rarely in a small chunk.  The rest has at least 2^16 entries, or all, so that there are many places.
+* The rest is padded with zeros to a multiple of 64 entries.  At one bit an entry the padding takes fewer bytes than the
+  scales of the chunks of 32, 16, ..., 1 entries would.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,9 +22,9 @@ from fedcomp.core import RandomStream, Vector
 from fedcomp.quantized.hadamard import aligned_buffer
 
 MAX_CHUNK = 1 << 16
-"""Entries of the largest chunk: two buffers of as many stay in the processor's cache."""
+"""Entries of the largest chunk: two buffers of this size fit the processor's cache."""
 MIN_CHUNK = 64
-"""Entries of the smallest chunk of a rest that has as many."""
+"""Entries of the smallest chunk, unless the whole vector is shorter."""
 SIGNS, WIDE, SUBSET, SHIFT = range(4)
 """The random streams of a seed."""
 PLUS_MINUS = 1 - 2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
@@ -42,7 +43,7 @@ class Rotation:
 
     @property
     def rest(self) -> int:
-        """Entries of the rest: all of fewer than two chunks, otherwise those behind the last chunk but one."""
+        """Entries of the rest: all n below 2 * MAX_CHUNK, otherwise MAX_CHUNK + n mod MAX_CHUNK."""
         return self.n if self.n < 2 * MAX_CHUNK else MAX_CHUNK + self.n % MAX_CHUNK
 
     @property
@@ -61,7 +62,7 @@ class Rotation:
         return min(self.places, max(MAX_CHUNK, padded(self.rest)))
 
     def blocks(self) -> Iterator[slice]:
-        """Yield the places of each whole chunk, then those of the rest, which is several chunks."""
+        """Yield the places of each whole chunk, then those of the rest, which has one chunk or more."""
         whole = self.n - self.rest
         for start in range(0, whole, MAX_CHUNK):
             yield slice(start, start + MAX_CHUNK)
@@ -70,7 +71,7 @@ class Rotation:
     def rotated(self, blocks: Iterable[tuple[int, Vector]], out: Vector) -> Iterator[slice]:
         """Yield the places of each block, with its entries, times their signs, at the start of `out`.
 
-        `blocks` are (start, entries) in order, of `MAX_CHUNK` entries each, the last one of the entries left.
+        `blocks` are (start, entries) in order, of `MAX_CHUNK` entries each; the last one may be shorter.
         """
         signs, whole = _Signs(self.seed, min(self.n, MAX_CHUNK)), self.n - self.rest
         rest = np.empty(self.rest, np.float32)

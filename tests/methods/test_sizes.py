@@ -114,7 +114,7 @@ def test_entropy_coded_levels_take_no_more_than_the_paper_says_and_what_their_en
 
 
 def levels_of(text: str, vector: Vector) -> tuple[np.ndarray, int]:
-    """Return each entry's level, found again from the decoded values, and how many float32 travel beside them."""
+    """Return the level of each entry, recovered from the decoded values, and the number of float32 in the body."""
     compressor = fedcomp.parse(text)
     settings: dict[str, Any] = {"bucket": 512, "bits": 4} | dict(compressor.settings)
     if compressor.name in ("natural", "terngrad"):

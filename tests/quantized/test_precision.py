@@ -29,7 +29,7 @@ def random_floats(count: int, seed: int) -> Vector:
 
 
 def test_bfloat16_keeps_eight_significant_bits() -> None:
-    # 1 + 2^-8 lies half way: to the even 1; 1 + 3 * 2^-8 to 1 + 2^-6; what is a little more is rounded up
+    # 1 + 2^-8 is half way and goes to the even 1, 1 + 3 * 2^-8 to 1 + 2^-6; a little more is rounded up
     values = floats(1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -(1 + 2**-8 + 2**-20), 0.0)
     assert round_to(values, "bf16").tolist() == [1, 1 + 2**-6, 1 + 2**-7, -(1 + 2**-7), 0]
 
