@@ -22,7 +22,7 @@ def test_the_vector_is_the_pieces_one_after_the_other() -> None:
 def test_neighbours_that_are_dense_become_one_piece() -> None:
     one, two = (Dense(np.array([value], np.float32)) for value in (1, 2))
     pieces: list[Levels | Dense | Ternary] = [one, two, LEVELS, TERNARY, two, one, one]
-    joined = list(join_dense(pieces))
+    joined: list[Levels | Dense | Ternary] = list(join_dense(pieces))
     assert [piece.dense().tolist() for piece in joined] == [[1, 2], [-0.5, 0.5, 0], [0, -0.25, 0], [2, 1, 1]]
 
 
