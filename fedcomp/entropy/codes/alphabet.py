@@ -121,7 +121,7 @@ class Coded:
             inner = SymbolSet(np.flatnonzero(of_all), of_all.size)
             counts = of_all[inner.used]
             yield inner.write()
-        yield huffman.Huffman(huffman.best_lengths(counts)).write(inner.ranks(symbols, prefix_stream.BATCH), counts)
+        yield huffman.write(inner.ranks(symbols, prefix_stream.BATCH), huffman.best_lengths(counts), counts)
 
 
 class Common:

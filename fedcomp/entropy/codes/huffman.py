@@ -5,7 +5,6 @@ codewords, Schwartz and Kallick, CACM 7(3), 1964: ordered by length, then by sym
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -71,26 +70,20 @@ def codewords(lengths: Lengths) -> NDArray[np.uint64]:
     return words
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Huffman:
-    """The code of the symbols 0, 1, ..., whose codewords have `lengths`."""
+def write(batches: Iterable[NDArray[Any]], lengths: Lengths, counts: NDArray[np.int64]) -> bytes:
+    """Return the code `lengths` and the codewords of the symbols in `batches`, which occur `counts` times.
 
-    lengths: Lengths
-
-    def write(self, batches: Iterable[NDArray[Any]], counts: NDArray[np.int64]) -> bytes:
-        """Return the lengths and the stream of symbols that occur `counts` times.
-
-        The symbols come in batches of `prefix_stream.BATCH`, uint8 if there are up to 256.
-        """
-        words, lengths = codewords(self.lengths), self.lengths.astype(np.uint64)
-        count, total = int(counts.sum()), int(counts @ self.lengths.astype(np.int64))
-        head = packing.write(self.lengths, 4)
-        if self.lengths.size > 256:
-            coded = ((words.take(batch, mode="clip"), lengths.take(batch, mode="clip")) for batch in batches)
-            return head + prefix_stream.write(coded, count, total)
-        table = _pair_table(words, lengths)
-        pairs = (_pairs(batch, table, words, lengths) for batch in batches)
-        return head + prefix_stream.write(pairs, count, total, merged=2)
+    A batch is `prefix_stream.BATCH` symbols, the last one what is left; uint8 if there are up to 256 different symbols.
+    """
+    words, sizes = codewords(lengths), lengths.astype(np.uint64)
+    count, total = int(counts.sum()), int(counts @ lengths.astype(np.int64))
+    head = packing.write(lengths, 4)
+    if lengths.size > 256:
+        coded = ((words.take(batch, mode="clip"), sizes.take(batch, mode="clip")) for batch in batches)
+        return head + prefix_stream.write(coded, count, total)
+    table = _pair_table(words, sizes)
+    pairs = (_pairs(batch, table, words, sizes) for batch in batches)
+    return head + prefix_stream.write(pairs, count, total, merged=2)
 
 
 def read(reader: ByteReader, count: int, names: NDArray[Any]) -> NDArray[Any]:

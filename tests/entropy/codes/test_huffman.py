@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedcomp.entropy.bits import prefix_stream
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import huffman
-from fedcomp.entropy.codes.huffman import MAX_LENGTH, Huffman, best_lengths, code_lengths, codewords
+from fedcomp.entropy.codes.huffman import MAX_LENGTH, Lengths, best_lengths, code_lengths, codewords
 from fedcomp.errors import CorruptError
 from tests.entropy.damage import check_truncations, survivors
 from tests.reference import bits_of
@@ -32,10 +32,10 @@ def slow_cost(counts: NDArray[np.int64]) -> int:
     return total
 
 
-def written(code: Huffman, symbols: NDArray[Any]) -> bytes:
+def written(lengths: Lengths, symbols: NDArray[Any]) -> bytes:
     size = prefix_stream.BATCH
     batches = (symbols[start : start + size] for start in range(0, symbols.size, size))
-    return code.write(batches, np.bincount(symbols, minlength=code.lengths.size))
+    return huffman.write(batches, lengths, np.bincount(symbols, minlength=lengths.size))
 
 
 def entropy(counts: NDArray[np.int64]) -> float:
@@ -52,7 +52,7 @@ def test_the_code_is_the_textbooks() -> None:
 
 
 def test_the_stream_is_the_one_written_by_hand() -> None:
-    data = written(Huffman(code_lengths(FRUIT)), np.array([5, 0, 2, 4], np.uint8))  # f a c e
+    data = written(code_lengths(FRUIT), np.array([5, 0, 2, 4], np.uint8))  # f a c e
     assert data[:5] == bytes.fromhex("133344 08 0c")  # lengths; chunks of 2^8, 12 bits
     assert bits_of(data[5:]) == "1111" + "0" + "101" + "1110" + "0000"
 
@@ -110,7 +110,7 @@ def test_symbols_come_back(size: int, dtype: Any, count: int) -> None:
     rng = np.random.default_rng([size, count])
     symbols = rng.choice(size, count, p=rng.dirichlet(np.full(size, 0.3))).astype(dtype)
     names = (np.arange(size) * 3 % 512).astype(dtype)
-    reader = ByteReader(written(Huffman(best_lengths(np.bincount(symbols, minlength=size) + 1)), symbols))
+    reader = ByteReader(written(best_lengths(np.bincount(symbols, minlength=size) + 1), symbols))
     found = huffman.read(reader, count, names)
     reader.end()
     assert found.dtype == dtype
@@ -132,7 +132,7 @@ def test_lengths_of_no_complete_code_are_refused(lengths: str, filled: int | Non
 
 def test_damaged_codewords_are_refused_or_other_symbols() -> None:
     symbols = np.random.default_rng(0).choice(6, 600, p=FRUIT / FRUIT.sum()).astype(np.uint8)
-    data = written(Huffman(code_lengths(FRUIT)), symbols)
+    data = written(code_lengths(FRUIT), symbols)
     check_truncations(lambda cut: huffman.read(ByteReader(cut), 600, LETTERS), data)
     found = list(survivors(lambda changed: huffman.read(ByteReader(changed), 600, LETTERS), data, 200))
     assert len(found) < 150
