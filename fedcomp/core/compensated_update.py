@@ -134,8 +134,9 @@ class CompensatedUpdate:
     def settle(self) -> tuple[Any, ...]:
         """Bring the memory up to date, if reading has not done so; return the parts."""
         if not self.settled:
-            for _ in self._settling(BLOCK_ENTRIES if self.on_host else self.n):
-                pass
+            with np.errstate(over="ignore", invalid="ignore"):
+                for _ in self._settling(BLOCK_ENTRIES if self.on_host else self.n):
+                    pass
         return self.parts
 
     def dense(self) -> Vector:
@@ -170,8 +171,7 @@ class CompensatedUpdate:
             self._mark_settled()
 
     def _apply(self, entries: slice) -> Any:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self.settlement.apply(*(part[entries] for part in self.parts))
+        return self.settlement.apply(*(part[entries] for part in self.parts))
 
     def _mark_settled(self) -> None:
         pairs = zip(self.parts, self.settlement.weights, strict=True)

@@ -77,6 +77,7 @@ class Ef21:
         return state
 
 
+@np.errstate(over="ignore")
 def _average(newest: float, average: Any, update: Any, estimate: Any) -> Any:
     """Bring v, `average`, up to date, and return v - g."""
     average *= 1.0 - newest

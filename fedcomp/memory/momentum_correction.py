@@ -89,6 +89,7 @@ class MomentumCorrection:
         return limit / norm if norm > limit else 1.0
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _accumulate(decay: float, to_velocity: float, to_unsent: float, unsent: Any, velocity: Any, update: Any) -> Any:
     """Bring u and v, `velocity` and `unsent`, up to date, and return v."""
     velocity *= decay
