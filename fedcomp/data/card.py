@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, cast
 
 from fedcomp.core import check_choice, check_int, check_range
 
@@ -182,19 +182,17 @@ def read_card(name: str, folder: str | Path) -> Card:
     return card
 
 
-def _card(table: Mapping[str, object]) -> Card:
+def _card(table: Mapping[str, Any]) -> Card:
     """Return the card that a parsed TOML table describes."""
     values = _entries(
         Card, {key: value for key, value in table.items() if key != "files"}, "the card", ("train", "test")
     )
-    files = table.get("files", {})
-    if not isinstance(files, dict):
-        raise ValueError(f"files is {files!r}; a table is needed")
-    for split, items in files.items():
+    for split, items in _as_table(table.get("files", {}), "files").items():
         check_choice("key of [files]", split, ("train", "test"))
         if not isinstance(items, list):
             raise ValueError(f"files.{split} is {items!r}; a list of tables is needed")
-        values[split] = tuple(CardFile(**_entries(CardFile, item, f"files.{split}")) for item in items)
+        entries = [_entries(CardFile, item, f"files.{split}") for item in cast(list[object], items)]
+        values[split] = tuple(CardFile(**entry) for entry in entries)
     if "hub" in values:
         values["hub"] = Hub(**_entries(Hub, values["hub"], "[hub]"))
     if isinstance(values["classes"], int):
@@ -205,17 +203,24 @@ def _card(table: Mapping[str, object]) -> Card:
 
 def _entries(kind: type, table: object, where: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the entries of a TOML table as arguments of the dataclass `kind`; lists become tuples."""
-    if not isinstance(table, dict):
-        raise ValueError(f"{where} is {table!r}; a table is needed")
+    entries = _as_table(table, where)
     known = [field for field in fields(kind) if field.name not in without]
     for field in known:
-        if field.default is MISSING and field.name not in table:
+        if field.default is MISSING and field.name not in entries:
             raise ValueError(f"key {field.name!r} is missing; {where} needs it")
     names = [field.name for field in known]
-    for key in table:
+    for key in entries:
         if key not in names:
             raise ValueError(f"unknown key {key!r}; {where} may have: {', '.join(names)}")
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    return {
+        key: tuple(cast(list[object], value)) if isinstance(value, list) else value for key, value in entries.items()
+    }
+
+
+def _as_table(value: object, where: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} is {value!r}; a table is needed")
+    return cast(dict[str, object], value)
 
 
 def _check_text(name: str, value: object) -> None:

@@ -50,7 +50,7 @@ def stc_split(
 
 def _fill(left: list[NDArray[np.int64]], budget: int, classes: int, start: int) -> NDArray[np.int64]:
     """Return `budget` indices, removed from `left` from class `start` on."""
-    taken = []
+    taken: list[NDArray[np.int64]] = []
     code = start
     while budget > 0:
         if len(left[code]) > 0:

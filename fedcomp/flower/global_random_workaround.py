@@ -5,7 +5,7 @@ nodes in a run with a SuperLink.  It becomes unnecessary once Flower's strategie
 """
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +25,7 @@ class IsolatedRandom:
             self.state = random.getstate()
 
     @contextmanager
-    def used(self) -> Iterator[None]:
+    def used(self) -> Generator[None, None, None]:
         """Let the module continue from this position inside the context; afterwards it is where it was."""
         self.hold()
         outside = random.getstate()

@@ -35,8 +35,8 @@ class LazyArray(Array):
         """The array that is held, to be read only; None once a field was set."""
         return self._values
 
-    @property
-    def data(self) -> bytes:
+    @property  # where Array has an attribute
+    def data(self) -> bytes:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The bytes that ``np.save`` writes."""
         if self._data is None:
             self._data = Array(cast(NDArray[Any], self._values)).data

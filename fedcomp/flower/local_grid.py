@@ -127,7 +127,7 @@ class LocalGrid(Grid):
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Run the ClientApp on each message, in order, and keep the replies; return the messages' ids."""
-        ids = []
+        ids: list[str] = []
         self.seconds.append({})
         for message in messages:
             self._sent += 1

@@ -19,7 +19,8 @@ def evaluate(model: nn.Module, x: Tensor, y: Tensor, batch_size: int) -> tuple[f
         raise ValueError(f"{len(x)} samples and {len(y)} labels; equally many of both, at least 1, are needed")
     check_int("batch_size", batch_size, 1, MAX_BATCH_SIZE)
     modes = [(module, module.training) for module in model.modules()]
-    losses, hits = [], []
+    losses: list[Tensor] = []
+    hits: list[Tensor] = []
     try:
         model.eval()
         with torch.inference_mode():
