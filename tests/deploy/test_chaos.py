@@ -1,4 +1,4 @@
-"""A federation over real processes and sockets, in which everything goes wrong: nothing is lost."""
+"""A federation of real processes and sockets loses nothing, although everything goes wrong."""
 
 import json
 import shutil
@@ -47,33 +47,33 @@ CONFIG: dict[str, Any] = {
     "min-nodes": NODES,
 }
 QUIET, KILLED, STOPPED, ROBBED, FROZEN = range(NODES)
-"""What happens to these nodes."""
+"""The nodes, named after what happens to them."""
 PATIENCE_S = 300.0
 MESSAGE_FRAMING, SECOND_FRAMING = 10_000, 1_000
-"""Bytes on a socket, a message and a second, beside what messages hold: HTTP, TLS, names, hashes, asking for more."""
+"""Bytes on a socket per message and per second in addition to the frames: HTTP, TLS, names, hashes, polling."""
 
 
 @dataclass(frozen=True, slots=True)
-class PreviousRound:
-    """What is left when the run has ended."""
+class ChaosResult:
+    """The state of server and nodes after the run."""
 
     folder: Path
     published: Checkpoint
-    """The server after round `ROUNDS`; one more round brought its model to all nodes."""
+    """The server after round `ROUNDS`; one more round sent its model to all nodes."""
     last: Checkpoint
     states: list[Subscriber]
     ids: list[int]
     up: list[int]
     down: list[int]
     seconds: float
-    """How long the links were up."""
+    """The time from the start of the links to the end of the run."""
     bundle: int
     """Bytes of the app's bundle, which each run sends to each node."""
     accuracy: float
     log: str
 
-    def asked(self, node: int) -> list[Path]:
-        """Return a file for each time that the node trained, with what it asked the uplink to send."""
+    def targets(self, node: int) -> list[Path]:
+        """Return one file for each time that the node trained, with the update that the uplink had to send."""
         return sorted((self.folder / "book" / f"node-{node}").glob("*.npy"))
 
 
@@ -101,7 +101,7 @@ def _app(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreviousRound]:
+def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosResult]:
     folder = tmp_path_factory.mktemp("chaos")
     book, run = folder / "book", folder / "runs" / "chaos"
     app = _app(folder / "app")
@@ -164,7 +164,7 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreviousRoun
         for link in links:
             link.close()
         records = [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
-        yield PreviousRound(
+        yield ChaosResult(
             folder=folder,
             published=published[0],
             last=published[1],
@@ -179,47 +179,47 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreviousRoun
         )
 
 
-def test_all_nodes_hold_the_published_model_to_the_bit(aftermath: PreviousRound) -> None:
-    published = aftermath.published.publisher.replica
+def test_all_nodes_hold_the_published_model_to_the_bit(result: ChaosResult) -> None:
+    published = result.published.publisher.replica
     assert published.version == ROUNDS
-    for number, state in enumerate(aftermath.states):
+    for number, state in enumerate(result.states):
         assert state.replica is not None
         np.testing.assert_array_equal(state.replica.vector, published.vector, err_msg=f"node {number}")
         assert state.replica.fingerprint == published.fingerprint
         assert state.replica.exact == published.exact
 
 
-def test_nodes_that_kept_their_state_lose_nothing(aftermath: PreviousRound) -> None:
+def test_nodes_that_kept_their_state_lose_nothing(result: ChaosResult) -> None:
     for number in (QUIET, KILLED, STOPPED, FROZEN):
-        files, node_id = aftermath.asked(number), str(aftermath.ids[number])
+        files, node_id = result.targets(number), str(result.ids[number])
         assert len(files) >= 6
-        asked = sum(np.load(path) for path in files)
-        acked = np.zeros_like(asked)
-        for path in (aftermath.folder / "book").glob("taken-*.npz"):
+        target = sum(np.load(path) for path in files)
+        acked = np.zeros_like(target)
+        for path in (result.folder / "book").glob("taken-*.npz"):
             with np.load(path) as arrived:
                 acked += arrived.get(node_id, 0)
-        held = aftermath.states[number].memory["residual"].astype(np.float64)
-        np.testing.assert_allclose(acked + held, asked, atol=1e-4 * np.abs(asked).max(), err_msg=f"node {number}")
+        residual = result.states[number].memory["residual"].astype(np.float64)
+        np.testing.assert_allclose(acked + residual, target, atol=1e-4 * np.abs(target).max(), err_msg=f"node {number}")
 
 
-def test_what_was_to_happen_has_happened(aftermath: PreviousRound) -> None:
-    rounds = {number: [int(path.stem.split("-")[0]) for path in aftermath.asked(number)] for number in range(NODES)}
+def test_all_planned_failures_have_happened(result: ChaosResult) -> None:
+    rounds = {number: [int(path.stem.split("-")[0]) for path in result.targets(number)] for number in range(NODES)}
     assert 2 not in rounds[KILLED], "it was killed before it had trained"
     assert not {5, 6} & set(rounds[STOPPED])
-    assert rounds[QUIET].count(10) == 2, "the server that was killed had asked for it once already"
-    with np.load(aftermath.folder / "book" / "taken-8.npz") as arrived:
-        assert str(aftermath.ids[FROZEN]) not in arrived
-    assert f"round 8: no answer in time from node {aftermath.ids[FROZEN]}" in aftermath.log
+    assert rounds[QUIET].count(10) == 2, "the killed server had sent the message once already"
+    with np.load(result.folder / "book" / "taken-8.npz") as arrived:
+        assert str(result.ids[FROZEN]) not in arrived
+    assert f"round 8: no answer in time from node {result.ids[FROZEN]}" in result.log
 
 
-def test_only_who_lost_its_state_needs_a_key_frame(aftermath: PreviousRound) -> None:
-    key_size = aftermath.last.publisher.replica.key_frame().size
-    rows = aftermath.last.ledger.by_round_and_node()
+def test_only_a_node_that_lost_its_state_needs_a_key_frame(result: ChaosResult) -> None:
+    key_size = result.last.publisher.replica.key_frame().size
+    rows = result.last.ledger.by_round_and_node()
     keys = {
         number: [
             server_round
             for (server_round, node), totals in rows.items()
-            if node == aftermath.ids[number] and totals.catch_up_bytes >= key_size
+            if node == result.ids[number] and totals.catch_up_bytes >= key_size
         ]
         for number in range(NODES)
     }
@@ -227,23 +227,23 @@ def test_only_who_lost_its_state_needs_a_key_frame(aftermath: PreviousRound) -> 
     assert all(rounds == [1] for rounds in keys.values()), keys
 
 
-def test_the_accuracy_is_that_of_a_calm_run(aftermath: PreviousRound, tmp_path: Path) -> None:
+def test_the_accuracy_is_that_of_an_undisturbed_run(result: ChaosResult, tmp_path: Path) -> None:
     defaults = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     config = {**defaults, **CONFIG, "num-rounds": ROUNDS + 1, "runs-dir": str(tmp_path), "checkpoint-every": 0}
     server_app(LocalGrid(client_app, NODES, config), Context(1, 0, {}, RecordDict(), config))
     calm = [json.loads(line)["accuracy"] for line in (tmp_path / "chaos" / "rounds.jsonl").read_text().splitlines()]
-    assert aftermath.accuracy == pytest.approx(float(np.mean(calm[-4:])), abs=0.05)
-    assert aftermath.accuracy > 0.8
+    assert result.accuracy == pytest.approx(float(np.mean(calm[-4:])), abs=0.05)
+    assert result.accuracy > 0.8
 
 
-def test_the_ledger_agrees_with_the_sockets(aftermath: PreviousRound) -> None:
-    by_node = aftermath.last.ledger.by_node()
-    for number, (node_id, up, down) in enumerate(zip(aftermath.ids, aftermath.up, aftermath.down, strict=True)):
-        said: Traffic = by_node[node_id]
-        # What is no message of ours: the app, fetched once a run and once more by who had restarted; questions for new
-        # messages, every three seconds; and the names, hashes and headers of each message.
-        fetched = aftermath.bundle * (3 if number in (QUIET, FROZEN) else 4)
-        framing = MESSAGE_FRAMING * (3 + ROUNDS + 2) + SECOND_FRAMING * aftermath.seconds
-        assert 0 < up - said.uplink_bytes < framing, f"node {number}"
-        assert 0 < down - said.downlink_bytes - fetched < framing, f"node {number}"
-        assert said.dense_uplink_bytes > 50 * said.uplink_bytes
+def test_the_ledger_agrees_with_the_sockets(result: ChaosResult) -> None:
+    by_node = result.last.ledger.by_node()
+    for number, (node_id, up, down) in enumerate(zip(result.ids, result.up, result.down, strict=True)):
+        counted: Traffic = by_node[node_id]
+        # In addition to frames: the app, once per run and once more for a node that restarted; polling, every three
+        # seconds; and the names, hashes and headers of each message.
+        fetched = result.bundle * (3 if number in (QUIET, FROZEN) else 4)
+        framing = MESSAGE_FRAMING * (3 + ROUNDS + 2) + SECOND_FRAMING * result.seconds
+        assert 0 < up - counted.uplink_bytes < framing, f"node {number}"
+        assert 0 < down - counted.downlink_bytes - fetched < framing, f"node {number}"
+        assert counted.dense_uplink_bytes > 50 * counted.uplink_bytes

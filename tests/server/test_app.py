@@ -157,7 +157,7 @@ def test_a_damaged_checkpoint_is_refused(short: Config, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "reason"),
     [
         ({"num-rounds": -1}, "num-rounds is -1"),
         ({"dataset": "imagenet"}, "'imagenet'"),
@@ -168,9 +168,9 @@ def test_a_damaged_checkpoint_is_refused(short: Config, tmp_path: Path) -> None:
     ],
 )
 def test_a_run_that_cannot_start_is_refused_without_a_folder(
-    short: Config, tmp_path: Path, changes: Config, said: str
+    short: Config, tmp_path: Path, changes: Config, reason: str
 ) -> None:
-    with pytest.raises(SettingsError, match=said) as caught:
+    with pytest.raises(SettingsError, match=reason) as caught:
         run(short | changes)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "runs").exists()
@@ -189,9 +189,9 @@ def test_nodes_learn_from_their_own_samples_although_one_has_none(
         run(config, LocalGrid(client_app, NODES, config, lambda node: {"data-dir": str(nodes / str(node))}))
     folder = tmp_path / "runs" / "digits-001"
     assert lines(folder)[-1]["accuracy"] > lines(folder)[0]["accuracy"] + 0.3
-    said = [record.getMessage() for record in caplog.records if "cannot take part" in record.getMessage()]
-    assert len(said) == 1
-    assert said[0].startswith("node 5 cannot take part; it says: no dataset card 'digits' in ")
+    warnings = [record.getMessage() for record in caplog.records if "cannot take part" in record.getMessage()]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("node 5 cannot take part; it says: no dataset card 'digits' in ")
 
 
 def test_simulated_nodes_have_no_samples_of_their_own(short: Config, tmp_path: Path) -> None:
@@ -223,14 +223,11 @@ def test_every_strategy_runs_compressed(short: Config, tmp_path: Path, strategy:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"uplink": "ef21()"}, "ef21.density=0.01. sends increments of an estimate, and FedAvg takes whole updates"),
-        ({"strategy": "ef21"}, "sends whole updates, and EF21 takes increments"),
-        ({"downlink": "dgc()"}, "dgc.density=0.001. does not work as downlink"),
-        ({"uplink": "topk(density=7)"}, "uplink is 'topk.density=7.'; density is 7; it is the fraction kept"),
-        (
-            {"uplink": "qsgd(bits=4)"},
-            "unexpected keyword argument 'bits'; the settings of qsgd are: levels, norm, bucket",
-        ),
+        ({"uplink": "ef21()"}, r"ef21\(density=0\.01\) .*FedAvg"),
+        ({"strategy": "ef21"}, "EF21"),
+        ({"downlink": "dgc()"}, r"dgc\(.* downlink"),
+        ({"uplink": "topk(density=7)"}, r"uplink is 'topk\(density=7\)'; density is 7"),
+        ({"uplink": "qsgd(bits=4)"}, "'bits'; .*levels, norm, bucket"),
     ],
 )
 def test_an_impossible_method_is_refused_before_a_folder_is_made(

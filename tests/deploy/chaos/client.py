@@ -1,4 +1,4 @@
-"""The project's ClientApp, which also says when it begins to train, and writes down what it asked the uplink to send."""
+"""The project's ClientApp, which also records when it starts to train and which update the uplink has to send."""
 
 import os
 import time
@@ -15,7 +15,7 @@ from fedcomp.flower import CompressionMod
 
 
 def book(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Stand between the mod and the app, where models are plain."""
+    """Run between the mod and the app, where models are plain arrays."""
     if message.metadata.message_type != "train":
         return call_next(message, context)
     folder = Path(os.environ["CHAOS_BOOK"]) / f"node-{context.node_config['partition-id']}"
@@ -25,8 +25,8 @@ def book(message: Message, context: Context, call_next: ClientAppCallable) -> Me
     (folder / f"{server_round!s}.begun").touch()
     reply = call_next(message, context)
     trained = cast(ArrayRecord, reply.content["arrays"])
-    asked = [trained[name].numpy().astype(np.float64) - array for name, array in given.items()]
-    np.save(folder / f"{server_round!s}-{time.time_ns()}.npy", np.concatenate([array.ravel() for array in asked]))
+    updates = [trained[name].numpy().astype(np.float64) - array for name, array in given.items()]
+    np.save(folder / f"{server_round!s}-{time.time_ns()}.npy", np.concatenate([array.ravel() for array in updates]))
     return reply
 
 

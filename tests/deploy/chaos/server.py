@@ -1,4 +1,4 @@
-"""The project's ServerApp, with a strategy that also writes down what arrived, round by round."""
+"""The project's ServerApp, with a strategy that also records the updates of each round."""
 
 import os
 from collections.abc import Iterable
@@ -23,19 +23,19 @@ def floats(record: ArrayRecord) -> NDArray[np.float64]:
 
 
 class Watching(FedAvg):
-    """FedAvg, and a file for each round with what was taken from each node; a round that is done again replaces it."""
+    """FedAvg, and a file for each round with the update of each node; a round that is repeated replaces it."""
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Keep the model that the nodes start from."""
+        """Keep the initial model of the round."""
         self._given = floats(arrays)
         return super().configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Write down the updates, node by node."""
+        """Write the updates of the nodes."""
         replies = list(replies)
         acked = {
             str(reply.metadata.src_node_id): floats(cast(ArrayRecord, reply.content["arrays"])) - self._given
@@ -48,5 +48,5 @@ class Watching(FedAvg):
         return super().aggregate_train(server_round, replies)
 
 
-if "CHAOS_BOOK" in os.environ:  # in the chaos test's own federation, and nowhere else
+if "CHAOS_BOOK" in os.environ:  # only in the federation of the chaos test
     cast(dict[str, Any], strategies.STRATEGIES)["watching"] = (Watching, ())

@@ -221,7 +221,7 @@ def test_a_folder_without_a_run_is_refused_in_one_sentence(
     folder: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
-    for path, said in (
+    for path, reason in (
         (tmp_path / "nowhere", "no folder"),
         (tmp_path / "empty", "no settings.json"),
         (tmp_path, f"1 run; name one of them, such as {folder.path}"),
@@ -229,7 +229,7 @@ def test_a_folder_without_a_run_is_refused_in_one_sentence(
         assert main([str(path)]) == 1
         error = capsys.readouterr().err
         assert error.startswith(f"error: {path} ")
-        assert said in error
+        assert reason in error
         assert error.count("\n") == 1
 
 
