@@ -108,7 +108,7 @@ CHANGES: tuple[Change, ...] = (
 
 
 def disturb(rng: Random, data: bytes, other: bytes = b"") -> bytes:
-    """Return `data` after one to three changes; `other` is what it may be spliced with."""
+    """Return `data` after one to three changes; a change may splice it with `other`."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         data = rng.choice(CHANGES)(rng, data or b"\0", other or data or b"\0")
     return data

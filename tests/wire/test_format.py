@@ -38,15 +38,15 @@ def octets(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("codec", [2, 3])
-def test_the_bodies_are_what_the_library_writes_and_reads(codec: int) -> None:
+def test_the_library_writes_and_reads_the_bodies_on_the_page(codec: int) -> None:
     body = octets(f"body {codec}")
-    symbols = codec_ids.codec_by_id(codec).decode(body, n=200)
-    assert dict(zip(symbols.indices.tolist(), symbols.sparse().values.tolist(), strict=True)) == ENTRIES
+    quantized = codec_ids.codec_by_id(codec).decode(body, n=200)
+    assert dict(zip(quantized.indices.tolist(), quantized.sparse().values.tolist(), strict=True)) == ENTRIES
     signs = np.array([value < 0 for value in ENTRIES.values()])
     assert codec_ids.codec_by_id(codec).encode(Ternary(200, np.array(list(ENTRIES)), signs, np.float32(0.5))) == body
 
 
-def test_the_bodies_are_what_a_slow_reader_finds_in_their_bits() -> None:
+def test_an_independent_decoder_finds_the_entries_on_the_page() -> None:
     fields = split_body(octets("body 2"))
     assert (fields.n, fields.k, fields.magnitude, fields.rice) == (200, 4, 0.5, [4])
     assert fields.entries() == ENTRIES
@@ -63,20 +63,20 @@ WORKED: dict[str, tuple[int, int, dict[int, float]]] = {
     "body 9": (9, 10, {0: 1, 2: -1, 3: 2, 5: -2, 9: 0.5}),
     "body 10": (10, 2, {0: 1, 1: -2}),
 }
-"""What each further body on the page says that it holds: codec, n, entries that are not zero."""
+"""The contents of each further body on the page: codec, n, entries that are not zero."""
 
 
 @pytest.mark.parametrize("name", WORKED)
-def test_the_further_bodies_hold_what_the_page_says(name: str) -> None:
+def test_the_further_bodies_hold_the_entries_on_the_page(name: str) -> None:
     number, n, entries = WORKED[name]
     expected = np.zeros(n, np.float32)
     expected[list(entries)] = list(entries.values())
-    symbols = codec_ids.codec_by_id(number).decode(octets(name), n=n)
-    assert symbols.dense().tolist() == expected.tolist()
+    quantized = codec_ids.codec_by_id(number).decode(octets(name), n=n)
+    assert quantized.dense().tolist() == expected.tolist()
     if name == "body 5":
-        assert SparseLevelsCode("delta keys").encode(symbols) == octets(name)
+        assert SparseLevelsCode("delta keys").encode(quantized) == octets(name)
     else:
-        assert codec_ids.codec_by_id(number).encode(symbols) == octets(name)
+        assert codec_ids.codec_by_id(number).encode(quantized) == octets(name)
 
 
 @pytest.mark.parametrize("name", ["body 8", "body 8 wide"])
@@ -104,7 +104,7 @@ def test_the_layout_is_the_models() -> None:
     assert json.loads(text) == [["w", "float32", [10, 20], "compressed"], ["steps", "int64", [], "exact"]]
 
 
-def test_the_frame_is_what_the_library_writes_and_leads_where_it_says() -> None:
+def test_the_library_writes_the_frame_and_it_leads_to_the_next_version() -> None:
     data = octets("frame")
     frame = parse_single_frame(data)
     replica = start_replica(layout_of(ARRAYS), ARRAYS, version=7)
@@ -117,7 +117,7 @@ def test_the_frame_is_what_the_library_writes_and_leads_where_it_says() -> None:
     assert {int(i): float(after.vector[i]) for i in np.flatnonzero(after.vector)} == ENTRIES
 
 
-def test_the_frame_is_what_plain_integers_find_in_it() -> None:
+def test_plain_integers_find_the_fields_of_the_frame() -> None:
     data = octets("frame")
     fields = [int.from_bytes(data[offset:end], "little") for offset, end in ((8, 12), (12, 16), (40, 48), (48, 52))]
     assert fields == [7, 8, len(data) - 52, zlib.crc32(data[:48] + data[52:])]

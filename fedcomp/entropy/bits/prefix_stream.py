@@ -37,8 +37,8 @@ def head_bits(count: int, total: int) -> int:
 def write(batches: Iterable[tuple[Words, Words]], count: int, total: int, merged: int = 1) -> bytes:
     """Return the stream of `count` codewords of `total` bits: chunk size, total, lengths of the chunks, codewords.
 
-    A batch is (codewords, lengths) of `BATCH` codewords, the last one of what is left.  `merged`, a power of two, is how many
-    neighbours its writer has joined into one; at the end of the stream there may be fewer.
+    A batch is (codewords, lengths) of `BATCH` codewords, the last batch of the remaining ones.  `merged`, a power of two, is
+    the number of neighbours that the caller has joined into one; at the end of the stream there may be fewer.
     """
     log = _chunk_log(count, total)
     words = np.zeros(total // 64 + 2, np.uint64)
@@ -81,7 +81,7 @@ class ChunkedBitReader:
         self._ends = np.cumsum(np.append(sizes, rest)).astype(np.uint64)
         self._places = np.concatenate((np.zeros(1, np.uint64), self._ends[:-1]))
         octets = reader.bits(total, what)
-        # Two words more than needed, so that every window lies within.
+        # Two words more than needed, so that no window runs past the end.
         padded = np.zeros(total // 64 + 3, ">u8")
         padded.view(np.uint8)[: octets.size] = octets
         self._words = padded.astype(np.uint64)

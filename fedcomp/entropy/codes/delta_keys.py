@@ -101,7 +101,7 @@ def read(reader: ByteReader, n: int, k: int) -> Indices:
 
 
 def _read_payloads(reader: ByteReader, groups: int, width: int, count: int, n: int) -> NDArray[np.uint32]:
-    """Return the `count` gaps of so many groups; refuse those that need fewer groups, and those longer than `n`."""
+    """Return the `count` gaps of `groups` groups each; refuse those that need fewer groups, and those longer than `n`."""
     length, least = groups * width, 1 << (groups - 1) * width
     octets = reader.bits(count * length, "delta keys")
     found = np.empty(count, np.uint32)

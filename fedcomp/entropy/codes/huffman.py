@@ -73,7 +73,7 @@ def codewords(lengths: Lengths) -> NDArray[np.uint64]:
 def write(batches: Iterable[NDArray[Any]], lengths: Lengths, counts: NDArray[np.int64]) -> bytes:
     """Return the code `lengths` and the codewords of the symbols in `batches`, which occur `counts` times.
 
-    A batch is `prefix_stream.BATCH` symbols, the last one what is left; uint8 if there are up to 256 different symbols.
+    A batch is `prefix_stream.BATCH` symbols, the last one the remaining symbols; uint8 for up to 256 different symbols.
     """
     words, sizes = codewords(lengths), lengths.astype(np.uint64)
     count, total = int(counts.sum()), int(counts @ lengths.astype(np.int64))

@@ -1,4 +1,4 @@
-"""What holds for the code of every codec id: bodies come back to the bit, and damage is refused or decodes to finite values."""
+"""The laws of all entropy codes: bodies come back to the bit; damaged ones are refused or decode to finite values."""
 
 from functools import partial
 from typing import Any
