@@ -16,13 +16,13 @@ def test_share_writes_the_parts_of_the_partition(tmp_path: Path, capsys: pytest.
     assert (
         main(["share", CARD, "--partition", "classes(2)", "--nodes", "3", "--seed", "5", "--out", str(tmp_path)]) == 0
     )
-    said = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
     dataset = load(read_card("digits", CARDS))
     for number, rows in enumerate(partition_train(dataset, "classes(2)", 3, 5)):
         own = load_own(dataset.card, tmp_path / f"node-{number}")
         assert np.array_equal(own.x, dataset.train.x[rows])
         assert np.array_equal(own.y, dataset.train.y[rows])
-        assert said[number] == f"{tmp_path / f'node-{number}'}: {len(rows)} samples of 2 of 10 classes"
+        assert lines[number] == f"{tmp_path / f'node-{number}'}: {len(rows)} samples of 2 of 10 classes"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["node-0", "node-1", "node-2"]
 
 

@@ -53,9 +53,9 @@ def test_parts_are_sorted_disjoint_and_none_is_empty(spec: str, labels: NDArray[
     num_partitions = 5 if spec == "exponential" else 10
     parts = cut(spec, labels, num_partitions, seed=1)
     assert len(parts) == num_partitions
-    acked = np.concatenate(parts)
-    assert len(np.unique(acked)) == len(acked)
-    assert 0 <= acked.min() <= acked.max() < len(labels)
+    indices = np.concatenate(parts)
+    assert len(np.unique(indices)) == len(indices)
+    assert 0 <= indices.min() <= indices.max() < len(labels)
     for part in parts:
         assert part.dtype == np.int64
         assert len(part) > 0
@@ -280,11 +280,11 @@ def test_few_samples_give_a_partition_or_one_sentence(spec: str, few: list[int])
             assert f" for {num_clients} clients: " in refusal
             assert "\n" not in refusal
             continue
-        acked = np.concatenate(parts)
+        indices = np.concatenate(parts)
         assert len(parts) == num_clients
         assert min(map(len, parts)) > 0
-        assert len(np.unique(acked)) == len(acked)
-        assert set(acked.tolist()) <= set(range(len(labels)))
+        assert len(np.unique(indices)) == len(indices)
+        assert set(indices.tolist()) <= set(range(len(labels)))
 
 
 def test_labels_must_be_a_vector_of_whole_numbers(labels: NDArray[np.int64]) -> None:

@@ -32,7 +32,7 @@ def test_a_half_rotation_turns_a_rectangular_image_upside_down() -> None:
 
 def test_a_rectangular_image_rotates_in_pixels_and_repeats_its_edge() -> None:
     image = torch.zeros(1, 1, 3, 5)
-    image[0, 0, 1] = torch.tensor([9.0, 0, 7, 8, 9])  # the middle row; a quarter turn stands it up
+    image[0, 0, 1] = torch.tensor([9.0, 0, 7, 8, 9])  # the middle row; a quarter rotation makes it a column
     want = torch.tensor([[0.0, 0, 8, 0, 0], [0, 0, 7, 0, 0], [0, 0, 0, 0, 0]])
     assert torch.allclose(rotate(image, 90)[0, 0], want, atol=1e-5)
 

@@ -39,7 +39,7 @@ class Watch(nn.Module):
         """Return `x`."""
         self.seen.append((self.training, self.inner.training, torch.is_inference_mode_enabled()))
         if self.fails:
-            raise RuntimeError("told to")
+            raise RuntimeError("on request")
         return x
 
 

@@ -53,8 +53,9 @@ class ReplyDeclaration:
     reply_use: ClassVar[ReplyUse] = ReplyUse.EACH_REPLY
     """How `aggregate_train` uses the replies."""
     starts_from_published: ClassVar[bool] = True
-    """Whether the next model is a step from the published one; if not, its distance to that holds all that a downlink kept
-    back."""
+    """Whether the next model is a step from the published one.  If not, the difference to the published model already includes
+    the residual of a lossy downlink, which then must not be sent again.
+    """
 
     def restart(self) -> None:
         """Start the sum of the increments from zero; only strategies of `ReplyUse.INCREMENTS` have one."""
