@@ -89,14 +89,13 @@ class Publisher:
             raise layout.explain(error) from None
         self.memory |= memory
         try:
-            frame = self.replica.delta_frame(codec_id(compressor.entropy), body, exact)
+            frame, step = self.replica.delta(codec_id(compressor.entropy), body, exact)
         except CorruptError as error:
             raise DivergedError(f"version {self.replica.version + 1} cannot be published: {error}") from error
-        step = DeltaStep.of(self.replica, frame)
         if RESIDUAL.name in memory:
             lost = _rounding_error(compressor.entropy.decode(body, n=layout.n), self.replica.vector, step)
             self.memory |= RESIDUAL.rollback(lost, self.memory)
-        self.replica = self.replica.advance(frame)
+        self.replica = self.replica.after(step)
         self.history.append(frame)
 
     def forget(self, compressor: Compressor) -> None:

@@ -47,7 +47,11 @@ class Replica:
         return Frame(Kind.KEY, NO_BODY, FLAG_EXACT, *here, payload)
 
     def delta_frame(self, codec: int, body: bytes, exact: bytes) -> Frame:
-        """Return the frame to the next version: it adds the vector in `body` and replaces the exact tensors.
+        """Return the frame to the next version; raises as `delta` does."""
+        return self.delta(codec, body, exact)[0]
+
+    def delta(self, codec: int, body: bytes, exact: bytes) -> "tuple[Frame, DeltaStep]":
+        """Return the frame to the next version, which adds the vector in `body` and replaces the exact tensors, and its step.
 
         Raises `CorruptError` if the sum is not finite.
         """
@@ -63,7 +67,8 @@ class Replica:
             0,
             body + exact if flags else body,
         )
-        return replace(frame, after=DeltaStep.of(self, frame).fingerprint)
+        step = DeltaStep.of(self, frame)
+        return replace(frame, after=step.fingerprint), step
 
     def advance(self, frame: Frame, decoder: "FrameDecoder | None" = None) -> "Replica":
         """Return the replica after a delta frame.  This replica is spent: its vector lives on in the new one.
@@ -92,8 +97,12 @@ class Replica:
             raise CorruptError(
                 f"a delta that does not end in the version {frame.version} ({frame.after:016x}) that it names"
             )
+        return self.after(step)
+
+    def after(self, step: "DeltaStep") -> "Replica":
+        """Return the replica after `step`, which leads to the next version.  This replica is spent."""
         self.vector[step.selection] = step.values
-        return Replica(self.layout, frame.version, self.vector, step.exact, step.fingerprint)
+        return Replica(self.layout, self.version + 1, self.vector, step.exact, step.fingerprint)
 
 
 @dataclass(frozen=True, slots=True)
