@@ -5,10 +5,8 @@ the lowest seed to the highest; where a seed has diverged, both are of the seeds
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -54,81 +52,14 @@ COSTS = {
 """Cost -> the columns that add up to it, the label of its axis, and what the caption says that accuracy is against."""
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A figure, with a name for its file and a caption that says how to read it."""
-
-    name: str
-    figure: Figure
-    caption: str
-
-
-def pictures(study: Study, given: Sequence[float] = (), slowdown: float = 1.0) -> Iterator[Picture]:
-    """Yield the figures of a study one after the other; each is closed when the next is asked for.
-
-    `given` are the target accuracies, 0 to 1; without any they follow from the results, see `study.targets`. A node
-    computes `slowdown` times slower than the study's machine.
-    """
-    with plt.rc_context({"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}):
-        for name, figure, caption in _figures(study, given, slowdown):
-            if figure is not None:
-                yield Picture(name, figure, caption)
-                plt.close(figure)
-
-
-def _figures(study: Study, given: Sequence[float], slowdown: float) -> Iterator[tuple[str, Figure | None, str]]:
-    bands = (
-        " A line is the mean over seeds; its band reaches from the lowest to the highest." if study.has_seeds else ""
-    )
-    bands += " Where a seed has diverged, both are of the seeds that are left." if bands and _diverged(study) else ""
-    left_out = f" Shown are the first {MAX_PANELS} of {len(study.scenarios)} settings."
-    more = bands + (left_out if len(study.scenarios) > MAX_PANELS else "")
-    for axis in study.axes:
-        if any(len(scenarios) > 1 for scenarios in study.split(axis).values()):
-            measures: dict[Measure, str] = {"final": "at the last evaluation", "best": "best of all evaluations"}
-            for measure, which in measures.items():
-                yield (
-                    f"{measure}-against-{_slug(axis.name)}",
-                    sweep(study, axis, measure),
-                    f"Test accuracy ({which}) against {axis.name}. A flat line is a method that this does not affect.{more}",
-                )
-    for cost, (_, _, caption) in COSTS.items():
-        yield (f"accuracy-against-{cost}", accuracy_against(study, cost), f"Test accuracy against {caption}{more}")
-    yield (
-        "pareto",
-        pareto(study),
-        (
-            "Final accuracy against all traffic of the complete run. The grey line is the Pareto front: no other method ends "
-            "better with fewer bytes. Pale markers are behind it, or have a seed that diverged. A bar reaches "
-            f"from the lowest seed to the highest.{more.removeprefix(bands)}"
-        ),
-    )
-    yield (
-        "time-to-target",
-        time_to_target(study, given, slowdown),
-        "Time until the target accuracy above each panel is first reached, mean over seeds; a marker for each network. A "
-        "method without markers does not reach it with every seed. Further left is faster; the assumptions are below."
-        + more.removeprefix(bands),
-    )
-    if len(study.scenarios) == 1:
-        for profile in PROFILES:
-            time = pd.Series(network_seconds(study.table, profile, slowdown), study.table.index)
-            unit, size = _time_unit(time)
-            yield (
-                f"accuracy-over-{_slug(profile.name)}",
-                _lines(study, study.table.assign(cost=time / size), f"{unit} over {profile.name} (logarithmic)"),
-                f"Test accuracy against time over {profile.name}.{more}",
-            )
-
-
 def accuracy_against(study: Study, cost: str) -> Figure | None:
     """Return test accuracy against one of `COSTS`: a panel for each scenario, a line for each method."""
     columns, label, _ = COSTS[cost]
     costs = study.table[columns].sum(axis=1) / (1e6 if "MB" in label else 1)
-    return _lines(study, study.table.assign(cost=costs), label)
+    return accuracy_lines(study, study.table.assign(cost=costs), label)
 
 
-def _lines(study: Study, table: pd.DataFrame, label: str) -> Figure | None:
+def accuracy_lines(study: Study, table: pd.DataFrame, label: str) -> Figure | None:
     """Return the lines of accuracy against the column "cost", which is averaged over the seeds that have an accuracy."""
     table = table.dropna(subset=["accuracy"]).assign(accuracy=lambda rows: 100 * rows["accuracy"])
     table["cost"] = table.groupby(["scenario", "method", "round"], observed=True)["cost"].transform("mean")
@@ -203,7 +134,7 @@ def time_to_target(study: Study, given: Sequence[float] = (), slowdown: float = 
     times = times[times["target"] == times.groupby("scenario", observed=True)["target"].transform("max")]
     if times.empty:
         return None
-    unit, size = _time_unit(times["mean"])
+    unit, size = time_unit(times["mean"])
     titles = {
         row.scenario: f"{row.scenario}; target {100 * row.target:g} %".removeprefix("; ") for row in times.itertuples()
     }
@@ -219,7 +150,7 @@ def time_to_target(study: Study, given: Sequence[float] = (), slowdown: float = 
     return _finish(grid, f"{unit} to the target accuracy (logarithmic)", "", logarithmic=True)
 
 
-def _time_unit(seconds: "pd.Series[float]") -> tuple[str, int]:
+def time_unit(seconds: "pd.Series[float]") -> tuple[str, int]:
     """Return the largest unit of time that is no longer than the median, and its seconds."""
     units = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
     return next((unit for unit in units.items() if unit[1] <= seconds.median()), ("seconds", 1))
@@ -280,11 +211,3 @@ def _finish(grid: sns.FacetGrid, x: str, y: str, *, logarithmic: bool = False) -
             grid, "outside upper center", ncols=min(len(texts), columns), title=None, frameon=False, fontsize=9
         )
     return figure
-
-
-def _diverged(study: Study) -> bool:
-    return bool(study.runs["final"].isna().any())
-
-
-def _slug(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in name.lower()).strip("-")

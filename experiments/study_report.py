@@ -18,21 +18,13 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from experiments.axes import column_axis
-from experiments.figures import pictures
 from experiments.network import ROUND_TRIPS
+from experiments.pictures import pictures
 from experiments.results import read_csv, write_text
 from experiments.study import GIVEN, TARGET_SHARES, Study, read_study
 from experiments.summary import sentences, summary_table, warnings
-from experiments.tables import (
-    accuracy_tables,
-    byte_tables,
-    catch_up_tables,
-    methods_table,
-    network_table,
-    ratio_tables,
-    target_table,
-    time_table,
-)
+from experiments.tables import accuracy_tables, catch_up_tables, methods_table, ratio_tables
+from experiments.target_tables import byte_tables, network_table, target_table, time_table
 from fedcomp.core import parse_call
 from fedcomp.methods import METHODS
 

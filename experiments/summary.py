@@ -12,7 +12,8 @@ import pandas as pd
 from benchmarks.netshape.profiles import BY_WORD
 from experiments.network import format_duration, network_seconds
 from experiments.study import Study, is_dense, reached, spread, targets
-from experiments.tables import TARGET_KEYS, Table, best_cells, megabytes, percent
+from experiments.tables import Table, best_cells, megabytes, percent
+from experiments.target_tables import TARGET_KEYS
 from server.progress import format_bytes
 
 LTE = BY_WORD["lte"]

@@ -1,4 +1,4 @@
-"""The tables of a study: accuracy and bytes by method and setting, and what each method needed to reach a target."""
+"""The tables of a study by method and setting: accuracy, compression ratio and catch-up."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,10 +6,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from benchmarks.netshape.profiles import PROFILES, Profile
-from experiments.network import format_duration, network_seconds
-from experiments.study import Measure, Study, dense_ratio, reached, spread, winners
-from server.progress import format_bytes
+from experiments.study import Measure, Study, dense_ratio, spread, winners
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,31 +81,9 @@ def accuracy_tables(study: Study, measure: Measure) -> list[Table]:
     ends = spread(study.runs, measure)
     texts = ends.apply(percent, axis=1)
     caption = f"Test accuracy in percent, {which}{{}}: mean ± standard deviation over seeds."
-    return _grids(study, caption, "accuracy", texts, best_cells(ends, lambda mean: f"{100 * mean:.1f}", highest=True))
-
-
-def byte_tables(study: Study, given: Sequence[float]) -> list[Table]:
-    """Return the bytes that each method had sent when it first reached an accuracy, for each of the `given` ones."""
-    tables = []
-    for target, runs in reached(study, given).groupby("target", sort=False) if given else ():
-        runs = runs.assign(both=runs["uplink_bytes"] + runs["downlink_bytes"])
-        both = spread(runs, "both").assign(up=spread(runs, "uplink_bytes")["mean"])
-        texts = both.apply(_sent, axis=1)
-        caption = (
-            f"MB until {100 * float(str(target)):g} % is first reached at an evaluation{{}}: up, and in brackets up and "
-            "down; all nodes together, catch-up included in down. Mean over the seeds that reach it; in bold the fewest in "
-            "brackets, of the methods that reach it with every seed."
-        )
-        tables += _grids(study, caption, "up (up and down)", texts, best_cells(both, megabytes))
-    return tables
-
-
-def _sent(value: pd.Series) -> str:
-    """Return "0.471 (8.91)", in MB."""
-    if not value["count"]:
-        return "never"
-    sent = f"{megabytes(value['up'])} ({megabytes(value['mean'])})"
-    return sent if value["whole"] else f"{sent}, {seeds(value)}"
+    return grid_tables(
+        study, caption, "accuracy", texts, best_cells(ends, lambda mean: f"{100 * mean:.1f}", highest=True)
+    )
 
 
 def ratio_tables(study: Study) -> list[Table]:
@@ -122,7 +97,7 @@ def ratio_tables(study: Study) -> list[Table]:
         "How many times fewer bytes than plain Flower would have sent in the same rounds, over complete runs{}: up, and in "
         "brackets up and down, catch-up included in down. All seeds together."
     )
-    return _grids(study, caption, "up (up and down)", _by_method(study, ratios))
+    return grid_tables(study, caption, "up (up and down)", _by_method(study, ratios))
 
 
 def catch_up_tables(study: Study) -> list[Table]:
@@ -133,81 +108,7 @@ def catch_up_tables(study: Study) -> list[Table]:
         return f"{100 * runs['catch_up_bytes'].sum() / down:.1f} %" if down else "-"
 
     caption = "The share of the downlink bytes that is catch-up, over complete runs{}. All seeds together."
-    return _grids(study, caption, "catch-up", _by_method(study, share))
-
-
-def target_table(study: Study, given: Sequence[float]) -> Table:
-    """Return the bytes that each method had sent when it first reached a target accuracy, as in the STC paper."""
-    runs = reached(study, given)
-    runs = runs.assign(both=runs["uplink_bytes"] + runs["downlink_bytes"])
-    both = spread(runs, "both", TARGET_KEYS)
-    means = runs.groupby(TARGET_KEYS, observed=True, sort=False)[
-        ["round", "iterations", "uplink_bytes", "downlink_bytes", "clients", "participation"]
-    ].mean()
-    rows = []
-    for (key, mean), (_, total) in zip(means.iterrows(), both.iterrows(), strict=True):
-        cells = ["-"] * 7
-        if total["count"]:
-            sides = [mean["uplink_bytes"], mean["downlink_bytes"]]
-            messages = mean["round"] * mean["clients"] * mean["participation"]
-            cells = [f"{mean[name]:.1f}".removesuffix(".0") for name in ("round", "iterations")]
-            cells += [megabytes(size) for size in (*sides, sum(sides))]
-            cells += [format_bytes(side / messages) if messages else "-" for side in sides]
-        rows.append((*_target_key(key), *cells, seeds(total)))
-    positions = {key: row for row, key in enumerate(both.index)}
-    table = Table(
-        "Bytes until the target accuracy is first reached at an evaluation; - if it never is. Mean over the seeds that reach "
-        "it. Up, down and both: all nodes together, catch-up included in down; in bold the fewest of the methods that reach "
-        "it with every seed. A message: divided by rounds and by the clients that train in a round.",
-        (
-            "setting", "target", "method", "rounds", "iterations", "up (MB)", "down (MB)", "both (MB)", "up a message",
-            "down a message", "reached by",
-        ),
-        tuple(rows),
-        frozenset((positions[key], 7) for key in best_cells(both, megabytes)),
-    )  # fmt: skip
-    return table if study.axes else table.without_first_column()
-
-
-def time_table(
-    study: Study, given: Sequence[float], slowdown: float = 1.0, profiles: Sequence[Profile] = PROFILES
-) -> Table:
-    """Return the time until each method first reaches a target accuracy, with a column for each network."""
-    runs = reached(study, given)
-    times = {profile.name: network_seconds(runs, profile, slowdown) for profile in profiles}
-    spreads = [spread(runs.assign(time=seconds), "time", TARGET_KEYS) for seconds in times.values()]
-    rows = []
-    for key in spreads[0].index:
-        values = [one.loc[key] for one in spreads]
-        texts = [format_duration(value["mean"]) if value["count"] else "-" for value in values]
-        rows.append((*_target_key(key), *texts, seeds(values[0])))
-    table = Table(
-        "Time until the target accuracy is first reached, over each network; - if it never is. Mean over the seeds that "
-        "reach it.",
-        ("setting", "target", "method", *times, "reached by"),
-        tuple(rows),
-    )
-    return table if study.axes else table.without_first_column()
-
-
-TARGET_KEYS = ["scenario", "target", "method"]
-
-
-def _target_key(key: object) -> tuple[str, str, str]:
-    scenario, target, method = key  # type: ignore[misc]  # the index of a groupby has no type
-    return str(scenario), f"{100 * target:g} %", str(method)
-
-
-def network_table(profiles: Sequence[Profile] = PROFILES) -> Table:
-    """Return the networks, each with its source."""
-    return Table(
-        "The networks. A Mbit is 10^6 bits.",
-        ("network", "up (Mbit/s)", "down (Mbit/s)", "round trip (ms)", "source"),
-        tuple(
-            (one.name, f"{one.up_mbit_s:g}", f"{one.down_mbit_s:g}", f"{one.round_trip_ms:g}", one.source)
-            for one in profiles
-        ),
-    )
+    return grid_tables(study, caption, "catch-up", _by_method(study, share))
 
 
 def best_cells(
@@ -231,7 +132,7 @@ def _by_method(study: Study, show: Callable[[pd.DataFrame], str]) -> dict[tuple[
     return {(str(scenario), str(method)): show(runs) for (scenario, method), runs in groups}
 
 
-def _grids(
+def grid_tables(
     study: Study,
     caption: str,
     only: str,

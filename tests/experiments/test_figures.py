@@ -12,8 +12,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from benchmarks.netshape.profiles import PROFILES
-from experiments.figures import MAX_PANELS, accuracy_against, pareto, pictures, sweep, time_to_target
+from experiments.figures import MAX_PANELS, accuracy_against, pareto, sweep, time_to_target
 from experiments.network import network_seconds
+from experiments.pictures import pictures
 from tests.experiments import rows
 from tests.experiments.rows import cell, dense, study
 

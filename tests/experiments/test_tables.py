@@ -2,15 +2,8 @@
 
 from experiments.study_report import markdown
 from experiments.summary import sentences, summary_table, warnings
-from experiments.tables import (
-    accuracy_tables,
-    byte_tables,
-    catch_up_tables,
-    methods_table,
-    ratio_tables,
-    target_table,
-    time_table,
-)
+from experiments.tables import accuracy_tables, catch_up_tables, methods_table, ratio_tables
+from experiments.target_tables import byte_tables, target_table, time_table
 from tests.experiments.rows import cell, dense, study, sweep
 
 
