@@ -88,7 +88,7 @@ def _ask_hub(card: Card) -> None:
         HfApi().dataset_info(card.hub.id, timeout=HUB_TIMEOUT_S)
     except OfflineModeIsEnabled:
         return  # the user chose this: `load` looks into the cache
-    except Exception as error:  # a network can fail in many ways; raise all of them as what they mean here
+    except Exception as error:  # noqa: BLE001 - a network can fail in many ways; raise all of them as what they mean here
         raise ValueError(
             f"{card.hub.id} did not come from the Hugging Face hub ({' '.join(str(error).split())}); "
             f"--data-dir with the files from {card.source} is needed, or HF_HUB_OFFLINE=1 if the hub's cache has them"

@@ -138,7 +138,7 @@ def _run(cell: Cell, data_dir: str, scratch: Path | None) -> Event:
 
     try:
         return Finished(cell, run_cell(cell, data_dir, end_with_the_study, scratch))
-    except Exception as error:  # a cell's error ends that cell alone
+    except Exception as error:  # noqa: BLE001 - a cell's error ends that cell alone
         text = " ".join(str(error).split())
         return Failure(cell, text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}")
     except SystemExit:

@@ -52,7 +52,7 @@ __all__ = [
 def content_replies(strategy: FedAvg, replies: Iterable[Message]) -> list[Message]:
     """Return the training replies that carry no error, after Flower's own log lines and consistency checks."""
     replies = list(replies)
-    valid, _ = strategy._check_and_log_replies(replies, is_train=True)  # pyright: ignore[reportPrivateUsage]
+    valid, _ = strategy._check_and_log_replies(replies, is_train=True)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return valid
 
 

@@ -173,7 +173,7 @@ class LocalGrid(Grid):
         begin = self._clock()
         try:
             reply = self._app(_copied(message), working)
-        except Exception as error:  # as in Flower, the node answers with the error
+        except Exception as error:  # noqa: BLE001 - as in Flower, the node answers with the error
             log(ERROR, "%s", traceback.format_exc())
             reason = f"{type(error)}:<'{error}'>"
             return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)

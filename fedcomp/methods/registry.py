@@ -110,7 +110,7 @@ class MethodRegistry(Mapping[str, Callable[..., Compressor]]):
             for entry in entry_points(group=PLUGIN_GROUP):
                 try:
                     entry.load()
-                except Exception as error:  # foreign code may raise anything
+                except Exception as error:  # noqa: BLE001 - foreign code may raise anything
                     logging.getLogger("fedcomp").warning(
                         "the plug-in %s = %s is skipped: %s: %s", entry.name, entry.value, type(error).__name__, error
                     )

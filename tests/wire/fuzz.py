@@ -75,7 +75,7 @@ def work(seed: int, numbers: range) -> tuple[Tally, Failures]:
         try:
             one = mutant(seed, number)
             tally[one.label, one.n].add(number, one, pass_through(one))
-        except Exception:  # every error is reported, and the run continues
+        except Exception:  # noqa: BLE001 - every error is reported, and the run continues
             failures.append((number, traceback.format_exc(limit=-6)))
     return dict(tally), failures
 
