@@ -57,11 +57,13 @@ class Program:
 
     def main_process(self) -> psutil.Process | None:
         """Return the process that was started, or `None` if it has ended."""
-        if self.pid and (self._child is None or self._child.poll() is None):
+        if self.pid:
             with suppress(psutil.Error):
                 process = psutil.Process(self.pid)
                 if abs(process.create_time() - self.start_time) < MAX_CLOCK_DRIFT_S and is_alive(process):
                     return process
+        if self._child is not None:
+            self._child.poll()  # collects the exit status
         return None
 
     def running(self) -> bool:

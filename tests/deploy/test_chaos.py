@@ -28,7 +28,10 @@ from server.app import app as server_app
 from tests.deploy.chaos.server import Watching
 from tests.deploy.live_federation import server_apps, start_node, stop_node
 
-pytestmark = pytest.mark.chaos
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning"),  # Flower's bundling uses it
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 NODES, ROUNDS = 5, 12
