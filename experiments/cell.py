@@ -11,7 +11,7 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
 
@@ -40,14 +40,13 @@ class StudyGrid(LocalGrid):
     Raises `DivergedError` for numbers that are not finite, and `RuntimeError` for any other error of a node.
     """
 
-    def __init__(self, cell: Cell, config: dict[str, Value], on_round: Callable[[], None]) -> None:
-        """Make the nodes of `cell`; `on_round` is called after each round of training."""
+    def __init__(self, cell: Cell, config: dict[str, Value]) -> None:
+        """Make the nodes of `cell`."""
         device = pick_device(str(config["device"]))
         # On the CPU count the thread's own time, because other processes keep the machine busy; it leaves out a GPU's work.
         clock = time.thread_time if device.type == "cpu" else time.perf_counter
         super().__init__(client_app, cell.clients, config, in_memory=True, clock=clock)
         self.client_seconds: list[float] = []
-        self._on_round = on_round
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Run the ClientApp on each message."""
@@ -55,7 +54,6 @@ class StudyGrid(LocalGrid):
         ids = super().push_messages(messages)
         if messages and messages[0].metadata.message_type.startswith("train"):
             self.client_seconds.append(fmean(self.seconds[-1].values()) if self.seconds[-1] else 0.0)
-            self._on_round()
         self.seconds.clear()
         return ids
 
@@ -71,9 +69,7 @@ class StudyGrid(LocalGrid):
         return replies
 
 
-def run_cell(
-    cell: Cell, data_dir: str, on_round: Callable[[], None] = lambda: None, scratch: Path | None = None
-) -> pd.DataFrame:
+def run_cell(cell: Cell, data_dir: str, scratch: Path | None = None) -> pd.DataFrame:
     """Run a cell, and return its rows, with the columns of `results.COLUMNS`; raises what the app raises.
 
     If the run diverged, its last row is that of the round in which it did: without accuracy and loss, with the bytes until
@@ -81,7 +77,7 @@ def run_cell(
     """
     with tempfile.TemporaryDirectory(prefix="fedcomp-study-", dir=scratch) as folder:
         config = {**cell.config(), "data-dir": data_dir, "runs-dir": folder, "run-name": "cell"}
-        grid = StudyGrid(cell, config, on_round)
+        grid = StudyGrid(cell, config)
         _warm_up(cell, config)
         diverged = False
         try:

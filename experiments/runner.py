@@ -6,12 +6,14 @@ A process that dies, for example because memory runs out, costs the cell that it
 import logging
 import os
 import signal
-import sys
+import threading
+import time
 import warnings
 from collections.abc import Generator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -23,6 +25,7 @@ from experiments.configuration import Cell
 from experiments.plan import StudyError
 
 DIED = "its process died, as happens when memory runs out; fewer --workers need less memory"
+PARENT_POLL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,27 +122,28 @@ def run_cells(
         suspects = max(0, suspects - 1)
 
 
+@cache
 def _prepare() -> None:
-    """Prepare a worker process."""
+    """Prepare a worker process, once."""
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent handles it
     logging.getLogger("flwr").setLevel(logging.CRITICAL)
     warnings.simplefilter("ignore", RuntimeWarning)  # numpy warns of a run that diverges; its rows say so
     torch.set_num_threads(1)  # enough for small models, and the other cores have their own cells
 
 
+def _end_with_parent(parent: int) -> None:
+    """End this process when its parent has died: a study that is killed leaves no workers behind."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_POLL_S)
+    os._exit(1)
+
+
 def _run(cell: Cell, data_dir: str, scratch: Path | None) -> Event:
     """Run a cell in a worker process."""
     _prepare()
-    parent = os.getppid()
-
-    def end_with_the_study() -> None:
-        if os.getppid() != parent:
-            sys.exit(1)
-
     try:
-        return Finished(cell, run_cell(cell, data_dir, end_with_the_study, scratch))
+        return Finished(cell, run_cell(cell, data_dir, scratch))
     except Exception as error:  # noqa: BLE001 - a cell's error ends that cell alone
         text = " ".join(str(error).split())
         return Failure(cell, text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}")
-    except SystemExit:
-        os._exit(1)  # nobody waits for the result
