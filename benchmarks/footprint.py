@@ -35,7 +35,7 @@ MIB = 1 << 20
 class Peaks:
     """The greatest resident size of each of a node's parts, and of all together, in bytes."""
 
-    parts: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, int] = field(default_factory=dict[str, int])
     together: int = 0
 
     def look(self, program: Program) -> None:

@@ -50,7 +50,7 @@ class Problem:
         x = rng.standard_normal((SENDERS, SAMPLES, FEATURES))
         y = np.einsum("nsj,nj->ns", x, own) + np.sqrt(NOISE) * rng.standard_normal((SENDERS, SAMPLES))
         moments = np.einsum("nsj,nsi->nji", x, x) / SAMPLES
-        targets = np.einsum("nsj,ns->nj", x, y) / SAMPLES
+        targets: Matrix = np.einsum("nsj,ns->nj", x, y) / SAMPLES
         return cls(moments, targets, np.linalg.solve(moments.mean(axis=0), targets.mean(axis=0)))
 
     def gradients(self, model: Vector) -> Matrix:

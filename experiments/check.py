@@ -6,7 +6,7 @@ from clients.devices import available, pick_device
 from experiments.configuration import ROOT, Cell
 from experiments.plan import Plan
 from fedcomp.data import Card, load, partition_train, read_card
-from fedcomp.flower.server.strategy import check_links
+from fedcomp.flower import check_links
 from fedcomp.methods import parse
 from fedcomp.tasks import build_model, input_shape
 from server.strategies import parse_strategy

@@ -159,8 +159,8 @@ def time_unit(seconds: "pd.Series[float]") -> tuple[str, int]:
 def _panels(study: Study, rows: pd.DataFrame, kind: str, x: str, y: str, **more: Any) -> sns.FacetGrid:
     """Return a panel for each scenario, with a line or markers for each method."""
     count = len(study.methods)
-    dashes = ["", (4, 1.5), (1, 1), (3, 1.25, 1.5, 1.25)]
-    looks = {
+    dashes: list[Any] = ["", (4, 1.5), (1, 1), (3, 1.25, 1.5, 1.25)]
+    looks: dict[str, Any] = {
         "hue": "method", "style": "method", "hue_order": study.methods, "style_order": study.methods,
         "palette": [COLORS[at % len(COLORS)] for at in range(count)],
         "markers": ["osDv^PX<*>p"[at % 11] for at in range(count)],

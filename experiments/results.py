@@ -127,7 +127,7 @@ class Results:
         wanted = other[other["cell"].isin(self._order.keys() - self.cells)]
         if len(wanted):
             self.add(wanted)
-        return wanted["cell"].nunique()
+        return int(wanted["cell"].nunique())
 
     def select(self, cells: Sequence[str]) -> pd.DataFrame:
         """Return the rows of these cells."""

@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -85,7 +86,7 @@ def ray_workers(address: str, count: int | None) -> Workers:
     except ImportError:
         raise StudyError("--ray needs Ray, which is not installed; `pip install ray` installs it") from None
 
-    class StreamingRayBackend(RayBackend):  # type: ignore[misc]  # Ray has no types
+    class StreamingRayBackend(RayBackend):
         """Ray's joblib backend, which can return results as they come but does not say so."""
 
         supports_return_generator = True
@@ -95,7 +96,8 @@ def ray_workers(address: str, count: int | None) -> Workers:
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise StudyError(f"--ray {address}: {' '.join(str(error).split())}") from None
     register_parallel_backend("ray", StreamingRayBackend)
-    return Workers(count or int(ray.cluster_resources()["CPU"]), True, (ray.exceptions.RayError,))
+    cluster: Any = ray  # it has no types
+    return Workers(count or int(cluster.cluster_resources()["CPU"]), True, (cluster.exceptions.RayError,))
 
 
 def run_cells(

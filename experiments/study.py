@@ -54,7 +54,7 @@ class Study:
     @property
     def has_seeds(self) -> bool:
         """Whether there is more than one seed."""
-        return self.runs["seed"].nunique() > 1
+        return bool(self.runs["seed"].nunique() > 1)
 
     def split(self, axis: Axis) -> dict[str, list[str]]:
         """Return the scenarios that differ only along `axis`, by what they have in common."""
@@ -182,7 +182,7 @@ def _axes(cells: pd.DataFrame) -> tuple[Axis, ...]:
             continue
         swept.append(column)
         axes += (
-            partition_axes(_values(cells, column))
+            partition_axes([str(value) for value in _values(cells, column)])
             if column == "partition"
             else [column_axis(column, _values(cells, column))]
         )
@@ -198,7 +198,7 @@ def _values(cells: pd.DataFrame, column: str) -> list[Value]:
 
 def _one_to_one(cells: pd.DataFrame, column: str, other: str) -> bool:
     pairs = cells[[column, other]].drop_duplicates()
-    return len(pairs) == pairs[column].nunique() == pairs[other].nunique()
+    return bool(len(pairs) == pairs[column].nunique() == pairs[other].nunique())
 
 
 def _position(axes: Sequence[Axis], point: Sequence[Value]) -> list[int]:

@@ -5,6 +5,7 @@ Methods that show the same number tie, and are all named, in the order of the st
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ LTE = BY_WORD["lte"]
 def summary_table(study: Study, given: Sequence[float], slowdown: float = 1.0) -> Table:
     """Return for each scenario and target: the best final accuracy, the fewest bytes, and the shortest time over LTE."""
     ends = spread(study.runs, "final")
-    best = {scenario: [] for scenario in study.scenarios} | _by_group(_best_ends(ends))
+    best: dict[object, list[Any]] = {scenario: [] for scenario in study.scenarios} | _by_group(_best_ends(ends))
     runs = reached(study, given)
     bytes_needed = spread(runs.assign(both=runs["uplink_bytes"] + runs["downlink_bytes"]), "both", TARGET_KEYS)
     seconds = spread(runs.assign(time=network_seconds(runs, LTE, slowdown)), "time", TARGET_KEYS)

@@ -1,6 +1,7 @@
 """The tables of a study about targets: the bytes and the time that each method needs to reach an accuracy."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -91,8 +92,8 @@ def time_table(
     return table if study.axes else table.without_first_column()
 
 
-def _target_key(key: object) -> tuple[str, str, str]:
-    scenario, target, method = key  # type: ignore[misc]  # the index of a groupby has no type
+def _target_key(key: Any) -> tuple[str, str, str]:
+    scenario, target, method = key  # the index of a groupby has no type
     return str(scenario), f"{100 * target:g} %", str(method)
 
 

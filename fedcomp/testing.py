@@ -155,7 +155,7 @@ class _Check:
 
     def run(self, *, damaged: bool) -> None:
         vectors = dict(self.vectors())
-        bodies = []
+        bodies: list[bytes] = []
         for name, vector in vectors.items():
             body, _ = self.rounds([(name, vector)])
             self.check_wrong_length(body)
@@ -345,7 +345,8 @@ def _same(one: Any, other: Any) -> bool:
 def _describe(value: Any) -> str:
     if not isinstance(value, np.ndarray):
         return f"a {type(value).__name__}"
-    return f"{'a finite' if _finite(value) else 'a not finite'} {value.dtype} {value.shape}"
+    array: np.ndarray[Any, Any] = value
+    return f"{'a finite' if _finite(array) else 'a not finite'} {array.dtype} {array.shape}"
 
 
 def _name(error: Exception) -> str:

@@ -59,7 +59,6 @@ RULES = {
     "benchmarks/rounds_app/": "numpy flwr fedcomp fedcomp.flower",
     "experiments/": """numpy torch flwr filelock huggingface_hub jinja2 joblib matplotlib pandas pydantic ray rich seaborn
         fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.methods fedcomp.sync fedcomp.tasks
-        fedcomp.flower.server.strategy
         clients.app clients.devices clients.local clients.samples
         server.app server.progress server.settings server.strategies benchmarks.netshape.profiles""",
 }

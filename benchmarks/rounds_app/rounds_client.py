@@ -15,7 +15,7 @@ app = ClientApp(mods=[CompressionMod()])  # plain messages pass it untouched
 def train(message: Message, context: Context) -> Message:
     """Return the model with a sparse, heavy-tailed step added, as training makes one."""
     rng = np.random.default_rng(context.node_id)
-    trained = {}
+    trained: dict[str, Array] = {}
     for name, array in cast(ArrayRecord, message.content["arrays"]).items():
         step = rng.standard_normal(array.shape, np.float32)
         trained[name] = Array(array.numpy() + np.float32(1e-3) * step**3)

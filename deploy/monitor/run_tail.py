@@ -5,7 +5,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from server.folder import RunFolder
 from server.run_records import NodeStatus, RoundRecord, from_row
@@ -92,12 +92,12 @@ class RunTail:
 
 def _parse(path: Path, text: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value: Any = json.loads(text)
     except ValueError as error:
         raise MonitorError(f"{path} is no JSON: {error}") from None
     if not isinstance(value, dict):
         raise MonitorError(f"{path} holds {type(value).__name__}; an object is needed")
-    return value
+    return cast(dict[str, Any], value)
 
 
 def _why_no_run(path: Path) -> str:

@@ -3,6 +3,8 @@
 Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", 1998.
 """
 
+from typing import Any
+
 import numpy as np
 
 from fedcomp.data.dataset import Arrays
@@ -15,13 +17,13 @@ def read_splits() -> tuple[Arrays, Arrays]:
 
     Both splits have the same class distribution, and are always the same.
     """
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
+    from sklearn import datasets as sklearn_datasets
+    from sklearn import model_selection
 
-    pixels, target = load_digits(return_X_y=True)
-    images = (np.asarray(pixels) / 16).astype(np.float32).reshape(-1, 1, 8, 8)  # stored as 0 to 16
-    labels = np.asarray(target).astype(np.int64)
+    digits: Any = sklearn_datasets.load_digits()
+    images = (np.asarray(digits.data) / 16).astype(np.float32).reshape(-1, 1, 8, 8)  # stored as 0 to 16
+    labels = np.asarray(digits.target).astype(np.int64)
     order = np.arange(len(labels))
-    train, test = train_test_split(order, test_size=TEST_SIZE, stratify=labels, random_state=0)
-    train, test = np.sort(train), np.sort(test)
+    parts: Any = model_selection.train_test_split(order, test_size=TEST_SIZE, stratify=labels, random_state=0)
+    train, test = (np.sort(np.asarray(part, np.int64)) for part in parts)
     return Arrays(images[train], labels[train]), Arrays(images[test], labels[test])

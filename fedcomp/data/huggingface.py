@@ -34,11 +34,11 @@ def read_saved(card: Card, folder: Path) -> tuple[Arrays, Arrays]:
     """Return samples and labels of train and test from a folder that ``DatasetDict.save_to_disk`` wrote."""
     from datasets.exceptions import DatasetsError
 
-    from datasets import load_from_disk
+    import datasets
 
     hub = _hub(card)
     try:
-        saved = load_from_disk(str(folder))
+        saved: Any = datasets.load_from_disk(str(folder))
         train, test = saved[hub.train], saved[hub.test]
     except (OSError, ValueError, KeyError, DatasetsError) as error:
         raise DataError(f"{folder}: {error!s}; a DatasetDict of {hub.train} and {hub.test} is needed") from None

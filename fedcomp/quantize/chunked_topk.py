@@ -29,7 +29,8 @@ class ChunkedTopK:
     def quantize(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
         rows = max(1, value.block_size // self.chunk)
-        indices, values = [], []
+        indices: list[Indices] = []
+        values: list[Vector] = []
         for start, block in value.blocks(rows * self.chunk):
             cut = block.size // self.chunk * self.chunk
             for begin, end in ((0, cut), (cut, block.size)):
@@ -88,5 +89,5 @@ def _bounds(magnitude: Vector, k: int) -> NDArray[np.float32]:
     groups = 1 << max(0, (2 * k - 1).bit_length())
     if groups * 2 > width or width % groups:
         return np.zeros(rows, np.float32)
-    maxima = magnitude.reshape(rows, width // groups, groups).max(axis=1)
+    maxima: Vector = magnitude.reshape(rows, width // groups, groups).max(axis=1)
     return np.partition(maxima, groups - k, axis=1)[:, groups - k]

@@ -4,9 +4,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcomp.core import CompensatedUpdate, check_int, check_range
-from fedcomp.quantized import SparseLevels, geometric
+from fedcomp.quantized import Indices, SparseLevels, geometric
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,9 @@ class Logarithmic:
         magnitudes = magnitudes[: max(1, np.count_nonzero(magnitudes))]
         # 0 if it is too small for float32: then all but zeros are kept.
         bound = np.float32(float(largest) * self.base ** (0.5 - self.levels))
-        indices, negative, levels = [], [], []
+        indices: list[Indices] = []
+        negative: list[NDArray[np.bool_]] = []
+        levels: list[NDArray[np.uint8]] = []
         for start, block in value.blocks():
             magnitude = np.abs(block)
             hits = np.flatnonzero(magnitude >= bound) if bound > 0 else np.flatnonzero(magnitude)

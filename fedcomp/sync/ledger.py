@@ -62,7 +62,9 @@ class Ledger(Traffic):
         super().__init__()
         self._rounds: defaultdict[int, Traffic] = defaultdict(Traffic)
         self._nodes: defaultdict[int, Traffic] = defaultdict(Traffic)
-        self._parts: defaultdict[int, defaultdict[int, Traffic]] = defaultdict(partial(defaultdict, Traffic))
+        self._parts: defaultdict[int, defaultdict[int, Traffic]] = defaultdict(
+            partial(defaultdict[int, Traffic], Traffic)
+        )
 
     def add(self, server_round: int, node: int, **amounts: float) -> None:
         """Add `amounts`, named as the fields of `Traffic`, to a round and a node."""
@@ -84,7 +86,7 @@ class Ledger(Traffic):
 
     def nodes_of_round(self, server_round: int) -> dict[int, Traffic]:
         """Return node id -> sums of one round; `SERVER_NODE` is the server's own work."""
-        return {node: replace(part) for node, part in self._parts.get(server_round, {}).items()}
+        return {node: replace(part) for node, part in self._parts.get(server_round, dict[int, Traffic]()).items()}
 
     def by_round(self) -> dict[int, Traffic]:
         """Return round -> sums over its nodes."""

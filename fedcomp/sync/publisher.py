@@ -5,6 +5,7 @@ It publishes each version once, in `publish`; every node gets the same bytes.
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Publisher:
 
     replica: Replica
     history: History
-    memory: State = field(default_factory=dict)
+    memory: State = field(default_factory=dict[str, Any])
     nodes: NodeRegistry = field(default_factory=NodeRegistry)
     number: int = field(default_factory=first_number)
     epoch: int = 0

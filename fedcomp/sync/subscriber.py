@@ -39,7 +39,7 @@ class Subscriber:
     """
 
     replica: Replica | None = None
-    memory: State = field(default_factory=dict)
+    memory: State = field(default_factory=dict[str, Any])
     number: int = 0
     pending: bytes = b""
     pending_number: int = 0

@@ -23,7 +23,7 @@ def prepare(x: NDArray[Any], card: Card, device: torch.device | str) -> Tensor:
     uint8 is scaled to [0, 1], float32 is not; then the card's bilinear resize, mean and std apply.  Raises `ValueError` for
     another shape or dtype.
     """
-    if x.shape[1:] != card.shape or x.dtype not in (np.uint8, np.float32):
+    if x.shape[1:] != card.shape or x.dtype.name not in ("uint8", "float32"):
         raise ValueError(f"samples of shape {x.shape[1:]} and dtype {x.dtype}; uint8 or float32 {card.shape} is needed")
     channels, height, width = input_shape(card)
     values = torch.tensor(x, device=device)  # as stored: a byte for each value crosses to the device

@@ -103,7 +103,8 @@ def parse_frame(data: bytes, offset: int = 0) -> tuple[Frame, int]:
 
 def parse_frames(data: bytes) -> tuple[Frame, ...]:
     """Return the frames that follow each other up to the end of `data`.  Raises as `parse_frame` does."""
-    frames, offset = [], 0
+    frames: list[Frame] = []
+    offset = 0
     while offset < len(data):
         frame, offset = parse_frame(data, offset)
         frames.append(frame)

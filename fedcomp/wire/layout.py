@@ -36,7 +36,8 @@ class Layout:
     @cached_property
     def parts(self) -> tuple[tuple[Tensor, slice], ...]:
         """The compressed tensors, each with its part of the vector."""
-        parts, offset = [], 0
+        parts: list[tuple[Tensor, slice]] = []
+        offset = 0
         for tensor in self.tensors:
             if tensor.policy == "compressed":
                 parts.append((tensor, slice(offset, offset + tensor.size)))
@@ -117,7 +118,7 @@ class Layout:
 
     def exact_bytes(self, arrays: Mapping[str, NDArray[Any]]) -> bytes:
         """Return the bytes of the exact tensors in `arrays`, rounded to their dtypes; raises as `flatten` does."""
-        octets = []
+        octets: list[bytes] = []
         for tensor in self.exact_tensors:
             rounded = tensor.round(tensor.values_of(np.asarray(arrays[tensor.name])))
             octets.append(rounded.astype(tensor.wire_dtype, copy=False).tobytes())
@@ -132,7 +133,8 @@ class Layout:
 
     def unflatten_exact(self, exact: bytes) -> dict[str, NDArray[Any]]:
         """Return the exact tensors."""
-        arrays, offset = {}, 0
+        arrays: dict[str, NDArray[Any]] = {}
+        offset = 0
         for tensor in self.exact_tensors:
             flat = np.frombuffer(exact, tensor.wire_dtype, tensor.size, offset).astype(tensor.array_dtype)
             arrays[tensor.name] = flat.reshape(tensor.shape)

@@ -100,7 +100,8 @@ def parse_server_message(data: bytes) -> tuple[ServerMessage, tuple[Frame, ...]]
         uplink = data[HEAD.size : text_end].decode()
     except UnicodeDecodeError:
         raise CorruptError("the text of the message is not UTF-8") from None
-    parsed, frames = [], []
+    parsed: list[Frame] = []
+    frames: list[bytes] = []
     while offset < len(data):
         frame, end = parse_frame(data, offset)
         parsed.append(frame)

@@ -29,7 +29,8 @@ def _close_figures() -> Iterator[None]:
 def line(axes: Axes, number: int = 0) -> tuple[list[float], list[float]]:
     """Return x and y of a line that has points."""
     lines = [one for one in axes.get_lines() if len(np.asarray(one.get_xdata()))]
-    return tuple(np.asarray(data, float).tolist() for data in lines[number].get_data())  # type: ignore[return-value]
+    x, y = (np.asarray(data, float).tolist() for data in lines[number].get_data())
+    return x, y
 
 
 def drawn(figure: Figure | None) -> Figure:

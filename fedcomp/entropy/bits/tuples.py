@@ -50,6 +50,6 @@ def split(joined: Octets, base: int, length: int, count: int) -> Iterator[tuple[
 def _digits(base: int, length: int) -> Octets:
     """Return the digits of each number, uint8 (base**length, length)."""
     powers = base ** np.arange(length - 1, -1, -1)
-    digits = (np.arange(base**length)[:, None] // powers % base).astype(np.uint8)
+    digits: Octets = (np.arange(base**length)[:, None] // powers % base).astype(np.uint8)
     digits.flags.writeable = False
     return digits

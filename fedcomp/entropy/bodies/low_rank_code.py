@@ -26,7 +26,8 @@ class LowRankRaw:
         """Return the body: n, the number of parts, rank and sides of each, then the numbers of each: left, right."""
         if len(value.parts) > MAX_PARTS:
             raise ValueError(f"{len(value.parts)} parts; at most {MAX_PARTS} can be encoded")
-        table, numbers = [head.write(value.n, len(value.parts))], []
+        table = [head.write(value.n, len(value.parts))]
+        numbers: list[NDArray[np.float32]] = []
         for part in value.parts:
             if isinstance(part, Product):
                 rank, rows = part.left.shape

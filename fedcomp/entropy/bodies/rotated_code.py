@@ -82,7 +82,8 @@ def _width(bits: float) -> int:
 
 def _split(value: Rotated) -> tuple[NDArray[np.uint8], bytes]:
     """Return the levels, those of wide groups without their last bits, and these bits, a byte a group."""
-    places, last = value.levels.size, []
+    places = value.levels.size
+    last: list[bytes] = []
     levels = np.zeros(-(-places // WIDTH_GROUP) * WIDTH_GROUP, np.uint8)
     levels[:places] = value.levels
     for groups, wide in _wide_groups(levels, value.bits, value.rotation):

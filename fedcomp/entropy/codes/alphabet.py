@@ -144,7 +144,7 @@ class Common:
         yield from self.set.write_ranks(symbols, others=True)
 
     def _rest_indices(self, symbols: Symbols) -> NDArray[np.int64]:
-        hits = []
+        hits: list[NDArray[np.int64]] = []
         for start in range(0, symbols.size, BLOCK_ENTRIES):
             block = symbols[start : start + BLOCK_ENTRIES]
             other = block != self.set.used[0]

@@ -83,7 +83,7 @@ def _any_bit(words: NDArray[np.uint32], mask: int) -> bool:
 
 def _exact_halves(values: Vector, scale: int) -> bytes | None:
     """Return float16 `values` times 2^`scale`; None if one of them is not exact."""
-    parts = []
+    parts: list[bytes] = []
     for start in range(0, values.size, BLOCK_ENTRIES):
         part = values[start : start + BLOCK_ENTRIES]
         halves = to_halves(part, scale)

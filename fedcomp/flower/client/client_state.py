@@ -33,8 +33,8 @@ class ClientState:
     subscriber: Subscriber = field(default_factory=Subscriber)
     training_id: int = 0
     answer_key: str = ""
-    local: dict[str, Array] = field(default_factory=dict)
-    answer: dict[str, Record] = field(default_factory=dict)
+    local: dict[str, Array] = field(default_factory=dict[str, Array])
+    answer: dict[str, Record] = field(default_factory=dict[str, Record])
     followed: tuple[Frame, ...] = ()
 
     def follow(self, message: ServerMessage, frames: tuple[Frame, ...], decoder: FrameDecoder | None) -> None:

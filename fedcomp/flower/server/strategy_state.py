@@ -95,8 +95,11 @@ def _parts(value: object) -> dict[Any, NDArray[Any]] | None:
     """Return the arrays of a record, a mapping or a list of arrays, by key; None for anything else."""
     if isinstance(value, ArrayRecord):
         return dict(records.to_arrays(value))
-    parts = dict(enumerate(value)) if isinstance(value, list) else value
-    if not isinstance(parts, dict) or not parts or not all(isinstance(key, str | int) for key in parts):
+    if not isinstance(value, list | dict):
+        return None
+    group: list[Any] | dict[Any, Any] = value
+    parts = dict(enumerate(group)) if isinstance(group, list) else group
+    if not parts or not all(isinstance(key, str | int) for key in parts):
         return None
     # Arithmetic turns an array of shape () into a numpy scalar.
     if not all(isinstance(array, np.ndarray | np.generic) for array in parts.values()):
