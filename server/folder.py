@@ -20,6 +20,10 @@ FREE_ON_RESUME = frozenset(  # the settings that may change when a run is resume
 )  # fmt: skip
 
 
+ADDED_SINCE_0_1 = {"weighting": "examples"}
+"""Settings that an older run does not name, with the values that describe it."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     """The files of one run; each file but `rounds` is replaced atomically."""
@@ -103,7 +107,7 @@ def reopen_folder(settings: Settings) -> RunFolder:
     folder = RunFolder(Path(settings.runs_dir).expanduser().absolute() / settings.run_name)
     if not folder.settings.exists():
         raise ValueError(f"resume is true, but there is no run {settings.run_name!r} in {folder.path.parent}")
-    before = json.loads(folder.settings.read_text(encoding="utf-8"))
+    before = ADDED_SINCE_0_1 | json.loads(folder.settings.read_text(encoding="utf-8"))
     if not folder.checkpoint.exists() and not before["checkpoint-every"]:
         raise ValueError(f"{folder.path} has no checkpoint; a run with checkpoint-every above 0 is needed to resume")
     for key, value in settings.to_config().items():

@@ -10,6 +10,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedcomp.compressor import Compressor
+from fedcomp.core import check_int
 from fedcomp.flower import records
 from fedcomp.flower._compat import log
 from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservingGrid
@@ -27,7 +28,8 @@ from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.methods import stc
 from fedcomp.sync import SERVER_NODE, Ledger, NodeRegistry, Publisher, derive_seed
 
-Configure = Callable[[int, ArrayRecord, ConfigRecord, Grid], Iterable[Message]]
+Messages = Iterable[Message]
+Configure = Callable[[int, ArrayRecord, ConfigRecord, Grid], Messages]
 """`configure_train` or `configure_evaluate` of a strategy."""
 
 
@@ -75,9 +77,8 @@ class CompressedStrategy(Strategy):
     ) -> None:
         if isinstance(inner, CompressedStrategy):
             raise ValueError("the inner strategy is a CompressedStrategy already; wrap the plain one")
-        for name, value, least in (("checkpoint_every", checkpoint_every, 1), ("seed", seed, 0)):
-            if value < least:
-                raise ValueError(f"{name} is {value}; it is at least {least}")
+        check_int("checkpoint_every", checkpoint_every, 1, 2**63 - 1)
+        check_int("seed", seed, 0, 2**64 - 1)
         self.inner = inner
         self.uplink = uplink if uplink is not None else stc()
         self.downlink = downlink if downlink is not None else stc()
@@ -151,24 +152,18 @@ class CompressedStrategy(Strategy):
             self.save(self._checkpoint[0])  # a server that restarts before the first round has ended is still the same
         evaluate = shift_evaluate(evaluate_fn, offset)
         try:
-            result = super().start(
-                grid, self._model.public, num_rounds, timeout, train_config, evaluate_config, evaluate
-            )
+            result = super().start(grid, self.arrays, num_rounds, timeout, train_config, evaluate_config, evaluate)
         finally:
             self._offset = 0
-        result.arrays = self._model.public
+        result.arrays = self.arrays
         shift_result(result, offset)
         return result
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages, each with the frames that its node needs."""
         return self._configure(self.inner.configure_train, server_round, arrays, config, grid)
 
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages, each with the frames that its node needs."""
         return self._configure(self.inner.configure_evaluate, server_round, arrays, config, grid)
 
@@ -221,14 +216,14 @@ class CompressedStrategy(Strategy):
         self._participation.take(server_round, replies, self.ledger)
         weight_key = getattr(aggregating(self.inner), "weighted_by_key", None)
         dense_size = records.dense_size(self.model.inner)
-        validator = ReplyValidator(self.publisher, self.ledger, server_round, dense_size, weight_key, self.order)
-        return validator.validate(replies, train=train)
+        round_state = (self.publisher, self.ledger, server_round)
+        return ReplyValidator(*round_state, dense_size, weight_key, self.order).validate(replies, train=train)
 
     def save(self, path: str | Path) -> None:
         """Write everything that the server must not lose into one file, atomically."""
         self._random.hold()
-        state = (self.round, self.publisher, self.ledger, self.model.local, self._random.state)
-        Checkpoint(*state).save(path, self.inner, self._settings)
+        state = Checkpoint(self.round, self.publisher, self.ledger, self.model.local, self._random.state)
+        state.save(path, self.inner, self._settings)
 
     def load(self, path: str | Path) -> None:
         """Return to the state that `save` wrote, the inner strategy's included; raise `FedcompError` for a damaged file."""
