@@ -93,8 +93,7 @@ def write_csv(path: Path, table: pd.DataFrame) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically, readable by everyone."""
-    write_atomically(path, lambda file: file.write(text.encode()))
-    path.chmod(0o644)
+    write_atomically(path, lambda file: file.write(text.encode()), mode=0o644)
 
 
 class Results:

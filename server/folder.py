@@ -1,12 +1,10 @@
 """The folder of a run: created for a new run, or reopened to resume one; no run overwrites another."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
 
 from fedcomp.core import write_atomically
 from server.run_records import RoundRecord, from_row, to_row
@@ -66,12 +64,7 @@ class RunFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file that every user may read; a reader sees the old one or the new one."""
-
-        def fill(file: BinaryIO) -> None:
-            os.fchmod(file.fileno(), 0o644)
-            file.write(data)
-
-        write_atomically(self.path / name, fill)
+        write_atomically(self.path / name, lambda file: file.write(data), mode=0o644)
 
     def records(self) -> list[RoundRecord]:
         """Return the rounds so far."""
