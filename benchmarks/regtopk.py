@@ -14,6 +14,7 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -51,7 +52,8 @@ class Problem:
         y = np.einsum("nsj,nj->ns", x, own) + np.sqrt(NOISE) * rng.standard_normal((SENDERS, SAMPLES))
         moments = np.einsum("nsj,nsi->nji", x, x) / SAMPLES
         targets: Matrix = np.einsum("nsj,ns->nj", x, y) / SAMPLES
-        return cls(moments, targets, np.linalg.solve(moments.mean(axis=0), targets.mean(axis=0)))
+        optimum = cast(Any, np.linalg.solve)(moments.mean(axis=0), targets.mean(axis=0))
+        return cls(moments, targets, optimum)
 
     def gradients(self, model: Vector) -> Matrix:
         """Return each sender's full gradient at `model`, (N, J)."""

@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -345,7 +345,7 @@ def _same(one: Any, other: Any) -> bool:
 def _describe(value: Any) -> str:
     if not isinstance(value, np.ndarray):
         return f"a {type(value).__name__}"
-    array: np.ndarray[Any, Any] = value
+    array = cast(Any, value)
     return f"{'a finite' if _finite(array) else 'a not finite'} {array.dtype} {array.shape}"
 
 

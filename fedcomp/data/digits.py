@@ -3,7 +3,7 @@
 Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", 1998.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,10 +20,11 @@ def read_splits() -> tuple[Arrays, Arrays]:
     from sklearn import datasets as sklearn_datasets
     from sklearn import model_selection
 
-    digits: Any = sklearn_datasets.load_digits()
+    digits = cast(Any, sklearn_datasets.load_digits())
     images = (np.asarray(digits.data) / 16).astype(np.float32).reshape(-1, 1, 8, 8)  # stored as 0 to 16
     labels = np.asarray(digits.target).astype(np.int64)
     order = np.arange(len(labels))
-    parts: Any = model_selection.train_test_split(order, test_size=TEST_SIZE, stratify=labels, random_state=0)
+    split = cast(Any, model_selection.train_test_split)
+    parts = split(order, test_size=TEST_SIZE, stratify=labels, random_state=0)
     train, test = (np.sort(np.asarray(part, np.int64)) for part in parts)
     return Arrays(images[train], labels[train]), Arrays(images[test], labels[test])

@@ -3,7 +3,7 @@
 Sattler et al., "Robust and Communication-Efficient Federated Learning from Non-IID Data", IEEE TNNLS 2019, section VI.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from flwr_datasets.partitioner import Partitioner
@@ -99,7 +99,7 @@ class StcPartitioner(Partitioner):  # type: ignore[misc]
     def load_partition(self, partition_id: int) -> datasets.Dataset:
         """Return one partition; the split is made on the first call."""
         if not self._parts:
-            column: Any = self.dataset[self._partition_by]
+            column = cast(Any, self.dataset[self._partition_by])
             labels = np.asarray(column[:], np.int64)
             self._parts = stc_split(labels, self._num_partitions, self._classes, self._gamma, self._alpha, self._seed)
         return self.dataset.select(self._parts[partition_id])

@@ -43,7 +43,7 @@ class LazyArray(Array):
         return self._data
 
     @data.setter
-    def data(self, data: bytes) -> None:
+    def data(self, data: bytes) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         self._data = data
 
     def __setattr__(self, name: str, value: object) -> None:

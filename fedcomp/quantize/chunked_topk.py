@@ -88,6 +88,8 @@ def _bounds(magnitude: Vector, k: int) -> NDArray[np.float32]:
     rows, width = magnitude.shape
     groups = 1 << max(0, (2 * k - 1).bit_length())
     if groups * 2 > width or width % groups:
-        return np.zeros(rows, np.float32)
-    maxima: Vector = magnitude.reshape(rows, width // groups, groups).max(axis=1)
-    return np.partition(maxima, groups - k, axis=1)[:, groups - k]
+        return np.zeros((rows,), np.float32)
+    maxima = np.empty((rows, groups), np.float32)
+    magnitude.reshape(rows, width // groups, groups).max(axis=1, out=maxima)
+    maxima.partition(groups - k, axis=1)
+    return maxima[:, groups - k]

@@ -60,7 +60,7 @@ class LloydMagnitudes:
         """Return the entries by level."""
         ascending, count = np.sort(np.abs(value.values)), 2 ** (self.bits - 1)
         sums = np.concatenate(([0.0], np.cumsum(ascending, dtype=np.float64)))
-        ranks: NDArray[np.int64] = np.arange(1, count) * ascending.size // count
+        ranks: NDArray[np.int64] = np.floor_divide(np.multiply(np.arange(1, count), ascending.size), count)  # pyright: ignore[reportUnknownArgumentType]
         for _ in range(MAX_ITERATIONS):
             ends = np.unique(np.concatenate(([0], ranks, [ascending.size])))
             means = np.diff(sums[ends]) / np.diff(ends)

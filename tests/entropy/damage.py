@@ -1,7 +1,7 @@
 """Damage that every reader must stand: it raises a FedcompError or returns a value that can be, in little memory."""
 
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import TypeVar
@@ -33,7 +33,7 @@ def survivors(read: Callable[[bytes], T], data: bytes, changes: int) -> Iterator
 
 
 @contextmanager
-def memory_below(limit: int) -> Iterator[None]:
+def memory_below(limit: int) -> Generator[None]:
     """Fail if the block takes `limit` bytes of memory or more."""
     tracemalloc.start()
     try:

@@ -110,7 +110,9 @@ def test_updates_at_the_end_of_float32_leave_a_finite_state() -> None:
         state = memory.init(3)
         for value in (-largest, largest, largest, -largest):
             _, state = send(memory, backend(np.full(3, value, np.float32)), state, 0.3)
-            assert all(np.isfinite(np.asarray(state[name])).all() for name in memory.vectors)
+            velocity, unsent = np.asarray(state["velocity"]), np.asarray(state["unsent_velocity"])
+            assert np.isfinite(velocity).all()
+            assert np.isfinite(unsent).all()
 
 
 def test_a_lost_message_comes_back_into_the_unsent_velocity() -> None:

@@ -3,7 +3,7 @@
 import signal
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -175,7 +175,7 @@ def _need(holds: bool, text: str) -> None:
 
 
 @contextmanager
-def _limited() -> Iterator[None]:
+def _limited() -> Generator[None]:
     """Stop the block after `LIMIT_S` seconds of processor time."""
 
     def stop(number: int, place: FrameType | None) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from logging import WARNING
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -97,8 +97,8 @@ def _parts(value: object) -> dict[Any, NDArray[Any]] | None:
         return dict(records.to_arrays(value))
     if not isinstance(value, list | dict):
         return None
-    group: list[Any] | dict[Any, Any] = value
-    parts = dict(enumerate(group)) if isinstance(group, list) else group
+    group = cast(Any, value)
+    parts: dict[Any, Any] = dict(enumerate(group)) if isinstance(value, list) else group  # pyright: ignore[reportUnknownArgumentType]
     if not parts or not all(isinstance(key, str | int) for key in parts):
         return None
     # Arithmetic turns an array of shape () into a numpy scalar.
