@@ -49,9 +49,9 @@ def split(joined: Octets, base: int, length: int, count: int) -> Iterator[tuple[
 @lru_cache(maxsize=16)
 def _digits(base: int, length: int) -> Octets:
     """Return the digits of each number, uint8 (base**length, length)."""
+    count = int(base**length)
     powers = np.power(base, np.arange(length - 1, -1, -1))
-    places = np.arange(base**length).reshape(-1, 1)
-    digits = np.empty((base**length, length), np.uint8)
-    digits[...] = places // powers % base
+    digits = np.empty((count, length), np.uint8)
+    digits[...] = np.arange(count)[:, None] // powers % base
     digits.flags.writeable = False
     return digits
