@@ -1,13 +1,14 @@
 """fedcomp: federated learning that is cheap to send.
 
->>> import numpy as np
->>> import fedcomp
->>> compressor = fedcomp.topk(density=0.01, values="fp16")
->>> update = np.random.default_rng(0).standard_normal(100_000, dtype=np.float32)
->>> state = compressor.init(update.size)
->>> body, state = compressor.encode(update, state)
->>> compressor.decode(body, n=update.size).shape
-(100000,)
+Examples:
+    >>> import numpy as np
+    >>> import fedcomp
+    >>> compressor = fedcomp.topk(density=0.01, values="fp16")
+    >>> update = np.random.default_rng(0).standard_normal(100_000, dtype=np.float32)
+    >>> state = compressor.init(update.size)
+    >>> body, state = compressor.encode(update, state)
+    >>> compressor.decode(body, n=update.size).shape
+    (100000,)
 """
 
 from typing import TYPE_CHECKING

@@ -23,15 +23,16 @@ class Compressor:
 
     ``parse(str(c)) == c``: two compressors of the same name and settings are equal.
 
-    >>> import numpy as np
-    >>> import fedcomp
-    >>> compressor = fedcomp.topk(density=0.5)
-    >>> body, state = compressor.encode(np.array([4, -2, 1, 0], np.float32), compressor.init(4))
-    >>> compressor.decode(body, n=4)
-    array([ 4., -2.,  0.,  0.], dtype=float32)
-    >>> body, state = compressor.encode(np.array([0, 0, 1, 1], np.float32), state)
-    >>> compressor.decode(body, n=4)
-    array([0., 0., 2., 1.], dtype=float32)
+    Examples:
+        >>> import numpy as np
+        >>> import fedcomp
+        >>> compressor = fedcomp.topk(density=0.5)
+        >>> body, state = compressor.encode(np.array([4, -2, 1, 0], np.float32), compressor.init(4))
+        >>> compressor.decode(body, n=4)
+        array([ 4., -2.,  0.,  0.], dtype=float32)
+        >>> body, state = compressor.encode(np.array([0, 0, 1, 1], np.float32), state)
+        >>> compressor.decode(body, n=4)
+        array([0., 0., 2., 1.], dtype=float32)
     """
 
     name: str

@@ -2,9 +2,10 @@
 
 Each check returns if the contract holds, and raises `ContractError` with a sentence that names what broke.
 
->>> import fedcomp
->>> from fedcomp.testing import check_compressor
->>> check_compressor(fedcomp.topk(density=0.1), sizes=(1, 31))
+Examples:
+    >>> import fedcomp
+    >>> from fedcomp.testing import check_compressor
+    >>> check_compressor(fedcomp.topk(density=0.1), sizes=(1, 31))
 """
 
 import copy
@@ -79,10 +80,11 @@ def check_code(code: EntropyCode[Any], quantized_vectors: Iterable[QuantizedVect
     Raises:
         ContractError: The contract is broken.
 
-    >>> import numpy as np
-    >>> from fedcomp.entropy import SparseValues
-    >>> from fedcomp.quantized import Sparse
-    >>> check_code(SparseValues(), [Sparse(9, np.array([2, 5]), np.array([0.5, -1e-40], np.float32))])
+    Examples:
+        >>> import numpy as np
+        >>> from fedcomp.entropy import SparseValues
+        >>> from fedcomp.quantized import Sparse
+        >>> check_code(SparseValues(), [Sparse(9, np.array([2, 5]), np.array([0.5, -1e-40], np.float32))])
 
     """
     for quantized in quantized_vectors:

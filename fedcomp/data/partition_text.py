@@ -30,8 +30,9 @@ def split_partition(text: str) -> tuple[str, ...]:
     Raises:
         ValueError: `text` is not a sum of calls.
 
-    >>> split_partition("classes(2) + rotation(degrees=30)")
-    ('classes(2)', 'rotation(degrees=30)')
+    Examples:
+        >>> split_partition("classes(2) + rotation(degrees=30)")
+        ('classes(2)', 'rotation(degrees=30)')
 
     """
     try:
@@ -53,8 +54,9 @@ def parse_partition(text: str) -> Partition:
         ValueError: `text` has another form, an unknown scheme or skew, a skew twice or together with ``own()``, or a setting
             out of range.
 
-    >>> parse_partition("iid() + noise(sigma=0.1)").skews
-    (Noise(sigma=0.1),)
+    Examples:
+        >>> parse_partition("iid() + noise(sigma=0.1)").skews
+        (Noise(sigma=0.1),)
 
     """
     scheme_text, *skew_texts = split_partition(text)

@@ -40,16 +40,17 @@ class LocalGrid(Grid):
             Flower's simulation.
         seconds: for each batch of messages, node id -> seconds that its ClientApp took.
 
-    >>> from flwr.app import Message, RecordDict
-    >>> from flwr.clientapp import ClientApp
-    >>> app = ClientApp()
-    >>> @app.query()
-    ... def answer(message, context):
-    ...     return Message(RecordDict(), reply_to=message)
-    >>> grid = LocalGrid(app, num_nodes=3)
-    >>> [reply] = grid.send_and_receive([Message(RecordDict(), dst_node_id=2, message_type="query")])
-    >>> reply.metadata.src_node_id
-    2
+    Examples:
+        >>> from flwr.app import Message, RecordDict
+        >>> from flwr.clientapp import ClientApp
+        >>> app = ClientApp()
+        >>> @app.query()
+        ... def answer(message, context):
+        ...     return Message(RecordDict(), reply_to=message)
+        >>> grid = LocalGrid(app, num_nodes=3)
+        >>> [reply] = grid.send_and_receive([Message(RecordDict(), dst_node_id=2, message_type="query")])
+        >>> reply.metadata.src_node_id
+        2
 
     """
 

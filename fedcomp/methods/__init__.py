@@ -34,10 +34,11 @@ def parse(text: str) -> Compressor:
     Raises:
         ValueError: `text` is not of this form, the method or a setting is unknown, or a setting is out of range.
 
-    >>> parse("stc(density=0.01)") == stc(density=0.01)
-    True
-    >>> str(parse("topk"))
-    'topk(density=0.01)'
+    Examples:
+        >>> parse("stc(density=0.01)") == stc(density=0.01)
+        True
+        >>> str(parse("topk"))
+        'topk(density=0.01)'
 
     """
     if not isinstance(text, str):

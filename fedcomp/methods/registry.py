@@ -39,11 +39,12 @@ class MethodRegistry(Mapping[str, Callable[..., Compressor]]):
     The first look-up of a name that fedcomp does not define, and the first iteration, import the plug-ins: the entry points
     of the group `fedcomp.methods`.
 
-    >>> import fedcomp
-    >>> str(fedcomp.METHODS["topk"](density=0.5))
-    'topk(density=0.5)'
-    >>> "gzip" in fedcomp.METHODS
-    False
+    Examples:
+        >>> import fedcomp
+        >>> str(fedcomp.METHODS["topk"](density=0.5))
+        'topk(density=0.5)'
+        >>> "gzip" in fedcomp.METHODS
+        False
     """
 
     def __init__(self) -> None:
@@ -136,15 +137,16 @@ def register(
     Raises:
         ValueError: The name is taken.
 
-    >>> import fedcomp
-    >>> from fedcomp.entropy import SparseValues
-    >>> from fedcomp.memory import LinearFeedback
-    >>> from fedcomp.quantize import TopK
-    >>> @fedcomp.register("Author et al., 2026")
-    ... def example(density: float = 0.01) -> fedcomp.Parts:
-    ...     return TopK(density), SparseValues(), LinearFeedback()
-    >>> fedcomp.parse("example(density=0.5)") == example(density=0.5)
-    True
+    Examples:
+        >>> import fedcomp
+        >>> from fedcomp.entropy import SparseValues
+        >>> from fedcomp.memory import LinearFeedback
+        >>> from fedcomp.quantize import TopK
+        >>> @fedcomp.register("Author et al., 2026")
+        ... def example(density: float = 0.01) -> fedcomp.Parts:
+        ...     return TopK(density), SparseValues(), LinearFeedback()
+        >>> fedcomp.parse("example(density=0.5)") == example(density=0.5)
+        True
 
     """
     return METHODS.register(paper, uplink=uplink, downlink=downlink)

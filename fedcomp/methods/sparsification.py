@@ -43,13 +43,14 @@ def stc(density: float = 1 / 400, order: str = "split", scope: str = "vector", d
     dimension, and those of fewer than `dense_below` entries, are sent as they are if `dense_below` is above 0.
     Sattler, Wiedemann, Müller, Samek, IEEE TNNLS 31(9), 2020, arXiv:1903.02891.
 
-    >>> import numpy as np
-    >>> compressor = stc(density=0.5)
-    >>> body, state = compressor.encode(np.array([4, -2, 1, 0], np.float32), compressor.init(4))
-    >>> compressor.decode(body)
-    array([ 3., -3.,  0.,  0.], dtype=float32)
-    >>> state["residual"]
-    array([1., 1., 1., 0.], dtype=float32)
+    Examples:
+        >>> import numpy as np
+        >>> compressor = stc(density=0.5)
+        >>> body, state = compressor.encode(np.array([4, -2, 1, 0], np.float32), compressor.init(4))
+        >>> compressor.decode(body)
+        array([ 3., -3.,  0.,  0.], dtype=float32)
+        >>> state["residual"]
+        array([1., 1., 1., 0.], dtype=float32)
     """
     ternary = chain(TopK(density), Ternarize())
     codes: dict[str, EntropyCode[Ternary]] = {"split": GolombTernary(), "interleaved": GolombTernaryInterleaved()}
@@ -77,11 +78,12 @@ def topk(
     then tensors of one dimension, and those of fewer than `dense_below` entries, keep all entries if `dense_below` is above
     0.  Aji, Heafield, EMNLP 2017, arXiv:1704.05021.
 
-    >>> import numpy as np
-    >>> compressor = topk(density=0.25, values="fp16")
-    >>> body, state = compressor.encode(np.array([4.001, -2, 1, 0], np.float32), compressor.init(4))
-    >>> compressor.decode(body)
-    array([4., 0., 0., 0.], dtype=float32)
+    Examples:
+        >>> import numpy as np
+        >>> compressor = topk(density=0.25, values="fp16")
+        >>> body, state = compressor.encode(np.array([4.001, -2, 1, 0], np.float32), compressor.init(4))
+        >>> compressor.decode(body)
+        array([4., 0., 0., 0.], dtype=float32)
     """
     return RoundValues(_selection(density, scope, dense_below), values), SparseValues(), memory(feedback)
 

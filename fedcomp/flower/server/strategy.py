@@ -56,11 +56,11 @@ class CompressedStrategy(Strategy):
     Raises:
         ValueError: An argument is of another type or out of range, or the strategy and the compressors do not fit together.
 
-    >>> from flwr.serverapp.strategy import FedAvg
-    >>> strategy = CompressedStrategy(FedAvg(), uplink=stc(density=0.01))
-    >>> str(strategy.uplink)
-    'stc(density=0.01)'
-
+    Examples:
+        >>> from flwr.serverapp.strategy import FedAvg
+        >>> strategy = CompressedStrategy(FedAvg(), uplink=stc(density=0.01))
+        >>> str(strategy.uplink)
+        'stc(density=0.01)'
     """
 
     def __init__(
