@@ -84,14 +84,11 @@ class CompressedStrategy(Strategy):
         self.downlink = downlink if downlink is not None else stc()
         check_links(inner, self.uplink, self.downlink)
         self.local = (local,) if isinstance(local, str) else tuple(local)
-        self.seed, self.order = seed, order
-        self.ledger, self.round = Ledger(), 0
+        self.seed, self.order, self.ledger, self.round = seed, order, Ledger(), 0
         self._checkpoint = (Path(checkpoint), checkpoint_every) if checkpoint is not None else None
         self._settings = scalars_of(inner)
         self._offset = 0  # the rounds before the current start of Flower's
-        self._participation = Participation()
-        self._random = IsolatedRandom()
-        self._report = RoundReport()
+        self._participation, self._random, self._report = Participation(), IsolatedRandom(), RoundReport()
         self._model: PublishedModel | None = None
 
     @property
