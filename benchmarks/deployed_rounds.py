@@ -1,11 +1,11 @@
-"""How long a round takes over real processes and sockets: plain Flower and wrapped, by turns, on one federation.
+"""Seconds per round over real processes and sockets: plain Flower and compressed runs alternate on one federation.
 
     python -m benchmarks.deployed_rounds [--nodes 5 --entries 11200000 --turns 2]
 
-A SuperLink and SuperNodes on this machine, with TLS, keys and state folders, each node behind a proxy of its own that counts,
-and that lets 20 Mbit/s through each way in the second half.  The app trains nothing (`benchmarks/rounds_app`): a round is the
-way of its messages, and what compression costs.  The first round of a run stands apart: there the nodes also fetch the app,
-and, wrapped, the whole model.
+A SuperLink and SuperNodes run on this machine, with TLS, keys and state folders.  Each node is behind its own proxy, which
+counts bytes and, in the second half, limits each direction to 20 Mbit/s.  The app trains nothing (`benchmarks/rounds_app`), so a
+round consists of messages and compression.  The first round of a run is reported separately: the nodes then also fetch the
+app and, if compressed, the whole model.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def turns(federation: Federation, links: Sequence[Link], rounds: int, entries: i
 
 
 def main() -> int:
-    """Measure, and print the table."""
+    """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=5)
     parser.add_argument("--entries", type=int, default=11_200_000, help="of the model (default: %(default)s)")

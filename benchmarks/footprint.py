@@ -1,12 +1,12 @@
-"""How much disk a node's Python environment takes, and how much memory its processes take while they train.
+"""The disk space of a node's Python environment and the memory of its processes during training.
 
     python -m benchmarks.footprint [--python PYTHON] [--dataset digits] [--data-dir DIR] [--model mlp] [--samples 400]
 
-PYTHON is the interpreter of the node's environment; this one, if none is named.  A SuperLink and one SuperNode run on
-loopback, as `deploy.federation` starts them, and the node trains for a few rounds: on samples of its own, or, with
---shared, on its share of the whole dataset, for which it needs the dataset and the libraries that share it out.  Memory
-is read from /proc ten times a second: Linux only.  The resident size of a process counts what it shares with others
-whole; in the sum, what processes share is counted once.
+PYTHON is the interpreter of the node's environment (default: this one).  A SuperLink and one SuperNode run on loopback, as
+`deploy.federation` starts them, and the node trains for a few rounds on its own samples or, with --shared, on its partition
+of the whole dataset, for which it needs the dataset and the partitioning libraries.  Memory is read from /proc ten times a
+second, so this works on Linux only.  The resident size of a process includes all memory that it shares with others; the sum
+counts shared memory once.
 """
 
 import argparse
@@ -33,13 +33,13 @@ MIB = 1 << 20
 
 @dataclass(slots=True)
 class Peaks:
-    """The greatest resident size of each of a node's parts, and of all together, in bytes."""
+    """The peak resident size of each part of a node, and of all parts together, in bytes."""
 
     parts: dict[str, int] = field(default_factory=dict[str, int])
     together: int = 0
 
     def look(self, program: Program) -> None:
-        """Take account of the processes of `program` as they are now."""
+        """Update the peaks with the current processes of `program`."""
         together = 0
         for pid in (process.pid for process in program.processes()):
             try:
@@ -75,7 +75,7 @@ for name in ("purelib", "platlib", "scripts"):
 
 
 def train(python: Path, options: argparse.Namespace, folder: Path) -> Peaks:
-    """Return what the processes of a node whose interpreter is `python` took while it trained.
+    """Return the peak memory of the processes of a node with the interpreter `python` while it trained.
 
     Raises `LaunchError` where the run fails, with its reason.
     """
@@ -119,7 +119,7 @@ def _settings(options: argparse.Namespace, folder: Path) -> Mapping[str, object]
 
 
 def _kibibytes(path: Path, key: str) -> int:
-    """Return the bytes that a line such as ``VmHWM:  1234 kB`` says; 0 without one, as of a process that has ended."""
+    """Return the bytes in a line such as ``VmHWM:  1234 kB``; 0 if there is none, as for a process that has ended."""
     for line in path.read_text().splitlines():
         if line.startswith(key):
             return int(line.split()[1]) * 1024
@@ -127,7 +127,7 @@ def _kibibytes(path: Path, key: str) -> int:
 
 
 def on_disk(folder: Path) -> int:
-    """Return the bytes of the blocks of all files below `folder`, links not followed, as du counts them."""
+    """Return the bytes of the blocks of all files below `folder`, without following links, as du counts them."""
     files = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
     return sum(512 * path.lstat().st_blocks for path in files)
 
@@ -149,7 +149,7 @@ def _lines(options: argparse.Namespace) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the sizes; return 0, or 2 after one sentence where they cannot be measured."""
+    """Print the sizes; return 0, or 2 after one sentence if they cannot be measured."""
     options = _parser().parse_args(arguments)
     try:
         with signals_as_exits():

@@ -1,10 +1,10 @@
-"""What a node's memory costs a round: in files (``state-dir``) and in ``Context.state``, beside one dense Flower message.
+"""The cost of a node's state per round, in files (``state-dir``) and in ``Context.state``, relative to a dense message.
 
     python -m benchmarks.node_state [--entries 11200000]
 
-A node reads its state when a message comes, and writes it before it answers.  The dense message is a plain model as Flower
-sends it, sockets apart: made of numpy arrays, taken apart into objects, checked, put together again, and read as arrays.
-It and each way to keep the state run by turns in this process, and the ratios are medians over the turns.
+A node reads its state when a message arrives and writes it before it answers.  The dense message is a plain model on
+Flower's path without sockets: built from numpy arrays, split into objects, checked, reassembled and read as arrays.  It and
+each way to keep the state alternate in this process, and the ratios are medians.
 """
 
 import argparse
@@ -35,11 +35,11 @@ from fedcomp.sync import Subscriber, start_replica
 from fedcomp.wire import SECONDS, Frame, Kind, codec_id, layout_of
 
 TENSORS = 60
-"""As many as a ResNet-18 has."""
+"""The number of parameters of a ResNet-18."""
 
 
 def node(entries: int) -> ClientState:
-    """Return the memory of a node between two rounds of STC 1/400, both ways."""
+    """Return the state of a node between two rounds of STC 1/400 in both directions."""
     rng = np.random.default_rng(0)
     arrays = {f"layer.{i}": rng.standard_normal(entries // TENSORS, np.float32) for i in range(TENSORS)}
     replica = start_replica(layout_of(arrays), arrays)
@@ -52,7 +52,7 @@ def node(entries: int) -> ClientState:
 
 
 def in_files(folder: Path) -> Callable[[ClientState], None]:
-    """Return what keeps a state in `folder`, and reads it back."""
+    """Return a function that writes a state to `folder` and reads it back."""
 
     def keep(state: ClientState) -> None:
         with StateFolder(folder, RecordDict()) as home:
@@ -63,14 +63,14 @@ def in_files(folder: Path) -> Callable[[ClientState], None]:
 
 
 def in_context(state: ClientState) -> None:
-    """Keep a state in a ``Context.state``, send that to the SuperNode and back as Flower does, and read it."""
+    """Write a state to a ``Context.state``, send that to the SuperNode and back as Flower does, and read it."""
     records = RecordDict()
     ContextStore(records).save(state)
     ContextStore(record_from_bytes(record_to_bytes(records))).load(0)
 
 
 def dense_message(state: ClientState) -> None:
-    """Send the plain model of a state as Flower does, sockets apart, and read it."""
+    """Send the plain model of a state as Flower does, without sockets, and read it."""
     arrays = state.subscriber.held.arrays()
     content = RecordDict({"arrays": ArrayRecord({name: Array(array) for name, array in arrays.items()})})
     objects = record_to_objects(content)
@@ -82,19 +82,19 @@ def dense_message(state: ClientState) -> None:
 
 
 def seconds(keep: Callable[[ClientState], None], state: ClientState) -> float:
-    """Return how long `keep` takes."""
+    """Return the seconds that `keep` takes."""
     begin = time.perf_counter()
     keep(state)
     return time.perf_counter() - begin
 
 
 def main() -> None:
-    """Measure, and print the table."""
+    """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--entries", type=int, default=11_200_000, help="of the model (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument(
-        "--dir", default=None, help="where the files are written; default: the system's for temporary files"
+        "--dir", default=None, help="the folder of the files (default: the system's folder for temporary files)"
     )
     options = parser.parse_args()
     state = node(options.entries)
@@ -107,7 +107,7 @@ def main() -> None:
             "Context.state: to the SuperNode and back": in_context,
         }
         for name, keep in ways.items():
-            keep(state)  # what only a first round does, as writing the whole model
+            keep(state)  # a first round also writes the whole model
             pairs = [(seconds(dense_message, state), seconds(keep, state)) for _ in range(options.turns)]
             ratio = median(mine / dense for dense, mine in pairs)
             table.add_row(name, f"{ratio:.2f}", f"{median(mine for _, mine in pairs):.2f}")

@@ -1,9 +1,9 @@
-"""What a study costs beside the training itself: client steps per second on `LocalGrid`, and in a bare training loop.
+"""The overhead of messages in a study: client steps per second on `LocalGrid` and in a bare training loop.
 
     python -m benchmarks.overhead [--dataset mnist --data-dir DIR]
 
-The bare loop trains the same clients on the same batches, one after the other, with no messages, no compression and no
-server.  Both run by turns in this process, and the ratio is the median over the turns.
+The bare loop trains the same clients on the same batches, one after another, without messages, compression or server.
+The two alternate in this process, and the ratio is the median over their runs.
 """
 
 import argparse
@@ -37,7 +37,7 @@ Config = dict[str, str | int | float | bool]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is trained, how it is sent, and how many rounds make a turn."""
+    """The model and data, the compressors, and the number of rounds of a measurement."""
 
     model: str
     link: str
@@ -54,7 +54,7 @@ WORKS = tuple(
 
 
 def turns(work: Work, config: Config, repeat: int) -> Iterator[tuple[float, float]]:
-    """Yield steps per second on the grid and in the bare loop, for each of `repeat` turns."""
+    """Yield steps per second on the grid and in the bare loop, for each of `repeat` measurements."""
     torch.set_num_threads(1)
     config = config | {"model": work.model, "local-steps": 1}
     card = own_card(str(config["dataset"]))
@@ -84,10 +84,10 @@ def turns(work: Work, config: Config, repeat: int) -> Iterator[tuple[float, floa
 
 
 def main() -> None:
-    """Measure, and print the table."""
+    """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="digits")
-    parser.add_argument("--data-dir", default="", help="where the dataset's own files lie; not needed for digits")
+    parser.add_argument("--data-dir", default="", help="the folder of the dataset's files; not needed for digits")
     parser.add_argument("--turns", type=int, default=5)
     options = parser.parse_args()
     logging.getLogger("flwr").setLevel(logging.ERROR)

@@ -1,12 +1,12 @@
-"""RegTop-k beside top-k with error feedback, on linear regression with senders that pull apart.
+"""RegTop-k compared with top-k with error feedback, on linear regression with heterogeneous senders.
 
     python -m benchmarks.regtopk [--density 0.6] [--rounds 2500] [--out docs/regtopk.png]
 
 The experiment of Bereyhi, Liang, Boudreau, Afana, arXiv:2501.05633, "linear regression": N = 20 senders, each with 500
-samples of J = 100 Gaussian features, whose own optimum is drawn around a mean of its own, sqrt(5) times a standard normal;
+samples of J = 100 Gaussian features; each sender's optimum is drawn around its own mean, sqrt(5) times a standard normal;
 noise of variance 0.5, full gradients of the mean squared error, step 0.01.  The authors' program, unlike their paper,
-divides by what was sent, and there RegTop-k alone takes back steps that are too long; here both denominators are run, and
-no arm takes anything back.  Every arm sums the same gradients, and every message really is encoded
+divides by the values sent, and there only RegTop-k undoes steps that are too long; here both denominators run, and no
+arm undoes anything.  Every arm sums the same gradients, and every message is really encoded
 and decoded.  Prints the distance to the optimum of the common loss, as measured, and draws the curves.
 """
 
@@ -44,7 +44,7 @@ class Problem:
 
     @classmethod
     def drawn(cls, seed: int) -> "Problem":
-        """Return the problem that belongs to `seed`."""
+        """Return the problem of `seed`."""
         rng = np.random.default_rng(seed)
         centers = np.sqrt(SPREAD) * rng.standard_normal((SENDERS, 1))
         own = centers + rng.standard_normal((SENDERS, FEATURES))
@@ -76,13 +76,13 @@ def distances(problem: Problem, compressor: fedcomp.Compressor, rounds: int) -> 
 
 
 def arms(density: float, mu: float) -> list[str]:
-    """Return the compressors that are compared."""
+    """Return the compressors to compare."""
     regularized = f"regtopk(density={density}, mu={mu}, nodes={SENDERS}"
     return ["dense()", f"topk(density={density})", f"{regularized})", f"{regularized}, denominator='asked')"]
 
 
 def draw(curves: dict[str, Matrix], title: str) -> Figure:
-    """Return the distances over the rounds: the median of the seeds thick, each seed thin."""
+    """Return a figure of the distances over the rounds: the median of the seeds thick, each seed thin."""
     figure = Figure(figsize=(7, 4.4), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -99,7 +99,7 @@ def draw(curves: dict[str, Matrix], title: str) -> Figure:
 
 
 def main() -> None:
-    """Run all arms on all seeds, print, and draw."""
+    """Run all arms on all seeds, print the table and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--density", type=float, default=0.6, help="the fraction kept; the paper's S")
     parser.add_argument("--mu", type=float, default=4.0, help="RegTop-k's regularization")
