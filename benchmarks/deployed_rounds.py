@@ -3,8 +3,8 @@
     python -m benchmarks.deployed_rounds [--nodes 5 --entries 11200000 --turns 2]
 
 A SuperLink and SuperNodes run on this machine, with TLS, keys and state folders.  Each node is behind its own proxy, which
-counts bytes and, in the second half, limits each direction to 20 Mbit/s.  The app trains nothing (`benchmarks/rounds_app`), so a
-round consists of messages and compression.  The first round of a run is reported separately: the nodes then also fetch the
+counts bytes and, in the second half, limits each direction to 20 Mbit/s.  The app trains nothing (`benchmarks/rounds_app`):
+a round consists of messages and compression.  The first round of a run is reported separately: the nodes then also fetch the
 app and, if compressed, the whole model.
 """
 
