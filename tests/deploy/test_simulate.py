@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from deploy.program import is_alive
+
 ROOT = Path(__file__).resolve().parents[2]
 TEST_MARK = "FEDCOMP_TEST_MARK"
 
@@ -97,4 +99,4 @@ def test_an_interrupted_run_ends_all_of_its_processes(launcher: Launcher) -> Non
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT
-    assert not [each for each in started if each.is_running()]
+    assert not [each for each in started if is_alive(each)]

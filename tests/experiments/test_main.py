@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pandas as pd
@@ -220,7 +221,8 @@ def test_workers_are_a_whole_number_above_0(workers: str, capsys: pytest.Capture
 @pytest.mark.system
 def test_a_study_runs_on_a_local_ray_cluster(tmp_path: Path) -> None:
     study, out = write(tmp_path, STUDY.replace("600", "2")), tmp_path / "out"
-    with start(study, out, "--ray", "local") as process:
+    short = tempfile.gettempdir()  # the path of Ray's sockets is limited to 107 bytes
+    with start(study, out, "--ray", "local", TMPDIR=short) as process:
         _, log = process.communicate(timeout=300)
     assert process.returncode == 0, log
     assert "2 of 2: " in log
