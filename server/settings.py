@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import ErrorDetails
 
 import fedcomp
-from fedcomp.data import parse_scheme
+from fedcomp.data import parse_partition
 from server.strategies import parse_strategy
 
 
@@ -50,7 +50,7 @@ class Settings(BaseModel):
 
     dataset: Annotated[str, Field(pattern=r"^[\w.-]+$", description="the name of a card in datasets/")]
     data_dir: Text
-    partition: Annotated[str, Field(description="a text such as 'classes(2)'"), _accepted_by(parse_scheme)]
+    partition: Annotated[str, Field(description="a text such as 'classes(2)'"), _accepted_by(parse_partition)]
     model: Annotated[str, Field(pattern=r"^\w+$", description="the name of a model")]
     seed: Count
     strategy: Annotated[str, Field(description="a text such as 'fedavg'"), _accepted_by(parse_strategy)]

@@ -5,9 +5,8 @@ from fedcomp.data.dataset import DataError, Dataset, Split
 from fedcomp.data.load import load
 from fedcomp.data.own import load_own, write_own
 from fedcomp.data.partition import partition, partition_train
-from fedcomp.data.partition_text import parse_partition, parse_scheme, split_partition
+from fedcomp.data.partition_text import SKEWS, Rotation, parse_partition, split_partition
 from fedcomp.data.schemes import SCHEMES
-from fedcomp.data.skews import SKEWS, Rotation
 from fedcomp.data.spread import Spread, spread
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "load",
     "load_own",
     "parse_partition",
-    "parse_scheme",
     "partition",
     "partition_train",
     "read_card",

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcomp.data import npz
 from fedcomp.data.card import Card
+from fedcomp.data.formats import read_npz
 from fedcomp.data.load import load
 from fedcomp.data.own import load_own, write_own
 from fedcomp.data.partition import partition_train
@@ -46,7 +46,7 @@ def share(card: Card, data_dir: str, partition: str, nodes: int, seed: int, out:
 def pack(card: Card, samples: Path, out: Path, *, over: bool) -> str:
     """Write the arrays x and y of the archive `samples` to `out`; return the line of `check`."""
     plain = replace(card, licence="the owner's", source="this node's own samples", groups=(), test_every=None)
-    arrays = npz.read_split(plain, {samples.name: samples.read_bytes()})
+    arrays = read_npz(plain, {samples.name: samples.read_bytes()})
     write_own(out, plain, arrays.x, arrays.y, over=over)
     return check(card, out)
 
@@ -61,24 +61,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return 0, or 2 after one sentence about the error."""
     options = _parser().parse_args(arguments)
     try:
-        for line in _lines(options, Card.read(options.card)):
+        card = Card.read(options.card)
+        if options.what == "share":
+            lines = share(card, options.data_dir, options.partition, options.nodes, options.seed, options.out)
+        elif options.what == "pack":
+            lines = iter((pack(card, options.samples, options.out, over=options.over),))
+        else:
+            lines = iter((check(card, options.folder),))
+        for line in lines:
             print(line)
-    except OSError as error:
-        print(f"data: {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
-    except ValueError as error:
-        print(f"data: {error}", file=sys.stderr)
+    except (OSError, ValueError) as error:
+        text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+        print(f"data: {text}", file=sys.stderr)
         return 2
     return 0
-
-
-def _lines(options: argparse.Namespace, card: Card) -> Iterator[str]:
-    if options.what == "share":
-        yield from share(card, options.data_dir, options.partition, options.nodes, options.seed, options.out)
-    elif options.what == "pack":
-        yield pack(card, options.samples, options.out, over=options.over)
-    else:
-        yield check(card, options.folder)
 
 
 def _parser() -> argparse.ArgumentParser:

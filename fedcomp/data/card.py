@@ -1,14 +1,10 @@
-"""A dataset card: one TOML file that describes a dataset, so that a new dataset in a known format needs no code.
-
-``datasets/<name>.toml`` lists the files with their sizes and md5 checksums, the shape of a sample, the classes, the
-normalisation, the source and the licence.
-"""
+"""A dataset card: one TOML file that describes a dataset, so that a new dataset in a known format needs no code."""
 
 import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path, PurePath
 from typing import Any, cast
 
@@ -63,8 +59,8 @@ class Hub:
 
     def __post_init__(self) -> None:
         """Refuse values that are no text."""
-        for field in fields(self):
-            _check_text(f"hub.{field.name}", getattr(self, field.name))
+        for key, value in asdict(self).items():
+            _check_text(f"hub.{key}", value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,8 @@ class Card:
                 raise ValueError(f"resize is {self.resize}, of shape {list(self.shape)}; only images (C, H, W) resize")
 
     def _check_files(self) -> None:
-        if len(set(self.groups)) < len(self.groups) or not all(map(_is_identifier, self.groups)):
+        named = all(isinstance(name, str) and name.isidentifier() for name in self.groups)
+        if not named or len(set(self.groups)) < len(self.groups):
             raise ValueError(f"groups are {list(self.groups)}; different plain names of columns are needed")
         if self.test_every is not None:
             check_int("test_every", self.test_every, 2, MAX_FILE_BYTES)
@@ -182,36 +179,34 @@ def read_card(name: str, folder: str | Path) -> Card:
     return card
 
 
-def _card(table: Mapping[str, Any]) -> Card:
+def _card(table: dict[str, Any]) -> Card:
     """Return the card that a parsed TOML table describes."""
-    values = _entries(
-        Card, {key: value for key, value in table.items() if key != "files"}, "the card", ("train", "test")
-    )
-    for split, items in _as_table(table.get("files", {}), "files").items():
+    files = _as_table(table.pop("files", {}), "files")
+    values = _arguments(Card, table, "the card", without=("train", "test"))
+    for split, items in files.items():
         check_choice("key of [files]", split, ("train", "test"))
         if not isinstance(items, list):
             raise ValueError(f"files.{split} is {items!r}; a list of tables is needed")
-        entries = [_entries(CardFile, item, f"files.{split}") for item in cast(list[object], items)]
-        values[split] = tuple(CardFile(**entry) for entry in entries)
+        tables = cast(list[object], items)
+        values[split] = tuple(CardFile(**_arguments(CardFile, item, f"files.{split}")) for item in tables)
     if "hub" in values:
-        values["hub"] = Hub(**_entries(Hub, values["hub"], "[hub]"))
+        values["hub"] = Hub(**_arguments(Hub, values["hub"], "[hub]"))
     if isinstance(values["classes"], int):
         check_int("classes", values["classes"], 2, MAX_CLASSES, "a list of names or their number")
         values["classes"] = tuple(map(str, range(values["classes"])))
     return Card(**values)
 
 
-def _entries(kind: type, table: object, where: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
+def _arguments(kind: type, table: object, where: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the entries of a TOML table as arguments of the dataclass `kind`; lists become tuples."""
     entries = _as_table(table, where)
-    known = [field for field in fields(kind) if field.name not in without]
-    for field in known:
-        if field.default is MISSING and field.name not in entries:
-            raise ValueError(f"key {field.name!r} is missing; {where} needs it")
-    names = [field.name for field in known]
+    known = {field.name: field.default is MISSING for field in fields(kind) if field.name not in without}
+    for name, is_needed in known.items():
+        if is_needed and name not in entries:
+            raise ValueError(f"key {name!r} is missing; {where} needs it")
     for key in entries:
-        if key not in names:
-            raise ValueError(f"unknown key {key!r}; {where} may have: {', '.join(names)}")
+        if key not in known:
+            raise ValueError(f"unknown key {key!r}; {where} may have: {', '.join(known)}")
     return {
         key: tuple(cast(list[object], value)) if isinstance(value, list) else value for key, value in entries.items()
     }
@@ -233,7 +228,3 @@ def _check_file_name(what: str, name: object) -> None:
     _check_text(what, name)
     if PurePath(str(name)).name != name or "\\" in str(name):
         raise ValueError(f"{what} {name!r}; a plain name without folders is needed")
-
-
-def _is_identifier(name: object) -> bool:
-    return isinstance(name, str) and name.isidentifier()

@@ -1,22 +1,15 @@
 """Loading a card's dataset as arrays, from wherever it is."""
 
-from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from fedcomp.data import cifar, digits, huggingface, idx, npz, qmnist
+import numpy as np
+
 from fedcomp.data.card import Card
 from fedcomp.data.dataset import Arrays, DataError, Dataset, Split, checked_split
 from fedcomp.data.files import SAVED, find_folder, read_files
-from fedcomp.data.owners import hold_out
-
-READERS: Mapping[str, Callable[[Card, Mapping[str, bytes]], Arrays]] = {
-    "idx": idx.read_split,
-    "qmnist": qmnist.read_split,
-    "cifar-binary": cifar.read_split,
-    "npz": npz.read_split,
-}
-"""Format -> reader of the verified files of a split; `checked_split` checks the arrays that it returns."""
+from fedcomp.data.formats import READERS
+from fedcomp.data.libraries import read_digits, read_hub, read_saved
 
 
 def load(card: Card, data_dir: str | Path | None = None) -> Dataset:
@@ -39,12 +32,12 @@ def load(card: Card, data_dir: str | Path | None = None) -> Dataset:
 @lru_cache(maxsize=4)
 def _load(card: Card, data_dir: Path | None) -> Dataset:
     if card.format == "sklearn-digits":
-        return _dataset(card, *digits.read_splits(), where="scikit-learn's digits")
+        return _dataset(card, *read_digits(), where="scikit-learn's digits")
     if data_dir is None:
-        return _dataset(card, *huggingface.read_hub(card), where="the Hugging Face hub")
+        return _dataset(card, *read_hub(card), where="the Hugging Face hub")
     folder = find_folder(card, data_dir)
     if (folder / SAVED).is_file():
-        return _dataset(card, *huggingface.read_saved(card, folder), where=str(folder))
+        return _dataset(card, *read_saved(card, folder), where=str(folder))
     if not card.test and not card.test_every:
         raise DataError(f"{card.name}: its card lists no test files; a run needs a test split for evaluation")
     train, test = _train(card, data_dir)
@@ -66,9 +59,18 @@ def _train(card: Card, data_dir: Path) -> tuple[Arrays, Arrays | None]:
     return hold_out(train, card.groups[0], card.test_every) if card.test_every else (train, None)
 
 
-def _dataset(card: Card, train: Arrays, test: Arrays, where: str) -> Dataset:
-    return Dataset(
-        card,
-        train=checked_split(card, train, f"{where}, train"),
-        test=checked_split(card, test, f"{where}, test"),
+def hold_out(arrays: Arrays, column: str, every: int) -> tuple[Arrays, Arrays]:
+    """Return train and test: test gets all samples of each `every`-th owner by `column`, in order of their numbers.
+
+    No owner is in both, and the split is always the same.
+    """
+    held = np.unique(arrays.groups[column], return_inverse=True)[1] % every == every - 1
+    train, test = (
+        Arrays(arrays.x[rows], arrays.y[rows], {name: owners[rows] for name, owners in arrays.groups.items()})
+        for rows in (~held, held)
     )
+    return train, test
+
+
+def _dataset(card: Card, train: Arrays, test: Arrays, where: str) -> Dataset:
+    return Dataset(card, checked_split(card, train, f"{where}, train"), checked_split(card, test, f"{where}, test"))

@@ -1,16 +1,12 @@
-"""A node's own samples: a folder with files and their card, as on a real device.
-
-The card ``<folder>/<dataset>.toml`` describes the files in the folder.  Its samples must be of the same kind as those of the
-run's card, since the model is the run's; it needs no test files.
-"""
+"""A node's own samples, as on a real device: a folder with files and a card of the same kind as the run's card."""
 
 import hashlib
 import io
 import json
 from dataclasses import replace
-from functools import partial
+from operator import methodcaller
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +14,8 @@ from numpy.typing import NDArray
 from fedcomp.core import write_atomically
 from fedcomp.data.card import Card, CardFile, read_card
 from fedcomp.data.dataset import Arrays, DataError, Split, checked_split
-from fedcomp.data.load import READERS, load_train
+from fedcomp.data.formats import READERS
+from fedcomp.data.load import load_train
 
 SHARED_KEYS = ("shape", "mean", "std", "resize")
 """The entries that a node's own card and the run's have in common, in addition to the classes."""
@@ -70,7 +67,7 @@ def write_own(folder: Path, card: Card, x: NDArray[Any], y: NDArray[Any], *, ove
         if (folder / target).exists() and not over:
             raise DataError(f"{folder / target} exists already; an empty folder is needed")
     for target, content in files.items():
-        write_atomically(folder / target, partial(_write, content), mode=READABLE)
+        write_atomically(folder / target, methodcaller("write", content), mode=READABLE)
 
 
 def to_toml(card: Card) -> str:
@@ -83,10 +80,6 @@ def to_toml(card: Card) -> str:
         for file in card.train
     ]
     return "\n".join([*lines, "", "[files]", "train = [", *files, "]", ""])
-
-
-def _write(content: bytes, file: BinaryIO) -> None:
-    file.write(content)
 
 
 def _classes(card: Card, other: Card) -> str:

@@ -11,11 +11,9 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.data.card import Card
 from fedcomp.data.dataset import Dataset
-from fedcomp.data.partition_text import parse_partition, parse_scheme
+from fedcomp.data.partition_text import Rotation, parse_partition
 from fedcomp.data.schemes import Samples, check_enough
-from fedcomp.data.skews import Rotation
 
 NO_GROUPS: Mapping[str, NDArray[np.int64]] = MappingProxyType({})
 
@@ -40,7 +38,7 @@ def partition(
         ValueError: the samples or the number of clients do not fit the settings; checked before any long work.
 
     """
-    scheme = parse_scheme(text)
+    scheme = parse_partition(text).scheme
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(f"labels of shape {labels.shape} and dtype {labels.dtype}; whole numbers (N,) are needed")
     if num_clients < 1 or seed < 0:
@@ -70,14 +68,11 @@ def partition_train(dataset: Dataset, text: str, num_clients: int, seed: int) ->
         ValueError: as `partition`, and for a feature skew that the dataset's samples cannot have.
 
     """
-    _check_skews(text, dataset.card)
+    rotates = any(isinstance(skew, Rotation) for skew in parse_partition(text).skews)
+    shape = dataset.card.shape
+    if rotates and (len(shape) != 3 or min(shape[1:]) < 2):
+        raise ValueError(f"{text}: samples of shape {list(shape)}; images of at least 2x2 are needed to rotate")
     parts = partition(text, dataset.train.y, num_clients, seed, dataset.train.groups)
     for part in parts:
         part.setflags(write=False)
     return tuple(parts)
-
-
-def _check_skews(text: str, card: Card) -> None:
-    rotates = any(isinstance(skew, Rotation) for skew in parse_partition(text).skews)
-    if rotates and (len(card.shape) != 3 or min(card.shape[1:]) < 2):
-        raise ValueError(f"{text}: samples of shape {list(card.shape)}; images of at least 2x2 are needed to rotate")

@@ -8,19 +8,14 @@ of a fixed size, since `natural` makes as many groups as there are clients.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import check_bool, check_int, check_range
-from fedcomp.data.natural_clients import natural_split
+from fedcomp.data.splits import Indices, natural_split, stc_split
 
-if TYPE_CHECKING:
-    from flwr_datasets.partitioner import Partitioner
-
-Indices = list[NDArray[np.int64]]
-"""For each client, the indices of its samples."""
 LABEL = "label"
 INDEX = "index"
 MAX_COUNT = 1_000_000_000
@@ -185,20 +180,12 @@ def natural(column: str) -> Scheme:
 
 
 def stc(classes: int, gamma: float = 1.0, alpha: float = 0.1) -> Scheme:
-    """The split of the STC paper, see `fedcomp.data.stc_partitioner`; gamma 1 is balanced.
-
-    Volumes are rounded down, so that fewer samples than clients stay unused.
-    """
+    """The split of the STC paper, see `stc_split`: few classes and decreasing volumes; gamma 1 is balanced."""
     check_int("classes", classes, 1, MAX_COUNT)
     check_range("gamma", gamma, above=0, most=1)
     check_range("alpha", alpha, least=0, most=1)
 
-    def scheme(samples: Samples, num_clients: int, seed: int) -> Indices:
-        from fedcomp.data.stc_partitioner import StcPartitioner
-
-        return _load(StcPartitioner(num_clients, LABEL, classes, gamma, alpha, seed), samples, num_clients)
-
-    return scheme
+    return lambda samples, num_clients, seed: stc_split(samples.labels, num_clients, classes, gamma, alpha, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +226,11 @@ def _assign(samples: Samples, num_clients: int, partitioner: str, *args: Any, **
     """Return the indices that a partitioner of flwr-datasets gives each client."""
     from flwr_datasets import partitioner as partitioners  # slow to import, and only the server and simulations need it
 
-    return _load(getattr(partitioners, partitioner)(*args, **settings), samples, num_clients)
-
-
-def _load(partitioner: "Partitioner", samples: Samples, num_clients: int) -> Indices:
     from datasets import Dataset as Table
 
-    partitioner.dataset = Table.from_dict({INDEX: np.arange(len(samples.labels)), LABEL: samples.labels})
-    return [np.asarray(partitioner.load_partition(client)[INDEX][:], np.int64) for client in range(num_clients)]
+    made = getattr(partitioners, partitioner)(*args, **settings)
+    made.dataset = Table.from_dict({INDEX: np.arange(len(samples.labels)), LABEL: samples.labels})
+    return [np.asarray(made.load_partition(client)[INDEX][:], np.int64) for client in range(num_clients)]
 
 
 def _of_sizes(samples: Samples, each: list[int]) -> Indices:

@@ -87,23 +87,15 @@ def test_a_file_may_be_in_another_folder() -> None:
     assert card.folder == "mnist"
 
 
-def test_an_error_about_an_unknown_card_lists_the_known_ones() -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"no dataset card 'mnits'.*there are: cifar-10, digits, fashion-mnist, mnist, ",
-    ):
+def test_a_card_is_found_by_its_own_name_in_its_own_folder_only(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"'mnits'.*: cifar-10, digits, fashion-mnist, mnist, "):
         read_card("mnits", CARDS)
-
-
-def test_a_name_cannot_leave_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "tiny.toml").write_text(TEXT)
-    (tmp_path / "cards").mkdir()
-    with pytest.raises(ValueError, match="no dataset card"):
-        read_card("../tiny", tmp_path / "cards")
-
-
-def test_a_card_under_another_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="none.toml"):
+        Card.read(tmp_path / "none.toml")
     (tmp_path / "huge.toml").write_text(TEXT)
+    (tmp_path / "cards").mkdir()
+    with pytest.raises(ValueError, match=r"'\.\./huge'"):
+        read_card("../huge", tmp_path / "cards")
     with pytest.raises(ValueError, match=r"huge\.toml: name 'tiny'"):
         read_card("huge", tmp_path)
 
@@ -163,10 +155,5 @@ def test_a_wrong_card_is_refused_with_its_file_key_and_value(tmp_path: Path, old
 def test_the_hub_format_needs_a_hub(tmp_path: Path) -> None:
     path = tmp_path / "tiny.toml"
     path.write_text(TEXT[: TEXT.index("[files]")].replace('"idx"', '"huggingface"'))
-    with pytest.raises(ValueError, match=r"format huggingface without \[hub\]; its id is needed"):
+    with pytest.raises(ValueError, match=r"huggingface without \[hub\]"):
         Card.read(path)
-
-
-def test_a_missing_card_is_a_value_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a dataset card is needed"):
-        Card.read(tmp_path / "none.toml")

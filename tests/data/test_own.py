@@ -19,13 +19,16 @@ Images = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 def test_a_run_reads_the_samples_as_they_were_written(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
     card = make_card(resize=4, groups=("writer",), test_every=2, format="npz", train=(CardFile("x", 1, 32 * "0"),))
     x, y = tiny_arrays
-    write_own(tmp_path / "new" / "folder", card, x, y)
+    for name in ("new/folder", "again"):
+        write_own(tmp_path / name, card, x, y)
     found = load_own(card, tmp_path / "new" / "folder")
     assert found.x.dtype == np.uint8
     assert np.array_equal(found.x, x[:, np.newaxis])
     assert np.array_equal(found.y, y)
     assert found.groups == {}
-    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {"tiny.npz", "tiny.toml"}
+    files = {path.name: path.read_bytes() for path in (tmp_path / "new" / "folder").iterdir()}
+    assert files.keys() == {"tiny.npz", "tiny.toml"}
+    assert files == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
 
 
 def test_the_written_card_is_an_ordinary_card(tmp_path: Path, make_card: MakeCard) -> None:
@@ -34,13 +37,6 @@ def test_the_written_card_is_an_ordinary_card(tmp_path: Path, make_card: MakeCar
     own = read_card("tiny", tmp_path)
     assert (own.format, own.test, own.hub, [file.name for file in own.train]) == ("npz", (), None, ["tiny.npz"])
     assert replace(own, format=card.format, train=card.train, hub=card.hub) == card
-
-
-def test_the_same_samples_give_the_same_files(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
-    for name in ("a", "b"):
-        write_own(tmp_path / name, make_card(), *tiny_arrays)
-    for name in ("tiny.npz", "tiny.toml"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
 def test_own_files_may_have_another_format_and_no_test_split(
@@ -80,17 +76,14 @@ def test_a_card_that_does_not_fit_the_runs_is_refused_with_both_values(
     assert "\n" not in str(caught.value)
 
 
-def test_own_samples_need_a_card_with_files(tmp_path: Path, make_card: MakeCard) -> None:
+def test_own_samples_need_a_folder_with_a_card_of_files(tmp_path: Path, make_card: MakeCard) -> None:
     (tmp_path / "tiny.toml").write_text(
         'name = "tiny"\ntitle = "T"\nformat = "huggingface"\nshape = [1, 2, 3]\nclasses = 3\nmean = [0.5]\nstd = [0.25]\n'
         'licence = "none"\nsource = "nowhere"\n[hub]\nid = "someone/tiny"\n'
     )
-    with pytest.raises(DataError, match=r"tiny\.toml: format 'huggingface'; own samples need files: cifar-binary, idx"):
+    with pytest.raises(DataError, match=r"tiny\.toml: .*'huggingface'.*: cifar-binary, idx"):
         load_own(make_card(), tmp_path)
-
-
-def test_a_missing_folder_is_named(tmp_path: Path, make_card: MakeCard) -> None:
-    with pytest.raises(ValueError, match=r"no dataset card 'tiny' in .*nowhere; there are: none"):
+    with pytest.raises(ValueError, match="'tiny' in .*nowhere"):
         load_own(make_card(), tmp_path / "nowhere")
 
 

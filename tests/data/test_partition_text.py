@@ -1,7 +1,7 @@
 import pytest
 
 from fedcomp.data import Rotation, parse_partition, split_partition
-from fedcomp.data.skews import Noise
+from fedcomp.data.partition_text import Noise
 
 
 @pytest.mark.parametrize(

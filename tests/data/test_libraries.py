@@ -1,6 +1,5 @@
-"""Hugging Face datasets: a saved folder, and a local repository in place of the hub; no network."""
+"""The embedded digits, and Hugging Face datasets: a saved folder, and a local repository in place of the hub; no network."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +12,25 @@ from datasets import Array3D, ClassLabel, DatasetDict, Features, Image, Value
 from datasets import Dataset as Table
 from fedcomp.data.card import Card, Hub
 from fedcomp.data.dataset import DataError
+from fedcomp.data.libraries import read_digits
 from fedcomp.data.load import load
+from tests.data.conftest import MakeCard
 
 Arrays = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
+def test_the_digits_are_two_fixed_splits_with_the_same_class_distribution() -> None:
+    (train_x, train_y, _), (test_x, test_y, _) = read_digits()
+    assert (train_x.shape, test_x.shape) == ((1437, 1, 8, 8), (360, 1, 8, 8))
+    assert (train_x.dtype.name, train_y.dtype.name) == ("float32", "int64")
+    assert (train_x.min(), train_x.max()) == (0, 1)
+    both = np.bincount(train_y) + np.bincount(test_y)
+    assert np.abs(np.bincount(test_y) - both * 360 / 1797).max() < 1
+    assert np.array_equal(read_digits()[1][0], test_x)
+
+
 @pytest.fixture
-def card(make_card: Callable[..., Card]) -> Card:
+def card(make_card: MakeCard) -> Card:
     """A card of the format with its own column names."""
     return make_card(format="huggingface", hub=Hub("someone/tiny", image="img", label="digit"))
 
@@ -54,7 +65,7 @@ def test_a_saved_folder_loads_for_a_card_of_another_format(
     assert len(load(card, tmp_path / "saved").train) == 10
 
 
-def test_colour_images_become_channels_first(tmp_path: Path, make_card: Callable[..., Card]) -> None:
+def test_colour_images_become_channels_first(tmp_path: Path, make_card: MakeCard) -> None:
     x = np.random.default_rng(8).integers(0, 256, (12, 2, 4, 3), dtype=np.uint8)
     save(tmp_path, x, np.arange(12, dtype=np.uint8) % 3)
     card = make_card(
@@ -98,16 +109,19 @@ def test_a_missing_repository_is_refused_in_one_sentence(tmp_path: Path, card: C
         load(absent)
 
 
-def test_an_error_about_a_missing_column_lists_the_columns(tmp_path: Path, card: Card, tiny_arrays: Arrays) -> None:
+@pytest.mark.parametrize(
+    ("hub", "named"),
+    [
+        (Hub("someone/tiny", image="img"), r"\[train\]: .*'label'; there are: img, digit"),
+        (Hub("someone/tiny", test="validation"), "train and validation"),
+    ],
+)
+def test_a_missing_column_or_split_is_named(
+    tmp_path: Path, card: Card, tiny_arrays: Arrays, hub: Hub, named: str
+) -> None:
     save(tmp_path, *tiny_arrays)
-    with pytest.raises(DataError, match=r"\[train\]: no column 'label'; there are: img, digit"):
-        load(replace(card, hub=Hub("someone/tiny", image="img")), tmp_path)
-
-
-def test_a_wrong_split_is_refused(tmp_path: Path, card: Card, tiny_arrays: Arrays) -> None:
-    save(tmp_path, *tiny_arrays)
-    with pytest.raises(DataError, match="train and validation"):
-        load(replace(card, hub=Hub("someone/tiny", test="validation")), tmp_path)
+    with pytest.raises(DataError, match=named):
+        load(replace(card, hub=hub), tmp_path)
 
 
 def test_images_of_another_size_are_refused(tmp_path: Path, card: Card) -> None:

@@ -1,21 +1,47 @@
-"""The split of the STC paper."""
+"""Splits by the owners of samples, and as in the STC paper."""
 
 import numpy as np
 import pytest
 
-from datasets import Dataset as Table
-from fedcomp.data.stc_partitioner import StcPartitioner, stc_split, volumes
+from fedcomp.data.splits import natural_split, stc_split, stc_volumes
+
+
+def test_with_one_client_for_each_writer_clients_are_writers() -> None:
+    owners = np.array([7, 40, 7, 9, 40, 40])
+    parts = natural_split(owners, 3, seed=0)
+    assert sorted(part.tolist() for part in parts) == [[0, 2], [1, 4, 5], [3]]
+
+
+def test_fewer_clients_have_several_writers_each_and_at_most_one_more_than_others() -> None:
+    owners = np.random.default_rng(2).integers(0, 23, 500) * 10
+    parts = natural_split(owners, 5, seed=1)
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(500))
+    held = [set(owners[part].tolist()) for part in parts]
+    assert sorted(map(len, held)) == [4, 4, 5, 5, 5]
+    assert sum(map(len, held)) == len(set.union(*held))
+
+
+def test_the_seed_decides_which_client_has_which_writer() -> None:
+    owners = np.arange(100) // 5
+    first, again, other = (natural_split(owners, 4, seed) for seed in (3, 3, 4))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def test_more_clients_than_writers_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 natural clients"):
+        natural_split(np.array([1, 2, 2]), 3, seed=0)
 
 
 def test_volumes_by_hand() -> None:
     # alpha/N = 0.1/3; powers 1, 1/2, 1/4 sum to 7/4, so the shares of 0.9 are 4/7, 2/7, 1/7.
-    assert volumes(3, gamma=0.5) == pytest.approx([1 / 30 + 3.6 / 7, 1 / 30 + 1.8 / 7, 1 / 30 + 0.9 / 7])
-    assert volumes(4, gamma=1.0) == pytest.approx([0.25] * 4)
+    assert stc_volumes(3, gamma=0.5) == pytest.approx([1 / 30 + 3.6 / 7, 1 / 30 + 1.8 / 7, 1 / 30 + 0.9 / 7])
+    assert stc_volumes(4, gamma=1.0) == pytest.approx([0.25] * 4)
 
 
 def test_volumes_sum_to_one_and_decrease() -> None:
     for gamma in (0.9, 0.95, 0.99):
-        shares = volumes(100, gamma)
+        shares = stc_volumes(100, gamma)
         assert shares.sum() == pytest.approx(1)
         assert (np.diff(shares) < 0).all()
 
@@ -26,7 +52,7 @@ def test_sizes_are_the_volumes_rounded_down() -> None:
     assert [len(part) for part in parts] == [547, 290, 161]  # 547.6, 290.5, 161.9
 
 
-def test_rounding_loses_no_sample_of_equal_volumes() -> None:
+def test_rounding_loses_no_sample_of_equal_stc_volumes() -> None:
     for clients in (3, 7, 10, 49, 100, 300):
         labels = np.arange(clients * 20) % 10
         parts = stc_split(labels, clients, classes=2, gamma=1.0, alpha=0.1, seed=0)
@@ -64,30 +90,6 @@ def test_most_partitions_have_the_given_number_of_classes(classes: int) -> None:
         held = np.array([len(np.unique(labels[part])) for part in parts])
         assert (held == classes).mean() >= 0.75
         assert len(np.unique(np.concatenate(parts))) == sum(map(len, parts))
-
-
-def test_it_is_a_partitioner_of_flwr_datasets() -> None:
-    table = Table.from_dict({"index": np.arange(100), "digit": np.arange(100) % 5})
-    partitioner = StcPartitioner(4, "digit", classes_per_partition=2, gamma=0.9, seed=3)
-    partitioner.dataset = table
-    want = stc_split(np.arange(100) % 5, 4, classes=2, gamma=0.9, alpha=0.1, seed=3)
-    assert partitioner.num_partitions == 4
-    assert [partitioner.load_partition(client)["index"][:] for client in range(4)] == [part.tolist() for part in want]
-
-
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"num_partitions": 0}, "num_partitions is 0;"),
-        ({"classes_per_partition": 0}, "classes_per_partition is 0;"),
-        ({"gamma": 0.0}, "gamma is 0.0;"),
-        ({"gamma": 1.01}, "gamma is 1.01;"),
-        ({"alpha": 1.5}, "alpha is 1.5;"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings: dict[str, float], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
-        StcPartitioner(**({"num_partitions": 2, "partition_by": "y", "classes_per_partition": 1} | settings))  # type: ignore[arg-type]
 
 
 def test_too_many_classes_and_too_few_samples_are_refused() -> None:
