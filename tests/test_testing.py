@@ -14,14 +14,14 @@ from fedcomp.compressor import Compressor
 from fedcomp.core.compensated_update import CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.types import Vector
-from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
-from fedcomp.entropy.bodies.raw import Raw
+from fedcomp.entropy.bodies.dense import Raw
+from fedcomp.entropy.bodies.golomb import GolombTernary
 from fedcomp.errors import TruncatedError
 from fedcomp.memory.linear_feedback import LinearFeedback
 from fedcomp.memory.protocol import State
 from fedcomp.methods import METHODS
+from fedcomp.quantize.magnitudes import Ternarize
 from fedcomp.quantize.protocol import chain
-from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Dense, QuantizedVector, Sparse, Ternary
 from fedcomp.testing import ContractError, check_code, check_compressor

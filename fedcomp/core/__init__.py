@@ -1,14 +1,28 @@
 """What all rooms share: types, the compensated update, the encode context, checks, call texts and random streams."""
 
-from fedcomp.core.archive import ARCHIVE_ERRORS, Arrays, from_json, octets, read_archive, to_json, write_archive
-from fedcomp.core.atomic_file import write_atomically
-from fedcomp.core.call import build, format_call, parse_call
-from fedcomp.core.checks import check_bool, check_choice, check_int, check_range
 from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, Settlement, move_into_first
-from fedcomp.core.context import EncodeContext, Shapes
-from fedcomp.core.hints import Hint, PreviousRound, RightFactors
+from fedcomp.core.context import EncodeContext, Hint, PreviousRound, RightFactors, Shapes
+from fedcomp.core.files import (
+    ARCHIVE_ERRORS,
+    Arrays,
+    from_json,
+    octets,
+    read_archive,
+    to_json,
+    write_archive,
+    write_atomically,
+)
 from fedcomp.core.random_stream import RandomStream
-from fedcomp.core.rounding import ceil_fraction
+from fedcomp.core.settings import (
+    build,
+    ceil_fraction,
+    check_bool,
+    check_choice,
+    check_int,
+    check_range,
+    format_call,
+    parse_call,
+)
 from fedcomp.core.types import Vector, dtype_name, is_numpy
 
 __all__ = [

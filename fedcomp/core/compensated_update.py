@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.core.context import EncodeContext
-from fedcomp.core.hints import Hint
+from fedcomp.core.context import EncodeContext, Hint
 from fedcomp.core.types import Vector, is_numpy
 from fedcomp.errors import NonFiniteError
 

@@ -1,5 +1,6 @@
-"""The contract of a memory: what a sender remembers between rounds."""
+"""The contract of a memory, what a sender remembers between rounds, and the memory of a sender that remembers nothing."""
 
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -63,3 +64,27 @@ def check_state(state: State, vectors: tuple[str, ...], n: int) -> None:
         shape = tuple(np.shape(array))  # type: ignore[arg-type]
         if shape != (n,):
             raise ValueError(f"an update of {n} entries; the state's {name} has the shape {shape}")
+
+
+@dataclass(frozen=True, slots=True)
+class NoMemory:
+    """Send C(update); the error of compression is lost, and so is an update that never arrives."""
+
+    vectors = ()
+    incremental = False
+
+    def init(self, n: int) -> State:
+        """Return an empty state."""
+        return {}
+
+    def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
+        """Return the update."""
+        return CompensatedUpdate(update, context=context)
+
+    def update(self, compensated: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
+        """Return the empty state."""
+        return {}
+
+    def rollback(self, lost: QuantizedVector, state: State) -> State:
+        """Return the empty state."""
+        return {}

@@ -1,7 +1,10 @@
-"""The contract of a quantizer, and how quantizers join into one."""
+"""The contract of a quantizer, the quantizer without loss, and how quantizers join into one."""
 
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, overload
+
+from fedcomp.core import CompensatedUpdate
+from fedcomp.quantized import Dense
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -46,3 +49,12 @@ def chain(*steps: Quantizer[Any, Any]) -> Chain[Any, Any]:
     Steps whose types do not meet are a type error.
     """
     return Chain(steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Keep every entry unchanged."""
+
+    def quantize(self, value: CompensatedUpdate, /) -> Dense:
+        """Return all entries.  Raises `ValueError` if one is NaN or infinite."""
+        return Dense(value.dense())

@@ -1,4 +1,4 @@
-"""The sign of each entry, and one magnitude for all of a tensor."""
+"""Two or three levels a tensor: signs, one bit, ternary gradients."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import CompensatedUpdate, RandomStream, Vector, check_choice, check_range
-from fedcomp.quantize.buckets import rounding_stream, tensor_blocks
+from fedcomp.quantize.buckets import midpoints, ratios, round_at_random, rounding_stream, tensor_blocks
 from fedcomp.quantized import LINEAR, Levels, Scale
+
+EQUAL = 1e-12
+"""Entries with a variance below this fraction of their mean square are equal, up to rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +60,71 @@ def _toss(entries: Vector, positive: NDArray[np.bool_], stream: RandomStream) ->
     zeros = np.flatnonzero(entries == 0)
     if zeros.size:
         positive[zeros] = stream.words(zeros.size) >> np.uint32(31)
+
+
+@dataclass(frozen=True, slots=True)
+class OneBit:
+    """Replace each entry by the mean of the entries on its side of zero, for each tensor; zero counts as above.
+
+    Seide, Fu, Droppo, Li, Yu, Interspeech 2014, section 3: threshold 0, and the reconstruction values of least error.
+    A tensor whose entries are all on one side has one value.
+    """
+
+    def quantize(self, value: CompensatedUpdate, /) -> Levels:
+        """Return a bit for each entry.  Raises `ValueError` if an entry is NaN or infinite."""
+        sizes = np.array(value.sizes)
+        levels = np.empty(value.n, np.uint8)
+        above, below, count = np.zeros((3, sizes.size))
+        for tensor, entries, part in tensor_blocks(value):
+            count[tensor] += np.count_nonzero(np.greater_equal(part, 0, out=levels[entries].view(np.bool_)))
+            above[tensor] += np.maximum(part, 0).sum(dtype=np.float64)
+            below[tensor] += np.minimum(part, 0).sum(dtype=np.float64)
+        high, low = above / np.maximum(count, 1), below / np.maximum(sizes - count, 1)
+        offsets, scales = midpoints(np.where(count < sizes, low, high), np.where(count > 0, high, low))
+        return Levels(levels, Scale(LINEAR, 2), scales, offsets, value.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class TernGrad:
+    """Clip at `clip` standard deviations, 0 for not at all; round each entry at random to -s, 0 or s, s its tensor's scale.
+
+    Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017; their clip is 2.5.  The scale is the largest magnitude
+    after clipping, as in the paper: the smaller of `clip` deviations and the largest magnitude.  (The authors' program
+    always takes `clip` deviations.)  The deviation is from the mean of the whole tensor, zeros included.  If all entries
+    are equal, nothing is clipped.  Unbiased except for the clipping.
+    """
+
+    clip: float
+
+    def __post_init__(self) -> None:
+        """Refuse a clip out of range."""
+        check_range("clip", self.clip, least=0, most=1000, what="standard deviations, 0 for no clipping")
+
+    def quantize(self, value: CompensatedUpdate, /) -> Levels:
+        """Return the levels, one scale a tensor.  Raises `ValueError` if an entry is NaN or infinite."""
+        scales, clipped = self._scales(value)
+        draws = rounding_stream(value.context)
+        levels = np.empty(value.n, np.uint8)
+        for tensor, entries, part in tensor_blocks(value):
+            found = ratios(part[None], scales[tensor : tensor + 1])
+            if clipped[tensor]:
+                np.clip(found, -1, 1, out=found)
+            np.add(round_at_random(found, 1, draws.words(part.size)), 1, out=levels[entries], casting="unsafe")
+        return Levels(levels, Scale(LINEAR, 3), scales, None, value.sizes)
+
+    def _scales(self, value: CompensatedUpdate) -> tuple[Vector, NDArray[np.bool_]]:
+        """Return the scale of each tensor, and whether entries are beyond it."""
+        sizes = np.array(value.sizes)
+        largest, total, squares = np.zeros((3, sizes.size))
+        for tensor, _, part in tensor_blocks(value):
+            largest[tensor] = max(largest[tensor], float(part.max()), -float(part.min()))
+            if self.clip:
+                wide = part.astype(np.float64)
+                total[tensor] += wide.sum()
+                squares[tensor] += np.square(wide).sum()
+        mean, square = total / sizes, squares / sizes
+        variance = square - np.square(mean)
+        clips = (variance > EQUAL * square) & (self.clip > 0)
+        limit = np.sqrt(variance, where=clips, out=np.full(sizes.size, np.inf)) * (self.clip or 1)
+        scales = np.minimum(largest, limit).astype(np.float32)
+        return scales, scales < largest

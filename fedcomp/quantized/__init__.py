@@ -12,7 +12,6 @@ from fedcomp.quantized.levels import (
     geometric,
     group_count,
 )
-from fedcomp.quantized.low_rank import MAX_PRODUCT, LowRankFactors, Matrix, Product, worthwhile
 from fedcomp.quantized.precision import PRECISIONS, from_halves, half_exponent, max_magnitude, round_to, to_halves
 from fedcomp.quantized.rotated import (
     MAX_BITS,
@@ -28,9 +27,17 @@ from fedcomp.quantized.rotated import (
     wide_blocks,
 )
 from fedcomp.quantized.rotation import MAX_CHUNK, Rotation, power_of_two_parts
-from fedcomp.quantized.seeded import NUM_SEEDS, Seeded, seeded_indices
-from fedcomp.quantized.segments import Segments, join_dense
-from fedcomp.quantized.vectors import Dense, Indices, QuantizedVector, Sparse, Ternary
+from fedcomp.quantized.segments import MAX_PRODUCT, LowRankFactors, Matrix, Product, Segments, join_dense, worthwhile
+from fedcomp.quantized.vectors import (
+    NUM_SEEDS,
+    Dense,
+    Indices,
+    QuantizedVector,
+    Seeded,
+    Sparse,
+    Ternary,
+    seeded_indices,
+)
 
 __all__ = [
     "EXPONENTS",

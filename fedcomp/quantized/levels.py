@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, Vector
-from fedcomp.quantized.blocks import add_blocks, collect
-from fedcomp.quantized.vectors import Indices, Sparse
+from fedcomp.quantized.vectors import Indices, Sparse, add_blocks, collect
 
 LINEAR, POWERS, EXPONENTS = range(3)
 Groups = int | tuple[int, ...]

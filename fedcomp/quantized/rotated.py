@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import RandomStream, Vector
-from fedcomp.quantized.blocks import add_blocks, collect
 from fedcomp.quantized.hadamard import aligned_buffer, transform, transform_signs
 from fedcomp.quantized.rotation import SUBSET, WIDE, Rotation, power_of_two_parts
-from fedcomp.quantized.vectors import Indices, Sparse
+from fedcomp.quantized.vectors import Indices, Sparse, add_blocks, collect
 
 MAX_BITS = 4
 CENTROIDS = (

@@ -1,5 +1,6 @@
-"""A vector in consecutive pieces, each quantized in its own way."""
+"""A vector in consecutive pieces, each quantized in its own way, and matrices as products of two thin ones."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -8,12 +9,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import Vector
-from fedcomp.quantized.blocks import collect
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, Vector
 from fedcomp.quantized.levels import Levels
-from fedcomp.quantized.vectors import Dense, Ternary
+from fedcomp.quantized.vectors import Dense, Ternary, add_blocks, collect, shifted
 
 Piece = TypeVar("Piece")
+Matrix = NDArray[np.float32]
+
+MAX_PRODUCT = MAX_FLOAT32 * (1 - 2.0**-10)
+"""The largest `bound` of a product, with room for rounding below the end of float32."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,3 +64,82 @@ def join_dense(pieces: Iterable[Piece | Dense]) -> Iterator[Piece | Dense]:
             yield Dense(np.concatenate([piece.vector for piece in run if isinstance(piece, Dense)]))
         else:
             yield from run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """The first `n` entries, row by row, of the matrix whose entry i, j is the sum of ``left[r, i] right[r, j]`` over r.
+
+    `left` float32 (rank, rows), `right` float32 (rank, columns).  Only entries of the last row may lie beyond `n`.
+    """
+
+    n: int
+    left: Matrix
+    right: Matrix
+
+    @property
+    def bound(self) -> float:
+        """An upper bound of all entries and of the partial sums: the sum over r of the product of the largest magnitudes."""
+        peaks = np.abs(self.left).max(axis=1).astype(np.float64) * np.abs(self.right).max(axis=1)
+        return math.fsum(peaks)  # exactly rounded, in any order
+
+    def blocks(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield (part, its entries) in order; the entries are to be read before the next block.
+
+        The products of an entry are added in the order of r, so that the sum is the same on every machine.
+        """
+        (rank, rows), columns = self.left.shape, self.right.shape[1]
+        tall, wide = min(rows, max(1, BLOCK_ENTRIES // columns)), min(columns, BLOCK_ENTRIES)
+        total, term = np.empty(tall * wide, np.float32), np.empty(tall * wide if rank > 1 else 0, np.float32)
+        for row in range(0, rows, tall):
+            for column in range(0, min(columns, self.n - row * columns), wide):
+                ends = slice(row, min(row + tall, rows)), slice(column, min(column + wide, columns))
+                shape = ends[0].stop - row, ends[1].stop - column
+                values = total[: shape[0] * shape[1]].reshape(shape)
+                np.multiply(self.left[0, ends[0], None], self.right[0, ends[1]], out=values)
+                for r in range(1, rank):
+                    product = term[: values.size].reshape(shape)
+                    values += np.multiply(self.left[r, ends[0], None], self.right[r, ends[1]], out=product)
+                start = row * columns + column
+                stop = min(start + values.size, self.n)
+                yield slice(start, stop), values.ravel()[: stop - start]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LowRankFactors:
+    """A vector in consecutive parts: matrices of low rank, and dense entries between them."""
+
+    parts: tuple[Product | Dense, ...]
+
+    @property
+    def n(self) -> int:
+        """Entries of the vector."""
+        return sum(part.n for part in self.parts)
+
+    @property
+    def right(self) -> Vector:
+        """The right factors of all matrices one after the other, each row by row."""
+        factors = [part.right.ravel() for part in self.parts if isinstance(part, Product)]
+        return np.concatenate(factors) if factors else np.empty(0, np.float32)
+
+    def dense(self) -> Vector:
+        """Return the vector, float32 (n,)."""
+        return collect(self._blocks(), np.empty(self.n, np.float32))
+
+    def sparse(self) -> None:
+        """Return None: every entry is present."""
+
+    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
+        """Add ``weight`` times the vector to `vector`, block by block."""
+        add_blocks(self._blocks(), vector, weight)
+
+    def _blocks(self) -> Iterator[tuple[slice, Vector]]:
+        start = 0
+        for part in self.parts:
+            yield from shifted(part.blocks(), start)
+            start += part.n
+
+
+def worthwhile(rows: int, columns: int, rank: int) -> bool:
+    """Return whether factors of `rank` are fewer numbers than the matrix has."""
+    return rank * (rows + columns) < rows * columns

@@ -1,16 +1,37 @@
-"""The contract of a quantized vector, and the simplest ones: dense, sparse and ternary."""
+"""The contract of a quantized vector, and the simplest ones: dense, sparse, ternary and seeded."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, Vector
-from fedcomp.quantized.blocks import add_blocks
+from fedcomp.core import BLOCK_ENTRIES, RandomStream, Vector
 
+Blocks = Iterable[tuple[slice, Vector]]
+"""(part, its entries) of consecutive parts; the entries are to be read before the next block."""
 Indices = NDArray[np.int64]
+NUM_SEEDS = 2**64
+
+
+def collect(blocks: Blocks, out: Vector) -> Vector:
+    """Write the blocks into `out`, float32 (n,), and return it."""
+    for part, values in blocks:
+        out[part] = values
+    return out
+
+
+def add_blocks(blocks: Blocks, vector: NDArray[Any], weight: float) -> None:
+    """Add ``weight`` times the blocks to `vector`, in its own precision."""
+    for part, values in blocks:
+        vector[part] += values if weight == 1.0 else np.multiply(values, weight, dtype=vector.dtype)
+
+
+def shifted(blocks: Blocks, start: int) -> Iterator[tuple[slice, Vector]]:
+    """Yield the blocks as parts of a longer vector, in which they begin at `start`."""
+    for part, values in blocks:
+        yield slice(start + part.start, start + part.stop), values
 
 
 class QuantizedVector(Protocol):
@@ -120,3 +141,30 @@ class Ternary:
         for start in range(0, self.indices.size, BLOCK_ENTRIES):
             part = slice(start, start + BLOCK_ENTRIES)
             np.add.at(vector, self.indices[part], signed.take(self.negative[part].view(np.int8)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seeded:
+    """The kept entries of a vector of `n`: `values` float32 (k,) at `indices`, which are `seeded_indices`."""
+
+    n: int
+    seed: int
+    indices: Indices
+    values: Vector
+
+    def sparse(self) -> Sparse:
+        """Return the kept entries."""
+        return Sparse(self.n, self.indices, self.values)
+
+    def dense(self) -> Vector:
+        """Return the vector, float32 (n,)."""
+        return self.sparse().dense()
+
+    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
+        """Add ``weight`` times the kept entries to `vector`, O(k)."""
+        self.sparse().add_to(vector, weight)
+
+
+def seeded_indices(n: int, k: int, seed: int) -> Indices:
+    """Return the `k` indices below `n` that belong to `seed`, taken modulo 2^64: ascending; every set is equally likely."""
+    return RandomStream(seed % NUM_SEEDS).subset(n, k)

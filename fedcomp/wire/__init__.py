@@ -1,6 +1,5 @@
 """What crosses the network: frames, the codecs they name, and the layout of the model behind them.  See FORMAT.md."""
 
-from fedcomp.wire.bfloat16 import BFLOAT16, bfloat16_to_float32, float32_to_bfloat16
 from fedcomp.wire.codec_ids import CODECS, NO_BODY, codec_by_id, codec_id, register_codec
 from fedcomp.wire.frame import (
     FLAG_EXACT,
@@ -16,6 +15,7 @@ from fedcomp.wire.frame import (
 )
 from fedcomp.wire.layout import Layout, layout_of, parse_layout
 from fedcomp.wire.server_message import MESSAGE_FORMAT, MESSAGE_MAGIC, Ack, ServerMessage, ack_of, parse_server_message
+from fedcomp.wire.tensor import BFLOAT16, bfloat16_to_float32, float32_to_bfloat16
 
 __all__ = [
     "BFLOAT16",

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from fedcomp.core import Vector
 from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.errors import CorruptError, DivergedError, NonFiniteError
-from fedcomp.wire.bfloat16 import bfloat16_to_float32, is_bfloat16
-from fedcomp.wire.tensor import Tensor, tensor_of
+from fedcomp.wire.tensor import Tensor, bfloat16_to_float32, is_bfloat16, tensor_of
 
 
 @dataclass(frozen=True)

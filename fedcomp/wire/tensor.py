@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.errors import DivergedError
-from fedcomp.wire.bfloat16 import BFLOAT16, bfloat16_to_float32, float32_to_bfloat16, is_bfloat16
 
+BFLOAT16 = np.dtype([("bfloat16", "<u2")])
+"""A bfloat16 number: the upper 16 bits of a float32."""
 Policy = Literal["compressed", "exact", "local"]
 """How a tensor travels: in the compressed vector, as it is, or not at all."""
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -20,6 +21,26 @@ FLOATS = ("bfloat16", "float16", "float32", "float64")
 DTYPES = (*FLOATS, "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 """The dtypes that can travel, by the names that a layout gives them."""
 MAX_DIMENSIONS = 32
+
+
+def is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    """Return whether `dtype` is `BFLOAT16`, or the dtype of that name that the package ml_dtypes adds to numpy."""
+    return dtype == BFLOAT16 or str(dtype) == "bfloat16"
+
+
+def bfloat16_to_float32(array: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the values of a bfloat16 array, exactly."""
+    words: NDArray[np.uint32] = array.view("<u2").astype(np.uint32)
+    words <<= np.uint32(16)
+    return words.view(np.float32)
+
+
+def float32_to_bfloat16(values: NDArray[np.float32]) -> NDArray[Any]:
+    """Return finite `values` as an array of `BFLOAT16`, rounded to the nearest, ties to even; overflow gives infinity."""
+    words: NDArray[np.uint32] = np.array(values, np.float32).view(np.uint32)
+    words += ((words >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF)
+    words >>= np.uint32(16)
+    return words.astype("<u2").view(BFLOAT16)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.quantized.levels import SparseLevels, geometric
-from fedcomp.quantized.seeded import Seeded
-from fedcomp.quantized.vectors import Sparse, Ternary
+from fedcomp.quantized.vectors import Seeded, Sparse, Ternary
 
 N = 40_000
 

@@ -6,7 +6,7 @@ import torch
 
 from fedcomp.core.context import EncodeContext
 from fedcomp.memory.ef21 import Ef21
-from fedcomp.quantize.identity import Identity
+from fedcomp.quantize.protocol import Identity
 from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Dense
 

@@ -12,8 +12,8 @@ from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
 from fedcomp.core.types import Vector
 from fedcomp.errors import DivergedError
 from fedcomp.memory.linear_feedback import LinearFeedback
+from fedcomp.quantize.magnitudes import Ternarize
 from fedcomp.quantize.protocol import chain
-from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Dense, Sparse
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedcomp.memory.none import NoMemory
+from fedcomp.memory.protocol import NoMemory
 from fedcomp.quantized.vectors import Dense
 
 

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.context import EncodeContext
-from fedcomp.core.hints import PreviousRound
+from fedcomp.core.context import EncodeContext, PreviousRound
 from fedcomp.core.types import Vector
+from fedcomp.memory.hinting import Regularized
 from fedcomp.memory.protocol import State
-from fedcomp.memory.regularized import Regularized
-from fedcomp.quantize.regularized_topk import RegularizedTopK
+from fedcomp.quantize.other_selections import RegularizedTopK
 from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Sparse
 

@@ -8,14 +8,13 @@ import pytest
 from fedcomp.compressor import Compressor
 from fedcomp.core.context import Shapes
 from fedcomp.core.types import Vector
-from fedcomp.entropy.bodies.low_rank_code import LowRankRaw
+from fedcomp.entropy.bodies.segments_code import LowRankRaw
+from fedcomp.memory.hinting import NAME, WarmStart
 from fedcomp.memory.linear_feedback import LinearFeedback
-from fedcomp.memory.none import NoMemory
-from fedcomp.memory.protocol import Memory
-from fedcomp.memory.warm_start import NAME, WarmStart
-from fedcomp.quantize.identity import Identity
+from fedcomp.memory.protocol import Memory, NoMemory
 from fedcomp.quantize.power_iteration import LowRank
-from fedcomp.quantized.low_rank import LowRankFactors
+from fedcomp.quantize.protocol import Identity
+from fedcomp.quantized.segments import LowRankFactors
 from fedcomp.quantized.vectors import Dense
 
 SHAPES: Shapes = ((40, 50), (17,), (8, 3, 5, 5))

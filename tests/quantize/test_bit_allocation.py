@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fedcomp.quantize.bit_allocation import allocate, least_tolerance, rounding_error
+from fedcomp.quantize.cgx import allocate, least_tolerance, rounding_error
 
 
 def total(bits: list[int], entries: list[int]) -> int:

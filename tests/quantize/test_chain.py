@@ -3,8 +3,8 @@
 import numpy as np
 
 from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.quantize.magnitudes import Ternarize
 from fedcomp.quantize.protocol import chain
-from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK
 
 

@@ -12,13 +12,9 @@ from fedcomp.core.context import EncodeContext
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
 from fedcomp.quantize.cgx import Cgx
-from fedcomp.quantize.natural_compression import Natural
-from fedcomp.quantize.natural_dithering import NaturalDithering
-from fedcomp.quantize.one_bit import OneBit
 from fedcomp.quantize.protocol import Quantizer
-from fedcomp.quantize.qsgd import Qsgd
-from fedcomp.quantize.signs import Signs
-from fedcomp.quantize.terngrad import TernGrad
+from fedcomp.quantize.random_rounding import Natural, NaturalDithering, Qsgd
+from fedcomp.quantize.signs import OneBit, Signs, TernGrad
 from fedcomp.quantized.levels import Levels, group_count
 from fedcomp.quantized.segments import Segments
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
 from fedcomp.errors import NonFiniteError
-from fedcomp.quantize.identity import Identity
+from fedcomp.quantize.protocol import Identity
 
 
 def test_every_entry_stays_to_the_bit_and_is_a_copy() -> None:

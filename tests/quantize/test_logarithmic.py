@@ -6,7 +6,7 @@ import torch
 
 from fedcomp.core.compensated_update import CompensatedUpdate
 from fedcomp.errors import NonFiniteError
-from fedcomp.quantize.logarithmic import Logarithmic
+from fedcomp.quantize.magnitudes import Logarithmic
 
 
 def test_magnitudes_become_the_nearest_power_of_the_base_below_the_largest() -> None:

@@ -5,8 +5,7 @@ import pytest
 
 from fedcomp.core.compensated_update import CompensatedUpdate
 from fedcomp.core.types import Vector
-from fedcomp.quantize.magnitude_levels import LloydMagnitudes, MagnitudeHierarchy
-from fedcomp.quantize.ternarize import Ternarize
+from fedcomp.quantize.magnitudes import LloydMagnitudes, MagnitudeHierarchy, Ternarize
 from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Sparse
 

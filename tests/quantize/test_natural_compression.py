@@ -6,7 +6,7 @@ import pytest
 from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.types import Vector
-from fedcomp.quantize.natural_compression import Natural
+from fedcomp.quantize.random_rounding import Natural
 from fedcomp.quantized.levels import EXPONENTS, Scale
 from tests.quantize.laws import check_at_most, check_mean
 

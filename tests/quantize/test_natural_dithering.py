@@ -5,7 +5,7 @@ import pytest
 
 from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
-from fedcomp.quantize.natural_dithering import NaturalDithering, dithered
+from fedcomp.quantize.random_rounding import NaturalDithering, dithered
 from fedcomp.quantized.levels import POWERS
 from tests.quantize.laws import check_mean
 

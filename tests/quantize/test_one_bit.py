@@ -5,7 +5,7 @@ import pytest
 
 from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
-from fedcomp.quantize.one_bit import OneBit
+from fedcomp.quantize.signs import OneBit
 from fedcomp.quantized.levels import LINEAR
 
 

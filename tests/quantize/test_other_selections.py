@@ -6,13 +6,11 @@ import pytest
 from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.errors import NonFiniteError
-from fedcomp.quantize.per_tensor import PerTensor
+from fedcomp.quantize.magnitudes import Ternarize
+from fedcomp.quantize.other_selections import ScheduledTopK, SeededSubset
+from fedcomp.quantize.per_tensor import PerTensor, TensorTopK
 from fedcomp.quantize.protocol import chain
 from fedcomp.quantize.round_values import RoundValues
-from fedcomp.quantize.scheduled_topk import ScheduledTopK
-from fedcomp.quantize.seeded_subset import SeededSubset
-from fedcomp.quantize.tensor_topk import TensorTopK
-from fedcomp.quantize.ternarize import Ternarize
 from fedcomp.quantize.topk import TopK, largest
 
 

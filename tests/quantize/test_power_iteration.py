@@ -7,12 +7,11 @@ import pytest
 from numpy.typing import NDArray
 
 from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
-from fedcomp.core.context import EncodeContext, Shapes
-from fedcomp.core.hints import RightFactors
+from fedcomp.core.context import EncodeContext, RightFactors, Shapes
 from fedcomp.core.types import Vector
 from fedcomp.errors import NonFiniteError
 from fedcomp.quantize.power_iteration import LowRank
-from fedcomp.quantized.low_rank import LowRankFactors, Product
+from fedcomp.quantized.segments import LowRankFactors, Product
 from fedcomp.quantized.vectors import Dense
 
 

@@ -10,7 +10,7 @@ from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.types import Vector
 from fedcomp.quantize.buckets import norms
-from fedcomp.quantize.qsgd import Qsgd
+from fedcomp.quantize.random_rounding import Qsgd
 from fedcomp.quantized.levels import LINEAR
 from tests.quantize.laws import check_at_most, check_mean
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
-from fedcomp.quantize.ternarize import Ternarize
+from fedcomp.quantize.magnitudes import Ternarize
 from fedcomp.quantize.topk import TopK
 from fedcomp.quantized.vectors import Sparse
 

@@ -6,7 +6,7 @@ import pytest
 from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
 from fedcomp.core.context import EncodeContext
 from fedcomp.core.types import Vector
-from fedcomp.quantize.terngrad import TernGrad
+from fedcomp.quantize.signs import TernGrad
 from fedcomp.quantized.levels import LINEAR, Levels
 from tests.quantize.laws import check_mean
 

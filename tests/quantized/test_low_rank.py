@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedcomp.core.compensated_update import BLOCK_ENTRIES
-from fedcomp.quantized.low_rank import LowRankFactors, Product, worthwhile
+from fedcomp.quantized.segments import LowRankFactors, Product, worthwhile
 from fedcomp.quantized.vectors import Dense
 
 SIDES = [

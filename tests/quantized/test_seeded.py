@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcomp.core.random_stream import RandomStream
-from fedcomp.quantized.seeded import Seeded, seeded_indices
+from fedcomp.quantized.vectors import Seeded, seeded_indices
 
 
 def by_hand() -> Seeded:

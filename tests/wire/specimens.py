@@ -10,8 +10,8 @@ import numpy as np
 import fedcomp
 from fedcomp.core.types import Vector
 from fedcomp.entropy.bodies import head
-from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
-from fedcomp.entropy.bodies.sparse_levels import SparseLevelsCode
+from fedcomp.entropy.bodies.golomb import GolombTernary
+from fedcomp.entropy.bodies.sparse import SparseLevelsCode
 from fedcomp.entropy.codes import positions, values
 from fedcomp.quantized.levels import SparseLevels
 from fedcomp.quantized.vectors import Indices, Ternary

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fedcomp
-from fedcomp.entropy.bodies.sparse_levels import SparseLevelsCode
+from fedcomp.entropy.bodies.sparse import SparseLevelsCode
 from fedcomp.quantized.vectors import Ternary
 from fedcomp.sync.replica import start_replica
 from fedcomp.wire import codec_ids, server_message

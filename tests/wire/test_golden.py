@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.core.call import parse_call
-from fedcomp.entropy.bodies.golomb_interleaved import GolombTernaryInterleaved
-from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
-from fedcomp.entropy.bodies.raw import Raw
-from fedcomp.entropy.bodies.seeded_values import SeededValues
-from fedcomp.entropy.bodies.sparse_levels import SparseLevelsCode
-from fedcomp.entropy.bodies.sparse_values import SparseValues
+from fedcomp.core.settings import parse_call
+from fedcomp.entropy.bodies.dense import Raw
+from fedcomp.entropy.bodies.golomb import GolombTernary, GolombTernaryInterleaved
+from fedcomp.entropy.bodies.sparse import SeededValues, SparseLevelsCode, SparseValues
 from fedcomp.quantized.levels import SparseLevels
 from fedcomp.quantized.vectors import Dense, Sparse
 from fedcomp.sync.replica import Replica, from_key_frame, split_payload, start_replica

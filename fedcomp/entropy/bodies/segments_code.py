@@ -1,17 +1,21 @@
-"""Codec 10: a vector in consecutive pieces: a table of the pieces, then their bodies one after the other."""
+"""Codecs 9 and 10: vectors in consecutive pieces, low-rank matrices among them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits import varint
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
-from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
-from fedcomp.entropy.bodies.levels_code import LevelsCode
-from fedcomp.entropy.bodies.raw import Raw
+from fedcomp.entropy.bodies.dense import LevelsCode, Raw
+from fedcomp.entropy.bodies.golomb import GolombTernary
 from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized import Dense, Levels, Segments, Ternary
+from fedcomp.quantized import MAX_PRODUCT, Dense, Levels, LowRankFactors, Product, Segments, Ternary, worthwhile
 
 CODES: tuple[tuple[type, EntropyCode[Any]], ...] = ((Dense, Raw()), (Levels, LevelsCode()), (Ternary, GolombTernary()))
 """By number: the pieces that a code is for, and the code."""
@@ -20,6 +24,9 @@ MIN_ROW_BYTES = 3
 
 Row = tuple[int, int, int]
 """The code of a piece, its entries, and the bytes of its body."""
+MAX_PARTS = 1 << 16
+Part = tuple[int, int, int, int]
+"""Entries, rank, rows, columns; the last three are 0 for entries that are no matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,7 @@ class SegmentsCode:
     def decode(self, value: bytes, /, n: int | None = None) -> Segments:
         """Return the pieces.  Without `n`, a body may claim as many entries as one of `LevelsCode`."""
         reader = ByteReader(value)
-        rows = _read_table(reader)
+        rows = _read_rows(reader)
         total = sum(entries for _, entries, _ in rows)
         head.check_n(total, n)
         head.check_claim(value, sum(entries for number, entries, _ in rows if CODES[number][0] is not Ternary), n)
@@ -58,7 +65,7 @@ class SegmentsCode:
         return Segments(tuple(pieces))
 
 
-def _read_table(reader: ByteReader) -> list[Row]:
+def _read_rows(reader: ByteReader) -> list[Row]:
     count = reader.varint("number of pieces")
     if count > MAX_PIECES:
         raise CorruptError(f"{count} pieces; at most {MAX_PIECES} are allowed")
@@ -74,3 +81,86 @@ def _read_table(reader: ByteReader) -> list[Row]:
             raise CorruptError("a piece of 0 entries; at least 1 is needed")
         rows.append((code, entries, length))
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class LowRankRaw:
+    """A table of the parts, then four bytes a number."""
+
+    def encode(self, value: LowRankFactors, /) -> bytes:
+        """Return the body: n, the number of parts, rank and sides of each, then the numbers of each: left, right."""
+        if len(value.parts) > MAX_PARTS:
+            raise ValueError(f"{len(value.parts)} parts; at most {MAX_PARTS} can be encoded")
+        table = [head.write(value.n, len(value.parts))]
+        numbers: list[NDArray[np.float32]] = []
+        for part in value.parts:
+            if isinstance(part, Product):
+                rank, rows = part.left.shape
+                table += map(varint.write, (rank, rows, part.right.shape[1]))
+                numbers += [part.left, part.right]
+            else:
+                table += map(varint.write, (0, part.n))
+                numbers.append(part.vector)
+        return b"".join(table + [array.astype("<f4", copy=False).tobytes() for array in numbers])
+
+    def decode(self, value: bytes, /, n: int | None = None) -> LowRankFactors:
+        """Return the factors and the entries between the matrices."""
+        reader = ByteReader(value)
+        table = _read_table(reader, head.read_n(reader, n))
+        count = sum(map(_number_count, table))
+        numbers = reader.array("<f4", count, "numbers").astype(np.float32)
+        reader.end()
+        blocks = (numbers[start : start + BLOCK_ENTRIES] for start in range(0, count, BLOCK_ENTRIES))
+        if not all(np.isfinite(block).all() for block in blocks):
+            raise CorruptError("a body holds NaN or infinity")
+        return LowRankFactors(tuple(_parts(table, numbers)))
+
+
+def _number_count(part: Part) -> int:
+    entries, rank, rows, columns = part
+    return rank * (rows + columns) if rank else entries
+
+
+def _read_table(reader: ByteReader, n: int) -> list[Part]:
+    """Return the parts: `n` entries together, and no more numbers than bytes are left for."""
+    count = reader.varint("number of parts")
+    if count > MAX_PARTS:
+        raise CorruptError(f"{count} parts; at most {MAX_PARTS} are allowed")
+    table: list[Part] = []
+    left, numbers = n, 0
+    for number in range(count):
+        rank, rows = reader.varint("rank"), reader.varint("first side of a part")
+        if not rank:
+            if not 0 < rows <= left:
+                raise CorruptError(f"part {number} has {rows} entries; 1 to {left} are left")
+            if table and not table[-1][1]:
+                raise CorruptError(f"part {number} continues part {number - 1}; they must be one part")
+            part = rows, 0, 0, 0
+        else:
+            columns = reader.varint("second side of a part")
+            if rows * columns >= left + columns or not worthwhile(rows, columns, rank):
+                raise CorruptError(f"part {number} is {rows} x {columns} of rank {rank}; {left} entries are left")
+            part = min(rows * columns, left), rank, rows, columns
+        table.append(part)
+        left -= part[0]
+        numbers += _number_count(part)
+        if 4 * numbers > reader.left:
+            raise TruncatedError(f"{reader.left} bytes are left; {number + 1} parts need {4 * numbers}")
+    if left:
+        raise CorruptError(f"parts of {n - left} entries; {n} are needed")
+    return table
+
+
+def _parts(table: list[Part], numbers: NDArray[np.float32]) -> Iterator[Product | Dense]:
+    start = 0
+    for part in table:
+        entries, rank, rows, columns = part
+        own = numbers[start : start + _number_count(part)]
+        start += own.size
+        if not rank:
+            yield Dense(own)
+            continue
+        product = Product(entries, own[: rank * rows].reshape(rank, rows), own[rank * rows :].reshape(rank, columns))
+        if product.bound > MAX_PRODUCT:
+            raise CorruptError(f"factors whose product may be {product.bound:g}; at most {MAX_PRODUCT:g} is allowed")
+        yield product

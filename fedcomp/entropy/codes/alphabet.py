@@ -18,7 +18,7 @@ from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits import prefix_stream, tuples, varint
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import huffman, positions, symbol_set
-from fedcomp.entropy.codes.gaps import CHUNK_GAPS
+from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS
 from fedcomp.entropy.codes.symbol_set import Symbols, SymbolSet, symbol_type
 from fedcomp.errors import CorruptError
 

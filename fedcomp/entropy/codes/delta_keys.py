@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits import packing, unary, varint
 from fedcomp.entropy.bits.byte_reader import ByteReader
-from fedcomp.entropy.codes.gaps import indices_of
+from fedcomp.entropy.codes.golomb_positions import indices_of
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import Indices
 

@@ -1,8 +1,8 @@
-"""Positions in Golomb-Rice codes of their gaps, split into streams that numpy decodes without a loop over the entries.
+"""Positions as gaps g >= 1 from one kept index to the next, the first one's from index -1, in Golomb-Rice codes.
 
-The run r = gap - 1 is written as its quotient r >> b in unary and the low b bits of r.  Golomb, IEEE Trans. Inf. Theory 12,
+The run r = g - 1 is written as its quotient r >> b in unary and the low b bits of r.  Golomb, IEEE Trans. Inf. Theory 12,
 1966; Rice, JPL 79-22, 1979; used for positions by Sattler et al., TNNLS 2020, section V.  All quotients come first, then all
-remainders: the same bits as the paper's interleaved order (`golomb_interleaved.py`), but each stream is decoded as a whole.
+remainders: the same bits as the paper's interleaved order (`bodies/golomb.py`), but each stream is decoded as a whole.
 Each chunk of 512 gaps has its own b, since the tensors of a model are not equally dense.
 """
 
@@ -16,13 +16,39 @@ from numpy.typing import NDArray
 
 from fedcomp.entropy.bits import packing, unary, varint
 from fedcomp.entropy.bits.byte_reader import ByteReader, Octets
-from fedcomp.entropy.codes.gaps import CHUNK_GAPS, Runs, indices_of
+from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import Indices
 
+CHUNK_GAPS = 512
+"""Gaps that share a Rice parameter."""
+
+Runs = NDArray[np.uint32]
+"""r = gap - 1 of each kept entry, uint32 (chunks, CHUNK_GAPS), the last chunk filled up with zeros."""
 MAX_RICE = 31
 GROUP_CHUNKS = 64
 """Chunks worked on at a time: they stay in the processor's cache."""
+
+
+def runs_of(indices: Indices, n: int) -> Runs:
+    """Return the runs of the ascending `indices`, at least one, of a vector of `n` entries."""
+    if n > MAX_ENTRIES:
+        raise ValueError(f"a vector of {n} entries; at most {MAX_ENTRIES} can be encoded")
+    k = indices.size
+    runs = np.zeros(-(-k // CHUNK_GAPS) * CHUNK_GAPS, np.uint32)
+    runs[0] = indices[0]
+    np.subtract(indices[1:], indices[:-1], out=runs[1:k], casting="unsafe")
+    runs[1:k] -= 1
+    return runs.reshape(-1, CHUNK_GAPS)
+
+
+def indices_of(gaps: NDArray[np.int64], n: int) -> Indices:
+    """Return the indices with these `gaps`, in the memory of `gaps`; refuse those outside a vector of `n` entries."""
+    indices = np.cumsum(gaps, out=gaps)
+    indices -= 1
+    if indices[-1] >= n:
+        raise CorruptError(f"an index of {indices[-1]} in a vector of {n} entries")
+    return indices
 
 
 @dataclass(frozen=True, slots=True, eq=False)

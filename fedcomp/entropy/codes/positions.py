@@ -13,7 +13,7 @@ import numpy as np
 from fedcomp.core import BLOCK_ENTRIES, check_choice
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import delta_keys, golomb_positions
-from fedcomp.entropy.codes.gaps import runs_of
+from fedcomp.entropy.codes.golomb_positions import runs_of
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import Indices
 

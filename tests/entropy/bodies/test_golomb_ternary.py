@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bodies.golomb_interleaved import STRETCH, GolombTernaryInterleaved, rice_parameter
-from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
-from fedcomp.entropy.codes.gaps import CHUNK_GAPS
-from fedcomp.entropy.codes.golomb_positions import GROUP_CHUNKS, MAX_RICE
+from fedcomp.entropy.bodies.golomb import STRETCH, GolombTernary, GolombTernaryInterleaved, rice_parameter
+from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS, GROUP_CHUNKS, MAX_RICE
 from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
 from fedcomp.errors import FedcompError
 from fedcomp.quantized.vectors import Ternary

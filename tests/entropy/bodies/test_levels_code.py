@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bodies.levels_code import LevelsCode
+from fedcomp.entropy.bodies.dense import LevelsCode
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.quantized.levels import EXPONENTS, LINEAR, POWERS, Groups, Levels, Scale, group_count

@@ -5,11 +5,11 @@ import pytest
 
 from fedcomp.core import CompensatedUpdate, EncodeContext, Shapes
 from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bodies.low_rank_code import MAX_PARTS, LowRankRaw
+from fedcomp.entropy.bodies.segments_code import MAX_PARTS, LowRankRaw
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import FedcompError
 from fedcomp.quantize.power_iteration import LowRank
-from fedcomp.quantized.low_rank import LowRankFactors, Product
+from fedcomp.quantized.segments import LowRankFactors, Product
 from fedcomp.quantized.vectors import Dense
 from tests.entropy.damage import check_cheap_refusals
 

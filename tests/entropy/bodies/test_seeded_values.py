@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bodies.seeded_values import SeededValues
+from fedcomp.entropy.bodies.sparse import SeededValues
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import FedcompError
 from fedcomp.quantized.precision import round_to
-from fedcomp.quantized.seeded import Seeded, seeded_indices
+from fedcomp.quantized.vectors import Seeded, seeded_indices
 from tests.entropy.damage import memory_below
 
 VALUES = np.array([1.5, -0.75, -1.25, 3], np.float32)

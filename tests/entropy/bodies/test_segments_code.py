@@ -5,8 +5,8 @@ import pytest
 
 from fedcomp.core import CompensatedUpdate, EncodeContext
 from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bodies.golomb_ternary import GolombTernary
-from fedcomp.entropy.bodies.levels_code import LevelsCode
+from fedcomp.entropy.bodies.dense import LevelsCode
+from fedcomp.entropy.bodies.golomb import GolombTernary
 from fedcomp.entropy.bodies.segments_code import MAX_PIECES, SegmentsCode
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError, FedcompError

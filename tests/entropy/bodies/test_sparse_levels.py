@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcomp.core.types import Vector
-from fedcomp.entropy.bodies.sparse_levels import GEOMETRIC, LISTED, SparseLevelsCode
+from fedcomp.entropy.bodies.sparse import GEOMETRIC, LISTED, SparseLevelsCode
 from fedcomp.entropy.codes.positions import DELTA, KINDS
 from fedcomp.errors import FedcompError
 from fedcomp.quantized.levels import SparseLevels, geometric

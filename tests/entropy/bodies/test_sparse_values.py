@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.entropy.bodies.sparse_values import SparseValues
+from fedcomp.entropy.bodies.sparse import SparseValues
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import FedcompError
 from fedcomp.quantized.precision import round_to

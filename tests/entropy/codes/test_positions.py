@@ -6,7 +6,7 @@ import pytest
 from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import delta_keys, golomb_positions, positions
-from fedcomp.entropy.codes.gaps import runs_of
+from fedcomp.entropy.codes.golomb_positions import runs_of
 from fedcomp.entropy.codes.positions import ALL, BITMAP, DELTA, GOLOMB, KINDS, SMALLEST, write
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import FedcompError

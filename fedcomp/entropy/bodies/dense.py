@@ -1,4 +1,4 @@
-"""Codec 7: levels of all entries: the scales as float32, then the levels as a stream of symbols."""
+"""Codecs 1 and 7: all entries, as float32 or as levels."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,32 @@ from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import alphabet
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError
-from fedcomp.quantized import EXPONENTS, LINEAR, POWERS, Groups, Levels, Scale, group_count
+from fedcomp.quantized import EXPONENTS, LINEAR, POWERS, Dense, Groups, Levels, Scale, group_count
 
 OFFSETS, TENSORS = 4, 8
 """Flags in the byte of the kind: there are offsets; the groups are tensors."""
 COUNTS = {LINEAR: range(2, 512), POWERS: range(3, 256, 2), EXPONENTS: range(509, 510)}
 """Kind -> the numbers of levels that it may have."""
 MAX_TENSORS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Four bytes an entry."""
+
+    def encode(self, value: Dense, /) -> bytes:
+        """Return the entries, "<f4"."""
+        return value.vector.astype("<f4", copy=False).tobytes()
+
+    def decode(self, value: bytes, /, n: int | None = None) -> Dense:
+        """Return the entries, float32 (n,); refuse NaN and infinity."""
+        if len(value) % 4 or (n is not None and len(value) != 4 * n):
+            needed = "a multiple of 4" if n is None else f"{4 * n} for {n} entries"
+            raise CorruptError(f"a raw body of {len(value)} bytes; {needed} is needed")
+        vector = np.frombuffer(value, "<f4").astype(np.float32)
+        if not np.isfinite(vector).all():
+            raise CorruptError("a raw body holds NaN or infinity")
+        return Dense(vector)
 
 
 @dataclass(frozen=True, slots=True)

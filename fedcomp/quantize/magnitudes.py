@@ -1,4 +1,4 @@
-"""Kept entries in levels of magnitude; each level becomes its mean."""
+"""Kept entries in few magnitudes: their mean, levels with a mean each, or powers of a base."""
 
 import math
 from dataclasses import dataclass
@@ -6,11 +6,37 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import Vector, check_int
-from fedcomp.quantize.ternarize import mean_magnitude
-from fedcomp.quantized import Sparse, SparseLevels
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, check_int, check_range
+from fedcomp.errors import DivergedError
+from fedcomp.quantized import Indices, Sparse, SparseLevels, Ternary, geometric
 
 MAX_ITERATIONS = 20  # more change the squared error by less than a thousandth
+
+
+@dataclass(frozen=True, slots=True)
+class Ternarize:
+    """Replace the kept entries by ±mu, mu the mean of their magnitudes.
+
+    Sattler et al., "Robust and Communication-Efficient Federated Learning From Non-i.i.d. Data", IEEE TNNLS 31(9), 2020,
+    Algorithm 1.  The mean is taken over the kept entries, never over the zeros, and summed in float64.
+    """
+
+    def quantize(self, value: Sparse, /) -> Ternary:
+        """Return signs and the one magnitude."""
+        magnitude = mean_magnitude(value.values)
+        if not magnitude > 0:  # nothing is kept, or only denormals on a processor that treats them as zeros
+            return Ternary(value.n, value.indices[:0], np.empty(0, np.bool_), np.float32(0))
+        return Ternary(value.n, value.indices, value.values < 0, magnitude)
+
+
+def mean_magnitude(values: Vector) -> np.float32:
+    """Return the mean of |values|, (k,), summed in float64; 0 for none."""
+    blocks = range(0, values.size, BLOCK_ENTRIES)
+    total = sum(float(np.abs(values[start : start + BLOCK_ENTRIES]).astype(np.float64).sum()) for start in blocks)
+    magnitude = np.float32(total / max(1, values.size))
+    if not np.isfinite(magnitude):
+        raise DivergedError("the residual holds NaN or infinity; only a state of finite values can be encoded")
+    return magnitude
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +116,43 @@ def _ranked(magnitude: Vector, ranks: list[int]) -> Vector:
     """Return the magnitudes of these ranks, 0 the smallest, without equal ones."""
     inner = sorted({rank for rank in ranks if 0 < rank < magnitude.size})
     return np.unique(np.partition(magnitude, inner)[inner]) if inner else magnitude[:0]
+
+
+@dataclass(frozen=True, slots=True)
+class Logarithmic:
+    """Replace a by ± M / base^z, M the largest magnitude and z = round(log_base(M / |a|)), and keep it if z < `levels`.
+
+    The reciprocal mapper, the logarithm quantization and the threshold filter in the style of FastSGD (Yang, Chen, Zeng,
+    Gao, arXiv:2112.04291): r = 1 / |a| is mapped to z = round(log_base(r / r_min)), r_min = 1 / M.  A kept magnitude is
+    off by a factor of at most sqrt(base).  Rounding is to the nearest, so it is biased.
+    """
+
+    base: float
+    levels: int
+
+    def __post_init__(self) -> None:
+        """Refuse settings out of range."""
+        check_range("base", self.base, least=1.001, most=1024)
+        check_int("levels", self.levels, 1, 256)
+
+    def quantize(self, value: CompensatedUpdate, /) -> SparseLevels:
+        """Return the kept entries by level.  Raises `ValueError` if an entry is NaN or infinite."""
+        largest = np.float32(0)
+        for _, block in value.blocks():
+            largest = max(largest, np.abs(block).max())
+        magnitudes = geometric(largest, self.base, self.levels)
+        magnitudes = magnitudes[: max(1, np.count_nonzero(magnitudes))]
+        # 0 if it is too small for float32: then all but zeros are kept.
+        bound = np.float32(float(largest) * self.base ** (0.5 - self.levels))
+        indices: list[Indices] = []
+        negative: list[NDArray[np.bool_]] = []
+        levels: list[NDArray[np.uint8]] = []
+        for start, block in value.blocks():
+            magnitude = np.abs(block)
+            hits = np.flatnonzero(magnitude >= bound) if bound > 0 else np.flatnonzero(magnitude)
+            distance = (math.log(largest) if largest else 0) - np.log(magnitude[hits])
+            levels.append(np.clip(np.rint(distance / math.log(self.base)), 0, magnitudes.size - 1).astype(np.uint8))
+            indices.append(hits + start)
+            negative.append(block[hits] < 0)
+        joined = np.concatenate(indices), np.concatenate(negative), np.concatenate(levels)
+        return SparseLevels(value.n, *joined, magnitudes, self.base)

@@ -1,21 +1,48 @@
-"""Named arrays in one file: numpy's own archive (.npz), whose parts carry checksums, without pickle, written atomically."""
+"""Files that are complete at any moment, the old one or the new one, and archives of named arrays (.npz, no pickle)."""
 
 import json
+import os
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-
-from fedcomp.core.atomic_file import write_atomically
 
 Arrays = dict[str, NDArray[Any]]
 
 ARCHIVE_ERRORS = (OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """What `read_archive` and `from_json` raise for damaged files; `RuntimeError` is zipfile's, for a flipped encryption bit."""
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 0o600) -> None:
+    """Replace the file `path` by one that `write` fills; its folder is created if needed; `mode` is its mode.
+
+    The new file is flushed to the disk under a temporary name in the same folder, and then renamed.  A writer that is killed
+    leaves a file ``.<name>.<letters>.partial`` behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+    partial = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.chmod(mode)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    if os.name != "nt":  # Windows opens no folders
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def write_archive(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Codec 5: kept entries of few magnitudes: the magnitudes, the positions, the signs, and the level of each entry."""
+"""Codecs 4, 5 and 6: kept entries with a value each, of few magnitudes, or at positions drawn from a seed."""
 
 import struct
 from dataclasses import dataclass
@@ -8,14 +8,33 @@ import numpy as np
 from fedcomp.core import Vector, check_choice
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
-from fedcomp.entropy.codes import alphabet, positions
+from fedcomp.entropy.codes import alphabet, positions, values
 from fedcomp.errors import CorruptError
-from fedcomp.quantized import SparseLevels, geometric
+from fedcomp.quantized import NUM_SEEDS, Seeded, Sparse, SparseLevels, geometric, seeded_indices
 
 LISTED, GEOMETRIC = range(2)
 MAX_LEVELS = 256
 SERIES = struct.Struct("<fd")
 """The first magnitude and the base; the base is a float64, so that the receiver divides as the sender does."""
+SEED = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class SparseValues:
+    """Each position in about the entropy of independent ones, each value in the smallest format that holds it."""
+
+    def encode(self, value: Sparse, /) -> bytes:
+        """Return the body: n, k, positions (`positions.py`), values (`values.py`)."""
+        begin = head.write(value.n, value.indices.size)
+        return begin + positions.write(value.indices, value.n) + values.write(value.values)
+
+    def decode(self, value: bytes, /, n: int | None = None) -> Sparse:
+        """Return the sparse vector; refuse values that are NaN or infinite."""
+        reader = ByteReader(value)
+        total, k = head.read(reader, n)
+        indices, entries = positions.read(reader, total, k), values.read(reader, k)
+        reader.end()
+        return Sparse(total, indices, entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +101,29 @@ def _read_magnitudes(reader: ByteReader) -> tuple[Vector, float]:
     if not (np.isfinite(magnitudes) & (magnitudes > 0)).all():
         raise CorruptError("a magnitude is not finite and above 0")
     return magnitudes, base
+
+
+@dataclass(frozen=True, slots=True)
+class SeededValues:
+    """The values, and the seed that their positions are drawn from.
+
+    The random mask of Konečný et al., "Federated Learning: Strategies for Improving Communication Efficiency",
+    arXiv:1610.05492, section 2.
+    """
+
+    def encode(self, value: Seeded, /) -> bytes:
+        """Return the body: n, k, seed, values (`values.py`)."""
+        k = value.values.size
+        begin = head.write(value.n, k)
+        return begin + SEED.pack(value.seed % NUM_SEEDS) + values.write(value.values) if k else begin
+
+    def decode(self, value: bytes, /, n: int | None = None) -> Seeded:
+        """Return the seeded vector.  Positions are drawn only for values that have been read."""
+        reader = ByteReader(value)
+        total, k = head.read(reader, n)
+        if not k:
+            return Seeded(total, 0, np.empty(0, np.int64), np.empty(0, np.float32))
+        (seed,) = reader.unpack(SEED, "seed")
+        entries = values.read(reader, k)
+        reader.end()
+        return Seeded(total, seed, seeded_indices(total, k, seed), entries)
