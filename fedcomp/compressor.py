@@ -42,7 +42,6 @@ class Compressor:
     memory: Memory
 
     def __str__(self) -> str:
-        """Return the text that `fedcomp.parse` reads back."""
         return format_call(self.name, dict(self.settings))
 
     def init(self, n: int) -> State:

@@ -1,6 +1,13 @@
 """What all rooms share: types, the compensated update, the encode context, checks, call texts and random streams."""
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, Settlement, move_into_first
+from fedcomp.core.compensated_update import (
+    BLOCK_ENTRIES,
+    MAX_FLOAT32,
+    MAX_TENSORS,
+    CompensatedUpdate,
+    Settlement,
+    move_into_first,
+)
 from fedcomp.core.context import EncodeContext, Hint, PreviousRound, RightFactors, Shapes
 from fedcomp.core.files import (
     ARCHIVE_ERRORS,
@@ -29,6 +36,7 @@ __all__ = [
     "ARCHIVE_ERRORS",
     "BLOCK_ENTRIES",
     "MAX_FLOAT32",
+    "MAX_TENSORS",
     "Arrays",
     "CompensatedUpdate",
     "EncodeContext",

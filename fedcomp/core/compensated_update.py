@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ BLOCK_ENTRIES = 1 << 16
 """Entries worked on at a time: a block and its temporaries stay in the processor's cache."""
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
 MAX_TENSORS = 1 << 16
-"""Entropy codes may refuse vectors of more tensors, so reading such a sum never changes memory."""
+"""Entropy codes refuse vectors of more tensors, so reading such a sum never changes memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class CompensatedUpdate:
     entry in a longer vector, for error messages.
     """
 
-    __slots__ = ("bounded", "context", "hint", "in_place", "origin", "parts", "settled", "settlement", "terms")
+    __slots__ = ("bounded", "context", "hint", "in_place", "origin", "parts", "settled", "settlement", "weights")
 
     def __init__(
         self,
         *parts: Any,
-        weights: Sequence[float] = (),
+        weights: Sequence[float | None] = (),
         settlement: Settlement | None = None,
         in_place: bool = False,
         bounded: bool = False,
@@ -57,11 +57,10 @@ class CompensatedUpdate:
         hint: Hint | None = None,
         origin: int = 0,
     ) -> None:
-        """Take numpy vectors, or torch tensors of one device; all `weights` are 1 by default."""
-        weights = tuple(weights) or (1.0,) * len(parts)
+        """Take numpy vectors, or torch tensors of one device; all `weights` are 1 by default, None leaves a part out."""
         self.parts: tuple[Any, ...] = parts
-        self.terms: tuple[tuple[Any, float], ...] = tuple(zip(parts, weights, strict=True))
-        self.settlement = settlement or move_into_first(weights)
+        self.weights = tuple(weights) or (1.0,) * len(parts)
+        self.settlement = settlement or move_into_first([weight or 0.0 for weight in self.weights])
         self.in_place = in_place and len(parts) > 1 and len(context.shapes) <= MAX_TENSORS
         self.bounded, self.context, self.hint, self.origin = bounded, context, hint, origin
         self.settled = False
@@ -70,6 +69,12 @@ class CompensatedUpdate:
     def n(self) -> int:
         """Entries of each part and of the sum."""
         return int(self.parts[0].shape[0])
+
+    @property
+    def terms(self) -> list[tuple[Any, float]]:
+        """The parts that count, each with its weight."""
+        pairs = zip(self.parts, self.weights, strict=True)
+        return [(part, weight) for part, weight in pairs if weight is not None]
 
     @property
     def on_host(self) -> bool:
@@ -95,12 +100,13 @@ class CompensatedUpdate:
         if self.in_place and not self.settled:
             yield from self._settling(size)
             return
-        weights = [weight for _, weight in self.terms]
+        terms = self.terms
+        weights = [weight for _, weight in terms]
         plain = weights == [1.0]
         buffer = np.empty(0 if plain else size, np.float32)
         product = np.empty(size if any(weight != 1 for weight in weights[1:]) else 0, np.float32)
         for start in range(0, self.n, size):
-            parts = [_on_host(part[start : start + size]) for part, _ in self.terms]
+            parts = [_on_host(part[start : start + size]) for part, _ in terms]
             with np.errstate(over="ignore", invalid="ignore"):
                 block = parts[0] if plain else _weighted_sum(parts, weights, buffer[: parts[0].size], product)
             if not (self.in_place and plain) and not np.isfinite(block).all():
@@ -120,15 +126,19 @@ class CompensatedUpdate:
 
     def tensors(self) -> Iterator[tuple[int, "CompensatedUpdate"]]:
         """Yield (start, sum) of each tensor behind the vector that has entries; read each before the next."""
-        start = 0
-        for size in self.sizes:
-            tensor = self._slice(slice(start, start + size))
-            yield start, tensor
+        tensors = (self._slice(*edges) for edges in pairwise(accumulate(self.sizes, initial=0)))
+        current: list[CompensatedUpdate] = []
+        try:
+            for tensor in tensors:
+                current = [tensor]
+                yield tensor.origin - self.origin, tensor
+                if self.in_place:
+                    tensor.settle()
+        finally:  # also where the reader stops early
             if self.in_place:
-                tensor.settle()
-            start += size
-        if self.in_place:
-            self._mark_settled()
+                for tensor in chain(current, tensors):
+                    tensor.settle()
+                self._mark_settled()
 
     def settle(self) -> tuple[Any, ...]:
         """Bring the memory up to date, if reading has not done so; return the parts."""
@@ -145,16 +155,16 @@ class CompensatedUpdate:
             whole[start : start + block.size] = block
         return whole
 
-    def _slice(self, entries: slice) -> "CompensatedUpdate":
+    def _slice(self, start: int, stop: int) -> "CompensatedUpdate":
         tensor = CompensatedUpdate(
-            *(part[entries] for part in self.parts),
+            *(part[start:stop] for part in self.parts),
+            weights=self.weights,
             settlement=self.settlement,
             in_place=self.in_place,
             bounded=self.bounded,
             context=EncodeContext(self.context.seed, self.context.round),
-            origin=self.origin + entries.start,
+            origin=self.origin + start,
         )
-        tensor.terms = tuple((part[entries], weight) for part, weight in self.terms)
         tensor.settled = self.settled
         return tensor
 
@@ -173,9 +183,7 @@ class CompensatedUpdate:
         return self.settlement.apply(*(part[entries] for part in self.parts))
 
     def _mark_settled(self) -> None:
-        pairs = zip(self.parts, self.settlement.weights, strict=True)
-        self.terms = tuple((part, weight) for part, weight in pairs if weight is not None)
-        self.settled = True
+        self.weights, self.settled = self.settlement.weights, True
 
     def _bound(self, block: Vector, parts: list[Vector], start: int) -> Vector:
         """Return the block within float32 if the sum is bounded and its parts are finite; raise `NonFiniteError` if not."""
@@ -188,15 +196,15 @@ class CompensatedUpdate:
 
 def move_into_first(weights: Sequence[float]) -> Settlement:
     """Return the settlement that leaves the sum with these `weights` in the memory of the first part."""
-    return Settlement(partial(_add_to_first, weights), (1.0, *(None for _ in weights[1:])))
 
+    def add(first: Any, *rest: Any) -> Any:
+        if weights[0] != 1:
+            first *= weights[0]
+        for part, weight in zip(rest, weights[1:], strict=True):
+            first += part if weight == 1 else part * weight
+        return first
 
-def _add_to_first(weights: Sequence[float], first: Any, *rest: Any) -> Any:
-    if weights[0] != 1:
-        first *= weights[0]
-    for part, weight in zip(rest, weights[1:], strict=True):
-        first += part if weight == 1 else part * weight
-    return first
+    return Settlement(add, (1.0, *(None for _ in weights[1:])))
 
 
 def _weighted_sum(parts: list[Vector], weights: list[float], out: Vector, product: Vector) -> Vector:

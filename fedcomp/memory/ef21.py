@@ -29,7 +29,6 @@ class Ef21:
     incremental = True
 
     def __post_init__(self) -> None:
-        """Refuse a momentum outside (0, 1]."""
         check_range("momentum", self.momentum, above=0, most=1, what="the weight of the newest update")
 
     def init(self, n: int) -> State:

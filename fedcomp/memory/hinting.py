@@ -73,7 +73,6 @@ class Regularized:
     incremental = False
 
     def __post_init__(self) -> None:
-        """Refuse fewer than one node."""
         check_int("nodes", self.nodes, 1, 10**9)
 
     def init(self, n: int) -> State:

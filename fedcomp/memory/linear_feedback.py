@@ -33,7 +33,6 @@ class LinearFeedback:
     incremental = False
 
     def __post_init__(self) -> None:
-        """Refuse an alpha or beta outside [0, 1], and a residual that is not conserved."""
         check_range("alpha", self.alpha, least=0, most=1)
         check_range("beta", self.beta, least=0, most=1)
         if self.name == RESIDUAL and not self.alpha == self.beta == 1:

@@ -36,7 +36,6 @@ class MomentumCorrection:
     incremental = False
 
     def __post_init__(self) -> None:
-        """Refuse settings out of range."""
         check_range("momentum", self.momentum, least=0, most=0.9999)
         check_range("clip", self.clip, least=0, what="the largest norm of the mean update, 0 for none")
         check_int("nodes", self.nodes, 1, 10**9)

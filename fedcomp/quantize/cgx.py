@@ -35,7 +35,6 @@ class Cgx:
     dense_below: int = 1024
 
     def __post_init__(self) -> None:
-        """Refuse settings out of range."""
         check_bool("adaptive", self.adaptive)
         check_int("bits", self.bits, 2 if self.adaptive else 1, 8, "bits an entry")
         check_bucket(self.bucket)

@@ -22,7 +22,6 @@ class ChunkedTopK:
     chunk: int
 
     def __post_init__(self) -> None:
-        """Refuse settings out of range."""
         check_density(self.density)
         check_int("chunk", self.chunk, 1, 1 << 20, "the entries of a chunk")
 

@@ -50,7 +50,6 @@ class Eden:
     scale: str = "unbiased"
 
     def __post_init__(self) -> None:
-        """Refuse settings out of range."""
         check_range("bits", self.bits, above=0, most=MAX_BITS, what="the bits sent of an entry")
         check_choice("scale", self.scale, ("unbiased", "minimal"))
 

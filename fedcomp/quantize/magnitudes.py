@@ -55,7 +55,6 @@ class MagnitudeHierarchy:
     top_levels: int
 
     def __post_init__(self) -> None:
-        """Refuse settings out of range."""
         check_int("levels", self.levels, 1, 16)
         check_int("top_levels", self.top_levels, 1, 64)
 
@@ -79,7 +78,6 @@ class LloydMagnitudes:
     bits: int
 
     def __post_init__(self) -> None:
-        """Refuse a number of bits out of range."""
         check_int("bits", self.bits, 1, 8)
 
     def quantize(self, value: Sparse, /) -> SparseLevels:
@@ -131,7 +129,6 @@ class Logarithmic:
     levels: int
 
     def __post_init__(self) -> None:
-        """Refuse settings out of range."""
         check_range("base", self.base, least=1.001, most=1024)
         check_int("levels", self.levels, 1, 256)
 

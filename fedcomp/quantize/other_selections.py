@@ -29,7 +29,6 @@ class ScheduledTopK:
     steps: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse settings out of range."""
         check_int("warmup", self.warmup, 0, MAX_ROUNDS, "a number of rounds")
         if self.steps is not None:
             check_int(
@@ -65,7 +64,6 @@ class RegularizedTopK:
     denominator: str = "sent"
 
     def __post_init__(self) -> None:
-        """Refuse settings out of range."""
         check_density(self.density)
         check_range("mu", self.mu, above=0)
         check_choice("denominator", self.denominator, ("sent", "asked"))
@@ -100,7 +98,6 @@ class SeededSubset:
     unbiased: bool
 
     def __post_init__(self) -> None:
-        """Refuse a density outside (0, 1]."""
         check_density(self.density)
 
     def quantize(self, value: CompensatedUpdate, /) -> Seeded:

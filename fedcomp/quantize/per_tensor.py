@@ -27,7 +27,6 @@ class TensorTopK:
     dense_below: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse settings out of range."""
         check_density(self.density)
         check_dense_below(self.dense_below)
 
@@ -68,7 +67,6 @@ class PerTensor:
     dense_below: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a `dense_below` out of range."""
         check_dense_below(self.dense_below)
 
     def quantize(self, value: CompensatedUpdate, /) -> Segments:

@@ -36,7 +36,6 @@ class LowRank:
     rank: int
 
     def __post_init__(self) -> None:
-        """Refuse a rank below 1."""
         check_int("rank", self.rank, 1, MAX_RANK)
 
     def quantize(self, value: CompensatedUpdate, /) -> LowRankFactors:

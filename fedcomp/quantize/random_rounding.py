@@ -35,7 +35,6 @@ class Qsgd:
     bucket: int
 
     def __post_init__(self) -> None:
-        """Refuse settings out of range."""
         check_int("levels", self.levels, 1, 255, "the levels above zero")
         check_bucket(self.bucket, self.norm)
 
@@ -95,7 +94,6 @@ class NaturalDithering:
     bucket: int
 
     def __post_init__(self) -> None:
-        """Refuse settings out of range."""
         check_int("levels", self.levels, 1, 64, "the levels above zero")
         check_bucket(self.bucket, self.norm)
 

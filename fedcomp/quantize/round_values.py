@@ -25,7 +25,6 @@ class RoundValues:
     values: str
 
     def __post_init__(self) -> None:
-        """Refuse an unknown format."""
         check_choice("values", self.values, (*PRECISIONS, NATURAL))
 
     def quantize(self, value: CompensatedUpdate, /) -> Sparse:

@@ -28,7 +28,6 @@ class Signs:
     ties: str = "zero"
 
     def __post_init__(self) -> None:
-        """Refuse settings out of range."""
         if self.step is not None:
             check_step(self.step)
         check_choice("ties", self.ties, ("zero", "coin"))
@@ -97,7 +96,6 @@ class TernGrad:
     clip: float
 
     def __post_init__(self) -> None:
-        """Refuse a clip out of range."""
         check_range("clip", self.clip, least=0, most=1000, what="standard deviations, 0 for no clipping")
 
     def quantize(self, value: CompensatedUpdate, /) -> Levels:

@@ -44,7 +44,6 @@ class TopK:
     density: float
 
     def __post_init__(self) -> None:
-        """Refuse a density outside (0, 1]."""
         check_density(self.density)
 
     def quantize(self, value: CompensatedUpdate, /) -> Sparse:

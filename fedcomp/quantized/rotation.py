@@ -110,7 +110,6 @@ class _Signs:
     """Random signs of the entries of a vector, in order: +1 and -1, float32."""
 
     def __init__(self, seed: int, size: int) -> None:
-        """Start with the first entry; at most `size` are drawn at a time, a multiple of 64 except for the last ones."""
         self._stream = RandomStream(seed, SIGNS)
         self._signs: Vector = aligned_buffer(-(-size // 8) * 8, np.float32)
 

@@ -1,5 +1,7 @@
 """The weighted sum of a memory and an update: every way of reading it, when memory changes, and the end of float32."""
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -86,12 +88,19 @@ def test_the_weighted_sum_is_the_same_in_every_way_of_reading_it(n: int, weights
     assert np.array_equal(CompensatedUpdate(*parts, weights=weights).settle()[0], expected)
 
 
-def test_reading_in_place_settles_everything_even_if_the_reader_stops_early() -> None:
-    parts = vectors(3 * BLOCK_ENTRIES, 2)
+@pytest.mark.parametrize("read", [CompensatedUpdate.blocks, CompensatedUpdate.tensors])
+def test_reading_in_place_settles_everything_once_even_if_the_reader_stops_early(
+    read: Callable[..., Iterator[object]],
+) -> None:
+    n = 3 * BLOCK_ENTRIES
+    parts = vectors(n, 2)
     expected = parts[0] * np.float32(0.5) + parts[1]
-    value = CompensatedUpdate(*parts, weights=(0.5, 1.0), in_place=True)
-    for _, _block in value.blocks():
+    shapes = ((9,), (BLOCK_ENTRIES,), (n - 9 - BLOCK_ENTRIES,))
+    value = CompensatedUpdate(*parts, weights=(0.5, 1.0), in_place=True, context=EncodeContext(shapes=shapes))
+    for _ in read(value):
         break
+    assert value.settled
+    assert np.array_equal(value.dense(), expected)
     assert np.array_equal(value.settle()[0], expected)
 
 

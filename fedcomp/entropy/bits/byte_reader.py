@@ -18,7 +18,6 @@ class ByteReader:
     """
 
     def __init__(self, data: bytes) -> None:
-        """Start at the first byte of `data`."""
         self.data = data
         self.offset = 0
 

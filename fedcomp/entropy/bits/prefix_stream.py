@@ -63,7 +63,6 @@ class ChunkedBitReader:
     """
 
     def __init__(self, reader: ByteReader, count: int, what: str) -> None:
-        """Read the chunks of a stream of `count` > 0 codewords; `what` names it in errors."""
         self.what = what
         log = reader.byte(what)
         if not MIN_CHUNK_LOG <= log <= MAX_CHUNK_LOG:

@@ -44,7 +44,6 @@ class SparseLevelsCode:
     positions: str = positions.SMALLEST
 
     def __post_init__(self) -> None:
-        """Refuse an unknown kind of positions."""
         check_choice("positions", self.positions, (positions.SMALLEST, *positions.KINDS))
 
     def encode(self, value: SparseLevels, /) -> bytes:

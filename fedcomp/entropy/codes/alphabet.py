@@ -83,7 +83,6 @@ class Fixed:
     """All symbols that occur, at fixed width."""
 
     def __init__(self, counts: Counts) -> None:
-        """Compute the bits for symbols that occur `counts` times."""
         self.set = SymbolSet(np.flatnonzero(counts), counts.size)
         self.bits = float(_head_bits(self.set) + int(counts.sum()) * self.set.width)
 
@@ -97,7 +96,6 @@ class Coded:
     """All symbols that occur in a Huffman code of tuples of `length`."""
 
     def __init__(self, counts: Counts, length: int) -> None:
-        """Compute the bits for symbols that occur `counts` times, in tuples as if they were independent."""
         self.set, self.length = SymbolSet(np.flatnonzero(counts), counts.size), length
         self.counts = counts[self.set.used]
         single = shares = self.counts / self.counts.sum()
@@ -128,7 +126,6 @@ class Common:
     """The most frequent symbols, `size` of them, a power of two, at fixed width; the positions and symbols of the rest."""
 
     def __init__(self, counts: Counts, size: int) -> None:
-        """Compute about how many bits that takes if the positions of the rest are independent."""
         self.set = SymbolSet(_most_frequent(counts, size), counts.size)
         rest = counts.copy()
         rest[self.set.used] = 0
