@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core.types import Vector
+from fedcomp.core import Vector
 
 
 def slow_kept(vector: Vector, k: int) -> list[int]:

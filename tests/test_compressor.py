@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.core.compensated_update import BLOCK_ENTRIES
-from fedcomp.entropy.protocol import MAX_ENTRIES
+from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.errors import FedcompError
-from fedcomp.memory.protocol import State
+from fedcomp.memory import State
 from tests.reference import entropy_bits, slow_stc
 
 COMPRESSORS = [fedcomp.dense(), fedcomp.stc(0.01), fedcomp.stc(0.1, order="interleaved"), fedcomp.stc(1.0)]

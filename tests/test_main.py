@@ -11,9 +11,8 @@ import pytest
 
 import fedcomp
 from fedcomp.__main__ import describe, main
-from fedcomp.sync.replica import start_replica
-from fedcomp.wire.frame import Frame, Kind
-from fedcomp.wire.layout import layout_of
+from fedcomp.sync import start_replica
+from fedcomp.wire import Frame, Kind, layout_of
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden"

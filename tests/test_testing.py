@@ -11,19 +11,13 @@ import pytest
 
 import fedcomp
 from fedcomp.compressor import Compressor
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.context import EncodeContext
-from fedcomp.core.types import Vector
-from fedcomp.entropy.bodies.dense import Raw
-from fedcomp.entropy.bodies.golomb import GolombTernary
+from fedcomp.core import CompensatedUpdate, EncodeContext, Vector
+from fedcomp.entropy import GolombTernary, Raw
 from fedcomp.errors import TruncatedError
-from fedcomp.memory.linear_feedback import LinearFeedback
-from fedcomp.memory.protocol import State
+from fedcomp.memory import LinearFeedback, State
 from fedcomp.methods import METHODS
-from fedcomp.quantize.magnitudes import Ternarize
-from fedcomp.quantize.protocol import chain
-from fedcomp.quantize.topk import TopK
-from fedcomp.quantized.vectors import Dense, QuantizedVector, Sparse, Ternary
+from fedcomp.quantize import Ternarize, TopK, chain
+from fedcomp.quantized import Dense, QuantizedVector, Sparse, Ternary
 from fedcomp.testing import ContractError, check_code, check_compressor
 
 SIZES = (1, 2, 31, 1000)

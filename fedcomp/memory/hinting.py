@@ -8,7 +8,7 @@ import numpy as np
 from fedcomp.core import CompensatedUpdate, EncodeContext, PreviousRound, RightFactors, check_int
 from fedcomp.memory.linear_feedback import LinearFeedback
 from fedcomp.memory.protocol import Memory, State
-from fedcomp.quantized import LowRankFactors, QuantizedVector
+from fedcomp.quantized import QuantizedVector, right_factors
 
 NAME = "right_factors"
 UNKNOWN = -1
@@ -47,8 +47,7 @@ class WarmStart:
 
     def update(self, compensated: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
         """Return the other memory's state, with the right factors of `quantized` if it has any."""
-        factors = quantized.right if isinstance(quantized, LowRankFactors) else np.empty(0, np.float32)
-        return {**self.memory.update(compensated, quantized, state), NAME: factors}
+        return {**self.memory.update(compensated, quantized, state), NAME: right_factors(quantized)}
 
     def rollback(self, lost: QuantizedVector, state: State) -> State:
         """Return the other memory's state; the factors stay, for a lost message does not make them worse."""

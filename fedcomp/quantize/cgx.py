@@ -64,7 +64,7 @@ class Cgx:
             Dense(one) if isinstance(one, np.ndarray) else _rounded(tensor, one, next(bits), self.bucket)
             for (_, tensor), one in zip(value.tensors(), found, strict=True)
         ]
-        return Segments(tuple(join_dense(pieces)))
+        return join_dense(pieces)
 
     def _bits(self, sizes: tuple[int, ...], found: list[Vector | Ranges]) -> list[int]:
         """Return the bits of each layer that is rounded."""

@@ -76,4 +76,4 @@ class PerTensor:
             Dense(tensor.dense()) if dense else self.quantizer.quantize(tensor)
             for (_, tensor), dense in zip(value.tensors(), stays, strict=True)
         )
-        return Segments(tuple(join_dense(pieces)))
+        return join_dense(pieces)

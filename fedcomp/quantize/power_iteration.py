@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Hint, RandomStream, RightFactors, Shapes, Vector, check_int
-from fedcomp.quantized import MAX_PRODUCT, Dense, LowRankFactors, Matrix, Product, join_dense, worthwhile
+from fedcomp.quantized import MAX_PRODUCT, Dense, Matrix, Product, Segments, join_dense, worthwhile
 
 MAX_RANK = 1024
 MAX_EXPONENT = 40
@@ -38,7 +38,7 @@ class LowRank:
     def __post_init__(self) -> None:
         check_int("rank", self.rank, 1, MAX_RANK)
 
-    def quantize(self, value: CompensatedUpdate, /) -> LowRankFactors:
+    def quantize(self, value: CompensatedUpdate, /) -> Segments:
         """Return the factors.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
         shapes = value.context.shapes
         sums = value.tensors() if shapes else [(0, value)]
@@ -55,7 +55,7 @@ class LowRank:
             last = None if hint is None else hint[offset : offset + size].reshape(self.rank, -1)
             offset += size
             parts.append(_factors(tensor, sides, _start(last, _noise(draws, size).reshape(self.rank, -1))))
-        return LowRankFactors(tuple(join_dense(parts)))
+        return join_dense(parts)
 
 
 def _folded(shapes: Shapes, n: int, rank: int) -> Iterator[tuple[int, int] | None]:

@@ -27,7 +27,7 @@ from fedcomp.quantized.rotated import (
     wide_blocks,
 )
 from fedcomp.quantized.rotation import MAX_CHUNK, Rotation, power_of_two_parts
-from fedcomp.quantized.segments import MAX_PRODUCT, LowRankFactors, Matrix, Product, Segments, join_dense, worthwhile
+from fedcomp.quantized.segments import MAX_PRODUCT, Matrix, Product, Segments, join_dense, right_factors, worthwhile
 from fedcomp.quantized.vectors import (
     NUM_SEEDS,
     Dense,
@@ -55,7 +55,6 @@ __all__ = [
     "Groups",
     "Indices",
     "Levels",
-    "LowRankFactors",
     "Matrix",
     "Product",
     "QuantizedVector",
@@ -78,6 +77,7 @@ __all__ = [
     "join_dense",
     "max_magnitude",
     "power_of_two_parts",
+    "right_factors",
     "rotated_count",
     "rotated_indices",
     "round_to",

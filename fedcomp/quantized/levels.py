@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, Vector
-from fedcomp.quantized.vectors import Indices, Sparse, add_blocks, collect
+from fedcomp.quantized.vectors import AllEntries, Indices, KeptEntries, Sparse, collect
 
 LINEAR, POWERS, EXPONENTS = range(3)
 Groups = int | tuple[int, ...]
@@ -45,7 +45,7 @@ def _values(kind: int, count: int) -> Vector:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Levels:
+class Levels(AllEntries):
     """The level of every entry: the entry is the level's value times its group's scale, plus its group's offset.
 
     `levels` uint8 or uint16 (n,), below ``scale.count``; `scales` and `offsets` float32, one a group, `offsets` or None.
@@ -61,17 +61,6 @@ class Levels:
     def n(self) -> int:
         """Entries of the vector."""
         return int(self.levels.size)
-
-    def dense(self) -> Vector:
-        """Return the vector, float32 (n,)."""
-        return collect(self.blocks(), np.empty(self.n, np.float32))
-
-    def sparse(self) -> None:
-        """Return None: every entry is present."""
-
-    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
-        """Add ``weight`` times the vector to `vector`, block by block."""
-        add_blocks(self.blocks(), vector, weight)
 
     def blocks(self) -> Iterator[tuple[slice, Vector]]:
         """Yield (part, its entries) in order."""
@@ -111,7 +100,7 @@ def _parts(n: int, groups: Groups) -> Iterator[tuple[slice, int, slice]]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SparseLevels:
+class SparseLevels(KeptEntries):
     """The kept entries of a vector of `n`, each ± the magnitude of a level.
 
     `indices` int64 (k,) ascending, `negative` bool (k,), `levels` uint8 (k,), `magnitudes` float32 (L,).  If `base` is not
@@ -135,10 +124,6 @@ class SparseLevels:
         for part, block in self._blocks():
             whole[self.indices[part]] = block
         return whole
-
-    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
-        """Add ``weight`` times the kept entries to `vector`, O(k)."""
-        self.sparse().add_to(vector, weight)
 
     def _blocks(self) -> Iterator[tuple[slice, Vector]]:
         """Yield (part, values of those kept entries) in order."""

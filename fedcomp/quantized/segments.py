@@ -1,19 +1,18 @@
-"""A vector in consecutive pieces, each quantized in its own way, and matrices as products of two thin ones."""
+"""A vector in consecutive pieces, each quantized in its own way, and the matrix that is the product of two thin ones."""
 
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, Vector
 from fedcomp.quantized.levels import Levels
-from fedcomp.quantized.vectors import Dense, Ternary, add_blocks, collect, shifted
+from fedcomp.quantized.vectors import Dense, Ternary, add_blocks, collect
 
-Piece = TypeVar("Piece")
 Matrix = NDArray[np.float32]
 
 MAX_PRODUCT = MAX_FLOAT32 * (1 - 2.0**-10)
@@ -24,7 +23,7 @@ MAX_PRODUCT = MAX_FLOAT32 * (1 - 2.0**-10)
 class Segments:
     """The entries of all `pieces`, one piece after the other."""
 
-    pieces: tuple[Levels | Dense | Ternary, ...]
+    pieces: tuple["Piece", ...]
 
     @property
     def n(self) -> int:
@@ -48,22 +47,25 @@ class Segments:
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the vector to `vector`, piece by piece."""
         for part, piece in self._parts():
-            piece.add_to(vector[part], weight)
+            if isinstance(piece, Ternary):
+                piece.add_to(vector[part], weight)
+            else:
+                add_blocks(piece.blocks(), vector[part], weight)
 
-    def _parts(self) -> Iterator[tuple[slice, Levels | Dense | Ternary]]:
+    def _parts(self) -> Iterator[tuple[slice, "Piece"]]:
         start = 0
         for piece in self.pieces:
             yield slice(start, start + piece.n), piece
             start += piece.n
 
 
-def join_dense(pieces: Iterable[Piece | Dense]) -> Iterator[Piece | Dense]:
-    """Yield the pieces, runs of dense ones as one."""
+def join_dense(pieces: "Iterable[Piece]") -> Segments:
+    """Return the pieces, runs of dense ones as one."""
+    joined: list[Piece] = []
     for dense, run in groupby(pieces, key=lambda piece: isinstance(piece, Dense)):
-        if dense:
-            yield Dense(np.concatenate([piece.vector for piece in run if isinstance(piece, Dense)]))
-        else:
-            yield from run
+        same = list(run)
+        joined += [Dense(np.concatenate([one.vector for one in same if isinstance(one, Dense)]))] if dense else same
+    return Segments(tuple(joined))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +84,10 @@ class Product:
         """An upper bound of all entries and of the partial sums: the sum over r of the product of the largest magnitudes."""
         peaks = np.abs(self.left).max(axis=1).astype(np.float64) * np.abs(self.right).max(axis=1)
         return math.fsum(peaks)  # exactly rounded, in any order
+
+    def dense(self) -> Vector:
+        """Return the entries, float32 (n,)."""
+        return collect(self.blocks(), np.empty(self.n, np.float32))
 
     def blocks(self) -> Iterator[tuple[slice, Vector]]:
         """Yield (part, its entries) in order; the entries are to be read before the next block.
@@ -105,39 +111,13 @@ class Product:
                 yield slice(start, stop), values.ravel()[: stop - start]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LowRankFactors:
-    """A vector in consecutive parts: matrices of low rank, and dense entries between them."""
+Piece = Dense | Levels | Product | Ternary
 
-    parts: tuple[Product | Dense, ...]
 
-    @property
-    def n(self) -> int:
-        """Entries of the vector."""
-        return sum(part.n for part in self.parts)
-
-    @property
-    def right(self) -> Vector:
-        """The right factors of all matrices one after the other, each row by row."""
-        factors = [part.right.ravel() for part in self.parts if isinstance(part, Product)]
-        return np.concatenate(factors) if factors else np.empty(0, np.float32)
-
-    def dense(self) -> Vector:
-        """Return the vector, float32 (n,)."""
-        return collect(self._blocks(), np.empty(self.n, np.float32))
-
-    def sparse(self) -> None:
-        """Return None: every entry is present."""
-
-    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
-        """Add ``weight`` times the vector to `vector`, block by block."""
-        add_blocks(self._blocks(), vector, weight)
-
-    def _blocks(self) -> Iterator[tuple[slice, Vector]]:
-        start = 0
-        for part in self.parts:
-            yield from shifted(part.blocks(), start)
-            start += part.n
+def right_factors(quantized: object) -> Vector:
+    """Return the right factors of all products among the pieces of a vector one after the other, each row by row."""
+    pieces = quantized.pieces if isinstance(quantized, Segments) else ()
+    return np.concatenate([np.empty(0, np.float32), *(one.right.ravel() for one in pieces if isinstance(one, Product))])
 
 
 def worthwhile(rows: int, columns: int, rank: int) -> bool:

@@ -1,5 +1,6 @@
 """The contract of a quantized vector, and the simplest ones: dense, sparse, ternary and seeded."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -9,29 +10,8 @@ from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, RandomStream, Vector
 
-Blocks = Iterable[tuple[slice, Vector]]
-"""(part, its entries) of consecutive parts; the entries are to be read before the next block."""
 Indices = NDArray[np.int64]
 NUM_SEEDS = 2**64
-
-
-def collect(blocks: Blocks, out: Vector) -> Vector:
-    """Write the blocks into `out`, float32 (n,), and return it."""
-    for part, values in blocks:
-        out[part] = values
-    return out
-
-
-def add_blocks(blocks: Blocks, vector: NDArray[Any], weight: float) -> None:
-    """Add ``weight`` times the blocks to `vector`, in its own precision."""
-    for part, values in blocks:
-        vector[part] += values if weight == 1.0 else np.multiply(values, weight, dtype=vector.dtype)
-
-
-def shifted(blocks: Blocks, start: int) -> Iterator[tuple[slice, Vector]]:
-    """Yield the blocks as parts of a longer vector, in which they begin at `start`."""
-    for part, values in blocks:
-        yield slice(start + part.start, start + part.stop), values
 
 
 class QuantizedVector(Protocol):
@@ -55,8 +35,65 @@ class QuantizedVector(Protocol):
         ...
 
 
+class AllEntries(ABC):
+    """A quantized vector that keeps all entries, and yields them block by block."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """Entries of the vector."""
+
+    @abstractmethod
+    def blocks(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield (part, its entries) in order; the entries are to be read before the next block."""
+
+    def dense(self) -> Vector:
+        """Return the vector, float32 (n,)."""
+        return collect(self.blocks(), np.empty(self.n, np.float32))
+
+    def sparse(self) -> None:  # noqa: B027 - this is all it does
+        """Return None: every entry is present."""
+
+    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
+        """Add ``weight`` times the vector to `vector`, block by block."""
+        add_blocks(self.blocks(), vector, weight)
+
+
+class KeptEntries(ABC):
+    """A quantized vector that keeps a few entries, and computes their values when they are needed."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def sparse(self) -> "Sparse":
+        """Return the kept entries."""
+
+    def dense(self) -> Vector:
+        """Return the vector, float32 (n,)."""
+        return self.sparse().dense()
+
+    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
+        """Add ``weight`` times the kept entries to `vector`, O(k)."""
+        self.sparse().add_to(vector, weight)
+
+
+def collect(blocks: Iterable[tuple[slice, Vector]], out: Vector) -> Vector:
+    """Write the blocks into `out`, float32 (n,), and return it."""
+    for part, values in blocks:
+        out[part] = values
+    return out
+
+
+def add_blocks(blocks: Iterable[tuple[slice, Vector]], vector: NDArray[Any], weight: float) -> None:
+    """Add ``weight`` times the blocks to `vector`, in its own precision."""
+    for part, values in blocks:
+        vector[part] += values if weight == 1.0 else np.multiply(values, weight, dtype=vector.dtype)
+
+
 @dataclass(frozen=True, slots=True)
-class Dense:
+class Dense(AllEntries):
     """Every entry, float32."""
 
     vector: Vector
@@ -67,15 +104,8 @@ class Dense:
         return int(self.vector.size)
 
     def dense(self) -> Vector:
-        """Return the vector, float32 (n,)."""
+        """Return the vector, float32 (n,), itself."""
         return self.vector
-
-    def sparse(self) -> None:
-        """Return None: every entry is present."""
-
-    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
-        """Add ``weight`` times the vector to `vector`, block by block."""
-        add_blocks(self.blocks(), vector, weight)
 
     def blocks(self) -> Iterator[tuple[slice, Vector]]:
         """Yield (part, its entries) in order."""
@@ -107,9 +137,7 @@ class Sparse:
         for start in range(0, self.values.size, BLOCK_ENTRIES):
             part = slice(start, start + BLOCK_ENTRIES)
             values = np.multiply(self.values[part], weight, dtype=vector.dtype)
-            np.add.at(
-                vector, self.indices[part], values
-            )  # faster than vector[indices] += values; no index is there twice
+            np.add.at(vector, self.indices[part], values)  # faster than +=, and no index is there twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +172,7 @@ class Ternary:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seeded:
+class Seeded(KeptEntries):
     """The kept entries of a vector of `n`: `values` float32 (k,) at `indices`, which are `seeded_indices`."""
 
     n: int
@@ -155,14 +183,6 @@ class Seeded:
     def sparse(self) -> Sparse:
         """Return the kept entries."""
         return Sparse(self.n, self.indices, self.values)
-
-    def dense(self) -> Vector:
-        """Return the vector, float32 (n,)."""
-        return self.sparse().dense()
-
-    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
-        """Add ``weight`` times the kept entries to `vector`, O(k)."""
-        self.sparse().add_to(vector, weight)
 
 
 def seeded_indices(n: int, k: int, seed: int) -> Indices:

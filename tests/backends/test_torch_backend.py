@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.core.compensated_update import BLOCK_ENTRIES
+from fedcomp.core import BLOCK_ENTRIES
 
 torch: Any = pytest.importorskip("torch")
 

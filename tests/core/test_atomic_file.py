@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import pytest
 
-from fedcomp.core.files import write_atomically
+from fedcomp.core import write_atomically
 
 
 def test_writing_leaves_the_old_file_or_the_new_one_and_no_third(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
-from fedcomp.core.settings import build, format_call, parse_call
+from fedcomp.core import build, format_call, parse_call
 
 
 @pytest.mark.parametrize(

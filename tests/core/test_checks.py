@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.core.settings import check_int, check_range
+from fedcomp.core import check_int, check_range
 
 
 @pytest.mark.parametrize("value", [0.5, 1, 1.0, np.float32(0.25), np.int64(1), 5e-324])

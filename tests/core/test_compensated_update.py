@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, MAX_TENSORS, CompensatedUpdate, Settlement
-from fedcomp.core.context import EncodeContext
-from fedcomp.core.types import Vector
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, MAX_TENSORS, CompensatedUpdate, EncodeContext, Settlement, Vector
 from fedcomp.errors import NonFiniteError
 
 

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedcomp.core.random_stream import RandomStream
+from fedcomp.core import RandomStream
 
 RAW = [0xA00641A9F1E54A8B, 0xE5AFCDBCAF266A95, 0xC693565F940AF962, 0x39A72DABD56A2742]
 """The first raw words of seed 7.  Receivers draw the sender's numbers, so another stream would be another wire format."""

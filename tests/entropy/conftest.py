@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fedcomp.quantized.vectors import Ternary
+from fedcomp.quantized import Ternary
 
 Draw = Callable[[np.random.Generator, int, int], Ternary]
 

@@ -12,7 +12,7 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp.strategy import FedAvg, FedMedian, Krum, Strategy
 
 import fedcomp
-from fedcomp.entropy.bits import varint
+from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.flower import CompressedStrategy, LocalGrid, records
 from fedcomp.sync.replica import start_replica
 from fedcomp.wire.frame import SECONDS, Frame, parse_single_frame
@@ -89,7 +89,7 @@ def _nans(frame: Frame) -> Iterable[bytes]:
         vector[77] = value
         yield _with_body(frame, 1, vector.tobytes())
     yield _with_body(
-        frame, 2, varint.write(1025) + varint.write(1) + np.array(np.nan, "<f4").tobytes() + bytes([0, 1, 0, 0])
+        frame, 2, write_varint(1025) + write_varint(1) + np.array(np.nan, "<f4").tobytes() + bytes([0, 1, 0, 0])
     )
 
 
@@ -104,14 +104,14 @@ def _gigabytes(frame: Frame) -> Iterable[bytes]:
     whole = frame.to_bytes()
     yield whole[:40] + (2 << 30).to_bytes(8, "little") + whole[48:]
     yield seal_frame(whole[:40] + (2 << 30).to_bytes(8, "little") + whole[48:], length=False)
-    entries, ours, one = varint.write(2**29), varint.write(1025), np.array(1, "<f4").tobytes()
+    entries, ours, one = write_varint(2**29), write_varint(1025), np.array(1, "<f4").tobytes()
     for codec in (2, 3, 4, 5, 6, 8):
         yield _with_body(frame, codec, entries + entries + one + bytes(40))
     for codec in (2, 3, 4, 5, 6, 9):
         yield _with_body(frame, codec, ours + entries + one + bytes(40))
-    equal_levels = bytes([0]) + varint.write(3) + entries + one + bytes([0, 1, 0b0100_0000])
+    equal_levels = bytes([0]) + write_varint(3) + entries + one + bytes([0, 1, 0b0100_0000])
     yield _with_body(frame, 7, entries + equal_levels)
-    yield _with_body(frame, 10, varint.write(1) + bytes([1]) + entries + bytes([16]) + entries + equal_levels)
+    yield _with_body(frame, 10, write_varint(1) + bytes([1]) + entries + bytes([16]) + entries + equal_levels)
 
 
 ATTACKS: dict[int, tuple[str, Attack]] = {

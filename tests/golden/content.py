@@ -3,8 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.quantized.levels import SparseLevels, geometric
-from fedcomp.quantized.vectors import Seeded, Sparse, Ternary
+from fedcomp.quantized import Seeded, Sparse, SparseLevels, Ternary, geometric
 
 N = 40_000
 

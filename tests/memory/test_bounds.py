@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
-from fedcomp.memory.ef21 import Ef21
-from fedcomp.memory.linear_feedback import LinearFeedback
-from fedcomp.memory.protocol import Memory
-from fedcomp.quantize.topk import TopK
-from fedcomp.quantized.vectors import Dense
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate
+from fedcomp.memory import Ef21, LinearFeedback, Memory
+from fedcomp.quantize import TopK
+from fedcomp.quantized import Dense
 
 HUGE = np.array([3e38, -3e38], np.float32)
 

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedcomp.core.context import EncodeContext
-from fedcomp.memory.ef21 import Ef21
-from fedcomp.quantize.protocol import Identity
-from fedcomp.quantize.topk import TopK
-from fedcomp.quantized.vectors import Dense
+from fedcomp.core import EncodeContext
+from fedcomp.memory import Ef21
+from fedcomp.quantize import Identity, TopK
+from fedcomp.quantized import Dense
 
 
 def test_the_first_update_is_the_average_and_later_ones_are_weighted_by_the_momentum() -> None:

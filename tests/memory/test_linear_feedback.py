@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
-from fedcomp.core.types import Vector
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector
 from fedcomp.errors import DivergedError
-from fedcomp.memory.linear_feedback import LinearFeedback
-from fedcomp.quantize.magnitudes import Ternarize
-from fedcomp.quantize.protocol import chain
-from fedcomp.quantize.topk import TopK
-from fedcomp.quantized.vectors import Dense, Sparse
+from fedcomp.memory import LinearFeedback
+from fedcomp.quantize import Ternarize, TopK, chain
+from fedcomp.quantized import Dense, Sparse
 
 MEMORY, DECAYING = LinearFeedback(), LinearFeedback(0.5, 0.5, "decayed")
 STC = chain(TopK(0.1), Ternarize())

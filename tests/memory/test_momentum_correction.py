@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedcomp.core.context import EncodeContext
-from fedcomp.core.types import Vector
-from fedcomp.memory.momentum_correction import MomentumCorrection
-from fedcomp.memory.protocol import State
-from fedcomp.quantize.topk import TopK
-from fedcomp.quantized.vectors import Sparse
+from fedcomp.core import EncodeContext, Vector
+from fedcomp.memory import MomentumCorrection, State
+from fedcomp.quantize import TopK
+from fedcomp.quantized import Sparse
 
 
 def send(memory: MomentumCorrection, update: Any, state: State, density: float, server_round: int | None = None) -> Any:

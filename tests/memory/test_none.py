@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedcomp.memory.protocol import NoMemory
-from fedcomp.quantized.vectors import Dense
+from fedcomp.memory import NoMemory
+from fedcomp.quantized import Dense
 
 
 def test_nothing_is_added_kept_or_rolled_back() -> None:

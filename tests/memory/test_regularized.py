@@ -3,14 +3,10 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.context import EncodeContext, PreviousRound
-from fedcomp.core.types import Vector
-from fedcomp.memory.hinting import Regularized
-from fedcomp.memory.protocol import State
-from fedcomp.quantize.other_selections import RegularizedTopK
-from fedcomp.quantize.topk import TopK
-from fedcomp.quantized.vectors import Sparse
+from fedcomp.core import CompensatedUpdate, EncodeContext, PreviousRound, Vector
+from fedcomp.memory import Regularized, State
+from fedcomp.quantize import RegularizedTopK, TopK
+from fedcomp.quantized import Sparse
 
 MEMORY = Regularized(2)
 

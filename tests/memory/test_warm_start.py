@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 
 from fedcomp.compressor import Compressor
-from fedcomp.core.context import Shapes
-from fedcomp.core.types import Vector
-from fedcomp.entropy.bodies.segments_code import LowRankRaw
-from fedcomp.memory.hinting import NAME, WarmStart
-from fedcomp.memory.linear_feedback import LinearFeedback
-from fedcomp.memory.protocol import Memory, NoMemory
-from fedcomp.quantize.power_iteration import LowRank
-from fedcomp.quantize.protocol import Identity
-from fedcomp.quantized.segments import LowRankFactors
-from fedcomp.quantized.vectors import Dense
+from fedcomp.core import Shapes, Vector
+from fedcomp.entropy import LowRankRaw
+from fedcomp.memory import LinearFeedback, Memory, NoMemory, WarmStart
+from fedcomp.memory.hinting import NAME
+from fedcomp.quantize import Identity, LowRank
+from fedcomp.quantized import Dense, Segments, right_factors
 
 SHAPES: Shapes = ((40, 50), (17,), (8, 3, 5, 5))
 N = 40 * 50 + 17 + 600
@@ -35,8 +31,8 @@ def test_the_right_factors_of_the_message_are_kept_in_addition_to_the_residual()
     assert {name: array.shape for name, array in state.items()} == {"residual": (N,), NAME: (0,)}
     body, state = compressor.encode(update(0), state, shapes=SHAPES)
     factors = compressor.entropy.decode(body)
-    assert isinstance(factors, LowRankFactors)
-    assert state[NAME].tobytes() == factors.right.tobytes()
+    assert isinstance(factors, Segments)
+    assert state[NAME].tobytes() == right_factors(factors).tobytes()
     assert state[NAME].shape == (2 * (50 + 75),)
     assert state["residual"].tobytes() == (update(0) - factors.dense()).tobytes()
 

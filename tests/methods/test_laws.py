@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import fedcomp
-from fedcomp.core.types import Vector
-from fedcomp.memory.protocol import State
+from fedcomp.core import Vector
+from fedcomp.memory import State
 
 N = 4000
 

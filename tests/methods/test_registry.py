@@ -7,7 +7,8 @@ import pytest
 import fedcomp
 from fedcomp.entropy import SparseValues
 from fedcomp.memory import LinearFeedback
-from fedcomp.methods.registry import METHODS, MethodRegistry, Parts
+from fedcomp.methods import METHODS, Parts
+from fedcomp.methods.registry import MethodRegistry
 from fedcomp.quantize import TopK
 
 

@@ -8,8 +8,7 @@ import pytest
 
 import fedcomp
 from benchmarks.formulas import FORMULAS, paper_bits, position_bits
-from fedcomp.core.context import Shapes
-from fedcomp.core.types import Vector
+from fedcomp.core import Shapes, Vector
 
 SHAPES: Shapes = ((400, 300), (300,), (300, 200), (200,), (200, 100), (100,))
 SIZES = [math.prod(shape) for shape in SHAPES]

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
-from fedcomp.core.context import EncodeContext
-from fedcomp.core.random_stream import RandomStream
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext, RandomStream
 from fedcomp.quantize.buckets import (
     bucket_rows,
     midpoints,

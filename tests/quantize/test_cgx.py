@@ -3,13 +3,9 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
-from fedcomp.core.context import EncodeContext, Shapes
-from fedcomp.core.types import Vector
-from fedcomp.quantize.cgx import Cgx
-from fedcomp.quantized.levels import LINEAR, Levels
-from fedcomp.quantized.segments import Segments
-from fedcomp.quantized.vectors import Dense
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, EncodeContext, Shapes, Vector
+from fedcomp.quantize import Cgx
+from fedcomp.quantized import LINEAR, Dense, Levels, Segments
 
 SHAPES: Shapes = ((64, 32), (64,), (), (0, 5), (31, 33), (5000,), (16, 64), (3, 3, 1000))
 """Rounded, bias, scalar, empty, one entry too few, long but of one dimension, exactly 1024 entries, rounded."""

@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.quantize.magnitudes import Ternarize
-from fedcomp.quantize.protocol import chain
-from fedcomp.quantize.topk import TopK
+from fedcomp.core import CompensatedUpdate
+from fedcomp.quantize import Ternarize, TopK, chain
 
 
 def test_a_chain_applies_its_steps_from_left_to_right() -> None:

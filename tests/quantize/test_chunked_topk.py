@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
-from fedcomp.core.types import Vector
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector
 from fedcomp.errors import NonFiniteError
-from fedcomp.quantize.chunked_topk import ChunkedTopK
+from fedcomp.quantize import ChunkedTopK
 
 
 def slow_chunked(update: Vector, density: float, chunk: int) -> list[int]:

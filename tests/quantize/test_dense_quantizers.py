@@ -7,16 +7,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
-from fedcomp.core.context import EncodeContext
-from fedcomp.core.types import Vector
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, EncodeContext, Vector
 from fedcomp.errors import NonFiniteError
-from fedcomp.quantize.cgx import Cgx
-from fedcomp.quantize.protocol import Quantizer
-from fedcomp.quantize.random_rounding import Natural, NaturalDithering, Qsgd
-from fedcomp.quantize.signs import OneBit, Signs, TernGrad
-from fedcomp.quantized.levels import Levels, group_count
-from fedcomp.quantized.segments import Segments
+from fedcomp.quantize import Cgx, Natural, NaturalDithering, OneBit, Qsgd, Quantizer, Signs, TernGrad
+from fedcomp.quantized import Levels, Segments, group_count
 
 QUANTIZERS: list[Quantizer[CompensatedUpdate, Any]] = [
     Qsgd(1, "l2", 1 << 20),

@@ -5,13 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
-from fedcomp.core.context import EncodeContext
-from fedcomp.core.types import Vector
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext, Vector
 from fedcomp.errors import NonFiniteError
-from fedcomp.quantize.eden import Eden
-from fedcomp.quantized.rotated import Rotated
-from fedcomp.quantized.rotation import MAX_CHUNK
+from fedcomp.quantize import Eden
+from fedcomp.quantized import MAX_CHUNK, Rotated
 from tests.reference import coins, random_words
 
 N = 3 * MAX_CHUNK + 5000

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate
 from fedcomp.errors import NonFiniteError
-from fedcomp.quantize.protocol import Identity
+from fedcomp.quantize import Identity
 
 
 def test_every_entry_stays_to_the_bit_and_is_a_copy() -> None:

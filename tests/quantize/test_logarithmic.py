@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedcomp.core.compensated_update import CompensatedUpdate
+from fedcomp.core import CompensatedUpdate
 from fedcomp.errors import NonFiniteError
-from fedcomp.quantize.magnitudes import Logarithmic
+from fedcomp.quantize import Logarithmic
 
 
 def test_magnitudes_become_the_nearest_power_of_the_base_below_the_largest() -> None:

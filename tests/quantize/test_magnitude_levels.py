@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import CompensatedUpdate
-from fedcomp.core.types import Vector
-from fedcomp.quantize.magnitudes import LloydMagnitudes, MagnitudeHierarchy, Ternarize
-from fedcomp.quantize.topk import TopK
-from fedcomp.quantized.vectors import Sparse
+from fedcomp.core import CompensatedUpdate, Vector
+from fedcomp.quantize import LloydMagnitudes, MagnitudeHierarchy, Ternarize, TopK
+from fedcomp.quantized import Sparse
 
 
 def sparse(values: Vector) -> Sparse:

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
-from fedcomp.core.context import EncodeContext
-from fedcomp.core.types import Vector
-from fedcomp.quantize.random_rounding import Natural
-from fedcomp.quantized.levels import EXPONENTS, Scale
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext, Vector
+from fedcomp.quantize import Natural
+from fedcomp.quantized import EXPONENTS, Scale
 from tests.quantize.laws import check_at_most, check_mean
 
 DRAWS = 2000

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
-from fedcomp.core.context import EncodeContext
-from fedcomp.quantize.random_rounding import NaturalDithering, dithered
-from fedcomp.quantized.levels import POWERS
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext
+from fedcomp.quantize import NaturalDithering
+from fedcomp.quantize.random_rounding import dithered
+from fedcomp.quantized import POWERS
 from tests.quantize.laws import check_mean
 
 DRAWS = 2000

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
-from fedcomp.core.context import EncodeContext
-from fedcomp.quantize.signs import OneBit
-from fedcomp.quantized.levels import LINEAR
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, EncodeContext
+from fedcomp.quantize import OneBit
+from fedcomp.quantized import LINEAR
 
 
 def test_entries_become_the_mean_of_their_side_and_zero_is_above() -> None:

@@ -3,15 +3,10 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
-from fedcomp.core.context import EncodeContext
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext
 from fedcomp.errors import NonFiniteError
-from fedcomp.quantize.magnitudes import Ternarize
-from fedcomp.quantize.other_selections import ScheduledTopK, SeededSubset
-from fedcomp.quantize.per_tensor import PerTensor, TensorTopK
-from fedcomp.quantize.protocol import chain
-from fedcomp.quantize.round_values import RoundValues
-from fedcomp.quantize.topk import TopK, largest
+from fedcomp.quantize import PerTensor, RoundValues, ScheduledTopK, SeededSubset, TensorTopK, Ternarize, TopK, chain
+from fedcomp.quantize.topk import largest
 
 
 def gaussian(n: int, seed: int = 0) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

@@ -6,18 +6,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
-from fedcomp.core.context import EncodeContext, RightFactors, Shapes
-from fedcomp.core.types import Vector
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, EncodeContext, RightFactors, Shapes, Vector
 from fedcomp.errors import NonFiniteError
-from fedcomp.quantize.power_iteration import LowRank
-from fedcomp.quantized.segments import LowRankFactors, Product
-from fedcomp.quantized.vectors import Dense
+from fedcomp.quantize import LowRank
+from fedcomp.quantized import Dense, Product, Segments, right_factors
 
 
-def encoded(
-    value: Vector, rank: int, shapes: Shapes = (), seed: int = 0, start: Vector | None = None
-) -> LowRankFactors:
+def encoded(value: Vector, rank: int, shapes: Shapes = (), seed: int = 0, start: Vector | None = None) -> Segments:
     hint = None if start is None else RightFactors(start)
     return LowRank(rank).quantize(CompensatedUpdate(value, context=EncodeContext(seed, shapes=shapes), hint=hint))
 
@@ -27,10 +22,10 @@ def of_rank(rank: int, rows: int, columns: int) -> NDArray[np.float64]:
     return rng.standard_normal((rows, rank)) @ rng.standard_normal((rank, columns))
 
 
-def sides(value: LowRankFactors) -> list[tuple[int, ...]]:
+def sides(value: Segments) -> list[tuple[int, ...]]:
     """Return (rows, columns) of the products, (entries,) of the others."""
     return [
-        (part.left.shape[1], part.right.shape[1]) if isinstance(part, Product) else (part.n,) for part in value.parts
+        (part.left.shape[1], part.right.shape[1]) if isinstance(part, Product) else (part.n,) for part in value.pieces
     ]
 
 
@@ -42,7 +37,7 @@ def apart(found: Vector, value: Vector) -> float:
 
 def test_a_matrix_of_rank_one_by_hand() -> None:
     value = np.array([3, 6, -3, 0, 0, 0, 4, 8, -4], np.float32)  # (3, 0, 4) times (1, 2, -1)
-    (part,) = encoded(value, 1, ((3, 3),)).parts
+    (part,) = encoded(value, 1, ((3, 3),)).pieces
     assert isinstance(part, Product)
     sign = np.sign(part.left[0, 0])
     assert np.allclose(sign * part.left, [[0.6, 0, 0.8]], atol=1e-6)
@@ -63,7 +58,7 @@ def test_a_matrix_of_the_rank_or_less_comes_back(rows: int, columns: int, rank: 
 
 def test_left_factors_are_orthonormal() -> None:
     value = np.random.default_rng(0).standard_normal(100 * 80).astype(np.float32)
-    (part,) = encoded(value, 4, ((100, 80),)).parts
+    (part,) = encoded(value, 4, ((100, 80),)).pieces
     assert isinstance(part, Product)
     assert np.allclose(part.left @ part.left.T, np.eye(4), atol=1e-5)
 
@@ -79,7 +74,7 @@ def test_warm_starts_reach_the_best_approximation(rank: int) -> None:
     quantized = encoded(value, rank, ((60, 60),))
     first = apart(quantized.dense(), value)
     for _ in range(60):
-        quantized = encoded(value, rank, ((60, 60),), start=quantized.right)
+        quantized = encoded(value, rank, ((60, 60),), start=right_factors(quantized))
     least = apart(best.ravel().astype(np.float32), value)
     assert first > 1.02 * least
     assert apart(quantized.dense(), value) < 1.0001 * least
@@ -117,7 +112,7 @@ def test_tensors_become_matrices_by_their_first_dimension_and_small_ones_stay_de
     assert sides(quantized) == [(8,), (16, 36), (16 + 1 + 4,), (10, 100), (50,), (30, 20), (5,)]
     assert quantized.n == n
     found, start = quantized.dense(), 0
-    for part in quantized.parts:
+    for part in quantized.pieces:
         if isinstance(part, Dense):
             assert found[start : start + part.n].tobytes() == value[start : start + part.n].tobytes()
         start += part.n
@@ -153,7 +148,7 @@ def test_a_vector_of_unknown_shapes_and_low_rank_comes_back_without_the_padding_
 def test_zeros_stay_zeros(shapes: Shapes) -> None:
     quantized = encoded(np.zeros(2000, np.float32), 2, shapes)
     assert not quantized.dense().any()
-    again = encoded(np.zeros(2000, np.float32), 2, shapes, start=quantized.right)
+    again = encoded(np.zeros(2000, np.float32), 2, shapes, start=right_factors(quantized))
     assert not again.dense().any()
 
 

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import MAX_FLOAT32, CompensatedUpdate
-from fedcomp.core.context import EncodeContext
-from fedcomp.core.types import Vector
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext, Vector
+from fedcomp.quantize import Qsgd
 from fedcomp.quantize.buckets import norms
-from fedcomp.quantize.random_rounding import Qsgd
-from fedcomp.quantized.levels import LINEAR
+from fedcomp.quantized import LINEAR
 from tests.quantize.laws import check_at_most, check_mean
 
 DRAWS = 2000

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
-from fedcomp.core.context import EncodeContext
-from fedcomp.quantize.signs import Signs
-from fedcomp.quantized.levels import LINEAR
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, EncodeContext
+from fedcomp.quantize import Signs
+from fedcomp.quantized import LINEAR
 
 SHAPES = ((2, 2), (), (0, 7), (3,))
 VALUE = np.array([1, -3, 0, 4, -0.5, 0, -0.0, 0], np.float32)

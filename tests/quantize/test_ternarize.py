@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
-from fedcomp.quantize.magnitudes import Ternarize
-from fedcomp.quantize.topk import TopK
-from fedcomp.quantized.vectors import Sparse
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate
+from fedcomp.quantize import Ternarize, TopK
+from fedcomp.quantized import Sparse
 
 
 def test_the_magnitude_is_the_mean_of_the_kept_magnitudes_and_not_over_the_zeros() -> None:

@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
-from fedcomp.core.context import EncodeContext
-from fedcomp.core.types import Vector
-from fedcomp.quantize.signs import TernGrad
-from fedcomp.quantized.levels import LINEAR, Levels
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, EncodeContext, Vector
+from fedcomp.quantize import TernGrad
+from fedcomp.quantized import LINEAR, Levels
 from tests.quantize.laws import check_mean
 
 DRAWS = 2000

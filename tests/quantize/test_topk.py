@@ -8,11 +8,10 @@ import pytest
 from numpy.typing import NDArray
 
 import fedcomp
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
-from fedcomp.core.types import Vector
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector
 from fedcomp.errors import NonFiniteError
-from fedcomp.quantize import topk
-from fedcomp.quantize.topk import MIN_SAMPLED, TopK, num_kept, top_k
+from fedcomp.quantize import TopK, num_kept, topk
+from fedcomp.quantize.topk import MIN_SAMPLED, top_k
 from tests.reference import slow_kept, slow_stc, sorted_kept
 
 LARGE = 5 * BLOCK_ENTRIES + 7

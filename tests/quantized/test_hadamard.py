@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.core.types import Vector
-from fedcomp.quantized.hadamard import CACHE_LINE, aligned_buffer, transform, transform_signs
+from fedcomp.core import Vector
+from fedcomp.quantized import aligned_buffer, transform
+from fedcomp.quantized.hadamard import CACHE_LINE, transform_signs
 
 LENGTHS = [1 << power for power in range(13)]
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES
-from fedcomp.quantized.levels import EXPONENTS, LINEAR, POWERS, Groups, Levels, Scale, geometric, group_count
+from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.quantized import EXPONENTS, LINEAR, POWERS, Groups, Levels, Scale, geometric, group_count
 
 
 def test_the_values_of_the_levels_are_those_of_the_papers() -> None:

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES
-from fedcomp.quantized.segments import LowRankFactors, Product, worthwhile
-from fedcomp.quantized.vectors import Dense
+from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.quantized import Dense, Product, Segments, right_factors, worthwhile
 
 SIDES = [
     (3, 3),
@@ -36,8 +35,8 @@ def slow_product(value: Product) -> NDArray[np.float32]:
 def test_a_matrix_of_rank_two_by_hand() -> None:
     left = np.array([[1, 2, 0], [0, 1, 1]], np.float32)
     right = np.array([[1, 0, -1], [10, 20, 30]], np.float32)
-    assert LowRankFactors((Product(9, left, right),)).dense().tolist() == [1, 0, -1, 12, 20, 28, 10, 20, 30]
-    assert LowRankFactors((Product(7, left, right),)).dense().tolist() == [1, 0, -1, 12, 20, 28, 10]
+    assert Segments((Product(9, left, right),)).dense().tolist() == [1, 0, -1, 12, 20, 28, 10, 20, 30]
+    assert Segments((Product(7, left, right),)).dense().tolist() == [1, 0, -1, 12, 20, 28, 10]
     assert Product(9, left, right).bound == 2 * 1 + 1 * 30
 
 
@@ -53,24 +52,24 @@ def test_the_bound_is_the_exact_sum_in_any_order() -> None:
 def test_entries_are_sums_in_the_order_of_the_rank(sides: tuple[int, int], rank: int) -> None:
     for cut in (0, 1, sides[1] - 1 - sides[1] // 100, sides[1] - 1):
         value = product(*sides, rank, sides[0] * sides[1] - cut)
-        assert LowRankFactors((value,)).dense().tobytes() == slow_product(value).tobytes()
+        assert Segments((value,)).dense().tobytes() == slow_product(value).tobytes()
 
 
 @pytest.mark.parametrize("rank", [1, 3])
 def test_parts_follow_each_other(rank: int) -> None:
     dense = np.arange(7, dtype=np.float32)
     parts = (Dense(dense), product(20, 30, rank), product(5, 400, rank), Dense(dense[:1]), product(9, 9, rank, 75))
-    value = LowRankFactors(parts)
-    expected = np.concatenate([LowRankFactors((part,)).dense() for part in parts])
+    value = Segments(parts)
+    expected = np.concatenate([Segments((part,)).dense() for part in parts])
     assert value.n == expected.size == 7 + 600 + 2000 + 1 + 75
     assert value.dense().tobytes() == expected.tobytes()
-    assert value.right.size == rank * (30 + 400 + 9)
-    assert LowRankFactors((Dense(dense),)).right.size == 0
+    assert right_factors(value).size == rank * (30 + 400 + 9)
+    assert right_factors(Segments((Dense(dense),))).size == 0
 
 
 @pytest.mark.parametrize("weight", [1.0, -1.0, 0.3])
 def test_adding_is_adding_the_dense_vector(weight: float) -> None:
-    value = LowRankFactors((product(70, 1000, 2), Dense(np.ones(5, np.float32)), product(400, 5, 1, 1998)))
+    value = Segments((product(70, 1000, 2), Dense(np.ones(5, np.float32)), product(400, 5, 1, 1998)))
     start = np.random.default_rng(0).standard_normal(value.n)
     whole = start.copy()
     value.add_to(whole, weight)

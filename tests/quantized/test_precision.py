@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, MAX_FLOAT32
-from fedcomp.core.types import Vector
-from fedcomp.quantized.precision import half_exponent, max_magnitude, round_to
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, Vector
+from fedcomp.quantized import half_exponent, max_magnitude, round_to
 
 
 def floats(*values: float) -> Vector:

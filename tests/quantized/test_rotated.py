@@ -6,18 +6,18 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import MAX_FLOAT32
-from fedcomp.core.types import Vector
-from fedcomp.quantized.rotated import (
-    CENTROIDS,
+from fedcomp.core import MAX_FLOAT32, Vector
+from fedcomp.quantized import (
+    MAX_CHUNK,
     MAX_GAIN,
     MAX_SCALE,
     Rotated,
+    Rotation,
     centroids,
     rotated_count,
     rotated_indices,
 )
-from fedcomp.quantized.rotation import MAX_CHUNK, Rotation
+from fedcomp.quantized.rotated import CENTROIDS
 from tests.reference import coins, level_widths, random_words, slow_rotated
 
 RATES = [1e-3, 0.3, 1.0, 1.25, 2.0, 2.5, 3.0, 3.75, 4.0]

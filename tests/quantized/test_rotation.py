@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.types import Vector
-from fedcomp.quantized.rotation import MAX_CHUNK, MIN_CHUNK, Rotation, padded, power_of_two_parts
+from fedcomp.core import Vector
+from fedcomp.quantized import MAX_CHUNK, Rotation, power_of_two_parts
+from fedcomp.quantized.rotation import MIN_CHUNK, padded
 from tests.reference import coins
 
 SIZES = [1, 2, 31, 63, 64, 65, 7850, 2 * MAX_CHUNK - 1, 2 * MAX_CHUNK, 3 * MAX_CHUNK + 5]

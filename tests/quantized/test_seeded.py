@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.random_stream import RandomStream
-from fedcomp.quantized.vectors import Seeded, seeded_indices
+from fedcomp.core import RandomStream
+from fedcomp.quantized import Seeded, seeded_indices
 
 
 def by_hand() -> Seeded:

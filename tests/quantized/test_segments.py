@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcomp.quantized.levels import LINEAR, Levels, Scale
-from fedcomp.quantized.segments import Segments, join_dense
-from fedcomp.quantized.vectors import Dense, Ternary
+from fedcomp.quantized import LINEAR, Dense, Levels, Scale, Segments, Ternary, join_dense
 
 LEVELS = Levels(np.array([0, 2, 1], np.uint8), Scale(LINEAR, 3), np.array([0.5], np.float32), None, (3,))
 TERNARY = Ternary(3, np.array([1]), np.array([True]), np.float32(0.25))
@@ -22,7 +20,7 @@ def test_the_vector_is_the_pieces_one_after_the_other() -> None:
 def test_neighbours_that_are_dense_become_one_piece() -> None:
     one, two = (Dense(np.array([value], np.float32)) for value in (1, 2))
     pieces: list[Levels | Dense | Ternary] = [one, two, LEVELS, TERNARY, two, one, one]
-    joined: list[Levels | Dense | Ternary] = list(join_dense(pieces))
+    joined = join_dense(pieces).pieces
     assert [piece.dense().tolist() for piece in joined] == [[1, 2], [-0.5, 0.5, 0], [0, -0.25, 0], [2, 1, 1]]
 
 

@@ -5,9 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from fedcomp.core.compensated_update import BLOCK_ENTRIES, CompensatedUpdate
-from fedcomp.quantized.levels import SparseLevels
-from fedcomp.quantized.vectors import Dense, QuantizedVector, Sparse, Ternary
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate
+from fedcomp.quantized import Dense, QuantizedVector, Sparse, SparseLevels, Ternary
 
 TERNARY = Ternary(5, np.array([1, 4]), np.array([True, False]), np.float32(0.5))
 

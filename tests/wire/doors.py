@@ -10,15 +10,13 @@ from types import FrameType
 
 import numpy as np
 
-from fedcomp.core.types import Vector
+from fedcomp.core import Vector
 from fedcomp.errors import FedcompError
 from fedcomp.methods import parse
-from fedcomp.sync import Subscriber, updates
+from fedcomp.sync import Replica, Subscriber, apply_frame, updates
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.node_registry import NodeRecord
-from fedcomp.sync.replica import Replica, apply_frame
-from fedcomp.wire import codec_ids, frame, server_message
-from fedcomp.wire.frame import Kind
+from fedcomp.wire import Kind, codec_ids, frame, server_message
 from tests.wire import specimens
 from tests.wire.mutants import BODY, INSTRUCTION, Mutant
 

@@ -12,11 +12,10 @@ from random import Random
 import numpy as np
 
 from fedcomp.errors import FedcompError
+from fedcomp.sync import DeltaStep
 from fedcomp.sync.fingerprint import fingerprint
-from fedcomp.sync.replica import LENGTH, DeltaStep
-from fedcomp.wire import frame, server_message
-from fedcomp.wire.frame import FLAG_EXACT, SECONDS, Frame, Kind
-from fedcomp.wire.server_message import ServerMessage
+from fedcomp.sync.replica import LENGTH
+from fedcomp.wire import FLAG_EXACT, SECONDS, Frame, Kind, ServerMessage, frame, server_message
 from tests.wire import specimens
 from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_instruction
 

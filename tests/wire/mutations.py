@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable
 from random import Random
 
-from fedcomp.entropy.bits import varint
+from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.wire import frame, server_message
 
 HUGE = (0, 1, 255, 256, 512, 2**16, 2**16 + 1, 2**20, 2**29, 2**31 - 1, 2**31, 2**32, 2**33, 2**62, 2**63 - 1)
@@ -61,7 +61,7 @@ def splice(rng: Random, data: bytes, other: bytes) -> bytes:
 def count(rng: Random, data: bytes, _: bytes) -> bytes:
     """Return `data` with an extreme count, as a varint, in place of one of its first fields."""
     place = rng.randrange(min(len(data), EARLY))
-    return data[:place] + varint.write(rng.choice(HUGE)) + data[place + rng.randrange(1, 6) :]
+    return data[:place] + write_varint(rng.choice(HUGE)) + data[place + rng.randrange(1, 6) :]
 
 
 def word(rng: Random, data: bytes, _: bytes) -> bytes:

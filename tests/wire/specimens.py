@@ -8,18 +8,13 @@ from functools import lru_cache, partial
 import numpy as np
 
 import fedcomp
-from fedcomp.core.types import Vector
+from fedcomp.core import Vector
+from fedcomp.entropy import GolombTernary, SparseLevelsCode
 from fedcomp.entropy.bodies import head
-from fedcomp.entropy.bodies.golomb import GolombTernary
-from fedcomp.entropy.bodies.sparse import SparseLevelsCode
 from fedcomp.entropy.codes import positions, values
-from fedcomp.quantized.levels import SparseLevels
-from fedcomp.quantized.vectors import Indices, Ternary
-from fedcomp.sync.replica import Replica, start_replica
-from fedcomp.wire import codec_ids
-from fedcomp.wire.frame import FLAG_EXACT, SECONDS, Frame, Kind
-from fedcomp.wire.layout import layout_of
-from fedcomp.wire.server_message import ServerMessage, ack_of
+from fedcomp.quantized import Indices, SparseLevels, Ternary
+from fedcomp.sync import Replica, start_replica
+from fedcomp.wire import FLAG_EXACT, SECONDS, Frame, Kind, ServerMessage, ack_of, codec_ids, layout_of
 
 SETTINGS = {
     "stc": ("", "density=0.3", "density=1.0", "density=0.05, order='interleaved'", "density=1.0, order='interleaved'"),

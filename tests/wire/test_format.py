@@ -11,13 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 import fedcomp
-from fedcomp.entropy.bodies.sparse import SparseLevelsCode
-from fedcomp.quantized.vectors import Ternary
-from fedcomp.sync.replica import start_replica
-from fedcomp.wire import codec_ids, server_message
-from fedcomp.wire.frame import FLAG_EXACT, Kind, parse_single_frame
-from fedcomp.wire.layout import layout_of
-from fedcomp.wire.server_message import Ack, ServerMessage
+from fedcomp.entropy import SparseLevelsCode
+from fedcomp.quantized import Ternary
+from fedcomp.sync import start_replica
+from fedcomp.wire import FLAG_EXACT, Ack, Kind, ServerMessage, codec_ids, layout_of, parse_single_frame, server_message
 from tests.reference import coins, interleaved_entries, rotated_entries, slow_fingerprint, split_body
 
 PAGE = (Path(fedcomp.__file__).parent / "wire" / "FORMAT.md").read_text(encoding="utf-8")

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError, UnknownFormatError
-from fedcomp.wire.frame import FLAG_EXACT, HEAD, Frame, Kind, parse_frame, parse_frames, parse_single_frame
+from fedcomp.wire import FLAG_EXACT, Frame, Kind, parse_frame, parse_frames, parse_single_frame
+from fedcomp.wire.frame import HEAD
 
 FRAME = Frame(Kind.DELTA, 2, FLAG_EXACT, 7, 8, 0x1122334455667788, 3, 4, b"payload")
 

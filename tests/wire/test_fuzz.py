@@ -5,9 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from fedcomp.quantized.vectors import Dense
-from fedcomp.wire import codec_ids
-from fedcomp.wire.frame import Kind
+from fedcomp.quantized import Dense
+from fedcomp.wire import Kind, codec_ids
 from tests.wire import doors, specimens
 from tests.wire.doors import BrokenLaw, pass_through
 from tests.wire.fuzz import Row, main, work

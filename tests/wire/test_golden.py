@@ -7,18 +7,22 @@ import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.core.settings import parse_call
-from fedcomp.entropy.bodies.dense import Raw
-from fedcomp.entropy.bodies.golomb import GolombTernary, GolombTernaryInterleaved
-from fedcomp.entropy.bodies.sparse import SeededValues, SparseLevelsCode, SparseValues
-from fedcomp.quantized.levels import SparseLevels
-from fedcomp.quantized.vectors import Dense, Sparse
-from fedcomp.sync.replica import Replica, from_key_frame, split_payload, start_replica
-from fedcomp.wire import server_message
-from fedcomp.wire.codec_ids import CODECS, codec_id
-from fedcomp.wire.frame import FLAG_EXACT, SECONDS, Kind, parse_single_frame
-from fedcomp.wire.layout import layout_of
-from fedcomp.wire.server_message import ServerMessage, ack_of
+from fedcomp.core import parse_call
+from fedcomp.entropy import GolombTernary, GolombTernaryInterleaved, Raw, SeededValues, SparseLevelsCode, SparseValues
+from fedcomp.quantized import Dense, Sparse, SparseLevels
+from fedcomp.sync import Replica, from_key_frame, split_payload, start_replica
+from fedcomp.wire import (
+    CODECS,
+    FLAG_EXACT,
+    SECONDS,
+    Kind,
+    ServerMessage,
+    ack_of,
+    codec_id,
+    layout_of,
+    parse_single_frame,
+    server_message,
+)
 from tests.golden.content import (
     MODEL,
     UPDATE,

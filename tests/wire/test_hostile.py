@@ -16,10 +16,10 @@ import fedcomp
 from fedcomp.__main__ import describe
 from fedcomp.compressor import Compressor
 from fedcomp.errors import FedcompError
+from fedcomp.sync import Replica, apply_frame, from_key_frame
 from fedcomp.sync.fingerprint import fingerprint
-from fedcomp.sync.replica import LENGTH, Replica, apply_frame, from_key_frame
-from fedcomp.wire import codec_ids, frame, server_message
-from fedcomp.wire.frame import FLAG_EXACT, Frame, Kind
+from fedcomp.sync.replica import LENGTH
+from fedcomp.wire import FLAG_EXACT, Frame, Kind, codec_ids, frame, server_message
 from tests.wire.mutations import disturb, seal_frame, seal_instruction
 from tests.wire.specimens import SETTINGS
 

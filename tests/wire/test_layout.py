@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError, DivergedError, FedcompError
-from fedcomp.wire.layout import layout_of, parse_layout
+from fedcomp.wire import layout_of, parse_layout
 from fedcomp.wire.tensor import DTYPES
 
 Arrays = dict[str, NDArray[Any]]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError, UnknownFormatError
-from fedcomp.wire.frame import Frame, Kind
-from fedcomp.wire.server_message import HEAD, Ack, ServerMessage, ack_of, parse_server_message
+from fedcomp.wire import Ack, Frame, Kind, ServerMessage, ack_of, parse_server_message
+from fedcomp.wire.server_message import HEAD
 
 ONE = Frame(Kind.DELTA, 2, 0, 7, 8, 1, 2, 3, b"body")
 TWO = Frame(Kind.DELTA, 2, 0, 8, 9, 1, 3, 4, b"another body")

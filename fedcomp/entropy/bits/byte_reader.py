@@ -11,6 +11,16 @@ from fedcomp.errors import CorruptError, TruncatedError
 Octets = NDArray[np.uint8]
 
 
+def write_varint(value: int) -> bytes:
+    """Return `value` >= 0 in LEB128: seven bits a byte, low bits first; the top bit says that another byte follows."""
+    octets = bytearray()
+    while value > 127:
+        octets.append(value & 127 | 128)
+        value >>= 7
+    octets.append(value)
+    return bytes(octets)
+
+
 class ByteReader:
     """A position in bytes that arrived, which each read moves behind the field it returns.
 
@@ -41,7 +51,7 @@ class ByteReader:
         return self.data[self.offset - 1]
 
     def varint(self, what: str) -> int:
-        """Return an unsigned integer in LEB128, seven bits a byte; refuse more than 63 bits and needless zero bytes."""
+        """Return an integer that `write_varint` wrote; refuse more than 63 bits and needless zero bytes."""
         value = shift = 0
         while True:
             byte = self.byte(what)

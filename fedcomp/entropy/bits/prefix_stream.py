@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.entropy.bits import packing, varint
-from fedcomp.entropy.bits.byte_reader import ByteReader
+from fedcomp.entropy.bits import packing
+from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.errors import CorruptError
 
 Words = NDArray[np.uint64]
@@ -31,7 +31,7 @@ _WORD = np.uint64(64)
 def head_bits(count: int, total: int) -> int:
     """Return about how many bits precede `total` bits of `count` codewords."""
     chunks = -(-count // (1 << _chunk_log(count, total)))
-    return 8 * (1 + len(varint.write(total))) + (9 * chunks + 24 if chunks > 1 else 0)
+    return 8 * (1 + len(write_varint(total))) + (9 * chunks + 24 if chunks > 1 else 0)
 
 
 def write(batches: Iterable[tuple[Words, Words]], count: int, total: int, merged: int = 1) -> bytes:
@@ -51,7 +51,7 @@ def write(batches: Iterable[tuple[Words, Words]], count: int, total: int, merged
         sizes.append(chunks)
     if offset != total:
         raise ValueError(f"codewords of {offset} bits; {total} were announced")
-    head = bytes([log]) + varint.write(total) + _write_sizes(np.concatenate(sizes)[:-1])
+    head = bytes([log]) + write_varint(total) + _write_sizes(np.concatenate(sizes)[:-1])
     return head + words.astype(">u8").tobytes()[: -(-total // 8)]
 
 
@@ -165,7 +165,7 @@ def _write_sizes(sizes: NDArray[np.uint64]) -> bytes:
         return b""
     least = int(sizes.min())
     width = (int(sizes.max()) - least).bit_length()
-    return varint.write(least) + bytes([width]) + packing.write(sizes - np.uint64(least), width)
+    return write_varint(least) + bytes([width]) + packing.write(sizes - np.uint64(least), width)
 
 
 def _read_sizes(reader: ByteReader, chunks: int, what: str) -> NDArray[np.int64]:

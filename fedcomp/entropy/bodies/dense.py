@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcomp.core import Vector
-from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bits.byte_reader import ByteReader
+from fedcomp.core import MAX_TENSORS, Vector
+from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import alphabet
 from fedcomp.entropy.protocol import MAX_ENTRIES
@@ -17,7 +16,6 @@ OFFSETS, TENSORS = 4, 8
 """Flags in the byte of the kind: there are offsets; the groups are tensors."""
 COUNTS = {LINEAR: range(2, 512), POWERS: range(3, 256, 2), EXPONENTS: range(509, 510)}
 """Kind -> the numbers of levels that it may have."""
-MAX_TENSORS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +53,9 @@ class LevelsCode:
         numbers = value.scales if value.offsets is None else np.concatenate((value.scales, value.offsets))
         return b"".join(
             (
-                varint.write(value.n),
+                write_varint(value.n),
                 bytes([flags]),
-                *map(varint.write, (value.scale.count, *sizes)),
+                *map(write_varint, (value.scale.count, *sizes)),
                 numbers.astype("<f4").tobytes(),
                 alphabet.write(value.levels, value.scale.count),
             )

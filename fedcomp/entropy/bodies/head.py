@@ -1,7 +1,6 @@
 """The head of a body: n, the entries of the vector, and in bodies of kept entries k, how many are kept."""
 
-from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bits.byte_reader import ByteReader
+from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError
 
@@ -13,7 +12,7 @@ def write(n: int, *numbers: int) -> bytes:
     """Return n and the `numbers` that follow it, such as k."""
     if n > MAX_ENTRIES:
         raise ValueError(f"a vector of {n} entries; at most {MAX_ENTRIES} can be encoded")
-    return b"".join(map(varint.write, (n, *numbers)))
+    return b"".join(map(write_varint, (n, *numbers)))
 
 
 def read(reader: ByteReader, n: int | None) -> tuple[int, int]:

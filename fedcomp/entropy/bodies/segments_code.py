@@ -7,24 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES
-from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bits.byte_reader import ByteReader
+from fedcomp.core import BLOCK_ENTRIES, MAX_TENSORS
+from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.bodies.dense import LevelsCode, Raw
 from fedcomp.entropy.bodies.golomb import GolombTernary
 from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized import MAX_PRODUCT, Dense, Levels, LowRankFactors, Product, Segments, Ternary, worthwhile
+from fedcomp.quantized import MAX_PRODUCT, Dense, Levels, Product, Segments, Ternary, worthwhile
 
 CODES: tuple[tuple[type, EntropyCode[Any]], ...] = ((Dense, Raw()), (Levels, LevelsCode()), (Ternary, GolombTernary()))
 """By number: the pieces that a code is for, and the code."""
-MAX_PIECES = 1 << 16
 MIN_ROW_BYTES = 3
 
 Row = tuple[int, int, int]
 """The code of a piece, its entries, and the bytes of its body."""
-MAX_PARTS = 1 << 16
 Part = tuple[int, int, int, int]
 """Entries, rank, rows, columns; the last three are 0 for entries that are no matrix."""
 
@@ -35,16 +32,16 @@ class SegmentsCode:
 
     def encode(self, value: Segments, /) -> bytes:
         """Return the body: the number of pieces; code, entries and length of each; their bodies."""
-        if value.n > MAX_ENTRIES or len(value.pieces) > MAX_PIECES:
+        if value.n > MAX_ENTRIES or len(value.pieces) > MAX_TENSORS:
             raise ValueError(
                 f"a vector of {value.n} entries in {len(value.pieces)} pieces; "
-                f"at most {MAX_ENTRIES} in {MAX_PIECES} can be encoded"
+                f"at most {MAX_ENTRIES} in {MAX_TENSORS} can be encoded"
             )
-        table, bodies = [varint.write(len(value.pieces))], []
+        table, bodies = [write_varint(len(value.pieces))], []
         for piece in value.pieces:
             number = next(number for number, (kind, _) in enumerate(CODES) if isinstance(piece, kind))
             body = CODES[number][1].encode(piece)
-            table.append(bytes([number]) + varint.write(piece.n) + varint.write(len(body)))
+            table.append(bytes([number]) + write_varint(piece.n) + write_varint(len(body)))
             bodies.append(body)
         return b"".join(table + bodies)
 
@@ -67,8 +64,8 @@ class SegmentsCode:
 
 def _read_rows(reader: ByteReader) -> list[Row]:
     count = reader.varint("number of pieces")
-    if count > MAX_PIECES:
-        raise CorruptError(f"{count} pieces; at most {MAX_PIECES} are allowed")
+    if count > MAX_TENSORS:
+        raise CorruptError(f"{count} pieces; at most {MAX_TENSORS} are allowed")
     if count > reader.left // MIN_ROW_BYTES:
         raise TruncatedError(f"{reader.left} bytes are left; {count} pieces need {MIN_ROW_BYTES} or more each")
     rows: list[Row] = []
@@ -87,23 +84,23 @@ def _read_rows(reader: ByteReader) -> list[Row]:
 class LowRankRaw:
     """A table of the parts, then four bytes a number."""
 
-    def encode(self, value: LowRankFactors, /) -> bytes:
+    def encode(self, value: Segments, /) -> bytes:
         """Return the body: n, the number of parts, rank and sides of each, then the numbers of each: left, right."""
-        if len(value.parts) > MAX_PARTS:
-            raise ValueError(f"{len(value.parts)} parts; at most {MAX_PARTS} can be encoded")
-        table = [head.write(value.n, len(value.parts))]
+        if len(value.pieces) > MAX_TENSORS:
+            raise ValueError(f"{len(value.pieces)} parts; at most {MAX_TENSORS} can be encoded")
+        table = [head.write(value.n, len(value.pieces))]
         numbers: list[NDArray[np.float32]] = []
-        for part in value.parts:
+        for part in value.pieces:
             if isinstance(part, Product):
                 rank, rows = part.left.shape
-                table += map(varint.write, (rank, rows, part.right.shape[1]))
+                table += map(write_varint, (rank, rows, part.right.shape[1]))
                 numbers += [part.left, part.right]
             else:
-                table += map(varint.write, (0, part.n))
-                numbers.append(part.vector)
+                table += map(write_varint, (0, part.n))
+                numbers.append(part.dense())
         return b"".join(table + [array.astype("<f4", copy=False).tobytes() for array in numbers])
 
-    def decode(self, value: bytes, /, n: int | None = None) -> LowRankFactors:
+    def decode(self, value: bytes, /, n: int | None = None) -> Segments:
         """Return the factors and the entries between the matrices."""
         reader = ByteReader(value)
         table = _read_table(reader, head.read_n(reader, n))
@@ -113,7 +110,7 @@ class LowRankRaw:
         blocks = (numbers[start : start + BLOCK_ENTRIES] for start in range(0, count, BLOCK_ENTRIES))
         if not all(np.isfinite(block).all() for block in blocks):
             raise CorruptError("a body holds NaN or infinity")
-        return LowRankFactors(tuple(_parts(table, numbers)))
+        return Segments(tuple(_parts(table, numbers)))
 
 
 def _number_count(part: Part) -> int:
@@ -124,8 +121,8 @@ def _number_count(part: Part) -> int:
 def _read_table(reader: ByteReader, n: int) -> list[Part]:
     """Return the parts: `n` entries together, and no more numbers than bytes are left for."""
     count = reader.varint("number of parts")
-    if count > MAX_PARTS:
-        raise CorruptError(f"{count} parts; at most {MAX_PARTS} are allowed")
+    if count > MAX_TENSORS:
+        raise CorruptError(f"{count} parts; at most {MAX_TENSORS} are allowed")
     table: list[Part] = []
     left, numbers = n, 0
     for number in range(count):

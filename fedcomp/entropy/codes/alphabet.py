@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES
-from fedcomp.entropy.bits import prefix_stream, tuples, varint
-from fedcomp.entropy.bits.byte_reader import ByteReader
+from fedcomp.entropy.bits import prefix_stream, tuples
+from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.codes import huffman, positions, symbol_set
 from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS
 from fedcomp.entropy.codes.symbol_set import Symbols, SymbolSet, symbol_type
@@ -135,7 +135,7 @@ class Common:
     def write(self, symbols: Symbols) -> Iterator[bytes]:
         """Yield the stream: positions and symbols of the rest, then all entries, those of the rest as rank 0."""
         indices = self._rest_indices(symbols)
-        yield bytes([COMMON]) + self.set.write() + varint.write(indices.size)
+        yield bytes([COMMON]) + self.set.write() + write_varint(indices.size)
         yield positions.write(indices, symbols.size)
         yield from self.rest.write(symbols[indices])
         yield from self.set.write_ranks(symbols, others=True)

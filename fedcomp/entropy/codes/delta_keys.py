@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES
-from fedcomp.entropy.bits import packing, unary, varint
-from fedcomp.entropy.bits.byte_reader import ByteReader
+from fedcomp.entropy.bits import packing, unary
+from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.codes.golomb_positions import indices_of
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import Indices
@@ -46,7 +46,7 @@ class DeltaKeys:
         """The bytes that `write` takes."""
         flags = -(-self.groups // 8)
         payloads = sum(packing.size(count, groups * self.width) for groups, count in enumerate(self.counts.tolist()))
-        return 1 + len(varint.write(flags)) + flags + payloads
+        return 1 + len(write_varint(flags)) + flags + payloads
 
     def write(self) -> Iterator[bytes]:
         """Yield the width, the length of the flags, the flags, the payloads."""
@@ -54,7 +54,7 @@ class DeltaKeys:
         more = (self.lengths - np.uint8(1)) // np.uint8(self.width)
         blocks = (more[start : start + BLOCK_ENTRIES] for start in range(0, more.size, BLOCK_ENTRIES))
         flags = unary.write(blocks, self.groups)
-        yield varint.write(len(flags))
+        yield write_varint(len(flags))
         yield flags
         for groups, count in enumerate(self.counts.tolist()):
             if count:

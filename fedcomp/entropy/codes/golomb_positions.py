@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.entropy.bits import packing, unary, varint
-from fedcomp.entropy.bits.byte_reader import ByteReader, Octets
+from fedcomp.entropy.bits import packing, unary
+from fedcomp.entropy.bits.byte_reader import ByteReader, Octets, write_varint
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import Indices
@@ -65,7 +65,7 @@ class GolombPositions:
         """The bytes that `write` takes."""
         quotients = -(-(self.k + self.ones) // 8)
         remainders = int(_remainder_sizes(self.rice, self.k).sum())
-        return self.rice.size + len(varint.write(quotients)) + quotients + remainders
+        return self.rice.size + len(write_varint(quotients)) + quotients + remainders
 
     def write(self) -> Iterator[bytes]:
         """Yield the Rice parameters, the length of the quotients, the quotients, the remainders."""
@@ -74,7 +74,7 @@ class GolombPositions:
         blocks = ((self.runs[rows] >> shifts[rows]).ravel()[: self.k - rows.start * CHUNK_GAPS] for rows in groups)
         quotients = unary.write(blocks, self.k + self.ones)
         yield self.rice.astype(np.uint8).tobytes()
-        yield varint.write(len(quotients))
+        yield write_varint(len(quotients))
         yield quotients
         sizes = _remainder_sizes(self.rice, self.k)
         for rows in groups:

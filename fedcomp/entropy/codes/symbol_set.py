@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES
-from fedcomp.entropy.bits import packing, varint
-from fedcomp.entropy.bits.byte_reader import ByteReader
+from fedcomp.entropy.bits import packing
+from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.errors import CorruptError
 
 Symbols = NDArray[Any]
@@ -43,7 +43,7 @@ class SymbolSet:
 
     def write(self) -> bytes:
         """Return the number of symbols and, unless it is `bound`, the shorter of their list and a bitmap."""
-        head = varint.write(self.size)
+        head = write_varint(self.size)
         if self.size == self.bound:
             return head
         if _is_list(self.size, self.bound):

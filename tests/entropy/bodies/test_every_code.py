@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from fedcomp.core import CompensatedUpdate, EncodeContext, Vector
-from fedcomp.entropy import EntropyCode
-from fedcomp.entropy.bits import varint
-from fedcomp.entropy.protocol import MAX_ENTRIES
+from fedcomp.entropy import MAX_ENTRIES, EntropyCode
+from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.methods import parse
 from fedcomp.quantized import QuantizedVector
@@ -97,8 +96,8 @@ def test_changed_bytes_are_refused_or_decode_to_a_finite_vector(example: Example
 
 @pytest.mark.parametrize("number", sorted(set(CODECS) - {1}))
 def test_a_few_bytes_that_claim_two_thousand_million_entries_cost_nothing(number: int) -> None:
-    begin = varint.write(MAX_ENTRIES)
-    counts = [varint.write(count) for count in (1, 60, 2**20, MAX_ENTRIES)]
+    begin = write_varint(MAX_ENTRIES)
+    counts = [write_varint(count) for count in (1, 60, 2**20, MAX_ENTRIES)]
     fillings = [b"", b"\0" * 40, b"\1\x1f" * 20, b"\3\1" + b"\xff" * 40, b"\0\0" + bytes.fromhex("0000003f") * 10]
     bodies = [begin + count + filling for count in counts for filling in fillings]
     check_cheap_refusals(CODECS[number].decode, bodies)

@@ -6,12 +6,12 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bodies.golomb import STRETCH, GolombTernary, GolombTernaryInterleaved, rice_parameter
+from fedcomp.entropy import MAX_ENTRIES, EntropyCode, GolombTernary, GolombTernaryInterleaved
+from fedcomp.entropy.bits.byte_reader import write_varint
+from fedcomp.entropy.bodies.golomb import STRETCH, rice_parameter
 from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS, GROUP_CHUNKS, MAX_RICE
-from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
 from fedcomp.errors import FedcompError
-from fedcomp.quantized.vectors import Ternary
+from fedcomp.quantized import Ternary
 from tests.entropy.damage import memory_below
 from tests.reference import (
     bits_of,
@@ -100,7 +100,7 @@ def test_quotients_longer_than_a_stretch_come_back() -> None:
     runs = [0, 8 * STRETCH - 1, 8 * STRETCH, 3, 20 * STRETCH + 5]
     stream = "".join("1" * run + "0" + sign for run, sign in zip(runs, "01101", strict=True))
     n = sum(runs) + len(runs)
-    head = varint.write(n) + varint.write(len(runs)) + bytes.fromhex("0000003f 00")
+    head = write_varint(n) + write_varint(len(runs)) + bytes.fromhex("0000003f 00")
     body = head + np.packbits(np.frombuffer(stream.encode(), np.uint8) - ord("0")).tobytes()
     found = GolombTernaryInterleaved().decode(body, n)
     assert found.indices.tolist() == [sum(runs[: end + 1]) + end for end in range(len(runs))]
@@ -241,7 +241,7 @@ def test_an_interleaved_body_that_contradicts_itself_is_refused(body: str, numbe
 
 def test_interleaved_entries_of_33_bits_take_little_more_memory_than_their_positions() -> None:
     n = 1 << 18
-    body = varint.write(n) + varint.write(n) + bytes.fromhex("0000003f") + bytes([MAX_RICE]) + bytes(33 * n // 8)
+    body = write_varint(n) + write_varint(n) + bytes.fromhex("0000003f") + bytes([MAX_RICE]) + bytes(33 * n // 8)
     with memory_below(5 * 4 * n):
         found = GolombTernaryInterleaved().decode(body, n)
     assert found.indices.size == n
@@ -250,15 +250,15 @@ def test_interleaved_entries_of_33_bits_take_little_more_memory_than_their_posit
 @codes
 def test_ten_bytes_that_claim_two_thousand_million_entries_cost_nothing(code: EntropyCode[Ternary]) -> None:
     claims = [
-        varint.write(MAX_ENTRIES) + varint.write(k) + bytes.fromhex("0000003f") for k in (1, 60, 2**20, MAX_ENTRIES)
+        write_varint(MAX_ENTRIES) + write_varint(k) + bytes.fromhex("0000003f") for k in (1, 60, 2**20, MAX_ENTRIES)
     ]
     rest = [
         b"",
         b"\0",
         b"\x1f" * 3,
         b"\0" * 40,
-        b"\x1f" + varint.write(2**28),
-        b"\0" + varint.write(2**40) + b"\xff" * 20,
+        b"\x1f" + write_varint(2**28),
+        b"\0" + write_varint(2**40) + b"\xff" * 20,
     ]
     with memory_below(200_000):
         for body in (claim + end for claim in claims for end in rest):

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bodies.dense import LevelsCode
-from fedcomp.entropy.protocol import MAX_ENTRIES
+from fedcomp.entropy import MAX_ENTRIES, LevelsCode
+from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import CorruptError, FedcompError
-from fedcomp.quantized.levels import EXPONENTS, LINEAR, POWERS, Groups, Levels, Scale, group_count
+from fedcomp.quantized import EXPONENTS, LINEAR, POWERS, Groups, Levels, Scale, group_count
 from tests.entropy.damage import check_cheap_refusals
 from tests.entropy.slow_symbols import slow_levels
 
@@ -226,7 +225,7 @@ def test_a_few_bytes_stand_for_many_equal_levels_only_if_n_is_known() -> None:
 
 
 def test_bodies_that_claim_two_thousand_million_entries_cost_nothing() -> None:
-    many = varint.write(MAX_ENTRIES)
+    many = write_varint(MAX_ENTRIES)
     few = ["00 03 01 " + "00" * 60, "08 03 02 01 ffffffff07 " + "00" * 20]
     one_bucket = "00 ff01 8080808008 0000803f"
     streams = [one_bucket + rest for rest in ("00 ff01", "02 03 01 1220 08 8080808008", "03 01 80 40 01")]

@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 
-from fedcomp.core import CompensatedUpdate, EncodeContext, Shapes
-from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bodies.segments_code import MAX_PARTS, LowRankRaw
-from fedcomp.entropy.protocol import MAX_ENTRIES
+from fedcomp.core import MAX_TENSORS, CompensatedUpdate, EncodeContext, Shapes
+from fedcomp.entropy import MAX_ENTRIES, LowRankRaw
+from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import FedcompError
-from fedcomp.quantize.power_iteration import LowRank
-from fedcomp.quantized.segments import LowRankFactors, Product
-from fedcomp.quantized.vectors import Dense
+from fedcomp.quantize import LowRank
+from fedcomp.quantized import Dense, Product, Segments
 from tests.entropy.damage import check_cheap_refusals
 
 CODE = LowRankRaw()
@@ -19,15 +17,15 @@ BODY = "0a 02 01 03 03 00 01" + LEFT + RIGHT + REST
 SHAPES: list[Shapes] = [(), ((1000,),), ((10, 100),), ((8,), (16, 4, 3, 3), (16, 10), (256,)), ((31, 31), (39,))]
 
 
-def factors(rank: int, shapes: Shapes, n: int = 1000) -> LowRankFactors:
+def factors(rank: int, shapes: Shapes, n: int = 1000) -> Segments:
     value = np.random.default_rng(rank).standard_normal(n).astype(np.float32)
     return LowRank(rank).quantize(CompensatedUpdate(value, context=EncodeContext(rank, shapes=shapes)))
 
 
-def same(one: LowRankFactors, other: LowRankFactors) -> bool:
-    if one.n != other.n or len(one.parts) != len(other.parts):
+def same(one: Segments, other: Segments) -> bool:
+    if one.n != other.n or len(one.pieces) != len(other.pieces):
         return False
-    for mine, its in zip(one.parts, other.parts, strict=True):
+    for mine, its in zip(one.pieces, other.pieces, strict=True):
         if isinstance(mine, Product) and isinstance(its, Product):
             pairs = [(mine.left, its.left), (mine.right, its.right)]
         elif isinstance(mine, Dense) and isinstance(its, Dense):
@@ -41,7 +39,7 @@ def same(one: LowRankFactors, other: LowRankFactors) -> bool:
 
 def test_a_matrix_and_an_entry_are_the_code_written_by_hand() -> None:
     left, right = np.array([[1, 2, 0]], np.float32), np.array([[1, 0, -1]], np.float32)
-    value = LowRankFactors((Product(9, left, right), Dense(np.array([0.5], np.float32))))
+    value = Segments((Product(9, left, right), Dense(np.array([0.5], np.float32))))
     assert CODE.encode(value) == bytes.fromhex(BODY)
     assert same(CODE.decode(bytes.fromhex(BODY), 10), value)
     assert value.dense().tolist() == [1, 0, -1, 2, 0, -2, 0, 0, 0, 0.5]
@@ -98,18 +96,18 @@ def test_a_body_that_contradicts_itself_is_refused(body: str, numbers: str) -> N
 
 
 def test_a_few_bytes_that_claim_two_thousand_million_entries_cost_nothing() -> None:
-    claims = [varint.write(rank) + varint.write(side) * 2 for rank in (1, 100) for side in (1000, 46340, 2**31, 2**60)]
+    claims = [write_varint(rank) + write_varint(side) * 2 for rank in (1, 100) for side in (1000, 46340, 2**31, 2**60)]
     bodies = [
-        varint.write(n) + varint.write(count) + claim + rest
+        write_varint(n) + write_varint(count) + claim + rest
         for n in (10**6, MAX_ENTRIES)
-        for count in (1, 1000, MAX_PARTS)
-        for claim in [*claims, varint.write(0) + varint.write(n)]
+        for count in (1, 1000, MAX_TENSORS)
+        for claim in [*claims, write_varint(0) + write_varint(n)]
         for rest in (b"", b"\0" * 300)
     ]
     check_cheap_refusals(CODE.decode, bodies, 300_000)
 
 
 def test_more_parts_than_can_be_are_refused() -> None:
-    value = LowRankFactors((Dense(np.zeros(1, np.float32)),) * (MAX_PARTS + 1))
+    value = Segments((Dense(np.zeros(1, np.float32)),) * (MAX_TENSORS + 1))
     with pytest.raises(ValueError, match="65537 .* 65536"):
         CODE.encode(value)

@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 
 from fedcomp.core import CompensatedUpdate, EncodeContext
-from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bodies.rotated_code import RotatedBits
-from fedcomp.entropy.protocol import MAX_ENTRIES
+from fedcomp.entropy import MAX_ENTRIES, RotatedBits
+from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import CorruptError, FedcompError
-from fedcomp.quantize.eden import Eden
-from fedcomp.quantized.rotated import Rotated, rotated_count
-from fedcomp.quantized.rotation import MAX_CHUNK, Rotation
+from fedcomp.quantize import Eden
+from fedcomp.quantized import MAX_CHUNK, Rotated, Rotation, rotated_count
 from tests.entropy.damage import check_truncations, memory_below
 from tests.reference import rotated_entries
 
@@ -134,7 +132,7 @@ def test_every_truncation_and_every_byte_more_is_refused(bits: float) -> None:
 def test_a_few_bytes_that_claim_two_thousand_million_entries_cost_nothing() -> None:
     heads = [bytes.fromhex("0400000000000000") + np.array(bits, "<f4").tobytes() for bits in (1e-9, 1e-3, 1, 2.5, 4)]
     fillings = (b"", b"\0" * 5, b"\0" * 300)
-    bodies = [varint.write(n) + head + rest for n in (1000, 2**20, MAX_ENTRIES) for head in heads for rest in fillings]
+    bodies = [write_varint(n) + head + rest for n in (1000, 2**20, MAX_ENTRIES) for head in heads for rest in fillings]
     with memory_below(500_000):
         for body in bodies:
             with suppress(FedcompError):

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bodies.sparse import SeededValues
-from fedcomp.entropy.protocol import MAX_ENTRIES
+from fedcomp.entropy import MAX_ENTRIES, SeededValues
+from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import FedcompError
-from fedcomp.quantized.precision import round_to
-from fedcomp.quantized.vectors import Seeded, seeded_indices
+from fedcomp.quantized import Seeded, round_to, seeded_indices
 from tests.entropy.damage import memory_below
 
 VALUES = np.array([1.5, -0.75, -1.25, 3], np.float32)
@@ -50,7 +48,7 @@ def test_positions_take_the_eight_bytes_of_the_seed_whatever_their_number() -> N
     rng = np.random.default_rng(1)
     for k in (1, 100, 20_000):
         value = draw(rng, 1_000_000, k)
-        assert len(SeededValues().encode(value)) == 3 + len(varint.write(k)) + 8 + 1 + 4 * k
+        assert len(SeededValues().encode(value)) == 3 + len(write_varint(k)) + 8 + 1 + 4 * k
 
 
 def test_any_seed_is_written_modulo_2_to_the_64() -> None:

@@ -3,17 +3,12 @@
 import numpy as np
 import pytest
 
-from fedcomp.core import CompensatedUpdate, EncodeContext
-from fedcomp.entropy.bits import varint
-from fedcomp.entropy.bodies.dense import LevelsCode
-from fedcomp.entropy.bodies.golomb import GolombTernary
-from fedcomp.entropy.bodies.segments_code import MAX_PIECES, SegmentsCode
-from fedcomp.entropy.protocol import MAX_ENTRIES
+from fedcomp.core import MAX_TENSORS, CompensatedUpdate, EncodeContext
+from fedcomp.entropy import MAX_ENTRIES, GolombTernary, LevelsCode, SegmentsCode
+from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import CorruptError, FedcompError
-from fedcomp.quantize.cgx import Cgx
-from fedcomp.quantized.levels import Levels
-from fedcomp.quantized.segments import Segments
-from fedcomp.quantized.vectors import Dense, Ternary
+from fedcomp.quantize import Cgx
+from fedcomp.quantized import Dense, Levels, Segments, Ternary
 from tests.entropy.damage import check_cheap_refusals
 
 CODE = SegmentsCode()
@@ -126,13 +121,13 @@ def test_another_length_than_needed_is_refused_before_a_piece_is_read() -> None:
 
 
 def test_a_few_bytes_that_claim_much_cost_nothing() -> None:
-    row = bytes([1]) + varint.write(2**20) + varint.write(10)
+    row = bytes([1]) + write_varint(2**20) + write_varint(10)
     claims = [
-        varint.write(2**40),
-        varint.write(1) + bytes([1]) + varint.write(MAX_ENTRIES) + varint.write(4) + b"\0" * 4,
-        varint.write(1) + bytes([0]) + varint.write(MAX_ENTRIES) + varint.write(2**33),
-        varint.write(1) + bytes([1]) + varint.write(2**62) + varint.write(2**62),
-        varint.write(2000) + row * 2000 + (varint.write(2**20) + b"\0" * 7) * 2000,
+        write_varint(2**40),
+        write_varint(1) + bytes([1]) + write_varint(MAX_ENTRIES) + write_varint(4) + b"\0" * 4,
+        write_varint(1) + bytes([0]) + write_varint(MAX_ENTRIES) + write_varint(2**33),
+        write_varint(1) + bytes([1]) + write_varint(2**62) + write_varint(2**62),
+        write_varint(2000) + row * 2000 + (write_varint(2**20) + b"\0" * 7) * 2000,
     ]
     for n in (None, 1000, MAX_ENTRIES):
         check_cheap_refusals(lambda claim, n=n: CODE.decode(claim, n), claims, 1_000_000)  # type: ignore[misc]
@@ -142,8 +137,8 @@ def test_a_thousand_equal_pieces_are_refused_if_n_is_not_known() -> None:
     piece = Cgx(4, 1 << 20).quantize(CompensatedUpdate(np.zeros(1 << 20, np.float32))).pieces[0]
     assert isinstance(piece, Levels)
     one = LevelsCode().encode(piece)
-    row = bytes([1]) + varint.write(piece.n) + varint.write(len(one))
-    body = varint.write(1000) + row * 1000 + one * 1000
+    row = bytes([1]) + write_varint(piece.n) + write_varint(len(one))
+    body = write_varint(1000) + row * 1000 + one * 1000
     with pytest.raises(CorruptError, match=f"{1000 << 20} entries in {len(body)} bytes"):
         CODE.decode(body)
 
@@ -156,10 +151,10 @@ def test_a_vector_too_long_to_encode_is_refused() -> None:
 
 def test_more_than_65536_pieces_are_refused() -> None:
     def body(count: int) -> bytes:
-        return varint.write(count) + b"\0\1\4" * count + np.ones(count, "<f4").tobytes()
+        return write_varint(count) + b"\0\1\4" * count + np.ones(count, "<f4").tobytes()
 
-    assert CODE.decode(body(MAX_PIECES)).n == MAX_PIECES
+    assert CODE.decode(body(MAX_TENSORS)).n == MAX_TENSORS
     with pytest.raises(CorruptError, match="65537 pieces; .* 65536"):
-        CODE.decode(body(MAX_PIECES + 1))
+        CODE.decode(body(MAX_TENSORS + 1))
     with pytest.raises(ValueError, match="65537 pieces; .* 65536"):
-        CODE.encode(Segments((Dense(np.ones(1, np.float32)),) * (MAX_PIECES + 1)))
+        CODE.encode(Segments((Dense(np.ones(1, np.float32)),) * (MAX_TENSORS + 1)))

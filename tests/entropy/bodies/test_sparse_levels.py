@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from fedcomp.core.types import Vector
-from fedcomp.entropy.bodies.sparse import GEOMETRIC, LISTED, SparseLevelsCode
+from fedcomp.core import Vector
+from fedcomp.entropy import SparseLevelsCode
+from fedcomp.entropy.bodies.sparse import GEOMETRIC, LISTED
 from fedcomp.entropy.codes.positions import DELTA, KINDS
 from fedcomp.errors import FedcompError
-from fedcomp.quantized.levels import SparseLevels, geometric
+from fedcomp.quantized import SparseLevels, geometric
 from tests.reference import entropy_bits, levels_entries
 
 

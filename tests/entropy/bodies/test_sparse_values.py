@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from fedcomp.entropy.bodies.sparse import SparseValues
-from fedcomp.entropy.protocol import MAX_ENTRIES
+from fedcomp.entropy import MAX_ENTRIES, SparseValues
 from fedcomp.errors import FedcompError
-from fedcomp.quantized.precision import round_to
-from fedcomp.quantized.vectors import Sparse
+from fedcomp.quantized import Sparse, round_to
 from tests.reference import entropy_bits, sparse_entries
 
 BY_HAND = Sparse(200, np.array([4, 13, 14, 100]), np.array([1.5, -0.75, -1.25, 3], np.float32))

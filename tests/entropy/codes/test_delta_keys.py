@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import delta_keys
-from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import FedcompError
-from fedcomp.quantized.vectors import Indices
+from fedcomp.quantized import Indices
 from tests.entropy.damage import check_truncations
 from tests.reference import slow_positions
 

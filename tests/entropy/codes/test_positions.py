@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import delta_keys, golomb_positions, positions
 from fedcomp.entropy.codes.golomb_positions import runs_of
 from fedcomp.entropy.codes.positions import ALL, BITMAP, DELTA, GOLOMB, KINDS, SMALLEST, write
-from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import FedcompError
-from fedcomp.quantized.vectors import Indices
+from fedcomp.quantized import Indices
 from tests.entropy.damage import check_cheap_refusals, check_truncations, memory_below, survivors
 from tests.reference import slow_positions
 

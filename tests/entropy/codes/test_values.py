@@ -10,7 +10,7 @@ from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import alphabet, values
 from fedcomp.entropy.codes.values import BF16, FP16, FP32, NATURAL
 from fedcomp.errors import FedcompError
-from fedcomp.quantized.precision import round_to
+from fedcomp.quantized import round_to
 from tests.entropy.damage import check_truncations
 from tests.reference import slow_values
 
