@@ -29,8 +29,7 @@ from fedcomp.flower._compat import (
 )
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.context_store import ContextStore
-from fedcomp.flower.client.state_files import MAX_REPLAYED_FRAMES
-from fedcomp.flower.client.state_folder import StateFolder
+from fedcomp.flower.client.state_folder import MAX_REPLAYED_FRAMES, StateFolder
 from fedcomp.sync import Subscriber, start_replica
 from fedcomp.wire import SECONDS, Frame, Kind, codec_id, layout_of
 

@@ -54,8 +54,7 @@ RULES = {
         fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app
         deploy.federation deploy.program deploy.run_config deploy.signals""",
     "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync rich flwr fedcomp.flower._compat
-        fedcomp.flower.client.client_state fedcomp.flower.client.context_store
-        fedcomp.flower.client.state_files fedcomp.flower.client.state_folder""",
+        fedcomp.flower.client.client_state fedcomp.flower.client.context_store fedcomp.flower.client.state_folder""",
     "benchmarks/rounds_app/": "numpy flwr fedcomp fedcomp.flower",
     "experiments/": """numpy torch flwr filelock huggingface_hub jinja2 joblib matplotlib pandas pydantic ray rich seaborn
         fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.methods fedcomp.sync fedcomp.tasks

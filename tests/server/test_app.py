@@ -13,7 +13,7 @@ from clients.app import app as client_app
 from clients.devices import available
 from fedcomp.data import load, read_card, write_own
 from fedcomp.flower import LocalGrid
-from fedcomp.flower.client.state_store import open_store
+from fedcomp.flower.client.mod import open_store
 from server.app import CARDS
 from server.app import app as server_app
 from server.evaluate import build_evaluator

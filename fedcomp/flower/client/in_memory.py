@@ -69,7 +69,7 @@ class DecodeCache:
 
 
 class InMemoryState(RecordDict):
-    """A ``Context.state`` that holds the mod's state as a value; the app's own records are as usual."""
+    """A ``Context.state`` that holds the mod's state as a value, and is its store; the app's own records are as usual."""
 
     def __init__(self, cache: DecodeCache) -> None:
         """Start with an empty state."""
@@ -89,19 +89,11 @@ class InMemoryState(RecordDict):
         twin.client = copy.deepcopy(self.client)
         return twin
 
-
-class InProcessStore:
-    """The state in an `InMemoryState`."""
-
-    def __init__(self, records: InMemoryState) -> None:
-        """Use `records`."""
-        self._records = records
-
     def load(self, training_id: int, places: Collection[tuple[int, int]] = ()) -> ClientState:
         """Return the state of `training_id`, 0 meaning any; an empty one if there is none."""
-        return for_training(self._records.client, training_id)
+        return for_training(self.client, training_id)
 
     def save(self, state: ClientState) -> None:
         """Hold `state`."""
         state.followed = ()  # key frames of every node may be large
-        self._records.client = state
+        self.client = state

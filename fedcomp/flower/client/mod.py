@@ -1,7 +1,9 @@
 """The node's side in Flower: a mod that turns frames into the arrays that a ClientApp expects, and its reply into a frame."""
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from logging import WARNING
+from pathlib import Path
 
 from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
 
@@ -9,11 +11,15 @@ from fedcomp.errors import FedcompError
 from fedcomp.flower import records
 from fedcomp.flower._compat import ClientAppCallable, log
 from fedcomp.flower.client.client_state import ClientState
-from fedcomp.flower.client.in_memory import DecodeCache
-from fedcomp.flower.client.state_store import StateStore, cache_of, open_store
+from fedcomp.flower.client.context_store import ContextStore, StateStore
+from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
+from fedcomp.flower.client.state_folder import StateFolder
 from fedcomp.flower.lazy_array import record_of, to_record
 from fedcomp.sync import resync
 from fedcomp.wire import Frame, Layout, ServerMessage, parse_server_message
+
+STATE_DIR = "state-dir"
+"""The key in a node's config that names the folder of its state."""
 
 
 class CompressionMod:
@@ -36,15 +42,38 @@ class CompressionMod:
             return _answer(message, *packed, context, call_next, store)
 
 
+def open_store(context: Context) -> AbstractContextManager[StateStore]:
+    """Return the store of a node's state; no other process uses it while it is entered.
+
+    Raises `ValueError` for a state-dir that cannot be used.
+    """
+    if isinstance(context.state, InMemoryState):
+        return nullcontext(context.state)
+    folder = context.node_config.get(STATE_DIR, "")
+    if not isinstance(folder, str):
+        raise ValueError(f"{STATE_DIR} in the node config is {folder!r}; the path of a folder is needed")
+    if not folder:
+        return nullcontext(ContextStore(context.state))
+    path = Path(folder).expanduser()
+    if not path.is_absolute():
+        raise ValueError(
+            f"{STATE_DIR} is {folder!r}; an absolute path is needed: a node's processes have other folders"
+        )
+    return StateFolder(path, context.state)
+
+
 def _answer(
     message: Message, key: str, data: bytes, context: Context, call_next: ClientAppCallable, store: StateStore
 ) -> Message:
     """Return the reply to `message`, whose record `key` holds `data`: follow the frames, run the app, pack its update."""
     start_s = time.perf_counter()
     request, frames = parse_server_message(data)
-    state, cache = store.load(request.training_id, _places(request, frames)), cache_of(context)
+    state = store.load(request.training_id, _places(request, frames))
+    cache = context.state.cache if isinstance(context.state, InMemoryState) else None
     if state.subscriber.is_repeated(request):
-        return Message(_repeated_reply(state), reply_to=message)
+        content = RecordDict(dict(state.answer.items()))
+        update = records.pack(state.subscriber.pending)
+        return Message(_with_record(content, state.answer_key, update), reply_to=message)
     if not _follow(state, request, frames, context.node_id, cache):
         # Store nothing from this message: accepting a forged number would make every genuine one look stale.
         return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
@@ -123,12 +152,6 @@ def _packed_update(
     state.local = {name: array for name, array in arrays.items() if name in local}
     state.answer, state.answer_key = {name: record for name, record in content.items() if name != trained}, trained
     return _with_record(content, trained, records.pack(frame))
-
-
-def _repeated_reply(state: ClientState) -> RecordDict:
-    return _with_record(
-        RecordDict(dict(state.answer.items())), state.answer_key, records.pack(state.subscriber.pending)
-    )
 
 
 def _with_record(content: RecordDict, key: str, record: ArrayRecord) -> RecordDict:

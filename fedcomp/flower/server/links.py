@@ -1,12 +1,19 @@
-"""Checks that a strategy and the compressors of its two links fit together."""
+"""The compressors of a strategy's two links: whether they fit the strategy, and what they gain."""
+
+from logging import INFO, WARNING
 
 from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
+from fedcomp.flower._compat import log
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.methods import METHODS
+from fedcomp.sync import Ledger
 from fedcomp.wire import codec_id
+
+MIN_USEFUL_RATIO = 1.5
+"""The uplink ratio below which the log warns."""
 
 
 def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> None:
@@ -17,15 +24,26 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> No
         if not isinstance(compressor, Compressor):
             raise ValueError(f"{compressor!r} is no compressor; fedcomp.parse makes one from text")
         codec_id(compressor.entropy)  # raises for a code without a number
-    if uplink.name in METHODS and not METHODS.about(uplink.name).uplink:
-        raise ValueError(f"{uplink} does not work as uplink; `python -m fedcomp methods` lists those that do")
-    if downlink.name in METHODS and not METHODS.about(downlink.name).downlink:
-        raise ValueError(f"{downlink} does not work as downlink; `python -m fedcomp methods` lists those that do")
+    for compressor, link in ((uplink, "uplink"), (downlink, "downlink")):
+        if compressor.name in METHODS and not getattr(METHODS.about(compressor.name), link):
+            raise ValueError(f"{compressor} does not work as {link}; `python -m fedcomp methods` lists those that do")
     sums = reply_use_of(inner) is ReplyUse.INCREMENTS
     if uplink.memory.incremental != sums:
-        sends = "increments of an estimate" if uplink.memory.incremental else "whole updates"
-        needs = "increments" if sums else "whole updates"
+        sends, needs = ("whole updates", "increments") if sums else ("increments of an estimate", "whole updates")
         raise ValueError(
             f"uplink {uplink} sends {sends}, and {type(aggregating(inner)).__name__} needs {needs}; "
             "the uplink ef21 and the strategy EF21 belong together"
         )
+
+
+def log_ratio(server_round: int, ledger: Ledger, uplink: Compressor) -> None:
+    """Log the traffic of the first round of a run that brought updates; warn if hardly anything is gained."""
+    traffic = ledger.of_round(server_round)
+    if not traffic.dense_uplink_bytes or traffic.dense_uplink_bytes < ledger.dense_uplink_bytes:
+        return
+    ratio = traffic.dense_uplink_bytes / traffic.uplink_bytes
+    up = f"uplink {traffic.uplink_bytes} bytes, {ratio:.1f} times smaller than dense"
+    down = f"downlink {traffic.downlink_bytes} bytes, of dense {traffic.dense_downlink_bytes}"
+    log(INFO, "fedcomp: round %d: %s; %s", server_round, up, down)
+    if ratio < MIN_USEFUL_RATIO and uplink.name != "dense":
+        log(WARNING, "fedcomp: uplink %s hardly compresses this model: ratio %.2f", uplink, ratio)

@@ -1,7 +1,7 @@
 """Which nodes were asked, which answered, and when each last did, for operators."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from logging import INFO, WARNING
 
 from flwr.app import Message
@@ -23,10 +23,10 @@ class NodeState:
     `absent` says that it did not answer the last time it was asked.  `totals` is its traffic.
     """
 
-    version: int | None
-    heard: int | None
-    absent: bool
-    totals: Traffic
+    version: int | None = None
+    heard: int | None = None
+    absent: bool = False
+    totals: Traffic = field(default_factory=Traffic)
 
 
 class Participation:

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, Message
 from flwr.serverapp.strategy import FedAvgM, Strategy
 
 from fedcomp.compressor import Compressor
@@ -73,16 +73,38 @@ class PublishedModel:
         if layout_of(records.to_arrays(arrays), patterns) != self.publisher.replica.layout:
             raise ValueError("the arrays are of another model than the published one")
 
-    def key_in(self, content: Mapping[str, object], sender: str) -> str:
-        """Return the key of the published model in the content of a message; raise `ValueError` if it is not there."""
-        found = {key: record for key, record in content.items() if isinstance(record, ArrayRecord)}
-        for key, record in found.items():
+    def pack(self, message: Message, uplink: str, seed: int, sender: str) -> dict[str, int]:
+        """Put the frames that the node of `message` needs in place of the model; return the amounts for the ledger.
+
+        The node answers with the compressor of the text `uplink`, seeded by `seed`.  Raises `ValueError` if the message holds
+        no record of the model; `sender` names the strategy in the error.
+        """
+        node, dense = message.metadata.dst_node_id, message.content
+        arrays = records.array_records(dense)
+        key = self._key_in(arrays)
+        if key is None:
+            raise ValueError(
+                f"{sender} sends node {node} no record of the published model; only that can be compressed"
+            )
+        request, route = self.publisher.message_to(node, uplink, seed)
+        data = request.to_bytes()
+        message.content = dense.copy()  # a strategy may give several messages one content
+        message.content[key] = records.pack(data)
+        return {
+            "downlink_bytes": len(data) + records.size_beside(dense, key),
+            "catch_up_bytes": route.catch_up_bytes,
+            "dense_downlink_bytes": sum(map(records.dense_size, arrays.values())),
+        }
+
+    def _key_in(self, arrays: Mapping[str, ArrayRecord]) -> str | None:
+        """Return the key of the published model: that of the record itself, or else of one with equal content."""
+        for key, record in arrays.items():
             if record is self.inner:
                 return key
-        for key, record in found.items():
+        for key, record in arrays.items():
             if record.keys() == self.inner.keys() and all(record[n].data == self.inner[n].data for n in self.inner):
                 return key
-        raise ValueError(f"{sender} sends no record of the published model; only that can be compressed")
+        return None
 
     def _renew(self) -> None:
         replica = self.publisher.replica

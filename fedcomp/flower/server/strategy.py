@@ -16,18 +16,16 @@ from fedcomp.flower._compat import log
 from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservingGrid
 from fedcomp.flower.server.aggregation import aggregate
 from fedcomp.flower.server.checkpoint import Checkpoint
-from fedcomp.flower.server.links import check_links
-from fedcomp.flower.server.numbering import Evaluate, shift_evaluate, shift_result
-from fedcomp.flower.server.outbox import Outbox
+from fedcomp.flower.server.links import check_links, log_ratio
 from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
-from fedcomp.flower.server.round_report import RoundReport
 from fedcomp.flower.server.strategy_state import scalars_of
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.methods import stc
 from fedcomp.sync import SERVER_NODE, Ledger, NodeRegistry, Publisher, derive_seed
 
+Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 Messages = Iterable[Message]
 Configure = Callable[[int, ArrayRecord, ConfigRecord, Grid], Messages]
 """`configure_train` or `configure_evaluate` of a strategy."""
@@ -88,7 +86,7 @@ class CompressedStrategy(Strategy):
         self._checkpoint = (Path(checkpoint), checkpoint_every) if checkpoint is not None else None
         self._settings = scalars_of(inner)
         self._offset = 0  # the rounds before the current start of Flower's
-        self._participation, self._random, self._report = Participation(), IsolatedRandom(), RoundReport()
+        self._participation, self._random = Participation(), IsolatedRandom()
         self._model: PublishedModel | None = None
 
     @property
@@ -143,17 +141,21 @@ class CompressedStrategy(Strategy):
         elif initial_arrays is not self._model.public:
             self._model.check_layout(initial_arrays, self.local)
             log(INFO, "fedcomp: continues from version %d; the initial arrays are not used", self.version)
-        self._offset = offset = self.round
+
+        def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+            return evaluate_fn(offset + server_round, arrays) if evaluate_fn is not None else None
+
+        self._offset = offset = self.round  # each start of Flower's counts from 1
         self._random.hold()
         if self._checkpoint is not None and self.round == 0:
             self.save(self._checkpoint[0])  # a server that restarts before the first round has ended is still the same
-        evaluate = shift_evaluate(evaluate_fn, offset)
         try:
             result = super().start(grid, self.arrays, num_rounds, timeout, train_config, evaluate_config, evaluate)
         finally:
             self._offset = 0
         result.arrays = self.arrays
-        shift_result(result, offset)
+        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
+            setattr(result, name, {offset + number: metrics for number, metrics in getattr(result, name).items()})
         return result
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
@@ -175,8 +177,10 @@ class CompressedStrategy(Strategy):
             messages = list(configure(server_round, self._model.inner, config, RngPreservingGrid(grid)))
         self._participation.ask(message.metadata.dst_node_id for message in messages)
         seed = derive_seed(self.seed, server_round)
-        outbox = Outbox(self._model, self.ledger, str(self.uplink), seed, server_round)
-        return [outbox.pack(message, type(self.inner).__name__) for message in messages]
+        for message in messages:
+            amounts = self._model.pack(message, str(self.uplink), seed, type(self.inner).__name__)
+            self.ledger.add(server_round, message.metadata.dst_node_id, **amounts)
+        return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -196,7 +200,7 @@ class CompressedStrategy(Strategy):
         self.round = server_round
         if self._checkpoint is not None and server_round % self._checkpoint[1] == 0:
             self.save(self._checkpoint[0])
-        self._report(server_round, self.ledger.of_round(server_round), self.uplink)
+        log_ratio(server_round, self.ledger, self.uplink)
         return (None if change is None else self.model.public), metrics
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:

@@ -1,7 +1,7 @@
 """Dynamic sampling: many nodes train in the first rounds, while the model is far from its optimum, and fewer later."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from logging import INFO
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 
 from fedcomp.core import ceil_fraction, check_range
 from fedcomp.flower._compat import log
-from fedcomp.flower.strategies.state import StatefulStrategy, StateValue, StrategyState
+from fedcomp.flower.strategies.state import StatefulStrategy
 
 MIN_TRAIN_NODES = 2
 """Nodes of a late round, as in the paper."""
@@ -41,13 +41,6 @@ class DynamicSampling(Strategy, StatefulStrategy):
         fraction = self.inner.fraction_train * math.exp(-self.beta * (server_round - 1))
         size = max(MIN_TRAIN_NODES, ceil_fraction(fraction, num_nodes))
         return max(min(size, num_nodes), self.inner.min_train_nodes)
-
-    def state(self) -> StrategyState:
-        """Return nothing: Flower gives the round with each call.  The state of `inner` is its own."""
-        return {}
-
-    def restore(self, state: Mapping[str, StateValue]) -> None:
-        """Continue from what `state` returned."""
 
     def summary(self) -> None:
         """Log the decay, then the summary of `inner`."""

@@ -1,17 +1,14 @@
 """The server side of EF21: nodes send increments of their estimates, and the server keeps the mean estimate."""
 
-from collections.abc import Iterable, Mapping
-from logging import INFO
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 
 from fedcomp.core import check_range
-from fedcomp.flower._compat import log
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
-from fedcomp.flower.strategies.state import StateValue, StrategyState, count_in, tensors_in
 
 
 class EF21(ServerOptimizer):
@@ -27,14 +24,11 @@ class EF21(ServerOptimizer):
     """
 
     reply_use: ClassVar[ReplyUse] = ReplyUse.INCREMENTS
+    settings: ClassVar[tuple[str, ...]] = ("eta",)
+    saved: ClassVar[tuple[str, ...]] = ("estimate", "num_nodes")
 
     def __init__(self, *, eta: float = 1.0, **fedavg: Any) -> None:
-        """Make the strategy with the step size `eta` and the settings of FedAvg.
-
-        Raises:
-            ValueError: `eta` is not a finite number above 0.
-
-        """
+        """Make the strategy with the step size `eta`, above 0, and the settings of FedAvg."""
         super().__init__(**fedavg)
         check_range("eta", eta, above=0)
         self.eta = eta
@@ -44,19 +38,6 @@ class EF21(ServerOptimizer):
     def restart(self) -> None:
         """Start the sum of the increments from zero."""
         self.estimate = {}
-
-    def state(self) -> StrategyState:
-        """Return the sum of all increments and the last number of connected nodes."""
-        return {"estimate": self.estimate, "num_nodes": self.num_nodes}
-
-    def restore(self, state: Mapping[str, StateValue]) -> None:
-        """Continue from what `state` returned."""
-        self.estimate, self.num_nodes = tensors_in(state, "estimate"), count_in(state, "num_nodes")
-
-    def summary(self) -> None:
-        """Log the step size, then the summary of FedAvg."""
-        log(INFO, "\t├──> EF21: eta %g", self.eta)
-        super().summary()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

@@ -1,17 +1,13 @@
 """AMSGrad on the server: the optimizer of COMP-AMS."""
 
 import math
-from collections.abc import Mapping
-from logging import INFO
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedcomp.core import check_range
-from fedcomp.flower._compat import log
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
-from fedcomp.flower.strategies.state import StateValue, StrategyState, tensors_in
 
 
 class FedAMS(ServerOptimizer):
@@ -25,16 +21,13 @@ class FedAMS(ServerOptimizer):
     """
 
     reply_use: ClassVar[ReplyUse] = ReplyUse.MEAN
+    settings: ClassVar[tuple[str, ...]] = ("eta", "beta_1", "beta_2", "eps")
+    saved: ClassVar[tuple[str, ...]] = ("m_t", "v_t", "v_hat")
 
     def __init__(
         self, *, eta: float = 0.01, beta_1: float = 0.9, beta_2: float = 0.999, eps: float = 1e-8, **fedavg: Any
     ) -> None:
-        """Make the strategy with the settings of AMSGrad and those of FedAvg.
-
-        Raises:
-            ValueError: `eta` or `eps` is not a finite number above 0, or a `beta` is not from 0 up and below 1.
-
-        """
+        """Make the strategy with `eta` and `eps` above 0, decays from 0 and below 1, and the settings of FedAvg."""
         super().__init__(**fedavg)
         for name, value in (("eta", eta), ("eps", eps)):
             check_range(name, value, above=0)
@@ -44,20 +37,6 @@ class FedAMS(ServerOptimizer):
         self.m_t: Sums = {}
         self.v_t: Sums = {}
         self.v_hat: Sums = {}
-
-    def state(self) -> StrategyState:
-        """Return m, v and v_hat."""
-        return {"m_t": self.m_t, "v_t": self.v_t, "v_hat": self.v_hat}
-
-    def restore(self, state: Mapping[str, StateValue]) -> None:
-        """Continue from what `state` returned."""
-        self.m_t, self.v_t, self.v_hat = (tensors_in(state, name) for name in ("m_t", "v_t", "v_hat"))
-
-    def summary(self) -> None:
-        """Log the settings, then the summary of FedAvg."""
-        settings = (self.eta, self.beta_1, self.beta_2, self.eps)
-        log(INFO, "\t├──> FedAMS: eta %g | beta_1 %g | beta_2 %g | eps %g", *settings)
-        super().summary()
 
     def apply(self, result: RoundResult) -> Sums:
         """Return the published parameters after one step of AMSGrad."""

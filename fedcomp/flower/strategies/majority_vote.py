@@ -1,12 +1,10 @@
 """signSGD with majority vote: each node has one vote for each entry, whatever its data and the size of its update."""
 
-from logging import INFO
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedcomp.core import check_range
-from fedcomp.flower._compat import log
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
 
@@ -20,22 +18,13 @@ class MajorityVote(ServerOptimizer):
     """
 
     reply_use: ClassVar[ReplyUse] = ReplyUse.DIFFERENCES
+    settings: ClassVar[tuple[str, ...]] = ("step",)
 
     def __init__(self, *, step: float = 1e-3, **fedavg: Any) -> None:
-        """Make the strategy with the size of a step and the settings of FedAvg.
-
-        Raises:
-            ValueError: `step` is not a finite number above 0.
-
-        """
+        """Make the strategy with the size of a step, above 0, and the settings of FedAvg."""
         super().__init__(**fedavg)
         check_range("step", step, above=0)
         self.step = step
-
-    def summary(self) -> None:
-        """Log the step, then the summary of FedAvg."""
-        log(INFO, "\t├──> Majority vote: step %g", self.step)
-        super().summary()
 
     def apply(self, result: RoundResult) -> Sums:
         """Return the published parameters, each moved by one step in the direction of most votes."""

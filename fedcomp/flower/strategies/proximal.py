@@ -11,18 +11,15 @@ A lossy downlink keeps part of each step back, so the nodes see exact zeros at o
 the residual has been sent.
 """
 
-from collections.abc import Mapping
-from logging import INFO
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import check_choice, check_range
-from fedcomp.flower._compat import log
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
-from fedcomp.flower.strategies.state import StateValue, StrategyState, Tensors, count_in, tensors_in
+from fedcomp.flower.strategies.state import Tensors
 
 Center = Literal["initial", "zero"]
 
@@ -37,34 +34,17 @@ class _AdaGrad(ServerOptimizer):
     """The settings and the diagonal of AdaGrad that both algorithms share."""
 
     reply_use: ClassVar[ReplyUse] = ReplyUse.MEAN
+    settings: ClassVar[tuple[str, ...]] = ("eta", "delta", "l1_strength")
+    saved: ClassVar[tuple[str, ...]] = ("sum_of_squares",)
 
     def __init__(self, *, eta: float = 0.01, delta: float = 1e-3, l1_strength: float = 1e-5, **fedavg: Any) -> None:
-        """Make the strategy with the settings of AdaGrad and those of FedAvg.
-
-        Raises:
-            ValueError: `eta` or `delta` is not a finite number above 0, or `l1_strength` is not one from 0.
-
-        """
+        """Make the strategy with `eta` and `delta` above 0, `l1_strength` from 0, and the settings of FedAvg."""
         super().__init__(**fedavg)
         for name, value in (("eta", eta), ("delta", delta)):
             check_range(name, value, above=0)
         check_range("l1_strength", l1_strength, least=0)
         self.eta, self.delta, self.l1_strength = eta, delta, l1_strength
         self.sum_of_squares: Sums = {}
-
-    def state(self) -> StrategyState:
-        """Return the sum of squared gradients."""
-        return {"sum_of_squares": self.sum_of_squares}
-
-    def restore(self, state: Mapping[str, StateValue]) -> None:
-        """Continue from what `state` returned."""
-        self.sum_of_squares = tensors_in(state, "sum_of_squares")
-
-    def summary(self) -> None:
-        """Log the settings, then the summary of FedAvg."""
-        settings = (type(self).__name__, self.eta, self.delta, self.l1_strength)
-        log(INFO, "\t├──> %s: eta %g | delta %g | l1_strength %g", *settings)
-        super().summary()
 
     def add_square(self, name: str, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
         """Add the squares of this round's gradient of a tensor to their sum; return H = delta + s of the tensor."""
@@ -102,31 +82,17 @@ class QrdaAdagrad(_AdaGrad):
     """
 
     starts_from_published: ClassVar[bool] = False
+    settings: ClassVar[tuple[str, ...]] = (*_AdaGrad.settings, "center")
+    saved: ClassVar[tuple[str, ...]] = (*_AdaGrad.saved, "sum_of_gradients", "num_gradients", "initial")
 
     def __init__(self, *, center: Center = "initial", **settings: Any) -> None:
-        """Make the strategy with its center and the settings of `QcmdAdagrad`.
-
-        Raises:
-            ValueError: a setting is out of range.
-
-        """
+        """Make the strategy with its center and the settings of `QcmdAdagrad`."""
         super().__init__(**settings)
         check_choice("center", center, ("initial", "zero"))
         self.center = center
         self.sum_of_gradients: Sums = {}
         self.num_gradients = 0
         self.initial: Tensors = {}
-
-    def state(self) -> StrategyState:
-        """Return the sums of gradients and of their squares, the number of gradients, and the initial model."""
-        sums: StrategyState = {"sum_of_gradients": self.sum_of_gradients, "num_gradients": self.num_gradients}
-        return super().state() | sums | {"initial": self.initial}
-
-    def restore(self, state: Mapping[str, StateValue]) -> None:
-        """Continue from what `state` returned."""
-        super().restore(state)
-        self.sum_of_gradients, self.initial = tensors_in(state, "sum_of_gradients"), tensors_in(state, "initial")
-        self.num_gradients = count_in(state, "num_gradients")
 
     def apply(self, result: RoundResult) -> Sums:
         """Return the parameters that all gradients so far give."""

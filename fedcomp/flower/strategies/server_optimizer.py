@@ -10,8 +10,8 @@ and small terms still count after thousands of rounds.  They stay on the server.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from logging import WARNING
-from typing import Any, cast
+from logging import INFO, WARNING
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -23,7 +23,7 @@ from fedcomp.flower import records
 from fedcomp.flower._compat import AggregationError, aggregate_arrayrecords, content_replies, log
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration
-from fedcomp.flower.strategies.state import StatefulStrategy, StateValue, StrategyState
+from fedcomp.flower.strategies.state import StatefulStrategy
 from fedcomp.wire import Layout, layout_of
 
 Sums = dict[str, NDArray[np.float64]]
@@ -96,8 +96,11 @@ class RoundResult:
 class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
     """FedAvg whose next parameters are those that `apply` returns; by itself it averages.
 
-    From a round's messages to its replies it keeps the model that the nodes start from.
+    From a round's messages to its replies it keeps the model that the nodes start from.  `settings` names the attributes that
+    the log shows.
     """
+
+    settings: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, **fedavg: Any) -> None:
         """Make the strategy with the settings of Flower's FedAvg."""
@@ -109,12 +112,11 @@ class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
         means = {name: np.array(result.mean[name], np.float64) for name in result.parameters}
         return {name: result.start(name) + means[name] for name in means} if result.has_differences else means
 
-    def state(self) -> StrategyState:
-        """Return the sums and moments that last from round to round; by itself it has none."""
-        return {}
-
-    def restore(self, state: Mapping[str, StateValue]) -> None:
-        """Continue from what `state` returned."""
+    def summary(self) -> None:
+        """Log the settings, then the summary of FedAvg."""
+        settings = " | ".join(f"{name} {getattr(self, name)}" for name in self.settings)
+        log(INFO, "\t├──> %s: %s", type(self).__name__, settings)
+        super().summary()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

@@ -1,8 +1,7 @@
 """The state of a strategy as a typed value, for checkpoints."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,38 +12,42 @@ Tensors = dict[str, NDArray[Any]]
 """One array for each tensor, by the tensor's name."""
 StateValue = bool | int | float | str | Tensors
 StrategyState = dict[str, StateValue]
-"""Values by the name that the checkpoint file gives them; names and meanings stay as they are across releases."""
+"""Values by the name that the checkpoint file gives them."""
 
 
-class StatefulStrategy(ABC):
+class StatefulStrategy:
     """Base class of strategies whose state goes into checkpoints by name.
 
-    Settings are no state: they are given again when a run is resumed.  A subclass with more state extends both methods.
+    `saved` names the attributes that are the state: counts, and tensors by name.  Names and meanings stay as they are across
+    releases.  Settings are no state: they are given again when a run is resumed.  A subclass whose state is of another kind
+    overrides both methods.
     """
 
-    @abstractmethod
+    saved: ClassVar[tuple[str, ...]] = ()
+
     def state(self) -> StrategyState:
         """Return all that the next rounds depend on.  The arrays are the strategy's own: read them, do not write them."""
+        return {name: getattr(self, name) for name in self.saved}
 
-    @abstractmethod
     def restore(self, state: Mapping[str, StateValue]) -> None:
         """Continue from what `state` returned; what is missing starts as in a new strategy.
 
         Raises `CorruptError` for a value of the wrong kind.
         """
+        for name in self.saved:
+            check = _count if isinstance(getattr(self, name), int) else _tensors
+            setattr(self, name, check(name, state.get(name)))
 
 
-def tensors_in(state: Mapping[str, StateValue], name: str) -> Tensors:
-    """Return the tensors under `name`, none if it is missing; raise `CorruptError` for anything else."""
-    value = state.get(name, {})
-    if not isinstance(value, dict) or not all(isinstance(array, np.ndarray) for array in value.values()):
+def _tensors(name: str, value: StateValue | None) -> Tensors:
+    tensors = {} if value is None else value
+    if not isinstance(tensors, dict) or not all(isinstance(array, np.ndarray) for array in tensors.values()):
         raise CorruptError(f"the state {name!r} is a {type(value).__name__}; a mapping of arrays is needed")
-    return value
+    return tensors
 
 
-def count_in(state: Mapping[str, StateValue], name: str) -> int:
-    """Return the count under `name`, 0 if it is missing; raise `CorruptError` for anything else."""
-    value = state.get(name, 0)
-    if not isinstance(value, int) or value < 0:
+def _count(name: str, value: StateValue | None) -> int:
+    count = 0 if value is None else value
+    if not isinstance(count, int) or count < 0:
         raise CorruptError(f"the state {name!r} is {value!r}; a whole number from 0 is needed")
-    return value
+    return count

@@ -12,7 +12,6 @@ from flwr.serverapp.strategy import FedAvg
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
-from fedcomp.flower.client.state_store import cache_of
 from fedcomp.flower.local_grid import Fault
 from fedcomp.sync.ledger import Traffic
 from fedcomp.sync.replica import start_replica
@@ -151,10 +150,9 @@ def test_seconds_of_a_node_that_raised_do_not_count_for_the_next() -> None:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        shared = cache_of(context)
-        assert shared is not None
+        assert isinstance(context.state, InMemoryState)
         if context.node_id == 1:
-            shared.saved_seconds = 1000.0
+            context.state.cache.saved_seconds = 1000.0
             raise RuntimeError("as ordered")
         return Message(RecordDict({"m": MetricRecord({"num-examples": 1})}), reply_to=message)
 

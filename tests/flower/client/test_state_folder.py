@@ -19,8 +19,8 @@ from flwr.serverapp.strategy import FedAvg
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.client.client_state import ClientState
+from fedcomp.flower.client.mod import open_store
 from fedcomp.flower.client.state_folder import StateFolder
-from fedcomp.flower.client.state_store import open_store
 from fedcomp.sync import Subscriber
 from fedcomp.sync.replica import start_replica
 from fedcomp.wire.frame import Frame, Kind

@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAvgM, Result
+from flwr.serverapp.strategy import FedAvg, FedAvgM
 
 import fedcomp
-from fedcomp.flower import DynamicSampling, LocalGrid, to_record
+from fedcomp.flower import CompressedStrategy, DynamicSampling, LocalGrid, to_record
 from fedcomp.flower.server import strategy
-from fedcomp.flower.server.numbering import shift_evaluate, shift_result
-from fedcomp.flower.server.outbox import Outbox
 from fedcomp.flower.server.published_model import PublishedModel
-from fedcomp.sync import Ledger
 from fedcomp.wire import BFLOAT16
 from fedcomp.wire.server_message import parse_server_message
+from tests.flower import toy
 
 LocalGrid(ClientApp(), 1)  # afterwards messages can be made in this process
 
@@ -62,43 +60,37 @@ def test_only_the_published_arrays_pass_the_check() -> None:
 
 
 def test_a_message_gets_frames_in_place_of_the_model_and_other_records_stay() -> None:
-    model, ledger = published(), Ledger()
+    model = published()
     control = ArrayRecord({"c": Array(np.ones(3))})
     shared = RecordDict({"control": control, "arrays": model.inner, "config": ConfigRecord({"lr": 0.1})})
-    outbox = Outbox(model, ledger, "dense()", seed=5, server_round=2)
-    packed = [outbox.pack(Message(shared, node, "train"), "FedAvg") for node in (1, 2)]
+    messages = [Message(shared, node, "train") for node in (1, 2)]
+    counted = [model.pack(message, "dense()", 5, "FedAvg") for message in messages]
     assert shared["arrays"] is model.inner, "the strategy's own content does not change"
-    for message in packed:
+    for message, amounts in zip(messages, counted, strict=True):
         assert message.content["control"] is control
         request, frames = parse_server_message(message.content.array_records["arrays"]["fedcomp"].data)
         assert (request.uplink, request.seed, request.version, len(frames)) == ("dense()", 5, 0, 1)
-        node = ledger.nodes_of_round(2)[message.metadata.dst_node_id]
-        assert node.downlink_bytes == len(request.to_bytes()) + len(control["c"].data)
-        assert node.dense_downlink_bytes == sum(len(a.data) for a in [*model.inner.values(), *control.values()])
+        assert amounts["downlink_bytes"] == len(request.to_bytes()) + len(control["c"].data)
+        assert amounts["dense_downlink_bytes"] == sum(len(a.data) for a in [*model.inner.values(), *control.values()])
 
 
 def test_a_message_without_the_model_is_refused() -> None:
-    outbox = Outbox(published(), Ledger(), "dense()", 0, 1)
-    with pytest.raises(ValueError, match="FedAvg, to node 7"):
-        outbox.pack(Message(RecordDict({"arrays": to_record(arrays())}), 7, "train"), "FedAvg")
+    with pytest.raises(ValueError, match="FedAvg .* node 7"):
+        published().pack(Message(RecordDict({"arrays": to_record(arrays())}), 7, "train"), "dense()", 0, "FedAvg")
 
 
 def test_rounds_of_a_later_start_continue_the_numbers() -> None:
-    seen = []
+    seen, grid = [], LocalGrid(toy.app(), 2)
+    strategy = CompressedStrategy(FedAvg())
+    strategy.start(grid, toy.model(), num_rounds=2)
 
-    def evaluate(server_round: int, record: ArrayRecord) -> MetricRecord | None:
+    def evaluate(server_round: int, record: ArrayRecord) -> MetricRecord:
         seen.append(server_round)
-        return None
+        return MetricRecord({"loss": 0.5})
 
-    shifted = shift_evaluate(evaluate, 10)
-    assert shifted is not None
-    shifted(1, ArrayRecord())
-    assert seen == [11]
-    assert shift_evaluate(None, 10) is None
-    result = Result()
-    result.train_metrics_clientapp = {1: MetricRecord(), 2: MetricRecord()}
-    shift_result(result, 10)
-    assert list(result.train_metrics_clientapp) == [11, 12]
+    result = strategy.start(grid, strategy.arrays, num_rounds=2, evaluate_fn=evaluate)
+    assert seen == list(result.evaluate_metrics_serverapp) == [2, 3, 4]
+    assert list(result.train_metrics_clientapp) == list(result.evaluate_metrics_clientapp) == [3, 4]
 
 
 def test_the_example_of_the_strategy_prints_what_it_shows() -> None:
