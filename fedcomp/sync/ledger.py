@@ -88,10 +88,6 @@ class Ledger(Traffic):
         """Return node id -> sums of one round; `SERVER_NODE` is the server's own work."""
         return {node: replace(part) for node, part in self._parts.get(server_round, dict[int, Traffic]()).items()}
 
-    def by_round(self) -> dict[int, Traffic]:
-        """Return round -> sums over its nodes."""
-        return {number: replace(part) for number, part in self._rounds.items()}
-
     def by_round_and_node(self) -> dict[tuple[int, int], Traffic]:
         """Return (round, node id) -> sums."""
         return {(number, node): part for number in self._parts for node, part in self.nodes_of_round(number).items()}

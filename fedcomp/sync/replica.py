@@ -46,34 +46,21 @@ class Replica:
         here = (self.version, self.version, layout.digest, self.fingerprint, self.fingerprint)
         return Frame(Kind.KEY, NO_BODY, FLAG_EXACT, *here, payload)
 
-    def delta_frame(self, codec: int, body: bytes, exact: bytes) -> Frame:
-        """Return the frame to the next version; raises as `delta` does."""
-        return self.delta(codec, body, exact)[0]
-
     def delta(self, codec: int, body: bytes, exact: bytes) -> "tuple[Frame, DeltaStep]":
         """Return the frame to the next version, which adds the vector in `body` and replaces the exact tensors, and its step.
 
         Raises `CorruptError` if the sum is not finite.
         """
         flags = 0 if exact == self.exact else FLAG_EXACT
-        frame = Frame(
-            Kind.DELTA,
-            codec,
-            flags,
-            self.version,
-            self.version + 1,
-            self.layout.digest,
-            self.fingerprint,
-            0,
-            body + exact if flags else body,
-        )
+        place = (self.version, self.version + 1, self.layout.digest, self.fingerprint, 0)
+        frame = Frame(Kind.DELTA, codec, flags, *place, body + exact if flags else body)
         step = DeltaStep.of(self, frame)
         return replace(frame, after=step.fingerprint), step
 
     def advance(self, frame: Frame, decoder: "FrameDecoder | None" = None) -> "Replica":
         """Return the replica after a delta frame.  This replica is spent: its vector lives on in the new one.
 
-        A frame that was applied before changes nothing.  `decoder` computes the step (default: `DefaultDecoder`).
+        A frame that was applied before changes nothing.  `decoder` computes the step, by default without a shared cache.
 
         Raises:
             VersionError: The frame starts from another version.
@@ -92,11 +79,10 @@ class Replica:
                 f"a delta from version {frame.base_version} ({frame.before:016x}); "
                 f"version {self.version} ({self.fingerprint:016x}) is held"
             )
-        step = (decoder or DefaultDecoder()).step(self, frame)
+        step = decoder.step(self, frame) if decoder else DeltaStep.of(self, frame)
         if frame.version != self.version + 1 or step.fingerprint != frame.after:
-            raise CorruptError(
-                f"a delta that does not end in the version {frame.version} ({frame.after:016x}) that it names"
-            )
+            text = f"a delta that does not end in the version {frame.version} ({frame.after:016x}) that it names"
+            raise CorruptError(text)
         return self.after(step)
 
     def after(self, step: "DeltaStep") -> "Replica":
@@ -184,7 +170,7 @@ def from_key_frame(frame: Frame) -> Replica:
 
 
 class FrameDecoder(Protocol):
-    """Computes the effect of frames."""
+    """Computes the effect of frames, such as a cache that several replicas share."""
 
     def step(self, replica: Replica, frame: Frame, /) -> DeltaStep:
         """Return the effect of a delta frame on `replica`."""
@@ -195,25 +181,18 @@ class FrameDecoder(Protocol):
         ...
 
 
-class DefaultDecoder:
-    """Decodes every frame itself, without a shared cache."""
-
-    step = staticmethod(DeltaStep.of)
-    begin = staticmethod(from_key_frame)
-
-
 def apply_frame(replica: Replica | None, frame: Frame, decoder: FrameDecoder | None = None) -> Replica:
     """Return the replica after `frame`.  The replica passed in is spent.
 
     A key frame replaces the replica, unless it holds the same version; a delta to an older version changes nothing.
-    `decoder` computes the effect of the frame (default: `DefaultDecoder`).  Raises as `Replica.advance` does, and
+    `decoder` computes the effect of the frame, by default without a shared cache.  Raises as `Replica.advance` does, and
     `VersionError` for a delta if `replica` is None.
     """
     if frame.kind is Kind.KEY:
         same = replica is not None and replica.layout.digest == frame.layout
         if replica is not None and same and (replica.version, replica.fingerprint) == (frame.version, frame.after):
             return replica
-        return (decoder or DefaultDecoder()).begin(frame)
+        return decoder.begin(frame) if decoder else from_key_frame(frame)
     if replica is None:
         raise VersionError(f"a delta from version {frame.base_version}; no model is held")
     is_older = frame.kind is Kind.DELTA and frame.layout == replica.layout.digest and frame.version < replica.version

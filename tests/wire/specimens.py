@@ -75,7 +75,7 @@ def world(n: int) -> World:
         here = replicas[-1]
         compressor = fedcomp.parse(text)
         encoded, _ = compressor.encode(_vector(n, 0), compressor.init(n))
-        made = here.delta_frame(codec_ids.codec_id(compressor.entropy), encoded, exact)
+        made = here.delta(codec_ids.codec_id(compressor.entropy), encoded, exact)[0]
         steps.append(made.to_bytes())
         replicas.append(replace(here, vector=here.vector.copy()).advance(made))
     return World(n, (replicas[0], replicas[1], replicas[2]), (steps[0], steps[1]))
@@ -163,7 +163,7 @@ def update(n: int, codec: int, body: bytes, exact: bytes | None = None) -> bytes
 def delta(n: int, codec: int, body: bytes, exact: bytes | None = None) -> bytes:
     """Return the delta to the next version; raise `FedcompError` if the body leads to none."""
     held = world(n).replica
-    return held.delta_frame(codec, body, held.exact if exact is None else exact).to_bytes()
+    return held.delta(codec, body, held.exact if exact is None else exact)[0].to_bytes()
 
 
 def answer(n: int, kind: Kind) -> bytes:

@@ -107,7 +107,7 @@ def test_the_library_writes_the_frame_and_it_leads_to_the_next_version() -> None
     replica = start_replica(layout_of(ARRAYS), ARRAYS, version=7)
     body, exact = octets("body 2"), (42).to_bytes(8, "little")
     assert (frame.kind, frame.codec, frame.flags, frame.payload) == (Kind.DELTA, 2, FLAG_EXACT, body + exact)
-    assert replica.delta_frame(2, body, exact).to_bytes() == data
+    assert replica.delta(2, body, exact)[0].to_bytes() == data
     after = replica.advance(frame)
     assert after.version == 8
     assert after.arrays()["steps"] == 42

@@ -65,7 +65,7 @@ def test_a_step_is_computed_once_and_its_seconds_count_for_each_node() -> None:
     mine, yours = (start_replica(layout_of(arrays), arrays) for _ in range(2))
     compressor = fedcomp.stc(density=0.1)
     body, _ = compressor.encode(np.arange(100, dtype=np.float32), compressor.init(100))
-    frame = mine.delta_frame(codec_id(compressor.entropy), body, b"")
+    frame = mine.delta(codec_id(compressor.entropy), body, b"")[0]
     shared = DecodeCache()
     first = shared.step(mine, frame)
     assert shared.saved_seconds == 0

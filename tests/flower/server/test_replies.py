@@ -309,9 +309,9 @@ def test_the_downlink_may_change_between_rounds_and_its_residual_is_kept() -> No
     strategy.downlink = fedcomp.dense()
     strategy.start(grid, model(), num_rounds=1)
     np.testing.assert_array_equal(strategy.publisher.memory["residual"], before)
-    assert strategy.ledger.by_round()[3].downlink_bytes < strategy.ledger.by_round()[1].downlink_bytes
+    assert strategy.ledger.of_round(3).downlink_bytes < strategy.ledger.of_round(1).downlink_bytes
     strategy.start(grid, model(), num_rounds=1)
-    assert strategy.ledger.by_round()[4].downlink_bytes > 3 * 4 * 1025, "dense deltas now"
+    assert strategy.ledger.of_round(4).downlink_bytes > 3 * 4 * 1025, "dense deltas now"
 
 
 def test_momentum_inside_a_wrapper_steps_from_the_published_model() -> None:
