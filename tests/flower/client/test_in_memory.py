@@ -19,7 +19,7 @@ from fedcomp.wire.codec_ids import codec_id
 from fedcomp.wire.layout import layout_of
 from tests.flower.toy import Watching, app, arrays_of, model, state_of
 
-NODES, ROUNDS = 8, 40
+NODES, ROUNDS = 8, 20
 
 
 def _run(uplink: str, downlink: str, *, in_memory: bool) -> tuple[CompressedStrategy, LocalGrid]:
