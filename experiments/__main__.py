@@ -8,21 +8,23 @@ them from the other's results. See docs/experiments.md.
 """
 
 import argparse
+import math
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from experiments.check import check_data, check_settings, uses_gpu
-from experiments.live_progress import live_progress
+from experiments.configuration import Cell
 from experiments.plan import Plan, StudyError, read_plan
-from experiments.results import Results, claim, read_table
-from experiments.runner import Failure, Finished, Workers, local_workers, ray_workers, run_cells
+from experiments.results import Results, claim, read_csv
+from experiments.runner import Event, Failure, Workers, ray_workers, run_cells
 from experiments.study_report import About, write
 
 STUDIES = Path(__file__).resolve().parent / "studies"
@@ -30,6 +32,10 @@ FAILED = 1
 REFUSED = 2
 STOPPED = 130
 """The exit code after Ctrl-C, as in shells."""
+BAR = (
+    TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %, elapsed"),
+    TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +63,7 @@ def _run_study(options: argparse.Namespace, console: Console) -> int:
     if options.check:
         _log(console, "the study can run")
         return 0
-    others = [read_table(path) for path in options.reuse]
+    others = [read_csv(path) for path in options.reuse]
     folder = (options.out or Path("runs") / "studies" / _name(options.study)).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     with claim(folder):
@@ -86,52 +92,65 @@ def _run_missing(
     missing = [cell for cell in plan.cells if cell.name not in results.cells]
     if not missing:
         return []
-    failures = []
-    scratch = None if options.ray else results.path.parent / ".running"
-    if scratch:
+    if options.ray:
+        workers, scratch = ray_workers(options.ray, options.workers), None
+    else:
+        workers = Workers(options.workers or (1 if uses_gpu(plan) else os.cpu_count() or 1))
+        scratch = results.path.parent / ".running"
         shutil.rmtree(scratch, ignore_errors=True)  # of a study that was killed
         scratch.mkdir()
+    failures = []
     try:
         with (
-            live_progress(plan, missing, console) as show,
-            closing(run_cells(missing, data_dir, _workers(plan, options), scratch)) as events,
+            closing(run_cells(missing, data_dir, workers, scratch)) as events,
+            closing(show_progress(events, plan, missing, console)) as shown,
         ):
-            for event in events:
-                if isinstance(event, Finished):
-                    results.add(event.rows)
-                else:
+            for event in shown:
+                if isinstance(event, Failure):
                     failures.append(event)
-                show(event)
+                else:
+                    results.add(event.rows)
     finally:
         if scratch:
             shutil.rmtree(scratch, ignore_errors=True)
     return failures
 
 
-def _workers(plan: Plan, options: argparse.Namespace) -> Workers:
-    if options.ray:
-        return ray_workers(options.ray, options.workers)
-    return local_workers(options.workers or (1 if uses_gpu(plan) else os.cpu_count() or 1))
+def show_progress(
+    events: Iterable[Event], plan: Plan, cells: Sequence[Cell], console: Console
+) -> Generator[Event, None, None]:
+    """Yield the events of these cells, then show each: a line, and on a terminal a bar in proportion to their work."""
+    with Progress(*BAR, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task(f"0 of {len(cells)} cells", total=sum(cell.work for cell in cells))
+        for ended, event in enumerate(events, start=1):
+            yield event
+            if isinstance(event, Failure):
+                outcome = f"failed: {event.reason}"
+            else:
+                accuracy = float(event.rows["accuracy"].iloc[-1])
+                outcome = "diverged" if math.isnan(accuracy) else f"accuracy {accuracy:.1%}"
+            _log(progress.console, f"{ended} of {len(cells)}: {plan.describe(event.cell)}: {outcome}")
+            progress.update(bar, advance=event.cell.work, description=f"{ended} of {len(cells)} cells")
 
 
 def _report(plan: Plan, results: Results, options: argparse.Namespace, console: Console) -> None:
     """Write the report if any cell is done."""
-    names = [cell.name for cell in plan.cells]
-    done = len(results.cells.intersection(names))
-    if not done:
+    table = results.select([cell.name for cell in plan.cells])
+    if table.empty:
         return
-    data = " --data-dir DIR" if options.data_dir else ""
+    study: Path = options.study.absolute()  # a report does not show folders outside of this one
+    name = study.relative_to(Path.cwd()) if study.is_relative_to(Path.cwd()) else study.name
     about = About(
         title=plan.title,
         question=plan.question,
         targets=plan.targets,
-        commands=(f"python -m experiments {_relative(options.study)}{data}",),
+        commands=(f"python -m experiments {name}{' --data-dir DIR' if options.data_dir else ''}",),
         notes=plan.notes,
-        cells_done=done,
+        cells_done=table["cell"].nunique(),
         cells_all=len(plan.cells),
     )
     path = results.path.with_name("report.html")
-    write(path, results.select(names), about)
+    write(path, table, about)
     _log(console, f"report: {path}")
 
 
@@ -141,14 +160,6 @@ def _done(plan: Plan, results: Results) -> str:
 
 def _log(console: Console, line: str) -> None:
     console.out(line, highlight=False)
-
-
-def _relative(path: Path) -> str:
-    """Return a path relative to this folder, or its name alone: a report does not show this machine's folders."""
-    try:
-        return str(path.absolute().relative_to(Path.cwd()))
-    except ValueError:
-        return path.name
 
 
 def _name(study: Path) -> str:

@@ -1,12 +1,13 @@
-"""The figures of a study: accuracy against its cost and against what is swept, the Pareto front, and times to a target.
+"""The figures of a study, each with a caption: accuracy against its cost and what is swept, the Pareto front, time to targets.
 
 A method has the same colour, dash and marker in all figures of a study. A line is the mean over seeds, a band reaches from
 the lowest seed to the highest; where a seed has diverged, both are of the seeds that are left. A figure without points is None.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -15,8 +16,7 @@ from matplotlib.ticker import LogFormatter, NullFormatter
 
 from benchmarks.netshape.profiles import PROFILES
 from experiments.axes import Axis
-from experiments.network import network_seconds
-from experiments.study import Measure, Study, pareto_front, reached, spread
+from experiments.study import Measure, Study, pareto_front, spread
 
 MAX_PANELS = 24
 """The most panels of one figure; the others are left out, and the caption says so."""
@@ -28,40 +28,103 @@ MIN_LOG_RATIO = 16
 LINE_STYLE = {"errorbar": ("pi", 100), "err_kws": {"alpha": 0.15, "linewidth": 0}, "markersize": 5, "linewidth": 1.5}
 COSTS = {
     "uplink": (
-        ["uplink_bytes"],
+        "uplink_bytes",
         "sent up, all nodes together (MB, logarithmic)",
         "the uplink bytes. Further left is cheaper, higher is better.",
     ),
     "downlink": (
-        ["downlink_bytes"],
+        "downlink_bytes",
         "sent down, with catch-up, all nodes together (MB, logarithmic)",
         "the downlink bytes, including those that brought absent nodes up to date.",
     ),
     "both": (
-        ["uplink_bytes", "downlink_bytes"],
+        "traffic_bytes",
         "sent up and down, all nodes together (MB, logarithmic)",
         "all traffic, up and down.",
     ),
     "iterations": (
-        ["iterations"],
+        "iterations",
         "iterations (steps of a node that is in every round)",
         "training steps: the cost of compression where traffic is free. An iteration is a step of a node in every round.",
     ),
-    "rounds": (["round"], "rounds of communication (logarithmic)", "the rounds of communication."),
+    "rounds": ("round", "rounds of communication (logarithmic)", "the rounds of communication."),
 }
-"""Cost -> the columns that add up to it, the label of its axis, and what the caption says that accuracy is against."""
+"""Cost -> its column, the label of its axis, and what the caption says that accuracy is against."""
 
 
-def accuracy_against(study: Study, cost: str) -> Figure | None:
-    """Return test accuracy against one of `COSTS`: a panel for each scenario, a line for each method."""
-    columns, label, _ = COSTS[cost]
-    costs = study.table[columns].sum(axis=1) / (1e6 if "MB" in label else 1)
-    return accuracy_lines(study, study.table.assign(cost=costs), label)
+class Picture(NamedTuple):
+    """A figure, with a name for its file and a caption that says how to read it."""
+
+    name: str
+    figure: Figure
+    caption: str
 
 
-def accuracy_lines(study: Study, table: pd.DataFrame, label: str) -> Figure | None:
-    """Return the lines of accuracy against the column "cost", which is averaged over the seeds that have an accuracy."""
-    table = table.dropna(subset=["accuracy"]).assign(accuracy=lambda rows: 100 * rows["accuracy"])
+def pictures(study: Study) -> Iterator[Picture]:
+    """Yield the figures of a study one after the other; each is closed when the next is asked for."""
+    with plt.rc_context({"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}):
+        for name, figure, caption in _figures(study):
+            if figure is not None:
+                yield Picture(name, figure, caption)
+                plt.close(figure)
+
+
+def _figures(study: Study) -> Iterator[tuple[str, Figure | None, str]]:
+    bands = left_out = ""
+    if study.has_seeds:
+        bands = " A line is the mean over seeds; its band reaches from the lowest to the highest."
+        if study.runs["final"].isna().any():
+            bands += " Where a seed has diverged, both are of the seeds that are left."
+    if len(study.scenarios) > MAX_PANELS:
+        left_out = f" Shown are the first {MAX_PANELS} of {len(study.scenarios)} settings."
+    measures: dict[Measure, str] = {"final": "at the last evaluation", "best": "best of all evaluations"}
+    for axis in study.axes:
+        if any(len(scenarios) > 1 for scenarios in study.split(axis).values()):
+            for measure, which in measures.items():
+                yield (
+                    f"{measure}-against-{_slug(axis.name)}",
+                    sweep(study, axis, measure),
+                    f"Test accuracy ({which}) against {axis.name}. A flat line is a method that this does not affect."
+                    + bands
+                    + left_out,
+                )
+    for cost, (column, label, caption) in COSTS.items():
+        figure = accuracy_against(study, column, label)
+        yield f"accuracy-against-{cost}", figure, f"Test accuracy against {caption}{bands}{left_out}"
+    yield (
+        "pareto",
+        pareto(study),
+        "Final accuracy against all traffic of the complete run. The grey line is the Pareto front: no other method ends "
+        "better with fewer bytes. Pale markers are behind it, or have a seed that diverged. A bar reaches "
+        "from the lowest seed to the highest." + left_out,
+    )
+    yield (
+        "time-to-target",
+        time_to_target(study),
+        "Time until the target accuracy above each panel is first reached, mean over seeds; a marker for each network. A "
+        "method without markers does not reach it with every seed. Further left is faster; the assumptions are below."
+        + left_out,
+    )
+    for profile in PROFILES if len(study.scenarios) == 1 else ():
+        figure = accuracy_against(study, profile.name, f"over {profile.name} (logarithmic)")
+        yield f"accuracy-over-{_slug(profile.name)}", figure, f"Test accuracy against time over {profile.name}.{bands}"
+
+
+def _slug(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name.lower()).strip("-")
+
+
+def accuracy_against(study: Study, column: str, label: str) -> Figure | None:
+    """Return test accuracy against a column of `Study.table`: a panel for each scenario, a line for each method.
+
+    Bytes are shown in MB, the seconds over a network in the unit that begins the label.
+    """
+    size = 1e6 if "MB" in label else 1
+    if column in (profile.name for profile in PROFILES):
+        unit, size = time_unit(study.table[column])
+        label = f"{unit} {label}"
+    table = study.table.dropna(subset=["accuracy"])
+    table = table.assign(accuracy=100 * table["accuracy"], cost=table[column] / size)
     table["cost"] = table.groupby(["scenario", "method", "round"], observed=True)["cost"].transform("mean")
     if logarithmic := "logarithmic" in label:
         table = table[table["cost"] > 0]
@@ -99,15 +162,15 @@ def sweep(study: Study, axis: Axis, measure: Measure) -> Figure | None:
 def pareto(study: Study) -> Figure | None:
     """Return final accuracy against the bytes of the complete run, of the runs that have an end."""
     runs = study.runs.dropna(subset=["final"])
-    sent = (runs["uplink_bytes"] + runs["downlink_bytes"]) / 1e6
-    ends = spread(study.runs, "final").join(spread(runs.assign(sent=sent), "sent")["mean"].rename("sent"))
+    ends = spread(study.runs, "final").join((spread(runs, "traffic_bytes")["mean"] / 1e6).rename("sent"))
     ends = ends.dropna(subset=["mean"]).reset_index()
     ends[["mean", "low", "high"]] *= 100
     ends = ends[ends["sent"] > 0]
     if ends.empty:
         return None
     grid = _panels(study, ends, "scatter", "sent", "mean", s=60, zorder=2)
-    for scenario, axes in _by_scenario(grid, ends):
+    panels = grid.axes_dict or {ends["scenario"].iloc[0]: grid.ax}
+    for scenario, axes in panels.items():
         points = ends[ends["scenario"] == scenario]
         front = pareto_front(points[points["whole"]])
         axes.plot(front["sent"], front["mean"], color="#555555", linewidth=1, drawstyle="steps-post", zorder=1)
@@ -118,34 +181,32 @@ def pareto(study: Study) -> Figure | None:
     return _finish(grid, label, "final test accuracy (%)", logarithmic=True)
 
 
-def time_to_target(study: Study, given: Sequence[float] = (), slowdown: float = 1.0) -> Figure | None:
+def time_to_target(study: Study) -> Figure | None:
     """Return the time until each method reaches the highest target that any method reaches with every seed.
 
     There is a panel for each scenario, a row for each method, and a marker for each network. None if there is no such target.
     """
-    runs = reached(study, given)
     keys = ["scenario", "target", "method"]
-    parts = [
-        spread(runs.assign(time=network_seconds(runs, profile, slowdown)), "time", keys).assign(network=profile.name)
-        for profile in PROFILES
-    ]
-    times = pd.concat(parts).reset_index()
+    times = pd.concat(
+        spread(study.reached, profile.name, keys).assign(network=profile.name) for profile in PROFILES
+    ).reset_index()
     times = times[times["whole"]]
     times = times[times["target"] == times.groupby("scenario", observed=True)["target"].transform("max")]
     if times.empty:
         return None
     unit, size = time_unit(times["mean"])
+    goals = dict(zip(times["scenario"], times["target"], strict=True))
     titles = {
-        row.scenario: f"{row.scenario}; target {100 * row.target:g} %".removeprefix("; ") for row in times.itertuples()
+        scenario: f"{scenario}; target {100 * goals[scenario]:g} %".removeprefix("; ")
+        for scenario in study.scenarios
+        if scenario in goals
     }
-    order = [titles[scenario] for scenario in study.scenarios if scenario in titles]
-    times = times.assign(
-        mean=times["mean"] / size, scenario=pd.Categorical(times["scenario"].astype(str).map(titles), order)
-    )
+    panels = pd.Categorical([titles[scenario] for scenario in times["scenario"]], list(titles.values()))
     height = 0.2 * len(study.methods) + 1
     grid = _facets(
-        times, sns.catplot, kind="strip", x="mean", y="method", hue="network", order=study.methods, jitter=False, size=6,
-        palette=COLORS[1:5], height=height, aspect=3.6 / height, legend_out=False,
+        times.assign(mean=times["mean"] / size, scenario=panels), sns.catplot, kind="strip", x="mean", y="method",
+        hue="network", order=study.methods, jitter=False, size=6, palette=COLORS[1:5], height=height,
+        aspect=3.6 / height, legend_out=False,
     )  # fmt: skip
     return _finish(grid, f"{unit} to the target accuracy (logarithmic)", "", logarithmic=True)
 
@@ -180,13 +241,6 @@ def _facets(rows: pd.DataFrame, draw: Any, **more: Any) -> sns.FacetGrid:
     else:
         more |= {"height": max(more["height"], 4), "aspect": 1.6}
     return draw(data=rows, **more)
-
-
-def _by_scenario(grid: sns.FacetGrid, rows: pd.DataFrame) -> Iterator[tuple[str, Any]]:
-    if grid.axes_dict:
-        yield from grid.axes_dict.items()
-    elif len(rows):
-        yield str(rows["scenario"].iloc[0]), grid.ax
 
 
 def _finish(grid: sns.FacetGrid, x: str, y: str, *, logarithmic: bool = False) -> Figure:

@@ -5,7 +5,8 @@ docs/experiments.md describes the format. A value of a [[method]] takes preceden
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -49,18 +50,20 @@ class StudyFile(PartFile):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a setting is written: a file, and the table in it, as in ``method[1].``."""
+class Layer:
+    """The settings in one table of a file; `table` is its name as a prefix of keys, as in ``method[1].``."""
 
     file: Path
     table: str
+    settings: Mapping[str, Any]
 
     def error(self, sentence: str) -> StudyError:
         """Return the error to raise for a sentence that begins with a key of the table."""
         return StudyError(f"{self.file}: {self.table}{' '.join(sentence.split())}")
 
 
-Setting = tuple[Any, Place]
+Layers = tuple[Layer, ...]
+"""What decides the settings of a cell, in order of precedence: its [[method]], [grid], the file's own [run], and others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +77,12 @@ class Plan:
     axes: tuple[str, ...]
     """The settings of the grid."""
     cells: tuple[Cell, ...]
-    places: Mapping[str, Mapping[str, Place]] = field(repr=False)
-    """Name of a cell -> setting -> where it is written; "label" stands for the method."""
+    layers: Mapping[str, Layers] = field(repr=False)
+    """Name of a cell -> where its settings are written."""
 
     def error(self, cell: Cell, key: str, sentence: str) -> StudyError:
         """Return the error to raise for a setting of a cell."""
-        places = self.places[cell.name]
-        return places.get(key, places["label"]).error(f"{key} is {cell.settings[key]!r}; {sentence}")
+        return _layer(self.layers[cell.name], key).error(f"{key} is {cell.settings[key]!r}; {sentence}")
 
     def describe(self, cell: Cell) -> str:
         """Return the method and the settings in which cells differ, as in ``STC 1/100, seed 0``."""
@@ -90,30 +92,40 @@ class Plan:
 def read_plan(path: Path) -> Plan:
     """Return the study in the TOML file `path`; raise `StudyError` if it cannot run."""
     study = _read(path, StudyFile)
-    parts = [(path.parent / name, _read(path.parent / name, PartFile)) for name in study.include]
-    run: dict[str, Setting] = {}
-    methods: dict[str, dict[str, Setting]] = {}
-    for file, part in [*parts, (path, study)]:
-        run |= _settings(part.run, Place(file, "run."))
+    runs: list[Layer] = []
+    methods: dict[str, Layer] = {}
+    for file, part in [
+        *((path.parent / name, _read(path.parent / name, PartFile)) for name in study.include),
+        (path, study),
+    ]:
+        runs.insert(0, Layer(file, "run.", part.run))
+        _check_keys(runs[0])
         for number, table in enumerate(part.method):
-            place = Place(file, f"method[{number}].")
+            method = Layer(file, f"method[{number}].", table)
             label = table.get("label")
             if not isinstance(label, str) or not label.strip() or label in methods:
-                raise place.error(f"label is {label!r}; a text that no other method has is needed")
-            methods[label] = _settings(table, place, "label")
-            _check_varied(table, place)
+                raise method.error(f"label is {label!r}; a text that no other method has is needed")
+            _check_keys(method)
+            methods[label] = method
     if not methods:
         raise StudyError(f"{path}: no [[method]]; at least one is needed")
-    grid = _grid(study.grid, Place(path, "grid."), methods)
-    found = list(_cells(run, grid, methods, Place(path, "run.")))
+    grid = Layer(path, "grid.", study.grid)
+    _check_keys(grid)
+    for key, values in study.grid.items():
+        if any(key in method.settings for method in methods.values()):
+            raise grid.error(f"{key} is in [grid] and in a [[method]]; only one of them may set it")
+        for number, value in enumerate(values):
+            if value in values[:number]:
+                raise grid.error(f"{key}[{number}] is {value!r} again; each value is needed once")
+    found = list(_cells(runs, grid, methods))
     return Plan(
         title=study.title,
         question=study.question,
         targets=tuple(study.targets),
         notes=tuple(study.notes),
-        axes=tuple(grid),
+        axes=tuple(study.grid),
         cells=tuple(cell for cell, _ in found),
-        places={cell.name: places for cell, places in found},
+        layers={cell.name: layers for cell, layers in found},
     )
 
 
@@ -140,80 +152,61 @@ def _read(path: Path, kind: type[File]) -> File:
         raise StudyError(f"{path}: {error}; a TOML file in UTF-8 is needed") from None
 
 
-def _settings(table: Mapping[str, Any], place: Place, *others: str) -> dict[str, Setting]:
-    """Return the settings of a table with their place; `others` are further keys that it may have."""
-    for key, value in table.items():
+def _check_keys(layer: Layer) -> None:
+    """Refuse keys that do not belong into this table."""
+    known = ("label", *KNOWN) if layer.table.startswith("method") else KNOWN
+    for key, value in layer.settings.items():
         if key in FIXED:
-            raise place.error(f"{key} is decided by the study itself; there are: {', '.join(KNOWN)}")
+            raise layer.error(f"{key} is decided by the study itself; there are: {', '.join(KNOWN)}")
         if key == "sampling-decay":
-            raise place.error(f"{key} stays 0 in a study, because the clients in a round are counted as constant")
-        if key not in (*others, *KNOWN):
-            raise place.error(f"{key} is an unknown key; there are: {', '.join((*others, *KNOWN))}")
-        if isinstance(value, list) and place.table != "grid.":
-            raise place.error(f"{key} is a list; a single value is needed, and lists belong in [grid]")
-    return {key: (value, place) for key, value in table.items()}
+            raise layer.error(f"{key} stays 0 in a study, because the clients in a round are counted as constant")
+        if key not in known:
+            raise layer.error(f"{key} is an unknown key; there are: {', '.join(known)}")
+        if key in RUN_ONLY and layer.table != "run.":
+            raise layer.error(f"{key} must be the same for all cells; it belongs in [run]")
+        if isinstance(value, list) and layer.table != "grid.":
+            raise layer.error(f"{key} is a list; a single value is needed, and lists belong in [grid]")
 
 
-def _grid(
-    table: Mapping[str, Sequence[Any]], place: Place, methods: Mapping[str, Mapping[str, Setting]]
-) -> dict[str, Any]:
-    """Return the values of each setting of the grid."""
-    _settings(table, place)
-    _check_varied(table, place)
-    for key, values in table.items():
-        if any(key in method for method in methods.values()):
-            raise place.error(f"{key} is in [grid] and in a [[method]]; only one of them may set it")
-        for number, value in enumerate(values):
-            if value in values[:number]:
-                raise place.error(f"{key}[{number}] is {value!r} again; each value is needed once")
-    return {key: [(value, place) for value in values] for key, values in table.items()}
+def _layer(layers: Layers, key: str) -> Layer:
+    """Return where a setting is written; the method for one that is not."""
+    return next((layer for layer in layers if key in layer.settings), layers[0])
 
 
-def _check_varied(table: Mapping[str, Any], place: Place) -> None:
-    """Refuse settings that may not differ from cell to cell."""
-    for key in RUN_ONLY:
-        if key in table:
-            raise place.error(f"{key} must be the same for all cells; it belongs in [run]")
-
-
-def _cells(
-    run: Mapping[str, Setting],
-    grid: Mapping[str, Sequence[Setting]],
-    methods: Mapping[str, Mapping[str, Setting]],
-    missing: Place,
-) -> Iterator[tuple[Cell, dict[str, Place]]]:
-    """Yield the checked cells with the places of their settings; `missing` is the place of a setting that is missing.
+def _cells(runs: list[Layer], grid: Layer, methods: Mapping[str, Layer]) -> Iterator[tuple[Cell, Layers]]:
+    """Yield the checked cells with their settings' layers.
 
     The seed varies slowest, so that a study that is stopped halfway has all of its cells for some seeds.
     """
-    axes = sorted(grid, key=lambda key: key != "seed")
+    axes = sorted(grid.settings, key=lambda key: key != "seed")
     base = {key: value for key, value in defaults().items() if key in KNOWN and key not in STUDY_SETTINGS}
-    for values in product(*(grid[key] for key in axes)):
+    for values in product(*(grid.settings[key] for key in axes)):
+        point = Layer(grid.file, grid.table, dict(zip(axes, values, strict=True)))
         for label, method in methods.items():
-            settings = {**run, **dict(zip(axes, values, strict=True)), **method}
-            places = {key: place for key, (_, place) in settings.items()}
-            chosen = {key: value for key, (value, _) in settings.items() if key != "label"}
-            _check_counts(chosen, places, missing)
+            layers = (method, point, *runs)
+            chosen = dict(ChainMap(*(dict(layer.settings) for layer in layers)))
+            del chosen["label"]
+            _check_counts(chosen, layers, runs[0])
             cell = Cell(label, {**base, **chosen})
             try:
                 Settings.from_config(cell.config())
             except SettingsError as error:
-                raise places.get(str(error).split()[0], places["label"]).error(str(error)) from None
-            yield cell, places
+                raise _layer(layers, str(error).split()[0]).error(str(error)) from None
+            yield cell, layers
 
 
-def _check_counts(settings: Mapping[str, Any], places: Mapping[str, Place], missing: Place) -> None:
+def _check_counts(settings: Mapping[str, Any], layers: Layers, run: Layer) -> None:
     """Check the settings that only a study has: the numbers of nodes and steps."""
     for key in COUNTS:
         value = settings.get(key)
         if key not in settings and key != "clients-per-round":
-            raise missing.error(f"{key} is missing; [run], [grid] or the [[method]] must set it")
+            raise run.error(f"{key} is missing; [run], [grid] or the [[method]] must set it")
         if key in settings and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise places[key].error(f"{key} is {value!r}; a whole number, 1 or more, is needed")
+            raise _layer(layers, key).error(f"{key} is {value!r}; a whole number, 1 or more, is needed")
     per_round, clients = settings.get("clients-per-round", 0), settings["clients"]
     if per_round and "fraction-train" in settings:
-        raise places["clients-per-round"].error("clients-per-round and fraction-train are both set; only one may be")
+        sentence = "clients-per-round and fraction-train are both set; only one may be"
+        raise _layer(layers, "clients-per-round").error(sentence)
     if per_round > clients:
-        raise places["clients-per-round"].error(
-            f"clients-per-round is {per_round}; at most all {clients} clients can train"
-        )
+        sentence = f"clients-per-round is {per_round}; at most all {clients} clients can train"
+        raise _layer(layers, "clients-per-round").error(sentence)

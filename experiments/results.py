@@ -60,7 +60,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     """Return the table in `path`, with the dtypes of `COLUMNS`.
 
     Raises:
-        ValueError: The file has other columns, a text where a number belongs, or a round of a cell twice.
+        StudyError: A `ValueError`. The file has other columns, a text where a number belongs, or a round of a cell twice.
         OSError: The file cannot be read.
 
     """
@@ -72,10 +72,10 @@ def read_csv(path: Path) -> pd.DataFrame:
             raise ValueError(f"missing columns {sorted(missing)}, unknown columns {sorted(unknown)}")
         table = pd.DataFrame({name: _column(table[name], dtype) for name, dtype in COLUMNS.items()})
     except ValueError as error:  # pandas' parser errors and UnicodeDecodeError are ValueErrors
-        raise ValueError(f"{path} is not a table of results: {' '.join(str(error).split())}") from None
+        raise StudyError(f"{path} is not a table of results: {' '.join(str(error).split())}") from None
     twice = table[table.duplicated(["cell", "round"])]
     if len(twice):
-        raise ValueError(f"{path} holds round {twice['round'].iloc[0]} of cell {twice.cell.iloc[0]} twice")
+        raise StudyError(f"{path} holds round {twice['round'].iloc[0]} of cell {twice.cell.iloc[0]} twice")
     return table
 
 
@@ -100,13 +100,12 @@ class Results:
     """The CSV file of a study. It is complete at any time, and holds the cells that are done."""
 
     def __init__(self, path: Path, order: Sequence[str] = ()) -> None:
-        """Read the file if it exists.
+        """Read the file if it exists; raises as `read_csv` does.
 
         Cells are written in `order`; cells that are not in it, of an earlier version of the study, follow.
-        Raises `StudyError` for a file that is not a table of results.
         """
         self.path = path
-        self.table = read_table(path) if path.exists() else pd.DataFrame(columns=list(COLUMNS)).astype(COLUMNS)
+        self.table = read_csv(path) if path.exists() else pd.DataFrame(columns=list(COLUMNS)).astype(COLUMNS)
         self._order = {name: position for position, name in enumerate(order)}
 
     @property
@@ -131,14 +130,6 @@ class Results:
     def select(self, cells: Sequence[str]) -> pd.DataFrame:
         """Return the rows of these cells."""
         return self.table[self.table["cell"].isin(cells)]
-
-
-def read_table(path: Path) -> pd.DataFrame:
-    """Return the table in `path`; raise `StudyError` for a file that is not a table of results."""
-    try:
-        return read_csv(path)
-    except ValueError as error:
-        raise StudyError(str(error)) from None
 
 
 def claim(folder: Path) -> AbstractContextManager[object]:

@@ -70,11 +70,6 @@ class Workers:
             yield from events
 
 
-def local_workers(count: int) -> Workers:
-    """Return `count` processes of this machine."""
-    return Workers(count)
-
-
 def ray_workers(address: str, count: int | None) -> Workers:
     """Return `count` processes, by default one for each core, of the Ray cluster at `address` ("local": a new one here).
 

@@ -12,7 +12,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from benchmarks.netshape.profiles import PROFILES
 from experiments.axes import Axis, Value, column_axis, partition_axes
+from experiments.network import network_seconds
 from experiments.results import MEASURED
 from fedcomp.core import parse_call
 
@@ -34,17 +36,26 @@ Measure = Literal["final", "best"]
 class Study:
     """The results of a study.
 
-    `table` has a row for each evaluation, with the columns of `results.COLUMNS`, "scenario", and the name of each axis.
-    `runs` has a row for each cell: the last row of `table`, and the accuracies "final" and "best". Both are sorted by
-    scenario, method and seed. "method" and "scenario" are categories, in the order of the study; a scenario is a text, such
-    as "classes per client: 2, batch size: 20".
+    `table` has a row for each evaluation, with the columns of `results.COLUMNS`, "traffic_bytes" (up and down), the seconds
+    over each network of `PROFILES` by its name, "scenario", and the name of each axis. `runs` has a row for each cell: the
+    last row of `table`, and the accuracies "final" and "best". Both are sorted by scenario, method and seed. `reached` has a
+    row for each run and target: the settings, "target", and the numbers at the first evaluation with at least that accuracy,
+    NaN where there is none. Round 0 does not count: an untrained model says nothing about a method.
+
+    "method" and "scenario" are categories, in the order of the study; a scenario is a text, such as "classes per client: 2,
+    batch size: 20".
     """
 
     table: pd.DataFrame
     runs: pd.DataFrame
+    reached: pd.DataFrame
     axes: tuple[Axis, ...]
     scenarios: dict[str, tuple[Value, ...]]
     """Scenario -> its value on each axis."""
+    targets: dict[str, tuple[float, ...]]
+    """Scenario -> its target accuracies, 0 to 1."""
+    given: tuple[float, ...]
+    """The targets that were given; if there are none, they follow from the results."""
 
     @property
     def methods(self) -> list[str]:
@@ -59,27 +70,36 @@ class Study:
     def split(self, axis: Axis) -> dict[str, list[str]]:
         """Return the scenarios that differ only along `axis`, by what they have in common."""
         at = self.axes.index(axis)
-        others = [other for other in self.axes if other is not axis]
-        found: dict[str, list[str]] = {}
+        others = self.axes[:at] + self.axes[at + 1 :]
         rests = {scenario: values[:at] + values[at + 1 :] for scenario, values in self.scenarios.items()}
+        found: dict[str, list[str]] = {}
         for scenario in sorted(rests, key=lambda scenario: _position(others, rests[scenario])):
-            common = ", ".join(other.show(value) for other, value in zip(others, rests[scenario], strict=True))
-            found.setdefault(common, []).append(scenario)
+            found.setdefault(_title(others, rests[scenario]), []).append(scenario)
         return found
 
-    def setting(self, method: str, column: str) -> str:
-        """Return a setting of a method: its value, or all of its values."""
-        values = self.runs.loc[self.runs["method"] == method, column].unique()
-        return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
 
+def read_study(table: pd.DataFrame, given: Sequence[float] = (), slowdown: float = 1.0) -> Study:
+    """Return the study in a table of results.
 
-def read_study(table: pd.DataFrame) -> Study:
-    """Return the study in a table of results. Raises `ValueError` for a table without rows."""
+    `given` are target accuracies, 0 to 1. Without any, those of a scenario are `TARGET_SHARES` of the highest mean final
+    accuracy of the dense methods, or of all methods if no dense one counts. Only methods count whose every seed has an end.
+    Such targets are rounded down to whole percent, and exceed every accuracy of an untrained model: there may be none. A
+    node computes `slowdown` times slower than the study's machine.
+
+    Raises `ValueError` for a table without rows, a target outside (0, 1], and a slowdown that is not above 0.
+    """
+    for target in given:
+        if not 0 < target <= 1:
+            raise ValueError(f"target accuracy {target:g}; a number above 0 and at most 1 is needed")
     if table.empty:
         raise ValueError("the table of results has no rows; at least one finished cell is needed")
     methods = list(table["method"].unique())
     axes = _axes(table.drop_duplicates("cell"))
-    table = table.assign(**{axis.name: [axis.read(value) for value in table[axis.column]] for axis in axes})
+    table = table.assign(
+        **{axis.name: [axis.read(value) for value in table[axis.column]] for axis in axes},
+        **{profile.name: network_seconds(table, profile, slowdown) for profile in PROFILES},
+        traffic_bytes=table["uplink_bytes"] + table["downlink_bytes"],
+    )
     points = list(zip(*(table[axis.name] for axis in axes), strict=True)) or [()] * len(table)
     scenarios = {_title(axes, point): point for point in sorted(set(points), key=lambda one: _position(axes, one))}
     table = table.assign(
@@ -88,7 +108,10 @@ def read_study(table: pd.DataFrame) -> Study:
     ).sort_values(["scenario", "method", "seed", "cell", "round"])
     groups = table.groupby("cell", sort=False)
     runs = groups.tail(1).set_index("cell")
-    return Study(table, runs.assign(final=runs["accuracy"], best=groups["accuracy"].max()), axes, scenarios)
+    runs = runs.assign(final=runs["accuracy"], best=groups["accuracy"].max())
+    given = tuple(dict.fromkeys(given))
+    targets = {scenario: given or _derived_targets(table, runs, scenario) for scenario in scenarios}
+    return Study(table, runs, _reached(table, runs, targets), axes, scenarios, targets, given)
 
 
 def spread(runs: pd.DataFrame, column: str, by: Sequence[str] = ("scenario", "method")) -> pd.DataFrame:
@@ -102,67 +125,9 @@ def spread(runs: pd.DataFrame, column: str, by: Sequence[str] = ("scenario", "me
     return found.assign(std=found["std"].fillna(0), whole=found["count"] == found["of"])
 
 
-def targets(study: Study, given: Sequence[float] = ()) -> dict[str, tuple[float, ...]]:
-    """Return the target accuracies of each scenario, 0 to 1: the `given` ones, or `TARGET_SHARES` of the best.
-
-    The best is the highest mean final accuracy of the dense methods, or of all methods if no dense one counts. Only methods
-    count whose every seed has an end. Targets are rounded down to whole percent, and lie above every accuracy of an
-    untrained model: there may be none.
-    """
-    return {scenario: tuple(dict.fromkeys(given)) or _derived(study, scenario) for scenario in study.scenarios}
-
-
-def _derived(study: Study, scenario: str) -> tuple[float, ...]:
-    runs = study.runs[study.runs["scenario"] == scenario]
-    ends = spread(runs, "final", ["method"])
-    means = ends.loc[ends["whole"], "mean"]
-    dense = means[means.index.isin(runs.loc[is_dense(runs), "method"])]
-    best = max(dense if len(dense) else means, default=0.0)
-    untrained = study.table.loc[(study.table["scenario"] == scenario) & (study.table["round"] == 0), "accuracy"]
-    derived = dict.fromkeys(np.floor(100 * share * best + 1e-9) / 100 for share in TARGET_SHARES)
-    return tuple(float(target) for target in derived if target > max(untrained.dropna(), default=0.0))
-
-
-def reached(study: Study, given: Sequence[float] = ()) -> pd.DataFrame:
-    """Return what each run had measured when it first reached each target, NaN where it never did.
-
-    There is a row for each run and target, with the settings of `Study.runs`, "target", and the measured columns at the
-    first evaluation with at least that accuracy. Round 0 does not count: an untrained model says nothing about a method.
-    """
-    parts = []
-    for scenario, goals in targets(study, given).items():
-        table = study.table[(study.table["scenario"] == scenario) & (study.table["round"] > 0)]
-        runs = study.runs[study.runs["scenario"] == scenario].drop(columns=list(MEASURED))
-        for goal in goals:
-            hits = table[table["accuracy"] >= goal].drop_duplicates("cell").set_index("cell")[list(MEASURED)]
-            parts.append(runs.join(hits).assign(target=goal))
-    return pd.concat(parts) if parts else study.runs.head(0).assign(target=0.0)
-
-
 def is_dense(runs: pd.DataFrame) -> "pd.Series[bool]":
     """Return which runs' nodes send their updates uncompressed."""
     return runs["uplink"].map(lambda uplink: parse_call(uplink)[0] == "dense")
-
-
-def dense_ratio(runs: pd.DataFrame, *sides: str) -> float:
-    """Return the bytes that plain Flower would have sent over those sent, over all `runs`; 0 if nothing was sent.
-
-    `sides` are "uplink" and "downlink".
-    """
-    dense, sent = (sum(runs[f"{kind}{side}_bytes"].sum() for side in sides) for kind in ("dense_", ""))
-    return float(dense / sent) if sent else 0.0
-
-
-def winners(numbers: Sequence[float], texts: Sequence[str], *, highest: bool = False) -> list[int]:
-    """Return the positions of the lowest of some numbers, or the highest; all that show the same text tie.
-
-    NaN wins nothing.
-    """
-    present = [(number, text) for number, text in zip(numbers, texts, strict=True) if number == number]
-    if not present:
-        return []
-    best = (max if highest else min)(present, key=lambda pair: pair[0])[1]
-    return [at for at, text in enumerate(texts) if text == best and numbers[at] == numbers[at]]
 
 
 def pareto_front(points: pd.DataFrame) -> pd.DataFrame:
@@ -174,31 +139,44 @@ def pareto_front(points: pd.DataFrame) -> pd.DataFrame:
     return order[order["mean"] > order["mean"].astype(float).cummax().shift(fill_value=-np.inf)]
 
 
+def _derived_targets(table: pd.DataFrame, runs: pd.DataFrame, scenario: str) -> tuple[float, ...]:
+    runs = runs[runs["scenario"] == scenario]
+    ends = spread(runs, "final", ["method"])
+    means = ends.loc[ends["whole"], "mean"]
+    dense = means[means.index.isin(runs.loc[is_dense(runs), "method"])]
+    best = max(dense if len(dense) else means, default=0.0)
+    untrained = table.loc[(table["scenario"] == scenario) & (table["round"] == 0), "accuracy"]
+    derived = dict.fromkeys(np.floor(100 * share * best + 1e-9) / 100 for share in TARGET_SHARES)
+    return tuple(float(target) for target in derived if target > max(untrained.dropna(), default=0.0))
+
+
+def _reached(table: pd.DataFrame, runs: pd.DataFrame, targets: dict[str, tuple[float, ...]]) -> pd.DataFrame:
+    numbers = [*MEASURED, "traffic_bytes", *(profile.name for profile in PROFILES)]
+    trained = table[table["round"] > 0]
+    parts = [runs.head(0).assign(target=0.0)]
+    for scenario, goals in targets.items():
+        settings = runs[runs["scenario"] == scenario].drop(columns=numbers)
+        for goal in goals:
+            hits = trained[(trained["scenario"] == scenario) & (trained["accuracy"] >= goal)]
+            first = hits.drop_duplicates("cell").set_index("cell")[numbers]
+            parts.append(settings.join(first).assign(target=goal))
+    return pd.concat(parts[1:] or parts)
+
+
 def _axes(cells: pd.DataFrame) -> tuple[Axis, ...]:
     axes: list[Axis] = []
     swept: list[str] = []
     for column in GIVEN:
-        if cells[column].nunique() == 1 or any(_one_to_one(cells, column, other) for other in swept):
+        values = cells[column].drop_duplicates().tolist()
+        pairs = (cells[[column, other]].drop_duplicates() for other in swept)
+        if len(values) == 1 or any(len(pair) == len(values) == pair.iloc[:, 1].nunique() for pair in pairs):
             continue
         swept.append(column)
-        axes += (
-            partition_axes([str(value) for value in _values(cells, column)])
-            if column == "partition"
-            else [column_axis(column, _values(cells, column))]
-        )
+        axes += partition_axes(values) if column == "partition" else [column_axis(column, values)]
     for column in CHOSEN:
         if (cells.groupby(["method", *GIVEN])[column].nunique() > 1).any():
-            axes.append(column_axis(column, _values(cells, column)))
+            axes.append(column_axis(column, cells[column].drop_duplicates().tolist()))
     return tuple(axes)
-
-
-def _values(cells: pd.DataFrame, column: str) -> list[Value]:
-    return list(cells[column].drop_duplicates().tolist())
-
-
-def _one_to_one(cells: pd.DataFrame, column: str, other: str) -> bool:
-    pairs = cells[[column, other]].drop_duplicates()
-    return bool(len(pairs) == pairs[column].nunique() == pairs[other].nunique())
 
 
 def _position(axes: Sequence[Axis], point: Sequence[Value]) -> list[int]:

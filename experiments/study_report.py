@@ -18,13 +18,21 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from experiments.axes import column_axis
+from experiments.figures import pictures
 from experiments.network import ROUND_TRIPS
-from experiments.pictures import pictures
 from experiments.results import read_csv, write_text
 from experiments.study import GIVEN, TARGET_SHARES, Study, read_study
 from experiments.summary import sentences, summary_table, warnings
-from experiments.tables import accuracy_tables, catch_up_tables, methods_table, ratio_tables
-from experiments.target_tables import byte_tables, network_table, target_table, time_table
+from experiments.tables import (
+    accuracy_tables,
+    byte_tables,
+    catch_up_tables,
+    methods_table,
+    network_table,
+    ratio_tables,
+    target_table,
+    time_table,
+)
 from fedcomp.core import parse_call
 from fedcomp.methods import METHODS
 
@@ -35,15 +43,12 @@ MAX_OPEN_ROWS = 30
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The texts of a report besides the results.
-
-    Raises `ValueError` for a target outside (0, 1], and for a slowdown that is not above 0.
-    """
+    """The texts of a report besides the results, and the settings of `read_study`."""
 
     title: str
     question: str = ""
     targets: tuple[float, ...] = ()
-    """Target accuracies, 0 to 1. If empty, they follow from the results, see `study.targets`."""
+    """Target accuracies, 0 to 1. If empty, they follow from the results."""
     commands: tuple[str, ...] = ()
     """The commands that reproduce the study."""
     notes: tuple[str, ...] = ()
@@ -52,42 +57,34 @@ class About:
     slowdown: float = 1.0
     """How many times slower than the machine of the study a node computes; for times over a network."""
 
-    def __post_init__(self) -> None:
-        """Check targets and slowdown."""
-        for target in self.targets:
-            if not 0 < target <= 1:
-                raise ValueError(f"target accuracy {target:g}; a number above 0 and at most 1 is needed")
-        if not self.slowdown > 0:
-            raise ValueError(f"slowdown is {self.slowdown:g}; a number above 0 is needed")
-
 
 def write(path: Path, table: pd.DataFrame, about: About, figures: Path | None = None) -> None:
     """Write the page atomically, and each figure as a PNG file into the folder `figures`, if given.
 
-    Raises `ValueError` for a table without rows.
+    Raises `ValueError` as `read_study` does.
     """
     write_text(path, render(table, about, figures))
 
 
 def render(table: pd.DataFrame, about: About, figures: Path | None = None) -> str:
     """Return the page as HTML; raises, and writes the figures, as `write` does."""
-    study = read_study(table)
+    study = read_study(table, about.targets, about.slowdown)
     loader = FileSystemLoader(Path(__file__).parent)
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return page.get_template(PAGE).render(
         about=about,
         study=study,
-        sentences=sentences(study, about.targets),
+        sentences=sentences(study),
         warnings=warnings(study, about.cells_done, about.cells_all),
-        summary=summary_table(study, about.targets, about.slowdown),
+        summary=summary_table(study),
         setup=list(_setup(study)),
         methods=methods_table(study),
         papers=_papers(study),
-        figures=list(_figures(study, about, figures)),
+        figures=list(_figures(study, figures)),
         accuracies=[*accuracy_tables(study, "final"), *accuracy_tables(study, "best")],
-        reaching=[*byte_tables(study, about.targets), target_table(study, about.targets)],
+        reaching=[*byte_tables(study), target_table(study)],
         sent=[*ratio_tables(study), *catch_up_tables(study)],
-        times=time_table(study, about.targets, about.slowdown),
+        times=time_table(study),
         networks=network_table(),
         shares=" and ".join(f"{share:.0%}" for share in TARGET_SHARES),
         round_trips=ROUND_TRIPS,
@@ -96,26 +93,23 @@ def render(table: pd.DataFrame, about: About, figures: Path | None = None) -> st
 
 
 def markdown(table: pd.DataFrame, targets: Sequence[float] = ()) -> str:
-    """Return final accuracy by method and setting, bytes to target, and the bytes of complete runs, as Markdown.
-
-    `targets` are accuracies, 0 to 1; without any they follow from the results, see `study.targets`.
-    """
-    study = read_study(table)
+    """Return final accuracy by method and setting, bytes to target, and the bytes of complete runs, as Markdown."""
+    study = read_study(table, targets)
     tables = [
         *accuracy_tables(study, "final"),
-        *byte_tables(study, targets),
-        target_table(study, targets),
+        *byte_tables(study),
+        target_table(study),
         *ratio_tables(study),
         *catch_up_tables(study),
     ]
     return "\n".join(table.to_markdown() for table in tables)
 
 
-def _figures(study: Study, about: About, folder: Path | None) -> Iterator[dict[str, str]]:
+def _figures(study: Study, folder: Path | None) -> Iterator[dict[str, str]]:
     """Yield the name, the caption and the PNG (as a data URI) of each figure."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    for picture in pictures(study, about.targets, about.slowdown):
+    for picture in pictures(study):
         file = io.BytesIO()
         picture.figure.savefig(file, format="png", dpi=130)
         if folder is not None:

@@ -5,68 +5,54 @@ Methods that show the same number tie, and are all named, in the order of the st
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.netshape.profiles import BY_WORD
-from experiments.network import format_duration, network_seconds
-from experiments.study import Study, is_dense, reached, spread, targets
-from experiments.tables import Table, best_cells, megabytes, percent
-from experiments.target_tables import TARGET_KEYS
+from experiments.network import format_duration
+from experiments.study import Study, is_dense, spread
+from experiments.tables import TARGET_KEYS, Table, best_ends, best_methods, by_setting, megabytes, percent
 from server.progress import format_bytes
 
-LTE = BY_WORD["lte"]
 
-
-def summary_table(study: Study, given: Sequence[float], slowdown: float = 1.0) -> Table:
+def summary_table(study: Study) -> Table:
     """Return for each scenario and target: the best final accuracy, the fewest bytes, and the shortest time over LTE."""
     ends = spread(study.runs, "final")
-    best: dict[object, list[Any]] = {scenario: [] for scenario in study.scenarios} | _by_group(_best_ends(ends))
-    runs = reached(study, given)
-    bytes_needed = spread(runs.assign(both=runs["uplink_bytes"] + runs["downlink_bytes"]), "both", TARGET_KEYS)
-    seconds = spread(runs.assign(time=network_seconds(runs, LTE, slowdown)), "time", TARGET_KEYS)
-    cheapest, soonest = _by_group(best_cells(bytes_needed, megabytes)), _by_group(best_cells(seconds, format_duration))
+    sent, seconds = (spread(study.reached, column, TARGET_KEYS) for column in ("traffic_bytes", "LTE"))
+    best, cheapest, soonest = best_ends(ends), best_methods(sent, megabytes), best_methods(seconds, format_duration)
     rows = []
-    for scenario, goals in targets(study, given).items():
-        end = " = ".join(f"{method} ({percent(ends.loc[(scenario, method)])} %)" for method in best[scenario]) or "-"
+    for scenario, goals in study.targets.items():
+        winners = (f"{method} ({percent(ends.loc[(scenario, method)])} %)" for method in best.get(scenario, ()))
+        end = " = ".join(winners) or "-"
         for goal in goals:
-            cheap, soon = cheapest.get((scenario, goal)), soonest.get((scenario, goal))
-            rows.append(
-                (
-                    scenario,
-                    end,
-                    f"{100 * goal:g} %",
-                    _cheapest(study, bytes_needed.loc[(scenario, goal)], cheap) if cheap else "-",
-                    f"{' = '.join(soon)} ({format_duration(seconds.loc[(scenario, goal, soon[0]), 'mean'])})"
-                    if soon
-                    else "-",
-                )
-            )
+            cheap = soon = "-"
+            if methods := cheapest.get((scenario, goal)):
+                cheap = _cheapest(study, sent.xs((scenario, goal)), methods)
+            if methods := soonest.get((scenario, goal)):
+                time = seconds.xs((scenario, goal)).loc[methods[0], "mean"]
+                soon = f"{' = '.join(methods)} ({format_duration(time)})"
+            rows.append((scenario, end, f"{100 * goal:g} %", cheap, soon))
         if not goals:
             rows.append((scenario, end, "-", "-", "-"))
-    table = Table(
+    return by_setting(
+        study,
         "For each setting: the highest mean final accuracy; and of the methods that reach the target with every seed, the "
         "one with the fewest bytes, up and down together, and the fastest over LTE. A lead smaller than the spread over "
         "seeds (±) may be chance.",
         ("setting", "best final accuracy", "target", "fewest bytes to the target", "fastest over LTE"),
-        tuple(rows),
+        rows,
     )
-    return table if study.axes else table.without_first_column()
 
 
-def sentences(study: Study, given: Sequence[float]) -> list[str]:
+def sentences(study: Study) -> list[str]:
     """Return how often each method was the best, in sentences."""
     found = []
     ends = spread(study.runs, "final")
-    if winning := _by_group(_best_ends(ends)):
-        counted = _counted(study, list(winning.values()), len(study.scenarios), "settings")
+    if best := best_ends(ends):
+        counted = _counted(study, list(best.values()), len(study.scenarios), "settings")
         found.append(f"The highest mean final accuracy: {counted}.{_clear(ends)}")
-    runs = reached(study, given)
-    bytes_needed = spread(runs.assign(both=runs["uplink_bytes"] + runs["downlink_bytes"]), "both", TARGET_KEYS)
-    goals = sum(len(goals) for goals in targets(study, given).values())
-    if cheapest := _by_group(best_cells(bytes_needed, megabytes)):
+    goals = sum(len(goals) for goals in study.targets.values())
+    if cheapest := best_methods(spread(study.reached, "traffic_bytes", TARGET_KEYS), megabytes):
         noun = "pairs of setting and target" if goals > len(study.scenarios) else "settings"
         counted = _counted(study, list(cheapest.values()), goals, noun)
         found.append(f"The fewest bytes to the target accuracy, up and down: {counted}.")
@@ -104,26 +90,13 @@ def warnings(study: Study, cells_done: int | None = None, cells_all: int | None 
     return found
 
 
-def _best_ends(ends: pd.DataFrame) -> list[tuple[object, ...]]:
-    return best_cells(ends, lambda mean: f"{100 * mean:.1f}", highest=True)
-
-
-def _by_group(keys: Sequence[tuple[object, ...]]) -> dict[object, list[str]]:
-    """Return the methods, the last part of each key, by the rest of the key."""
-    found: dict[object, list[str]] = {}
-    for *group, method in keys:
-        found.setdefault(group[0] if len(group) == 1 else tuple(group), []).append(str(method))
-    return found
-
-
 def _clear(ends: pd.DataFrame) -> str:
     """Return in how many settings the best method leads by more than the spread; empty with one seed each."""
     clear = []
     for _, group in ends.groupby(level="scenario", observed=True):
-        order = group[group["whole"]].sort_values("mean", ascending=False, kind="stable")
-        if len(order) > 1 and order["count"].iloc[:2].max() > 1:
-            first, second = order.iloc[0], order.iloc[1]
-            clear.append(first["mean"] - second["mean"] > max(first["std"], second["std"]))
+        order = group[group["whole"]].sort_values("mean", ascending=False, kind="stable").head(2)
+        if len(order) > 1 and order["count"].max() > 1:
+            clear.append(order["mean"].iloc[0] - order["mean"].iloc[1] > order["std"].max())
     if not clear:
         return ""
     return (

@@ -66,9 +66,9 @@ def dense(accuracies: Sequence[float | None], **settings: Any) -> pd.DataFrame:
     return cell(accuracies, up=100_000, down=100_000, **given)
 
 
-def study(*cells: pd.DataFrame) -> Study:
-    """Return the study of these cells."""
-    return read_study(pd.concat(cells))
+def study(*cells: pd.DataFrame, given: Sequence[float] = ()) -> Study:
+    """Return the study of these cells, with these targets."""
+    return read_study(pd.concat(cells), given)
 
 
 def sweep() -> list[pd.DataFrame]:

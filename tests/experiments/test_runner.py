@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from experiments.configuration import Cell
-from experiments.runner import DIED, Event, Failure, Finished, local_workers, run_cells
+from experiments.runner import DIED, Event, Failure, Finished, Workers, run_cells
 from tests.experiments.cells import cell
 
 UNEVEN = "dirichlet(alpha=0.1, min_size=50)"
@@ -23,7 +23,7 @@ def outcomes(events: list[Event]) -> dict[Cell, type[Event]]:
 def test_a_cell_that_fails_or_diverges_ends_alone() -> None:
     fits, fails = cell(partition=UNEVEN, seed=0), cell(partition=UNEVEN, seed=1)
     diverges, last = cell(model="mlp", learning_rate=1e20), cell(seed=2)
-    events = {event.cell: event for event in run_cells([fits, fails, diverges, last], "", local_workers(2))}
+    events = {event.cell: event for event in run_cells([fits, fails, diverges, last], "", Workers(2))}
     assert outcomes(list(events.values())) == {fits: Finished, fails: Failure, diverges: Finished, last: Finished}
     failure, divergence, finish = events[fails], events[diverges], events[last]
     assert isinstance(failure, Failure)
@@ -52,7 +52,7 @@ def test_a_process_that_is_killed_costs_its_cell_and_no_other(workers: int, tmp_
     killer = threading.Thread(target=kill_long_runs, args=(tmp_path, stop))
     killer.start()
     try:
-        events = list(run_cells([endless, *others], "", local_workers(workers), tmp_path))
+        events = list(run_cells([endless, *others], "", Workers(workers), tmp_path))
     finally:
         stop.set()
         killer.join()
@@ -62,4 +62,4 @@ def test_a_process_that_is_killed_costs_its_cell_and_no_other(workers: int, tmp_
 
 
 def test_no_cells_need_no_processes() -> None:
-    assert list(run_cells([], "", local_workers(2))) == []
+    assert list(run_cells([], "", Workers(2))) == []

@@ -1,12 +1,13 @@
 """A table of results becomes a study: its axes, the accuracy of its runs, their targets, and the Pareto front."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.study import TARGET_SHARES, pareto_front, reached, read_study, spread, targets, winners
+from experiments.study import TARGET_SHARES, pareto_front, read_study, spread
 from tests.experiments.rows import cell, dense, rows, study, sweep
 
 
@@ -52,9 +53,20 @@ def test_clients_and_participation_that_vary_independently_are_two_axes() -> Non
     assert [axis.column for axis in found.axes] == ["participation", "clients"]
 
 
-def test_a_table_without_rows_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        read_study(rows(0))
+@pytest.mark.parametrize(
+    ("table", "settings", "number"),
+    [
+        (rows(0), {}, "at least one"),
+        (cell([0.1]), {"given": (0.5, 80.0)}, "80"),
+        (cell([0.1]), {"given": (0.0,)}, "0"),
+        (cell([0.1]), {"slowdown": 0.0}, "0"),
+    ],
+)
+def test_an_empty_table_and_impossible_settings_are_refused(
+    table: pd.DataFrame, settings: dict[str, Any], number: str
+) -> None:
+    with pytest.raises(ValueError, match=number):
+        read_study(table, **settings)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +94,7 @@ def test_the_spread_over_seeds_is_that_of_a_sample() -> None:
 
 
 def test_a_target_counts_from_the_first_evaluation_that_reaches_it() -> None:
-    found = study(cell([0.5, 0.4, 0.8, 0.6]))
-    first = reached(found, [0.5, 0.9])
+    first = study(cell([0.5, 0.4, 0.8, 0.6]), given=[0.5, 0.9]).reached
     assert first["round"].tolist() == pytest.approx([2, math.nan], nan_ok=True)  # the untrained model does not count
     assert first["uplink_bytes"].tolist() == pytest.approx([2000, math.nan], nan_ok=True)
 
@@ -103,17 +114,11 @@ def test_targets_are_fractions_of_the_best_dense_accuracy(
     cells: list[pd.DataFrame], derived: tuple[float, ...]
 ) -> None:
     assert TARGET_SHARES == (0.9, 0.95)
-    assert targets(study(*cells)) == {"": derived}
+    assert study(*cells).targets == {"": derived}
 
 
 def test_given_targets_count_once_and_for_every_scenario() -> None:
-    assert set(targets(study(*sweep()), (0.8, 0.5, 0.8)).values()) == {(0.8, 0.5)}
-
-
-def test_winners_are_all_that_show_the_best_text() -> None:
-    assert winners([1.04, 1.0, 2.0, math.nan], ["1.0", "1.0", "2.0", "nan"]) == [0, 1]
-    assert winners([1.04, 1.0, 2.0], ["1.0", "1.0", "2.0"], highest=True) == [2]
-    assert winners([math.nan], ["nan"]) == []
+    assert set(study(*sweep(), given=(0.8, 0.5, 0.8)).targets.values()) == {(0.8, 0.5)}
 
 
 def test_the_front_by_hand() -> None:

@@ -1,5 +1,7 @@
 """The report is one self-contained page, which escapes all texts and states the limits of a study first."""
 
+import contextlib
+import io
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,8 +10,8 @@ import pandas as pd
 import pytest
 
 from experiments.results import write_csv
-from experiments.study_report import About, main, render, write
-from tests.experiments.rows import cell, rows, sweep
+from experiments.study_report import About, main, render
+from tests.experiments.rows import cell, sweep
 
 ABOUT = About("A title", question="A question?", targets=(0.5,), commands=("python -m this",), notes=("A note.",))
 
@@ -37,10 +39,17 @@ class Tags(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def short() -> str:
-    """Return the page of a study of one cell, with texts that need escaping and no targets."""
-    about = About("<script>alert(1)</script>", notes=('"<i>',), cells_done=1, cells_all=40)
-    return render(cell([0.1, 0.5], method="<b>&"), about)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the results of one cell and all that the command makes of them; its texts need escaping."""
+    folder = tmp_path_factory.mktemp("study")
+    write_csv(folder / "results.csv", cell([0.1, 0.5], method="<b>&"))
+    (folder / "report.html").write_text("the study's own", encoding="utf-8")
+    (folder / "results.html").write_text("an old one", encoding="utf-8")
+    figures, tables = str(folder / "figures"), io.StringIO()
+    with contextlib.redirect_stdout(tables):
+        main([str(folder / "results.csv"), "--title", "<script>alert(1)</script>", "--figures", figures, "--markdown"])
+    (folder / "tables.md").write_text(tables.getvalue(), encoding="utf-8")
+    return folder
 
 
 def text(html: str) -> str:
@@ -70,54 +79,31 @@ def test_the_page_has_title_question_commands_notes_and_every_method_with_its_se
     assert "Sattler" in complete  # the paper of STC
     assert "WebPageTest" in complete
     assert "target accuracies were chosen" in complete
+    for name in ("final-against-classes-per-client", "best-against-classes-per-client", "pareto", "time-to-target"):
+        assert f'<figure id="{name}">' in complete
 
 
-def test_texts_are_escaped(short: str) -> None:
-    assert "<script>" not in short
-    assert "&lt;script&gt;" in short
-    assert "&lt;b&gt;&amp;" in short
+def test_a_report_needs_only_the_table_of_results_and_escapes_its_texts(folder: Path) -> None:
+    html = (folder / "results.html").read_text(encoding="utf-8")
+    assert html.startswith("<!doctype html>")
+    assert "<script>" not in html
+    assert "<h1>&lt;script&gt;" in html
+    assert "&lt;b&gt;&amp;" in html
+    assert "--markdown</pre>" in html.replace("\n", "")
+    page = text(html)
+    assert page.index("There is one seed") < page.index("Summary")
+    assert "No target accuracy was given" in page
+    assert "90% and 95%" in page
 
 
-def test_the_limits_of_a_study_come_first(short: str) -> None:
-    html = text(short)
-    assert html.index("1 of 40 cells") < html.index("There is one seed") < html.index("Summary")
-
-
-def test_targets_that_were_not_given_are_explained(short: str) -> None:
-    assert "No target accuracy was given" in text(short)
-    assert "90% and 95%" in text(short)
-
-
-def test_a_study_without_rows_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        render(rows(0), ABOUT)
-
-
-@pytest.mark.parametrize(("setting", "value"), [("targets", (0.5, 80.0)), ("targets", (0.0,)), ("slowdown", 0.0)])
-def test_targets_and_slowdowns_out_of_range_are_refused(setting: str, value: object) -> None:
-    with pytest.raises(ValueError, match=str(value[-1] if isinstance(value, tuple) else value).removesuffix(".0")):
-        About("t", **{setting: value})  # type: ignore[arg-type]
-
-
-def test_a_page_replaces_an_old_one_and_its_figures_can_be_saved(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.write_text("an old one", encoding="utf-8")
-    write(path, cell([0.1, 0.5]), ABOUT, tmp_path / "figures")
-    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["figures", "report.html"]
-    names = {one.name for one in (tmp_path / "figures").iterdir()}
-    assert {"pareto.png", "accuracy-against-uplink.png", "time-to-target.png"} <= names
-
-
-def test_a_report_needs_only_the_table_of_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_csv(tmp_path / "results.csv", cell([0.1, 0.5]))
-    (tmp_path / "report.html").write_text("the study's own", encoding="utf-8")
-    main([str(tmp_path / "results.csv"), "--title", "Made again", "--target", "0.4", "--markdown"])
-    assert (tmp_path / "report.html").read_text(encoding="utf-8") == "the study's own"
-    html = (tmp_path / "results.html").read_text(encoding="utf-8")
-    assert "results.csv --title &#39;Made again&#39; --target 0.4 --markdown" in html
-    assert "<h1>Made again</h1>" in (tmp_path / "results.html").read_text(encoding="utf-8")
-    assert "| 40 % | STC 1/100 |" in capsys.readouterr().out
+def test_the_command_writes_figures_prints_tables_and_leaves_other_files_alone(folder: Path) -> None:
+    assert {path.name for path in folder.iterdir()} == {
+        "figures", "report.html", "results.csv", "results.html", "tables.md",
+    }  # fmt: skip
+    assert (folder / "report.html").read_text(encoding="utf-8") == "the study's own"
+    names = {one.name for one in (folder / "figures").iterdir()}
+    assert {"pareto.png", "accuracy-against-uplink.png", "time-to-target.png", "accuracy-over-lte.png"} <= names
+    assert "| 45 % | <b>& |" in (folder / "tables.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +111,7 @@ def test_a_report_needs_only_the_table_of_results(tmp_path: Path, capsys: pytest
     [
         ("a,b\n1,2\n", [], "results.csv"),
         (None, [], "No such file"),
-        ("", ["--target", "80"], "80"),
+        (cell([0.1]).to_csv(index=False), ["--target", "80"], "80"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_sentence(

@@ -2,8 +2,15 @@
 
 from experiments.study_report import markdown
 from experiments.summary import sentences, summary_table, warnings
-from experiments.tables import accuracy_tables, catch_up_tables, methods_table, ratio_tables
-from experiments.target_tables import byte_tables, target_table, time_table
+from experiments.tables import (
+    accuracy_tables,
+    byte_tables,
+    catch_up_tables,
+    methods_table,
+    ratio_tables,
+    target_table,
+    time_table,
+)
 from tests.experiments.rows import cell, dense, study, sweep
 
 
@@ -28,7 +35,7 @@ def test_a_method_that_has_sent_nothing_has_no_ratio() -> None:
 
 def test_bytes_to_a_target_are_those_at_the_first_evaluation_that_reaches_it() -> None:
     cells = [cell([0.1, 0.4, 0.6, 0.9], up=1_000_000, down=4_000_000), dense([0.1, 0.5, 0.55])]
-    table = target_table(study(*cells), (0.6,))
+    table = target_table(study(*cells, given=(0.6,)))
     stc, fedavg = (dict(zip(table.head, row, strict=True)) for row in table.rows)
     assert (stc["rounds"], stc["up (MB)"], stc["down (MB)"], stc["both (MB)"]) == ("2", "2.00", "8.00", "10.0")
     assert (stc["up a message"], stc["down a message"]) == ("100 kB", "400 kB")  # ten nodes take part
@@ -40,7 +47,7 @@ def test_bytes_to_a_target_are_those_at_the_first_evaluation_that_reaches_it() -
 def test_the_mean_is_over_the_seeds_that_reach_a_target_and_a_winner_reaches_it_with_all() -> None:
     cells = [cell([0.1, 0.6], up=1_000_000, down=0), cell([0.1, 0.2], seed=1)]
     cells += [dense([0.1, 0.2, 0.7]), dense([0.1, 0.7, 0.7], seed=1)]
-    table = target_table(study(*cells), (0.6,))
+    table = target_table(study(*cells, given=(0.6,)))
     column = table.head.index("both (MB)")
     assert [row[column] for row in table.rows] == ["1.00", "0.300"]
     assert [row[-1] for row in table.rows] == ["1 of 2 seeds", "2 of 2 seeds"]
@@ -48,7 +55,7 @@ def test_the_mean_is_over_the_seeds_that_reach_a_target_and_a_winner_reaches_it_
 
 
 def test_times_have_a_column_for_each_network() -> None:
-    table = time_table(study(cell([0.1, 0.9])), (0.5,))
+    table = time_table(study(cell([0.1, 0.9]), given=(0.5,)))
     (row,) = (dict(zip(table.head, row, strict=True)) for row in table.rows)
     # 1 Gb/s: two round trips of 1 ms, 0.5 s on the node and 0.1 s on the server; 100 and 800 bytes take no time
     assert row["1 Gb/s"] == "0.6 s"
@@ -66,8 +73,8 @@ def test_markdown_escapes_the_end_of_a_cell() -> None:
 
 
 def test_the_summary_names_the_best_final_accuracy_and_the_fewest_bytes() -> None:
-    found = study(*sweep())
-    table = summary_table(found, (0.5,))
+    found = study(*sweep(), given=(0.5,))
+    table = summary_table(found)
     assert table.rows[0][:4] == (
         "classes per client: 1",
         "STC 1/100 (85.5 ± 0.7 %)",
@@ -76,7 +83,7 @@ def test_the_summary_names_the_best_final_accuracy_and_the_fewest_bytes() -> Non
     )
     assert table.rows[2][1] == "FedAvg n = 25 (86.0 ± 1.4 %)"
     clear = " The lead over the next method exceeds the spread over seeds (the larger ± of the two) in 2 of 3 settings."
-    assert sentences(found, (0.5,)) == [
+    assert sentences(found) == [
         "The highest mean final accuracy: of 3 settings, STC 1/100 in 2; FedAvg n = 25 in 1." + clear,
         "The fewest bytes to the target accuracy, up and down: of 3 settings, STC 1/100 in 3.",
     ]
@@ -84,13 +91,13 @@ def test_the_summary_names_the_best_final_accuracy_and_the_fewest_bytes() -> Non
 
 def test_the_mean_of_the_survivors_wins_nothing() -> None:
     cells = [cell([0.1, 0.9]), cell([0.1, None], seed=1), dense([0.1, 0.4]), dense([0.1, 0.4], seed=1)]
-    assert summary_table(study(*cells), (0.3,)).rows[0][0] == "FedAvg n = 25 (40.0 ± 0.0 %)"
+    assert summary_table(study(*cells, given=(0.3,))).rows[0][0] == "FedAvg n = 25 (40.0 ± 0.0 %)"
 
 
 def test_a_target_that_no_method_reaches_is_reported() -> None:
-    found = study(*sweep())
-    assert sentences(found, (0.99,))[1] == "No method reaches a target accuracy with all of its seeds."
-    assert summary_table(found, (0.99,)).rows[0][3:] == ("-", "-")
+    found = study(*sweep(), given=(0.99,))
+    assert sentences(found)[1] == "No method reaches a target accuracy with all of its seeds."
+    assert summary_table(found).rows[0][3:] == ("-", "-")
 
 
 def test_an_unfinished_study_reports_its_progress() -> None:
@@ -106,12 +113,14 @@ def test_diverged_runs_and_a_single_seed_are_reported() -> None:
 
 
 def test_methods_that_show_the_same_number_tie_in_the_order_of_the_study() -> None:
-    found = study(dense([0.1, 0.80001], method="B"), dense([0.1, 0.8], method="A"), dense([0.1, 0.7], method="C"))
+    found = study(
+        dense([0.1, 0.80001], method="B"), dense([0.1, 0.8], method="A"), dense([0.1, 0.7], method="C"), given=(0.75,)
+    )
     (table,) = accuracy_tables(found, "final")
     assert table.best == {(0, 1), (1, 1)}
-    assert target_table(found, (0.75,)).best == {(0, 6), (1, 6)}
-    assert summary_table(found, (0.75,)).rows[0][:3] == ("B (80.0 %) = A (80.0 %)", "75 %", "B = A (200 kB)")
-    assert sentences(found, (0.75,)) == [
+    assert target_table(found).best == {(0, 6), (1, 6)}
+    assert summary_table(found).rows[0][:3] == ("B (80.0 %) = A (80.0 %)", "75 %", "B = A (200 kB)")
+    assert sentences(found) == [
         "The highest mean final accuracy: B = A.",
         "The fewest bytes to the target accuracy, up and down: B = A.",
     ]
@@ -120,7 +129,7 @@ def test_methods_that_show_the_same_number_tie_in_the_order_of_the_study() -> No
 def test_a_tie_counts_for_each_method() -> None:
     cells = [dense([0.1, 0.8], method="B"), dense([0.1, 0.8], method="A")]
     cells += [dense([0.1, 0.7], method="B", batch_size=1), dense([0.1, 0.8], method="A", batch_size=1)]
-    assert sentences(study(*cells), (0.75,)) == [
+    assert sentences(study(*cells, given=(0.75,))) == [
         "The highest mean final accuracy: of 2 settings (ties count for each), A in 2; B in 1.",
         "The fewest bytes to the target accuracy, up and down: of 2 settings (ties count for each), A in 2; B in 1.",
     ]
@@ -128,17 +137,17 @@ def test_a_tie_counts_for_each_method() -> None:
 
 def test_a_lead_within_the_spread_is_not_clear() -> None:
     cells = [cell([0.1, 0.7]), cell([0.1, 0.9], seed=1), dense([0.1, 0.79]), dense([0.1, 0.79], seed=1)]
-    assert sentences(study(*cells), (0.5,))[0].endswith("in 0 of 1 setting.")
+    assert sentences(study(*cells, given=(0.5,)))[0].endswith("in 0 of 1 setting.")
 
 
 def test_a_setting_without_a_target_still_has_a_best_final_accuracy() -> None:
     found = study(cell([0.1, 0.5]), dense([0.1, 0.102]))
-    assert summary_table(found, ()).rows == (("STC 1/100 (50.0 %)", "-", "-", "-"),)
-    assert "no target accuracy" in sentences(found, ())[1]
+    assert summary_table(found).rows == (("STC 1/100 (50.0 %)", "-", "-", "-"),)
+    assert "no target accuracy" in sentences(found)[1]
 
 
 def test_a_target_that_is_given_twice_counts_once() -> None:
-    assert len(target_table(study(cell([0.1, 0.9])), (0.8, 0.8)).rows) == 1
+    assert len(target_table(study(cell([0.1, 0.9]), given=(0.8, 0.8))).rows) == 1
 
 
 def test_missing_runs_are_reported_even_without_a_plan() -> None:
@@ -167,7 +176,7 @@ def test_bytes_to_a_given_target_have_a_column_for_each_setting() -> None:
     cells = [cell([0.1, 0.6], up=1_000_000), cell([0.1, 0.2, 0.6], up=1_000_000, seed=1), dense([0.1, 0.6])]
     cells += [cell([0.1, 0.6], batch_size=1), cell([0.1, 0.5], batch_size=1, seed=1)]
     cells += [dense([0.1, 0.7], batch_size=1), dense([0.1, 0.5], batch_size=2)]
-    (table,) = byte_tables(study(*cells), (0.6, 0.6))
+    (table,) = byte_tables(study(*cells, given=(0.6, 0.6)))
     assert table.head == ("method", "1", "2", "20")
     assert table.rows == (
         ("STC 1/100", "0.00100 (0.00500), 1 of 2 seeds", "", "1.50 (1.51)"),
@@ -176,8 +185,8 @@ def test_bytes_to_a_given_target_have_a_column_for_each_setting() -> None:
     assert table.best == {(1, 1), (1, 3)}
     assert "60 %" in table.caption
     assert "by batch size" in table.caption
-    assert byte_tables(study(*cells), ()) == []
-    (alone,) = byte_tables(study(cell([0.1, 0.9])), (0.5,))
+    assert byte_tables(study(*cells)) == []
+    (alone,) = byte_tables(study(cell([0.1, 0.9]), given=(0.5,)))
     assert alone.head == ("method", "up (up and down)")
 
 
@@ -204,4 +213,4 @@ def test_of_two_axes_the_longer_has_the_columns_and_the_other_a_table_for_each_v
     assert first.rows == (("STC 1/100", "", "90.0"), ("FedAvg n = 25", "80.0", "95.0"))
     assert first.best == {(1, 1), (1, 2)}
     assert second.rows == (("STC 1/100", "50.0", "50.0", "50.0"), ("FedAvg n = 25", "", "", ""))
-    assert len(byte_tables(study(*cells), (0.4, 0.6))) == 4
+    assert len(byte_tables(study(*cells, given=(0.4, 0.6)))) == 4

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments.live_progress import live_progress
+from experiments.__main__ import show_progress
 from experiments.plan import Plan, read_plan
-from experiments.runner import Failure, Finished
+from experiments.runner import Event, Failure, Finished
 from tests.experiments.rows import cell
 
 STUDY = """title = "x"
@@ -37,10 +37,12 @@ def shown(plan: Plan, *, terminal: bool) -> str:
     """Return the output for a study of four cells: one ends well, one diverges, one fails, and one has not ended."""
     console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
     first, second, third, _ = plan.cells
-    with live_progress(plan, plan.cells, console) as show:
-        show(Finished(first, cell([0.1, 0.875])))
-        show(Finished(second, cell([0.1, None])))
-        show(Failure(third, "no samples"))
+    events: list[Event] = [
+        Finished(first, cell([0.1, 0.875])),
+        Finished(second, cell([0.1, None])),
+        Failure(third, "no samples"),
+    ]
+    assert list(show_progress(events, plan, plan.cells, console)) == events
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

@@ -1,0 +1,161 @@
+"""Show how partitions spread a dataset's training samples over the clients, before any training.
+
+    python -m experiments.partition [--dataset digits] [--data-dir DIR] [--partition "classes(2)" "dirichlet(0.1)" ...]
+
+Prints numbers and small maps of classes by client, and draws the same, side by side, to a PNG. A distance is that of a
+client's distribution over the classes from that of the whole training split.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import ListedColormap, PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from rich.console import Console
+
+from fedcomp.data import Spread, load, parse_partition, partition_train, read_card, spread
+
+CARDS = Path(__file__).resolve().parents[1] / "datasets"
+SHADES = " ░▒▓█"
+BARS = "▁▂▃▄▅▆▇█"
+MAX_COLUMNS = 3
+"""The most partitions in one row of the figure."""
+
+
+def numbers(spreads: Mapping[str, Spread]) -> str:
+    """Return a table with a row for each partition, and a line that explains it."""
+    rows = {
+        text: {
+            "Jensen-Shannon": f"{one.jensen_shannon.mean():.3f}",
+            "Hellinger": f"{one.hellinger.mean():.3f}",
+            "classes": f"{one.classes.min()}, {one.classes.mean():.1f}, {one.classes.max()}",
+            "samples": f"{one.sizes.min():,}, {np.median(one.sizes):,.0f}, {one.sizes.max():,}",
+            "Gini": f"{one.gini:.3f}",
+            "unused": f"{one.unused:,}",
+        }
+        for text, one in spreads.items()
+    }
+    explained = (
+        "Distances: means over the clients. Classes of a client: least, mean, most. Samples: least, median, most; the Gini\n"
+        "coefficient is that of their numbers."
+    )
+    table: str = pd.DataFrame.from_dict(rows, orient="index").to_string(max_colwidth=None)
+    return f"{table}\n\n{explained}"
+
+
+def text_map(title: str, shown: Spread, names: Sequence[str], width: int) -> str:
+    """Return a map at most `width` wide: a column for each client, a row for each class, and the sizes above as bars.
+
+    The shade is the class's share of the client's samples, rounded to quarters, and visible for any share above 0. Clients
+    beyond the width are left out, and the title says so.
+    """
+    margin = max(5, *map(len, names))
+    clients = max(1, min(len(shown.counts), width - margin - 1))
+    left_out = f", the first {clients} of {len(shown.counts)} clients" if clients < len(shown.counts) else ""
+    shares = shown.shares[:clients]
+    levels = np.maximum(np.rint(shares * (len(SHADES) - 1)), shares > 0).astype(int)
+    bars = np.ceil(shown.sizes[:clients] / shown.sizes.max() * len(BARS)).astype(int) - 1
+    rows = {"size": "".join(BARS[bar] for bar in bars)}
+    rows |= {name: "".join(SHADES[level] for level in levels[:, code]) for code, name in enumerate(names)}
+    return "\n".join([f"{title}{left_out}", *(f"{name:>{margin}} {row}" for name, row in rows.items())]) + "\n"
+
+
+def draw(spreads: Mapping[str, Spread], names: Sequence[str], title: str) -> Figure:
+    """Return a figure with a panel for each partition: its classes by client as a heat map, the sizes as bars above.
+
+    `names` are those of the classes.
+    """
+    down = -(-len(spreads) // MAX_COLUMNS)
+    across = -(-len(spreads) // down)
+    height = 2.2 + 0.22 * len(names)
+    figure = Figure(figsize=(1.6 + 4.6 * across, 0.6 + height * down), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=11)
+    heights = [1, 0.16 * len(names) + 0.8] * down
+    panels = figure.subplots(2 * down, across, squeeze=False, height_ratios=heights, sharex="col")
+    colors = ListedColormap(colormaps["YlGnBu"](np.linspace(0.12, 1, 256))).with_extremes(bad="white")
+    # On a root scale a share of 10 %, as in ten even classes, still differs from one of 1 %.
+    norm = PowerNorm(0.5, vmin=0, vmax=100)
+    for at, (text, one) in enumerate(spreads.items()):
+        row, column = divmod(at, across)
+        above, below = panels[2 * row : 2 * row + 2, column]
+        above.bar(np.arange(len(one.sizes)), one.sizes, width=1.0, color="#0072b2", linewidth=0)
+        above.set_ylim(bottom=0)
+        above.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+        above.set_title(f"{text}\nJensen-Shannon {one.jensen_shannon.mean():.2f}, Gini {one.gini:.2f}", fontsize=9)
+        shares = np.ma.masked_equal(100 * one.shares.T, 0)
+        image = below.imshow(shares, cmap=colors, norm=norm, aspect="auto", interpolation="nearest")
+        below.set_xlabel("client")
+        below.tick_params(labelbottom=True)
+        below.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        below.set_yticks(range(len(names)), [""] * len(names) if column else names, fontsize=8)
+        if not column:
+            above.set_ylabel("samples")
+            below.set_ylabel("class")
+    for empty in panels.reshape(down, 2, across).swapaxes(1, 2).reshape(-1, 2)[len(spreads) :].flat:
+        empty.remove()
+    bar = figure.colorbar(image, ax=figure.axes, label="% of the client's samples\n(white: none)", pad=0.01)
+    bar.set_ticks([1, 10, 25, 50, 75, 100])
+    return figure
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print and draw; return 0, or 2 after one sentence for arguments that cannot be used."""
+    options = _parser().parse_args(arguments)
+    console = Console(highlight=False)
+    title = f"{options.dataset}, {options.clients} clients, seed {options.seed}"
+    try:
+        if options.out.suffix != ".png":
+            raise ValueError(f"--out is {str(options.out)!r}; the name of a .png file is needed")
+        for text in options.partition:  # all arguments before the long work
+            parse_partition(text)
+        card = read_card(options.dataset, CARDS)
+        dataset = load(card, options.data_dir)
+        spreads = {
+            text: spread(
+                dataset.train.y, partition_train(dataset, text, options.clients, options.seed), card.num_classes
+            )
+            for text in options.partition
+        }
+        figure = draw(spreads, card.classes, title)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(options.out)
+    except OSError as error:
+        print(f"partition: {options.out} cannot be written: {error.strerror}", file=sys.stderr)
+        return 2
+    except ValueError as error:
+        print(f"partition: {error}", file=sys.stderr)
+        return 2
+    print(f"{title}\n\n{numbers(spreads)}\n")
+    for text, one in spreads.items():
+        print(text_map(text, one, card.classes, console.width))
+    print(f"figure: {options.out}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.partition",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--dataset", default="digits", help="a card in datasets/; digits needs no files")
+    parser.add_argument("--data-dir", default="", help="the folder with the dataset's files")
+    parser.add_argument(
+        "--partition", nargs="+", default=["classes(2)"], metavar="TEXT", help='such as "dirichlet(alpha=0.1)"'
+    )
+    parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("runs/partition.png"), metavar="FILE.png")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
