@@ -1,7 +1,5 @@
 """Even levels between the least and the largest entry of a bucket, in as many bits a layer as it needs."""
 
-import heapq
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +8,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import CompensatedUpdate, Vector, check_bool, check_int, check_range
 from fedcomp.quantize.buckets import bucket_rows, check_bucket, midpoints, ratios
+from fedcomp.quantize.per_tensor import check_dense_below, stay_dense
 from fedcomp.quantized import LINEAR, Dense, Levels, Scale, Segments, group_count, join_dense
 
 Ranges = tuple[Vector, Vector]
@@ -45,19 +44,18 @@ class Cgx:
                 f"tolerance is {self.tolerance:g} with bits={self.bits}; at least {least:g} is needed: "
                 f"{MAX_ADAPTIVE_BITS} bits in every layer, the most that `adaptive` chooses, have that error"
             )
-        check_int("dense_below", self.dense_below, 0, 1 << 31, "the entries below which a tensor stays dense")
+        check_dense_below(self.dense_below)
 
     def quantize(self, value: CompensatedUpdate, /) -> Segments:
         """Return the layers, neighbouring dense ones as one.
 
         Raises `ValueError` if an entry is NaN or infinite.
         """
-        shapes = [shape for shape in value.context.shapes if math.prod(shape)]
-        stay_dense = [len(shape) < 2 or math.prod(shape) < self.dense_below for shape in shapes] or [False]
+        stays = stay_dense(value.context.shapes, max(1, self.dense_below)) or [False]
         # The bits of a layer depend on the ranges of all layers, so all ranges come first.
         found: list[Vector | Ranges] = [
             tensor.dense() if dense else _ranges(tensor, self.bucket)
-            for (_, tensor), dense in zip(value.tensors(), stay_dense, strict=True)
+            for (_, tensor), dense in zip(value.tensors(), stays, strict=True)
         ]
         bits = iter(self._bits(value.sizes, found))
         pieces = [
@@ -131,34 +129,24 @@ def allocate(entries: Sequence[int], squares: Sequence[float], bits: int, tolera
 
     In the style of the adaptive compression of CGX (Markov, Ramezanikebrya, Alistarh, Middleware 2022), with fedcomp's own
     greedy solver: all layers start at 8 bits; the layer that saves the most bits for the error that it adds loses one, as
-    long as the error allows it.  The error is convex in the bits, so a layer's next step down is never better than its last.
+    long as the error allows it.  The error is convex in the bits, so the steps of a layer come in order.
     `entries` and `squares` (`rounding_error`) are those of the layers.  A `tolerance` below `least_tolerance` is not kept.
     """
     allowed = tolerance * sum(rounding_error(square, bits) for square in squares)
     chosen = [MAX_ADAPTIVE_BITS] * len(entries)
     error = sum(rounding_error(square, MAX_ADAPTIVE_BITS) for square in squares)
-    heap = [
-        (_added(square, MAX_ADAPTIVE_BITS) / size, layer)
+    steps = (
+        (added / size, layer, added)
         for layer, (size, square) in enumerate(zip(entries, squares, strict=True))
-    ]
-    heapq.heapify(heap)
-    while heap:
-        _, layer = heapq.heappop(heap)
-        added = _added(squares[layer], chosen[layer])
-        if error + added > allowed:
-            continue  # a smaller layer may still fit
-        error += added
-        chosen[layer] -= 1
-        if chosen[layer] > MIN_ADAPTIVE_BITS:
-            heapq.heappush(heap, (_added(squares[layer], chosen[layer]) / entries[layer], layer))
-    uniform = [bits] * len(entries)
-    # If no step fits the remaining error, the search ends early, and uniform bits may be fewer.
-    return uniform if tolerance >= 1 and _total(uniform, entries) < _total(chosen, entries) else chosen
-
-
-def _added(square: float, bits: int) -> float:
-    return rounding_error(square, bits - 1) - rounding_error(square, bits)
-
-
-def _total(bits: Sequence[int], entries: Sequence[int]) -> int:
-    return sum(each * size for each, size in zip(bits, entries, strict=True))
+        for added in (
+            rounding_error(square, step - 1) - rounding_error(square, step)
+            for step in range(MAX_ADAPTIVE_BITS, MIN_ADAPTIVE_BITS, -1)
+        )
+    )
+    for _, layer, added in sorted(steps):
+        if error + added <= allowed:  # if not, a smaller layer may still fit
+            error += added
+            chosen[layer] -= 1
+    # If no step fits the remaining error, uniform bits may be fewer.
+    fewer = bits * sum(entries) < sum(each * size for each, size in zip(chosen, entries, strict=True))
+    return [bits] * len(entries) if tolerance >= 1 and fewer else chosen
