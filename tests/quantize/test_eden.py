@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext, Vector
-from fedcomp.errors import NonFiniteError
 from fedcomp.quantize import Eden
 from fedcomp.quantized import MAX_CHUNK, Rotated
 from tests.reference import coins, random_words
@@ -214,25 +213,3 @@ def test_only_the_seed_and_the_sum_decide(bits: float) -> None:
         assert again.dense().tobytes() == quantized.dense().tobytes()
     assert encoded(value, bits, seed=4).levels.tobytes() != quantized.levels.tobytes()
     assert encoded(value, bits, seed=-1).seed == 2**64 - 1
-
-
-@pytest.mark.parametrize("bits", [0.01, 1, 2.5])
-@pytest.mark.parametrize("place", [0, 777, 2 * MAX_CHUNK])
-def test_an_entry_that_is_not_finite_is_refused_with_its_index(bits: float, place: int) -> None:
-    value = vector("Gaussian", 2 * MAX_CHUNK + 1)
-    value[place] = np.inf
-    with pytest.raises(NonFiniteError, match=f"entry {place} is inf"):
-        encoded(value, bits)
-
-
-@pytest.mark.parametrize(
-    ("bits", "scale", "numbers"),
-    [
-        (0, "unbiased", "bits is 0.* 4"),
-        (4.5, "unbiased", "bits is 4.5.* 4"),
-        (1, "best", "'best'.*'unbiased', 'minimal'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(bits: float, scale: str, numbers: str) -> None:
-    with pytest.raises(ValueError, match=numbers):
-        Eden(bits, scale)

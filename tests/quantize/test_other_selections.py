@@ -1,10 +1,8 @@
 """Selections other than the global top-k: by tensor, by round, by seed, and in cheaper formats."""
 
 import numpy as np
-import pytest
 
 from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext
-from fedcomp.errors import NonFiniteError
 from fedcomp.quantize import PerTensor, RoundValues, ScheduledTopK, SeededSubset, TensorTopK, Ternarize, TopK, chain
 from fedcomp.quantize.topk import largest
 
@@ -92,16 +90,11 @@ def test_without_error_feedback_rand_k_is_unbiased() -> None:
     assert error.max() < 4
 
 
-def test_an_entry_that_is_not_drawn_must_be_finite_too_and_scaling_stays_within_float32() -> None:
+def test_scaling_stays_within_float32() -> None:
     update = np.full(100, 3e38, np.float32)
     assert np.abs(SeededSubset(0.01, True).quantize(CompensatedUpdate(update)).values).tolist() == [
         np.float32(MAX_FLOAT32)
     ]
-    for place in range(0, 100, 9):
-        bad = update.copy()
-        bad[place] = np.inf
-        with pytest.raises(NonFiniteError, match=f"entry {place} is inf"):
-            SeededSubset(0.01, False).quantize(CompensatedUpdate(bad))
 
 
 def test_a_format_rounds_the_kept_entries_and_drops_those_that_become_zero() -> None:
@@ -132,19 +125,3 @@ def test_natural_values_are_neighbouring_powers_of_two_and_unbiased() -> None:
 def test_the_largest_scores_are_chosen_and_ties_go_to_the_lower_index() -> None:
     assert largest(np.array([3, 1, 3, 2, 3]), 2).tolist() == [True, False, True, False, False]
     assert largest(np.array([3.0, 1]), 5).tolist() == [True, True]
-
-
-def test_settings_out_of_range_are_refused() -> None:
-    for make in (TopK, TensorTopK, lambda d: SeededSubset(d, False)):
-        with pytest.raises(ValueError, match="density is 1.5; it is the fraction kept, above 0 and at most 1"):
-            make(1.5)
-    with pytest.raises(ValueError, match="warmup is -1; .* 0 to 1000000"):
-        ScheduledTopK(TopK(0.1), -1)
-    with pytest.raises(ValueError, match="warmup_steps is 5; .* 1 to 4"):
-        ScheduledTopK(TopK(0.1), 4, 5)
-    with pytest.raises(ValueError, match="dense_below is -1"):
-        TensorTopK(0.1, -1)
-    with pytest.raises(ValueError, match="dense_below is 0.5"):
-        PerTensor(chain(TopK(0.1), Ternarize()), 0.5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="values is 'fp8'; it is one of 'fp32', 'bf16', 'fp16', 'natural'"):
-        RoundValues(TopK(1), "fp8")

@@ -7,7 +7,6 @@ import pytest
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, EncodeContext, RightFactors, Shapes, Vector
-from fedcomp.errors import NonFiniteError
 from fedcomp.quantize import LowRank
 from fedcomp.quantized import Dense, Product, Segments, right_factors
 
@@ -187,26 +186,3 @@ def test_only_the_seed_and_the_sum_decide() -> None:
     assert LowRank(2).quantize(halves).dense().tobytes() == expected
     assert halves.parts[0].tobytes() == value.tobytes()
     assert encoded(value, 2, seed=4).dense().tobytes() != expected
-
-
-def test_a_sum_in_place_is_left_in_the_first_part_tensor_by_tensor() -> None:
-    shapes = ((30, 20), (7,), (10, 100))
-    value = np.random.default_rng(0).standard_normal(1607).astype(np.float32)
-    asked = CompensatedUpdate(value / 2, value / 2, context=EncodeContext(3, shapes=shapes), in_place=True)
-    assert LowRank(2).quantize(asked).dense().tobytes() == encoded(value, 2, shapes, seed=3).dense().tobytes()
-    assert asked.settle()[0].tobytes() == value.tobytes()
-
-
-@pytest.mark.parametrize("shapes", [(), ((100, 300), (1,))])
-@pytest.mark.parametrize("place", [0, 777, 30000])
-def test_an_entry_that_is_not_finite_is_refused_with_its_index(shapes: Shapes, place: int) -> None:
-    value = np.ones(30001, np.float32)
-    value[place] = np.nan
-    with pytest.raises(NonFiniteError, match=f"entry {place} is nan"):
-        encoded(value, 2, shapes)
-
-
-@pytest.mark.parametrize("rank", [0, -1, 1.5, 1025])
-def test_ranks_out_of_range_are_refused(rank: int) -> None:
-    with pytest.raises(ValueError, match=f"rank is {rank}; it is a whole number, 1 to 1024"):
-        LowRank(rank)

@@ -170,17 +170,6 @@ def test_a_strided_vector_is_read_correctly() -> None:
     check(whole[::-2], 900)
 
 
-def test_entries_are_selected_from_the_sum_of_the_parts() -> None:
-    rng = np.random.default_rng(4)
-    for n in (50, LARGE):
-        for in_place in (False, True):
-            first, second = rng.standard_normal(n, np.float32), rng.standard_normal(n, np.float32)
-            total = first + second
-            indices, values = top_k(CompensatedUpdate(first, second, in_place=in_place), 40)
-            assert np.array_equal(indices, sorted_kept(total, 40))
-            assert np.array_equal(values, total[indices])
-
-
 @pytest.mark.parametrize("n", [40, LARGE])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_the_first_entry_that_is_not_finite_is_named(n: int, bad: float) -> None:

@@ -1,12 +1,12 @@
-"""Dense, sparse and ternary vectors: the same entries in each form, and their sums."""
+"""Dense, sparse, ternary and seeded vectors."""
 
 import tracemalloc
 
 import numpy as np
 import pytest
 
-from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate
-from fedcomp.quantized import Dense, QuantizedVector, Sparse, SparseLevels, Ternary
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, RandomStream
+from fedcomp.quantized import Dense, QuantizedVector, Seeded, Sparse, SparseLevels, Ternary, seeded_indices
 
 TERNARY = Ternary(5, np.array([1, 4]), np.array([True, False]), np.float32(0.5))
 
@@ -99,3 +99,41 @@ def test_a_sum_in_place_is_complete_even_if_it_is_not_read_to_its_end() -> None:
     blocks.close()  # type: ignore[attr-defined]
     assert (first == 3).all()
     assert total.settle()[0] is first
+
+
+def by_hand() -> Seeded:
+    # the first raw words of seed 77 are, modulo 200, 185, 107, 27 and 95
+    return Seeded(200, 77, seeded_indices(200, 4, 77), np.array([1.5, -0.75, -1.25, 3], np.float32))
+
+
+def test_the_positions_are_those_of_the_seed() -> None:
+    assert seeded_indices(200, 4, 77).tolist() == [27, 95, 107, 185]
+    assert np.array_equal(seeded_indices(1000, 30, 5), RandomStream(5).subset(1000, 30))
+
+
+def test_a_seed_is_taken_modulo_2_to_the_64() -> None:
+    for seed, same in ((2**64 + 77, 77), (-1, 2**64 - 1)):
+        assert np.array_equal(seeded_indices(200, 4, seed), seeded_indices(200, 4, same))
+
+
+def test_values_are_in_the_order_of_their_positions() -> None:
+    sparse = by_hand().sparse()
+    assert sparse.n == 200
+    assert dict(zip(sparse.indices.tolist(), sparse.values.tolist(), strict=True)) == {
+        27: 1.5,
+        95: -0.75,
+        107: -1.25,
+        185: 3,
+    }
+    dense = by_hand().dense()
+    assert dense.dtype == np.float32
+    assert dense.shape == (200,)
+    assert np.count_nonzero(dense) == 4
+    assert dense[107] == -1.25
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_kept_entries_are_added_in_place(dtype: type[np.floating]) -> None:
+    vector = np.ones(200, dtype)
+    by_hand().add_to(vector, 2.0)
+    assert np.array_equal(vector, 1 + 2 * by_hand().dense().astype(dtype))
