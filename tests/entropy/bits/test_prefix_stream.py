@@ -7,7 +7,7 @@ from fedcomp.entropy.bits import prefix_stream
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bits.prefix_stream import BATCH, ChunkedBitReader, Words
 from fedcomp.errors import FedcompError
-from tests.entropy.damage import check_truncations, survivors
+from tests.entropy.laws import check_truncations, survivors
 from tests.reference import bits_of, varint_at
 
 MAX_RUN = 63

@@ -12,7 +12,7 @@ from fedcomp.entropy import MAX_ENTRIES, LevelsCode, Raw
 from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.quantized import EXPONENTS, LINEAR, POWERS, Dense, Groups, Levels, Scale, group_count
-from tests.entropy.damage import check_cheap_refusals
+from tests.entropy.laws import check_cheap_refusals, check_round_trip, same
 from tests.entropy.slow_symbols import slow_levels
 
 CODE = LevelsCode()
@@ -47,18 +47,6 @@ def test_another_length_than_needed_is_refused(n: int) -> None:
 def test_nan_and_infinity_are_refused(bad: float) -> None:
     with pytest.raises(CorruptError, match="NaN or infinity"):
         Raw().decode(struct.pack("<3f", 0, 1, bad))
-
-
-def same(one: Levels, other: Levels) -> bool:
-    assert one.levels.dtype == other.levels.dtype
-    return (
-        (one.levels == other.levels).all()
-        and (one.scale, one.groups) == (other.scale, other.groups)
-        and one.scales.tobytes() == other.scales.tobytes()
-        and (one.offsets is None) == (other.offsets is None)
-        and (one.offsets is None or other.offsets is None or one.offsets.tobytes() == other.offsets.tobytes())
-        and one.dense().tobytes() == other.dense().tobytes()
-    )
 
 
 def levels_of(
@@ -143,10 +131,7 @@ def test_tensors_and_offsets_are_written_by_hand() -> None:
 @pytest.mark.parametrize("n", [1, 2, 31, 1000, 100_003])
 def test_levels_come_back_to_the_bit(kind: str, n: int) -> None:
     value = draw(n)[kind]
-    body = CODE.encode(value)
-    assert same(CODE.decode(body), value)
-    assert same(CODE.decode(body, n=n), value)
-    assert CODE.encode(value) == body
+    assert CODE.encode(value) == check_round_trip(CODE, value)
 
 
 @kinds

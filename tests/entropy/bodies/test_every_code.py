@@ -13,7 +13,7 @@ from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.methods import parse
 from fedcomp.quantized import QuantizedVector
 from fedcomp.wire import CODECS, codec_id
-from tests.entropy.damage import check_cheap_refusals, check_truncations, survivors
+from tests.entropy.laws import check_cheap_refusals, check_truncations, survivors
 from tests.wire.specimens import TEXTS
 
 Example = tuple[EntropyCode[Any], QuantizedVector]

@@ -9,7 +9,7 @@ from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import FedcompError
 from fedcomp.quantize import LowRank
 from fedcomp.quantized import Dense, Product, Segments
-from tests.entropy.damage import check_cheap_refusals
+from tests.entropy.laws import check_cheap_refusals, check_round_trip, same
 
 CODE = LowRankRaw()
 LEFT, RIGHT, REST = "0000803f 00000040 00000000", "0000803f 00000000 000080bf", "0000003f"
@@ -20,21 +20,6 @@ SHAPES: list[Shapes] = [(), ((1000,),), ((10, 100),), ((8,), (16, 4, 3, 3), (16,
 def factors(rank: int, shapes: Shapes, n: int = 1000) -> Segments:
     value = np.random.default_rng(rank).standard_normal(n).astype(np.float32)
     return LowRank(rank).quantize(CompensatedUpdate(value, context=EncodeContext(rank, shapes=shapes)))
-
-
-def same(one: Segments, other: Segments) -> bool:
-    if one.n != other.n or len(one.pieces) != len(other.pieces):
-        return False
-    for mine, its in zip(one.pieces, other.pieces, strict=True):
-        if isinstance(mine, Product) and isinstance(its, Product):
-            pairs = [(mine.left, its.left), (mine.right, its.right)]
-        elif isinstance(mine, Dense) and isinstance(its, Dense):
-            pairs = [(mine.vector, its.vector)]
-        else:
-            return False
-        if mine.n != its.n or any(a.tobytes() != b.tobytes() or a.shape != b.shape for a, b in pairs):
-            return False
-    return True
 
 
 def test_a_matrix_and_an_entry_are_the_code_written_by_hand() -> None:
@@ -48,17 +33,12 @@ def test_a_matrix_and_an_entry_are_the_code_written_by_hand() -> None:
 @pytest.mark.parametrize("shapes", SHAPES)
 @pytest.mark.parametrize("rank", [1, 2, 5])
 def test_factors_come_back_to_the_bit(shapes: Shapes, rank: int) -> None:
-    value = factors(rank, shapes)
-    body = CODE.encode(value)
-    for found in (CODE.decode(body), CODE.decode(body, 1000)):
-        assert same(found, value)
-        assert found.dense().tobytes() == value.dense().tobytes()
+    check_round_trip(CODE, factors(rank, shapes))
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 10, 31, 999, 100003])
 def test_vectors_that_do_not_fill_the_last_row_come_back(n: int) -> None:
-    value = factors(1, (), n)
-    assert same(CODE.decode(CODE.encode(value), n), value)
+    check_round_trip(CODE, factors(1, (), n))
 
 
 def test_a_body_is_as_long_as_its_numbers() -> None:

@@ -7,20 +7,11 @@ from fedcomp.entropy import MAX_ENTRIES, SeededValues
 from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import FedcompError
 from fedcomp.quantized import Seeded, round_to, seeded_indices
-from tests.entropy.damage import memory_below
+from tests.entropy.laws import check_round_trip, memory_below, same
 
 VALUES = np.array([1.5, -0.75, -1.25, 3], np.float32)
 BY_HAND = Seeded(200, 77, np.array([27, 95, 107, 185]), VALUES)
 BODY = "c801 04 4d00000000000000 01 c03f 40bf a0bf 4040"
-
-
-def same(one: Seeded, other: Seeded) -> bool:
-    return (one.n, one.seed, one.indices.tolist(), one.values.tobytes()) == (
-        other.n,
-        other.seed,
-        other.indices.tolist(),
-        other.values.tobytes(),
-    )
 
 
 def draw(rng: np.random.Generator, n: int, k: int, precision: str = "fp32") -> Seeded:
@@ -39,9 +30,7 @@ def test_random_values_come_back_to_the_bit(precision: str) -> None:
     for _ in range(80):
         n = int(rng.integers(1, 400))
         value = draw(rng, n, int(rng.integers(1, n + 1)), precision)
-        body = SeededValues().encode(value)
-        assert same(SeededValues().decode(body, n=n), value)
-        assert same(SeededValues().decode(body), value)
+        check_round_trip(SeededValues(), value)
 
 
 def test_positions_take_the_eight_bytes_of_the_seed_whatever_their_number() -> None:

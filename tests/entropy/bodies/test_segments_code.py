@@ -9,23 +9,11 @@ from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.quantize import Cgx
 from fedcomp.quantized import Dense, Levels, Segments, Ternary
-from tests.entropy.damage import check_cheap_refusals
+from tests.entropy.laws import check_cheap_refusals, check_round_trip, same
 
 CODE = SegmentsCode()
 BY_HAND = Segments((Dense(np.array([1], np.float32)), Dense(np.array([-2, 0.5], np.float32))))
 BODY = "02 000104 000208 0000803f 000000c0 0000003f"
-
-
-def same(one: Segments, other: Segments) -> bool:
-    def parts(pieces: Segments) -> list[object]:
-        return [
-            (p.levels.tobytes(), p.scale, p.scales.tobytes(), p.offsets is not None and p.offsets.tobytes(), p.groups)
-            if isinstance(p, Levels)
-            else p.dense().tobytes()
-            for p in pieces.pieces
-        ]
-
-    return parts(one) == parts(other)
 
 
 def random_pieces(rng: np.random.Generator, layers: int = 5) -> Segments:
@@ -74,11 +62,7 @@ def test_a_ternary_piece_may_claim_many_entries_in_few_bytes() -> None:
 def test_random_pieces_come_back_to_the_bit() -> None:
     rng = np.random.default_rng(0)
     for layers in [1, 2, 5] * 4 + [60]:
-        pieces = random_pieces(rng, layers)
-        body = CODE.encode(pieces)
-        for found in (CODE.decode(body), CODE.decode(body, pieces.n)):
-            assert same(found, pieces)
-            assert found.dense().tobytes() == pieces.dense().tobytes()
+        check_round_trip(CODE, random_pieces(rng, layers))
 
 
 def test_no_pieces_come_back() -> None:

@@ -12,7 +12,7 @@ from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import alphabet
 from fedcomp.entropy.codes.alphabet import COMMON, FIXED, write
 from fedcomp.errors import CorruptError, FedcompError
-from tests.entropy.damage import check_cheap_refusals, check_truncations, survivors
+from tests.entropy.laws import check_cheap_refusals, check_truncations, survivors
 from tests.entropy.slow_symbols import slow_symbols
 
 Symbols = NDArray[Any]

@@ -9,7 +9,6 @@ from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import delta_keys
 from fedcomp.errors import FedcompError
 from fedcomp.quantized import Indices
-from tests.entropy.damage import check_truncations
 from tests.reference import slow_positions
 
 BY_HAND = np.array([4, 13, 14, 100])  # gaps 5, 9, 1, 86 of 3, 4, 1 and 7 bits
@@ -122,8 +121,3 @@ def test_the_longest_gap_comes_back() -> None:
 def test_a_stream_that_contradicts_itself_is_refused(stream: str, n: int, numbers: str) -> None:
     with pytest.raises(FedcompError, match=numbers):
         read(bytes.fromhex(stream), n, 4)
-
-
-def test_every_truncation_is_refused() -> None:
-    stream = written(np.cumsum(np.random.default_rng(1).geometric(0.01, 300)) - 1)
-    check_truncations(lambda cut: read(cut, 10**6, 300), stream)

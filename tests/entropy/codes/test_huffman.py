@@ -12,7 +12,7 @@ from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import huffman
 from fedcomp.entropy.codes.huffman import MAX_LENGTH, Lengths, best_lengths, code_lengths, codewords
 from fedcomp.errors import CorruptError
-from tests.entropy.damage import check_truncations, survivors
+from tests.entropy.laws import check_truncations, survivors
 from tests.reference import bits_of
 
 FRUIT = np.array([45, 13, 12, 16, 9, 5])

@@ -11,7 +11,7 @@ from fedcomp.entropy.codes.golomb_positions import runs_of
 from fedcomp.entropy.codes.positions import ALL, BITMAP, DELTA, GOLOMB, KINDS, SMALLEST, write
 from fedcomp.errors import FedcompError
 from fedcomp.quantized import Indices
-from tests.entropy.damage import check_cheap_refusals, check_truncations, memory_below, survivors
+from tests.entropy.laws import check_cheap_refusals, check_truncations, memory_below, survivors
 from tests.reference import slow_positions
 
 BY_HAND = np.array([4, 13, 14, 100])

@@ -11,7 +11,7 @@ from fedcomp.entropy.codes import alphabet, values
 from fedcomp.entropy.codes.values import BF16, FP16, FP32, NATURAL
 from fedcomp.errors import FedcompError
 from fedcomp.quantized import round_to
-from tests.entropy.damage import check_truncations
+from tests.entropy.laws import check_truncations
 from tests.reference import slow_values
 
 
