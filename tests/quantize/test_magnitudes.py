@@ -54,13 +54,6 @@ def test_half_of_the_entries_are_in_the_lowest_level_and_the_top_one_is_split_ag
     assert found.sparse().values.tolist()[-3:] == [-13.5, 15.5, -15.5]
 
 
-def test_one_level_gives_the_values_of_sparse_ternary_compression() -> None:
-    for seed in range(5):
-        kept = TopK(0.1).quantize(CompensatedUpdate(np.random.default_rng(seed).standard_normal(5000, np.float32)))
-        ours, theirs = MagnitudeHierarchy(1, 1).quantize(kept), Ternarize().quantize(kept)
-        assert ours.dense().tobytes() == theirs.dense().tobytes()
-
-
 @pytest.mark.parametrize("stage", [MagnitudeHierarchy(4, 2), MagnitudeHierarchy(16, 64), LloydMagnitudes(3)])
 def test_each_level_is_the_mean_of_its_entries_and_higher_ones_are_larger(
     stage: MagnitudeHierarchy | LloydMagnitudes,
