@@ -29,7 +29,7 @@ app = ClientApp(mods=[CompressionMod()])
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Return the weights after local training, the number of samples and their mean loss during it."""
-    run, config = context.run_config, _config(message)
+    run, config = context.run_config, message.content.config_records["config"]
     device = _device(run)
     x, y = own_samples(run, context.node_config, device)
     model = _model(message, run, device)
@@ -47,7 +47,7 @@ def train(message: Message, context: Context) -> Message:
     seed_torch(int(rng.integers(2**63)), device)  # for models with random parts, such as dropout
     loss = train_locally(model, x, y, plan, rng)
     weights = to_record({name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()})
-    return _reply(message, weights_of(run, len(y)) | {"train-loss": loss}, weights)
+    return _reply(message, weights_of(run, len(y)) | {"train-loss": loss}, arrays=weights)
 
 
 @app.evaluate()
@@ -90,19 +90,9 @@ def _device(run: Mapping[str, object]) -> torch.device:
     return pick_device(str(run["device"]))
 
 
-def _config(message: Message) -> ConfigRecord:
-    config = message.content["config"]
-    if not isinstance(config, ConfigRecord):
-        raise TypeError(f"the message's 'config' is a {type(config).__name__}; a ConfigRecord is needed")
-    return config
-
-
 def _model(message: Message, run: Mapping[str, object], device: torch.device) -> nn.Module:
-    arrays = message.content["arrays"]
-    if not isinstance(arrays, ArrayRecord):
-        raise TypeError(f"the message's 'arrays' is a {type(arrays).__name__}; an ArrayRecord is needed")
     model = _module(str(run["model"]), own_card(str(run["dataset"])), device)
-    model.load_state_dict(arrays.to_torch_state_dict())
+    model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     return model
 
 
@@ -112,8 +102,5 @@ def _module(name: str, card: Card, device: torch.device) -> nn.Module:
     return build_model(name, input_shape(card), card.num_classes, seed=0).to(device)
 
 
-def _reply(message: Message, metrics: Mapping[str, int | float], arrays: ArrayRecord | None = None) -> Message:
-    content = RecordDict({"metrics": MetricRecord(dict(metrics))})
-    if arrays is not None:
-        content["arrays"] = arrays
-    return Message(content=content, reply_to=message)
+def _reply(message: Message, metrics: Mapping[str, int | float], **records: ArrayRecord) -> Message:
+    return Message(RecordDict({"metrics": MetricRecord(dict(metrics)), **records}), reply_to=message)

@@ -7,7 +7,6 @@ deployed node starts a new process for each round.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import torch
@@ -35,15 +34,13 @@ class LocalPlan:
 
 def batches(count: int, plan: LocalPlan, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
     """Yield the batches of a round, as indices below `count`; each epoch has every sample once, in a new order."""
-    per_epoch = -(-count // plan.batch_size)
-    return islice(_endless(count, plan.batch_size, rng), plan.steps or plan.epochs * per_epoch)
-
-
-def _endless(count: int, batch_size: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-    while True:
+    starts = range(0, count, plan.batch_size)
+    steps = plan.steps or plan.epochs * len(starts)
+    for _ in range(-(-steps // len(starts))):
         order = rng.permutation(count)
-        for start in range(0, count, batch_size):
-            yield order[start : start + batch_size]
+        for start in starts[:steps]:
+            yield order[start : start + plan.batch_size]
+        steps -= len(starts)
 
 
 def train(model: nn.Module, x: Tensor, y: Tensor, plan: LocalPlan, rng: np.random.Generator) -> float:
@@ -67,15 +64,6 @@ def train(model: nn.Module, x: Tensor, y: Tensor, plan: LocalPlan, rng: np.rando
             loss = loss + plan.proximal_mu / 2 * (weight - anchor).square().sum()
         gradients = list(torch.autograd.grad(loss, weights, materialize_grads=True))
         with torch.no_grad():
-            sgd(
-                weights,
-                gradients,
-                momenta,
-                lr=plan.learning_rate,
-                momentum=plan.momentum,
-                weight_decay=plan.weight_decay,
-                dampening=0,
-                nesterov=False,
-                maximize=False,
-            )
+            rates = {"lr": plan.learning_rate, "momentum": plan.momentum, "weight_decay": plan.weight_decay}
+            sgd(weights, gradients, momenta, **rates, dampening=0, nesterov=False, maximize=False)
     return float(total) / seen

@@ -29,7 +29,7 @@ def check_settings(plan: Plan) -> None:
             key = "device"
             pick_device(text["device"])
             key = "uplink"
-            check_links(parse_strategy(text["strategy"]).build(), parse(text["uplink"]), parse(text["downlink"]))
+            check_links(parse_strategy(text["strategy"])(), parse(text["uplink"]), parse(text["downlink"]))
         except ValueError as error:
             raise plan.error(cell, "downlink" if "as downlink" in str(error) else key, str(error)) from None
 

@@ -11,11 +11,10 @@ import fedcomp
 from fedcomp import FedcompError
 from fedcomp.data import load, parse_partition, partition_train, read_card
 from fedcomp.flower import CompressedStrategy, DynamicSampling, check_links
-from server import accuracy_figure, report
+from server import report
 from server.evaluate import Evaluator, build_evaluator, to_npz
 from server.folder import RunFolder, create_folder, reopen_folder
-from server.nodes import wait_for_nodes
-from server.partition_query import OrderedGrid, query_partitions
+from server.nodes import OrderedGrid, query_partitions, wait_for_nodes
 from server.rounds import Rounds
 from server.run_status import RunStatus
 from server.settings import Settings, SettingsError
@@ -53,7 +52,7 @@ def main(grid: Grid, context: Context) -> None:
         )
     totals = strategy.ledger.total()
     folder.write_json(folder.summary.name, report.summarize(settings, rounds.records, totals))
-    folder.write("accuracy.png", accuracy_figure.draw(settings, rounds.records))
+    folder.write("accuracy.png", report.figure(settings, rounds.records))
     folder.write("model.npz", to_npz(strategy.arrays))
     print(report.table(settings, rounds.records, totals), flush=True)
 
@@ -73,7 +72,7 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
 
     `order` gives the rank of a node among the others.
     """
-    inner = parse_strategy(settings.strategy).build(
+    inner = parse_strategy(settings.strategy)(
         fraction_train=settings.fraction_train,
         fraction_evaluate=settings.fraction_evaluate,
         weighted_by_key=WEIGHT_METRICS[settings.weighting],

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -16,42 +16,20 @@ FREE_ON_RESUME = frozenset(  # the settings that may change when a run is resume
         "runs-dir", "checkpoint-every", "resume", "round-timeout", "node-timeout",
     }
 )  # fmt: skip
-
-
 ADDED_SINCE_0_1 = {"weighting": "examples"}
 """Settings that an older run does not name, with the values that describe it."""
 
 
-@dataclass(frozen=True, slots=True)
 class RunFolder:
     """The files of one run; each file but `rounds` is replaced atomically."""
 
-    path: Path
-
-    @property
-    def checkpoint(self) -> Path:
-        """The state of the strategy."""
-        return self.path / "checkpoint"
-
-    @property
-    def rounds(self) -> Path:
-        """The rounds so far, one line each."""
-        return self.path / "rounds.jsonl"
-
-    @property
-    def nodes(self) -> Path:
-        """The current status of the run and of each node."""
-        return self.path / "nodes.json"
-
-    @property
-    def summary(self) -> Path:
-        """The results, written when the run has ended."""
-        return self.path / "summary.json"
-
-    @property
-    def settings(self) -> Path:
-        """The run config."""
-        return self.path / "settings.json"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.settings = path / "settings.json"  # the run config
+        self.rounds = path / "rounds.jsonl"  # the rounds so far, one line each
+        self.nodes = path / "nodes.json"  # the current status of the run and of each node
+        self.checkpoint = path / "checkpoint"  # the state of the strategy
+        self.summary = path / "summary.json"  # the results, written when the run has ended
 
     def append(self, record: RoundRecord) -> None:
         """Add a line to the rounds."""
@@ -81,15 +59,18 @@ class RunFolder:
 
 def create_folder(settings: Settings) -> RunFolder:
     """Return a new folder, named after the run or numbered after the dataset; raise `ValueError` if that is impossible."""
-    runs = Path(settings.runs_dir).expanduser().absolute()
+    runs, name = Path(settings.runs_dir).expanduser().absolute(), settings.run_name
     try:
         runs.mkdir(parents=True, exist_ok=True)
-        path = _named(runs, settings.run_name) if settings.run_name else _numbered(runs, settings.dataset)
+        for new in [name] if name else (f"{settings.dataset}-{number:03}" for number in count(1)):
+            with suppress(FileExistsError):
+                (runs / new).mkdir()
+                folder = RunFolder(runs / new)
+                folder.write_json(folder.settings.name, settings.to_config())
+                return folder
     except OSError as error:
         raise ValueError(f"runs-dir is {str(runs)!r}; a writable folder is needed ({error.strerror})") from None
-    folder = RunFolder(path)
-    folder.write_json(folder.settings.name, settings.to_config())
-    return folder
+    raise ValueError(f"{runs / name} holds a run already; choose another run-name, or resume it with resume=true")
 
 
 def reopen_folder(settings: Settings) -> RunFolder:
@@ -107,25 +88,3 @@ def reopen_folder(settings: Settings) -> RunFolder:
         if key not in FREE_ON_RESUME and before.get(key) != value:
             raise ValueError(f"{key} is {value!r}; {before.get(key)!r}, as run {settings.run_name!r} has it, is needed")
     return folder
-
-
-def _named(runs: Path, name: str) -> Path:
-    path = runs / name
-    try:
-        path.mkdir()
-    except FileExistsError:
-        raise ValueError(
-            f"{path} holds a run already; choose another run-name, or resume it with resume=true"
-        ) from None
-    return path
-
-
-def _numbered(runs: Path, stem: str) -> Path:
-    for number in count(1):
-        path = runs / f"{stem}-{number:03}"
-        try:
-            path.mkdir()
-        except FileExistsError:
-            continue
-        return path
-    raise AssertionError("unreachable")

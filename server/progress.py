@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from statistics import median
 
 from server.run_records import RoundRecord
@@ -10,14 +11,13 @@ NUM_RECENT = 10
 """The rounds whose median time predicts the time of the others."""
 
 
+@dataclass(slots=True)
 class Progress:
-    """Turns the records of a run, as they come, into lines."""
+    """Turns the records of a run, as they come, into lines; `num_rounds` is the number of the last round."""
 
-    def __init__(self, num_rounds: int) -> None:
-        """`num_rounds` is the number of the last round."""
-        self.num_rounds = num_rounds
-        self._recent: deque[float] = deque(maxlen=NUM_RECENT)
-        self._warm = False
+    num_rounds: int
+    _recent: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_RECENT))
+    _warm: bool = False
 
     def line(self, record: RoundRecord) -> str:
         """Return the line of a round: its number, accuracy, bytes each way, and the time left."""

@@ -1,6 +1,7 @@
 """The server's part of a round: evaluate the published model, write the record, print the progress."""
 
 import time
+from dataclasses import dataclass, field
 
 from flwr.app import ArrayRecord, MetricRecord
 
@@ -14,26 +15,24 @@ from server.run_status import RunStatus
 from server.settings import Settings
 
 
+@dataclass(slots=True)
 class Rounds:
-    """Flower's `evaluate_fn`: called once before the first round and once after each."""
+    """Flower's `evaluate_fn`: called once before the first round and once after each.
 
-    def __init__(
-        self,
-        settings: Settings,
-        folder: RunFolder,
-        evaluator: Evaluator,
-        strategy: CompressedStrategy,
-        status: RunStatus,
-    ) -> None:
-        """Continue after the records in `folder`, which a resumed run has."""
-        self.records: list[RoundRecord] = folder.records()
-        self._settings = settings
-        self._folder = folder
-        self._evaluator = evaluator
-        self._strategy = strategy
-        self._status = status
-        self._progress = Progress(settings.num_rounds)
-        self._last_call = time.monotonic()
+    It continues after the `records` in `folder`, which a resumed run has.
+    """
+
+    settings: Settings
+    folder: RunFolder
+    evaluator: Evaluator
+    strategy: CompressedStrategy
+    status: RunStatus
+    records: list[RoundRecord] = field(init=False)
+    _progress: Progress = field(init=False)
+    _last_call: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.records, self._progress = self.folder.records(), Progress(self.settings.num_rounds)
 
     def __call__(self, server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
         """Return the test metrics of the published model, or `None` for a round that is not evaluated.
@@ -42,17 +41,17 @@ class Rounds:
         """
         now = time.monotonic()
         seconds, self._last_call = now - self._last_call, now
-        self._status.update()
+        self.status.update()
         if self.records and server_round <= self.records[-1].round:
             return None
         loss = accuracy = None
-        if server_round % self._settings.evaluate_every == 0 or server_round == self._settings.num_rounds:
-            loss, accuracy = self._evaluator(arrays)
-        ledger = self._strategy.ledger
+        if server_round % self.settings.evaluate_every == 0 or server_round == self.settings.num_rounds:
+            loss, accuracy = self.evaluator(arrays)
+        ledger = self.strategy.ledger
         record = round_record(server_round, None if loss is None else finite(loss), accuracy, ledger, seconds)
         if server_round == 1 and record.traffic.uplink_bytes == 0:  # in later rounds, all nodes may be late at once
             raise RuntimeError(f"no node sent an update in round {server_round}; see the errors of the nodes")
         self.records.append(record)
-        self._folder.append(record)
+        self.folder.append(record)
         print(self._progress.line(record), flush=True)
         return None if loss is None or accuracy is None else MetricRecord({"loss": loss, "accuracy": accuracy})

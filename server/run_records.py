@@ -49,16 +49,10 @@ def round_record(
     """Return the record of a round that took `seconds`, with its traffic in `ledger`."""
     nodes = ledger.nodes_of_round(server_round)
     server = nodes.pop(SERVER_NODE, Traffic())
-    return RoundRecord(
-        round=server_round,
-        accuracy=accuracy,
-        loss=loss,
-        traffic=ledger.of_round(server_round),
-        slowest_uplink_bytes=max((node.uplink_bytes for node in nodes.values()), default=0),
-        slowest_downlink_bytes=max((node.downlink_bytes for node in nodes.values()), default=0),
-        server_seconds=server.encode_seconds,
-        seconds=seconds,
-    )
+    uplink = max((node.uplink_bytes for node in nodes.values()), default=0)
+    downlink = max((node.downlink_bytes for node in nodes.values()), default=0)
+    traffic = ledger.of_round(server_round)
+    return RoundRecord(server_round, accuracy, loss, traffic, uplink, downlink, server.encode_seconds, seconds)
 
 
 def to_row(record: RoundRecord | NodeStatus) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 """Strategies by name, Flower's and fedcomp's, in the text form of run configs: ``fedavgm(server_momentum=0.9)``."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from flwr.serverapp.strategy import (
     Bulyan,
@@ -57,28 +55,15 @@ RANGES: Mapping[str, Callable[[str, object], None]] = {
 """The ranges of settings that Flower's strategies do not check."""
 
 
-@dataclass(frozen=True, slots=True)
-class StrategySpec:
-    """A strategy's name and own settings, checked; `build` makes it."""
+def parse_strategy(text: str) -> Callable[..., FedAvg]:
+    """Return the maker of the strategy that `text` names, which takes the settings that all strategies share.
 
-    name: str
-    settings: Mapping[str, Any]
-
-    def build(self, **common: object) -> FedAvg:
-        """Return the strategy with its own settings and those that all strategies share.
-
-        Raises `ValueError` for a setting out of range.
-        """
-        make, _ = STRATEGIES[self.name]
-        return make(**common, **self.settings)
-
-
-def parse_strategy(text: str) -> StrategySpec:
-    """Return the strategy that `text` names; raise `ValueError` for an unknown one or a setting out of range."""
+    Raises `ValueError` for an unknown strategy and for a setting out of range.
+    """
     name, args, settings = parse_call(text)
     if name not in STRATEGIES:
         raise ValueError(f"unknown strategy {name!r}; there are: {', '.join(STRATEGIES)}")
-    _, known = STRATEGIES[name]
+    make, known = STRATEGIES[name]
     takes = f"{name} takes: {', '.join(known) or 'no settings'}"
     if args:
         raise ValueError(f"strategy {text!r} has a setting without a name; {takes}")
@@ -87,6 +72,5 @@ def parse_strategy(text: str) -> StrategySpec:
             raise ValueError(f"strategy {text!r} has an unknown setting {key!r}; {takes}")
         if key in RANGES:
             RANGES[key](key, value)
-    spec = StrategySpec(name, settings)
-    spec.build()  # fedcomp's strategies check their settings themselves
-    return spec
+    make(**settings)  # fedcomp's strategies check their settings themselves
+    return partial(make, **settings)

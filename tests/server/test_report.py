@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 from fedcomp.sync.ledger import SERVER_NODE, Ledger, Traffic
-from server import accuracy_figure, report
+from server import report
 from server.run_records import RoundRecord, round_record
 from server.settings import Settings
 
@@ -85,7 +85,7 @@ def test_a_record_has_the_traffic_of_its_round() -> None:
 
 
 def test_the_figure_is_a_png_of_readable_size(settings: MakeSettings) -> None:
-    png = accuracy_figure.draw(settings(), RECORDS)
+    png = report.figure(settings(), RECORDS)
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = (int.from_bytes(png[offset : offset + 4], "big") for offset in (16, 20))
     assert width >= 1000
@@ -93,4 +93,4 @@ def test_the_figure_is_a_png_of_readable_size(settings: MakeSettings) -> None:
 
 
 def test_a_run_that_sent_nothing_still_has_a_figure(settings: MakeSettings) -> None:
-    assert accuracy_figure.draw(settings(), RECORDS[:1]).startswith(b"\x89PNG")
+    assert report.figure(settings(), RECORDS[:1]).startswith(b"\x89PNG")

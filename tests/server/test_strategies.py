@@ -8,13 +8,13 @@ from server.strategies import STRATEGIES, parse_strategy
 
 
 def test_a_strategy_gets_its_own_settings_and_the_common_ones() -> None:
-    strategy = parse_strategy("fedavgm(server_momentum=0.5, server_learning_rate=2)").build(fraction_train=0.25)
+    strategy = parse_strategy("fedavgm(server_momentum=0.5, server_learning_rate=2)")(fraction_train=0.25)
     assert isinstance(strategy, FedAvgM)
     assert (strategy.server_momentum, strategy.server_learning_rate, strategy.fraction_train) == (0.5, 2.0, 0.25)
 
 
 def test_a_name_alone_has_flowers_own_defaults() -> None:
-    strategy = parse_strategy("fedadam").build()
+    strategy = parse_strategy("fedadam")()
     assert isinstance(strategy, FedAdam)
     assert strategy.beta_1 == FedAdam().beta_1
 
@@ -22,7 +22,7 @@ def test_a_name_alone_has_flowers_own_defaults() -> None:
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_can_be_built_with_what_all_share(name: str) -> None:
     common = {"fraction_train": 0.5, "fraction_evaluate": 0.5, "min_train_nodes": 1, "min_evaluate_nodes": 1}
-    assert isinstance(parse_strategy(name).build(**common, min_available_nodes=2), Strategy)
+    assert isinstance(parse_strategy(name)(**common, min_available_nodes=2), Strategy)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -30,14 +30,14 @@ def test_every_setting_in_the_table_is_one_that_the_class_takes(name: str) -> No
     _, settings = STRATEGIES[name]
     examples: dict[str, object] = {"num_malicious_nodes": 1, "num_nodes_to_select": 1, "center": "zero"}
     text = ", ".join(f"{key}={examples.get(key, 0.25)!r}" for key in settings)
-    assert isinstance(parse_strategy(f"{name}({text})").build(), Strategy)
+    assert isinstance(parse_strategy(f"{name}({text})")(), Strategy)
 
 
 def test_the_strategies_of_the_compression_papers_have_names_too() -> None:
-    fedams = parse_strategy("fedams(eta=0.01, eps=1e-4)").build(fraction_train=0.25)
+    fedams = parse_strategy("fedams(eta=0.01, eps=1e-4)")(fraction_train=0.25)
     assert isinstance(fedams, FedAMS)
     assert (fedams.eta, fedams.eps, fedams.fraction_train) == (0.01, 1e-4, 0.25)
-    dual = parse_strategy("qrdaadagrad(l1_strength=0.1, center='zero')").build()
+    dual = parse_strategy("qrdaadagrad(l1_strength=0.1, center='zero')")()
     assert isinstance(dual, QrdaAdagrad)
     assert (dual.l1_strength, dual.center) == (0.1, "zero")
 

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy.strategy_utils import sample_nodes
 from clients.app import app as client_app
 from fedcomp.flower import LocalGrid
 from fedcomp.flower.local_grid import Fault
-from server.partition_query import OrderedGrid, query_partitions
+from server.nodes import OrderedGrid, query_partitions
 
 
 class Renamed(LocalGrid):
