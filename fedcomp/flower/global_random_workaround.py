@@ -13,10 +13,9 @@ from fedcomp.flower.grid_wrapper import GridWrapper
 
 
 class IsolatedRandom:
-    """A position in the sequence of the module `random` that moves only inside `used`."""
+    """A position in the sequence of the module `random` that moves only inside `used`; None until the first call."""
 
     def __init__(self) -> None:
-        """Start at the module's position when `hold` or `used` is first called."""
         self.state: Any = None
 
     def hold(self) -> None:

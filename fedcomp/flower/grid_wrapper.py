@@ -12,7 +12,6 @@ class GridWrapper(Grid):
     """Passes every call on to the wrapped grid."""
 
     def __init__(self, grid: Grid) -> None:
-        """Wrap `grid`."""
         self._grid = grid
 
     def set_run(self, run: Run) -> None:

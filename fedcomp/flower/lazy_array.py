@@ -47,13 +47,11 @@ class LazyArray(Array):
         self._data = data
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Set an attribute; setting a field lets go of the numpy array."""
         if name in FIELDS and self._values is not None:
             self._data, self._values = self.data, None
         super().__setattr__(name, value)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether `other` is an Array with the same fields."""
         if not isinstance(other, Array):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in FIELDS)
@@ -69,7 +67,6 @@ class LazyArray(Array):
         return self.plain().deflate()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as the plain Array."""
         return Array, (self.dtype, self.shape, self.stype, self.data)
 
     def numpy(self) -> NDArray[Any]:

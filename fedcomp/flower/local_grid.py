@@ -38,6 +38,7 @@ class LocalGrid(Grid):
     Attributes:
         contexts: node id -> its context.  Its ``node_config`` holds ``partition-id`` (id - 1) and ``num-partitions``, as in
             Flower's simulation.
+        faults: node id -> the faults that it has not had yet.
         seconds: for each batch of messages, node id -> seconds that its ClientApp took.
 
     Examples:
@@ -83,7 +84,7 @@ class LocalGrid(Grid):
         check_int("num_nodes", num_nodes, 1, 1_000_000)
         self._app = client_app
         self._run = Run.create_empty(run_id=1)
-        self._faults: defaultdict[int, deque[Fault]] = defaultdict(deque)
+        self.faults: defaultdict[int, deque[Fault]] = defaultdict(deque)
         self._replies: dict[str, list[Message]] = {}
         self._sent = 0
         self._shared = DecodeCache() if in_memory else None
@@ -97,15 +98,7 @@ class LocalGrid(Grid):
 
     def order(self, node: int, *faults: Fault) -> None:
         """Inject `faults` into the next messages to `node`, one into each."""
-        self._faults[node].extend(faults)
-
-    def ordered(self, node: int) -> tuple[Fault, ...]:
-        """Return the faults that `node` has not had yet."""
-        return tuple(self._faults[node])
-
-    def clear(self, node: int) -> None:
-        """Cancel the faults that `node` has not had yet."""
-        self._faults[node].clear()
+        self.faults[node].extend(faults)
 
     def set_run(self, run: Run) -> None:
         """Set the run of the grid."""
@@ -132,9 +125,9 @@ class LocalGrid(Grid):
         self.seconds.append({})
         for message in messages:
             self._sent += 1
-            set_message_id(message, str(self._sent))
-            self._replies[message.metadata.message_id] = self._deliver(message)
-            ids.append(message.metadata.message_id)
+            ids.append(str(self._sent))
+            set_message_id(message, ids[-1])
+            self._replies[ids[-1]] = self._deliver(message)
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
@@ -147,7 +140,7 @@ class LocalGrid(Grid):
 
     def _deliver(self, message: Message) -> list[Message]:
         node = message.metadata.dst_node_id
-        fault = self._faults[node].popleft() if self._faults[node] else None
+        fault = self.faults[node].popleft() if self.faults[node] else None
         if fault is Fault.LOSE_MESSAGE:
             return []
         if fault is Fault.FORGET:
@@ -167,9 +160,8 @@ class LocalGrid(Grid):
     def _handle(self, message: Message) -> Message:
         """Return the ClientApp's reply; its context is kept only if it returns."""
         context = self.contexts[message.metadata.dst_node_id]
-        working = Context(
-            context.run_id, context.node_id, context.node_config, _copy(context.state), dict(context.run_config)
-        )
+        state, run_config = _copy(context.state), dict(context.run_config)
+        working = Context(context.run_id, context.node_id, context.node_config, state, run_config)
         self._saved_seconds()  # drop those of a call that raised
         begin = self._clock()
         try:

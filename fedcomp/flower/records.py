@@ -29,21 +29,13 @@ def pack(data: bytes) -> ArrayRecord:
     return record_of({KEY: Array("uint8", (len(data),), STYPE, data)})
 
 
-def unpack(record: ArrayRecord) -> bytes | None:
-    """Return the bytes that `pack` put into `record`; None for any other record."""
-    if set(record) != {KEY} or record[KEY].stype != STYPE:
-        return None
-    return record[KEY].data
-
-
 def packed(content: RecordDict) -> tuple[str, bytes] | None:
-    """Return the key of the packed record in `content` and its bytes; None if there is no such record.
+    """Return the key of the record that `pack` made in `content`, and its bytes; None if there is no such record.
 
-    Raises:
-        CorruptError: there are several.
-
+    Raises `CorruptError` if there are several.
     """
-    found = [(key, data) for key, record in array_records(content).items() if (data := unpack(record)) is not None]
+    arrays = array_records(content).items()
+    found = [(key, each[KEY].data) for key, each in arrays if each.keys() == {KEY} and each[KEY].stype == STYPE]
     if len(found) > 1:
         raise CorruptError(f"{len(found)} fedcomp records in one message; one is needed")
     return found[0] if found else None

@@ -50,7 +50,7 @@ def test_two_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_
     seen: set[Fault] = set()
     for server_round in range(ROUNDS):
         for node in range(1, NODES + 1):
-            if grid.ordered(node):
+            if grid.faults[node]:
                 continue
             fault = faults.choice(FAULTS)
             if fault is not None:
@@ -60,10 +60,10 @@ def test_two_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_
             strategy = _strategy(tmp_path / "checkpoint", watching)
             strategy.load(tmp_path / "checkpoint")
         before = {node: watching.acked.get(node, np.zeros(1025)).copy() for node in grid.get_node_ids()}
-        pending = {node: grid.ordered(node) for node in grid.get_node_ids()}
+        pending = {node: list(grid.faults[node]) for node in grid.get_node_ids()}
         strategy.start(grid, initial, num_rounds=1)
         for node in grid.get_node_ids():
-            done = pending[node][: len(pending[node]) - len(grid.ordered(node))]
+            done = pending[node][: len(pending[node]) - len(grid.faults[node])]
             seen.update(done)
             if Fault.FORGET in done:
                 forgotten[node] = before[node]
@@ -71,7 +71,7 @@ def test_two_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_
     assert strategy.round == ROUNDS
 
     for node in range(1, NODES + 1):
-        grid.clear(node)
+        grid.faults[node].clear()
     _bring_up_to_date(strategy, grid)
 
     published = floats(strategy.arrays)

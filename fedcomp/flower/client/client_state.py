@@ -50,8 +50,8 @@ class ClientState:
 
     def plain(self) -> dict[str, str]:
         """Return the numbers and names as texts, because JSON has no 64-bit integers."""
-        subscriber = self.subscriber
-        replica = subscriber.replica
+        subscriber, replica = self.subscriber, self.subscriber.replica
+        version, fingerprint = (replica.version, replica.fingerprint) if replica is not None else ("", "")
         return {
             "lineage": str(self.training_id),
             "node": str(subscriber.node),
@@ -60,8 +60,8 @@ class ClientState:
             "uplink": subscriber.uplink,
             "answer_key": self.answer_key,
             "taken_number": str(subscriber.acked_number),
-            "version": str(replica.version) if replica is not None else "",
-            "fingerprint": str(replica.fingerprint) if replica is not None else "",
+            "version": str(version),
+            "fingerprint": str(fingerprint),
         }
 
     def arrays(self) -> Arrays:

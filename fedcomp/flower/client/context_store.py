@@ -45,7 +45,6 @@ class ContextStore:
     """The state in `records`, a ``Context.state``; other records in it are left alone."""
 
     def __init__(self, records: RecordDict) -> None:
-        """Use `records`."""
         self._records = records
 
     def load(self, training_id: int, places: Collection[tuple[int, int]] = ()) -> ClientState:
@@ -69,12 +68,7 @@ class ContextStore:
         records = self._records
         for key in [key for key in records if key in (KEY, LOCAL) or key.startswith(ANSWER)]:
             del records[key]
-        records[KEY] = ArrayRecord(
-            {
-                name: Array(str(array.dtype), tuple(array.shape), STYPE, array.tobytes())
-                for name, array in (state.arrays() | state.model()).items()
-            }
-        )
+        arrays = (state.arrays() | state.model()).items()
+        records[KEY] = ArrayRecord({name: Array(str(a.dtype), a.shape, STYPE, a.tobytes()) for name, a in arrays})
         records[PLAIN] = ConfigRecord({"json": json.dumps(state.plain())})
-        for key, record in state.records().items():
-            records[key] = record
+        records.update(state.records())

@@ -29,7 +29,6 @@ class DecodeCache:
     """
 
     def __init__(self) -> None:
-        """Start empty."""
         self.saved_seconds = 0.0
         self._steps: OrderedDict[Frame, tuple[DeltaStep, float]] = OrderedDict()
         self._size = 0
@@ -72,7 +71,6 @@ class InMemoryState(RecordDict):
     """A ``Context.state`` that holds the mod's state as a value, and is its store; the app's own records are as usual."""
 
     def __init__(self, cache: DecodeCache) -> None:
-        """Start with an empty state."""
         super().__init__()
         self.cache = cache
         self.client = ClientState()

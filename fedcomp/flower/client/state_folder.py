@@ -40,10 +40,9 @@ DAMAGED = ".damaged"
 
 
 class StateFiles:
-    """The files in `folder`; one process at a time may use them."""
+    """The files of one training in `folder`, which need not exist yet; one process at a time may use them."""
 
     def __init__(self, folder: Path) -> None:
-        """Use `folder`, which need not exist yet."""
         self._state = folder / "state"
         self._model = ""
         self._frames: tuple[Frame, ...] = ()
@@ -104,10 +103,8 @@ class StateFiles:
         """Return whether the model and the frames beside it lead to `replica`, and are few and small enough."""
         size = sum(frame.size for frame in self._frames)
         too_long = len(self._frames) > MAX_REPLAYED_FRAMES or size * MIN_MODEL_PER_FRAMES > replica.vector.nbytes
-        if not self._model or too_long:
-            return False
         end = _model_name(self._frames[-1].version, self._frames[-1].after) if self._frames else self._model
-        return end == _model_name(replica.version, replica.fingerprint)
+        return not too_long and end == _model_name(replica.version, replica.fingerprint)
 
 
 def _model_name(version: int, fingerprint: int) -> str:
@@ -115,28 +112,27 @@ def _model_name(version: int, fingerprint: int) -> str:
 
 
 class StateFolder:
-    """The files in `path`; while it is entered, other processes wait."""
+    """The store of a node's state in the folder `path`, which is created if needed; `records` are its ``Context.state``.
+
+    While it is entered, other processes wait; entering raises `ValueError` for a folder that cannot be used.
+    """
 
     def __init__(self, path: Path, records: RecordDict) -> None:
-        """Use the folder `path`, which is created if needed; `records` are the node's ``Context.state``."""
         self._path = path
         self._records = records
         self._lock = FileLock(path / ".lock")
         self._files = StateFiles(path)
 
     def __enter__(self) -> Self:
-        """Wait for the folder; raise `ValueError` if it cannot be used."""
         try:
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock.acquire()
         except (OSError, NotImplementedError) as error:
-            raise ValueError(
-                f"state-dir is {str(self._path)!r}; a writable folder with file locks is needed ({error})"
-            ) from None
+            need = f"a writable folder with file locks is needed ({error})"
+            raise ValueError(f"state-dir is {str(self._path)!r}; {need}") from None
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let other processes use the folder."""
         self._lock.release()
 
     def load(self, training_id: int, places: Collection[tuple[int, int]] = ()) -> ClientState:

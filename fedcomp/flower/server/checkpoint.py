@@ -20,7 +20,7 @@ FORMAT = 1
 class Checkpoint:
     """A server between two rounds.
 
-    `local` are the tensors that never travel, `random_state` is that of the module `random` as the strategy sees it.
+    `local` are the tensors that never travel; `random_state` is that of the module `random` for the strategy.
     """
 
     round: int

@@ -85,14 +85,10 @@ class ReplyValidator:
             self._check_update(message.content, train)
         self.publisher.confirm(node, reply)
         self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size)
-        if reply.update is not None:
-            self.ledger.add(
-                self.server_round,
-                node,
-                dense_uplink_bytes=self.dense_size,
-                encode_seconds=reply.update.encode_seconds,
-                decode_seconds=reply.update.decode_seconds + time.perf_counter() - start_s,
-            )
+        if (update := reply.update) is not None:
+            decode_seconds = update.decode_seconds + time.perf_counter() - start_s
+            seconds = {"encode_seconds": update.encode_seconds, "decode_seconds": decode_seconds}
+            self.ledger.add(self.server_round, node, dense_uplink_bytes=self.dense_size, **seconds)
         message.content = message.content.copy()
         del message.content[key]
         return ValidatedReply(message, key, reply)

@@ -163,7 +163,7 @@ class CompressedStrategy(Strategy):
         return self._configure(self.inner.configure_train, server_round, arrays, config, grid)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
-        """Return the inner strategy's messages, each with the frames that its node needs."""
+        """As `configure_train`."""
         return self._configure(self.inner.configure_evaluate, server_round, arrays, config, grid)
 
     def _configure(

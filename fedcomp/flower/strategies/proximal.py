@@ -86,7 +86,6 @@ class QrdaAdagrad(_AdaGrad):
     saved: ClassVar[tuple[str, ...]] = (*_AdaGrad.saved, "sum_of_gradients", "num_gradients", "initial")
 
     def __init__(self, *, center: Center = "initial", **settings: Any) -> None:
-        """Make the strategy with its center and the settings of `QcmdAdagrad`."""
         super().__init__(**settings)
         check_choice("center", center, ("initial", "zero"))
         self.center = center

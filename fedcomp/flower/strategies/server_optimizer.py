@@ -103,7 +103,6 @@ class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
     settings: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, **fedavg: Any) -> None:
-        """Make the strategy with the settings of Flower's FedAvg."""
         super().__init__(**fedavg)
         self.published: ArrayRecord | None = None
 
@@ -135,7 +134,7 @@ class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
 
         """
         result = self.round_result(replies)
-        return (None, None) if result is None else (result.next_model(self.apply(result)), result.metrics)
+        return (result.next_model(self.apply(result)), result.metrics) if result is not None else (None, None)
 
     def round_result(self, replies: Iterable[Message]) -> RoundResult | None:
         """Return the replies with their published model and means; None if no reply has a weight."""
