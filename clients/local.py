@@ -64,6 +64,15 @@ def train(model: nn.Module, x: Tensor, y: Tensor, plan: LocalPlan, rng: np.rando
             loss = loss + plan.proximal_mu / 2 * (weight - anchor).square().sum()
         gradients = list(torch.autograd.grad(loss, weights, materialize_grads=True))
         with torch.no_grad():
-            rates = {"lr": plan.learning_rate, "momentum": plan.momentum, "weight_decay": plan.weight_decay}
-            sgd(weights, gradients, momenta, **rates, dampening=0, nesterov=False, maximize=False)
+            sgd(
+                weights,
+                gradients,
+                momenta,
+                lr=plan.learning_rate,
+                momentum=plan.momentum,
+                weight_decay=plan.weight_decay,
+                dampening=0,
+                nesterov=False,
+                maximize=False,
+            )
     return float(total) / seen

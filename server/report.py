@@ -85,7 +85,8 @@ def figure(settings: Settings, records: Sequence[RoundRecord]) -> bytes:
     axes.legend(loc="lower right", frameon=True)
     axes.spines[["top", "right"]].set_visible(False)
     png = io.BytesIO()
-    FigureCanvasAgg(drawing).print_png(png)
+    FigureCanvasAgg(drawing)
+    drawing.savefig(png, format="png")
     return png.getvalue()
 
 

@@ -80,9 +80,7 @@ class Card:
         groups: the columns that name the owner of each sample, as ``writer``.
         test_every: if the authors give no test split, the samples of every n-th owner by the first column make one.
 
-    Raises:
-        ValueError: a setting is out of range or contradicts another one.
-
+    Raises `ValueError` if a setting is out of range or contradicts another one.
     """
 
     name: str

@@ -52,10 +52,7 @@ def checked_split(card: Card, arrays: Arrays, where: str) -> Split:
     """Return `arrays` as a read-only split; `where` names their origin in errors.
 
     Grey images get a channel dimension, floats become float32, labels and columns int64.
-
-    Raises:
-        DataError: a shape, dtype, range of labels or column is not the card's.
-
+    Raises `DataError` if a shape, dtype, range of labels or column is not the card's.
     """
     x, y, groups = arrays
     if x.dtype != np.uint8:

@@ -16,10 +16,7 @@ def find_folder(card: Card, data_dir: Path, published: str = "") -> Path:
     """Return the folder with the card's dataset: `data_dir`, or its child named as published or as the card.
 
     `published` is the folder's name for files that are published in another folder than the rest.
-
-    Raises:
-        DataError: no folder has the files; the text lists the folders, and how to get the files.
-
+    Raises `DataError` if no folder has the files; the text lists the folders, and how to get the files.
     """
     folders = list(dict.fromkeys((data_dir / (published or card.folder), data_dir / card.name, data_dir)))
     files = [file for file in card.train + card.test if file.folder == published]
@@ -35,9 +32,7 @@ def find_folder(card: Card, data_dir: Path, published: str = "") -> Path:
 def read_file(card: Card, file: CardFile, folder: Path) -> bytes:
     """Return the content of `file`, from ``<name>`` or ``<name>.gz``; reads at most one byte more than its size.
 
-    Raises:
-        DataError: the file is missing, or its size or md5 is not the card's.
-
+    Raises `DataError` if the file is missing, or its size or md5 is not the card's.
     """
     path = folder / file.name
     packed = folder / f"{file.name}.gz"

@@ -22,9 +22,7 @@ def load(card: Card, data_dir: str | Path | None = None) -> Dataset:
         data_dir: the folder with the files as their authors publish them or as ``save_to_disk`` writes them, or its parent;
             None or an empty text for the hub.
 
-    Raises:
-        DataError: a file is missing, damaged or does not fit the card.
-
+    Raises `DataError` if a file is missing, damaged or does not fit the card.
     """
     return _load(card, Path(data_dir).expanduser().absolute() if data_dir else None)
 

@@ -50,10 +50,7 @@ def write_own(folder: Path, card: Card, x: NDArray[Any], y: NDArray[Any], *, ove
     """Write samples `x` (N, *shape) and labels `y` (N,) as ``<name>.npz``, and a copy of `card` that describes that file.
 
     Each file is replaced atomically, the card last.
-
-    Raises:
-        DataError: the arrays do not fit the card, or the folder has such files and `over` is false.
-
+    Raises `DataError` if the arrays do not fit the card, or the folder has such files and `over` is false.
     """
     own = replace(card, format="npz", train=(NO_FILE,), test=(), hub=None, folder="", groups=(), test_every=None)
     split = checked_split(own, Arrays(x, y), "the samples")

@@ -34,9 +34,7 @@ def partition(
         seed: from 0.
         groups: columns (N,) that name the owner of each sample, for natural clients.
 
-    Raises:
-        ValueError: the samples or the number of clients do not fit the settings; checked before any long work.
-
+    Raises `ValueError` if the samples or the number of clients do not fit the settings; checked before any long work.
     """
     scheme = parse_partition(text).scheme
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
@@ -64,9 +62,7 @@ def partition(
 def partition_train(dataset: Dataset, text: str, num_clients: int, seed: int) -> tuple[NDArray[np.int64], ...]:
     """Return `partition` of a dataset's training split, read-only; it is cached, since simulated clients call it each round.
 
-    Raises:
-        ValueError: as `partition`, and for a feature skew that the dataset's samples cannot have.
-
+    Raises `ValueError` as `partition`, and for a feature skew that the dataset's samples cannot have.
     """
     rotates = any(isinstance(skew, Rotation) for skew in parse_partition(text).skews)
     shape = dataset.card.shape

@@ -41,10 +41,7 @@ def stc_split(
     samples lacks from the following ones.  So no sample is used twice, and a client has another number of classes only if
     classes ran out.  As in the authors' code the smallest clients come first, so that this happens to the largest.
     Sattler et al., IEEE TNNLS 2019, section VI.
-
-    Raises:
-        ValueError: a client would get fewer samples than classes.
-
+    Raises `ValueError` if a client would get fewer samples than classes.
     """
     values, codes = np.unique(labels, return_inverse=True)
     if classes > len(values):

@@ -76,9 +76,7 @@ class LocalGrid(Grid):
                 have the same bytes, in less time; but the mod's state then advances even if the ClientApp raises.
             clock: gives the current time in seconds.
 
-        Raises:
-            ValueError: there are no nodes.
-
+        Raises `ValueError` if there are no nodes.
         """
         self._clock = clock
         check_int("num_nodes", num_nodes, 1, 1_000_000)

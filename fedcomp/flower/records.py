@@ -35,7 +35,7 @@ def packed(content: RecordDict) -> tuple[str, bytes] | None:
     Raises `CorruptError` if there are several.
     """
     arrays = array_records(content).items()
-    found = [(key, each[KEY].data) for key, each in arrays if each.keys() == {KEY} and each[KEY].stype == STYPE]
+    found = [(key, each[KEY].data) for key, each in arrays if set(each) == {KEY} and each[KEY].stype == STYPE]
     if len(found) > 1:
         raise CorruptError(f"{len(found)} fedcomp records in one message; one is needed")
     return found[0] if found else None

@@ -21,10 +21,7 @@ def skew(x: Tensor, text: str, client: int, num_clients: int, seed: int) -> Tens
 
     The skews are those of client `client`, from 0 to `num_clients` - 1, in the order of the text.  `x` is not changed; without
     skews it is returned itself.  The noise for a seed is the same on every machine; rotations may differ in their last bits.
-
-    Raises:
-        ValueError: the text is no partition, the client has no such number, or the samples to rotate are no images.
-
+    Raises `ValueError` if the text is no partition, the client has no such number, or the samples to rotate are no images.
     """
     if not 0 <= client < num_clients:
         raise ValueError(f"client {client} of {num_clients}; 0 to {num_clients - 1} is needed")

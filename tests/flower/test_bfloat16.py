@@ -1,17 +1,15 @@
 """bfloat16 models: Flower cannot carry torch's tensors, but their words train like any other model."""
 
-from typing import cast
-
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
+from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.wire import BFLOAT16
+from tests.flower.toy import training
 
 ALL = {"fraction_evaluate": 0.0}
 
@@ -20,21 +18,8 @@ def words(tensor: torch.Tensor) -> np.ndarray:
     return tensor.contiguous().view(torch.int16).numpy().view(BFLOAT16)
 
 
-def tensor(array: Array) -> torch.Tensor:
-    return torch.from_numpy(array.numpy().view(np.int16).copy()).view(torch.bfloat16)
-
-
-def training() -> ClientApp:
-    """Return an app that adds 2^-7 to each weight, which are bfloat16 in torch."""
-    app = ClientApp(mods=[CompressionMod()])
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        w = tensor(cast(ArrayRecord, message.content["arrays"])["w"])
-        arrays = ArrayRecord({"w": Array(words(w + 2.0**-7))})
-        return Message(RecordDict({"arrays": arrays, "m": MetricRecord({"num-examples": 1})}), reply_to=message)
-
-    return app
+def tensor(array: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
 
 
 def test_flower_itself_refuses_a_torch_tensor_of_bfloat16() -> None:
@@ -46,9 +31,10 @@ def test_flower_itself_refuses_a_torch_tensor_of_bfloat16() -> None:
 def test_a_bfloat16_model_trains_and_keeps_its_dtype(inner: Strategy) -> None:
     initial = torch.full((4, 4), 1.0, dtype=torch.bfloat16)
     strategy = CompressedStrategy(inner, uplink=fedcomp.dense(), downlink=fedcomp.topk(density=0.5))
-    strategy.start(LocalGrid(training(), 3), ArrayRecord({"w": Array(words(initial))}), num_rounds=4)
+    app = training(lambda given, context, _: {"w": words(tensor(given["w"]) + 2.0**-7)})
+    strategy.start(LocalGrid(app, 3), ArrayRecord({"w": Array(words(initial))}), num_rounds=4)
     assert strategy.ledger.failed == strategy.ledger.refused == 0
-    final = tensor(strategy.arrays["w"])
+    final = tensor(strategy.arrays["w"].numpy())
     assert final.dtype == torch.bfloat16
     if not isinstance(inner, FedAdam):
         moved = strategy.publisher.replica.vector - 1 + strategy.publisher.memory["residual"]

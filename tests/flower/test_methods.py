@@ -6,12 +6,11 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import ArrayRecord, Context
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 import fedcomp
-from fedcomp.flower import EF21, CompressedStrategy, CompressionMod, DynamicSampling, LocalGrid
+from fedcomp.flower import EF21, CompressedStrategy, DynamicSampling, LocalGrid
 from fedcomp.flower.local_grid import Fault
 from fedcomp.methods import METHODS
 from fedcomp.quantized.vectors import Dense
@@ -20,7 +19,7 @@ from fedcomp.sync.replica import start_replica
 from fedcomp.wire import codec_ids
 from fedcomp.wire.frame import SECONDS, parse_single_frame
 from fedcomp.wire.layout import layout_of
-from tests.flower.toy import Watching, app, floats, model, state_of
+from tests.flower.toy import Arrays, Watching, app, floats, model, state_of, training
 
 UPLINKS = [name for name in METHODS if METHODS.about(name).uplink]
 SMALL = {"cgx": "cgx(dense_below=100)"}  # the toy's matrix has 1000 entries
@@ -167,19 +166,13 @@ def test_updates_of_a_float16_model_reach_ef21_unrounded() -> None:
 def test_nodes_draw_different_random_numbers() -> None:
     """The error of a mean of unbiased messages falls with their number only if they are independent."""
 
-    same = ClientApp(mods=[CompressionMod()])
-
-    @same.train()
-    def train(message: Message, context: Context) -> Message:
-        given = cast(ArrayRecord, message.content["arrays"])
+    def same(given: Arrays, context: Context, _: int) -> Arrays:
         step = np.random.default_rng(0).standard_normal((40, 25)).astype(np.float32)
-        record = ArrayRecord(dict(given))
-        record["layer.weight"] = Array(given["layer.weight"].numpy() + step)
-        return Message(RecordDict({"arrays": record, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
+        return given | {"layer.weight": given["layer.weight"] + step}
 
     watching = Watching(fraction_evaluate=0.0)
     strategy = CompressedStrategy(watching, uplink=fedcomp.parse("terngrad"), downlink=fedcomp.dense())
-    strategy.start(LocalGrid(same, 3), model(), num_rounds=1)
+    strategy.start(LocalGrid(training(same), 3), model(), num_rounds=1)
     sent = {vector.tobytes() for vector in watching.acked.values()}
     assert len(sent) == 3
 

@@ -1,15 +1,14 @@
 """Updates below the last bit of a weight: what the nodes ask for is what the model moves by, plus the server's residual."""
 
-from typing import cast
-
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, FedAvgM, FedTrimmedAvg, Strategy
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, MajorityVote
+from fedcomp.flower import CompressedStrategy, LocalGrid, MajorityVote
+from tests.flower.toy import Arrays, training
 
 NODES, ROUNDS = 10, 40
 ALL = {"fraction_evaluate": 0.0}
@@ -17,24 +16,20 @@ ALL = {"fraction_evaluate": 0.0}
 
 def nudging(step: float, *, everywhere: bool = False) -> ClientApp:
     """Return an app in which each node adds `step` to an entry of its own, or to all."""
-    app = ClientApp(mods=[CompressionMod()])
 
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        w = cast(ArrayRecord, message.content["arrays"])["w"].numpy()
-        own = slice(None) if everywhere else int(cast(int, context.node_config["partition-id"]))
-        w[own] += w.dtype.type(step)
-        arrays = ArrayRecord({"w": Array(w)})
-        return Message(RecordDict({"arrays": arrays, "m": MetricRecord({"num-examples": 1})}), reply_to=message)
+    def nudge(given: Arrays, context: Context, _: int) -> Arrays:
+        own = slice(None) if everywhere else int(str(context.node_config["partition-id"]))
+        given["w"][own] += given["w"].dtype.type(step)
+        return given
 
-    return app
+    return training(nudge)
 
 
 def run(inner: Strategy, app: ClientApp, dtype: str, downlink: str, rounds: int = ROUNDS) -> CompressedStrategy:
     """Return the strategy after training a model of 12 weights of 0.75."""
     strategy = CompressedStrategy(inner, uplink=fedcomp.dense(), downlink=fedcomp.parse(downlink))
     initial = ArrayRecord({"w": Array(np.full(12, 0.75, dtype))})
-    strategy.start(LocalGrid(app, NODES), initial, num_rounds=rounds, train_config=ConfigRecord())
+    strategy.start(LocalGrid(app, NODES), initial, num_rounds=rounds)
     return strategy
 
 
@@ -82,20 +77,16 @@ def test_a_vote_moves_by_its_step_even_where_float16_does_not() -> None:
 
 def test_equal_magnitudes_of_a_mean_are_published_in_the_order_of_their_indices() -> None:
     w = np.random.default_rng(0).standard_normal(4000).astype(np.float32)
-    app = ClientApp(mods=[CompressionMod()])
 
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        trained = cast(ArrayRecord, message.content["arrays"])["w"].numpy()
-        trained[::4] += np.float32(0.1)
-        arrays = ArrayRecord({"w": Array(trained)})
-        return Message(RecordDict({"arrays": arrays, "m": MetricRecord({"num-examples": 3})}), reply_to=message)
+    def step(given: Arrays, context: Context, _: int) -> Arrays:
+        given["w"][::4] += np.float32(0.1)
+        return given
 
     strategy = CompressedStrategy(
         FedAvg(**ALL),  # type: ignore[arg-type]
         uplink=fedcomp.stc(density=0.25),
         downlink=fedcomp.stc(density=0.05),
     )
-    strategy.start(LocalGrid(app, 3), ArrayRecord({"w": Array(w)}), num_rounds=1)
+    strategy.start(LocalGrid(training(step), 3), ArrayRecord({"w": Array(w)}), num_rounds=1)
     (changed,) = np.nonzero(strategy.publisher.replica.vector != w)
     assert changed.tolist() == list(range(0, 800, 4)), "the mean has 1000 equal entries; the first 200 are published"

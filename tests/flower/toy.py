@@ -1,8 +1,8 @@
 """A small Flower app whose nodes learn random vectors, and sum what they asked to send."""
 
 import logging
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -17,7 +17,7 @@ from fedcomp.flower.client.mod import open_store
 from fedcomp.sync import Subscriber
 
 logging.getLogger("flwr").setLevel(logging.ERROR)
-Arrays = dict[str, NDArray[np.floating]]
+Arrays = dict[str, NDArray[Any]]
 
 
 def model(sides: tuple[int, int] = (40, 25)) -> ArrayRecord:
@@ -67,6 +67,21 @@ def app(*, with_mod: bool = True) -> ClientApp:
     def evaluate(message: Message, context: Context) -> Message:
         total = float(floats(cast(ArrayRecord, message.content["arrays"])).sum())
         return Message(RecordDict({"metrics": MetricRecord({"num-examples": 1, "sum": total})}), reply_to=message)
+
+    return client_app
+
+
+def training(change: Callable[[Arrays, Context, int], Mapping[str, Any]], weight: float = 1) -> ClientApp:
+    """Return an app whose nodes train to ``change(arrays, context, round)``, a model that the arrays may hold already."""
+    client_app = ClientApp(mods=[CompressionMod()])
+
+    @client_app.train()
+    def train(message: Message, context: Context) -> Message:
+        given = arrays_of(cast(ArrayRecord, message.content["arrays"]))
+        server_round = cast(int, cast(ConfigRecord, message.content["config"])["server-round"])
+        trained = {name: Array(np.asarray(array)) for name, array in change(given, context, server_round).items()}
+        metrics = MetricRecord({"num-examples": weight})
+        return Message(RecordDict({"arrays": ArrayRecord(trained), "metrics": metrics}), reply_to=message)
 
     return client_app
 

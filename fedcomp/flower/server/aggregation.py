@@ -18,8 +18,8 @@ from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.server.replies import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import (
+    DifferenceRecord,
     ReplyUse,
-    difference_record,
     reply_use_of,
     restart,
     starts_from_published,
@@ -56,10 +56,10 @@ def aggregate(
     for reply in replies:
         if reply.update is not None:
             change, exact = dense_change(reply.update, layout)
-            if use in (ReplyUse.DIFFERENCES, ReplyUse.INCREMENTS):
-                record: ArrayRecord = difference_record(layout.unflatten_float64(change, exact))
-            else:
-                record = to_record(layout.unflatten_float64(change, exact, published.vector))
+            differs = use in (ReplyUse.DIFFERENCES, ReplyUse.INCREMENTS)
+            record = DifferenceRecord() if differs else ArrayRecord()
+            start = None if differs else published.vector
+            record.update(to_record(layout.unflatten_float64(change, exact, start)))
             reply.message.content[reply.key] = record
     arrays, metrics = inner.aggregate_train(server_round, [*(reply.message for reply in replies), *failed])
     return _change_to(arrays, inner, published), metrics

@@ -141,16 +141,17 @@ class CompressedStrategy(Strategy):
         elif initial_arrays is not self._model.public:
             self._model.check_layout(initial_arrays, self.local)
             log(INFO, "fedcomp: continues from version %d; the initial arrays are not used", self.version)
-
-        def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
-            return evaluate_fn(offset + server_round, arrays) if evaluate_fn is not None else None
-
         self._offset = offset = self.round  # each start of Flower's counts from 1
+
+        def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
+            return evaluate_fn(offset + number, arrays) if evaluate_fn is not None else None
+
         self._random.hold()
         if self._checkpoint is not None and self.round == 0:
             self.save(self._checkpoint[0])  # a server that restarts before the first round has ended is still the same
         try:
-            result = super().start(grid, self.arrays, num_rounds, timeout, train_config, evaluate_config, evaluate)
+            renumbered = evaluate if evaluate_fn is not None else None
+            result = super().start(grid, self.arrays, num_rounds, timeout, train_config, evaluate_config, renumbered)
         finally:
             self._offset = 0
         result.arrays = self.arrays
@@ -182,9 +183,7 @@ class CompressedStrategy(Strategy):
             self.ledger.add(server_round, message.metadata.dst_node_id, **amounts)
         return messages
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Messages) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the next published model and the inner strategy's metrics."""
         server_round += self._offset
         valid, failed = self._validate(server_round, replies, train=True)
@@ -203,7 +202,7 @@ class CompressedStrategy(Strategy):
         log_ratio(server_round, self.ledger, self.uplink)
         return (None if change is None else self.model.public), metrics
 
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+    def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
         """Return the inner strategy's metrics."""
         server_round += self._offset
         valid, failed = self._validate(server_round, replies, train=False)
@@ -211,14 +210,14 @@ class CompressedStrategy(Strategy):
             return self.inner.aggregate_evaluate(server_round, [*(reply.message for reply in valid), *failed])
 
     def _validate(
-        self, server_round: int, replies: Iterable[Message], *, train: bool
+        self, server_round: int, replies: Messages, *, train: bool
     ) -> tuple[list[ValidatedReply], list[Message]]:
         replies = list(replies)
         self._participation.take(server_round, replies, self.ledger)
         weight_key = getattr(aggregating(self.inner), "weighted_by_key", None)
-        dense_size = records.dense_size(self.model.inner)
-        round_state = (self.publisher, self.ledger, server_round)
-        return ReplyValidator(*round_state, dense_size, weight_key, self.order).validate(replies, train=train)
+        model_size = records.dense_size(self.model.inner)
+        validator = ReplyValidator(self.publisher, self.ledger, server_round, model_size, weight_key, self.order)
+        return validator.validate(replies, train=train)
 
     def save(self, path: str | Path) -> None:
         """Write everything that the server must not lose into one file, atomically."""

@@ -26,9 +26,7 @@ class DynamicSampling(Strategy, StatefulStrategy):
     def __init__(self, inner: FedAvg, *, beta: float) -> None:
         """Wrap `inner`, Flower's FedAvg or a subclass of it.
 
-        Raises:
-            ValueError: `inner` is no FedAvg, or the decay `beta` is not a finite number from 0.
-
+        Raises `ValueError` if `inner` is no FedAvg, or the decay `beta` is not a finite number from 0.
         """
         if not isinstance(inner, FedAvg):
             raise ValueError(f"the inner strategy is {inner!r}; a FedAvg or a subclass of it is needed")

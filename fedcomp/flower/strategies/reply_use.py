@@ -3,16 +3,13 @@
 The server decodes as little as the strategy allows: a weighted mean can be summed sparsely, without one dense model per node.
 """
 
-from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Strategy
-from numpy.typing import NDArray
 
 from fedcomp.flower._compat import aggregate_metricrecords
-from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 
 FLOWER_AVERAGING = frozenset(kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi))
@@ -38,13 +35,6 @@ class ReplyUse(Enum):
 
 class DifferenceRecord(ArrayRecord):
     """A reply whose parameters are differences to the published model, in float64; its exact tensors are the node's own."""
-
-
-def difference_record(arrays: Mapping[str, NDArray[Any]]) -> DifferenceRecord:
-    """Return `arrays`, the differences and exact tensors of one reply, as a record."""
-    record = DifferenceRecord()
-    record.update(to_record(arrays))
-    return record
 
 
 class ReplyDeclaration:
@@ -74,7 +64,8 @@ def reply_use_of(strategy: Strategy) -> ReplyUse:
     overridden = False
     if isinstance(inner, ReplyDeclaration):
         declared = inner.reply_use
-        overridden = _defining_class(kind, "aggregate_train") < _defining_class(kind, "reply_use")
+        definer = next(base for base in kind.__mro__ if {"aggregate_train", "reply_use"} & vars(base).keys())
+        overridden = "reply_use" not in vars(definer)
     if declared is ReplyUse.MEAN and (
         overridden or not isinstance(inner, FedAvg) or inner.train_metrics_aggr_fn is not aggregate_metricrecords
     ):
@@ -94,8 +85,3 @@ def restart(strategy: Strategy) -> None:
     if not isinstance(inner, ReplyDeclaration):
         raise TypeError(f"{type(inner).__name__} sums no increments; a strategy of ReplyUse.INCREMENTS is needed")
     inner.restart()
-
-
-def _defining_class(kind: type, attribute: str) -> int:
-    """Return the place in the method resolution order of the class that defines `attribute`; 0 is `kind` itself."""
-    return next(place for place, base in enumerate(kind.__mro__) if attribute in vars(base))

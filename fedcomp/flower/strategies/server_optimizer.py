@@ -129,9 +129,7 @@ class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the next model and the metrics; (None, None) if no reply has a weight.
 
-        Raises:
-            AggregationError: the replies' tensors are not those of the published model, or no model was published.
-
+        Raises `AggregationError` if the replies' tensors are not those of the published model, or no model was published.
         """
         result = self.round_result(replies)
         return (result.next_model(self.apply(result)), result.metrics) if result is not None else (None, None)

@@ -1,23 +1,21 @@
 """Nodes that share a process send the same bytes and end in the same bits as separate nodes."""
 
 import random
-from typing import cast
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
+from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.local_grid import Fault
 from fedcomp.sync.ledger import Traffic
 from fedcomp.sync.replica import start_replica
 from fedcomp.wire.codec_ids import codec_id
 from fedcomp.wire.layout import layout_of
-from tests.flower.toy import Watching, app, arrays_of, model, state_of
+from tests.flower.toy import Arrays, Watching, app, arrays_of, model, state_of, training
 
 NODES, ROUNDS = 8, 20
 
@@ -96,29 +94,20 @@ def test_the_grid_reports_the_seconds_of_each_node_per_round() -> None:
 
 
 def test_a_node_whose_app_raises_continues_from_the_followed_frames() -> None:
-    failing = ClientApp(mods=[CompressionMod()])
     calls = []
 
-    @failing.train()
-    def train(message: Message, context: Context) -> Message:
+    def train(given: Arrays, context: Context, server_round: int) -> Arrays:
         calls.append(context.node_id)
         if len(calls) == 3:
             raise RuntimeError("as ordered")
-        given = cast(ArrayRecord, message.content["arrays"])
-        rng = np.random.default_rng(
-            [context.node_id, cast(int, cast(ConfigRecord, message.content["config"])["server-round"])]
-        )
-        trained = {
-            name: Array(a + rng.standard_normal(a.shape).astype(a.dtype)) for name, a in arrays_of(given).items()
-        }
-        metrics = MetricRecord({"num-examples": 1})
-        return Message(RecordDict({"arrays": ArrayRecord(trained), "metrics": metrics}), reply_to=message)
+        rng = np.random.default_rng([context.node_id, server_round])
+        return {name: array + rng.standard_normal(array.shape, array.dtype) for name, array in given.items()}
 
     published = []
     for in_memory in (False, True):
         calls.clear()
         random.seed(1)
-        grid = LocalGrid(failing, 2, in_memory=in_memory)
+        grid = LocalGrid(training(train), 2, in_memory=in_memory)
         strategy = CompressedStrategy(
             FedAvg(fraction_train=1.0, fraction_evaluate=0.0), uplink=fedcomp.stc(density=0.1)
         )
@@ -146,17 +135,15 @@ def test_an_app_that_changes_its_model_affects_no_other_node() -> None:
 
 
 def test_seconds_of_a_node_that_raised_do_not_count_for_the_next() -> None:
-    app = ClientApp()
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
+    def train(given: Arrays, context: Context, _: int) -> Arrays:
         assert isinstance(context.state, InMemoryState)
         if context.node_id == 1:
             context.state.cache.saved_seconds = 1000.0
             raise RuntimeError("as ordered")
-        return Message(RecordDict({"m": MetricRecord({"num-examples": 1})}), reply_to=message)
+        return given
 
-    grid = LocalGrid(app, 2, in_memory=True)
-    list(grid.send_and_receive([Message(RecordDict({"config": ConfigRecord()}), node, "train") for node in (1, 2)]))
+    grid = LocalGrid(training(train), 2, in_memory=True)
+    content = RecordDict({"arrays": model(), "config": ConfigRecord({"server-round": 1})})
+    list(grid.send_and_receive([Message(content, node, "train") for node in (1, 2)]))
     assert grid.seconds[0].keys() == {2}
     assert grid.seconds[0][2] < 100

@@ -1,19 +1,18 @@
 import math
 import re
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, FedAvgM, Krum, Strategy
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, CompressionMod, DynamicSampling, LocalGrid
+from fedcomp.flower import CompressedStrategy, DynamicSampling, LocalGrid
 from tests.flower.strategies.by_hand import grid, one_round, record, values
-from tests.flower.toy import app, arrays_of, floats, model
+from tests.flower.toy import app, floats, model, training
 
 MODEL = record({"weight": [0.0]})
 
@@ -39,22 +38,20 @@ def test_the_number_of_nodes_is_rounded_up_and_at_least_two(num_nodes: int, frac
         assert size == 2 if exact <= 2 else exact - 1e-6 <= size < exact + 1
 
 
-def test_a_fraction_that_is_a_whole_number_of_nodes_is_not_rounded_up() -> None:
-    assert 0.07 * 100 > 7
-    assert _num_messages(DynamicSampling(FedAvg(fraction_train=0.07), beta=0.0), 1, grid(100)) == 7
-
-
-def test_a_single_node_trains_if_the_inner_strategy_needs_no_more() -> None:
-    inner = FedAvg(min_train_nodes=1, min_available_nodes=1)
-    assert _num_messages(DynamicSampling(inner, beta=0.1), 50, grid(1)) == 1
-
-
-def test_no_fewer_nodes_train_than_the_inner_strategy_needs() -> None:
-    assert _num_messages(DynamicSampling(FedAvg(min_train_nodes=5), beta=1.0), 50, grid(9)) == 5
-
-
-def test_with_a_fraction_of_zero_no_node_trains() -> None:
-    assert _num_messages(DynamicSampling(FedAvg(fraction_train=0.0), beta=0.1), 1, grid(9)) == 0
+@pytest.mark.parametrize(
+    ("inner", "server_round", "num_nodes", "size"),
+    [
+        (FedAvg(fraction_train=0.07), 1, 100, 7),  # 0.07 * 100 is above 7 in floating point
+        (FedAvg(min_train_nodes=1, min_available_nodes=1), 50, 1, 1),
+        (FedAvg(min_train_nodes=5), 50, 9, 5),
+        (FedAvg(fraction_train=0.0), 1, 9, 0),
+    ],
+)
+def test_whole_numbers_and_the_inner_strategys_least_number_hold(
+    inner: FedAvg, server_round: int, num_nodes: int, size: int
+) -> None:
+    beta = 0.0 if size == 7 else 1.0
+    assert _num_messages(DynamicSampling(inner, beta=beta), server_round, grid(num_nodes)) == size
 
 
 def test_the_inner_strategys_settings_are_restored_even_after_an_error() -> None:
@@ -102,28 +99,24 @@ def test_a_compressed_run_trains_fewer_nodes_each_round_also_across_a_second_sta
 
 
 def test_the_weights_of_replies_are_validated_inside_it() -> None:
-    client_app = ClientApp(mods=[CompressionMod()])
+    class Negative(LocalGrid):
+        def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+            for reply in super().send_and_receive(messages, timeout=timeout):
+                if reply.metadata.src_node_id == 1:
+                    reply.content["metrics"] = MetricRecord({"num-examples": -1})
+                yield reply
 
-    @client_app.train()
-    def train(message: Message, context: Context) -> Message:
-        arrays = arrays_of(cast(ArrayRecord, message.content["arrays"]))
-        metrics = MetricRecord({"num-examples": -1 if context.node_id == 1 else 1})
-        trained = {name: array + context.node_id for name, array in arrays.items()}
-        return Message(RecordDict({"arrays": record(trained), "metrics": metrics}), reply_to=message)
-
+    client_app = training(lambda given, context, _: {"weight": given["weight"] + context.node_id})
     inner = DynamicSampling(FedAvg(fraction_evaluate=0.0), beta=0.0)
     strategy = CompressedStrategy(inner, uplink=fedcomp.dense(), downlink=fedcomp.dense())
-    result = strategy.start(LocalGrid(client_app, 3), MODEL, num_rounds=1)
+    result = strategy.start(Negative(client_app, 3), MODEL, num_rounds=1)
     assert values(result.arrays) == [2.5]
     assert strategy.ledger.of_round(1).refused == 1
 
 
 @pytest.mark.parametrize("beta", [-0.1, math.inf, math.nan, None, "x", True])
-def test_a_beta_out_of_range_is_refused(beta: Any) -> None:
+def test_a_beta_out_of_range_and_an_inner_strategy_without_fraction_train_are_refused(beta: Any) -> None:
     with pytest.raises(ValueError, match=re.escape(f"beta is {beta!r};")):
         DynamicSampling(FedAvg(), beta=beta)
-
-
-def test_an_inner_strategy_without_fraction_train_is_refused() -> None:
     with pytest.raises(ValueError, match="CompressedStrategy"):
         DynamicSampling(CompressedStrategy(FedAvg()), beta=0.1)  # type: ignore[arg-type]

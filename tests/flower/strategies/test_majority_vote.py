@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord
-from flwr.clientapp import ClientApp
+from flwr.app import Array, ArrayRecord
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, MajorityVote
+from fedcomp.flower import CompressedStrategy, LocalGrid, MajorityVote
 from tests.flower.strategies.by_hand import one_round, record, values
+from tests.flower.toy import training
 
 
 def test_each_entry_moves_in_the_direction_of_most_votes() -> None:
@@ -49,15 +49,6 @@ def test_votes_far_below_a_weights_rounding_count_under_a_compressed_uplink() ->
     uplink, dense = fedcomp.parse("signsgd(step=1e-17)"), fedcomp.dense()
     strategy = CompressedStrategy(MajorityVote(step=0.5, fraction_evaluate=0.0), uplink=uplink, downlink=dense)
     published = ArrayRecord({"weight": Array(np.ones((4, 3), np.float32))})
-    client = ClientApp(mods=[CompressionMod()])
-
-    @client.train()
-    def train(message: Message, context: Context) -> Message:
-        content = message.content.copy()
-        model = content.array_records["arrays"]["weight"].numpy()
-        content["arrays"] = ArrayRecord({"weight": Array(model - np.float32(0.25))})
-        content["metrics"] = MetricRecord({"num-examples": 1})
-        return Message(content, reply_to=message)
-
+    client = training(lambda given, context, _: {"weight": given["weight"] - np.float32(0.25)})
     strategy.start(LocalGrid(client, 3), published, num_rounds=1)
     assert values(strategy.arrays) == [0.5] * 12

@@ -1,20 +1,20 @@
 import math
 import random
 import re
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdagrad
 from numpy.typing import NDArray
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, QcmdAdagrad, QrdaAdagrad
+from fedcomp.flower import CompressedStrategy, LocalGrid, QcmdAdagrad, QrdaAdagrad
 from fedcomp.flower.strategies.proximal import Center, shrink
 from tests.flower.strategies.by_hand import one_round, record, values
-from tests.flower.toy import arrays_of
+from tests.flower.toy import Arrays, arrays_of, training
 
 Kind = type[QcmdAdagrad] | type[QrdaAdagrad]
 ALL: dict[str, Any] = {"fraction_train": 1.0, "fraction_evaluate": 0.0}
@@ -118,18 +118,13 @@ def test_a_stronger_penalty_makes_more_entries_exactly_zero(kind: Kind) -> None:
 
 def _app(last_round: int) -> ClientApp:
     """Return an app whose nodes train random updates up to `last_round`, and then zero updates."""
-    app = ClientApp(mods=[CompressionMod()])
 
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        given = arrays_of(cast(ArrayRecord, message.content["arrays"]))["weight"]
-        server_round = cast(int, cast(ConfigRecord, message.content["config"])["server-round"])
+    def train(given: Arrays, context: Context, server_round: int) -> Arrays:
         rng = np.random.default_rng([context.node_id, server_round])
-        trained = given + np.float32(0.1) * rng.standard_normal(given.shape, np.float32) * (server_round <= last_round)
-        metrics = MetricRecord({"num-examples": 1})
-        return Message(RecordDict({"arrays": record({"weight": trained}), "metrics": metrics}), reply_to=message)
+        step = np.float32(0.1) * rng.standard_normal(given["weight"].shape, np.float32)
+        return {"weight": given["weight"] + step * (server_round <= last_round)}
 
-    return app
+    return training(train)
 
 
 @pytest.mark.parametrize("kind", [QcmdAdagrad, QrdaAdagrad])
