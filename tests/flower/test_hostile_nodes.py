@@ -1,6 +1,5 @@
 """One of five nodes turns hostile, with another attack in each round; the others continue as if it were silent."""
 
-import logging
 import re
 import tracemalloc
 from collections.abc import Callable, Iterable
@@ -151,21 +150,19 @@ def _train(grid: LocalGrid, inner: str) -> tuple[CompressedStrategy, int]:
 
 @pytest.mark.parametrize("inner", INNER)
 def test_replies_of_a_hostile_node_are_dropped_counted_and_logged_and_the_others_count(
-    inner: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    inner: str, flower_log: pytest.LogCaptureFixture
 ) -> None:
     silent: Attack = lambda grid, replies: []  # noqa: E731
     calm, calm_peak = _train(Besieged(dict.fromkeys(set(range(1, ROUNDS + 1)) - set(TAKEN), silent)), inner)
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
-    monkeypatch.setattr(logging.getLogger("flwr"), "level", logging.WARNING)
     grid = Besieged({number: attack for number, (_, attack) in ATTACKS.items()})
-    with caplog.at_level(logging.WARNING, "flwr"):
-        strategy, peak = _train(grid, inner)
+    flower_log.clear()
+    strategy, peak = _train(grid, inner)
 
     np.testing.assert_array_equal(floats(strategy.arrays), floats(calm.arrays))
     assert strategy.version == ROUNDS
     assert peak < calm_peak + (8 << 20), "some megabytes are enough, whatever the claim"
 
-    said = [record.getMessage() for record in caplog.records if "is dropped" in record.getMessage()]
+    said = [record.getMessage() for record in flower_log.records if "is dropped" in record.getMessage()]
     assert all(f"the reply of node {HOSTILE} is dropped" in line for line in said)
     refused = {
         number: part.refused for (number, node), part in strategy.ledger.by_round_and_node().items() if node == HOSTILE

@@ -1,6 +1,5 @@
 """Nodes that were asked, that answered and that did not: counted per node, and logged once per round."""
 
-import logging
 from typing import cast
 
 import numpy as np
@@ -59,16 +58,14 @@ def test_each_node_has_its_version_its_last_round_and_its_lost_replies() -> None
     }
 
 
-def test_the_log_names_late_and_returning_nodes_once_per_round(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_log_names_late_and_returning_nodes_once_per_round(flower_log: pytest.LogCaptureFixture) -> None:
     grid = LocalGrid(toy.app(), NODES)
     grid.order(2, *2 * [Fault.LOSE_MESSAGE])
     grid.order(4, Fault.CRASH)
-    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
-    with caplog.at_level(logging.INFO, "flwr"):
-        _strategy().start(grid, toy.model(), num_rounds=4)
-    said = [record.getMessage() for record in caplog.records if "answer in time" in record.msg or "again" in record.msg]
+    _strategy().start(grid, toy.model(), num_rounds=4)
+    said = [
+        record.getMessage() for record in flower_log.records if "answer in time" in record.msg or "again" in record.msg
+    ]
     assert said == [
         "fedcomp: round 1: no answer in time from nodes 2, 4",
         "fedcomp: round 2: no answer in time from node 2",

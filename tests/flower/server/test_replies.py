@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -55,28 +55,32 @@ def _without_metrics(reply: Message) -> list[Message]:
     return [reply]
 
 
-def _held(reply: Message) -> Frame:
+def _frame(reply: Message) -> Frame:
     found = records.packed(reply.content)
     assert found is not None
-    return replace(parse_single_frame(found[1]), kind=Kind.ACK, payload=b"", flags=0, codec=0)
+    return parse_single_frame(found[1])
 
 
-def _only_held(reply: Message) -> list[Message]:
-    reply.content["arrays"] = records.pack(_held(reply).to_bytes())
-    return [reply]
+def _sends(forge: Callable[[Frame], Frame | bytes]) -> Change:
+    """Return the change that sends `forge` of the node's own frame."""
+
+    def change(reply: Message) -> list[Message]:
+        forged = forge(_frame(reply))
+        reply.content["arrays"] = records.pack(forged if isinstance(forged, bytes) else forged.to_bytes())
+        return [reply]
+
+    return change
 
 
-def _huge(reply: Message) -> list[Message]:
-    found = records.packed(reply.content)
-    assert found is not None
-    frame = parse_single_frame(found[1])
-    body = np.full(1025, 3.3e38, "<f4").tobytes()
-    reply.content["arrays"] = records.pack(
-        replace(frame, codec=1, flags=0, payload=frame.payload[: SECONDS.size] + body).to_bytes()
-    )
-    return [reply]
+def _with_body(frame: Frame, codec: int, body: bytes) -> Frame:
+    return replace(frame, codec=codec, flags=0, payload=frame.payload[: SECONDS.size] + body)
 
 
+def _held(frame: Frame) -> Frame:
+    return replace(frame, kind=Kind.ACK, payload=b"", flags=0, codec=0)
+
+
+STC = fedcomp.stc()
 MISFITS: dict[str, Change] = {
     "no weight": _set("metrics", MetricRecord({"loss": 1.0})),
     "other metrics": _set("metrics", MetricRecord({"num-examples": 1, "lost": 1.0})),
@@ -85,13 +89,25 @@ MISFITS: dict[str, Change] = {
     "two metric records": _set("more", MetricRecord({"num-examples": 1, "loss": 1.0})),
     "no metric record": _without_metrics,
     "an array record too many": _set("more", ArrayRecord({"w": Array(np.ones(3))})),
-    "no update": _only_held,
-    "a huge update": _huge,
+    "plain arrays": _set("arrays", ArrayRecord({"w": Array(np.ones(3))})),
     "a huge weight": _set("metrics", MetricRecord({"num-examples": 1.7e308, "loss": 1.0})),
     "a weight that no float holds": _set("metrics", MetricRecord({"num-examples": 10**400, "loss": 1.0})),
     "an infinite weight": _set("metrics", MetricRecord({"num-examples": float("inf"), "loss": 1.0})),
+    "a weight of NaN": _set("metrics", MetricRecord({"num-examples": float("nan"), "loss": 0.0})),
+    "a negative weight": _set("metrics", MetricRecord({"num-examples": -5, "loss": 0.0})),
+    "no update": _sends(_held),
+    "a huge update": _sends(lambda frame: _with_body(frame, 1, np.full(1025, 3.3e38, "<f4").tobytes())),
+    "another length": _sends(lambda frame: _with_body(frame, 2, STC.encode(np.ones(99, np.float32), STC.init(99))[0])),
+    "cut short": _sends(lambda frame: frame.to_bytes()[:-3]),
+    "one bit flipped": _sends(lambda frame: bytes(b ^ (i == 60) for i, b in enumerate(frame.to_bytes()))),
+    "bytes behind it": _sends(lambda frame: frame.to_bytes() + b"x"),
+    "another version": _sends(lambda frame: replace(frame, version=77)),
+    "another base": _sends(lambda frame: replace(frame, before=77)),
+    "an unknown codec": _sends(lambda frame: replace(frame, codec=99)),
+    "the server's own kind": _sends(lambda frame: replace(frame, kind=Kind.DELTA)),
 }
-INNER: dict[str, Callable[[], Strategy]] = {
+"""Replies that do not fit; those of `tests/flower/test_hostile_nodes.py` are hostile in other ways."""
+INNER: dict[str, Callable[[], FedAvg]] = {
     "FedAvg": lambda: FedAvg(fraction_train=1.0, fraction_evaluate=0.0),
     "FedMedian": lambda: FedMedian(fraction_train=1.0, fraction_evaluate=0.0),
     "Krum": lambda: Krum(fraction_train=1.0, fraction_evaluate=0.0, num_malicious_nodes=1),
@@ -100,15 +116,20 @@ INNER: dict[str, Callable[[], Strategy]] = {
 
 @pytest.mark.parametrize("inner", INNER)
 @pytest.mark.parametrize("name", MISFITS)
-def test_a_reply_with_other_records_is_dropped_and_the_round_continues(name: str, inner: str) -> None:
+def test_a_reply_that_does_not_fit_is_dropped_counted_and_logged_and_the_round_continues(
+    name: str, inner: str, flower_log: pytest.LogCaptureFixture
+) -> None:
     finals = []
     silent: Change = lambda reply: []  # noqa: E731
-    for change in (MISFITS[name], silent):
+    for change in (silent, MISFITS[name]):
         random.seed(1)
-        strategy = CompressedStrategy(INNER[inner](), uplink=fedcomp.stc(density=0.1))
-        strategy.start(Meddling(change), model(), num_rounds=3)
+        grid, strategy = Meddling(change), CompressedStrategy(INNER[inner](), uplink=fedcomp.stc(density=0.1))
+        strategy.start(grid, model(), num_rounds=3)
         finals.append(floats(strategy.arrays))
     np.testing.assert_array_equal(finals[0], finals[1], err_msg="it is as if the node had been silent")
+    assert strategy.ledger.refused == strategy.ledger.by_node()[2].refused == 3
+    assert flower_log.text.count("the reply of node 2 is dropped") == 3
+    _conserved(grid, Watching(), node=2)
 
 
 def test_an_evaluation_with_other_metrics_is_dropped() -> None:
@@ -123,7 +144,7 @@ def test_a_message_can_be_answered_only_once() -> None:
     def both(reply: Message) -> list[Message]:
         other = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
         other.metadata.__dict__.update(reply.metadata.__dict__)
-        other.content["arrays"] = records.pack(_held(reply).to_bytes())
+        other.content["arrays"] = records.pack(_held(_frame(reply)).to_bytes())
         return [reply, other]
 
     seen: list[int] = []
@@ -331,25 +352,23 @@ def test_momentum_inside_a_wrapper_steps_from_the_published_model() -> None:
 def test_a_second_start_with_another_model_is_refused() -> None:
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
     strategy.start(LocalGrid(app(), 2), model(), num_rounds=1)
-    with pytest.raises(ValueError, match="of another model than the published one"):
+    with pytest.raises(ValueError, match="another model"):
         strategy.start(LocalGrid(app(), 2), model((3, 3)), num_rounds=1)
 
 
 @pytest.mark.parametrize(
-    ("make", "sentence"),
+    ("inner", "settings", "named"),
     [
-        (lambda: CompressedStrategy(cast(Strategy, None)), "the inner strategy is None; an instance"),
-        (lambda: CompressedStrategy(cast(Strategy, FedAvg)), "an instance of a flwr Strategy is needed"),
-        (
-            lambda: CompressedStrategy(FedAvg(), uplink=cast(fedcomp.Compressor, "stc()")),
-            "'stc\\(\\)' is no compressor",
-        ),
-        (lambda: CompressedStrategy(FedAvg(), seed=-1), "seed is -1"),
+        (None, {}, "None"),
+        (FedAvg, {}, "class .*FedAvg"),
+        (CompressedStrategy(FedAvg()), {}, "already"),
+        (FedAvg(), {"uplink": "stc()"}, "'stc\\(\\)'"),
+        (FedAvg(), {"seed": -1}, "seed is -1"),
     ],
 )
-def test_a_wrong_argument_is_refused_at_construction(make: Callable[[], CompressedStrategy], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        make()
+def test_a_wrong_argument_is_refused_at_construction(inner: Any, settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        CompressedStrategy(inner, **settings)
 
 
 def test_local_may_be_a_single_pattern() -> None:
