@@ -1,7 +1,7 @@
 """Datasets: arrays that have been checked against their card."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,12 +15,15 @@ class DataError(ValueError):
     """A dataset is missing, damaged or not what its card says."""
 
 
+NO_GROUPS: Mapping[str, NDArray[Any]] = MappingProxyType({})
+
+
 class Arrays(NamedTuple):
     """The unchecked content of a split's files: samples, labels, and columns that name the owner of each sample."""
 
     x: NDArray[Any]
     y: NDArray[Any]
-    groups: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    groups: Mapping[str, NDArray[Any]] = NO_GROUPS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +35,7 @@ class Split:
 
     x: NDArray[np.uint8] | NDArray[np.float32]
     y: NDArray[np.int64]
-    groups: Mapping[str, NDArray[np.int64]] = field(default_factory=lambda: MappingProxyType({}))
+    groups: Mapping[str, NDArray[np.int64]]
 
     def __len__(self) -> int:
         """The number of samples."""

@@ -40,7 +40,7 @@ def read_file(card: Card, file: CardFile, folder: Path) -> bytes:
         raise DataError(f"{path} is missing, and so is {packed.name}; {_how_to_get(card)}")
     found = path if path.is_file() else packed
     try:
-        with found.open("rb") if found is path else gzip.open(found) as stream:
+        with path.open("rb") if found is path else gzip.open(packed) as stream:
             data = stream.read(file.size + 1)  # one more, to notice a longer file without unpacking all of it
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{found} cannot be read ({error}); {_how_to_get(card)}") from None

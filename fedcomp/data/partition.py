@@ -6,16 +6,13 @@ The same seed gives the same split on every machine.
 import warnings
 from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.data.dataset import Dataset
+from fedcomp.data.dataset import NO_GROUPS, Dataset
 from fedcomp.data.partition_text import Rotation, parse_partition
 from fedcomp.data.schemes import Samples, check_enough
-
-NO_GROUPS: Mapping[str, NDArray[np.int64]] = MappingProxyType({})
 
 
 def partition(

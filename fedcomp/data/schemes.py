@@ -1,9 +1,6 @@
 """Partition schemes by name: flwr-datasets' own partitioners, and a few that it lacks.
 
-Samples come shuffled, as ``FederatedDataset`` shuffles them, so that every scheme depends on the seed.  These partitioners of
-flwr-datasets are left out: the vertical ones, which split features; the continuous one, which sorts by a number that no
-dataset here has; the one with a table of class shares, which is too long for a text; and the one with groups of natural ids
-of a fixed size, since `natural` makes as many groups as there are clients.
+Samples come shuffled, as ``FederatedDataset`` shuffles them, so that every scheme depends on the seed.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,13 +52,12 @@ def dirichlet(alpha: float, min_size: int = 1) -> Scheme:
 def inner_dirichlet(alpha: float) -> Scheme:
     """Equal sizes; each client's share of the classes is drawn from Dirichlet(alpha).  Acar et al., ICLR 2021.
 
-    Draws sample by sample: seconds for 60,000.
+    It draws sample by sample: seconds for 60,000.
     """
     check_range("alpha", alpha, above=0)
 
     def scheme(samples: Samples, num_clients: int, seed: int) -> Indices:
-        sizes = np.full(num_clients, len(samples.labels) // num_clients)
-        sizes[: len(samples.labels) % num_clients] += 1
+        sizes = [len(part) for part in np.array_split(samples.labels, num_clients)]
         codes = np.unique(samples.labels, return_inverse=True)[1].astype(np.int64)  # it needs labels 0, 1, ...
         try:
             coded = Samples(codes, {})
@@ -69,8 +65,7 @@ def inner_dirichlet(alpha: float) -> Scheme:
         except ValueError as error:
             if "NaN" not in str(error):
                 raise
-            text = "a client's shares of all remaining classes came out as 0; a larger alpha is needed"
-            raise ValueError(text) from None
+            raise ValueError("a client's shares of all remaining classes are 0; a larger alpha is needed") from None
 
     return scheme
 
@@ -217,8 +212,8 @@ SCHEMES: Mapping[str, Callable[..., Scheme]] = {
 
 def check_enough(samples: Samples, num_clients: int, each: int) -> None:
     """Raise `ValueError` unless every client can have `each` samples."""
-    if num_clients * each > len(samples.labels):
-        found, need = len(samples.labels), num_clients * each
+    found, need = len(samples.labels), num_clients * each
+    if need > found:
         raise ValueError(f"{found} samples; at least {each} for each client, {need}, are needed")
 
 

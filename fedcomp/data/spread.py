@@ -23,8 +23,7 @@ class Spread:
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Samples of each client, int64 (clients,)."""
-        sizes: NDArray[np.int64] = self.counts.sum(axis=1)
-        return sizes
+        return np.asarray(self.counts.sum(axis=1), np.int64)
 
     @property
     def unused(self) -> int:
@@ -70,14 +69,12 @@ def jensen_shannon(p: Distribution, q: Distribution) -> Distribution:
     """
     middle = (p + q) / 2
     divergence = (_relative_entropy(p, middle) + _relative_entropy(q, middle)) / 2
-    distance: Distribution = np.sqrt(divergence.clip(0, 1))  # against rounding errors
-    return distance
+    return np.asarray(np.sqrt(divergence.clip(0, 1)))  # against rounding errors
 
 
 def hellinger(p: Distribution, q: Distribution) -> Distribution:
     """Return the Hellinger distance along the last axis, in [0, 1]: the distance of the square roots, over sqrt 2."""
-    distance: Distribution = np.sqrt(np.square(np.sqrt(p) - np.sqrt(q)).sum(axis=-1) / 2)
-    return distance
+    return np.asarray(np.sqrt(np.square(np.sqrt(p) - np.sqrt(q)).sum(axis=-1) / 2))
 
 
 def gini(sizes: NDArray[np.integer]) -> float:
@@ -90,5 +87,4 @@ def gini(sizes: NDArray[np.integer]) -> float:
 def _relative_entropy(p: Distribution, q: Distribution) -> Distribution:
     """Return the sum of p log2(p / q), with 0 log 0 = 0; q is 0 only where p is."""
     ratio = np.divide(p, q, out=np.ones(np.broadcast_shapes(p.shape, q.shape)), where=p > 0)
-    entropy: Distribution = (p * np.log2(ratio)).sum(axis=-1)
-    return entropy
+    return np.asarray((p * np.log2(ratio)).sum(axis=-1))

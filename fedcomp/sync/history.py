@@ -24,10 +24,9 @@ class Route:
 
 
 class History:
-    """Delta frames, the oldest first, that together are smaller than a key frame; older ones are dropped."""
+    """Delta frames, the oldest first, that together are smaller than `key_size`, a key frame's; older ones are dropped."""
 
     def __init__(self, key_size: int, frames: Iterable[Frame] = ()) -> None:
-        """Start with `frames`; `key_size` is the size of a key frame in bytes."""
         self._key_size = key_size
         self._deltas: deque[tuple[Frame, bytes]] = deque()
         self._size = 0

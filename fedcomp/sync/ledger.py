@@ -58,7 +58,6 @@ class Ledger(Traffic):
     """The traffic of a run: the sums over the whole run as attributes, and those of its parts from methods."""
 
     def __init__(self) -> None:
-        """Start with nothing sent."""
         super().__init__()
         self._rounds: defaultdict[int, Traffic] = defaultdict(Traffic)
         self._nodes: defaultdict[int, Traffic] = defaultdict(Traffic)

@@ -7,17 +7,8 @@ from numpy.typing import NDArray
 
 from fedcomp.wire import Ack
 
-ROW = np.dtype(
-    [
-        ("node", "<u8"),
-        ("version", "<i8"),
-        ("fingerprint", "<u8"),
-        ("number", "<u8"),
-        ("taken_number", "<u8"),
-        ("taken_crc", "<u4"),
-        ("summed", "?"),
-    ]
-)
+COLUMNS = ("node", "version", "fingerprint", "number", "taken_number", "taken_crc", "summed")
+ROW = np.dtype({"names": COLUMNS, "formats": ("<u8", "<i8", "<u8", "<u8", "<u8", "<u4", "?")})
 """One row of `NodeRegistry.to_array`, as checkpoints hold it."""
 UNKNOWN_VERSION = -1
 """The version of a node that has confirmed none."""
@@ -44,7 +35,6 @@ class NodeRegistry(dict[int, NodeRecord]):
     """Node id -> record; looking up a new node adds a record for it."""
 
     def __missing__(self, node: int) -> NodeRecord:
-        """Add a record for `node`."""
         self[node] = record = NodeRecord()
         return record
 

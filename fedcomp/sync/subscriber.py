@@ -7,7 +7,6 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from fedcomp.compressor import Compressor
 from fedcomp.errors import NonFiniteError, StaleError, UnknownFormatError, VersionError
 from fedcomp.memory import Incremental, State
 from fedcomp.methods import parse
@@ -88,8 +87,7 @@ class Subscriber:
         self.pending, self.pending_number = b"", 0
 
     def _forget_estimate(self) -> None:
-        memory = parse(self.uplink).memory if self.uplink else None
-        if memory is not None and memory.incremental:
+        if self.uplink and (memory := parse(self.uplink).memory).incremental:
             for name in memory.init(1):
                 self.memory.pop(name, None)
             self._drop_pending()
@@ -135,7 +133,7 @@ class Subscriber:
             raise UnknownFormatError(f"the server asks for an uplink that is unknown here: {error}") from error
         # The server may change the compressor; the state of another one's memory is kept until that is used again.
         memory = compressor.select(self.memory, layout.n)
-        first = _starts_estimate(compressor, memory, message.epoch)
+        first = compressor.memory.incremental and cast(Incremental, compressor.memory).begins(memory, message.epoch)
         try:
             body, memory = compressor.encode(
                 change,
@@ -169,7 +167,3 @@ class Subscriber:
 def resync(number: int) -> bytes:
     """Return the frame that asks for a key frame, in answer to message `number`."""
     return Frame(Kind.RESYNC, NO_BODY, 0, 0, 0, 0, 0, number).to_bytes()
-
-
-def _starts_estimate(compressor: Compressor, memory: State, epoch: int) -> bool:
-    return compressor.memory.incremental and cast(Incremental, compressor.memory).begins(memory, epoch)
