@@ -24,8 +24,8 @@ from rich.table import Table
 from benchmarks.netshape.link import Link
 from benchmarks.netshape.shaper import UNSHAPED, Shape
 from deploy.federation import Federation
+from deploy.program import signals_as_exits
 from deploy.run_config import LaunchError
-from deploy.signals import signals_as_exits
 
 APP = Path(__file__).parent / "rounds_app"
 SLOW = Shape(20e6 / 8, 0.01)

@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.federation import Federation
-from deploy.program import Program
+from deploy.program import Program, signals_as_exits
 from deploy.run_config import ROOT, LaunchError
-from deploy.signals import signals_as_exits
 from fedcomp.data import load, partition_train, read_card, write_own
 
 PARTS = ("flower-supernode", "flower-superexec", "flwr-clientapp")

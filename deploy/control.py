@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +14,8 @@ from typing import Any
 
 from deploy.environment import environment
 from deploy.log_filter import LogFilter
-from deploy.program import MARK, POLL_S, Program, end, wait_until
+from deploy.program import MARK, POLL_S, Program, end, ignore_end_signals, wait_until
 from deploy.run_config import Config, LaunchError, copy_app, to_arguments, to_toml
-from deploy.signals import ignore_end_signals
 
 CONNECTION = "local"
 COMPLETED = "finished:completed"
@@ -38,24 +38,15 @@ class Control:
 
     def ask(self, arguments: list[str]) -> dict[str, Any]:
         """Return the JSON that a `flwr` command prints; raise `LaunchError` with its output if it fails."""
-        command = subprocess.Popen(
-            ["flwr", *arguments, "--format", "json"],
-            cwd=self.home,
-            env=environment(self.home) | {MARK: f"{self.mark}flwr/"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        with command:
-            try:
-                output = command.communicate(timeout=COMMAND_TIMEOUT_S)[0]
-            except subprocess.TimeoutExpired:
-                command.kill()
-                output = command.communicate()[0]
+        options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        options |= {"cwd": self.home, "env": environment(self.home) | {MARK: f"{self.mark}flwr/"}}
+        command = ["flwr", *arguments, "--format", "json"]
         try:
+            done = subprocess.run(command, timeout=COMMAND_TIMEOUT_S, start_new_session=True, check=False, **options)
+            output = done.stdout.decode(errors="replace")
             answer: dict[str, Any] = json.loads(output[output.index("{") :])
+        except subprocess.TimeoutExpired:
+            raise LaunchError(f"flwr did not answer within {COMMAND_TIMEOUT_S:.0f} s") from None
         except ValueError:
             raise LaunchError(f"flwr did not answer: {_line(output) or 'it printed nothing'}") from None
         if not answer.get("success"):
@@ -84,7 +75,8 @@ class Control:
         `federation` are settings of the simulation, if there is one.  Copies of the app and of its settings, and the
         log, go to a new folder in `folder`.  Raises `LaunchError` if the run cannot start.
         """
-        folder = _numbered(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=time.strftime("%m%d-%H%M%S-"), dir=folder))
         copy_app(folder / "app", app)
         (folder / "run.toml").write_text(to_toml(config))
         command = ["flwr", "run", str(folder / "app"), CONNECTION, "--stream", "--run-config", str(folder / "run.toml")]
@@ -192,16 +184,3 @@ def _line(text: str) -> str:
 def _run_id(follower: Program) -> str:
     found = re.search(r"Successfully started run (\d+)", follower.log_text())
     return found[1] if found else ""
-
-
-def _numbered(folder: Path) -> Path:
-    """Return a new folder in `folder`, whose name is the next number."""
-    folder.mkdir(parents=True, exist_ok=True)
-    number = sum(1 for _ in folder.iterdir()) + 1
-    while True:
-        try:
-            (folder / str(number)).mkdir()
-        except FileExistsError:
-            number += 1
-        else:
-            return folder / str(number)

@@ -23,10 +23,9 @@ from types import TracebackType
 from deploy.control import Control, Run
 from deploy.environment import environment
 from deploy.keys import make_server
+from deploy.parts import GRACE_S, STARTUP_TIMEOUT_S, SuperLink, SuperNode
 from deploy.program import Program, end
 from deploy.run_config import LaunchError
-from deploy.superlink import GRACE_S, STARTUP_TIMEOUT_S, SuperLink
-from deploy.supernode import SuperNode
 
 
 class Federation:

@@ -10,7 +10,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -19,8 +19,8 @@ from deploy.control import CONNECTION, Control
 from deploy.federation import Federation
 from deploy.keys import KeyFileError
 from deploy.process_record import ProcessRecord
+from deploy.program import ignore_end_signals, signals_as_exits
 from deploy.run_config import ROOT, Config, LaunchError, app_of, run_config
-from deploy.signals import ignore_end_signals, signals_as_exits
 from fedcomp.data import parse_partition
 
 FOLDER = ROOT / "runs" / "local"
@@ -67,12 +67,13 @@ def status(args: argparse.Namespace) -> int:
     record, control = running_federation(args.folder)
     superlink, *nodes = record.programs()
     serves = superlink.running()
-    print(f"{superlink.name:14} {state(serves):9} {record.address}, log {superlink.log}")
+    words = {True: "runs", False: "has ended"}
+    print(f"{superlink.name:14} {words[serves]:9} {record.address}, log {superlink.log}")
     known = control.nodes() if serves else {}
     alive = [node.running() for node in nodes]
     for node, node_id, runs in zip(nodes, record.node_ids, alive, strict=True):
         seen = f"{known.get(node_id, 'unknown')} at the SuperLink"
-        print(f"{node.name:14} {state(runs):9} node id {node_id}, {seen}, log {node.log}")
+        print(f"{node.name:14} {words[runs]:9} node id {node_id}, {seen}, log {node.log}")
     for run in control.runs() if serves else ():
         print(f"run {run['run-id']}  {run['status']}  {float(run['elapsed']):.0f} s")
     return 0 if serves and all(alive) else 1
@@ -94,15 +95,14 @@ def run(args: argparse.Namespace) -> int:
 
 def down(args: argparse.Namespace) -> int:
     """End what `up` started, and nothing else."""
-    if ProcessRecord.read(args.folder):  # no folder is made to find out that there is none
-        with locked(args.folder):
-            record = ProcessRecord.read(args.folder)
-            if record and record.running():
-                ignore_end_signals()
-                record.end()
-                print(f"ended; keys, logs, data and state are left in {args.folder}")
-                return 0
-    print(f"nothing runs in {args.folder}")
+    with locked(args.folder) if ProcessRecord.read(args.folder) else nullcontext():  # no folder is made for nothing
+        record = ProcessRecord.read(args.folder)
+        if record and record.running():
+            ignore_end_signals()
+            record.end()
+            print(f"ended; keys, logs, data and state are left in {args.folder}")
+        else:
+            print(f"nothing runs in {args.folder}")
     return 0
 
 
@@ -129,11 +129,6 @@ def command(folder: Path, name: str) -> str:
     """Return the command line that a user types."""
     line = f"{shlex.quote(str(ROOT / 'deploy' / 'local'))} {name}"
     return line if folder == FOLDER else f"{line} --folder {shlex.quote(str(folder))}"
-
-
-def state(running: bool) -> str:
-    """Return the word for it."""
-    return "runs" if running else "has ended"
 
 
 def parse_args() -> argparse.Namespace:

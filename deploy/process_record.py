@@ -1,8 +1,9 @@
 """A record of what runs in a federation's folder, so that another command finds it."""
 
-import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from deploy.federation import Federation, end_all
 from deploy.program import Program
@@ -10,17 +11,17 @@ from deploy.run_config import LaunchError
 from fedcomp.core import write_atomically
 
 NAME = "federation.json"
-MARK_LENGTH = 33
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRecord:
+class ProcessRecord(BaseModel):
     """A federation that was started: its mark, its addresses, the ids of its nodes, and its programs.
 
-    `processes` maps the name of a program to its process id, start time and log; other processes are found by mark.
+    `processes` maps the name of a program to its process id, start time and log: the SuperLink, then the SuperNodes.
+    Other processes are found by the mark; an empty one would match those of every federation.
     """
 
-    mark: str
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    mark: Annotated[str, Field(pattern="^[0-9a-f]{32}/$")]
     address: str
     health_address: str
     node_ids: list[str]
@@ -28,43 +29,47 @@ class ProcessRecord:
     data_dir: str = ""
     """The folder with data that all nodes read; empty if each node has its own."""
 
+    @model_validator(mode="after")
+    def _check_count(self) -> "ProcessRecord":
+        if len(self.processes) != len(self.node_ids) + 1:
+            raise ValueError(f"{len(self.processes)} processes of {len(self.node_ids)} nodes and a SuperLink")
+        return self
+
     @classmethod
     def of(cls, federation: Federation, data: Path | None = None) -> "ProcessRecord":
         """Return the record of `federation` as it is now; `data` is the folder that all of its nodes read."""
-        superlink = federation.superlink
-        processes = {each.name: (each.pid, each.start_time, str(each.log)) for each in federation.programs}
-        ids = [node.node_id for node in federation.nodes]
-        return cls(federation.mark, superlink.address, superlink.health_address, ids, processes, str(data or ""))
+        return cls(
+            mark=federation.mark,
+            address=federation.superlink.address,
+            health_address=federation.superlink.health_address,
+            node_ids=[node.node_id for node in federation.nodes],
+            processes={each.name: (each.pid, each.start_time, str(each.log)) for each in federation.programs},
+            data_dir=str(data or ""),
+        )
 
     @classmethod
     def read(cls, folder: Path) -> "ProcessRecord | None":
         """Return the record in `folder`, or `None` if there is none; raise `LaunchError` if it cannot be read."""
         path = folder / NAME
         try:
-            record = cls(**json.loads(path.read_bytes()))
-            record.programs()
+            return cls.model_validate_json(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (TypeError, ValueError, AttributeError, OSError) as error:
-            raise LaunchError(f"{path} cannot be read ({error}); a record of `deploy/local up` is needed") from None
-        return record
+        except (ValidationError, OSError) as error:
+            text = " ".join(str(error).split())
+            raise LaunchError(f"{path} cannot be read ({text}); a record of `deploy/local up` is needed") from None
 
     def write(self, folder: Path) -> None:
         """Write the record to `folder`."""
-        text = json.dumps(asdict(self), indent=1) + "\n"
+        text = self.model_dump_json(indent=1) + "\n"
         write_atomically(folder / NAME, lambda file: file.write(text.encode()))
 
     def programs(self) -> list[Program]:
-        """Return the SuperLink, then the SuperNodes; raise `ValueError` or `TypeError` for an impossible record."""
-        if len(self.mark) < MARK_LENGTH or not self.mark.endswith("/"):  # an empty one would match every federation
-            raise ValueError(f"its mark is {self.mark!r}")
-        if len(self.processes) != len(self.node_ids) + 1:
-            raise ValueError(f"{len(self.processes)} processes of {len(self.node_ids)} nodes and a SuperLink")
-        found: list[Program] = []
-        for name, (pid, start_time, log) in self.processes.items():
-            part = name.lower().replace("supernode ", "node-")
-            found.append(Program(name, f"{self.mark}{part}/", Path(log), int(pid), float(start_time)))
-        return found
+        """Return the SuperLink, then the SuperNodes."""
+        return [
+            Program(name, f"{self.mark}{name.lower().replace('supernode ', 'node-')}/", Path(log), pid, start_time)
+            for name, (pid, start_time, log) in self.processes.items()
+        ]
 
     def running(self) -> bool:
         """Return whether any process of the federation is alive."""

@@ -1,4 +1,4 @@
-"""One part of a federation: a process, its log, and all processes that it starts.
+"""One part of a federation: a process, its log, and all processes that it starts; and the signals that end this one.
 
 Flower and Ray start their parts in sessions of their own, so killing a process group is not enough.  Each program
 carries a mark in its environment, which its descendants inherit: so another command finds them later, even if
@@ -7,14 +7,17 @@ their parent was killed.
 
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MARK = "FEDCOMP_PART"
 """The environment variable that holds the mark of a process."""
 POLL_S = 0.1
@@ -72,12 +75,12 @@ class Program:
 
     def processes(self) -> set[psutil.Process]:
         """Return the living processes of this program: those with its mark, and all descendants of these."""
-        parents = {process: _ppid(process) for process in psutil.process_iter()}
-        found = {process for process in parents if mark_of(process).startswith(self.mark)}
+        found = {process for process in psutil.process_iter() if mark_of(process).startswith(self.mark)}
         if main := self.main_process():
             found.add(main)  # a process that was killed loses its environment before it ends
-        while children := _children(found, parents) - found:
-            found |= children
+        for process in list(found):
+            with suppress(psutil.Error):
+                found.update(process.children(recursive=True))
         return {process for process in found if is_alive(process)}
 
     def signal(self, number: int) -> None:
@@ -112,17 +115,6 @@ def mark_of(process: psutil.Process) -> str:
     with suppress(psutil.Error, OSError):
         return process.environ().get(MARK, "")
     return ""
-
-
-def _ppid(process: psutil.Process) -> int:
-    with suppress(psutil.Error):
-        return process.ppid()
-    return 0
-
-
-def _children(processes: Collection[psutil.Process], parents: Mapping[psutil.Process, int]) -> set[psutil.Process]:
-    ids = {process.pid for process in processes}
-    return {process for process, parent in parents.items() if parent in ids}
 
 
 def end(programs: Sequence[Program], grace_s: float) -> None:
@@ -163,3 +155,24 @@ def wait_until(ready: Callable[[], object], timeout_s: float) -> bool:
             return False
         time.sleep(POLL_S)
     return True
+
+
+@contextmanager
+def signals_as_exits() -> Generator[None]:
+    """Turn the signals that end a program into `SystemExit`, so that ``finally`` blocks run."""
+
+    def leave(number: int, _frame: object) -> NoReturn:
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in END_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def ignore_end_signals() -> None:
+    """Ignore these signals from now on: a second Ctrl-C must not interrupt the cleanup."""
+    for number in END_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)

@@ -16,10 +16,9 @@ from pathlib import Path
 from deploy.control import Control
 from deploy.environment import environment
 from deploy.federation import end_all
-from deploy.program import Program
+from deploy.parts import SuperLink
+from deploy.program import Program, ignore_end_signals, signals_as_exits
 from deploy.run_config import ROOT, Config, LaunchError, app_of, parse_config, run_config
-from deploy.signals import ignore_end_signals, signals_as_exits
-from deploy.superlink import SuperLink
 
 
 def simulate(args: argparse.Namespace) -> None:

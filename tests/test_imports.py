@@ -46,13 +46,13 @@ RULES = {
     "server/evaluate.py": "numpy torch flwr fedcomp.data fedcomp.tasks",
     "clients/": "numpy torch flwr fedcomp.data fedcomp.flower fedcomp.tasks",
     # tools
-    "deploy/": "cryptography filelock grpc grpc_health psutil fedcomp.core fedcomp.data",
+    "deploy/": "cryptography filelock grpc grpc_health psutil pydantic fedcomp.core fedcomp.data",
     "deploy/run_config.py": "click tomli_w fedcomp.flower._compat server.settings",
     "deploy/monitor/": """prometheus_client rich fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",
     "benchmarks/": """numpy torch flwr matplotlib rich fedcomp fedcomp.compressor fedcomp.core fedcomp.data fedcomp.flower
         fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app
-        deploy.federation deploy.program deploy.run_config deploy.signals""",
+        deploy.federation deploy.program deploy.run_config""",
     "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync rich flwr fedcomp.flower._compat
         fedcomp.flower.client.client_state fedcomp.flower.client.context_store fedcomp.flower.client.state_folder""",
     "benchmarks/rounds_app/": "numpy flwr fedcomp fedcomp.flower",

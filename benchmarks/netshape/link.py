@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from benchmarks.netshape.profiles import BY_WORD, Profile
 from benchmarks.netshape.shaper import UNSHAPED, Shape, Wire, carry
-from deploy.signals import signals_as_exits
+from deploy.program import signals_as_exits
 
 T = TypeVar("T")
 MBIT = 1e6 / 8

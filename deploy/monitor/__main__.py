@@ -4,8 +4,8 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from rich.console import Console
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         tail = RunTail(args.folder)
         follow = console.is_terminal or args.prometheus is not None
-        with nullcontext() if args.prometheus is None else _serving(args.folder, args.host, args.prometheus):
+        with _serving(args.folder, args.host, args.prometheus):
             watch(tail, console, once=args.once or not follow)
     except MonitorError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -57,20 +57,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-@contextmanager
-def _serving(folder: Path, host: str, port: int) -> Generator[None]:
+def _serving(folder: Path, host: str, port: int | None) -> AbstractContextManager[object]:
     """Serve the run's metrics for as long as the context lasts; raise `MonitorError` if that is impossible."""
+    if port is None:
+        return nullcontext()
     try:
         from deploy.monitor.prometheus import serving
     except ModuleNotFoundError:
         raise MonitorError("--prometheus needs prometheus-client; pip install 'fedcomp[watch]' installs it") from None
-    with ExitStack() as stack:
-        try:
-            # each scrape runs in a thread of its own, and reads the run from the start
-            stack.enter_context(serving(lambda: RunTail(folder).read(), host, port))
-        except (OSError, OverflowError) as error:
-            raise MonitorError(f"cannot listen on {host}:{port}: {error}") from None
-        yield
+    return serving(lambda: RunTail(folder).read(), host, port)  # each scrape reads the run from the start, in a thread
 
 
 if __name__ == "__main__":

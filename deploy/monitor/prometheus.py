@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from deploy.monitor.run_tail import RunSnapshot
+from deploy.monitor.run_tail import MonitorError, RunSnapshot
 from fedcomp.sync import Traffic
 
 
@@ -49,10 +49,13 @@ class RunCollector(Collector):
 
 @contextmanager
 def serving(read: Callable[[], RunSnapshot], host: str, port: int) -> Generator[int]:
-    """Serve the metrics in a thread, and yield the port; raise `OSError` if it is taken."""
+    """Serve the metrics in a thread, and yield the port; raise `MonitorError` if it is taken."""
     registry = CollectorRegistry()
     registry.register(RunCollector(read))
-    server, thread = start_http_server(port, host, registry)
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except (OSError, OverflowError) as error:
+        raise MonitorError(f"cannot listen on {host}:{port}: {error}") from None
     try:
         yield server.server_port
     finally:

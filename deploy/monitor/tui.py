@@ -100,15 +100,9 @@ def _nodes(view: RunSnapshot, max_rows: int | None) -> list[RenderableType]:
     """Return the table of nodes, those with lost replies first, and a line that counts those not shown."""
     if not view.nodes:
         return [Text("nothing is known of the nodes yet", style="dim")]
-    last = 1 << 64
     rows = sorted(
         view.nodes,
-        key=lambda row: (
-            not row.absent,
-            not _num_lost(row),
-            last if row.partition is None else row.partition,
-            row.node,
-        ),
+        key=lambda row: (not row.absent, not _num_lost(row), row.partition is None, row.partition or 0, row.node),
     )
     kept = rows if max_rows is None else rows[:max_rows]
     table = _table("node", "part", "up", "down", "catch-up", "version", "seen", LOST)
@@ -128,12 +122,8 @@ def _nodes(view: RunSnapshot, max_rows: int | None) -> list[RenderableType]:
     return [table, *([Text(more, style="dim")] if left else [])]
 
 
-def _bytes(traffic: Traffic) -> tuple[str, str, str]:
-    return (
-        format_bytes(traffic.uplink_bytes),
-        format_bytes(traffic.downlink_bytes),
-        format_bytes(traffic.catch_up_bytes),
-    )
+def _bytes(traffic: Traffic) -> list[str]:
+    return [format_bytes(size) for size in (traffic.uplink_bytes, traffic.downlink_bytes, traffic.catch_up_bytes)]
 
 
 def _version(row: NodeStatus, newest: int | None) -> str:

@@ -5,8 +5,8 @@ from contextlib import suppress
 import psutil
 
 from deploy.federation import Federation
+from deploy.parts import GRACE_S
 from deploy.program import end, mark_of
-from deploy.superlink import GRACE_S
 
 RETURN_TIMEOUT_S = 120.0
 

@@ -13,9 +13,9 @@ import pytest
 
 from deploy.federation import Federation
 from deploy.keys import make_server
+from deploy.parts import SuperNode
 from deploy.program import wait_until
 from deploy.run_config import LaunchError
-from deploy.supernode import SuperNode
 from tests.deploy.live_federation import carriers, start_node, stop_node
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to see what is left behind")

@@ -21,7 +21,7 @@ def record(**changes: object) -> dict[str, object]:
 
 
 def test_a_record_is_read_back_unchanged(tmp_path: Path) -> None:
-    written = ProcessRecord(MARK, "127.0.0.1:1", "127.0.0.1:2", ["7"], dict(PROCESSES))
+    written = ProcessRecord.model_validate(record())
     written.write(tmp_path)
     found = ProcessRecord.read(tmp_path)
     assert found is not None
@@ -51,6 +51,6 @@ def test_a_foreign_record_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_another_process_with_the_same_id_is_not_the_federation(tmp_path: Path) -> None:
     mine = (os.getpid(), 1.0, str(tmp_path / "log"))  # this process has another time of start
-    written = ProcessRecord(MARK, "127.0.0.1:1", "127.0.0.1:2", ["7"], dict.fromkeys(PROCESSES, mine))
+    written = ProcessRecord.model_validate(record(processes=dict.fromkeys(PROCESSES, mine)))
     assert not written.running()
     written.end()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from flwr.common.config import parse_config_args
 
+from deploy.parts import SuperNode
 from deploy.run_config import (
     ROOT,
     Config,
@@ -17,7 +18,6 @@ from deploy.run_config import (
     to_arguments,
     to_toml,
 )
-from deploy.supernode import SuperNode
 
 
 def test_the_copy_of_this_app_has_only_the_bundled_files(tmp_path: Path) -> None:

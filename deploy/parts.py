@@ -1,7 +1,10 @@
-"""A SuperNode: its folder with key, data and state, and its process."""
+"""A SuperLink and a SuperNode on this machine: started on free loopback ports, and waited for until they work."""
 
 import re
+import ssl
 import time
+import urllib.request
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,11 +12,61 @@ from deploy.environment import environment, free_ports
 from deploy.keys import make_node
 from deploy.program import Program, end, wait_until
 from deploy.run_config import Config, LaunchError, to_toml
-from deploy.superlink import PORT_TAKEN
 
-REFUSED = "Failed to activate SuperNode"
+STARTUP_TIMEOUT_S = 90.0
+GRACE_S = 5.0
 RETRY_S = 3.0
+MAX_ATTEMPTS = 3
+"""A port that was free may be taken by another program before the SuperLink listens."""
+PORT_TAKEN = "address already in use"
+REFUSED = "Failed to activate SuperNode"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass
+class SuperLink:
+    """One SuperLink; with an `authority`, the certificate that signed its own, it serves TLS."""
+
+    program: Program
+    flags: Sequence[str]
+    authority: Path | None = None
+    ports: list[int] = field(default_factory=lambda: free_ports(2))
+    """The port for nodes and `flwr`, and the port of the gRPC health endpoint."""
+
+    @property
+    def address(self) -> str:
+        """The host and port for nodes and for `flwr`."""
+        return f"127.0.0.1:{self.ports[0]}"
+
+    @property
+    def health_address(self) -> str:
+        """The host and port of the gRPC health endpoint."""
+        return f"127.0.0.1:{self.ports[1]}"
+
+    def start(self, folder: Path, env: Mapping[str, str]) -> None:
+        """Start it in `folder`, and return when it answers; raise `LaunchError` if it does not."""
+        _clear(self.program)
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            command = ["flower-superlink", "--host", "127.0.0.1", "--port", str(self.ports[0]), *self.flags]
+            self.program.start([*command, "--health-server-address", self.health_address], folder, env)
+            wait_until(lambda: self.answers() or not self.program.running(), STARTUP_TIMEOUT_S)
+            if self.program.running() and self.answers():
+                return
+            log_text = self.program.log_text().lower()
+            end([self.program], GRACE_S)
+            if PORT_TAKEN not in log_text or attempt == MAX_ATTEMPTS:
+                raise LaunchError(f"the SuperLink did not start: {self.program.last_line()}")
+            self.ports = free_ports(2)
+
+    def answers(self) -> bool:
+        """Return whether it answers, with a certificate that verifies if it serves TLS."""
+        try:
+            trust = ssl.create_default_context(cafile=str(self.authority)) if self.authority else None
+            url = f"{'https' if trust else 'http'}://{self.address}/health"
+            with urllib.request.urlopen(url, timeout=1, context=trust) as reply:  # noqa: S310
+                return bool(reply.status == 200)
+        except OSError:
+            return False
 
 
 @dataclass
@@ -51,9 +104,7 @@ class SuperNode:
 
     def start(self, authority: Path) -> None:
         """Start the process without waiting for the SuperLink, whose certificate `authority` verifies."""
-        if self.program.running():
-            raise LaunchError(f"{self.program.name} runs already")
-        end([self.program], grace_s=0)  # what a killed one left
+        _clear(self.program)
         settings = self.folder / "node.toml"  # on the command line, quotation marks in a path would be lost
         settings.write_text(to_toml(self.config))
         [port] = free_ports(1)
@@ -76,7 +127,10 @@ class SuperNode:
                 return
             log_text = self.log_text()
             if time.monotonic() > deadline or (REFUSED not in log_text and PORT_TAKEN not in log_text):
-                raise LaunchError(f"{self.program.name} did not connect: {_reason(log_text)}")
+                lines = [line.strip() for line in ANSI.sub("", log_text).split("\n") if line.strip()]
+                errors = [line for line in lines if line.startswith("[code:") or "Error" in line]
+                reason = (errors or lines or ["it wrote no log"])[-1]
+                raise LaunchError(f"{self.program.name} did not connect: {reason}")
             time.sleep(RETRY_S)
             self.start(authority)
 
@@ -91,8 +145,8 @@ class SuperNode:
         return self.program.log.read_bytes()[self._log_offset :].decode(errors="replace")
 
 
-def _reason(log_text: str) -> str:
-    """Return the last line that names an error, or else the last line."""
-    lines = [line.strip() for line in ANSI.sub("", log_text).split("\n") if line.strip()]
-    errors = [line for line in lines if line.startswith("[code:") or "Error" in line]
-    return (errors or lines or ["it wrote no log"])[-1]
+def _clear(program: Program) -> None:
+    """Raise `LaunchError` if `program` runs; end what one that was killed left."""
+    if program.running():
+        raise LaunchError(f"the {program.name} runs already")
+    end([program], grace_s=0)
