@@ -11,17 +11,15 @@ import argparse
 import gc
 import math
 import statistics
-import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import fedcomp
-from fedcomp.core import Shapes, Vector
+from benchmarks.measurement import paired_seconds, print_table
+from fedcomp.core import Shapes
 
 SIZES = {"1.2 M": 1_200_000, "11.2 M": 11_200_000, "25.6 M": 25_600_000}
 DENSITIES = (25, 100, 400, 1000)
@@ -54,8 +52,11 @@ def measure(compressor: fedcomp.Compressor, n: int, repeats: int, shapes: Shapes
     def accumulate() -> None:
         compressor.entropy.decode(body, n=n).add_to(copy, 0.1)
 
+    def memcpy() -> None:
+        np.copyto(copy, update)
+
     def median(action: Callable[[], object]) -> float:
-        return statistics.median(_ratios(action, update, copy, repeats))
+        return statistics.median(mine / base for base, mine in paired_seconds(memcpy, action, repeats))
 
     times = median(encode), median(lambda: compressor.decode(body, n)), median(accumulate)
     gc.collect()
@@ -65,15 +66,6 @@ def measure(compressor: fedcomp.Compressor, n: int, repeats: int, shapes: Shapes
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return Measured(*times, len(body), (peak - held) / update.nbytes)
-
-
-def _ratios(action: Callable[[], object], vector: Vector, copy: Vector, repeats: int) -> Iterator[float]:
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        np.copyto(copy, vector)
-        middle = time.perf_counter()
-        action()
-        yield (time.perf_counter() - middle) / (middle - begin)
 
 
 def entropy_bound(n: int, k: int) -> float:
@@ -90,24 +82,25 @@ def main() -> None:
     parser.add_argument("--entries", type=int, nargs="*", help="vector lengths, instead of 1.2 M, 11.2 M and 25.6 M")
     options = parser.parse_args()
     sizes = {f"{n:,}": n for n in options.entries} if options.entries else SIZES
-    table = Table(title=f"{options.method}, multiples of memcpy")
-    for column in ("entries", "density", "encode x", "decode x", "accumulate x", "bytes", "bytes/H", "peak"):
-        table.add_column(column, justify="right")
     densities = DENSITIES if "{density}" in options.method else (1,)
+    rows: list[dict[str, str]] = []
     for name, n in sizes.items():
         for inverse in densities:
-            compressor = fedcomp.parse(options.method.format(density=1 / inverse))
-            row = measure(compressor, n, options.repeats)
-            bound = entropy_bound(n, math.ceil(n / inverse)) if inverse > 1 else float("nan")
-            table.add_row(
-                name,
-                f"1/{inverse}",
-                *(f"{x:.2f}" for x in (row.encode, row.decode, row.accumulate)),
-                f"{row.size:,}",
-                f"{row.size / bound:.4f}",
-                f"{row.peak:.3f}",
+            row = measure(fedcomp.parse(options.method.format(density=1 / inverse)), n, options.repeats)
+            bound = entropy_bound(n, math.ceil(n / inverse)) if inverse > 1 else math.nan
+            rows.append(
+                {
+                    "entries": name,
+                    "density": f"1/{inverse}",
+                    "encode x": f"{row.encode:.2f}",
+                    "decode x": f"{row.decode:.2f}",
+                    "accumulate x": f"{row.accumulate:.2f}",
+                    "bytes": f"{row.size:,}",
+                    "bytes/H": f"{row.size / bound:.4f}",
+                    "peak": f"{row.peak:.3f}",
+                }
             )
-    Console(width=100).print(table)
+    print_table(f"{options.method}, multiples of memcpy", rows)
 
 
 if __name__ == "__main__":

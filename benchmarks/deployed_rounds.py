@@ -18,9 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.measurement import print_table
 from benchmarks.netshape.link import Link
 from benchmarks.netshape.shaper import UNSHAPED, Shape
 from deploy.federation import Federation
@@ -67,23 +65,19 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="of each run (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=2, help="runs of each kind (default: %(default)s)")
     options = parser.parse_args()
-    table = Table(title=f"{options.nodes} nodes, {options.entries:,} entries, on one machine", title_justify="left")
-    for name in ("links", "app", "first round", "other rounds", "of plain", "MB up", "MB down"):
-        table.add_column(name, justify="left" if name in ("links", "app") else "right")
     try:
         with signals_as_exits(), tempfile.TemporaryDirectory(prefix="fedcomp-rounds-") as folder:
-            measure(Path(folder), options, table)
+            rows = list(measure(Path(folder), options))
     except LaunchError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    Console(width=110).print(
-        table, "seconds a round, medians; megabytes a node and round, over all rounds, as the sockets carried them"
-    )
+    print_table(f"{options.nodes} nodes, {options.entries:,} entries, on one machine", rows)
+    print("seconds a round, medians; megabytes a node and round, over all rounds, as the sockets carried them")
     return 0
 
 
-def measure(folder: Path, options: argparse.Namespace, table: Table) -> None:
-    """Fill the table."""
+def measure(folder: Path, options: argparse.Namespace) -> Iterator[dict[str, str]]:
+    """Yield the rows of the table."""
     with Federation(folder, options.nodes) as federation:
         federation.start_superlink()
         links = [Link(("127.0.0.1", federation.port)).start() for _ in range(options.nodes)]
@@ -98,15 +92,15 @@ def measure(folder: Path, options: argparse.Namespace, table: Table) -> None:
             for name, kind, of_plain in (("plain Flower", 0, 1.0), (STC, 1, ratio)):
                 runs = [pair[kind] for pair in pairs]
                 messages = options.nodes * options.rounds * options.turns * 1e6
-                table.add_row(
-                    words,
-                    name,
-                    f"{median(run.seconds[0] for run in runs):.1f}",
-                    f"{median(second for run in runs for second in run.seconds[1:]):.1f}",
-                    f"{of_plain:.2f}",
-                    f"{sum(run.up_bytes for run in runs) / messages:.2f}",
-                    f"{sum(run.down_bytes for run in runs) / messages:.2f}",
-                )
+                yield {
+                    "links": words,
+                    "app": name,
+                    "first round": f"{median(run.seconds[0] for run in runs):.1f}",
+                    "other rounds": f"{median(second for run in runs for second in run.seconds[1:]):.1f}",
+                    "of plain": f"{of_plain:.2f}",
+                    "MB up": f"{sum(run.up_bytes for run in runs) / messages:.2f}",
+                    "MB down": f"{sum(run.down_bytes for run in runs) / messages:.2f}",
+                }
         for link in links:
             link.close()
 

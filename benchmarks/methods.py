@@ -18,29 +18,29 @@ import io
 import json
 import logging
 import math
+import re
 import statistics
 import sys
 import time
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from flwr.app import Context, RecordDict, UserConfig
-from rich.console import Console
-from rich.table import Table
 
 import fedcomp
 from benchmarks.codecs import measure
 from benchmarks.formulas import paper_bits
+from benchmarks.measurement import print_table
 from clients.app import app as client_app
+from deploy.run_config import ROOT, app_of
 from fedcomp.core import Shapes, parse_call
 from fedcomp.flower import LocalGrid
 from server.app import app as server_app
 
-ROOT = Path(__file__).resolve().parents[1]
 NODES, ROUNDS, LAST = 50, 200, 20
+PARTS = ("accuracy", "speed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,11 @@ def arms() -> Iterator[Arm]:
 
 
 def run(arm: Arm, out: Path, seed: int) -> dict[str, float]:
-    """Run an arm unless it has run, and return accuracy (mean of the last rounds), uplink bytes, bits a parameter and ratio."""
-    folder = out / _slug(arm, seed)
+    """Run an arm unless it has run; return its accuracy (mean of the last rounds) and its uplink bytes, sent and dense."""
+    text = f"{arm.uplink}-{arm.strategy}-{arm.downlink}-{seed}"
+    folder = out / re.sub(r"[^\w.-]", "_", text)
     if not (folder / "summary.json").exists():
-        config: UserConfig = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+        config: UserConfig = app_of(ROOT)["config"]
         config |= {"uplink": arm.uplink, "downlink": arm.downlink, "strategy": arm.strategy, "num-rounds": ROUNDS}
         config |= {"seed": seed, "runs-dir": str(out.absolute()), "run-name": folder.name}
         begin = time.perf_counter()
@@ -97,64 +98,47 @@ def run(arm: Arm, out: Path, seed: int) -> dict[str, float]:
         print(f"{arm.uplink}, seed {seed}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
     summary = json.loads((folder / "summary.json").read_text())
-    dense = summary["dense_uplink_bytes"]
-    return {
-        "accuracy": statistics.mean(line["accuracy"] for line in lines[-LAST:]),
-        "uplink_bytes": summary["uplink_bytes"],
-        "bits": 32 * summary["uplink_bytes"] / dense,
-        "ratio": dense / summary["uplink_bytes"],
-    }
+    accuracy = statistics.mean(line["accuracy"] for line in lines[-LAST:])
+    return {"accuracy": accuracy, "sent": summary["uplink_bytes"], "dense": summary["dense_uplink_bytes"]}
 
 
-def accuracy(arm: Arm, out: Path, seeds: int) -> list[str]:
+def accuracy(arm: Arm, out: Path, seeds: int) -> dict[str, str]:
     """Return accuracy, uplink kilobytes, bits a parameter and compression ratio of an arm, over its seeds."""
     runs = [run(arm, out, seed) for seed in range(seeds)]
     percents = [100 * one["accuracy"] for one in runs]
-    up, bits, ratio = (statistics.mean(one[key] for one in runs) for key in ("uplink_bytes", "bits", "ratio"))
-    return [
-        f"{statistics.mean(percents):.1f} ± {(max(percents) - min(percents)) / 2:.1f}",
-        f"{up / 1e3:,.0f}",
-        f"{bits:.3f}",
-        f"{ratio:.1f}",
-    ]
+    return {
+        "accuracy (%)": f"{statistics.mean(percents):.1f} ± {(max(percents) - min(percents)) / 2:.1f}",
+        "up (kB)": f"{statistics.mean(one['sent'] for one in runs) / 1e3:,.0f}",
+        "bits/param": f"{statistics.mean(32 * one['sent'] / one['dense'] for one in runs):.3f}",
+        "ratio": f"{statistics.mean(one['dense'] / one['sent'] for one in runs):.1f}",
+    }
 
 
 def resnet18() -> Shapes:
     """Return the shapes of the 62 parameters of ResNet-18 for CIFAR-10, 11,173,962 entries in all."""
-    return tuple(_resnet18())
+    layers = [(64, 3, 3)]  # outputs, inputs, side of the filter
+    for inputs, outputs in pairwise((64, 64, 128, 256, 512)):
+        shortcut = [(outputs, inputs, 1)] if inputs != outputs else []
+        layers += [(outputs, inputs, 3), (outputs, outputs, 3), *shortcut, *[(outputs, outputs, 3)] * 2]
+    shapes: list[tuple[int, ...]] = []
+    for outputs, inputs, side in layers:
+        shapes += [(outputs, inputs, side, side), (outputs,), (outputs,)]
+    return (*shapes, (10, 512), (10,))
 
 
-def _resnet18() -> Iterator[tuple[int, ...]]:
-    def layer(outputs: int, inputs: int, side: int) -> Iterator[tuple[int, ...]]:
-        yield from ((outputs, inputs, side, side), (outputs,), (outputs,))
-
-    yield from layer(64, 3, 3)
-    widths = (64, 64, 128, 256, 512)
-    for inputs, outputs in pairwise(widths):
-        yield from layer(outputs, inputs, 3)
-        yield from layer(outputs, outputs, 3)
-        if inputs != outputs:
-            yield from layer(outputs, inputs, 1)
-        yield from layer(outputs, outputs, 3)
-        yield from layer(outputs, outputs, 3)
-    yield from ((10, 512), (10,))
-
-
-def speed(arm: Arm, repeats: int) -> list[str]:
+def speed(arm: Arm, repeats: int) -> dict[str, str]:
     """Return encode and decode times in multiples of a memcpy, bits a parameter, and the paper's bits a parameter."""
     shapes = resnet18()
     n = sum(map(math.prod, shapes))
     compressor = fedcomp.parse(arm.uplink)
     row = measure(compressor, n, repeats, shapes)
     paper = paper_bits(compressor, shapes)
-    times = [f"{x:.1f}" for x in (row.encode, row.decode)]
-    return [*times, f"{8 * row.size / n:.4f}", "-" if paper is None else f"{paper / n:.4f}"]
-
-
-COLUMNS = {
-    "accuracy": ("accuracy (%)", "up (kB)", "bits/param", "ratio"),
-    "speed": ("encode x", "decode x", "bits/param", "paper"),
-}
+    return {
+        "encode x": f"{row.encode:.1f}",
+        "decode x": f"{row.decode:.1f}",
+        "bits/param (ResNet-18)": f"{8 * row.size / n:.4f}",
+        "paper": "-" if paper is None else f"{paper / n:.4f}",
+    }
 
 
 def main() -> None:
@@ -166,30 +150,21 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--out", type=Path, default=Path("runs/methods"))
     options = parser.parse_args()
-    if unknown := set(options.parts) - set(COLUMNS):
-        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(COLUMNS)}")
-    if unknown := set(options.methods or ()) - set(fedcomp.METHODS):
-        parser.error(f"there is no method {', '.join(sorted(unknown))}; there are {', '.join(fedcomp.METHODS)}")
+    for kind, given, known in (("part", options.parts, PARTS), ("method", options.methods or (), fedcomp.METHODS)):
+        if unknown := set(given) - set(known):
+            parser.error(f"there is no {kind} {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     if options.seeds < 1 or options.repeats < 1:
         parser.error(f"{options.seeds} seeds and {options.repeats} repeats; at least 1 of each is needed")
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    parts = [part for part in COLUMNS if not options.parts or part in options.parts]
-    table = Table()
-    table.add_column("uplink", no_wrap=True)
-    for part in parts:
-        for column in COLUMNS[part]:
-            table.add_column(column, justify="right", no_wrap=True)
+    parts = options.parts or PARTS
+    rows: list[dict[str, str]] = []
     for arm in arms():
         if not options.methods or arm.name in options.methods:
-            cells = accuracy(arm, options.out, options.seeds) if "accuracy" in parts else []
-            cells += speed(arm, options.repeats) if "speed" in parts else []
-            table.add_row(arm.uplink, *cells)
-    Console(width=136).print(table)
-
-
-def _slug(arm: Arm, seed: int) -> str:
-    text = f"{arm.uplink}-{arm.strategy}-{arm.downlink}-{seed}"
-    return "".join(character if character.isalnum() or character in "-." else "_" for character in text)
+            row = {"uplink": arm.uplink}
+            row |= accuracy(arm, options.out, options.seeds) if "accuracy" in parts else {}
+            row |= speed(arm, options.repeats) if "speed" in parts else {}
+            rows.append(row)
+    print_table("every method as uplink", rows)
 
 
 if __name__ == "__main__":

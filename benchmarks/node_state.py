@@ -9,17 +9,16 @@ each way to keep the state alternate in this process, and the ratios are medians
 
 import argparse
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, RecordDict
-from rich.console import Console
-from rich.table import Table
 
 import fedcomp
+from benchmarks.measurement import paired_seconds, print_table
 from fedcomp.flower._compat import (
     check_object,
     record_from_bytes,
@@ -80,13 +79,6 @@ def dense_message(state: ClientState) -> None:
         array.numpy()
 
 
-def seconds(keep: Callable[[ClientState], None], state: ClientState) -> float:
-    """Return the seconds that `keep` takes."""
-    begin = time.perf_counter()
-    keep(state)
-    return time.perf_counter() - begin
-
-
 def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -97,9 +89,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     state = node(options.entries)
-    table = Table(title=f"a round of a node, {options.entries:,} entries, STC 1/400", title_justify="left")
-    for column in ("what", "of a dense message", "seconds"):
-        table.add_column(column, justify="left" if column == "what" else "right")
+    rows: list[dict[str, str]] = []
     with tempfile.TemporaryDirectory(dir=options.dir) as folder:
         ways = {
             "state-dir: read, written, flushed to the disk": in_files(Path(folder)),
@@ -107,14 +97,12 @@ def main() -> None:
         }
         for name, keep in ways.items():
             keep(state)  # a first round also writes the whole model
-            pairs = [(seconds(dense_message, state), seconds(keep, state)) for _ in range(options.turns)]
-            ratio = median(mine / dense for dense, mine in pairs)
-            table.add_row(name, f"{ratio:.2f}", f"{median(mine for _, mine in pairs):.2f}")
-        sizes = [path.stat().st_size / 1e6 for path in sorted(Path(folder).glob("*/*"))]
-    model, written = sizes
-    Console(width=100).print(
-        table, f"{written:.1f} MB written a round; {model:.1f} MB more each {MAX_REPLAYED_FRAMES} versions"
-    )
+            pairs = paired_seconds(partial(dense_message, state), partial(keep, state), options.turns)
+            ratio, mine = median(mine / dense for dense, mine in pairs), median(mine for _, mine in pairs)
+            rows.append({"": name, "of a dense message": f"{ratio:.2f}", "seconds": f"{mine:.2f}"})
+        model, written = (path.stat().st_size / 1e6 for path in sorted(Path(folder).glob("*/*")))
+    print_table(f"a round of a node, {options.entries:,} entries, STC 1/400", rows)
+    print(f"{written:.1f} MB written a round; {model:.1f} MB more each {MAX_REPLAYED_FRAMES} versions")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,6 @@ The two alternate in this process, and the ratio is the median over their runs.
 
 import argparse
 import logging
-import time
-import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -20,17 +17,16 @@ import numpy as np
 import torch
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import FedAvg
-from rich.console import Console
-from rich.table import Table
 
 import fedcomp
+from benchmarks.measurement import paired_seconds, print_table
 from clients.app import app as client_app
 from clients.local import LocalPlan, train
 from clients.samples import own_card, own_samples
+from deploy.run_config import ROOT, app_of
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.tasks import build_model, input_shape
 
-ROOT = Path(__file__).resolve().parents[1]
 CLIENTS, A_ROUND = 100, 10
 Config = dict[str, str | int | float | bool]
 
@@ -53,8 +49,8 @@ WORKS = tuple(
 )
 
 
-def turns(work: Work, config: Config, repeat: int) -> Iterator[tuple[float, float]]:
-    """Yield steps per second on the grid and in the bare loop, for each of `repeat` measurements."""
+def measure(work: Work, config: Config, repeat: int) -> list[tuple[float, float]]:
+    """Return the seconds on the grid and in the bare loop, for each of `repeat` measurements."""
     torch.set_num_threads(1)
     config = config | {"model": work.model, "local-steps": 1}
     card = own_card(str(config["dataset"]))
@@ -71,16 +67,17 @@ def turns(work: Work, config: Config, repeat: int) -> Iterator[tuple[float, floa
         context.run_config["local-steps"] = work.local_steps
     plan = LocalPlan(1, work.local_steps, int(config["batch-size"]), 0.04, 0.0, 0.0)
     seeds = count()
-    steps = work.rounds * A_ROUND * work.local_steps
-    for _ in range(repeat):
-        begin = time.perf_counter()
+
+    def on_grid() -> None:
         strategy.start(grid, strategy.arrays, num_rounds=work.rounds)
-        middle = time.perf_counter()
+
+    def bare() -> None:
         for number in range(work.rounds * A_ROUND):
             node = {"partition-id": number * 7 % CLIENTS, "num-partitions": CLIENTS}
             x, y = own_samples(config, node, torch.device("cpu"))
             train(model, x, y, plan, np.random.default_rng(next(seeds)))
-        yield steps / (middle - begin), steps / (time.perf_counter() - middle)
+
+    return paired_seconds(on_grid, bare, repeat)
 
 
 def main() -> None:
@@ -91,8 +88,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     options = parser.parse_args()
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    config: Config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
-    config |= {
+    config: Config = {
+        **app_of(ROOT)["config"],
         "dataset": options.dataset,
         "data-dir": str(Path(options.data_dir).expanduser().absolute()) if options.data_dir else "",
         "partition": "iid()",
@@ -100,15 +97,22 @@ def main() -> None:
         "learning-rate": 0.04,
         "device": "cpu",
     }
-    table = Table(title=f"{options.dataset}, batches of 20: SGD steps of clients per second", title_justify="left")
-    for name in ("model", "up and down", "local steps", "grid", "bare loop", "overhead"):
-        table.add_column(name, justify="left" if name in ("model", "up and down") else "right")
+    rows: list[dict[str, object]] = []
     for work in WORKS:
-        measured = list(turns(work, config, options.turns))
-        grid, bare = (median(column) for column in zip(*measured, strict=True))
-        overhead = median(b / g for g, b in measured) - 1
-        table.add_row(work.model, work.link, str(work.local_steps), f"{grid:.0f}", f"{bare:.0f}", f"{overhead:.0%}")
-    Console(width=100).print(table)
+        steps = work.rounds * A_ROUND * work.local_steps
+        pairs = measure(work, config, options.turns)
+        grid, bare = (steps / median(seconds) for seconds in zip(*pairs, strict=True))
+        rows.append(
+            {
+                "model": work.model,
+                "up and down": work.link,
+                "local steps": work.local_steps,
+                "grid": f"{grid:.0f}",
+                "bare loop": f"{bare:.0f}",
+                "overhead": f"{median(mine / base for mine, base in pairs) - 1:.0%}",
+            }
+        )
+    print_table(f"{options.dataset}, batches of 20: SGD steps of clients per second", rows)
 
 
 if __name__ == "__main__":

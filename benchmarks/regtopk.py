@@ -17,20 +17,19 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
 import fedcomp
+from benchmarks.measurement import print_table
 from fedcomp.core import Vector
 
 Matrix = NDArray[np.float64]
 SENDERS, FEATURES, SAMPLES = 20, 100, 500
 STEP, NOISE, SPREAD = 0.01, 0.5, 5.0
 COLORS = ("#000000", "#d55e00", "#0072b2", "#009e73")
-STYLES = ("-", "--", "-", "-.")
 SHOWN = (100, 500, 2500)
 
 
@@ -81,20 +80,18 @@ def arms(density: float, mu: float) -> list[str]:
     return ["dense()", f"topk(density={density})", f"{regularized})", f"{regularized}, denominator='asked')"]
 
 
-def draw(curves: dict[str, Matrix], title: str) -> Figure:
-    """Return a figure of the distances over the rounds: the median of the seeds thick, each seed thin."""
+def draw(curves: pd.DataFrame, title: str) -> Figure:
+    """Return a figure of the distances over the rounds: the median of the seeds, and a band from least to most."""
     figure = Figure(figsize=(7, 4.4), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for (text, runs), color, style in zip(curves.items(), COLORS, STYLES, strict=True):
-        axes.plot(runs.T, color=color, linewidth=0.6, alpha=0.3)
-        axes.plot(np.median(runs, axis=0), style, color=color, linewidth=2, label=text)
-    axes.set_yscale("log")
-    axes.set_xlabel("round")
-    axes.set_ylabel("distance to the optimum, |w - w*| (logarithmic)")
+    sns.lineplot(
+        curves, x="round", y="distance", hue="arm", style="arm", palette=COLORS, estimator="median",
+        errorbar=("pi", 100), ax=axes,
+    )  # fmt: skip
+    axes.set(yscale="log", ylabel="distance to the optimum, |w - w*| (logarithmic)")
     axes.set_title(title, fontsize=10)
     axes.grid(visible=True, alpha=0.35)
-    axes.legend()
+    axes.legend(title=None)
     return figure
 
 
@@ -108,23 +105,24 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where the figure goes; none is drawn without")
     options = parser.parse_args()
     problems = [Problem.drawn(seed) for seed in range(options.seeds)]
-    curves = {
-        text: np.array([list(distances(problem, fedcomp.parse(text), options.rounds)) for problem in problems])
-        for text in arms(options.density, options.mu)
-    }
-    table = Table(title=f"median distance to the optimum over {options.seeds} seeds (smallest to largest)")
-    table.add_column("")
-    shown = [number for number in SHOWN if number <= options.rounds]
-    for number in shown:
-        table.add_column(f"round {number}", justify="right")
-    for text, runs in curves.items():
-        at = [runs[:, number - 1] for number in shown]
-        table.add_row(text, *(f"{np.median(one):.2g} ({one.min():.1g} to {one.max():.1g})" for one in at))
-    Console(width=130).print(table)
+    rows: list[dict[str, str]] = []
+    curves: list[pd.DataFrame] = []
+    for text in arms(options.density, options.mu):
+        compressor = fedcomp.parse(text)
+        runs = np.array([list(distances(problem, compressor, options.rounds)) for problem in problems])
+        row = {"": text}
+        for number in SHOWN:
+            if number <= options.rounds:
+                one = runs[:, number - 1]
+                row[f"round {number}"] = f"{np.median(one):.2g} ({one.min():.1g} to {one.max():.1g})"
+        rows.append(row)
+        rounds = [*range(1, options.rounds + 1)] * len(problems)
+        curves.append(pd.DataFrame({"arm": text, "round": rounds, "distance": runs.ravel()}))
+    print_table(f"median distance to the optimum over {options.seeds} seeds (smallest to largest)", rows)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         title = f"linear regression, {SENDERS} senders, {FEATURES} weights, density {options.density:g}"
-        draw(curves, title).savefig(options.out)
+        draw(pd.concat(curves), title).savefig(options.out)
 
 
 if __name__ == "__main__":

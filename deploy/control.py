@@ -38,15 +38,23 @@ class Control:
 
     def ask(self, arguments: list[str]) -> dict[str, Any]:
         """Return the JSON that a `flwr` command prints; raise `LaunchError` with its output if it fails."""
-        options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        options |= {"cwd": self.home, "env": environment(self.home) | {MARK: f"{self.mark}flwr/"}}
-        command = ["flwr", *arguments, "--format", "json"]
         try:
-            done = subprocess.run(command, timeout=COMMAND_TIMEOUT_S, start_new_session=True, check=False, **options)
-            output = done.stdout.decode(errors="replace")
-            answer: dict[str, Any] = json.loads(output[output.index("{") :])
+            output = subprocess.run(
+                ["flwr", *arguments, "--format", "json"],
+                cwd=self.home,
+                env=environment(self.home) | {MARK: f"{self.mark}flwr/"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+                timeout=COMMAND_TIMEOUT_S,
+                check=False,
+            ).stdout
         except subprocess.TimeoutExpired:
             raise LaunchError(f"flwr did not answer within {COMMAND_TIMEOUT_S:.0f} s") from None
+        try:
+            answer: dict[str, Any] = json.loads(output[output.index("{") :])
         except ValueError:
             raise LaunchError(f"flwr did not answer: {_line(output) or 'it printed nothing'}") from None
         if not answer.get("success"):

@@ -73,6 +73,12 @@ class Program:
         """Return whether the process itself is alive; its descendants may outlive it."""
         return self.main_process() is not None
 
+    def collect(self) -> None:
+        """Take the exit status of a process that has ended; its last threads may end a moment after it."""
+        if self._child is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(KILL_TIMEOUT_S)
+
     def processes(self) -> set[psutil.Process]:
         """Return the living processes of this program: those with its mark, and all descendants of these."""
         found = {process for process in psutil.process_iter() if mark_of(process).startswith(self.mark)}
@@ -144,7 +150,7 @@ def end(programs: Sequence[Program], grace_s: float) -> None:
                 raise RuntimeError(f"processes {sorted(process.pid for process in known)} survived SIGKILL")
             time.sleep(POLL_S)
     for program in programs:
-        program.running()  # collects the exit status of a process that has just ended
+        program.collect()
 
 
 def wait_until(ready: Callable[[], object], timeout_s: float) -> bool:

@@ -50,10 +50,10 @@ RULES = {
     "deploy/run_config.py": "click tomli_w fedcomp.flower._compat server.settings",
     "deploy/monitor/": """prometheus_client rich fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",
-    "benchmarks/": """numpy torch flwr matplotlib rich fedcomp fedcomp.compressor fedcomp.core fedcomp.data fedcomp.flower
-        fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app
+    "benchmarks/": """numpy torch flwr matplotlib pandas seaborn fedcomp fedcomp.compressor fedcomp.core fedcomp.data
+        fedcomp.flower fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app
         deploy.federation deploy.program deploy.run_config""",
-    "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync rich flwr fedcomp.flower._compat
+    "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync flwr fedcomp.flower._compat
         fedcomp.flower.client.client_state fedcomp.flower.client.context_store fedcomp.flower.client.state_folder""",
     "benchmarks/rounds_app/": "numpy flwr fedcomp fedcomp.flower",
     "experiments/": """numpy torch flwr filelock huggingface_hub jinja2 joblib matplotlib pandas pydantic ray rich seaborn
