@@ -5,15 +5,13 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import torch_backend
-from fedcomp.core import MAX_FLOAT32, is_numpy
+from fedcomp.core import MAX_FLOAT32, is_numpy, on_host
 from fedcomp.quantized import QuantizedVector
 
 
 def as_like(array: Any, update: Any) -> Any:
     """Return `array`, a numpy vector or a tensor, as a numpy vector or a tensor on the device of `update`, as that is."""
-    if not is_numpy(update):
-        return torch_backend.as_like(array, update)
-    return array if is_numpy(array) else torch_backend.to_host(array)
+    return on_host(array) if is_numpy(update) else torch_backend.to_device(array, update)
 
 
 def is_small(vector: Any) -> bool:
@@ -58,4 +56,4 @@ def zero(vector: Any, quantized: QuantizedVector) -> None:
     if sparse is None:
         vector[:] = 0
     else:
-        vector[sparse.indices if is_numpy(vector) else torch_backend.indices(sparse, vector)] = 0
+        vector[sparse.indices if is_numpy(vector) else torch_backend.to_device(sparse.indices, vector)] = 0

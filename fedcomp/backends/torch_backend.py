@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, Vector
 from fedcomp.errors import NonFiniteError
-from fedcomp.quantized import Indices, QuantizedVector, Sparse
+from fedcomp.quantized import Indices, QuantizedVector
 
 
 def top_k(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
@@ -34,33 +34,19 @@ def top_k(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
     return keep.cpu().numpy(), whole[keep].cpu().numpy()
 
 
-def as_like(array: Any, tensor: Any) -> Any:
-    """Return `array`, a numpy vector or a tensor, as a tensor on the device of `tensor`, float32."""
+def to_device(array: Any, tensor: Any) -> Any:
+    """Return `array`, of numpy or torch, as a tensor on the device of `tensor`."""
     import torch
 
     return torch.as_tensor(array).to(tensor.device)
 
 
-def to_host(tensor: Any) -> Vector:
-    """Return the tensor's entries as a numpy vector, float32 (n,)."""
-    return np.asarray(tensor.detach().cpu().numpy(), np.float32)
-
-
-def indices(sparse: Sparse, tensor: Any) -> Any:
-    """Return the indices of `sparse` on the device of `tensor`."""
-    import torch
-
-    return torch.as_tensor(sparse.indices).to(tensor.device)
-
-
 def add(tensor: Any, quantized: QuantizedVector, weight: float) -> None:
     """Add ``weight`` times `quantized` to `tensor` (n,), in place; only a sparse one's kept entries cross to the device."""
-    import torch
-
     sparse = quantized.sparse()
     values = quantized.dense() if sparse is None else sparse.values
-    addend = torch.as_tensor(np.multiply(values, weight, dtype=np.float32)).to(tensor.device)
+    addend = to_device(np.multiply(values, weight, dtype=np.float32), tensor)
     if sparse is None:
         tensor += addend
     else:
-        tensor[indices(sparse, tensor)] += addend
+        tensor[to_device(sparse.indices, tensor)] += addend

@@ -30,7 +30,7 @@ from fedcomp.core.settings import (
     format_call,
     parse_call,
 )
-from fedcomp.core.types import Vector, dtype_name, is_numpy
+from fedcomp.core.types import Vector, dtype_name, is_numpy, on_host
 
 __all__ = [
     "ARCHIVE_ERRORS",
@@ -59,6 +59,7 @@ __all__ = [
     "is_numpy",
     "move_into_first",
     "octets",
+    "on_host",
     "parse_call",
     "read_archive",
     "to_json",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedcomp.core.context import EncodeContext, Hint
-from fedcomp.core.types import Vector, is_numpy
+from fedcomp.core.types import Vector, is_numpy, on_host
 from fedcomp.errors import NonFiniteError
 
 BLOCK_ENTRIES = 1 << 16
@@ -106,7 +106,7 @@ class CompensatedUpdate:
         buffer = np.empty(0 if plain else size, np.float32)
         product = np.empty(size if any(weight != 1 for weight in weights[1:]) else 0, np.float32)
         for start in range(0, self.n, size):
-            parts = [_on_host(part[start : start + size]) for part, _ in terms]
+            parts = [on_host(part[start : start + size]) for part, _ in terms]
             with np.errstate(over="ignore", invalid="ignore"):
                 block = parts[0] if plain else _weighted_sum(parts, weights, buffer[: parts[0].size], product)
             if not (self.in_place and plain) and not np.isfinite(block).all():
@@ -219,7 +219,3 @@ def _weighted_sum(parts: list[Vector], weights: list[float], out: Vector, produc
             part = np.multiply(part, np.float32(weight), out=product[: part.size].reshape(part.shape))
         first = np.add(first, part, out=out)
     return out
-
-
-def _on_host(part: Any) -> Vector:
-    return part if is_numpy(part) else np.asarray(part.detach().cpu().numpy(), np.float32)

@@ -20,6 +20,11 @@ def is_numpy(vector: object) -> TypeGuard[Vector]:
     return isinstance(vector, np.ndarray)
 
 
+def on_host(vector: Any) -> Vector:
+    """Return the entries of a numpy vector or a torch tensor as a numpy vector, float32 (n,)."""
+    return vector if is_numpy(vector) else np.asarray(vector.detach().cpu().numpy(), np.float32)
+
+
 def to_python(value: object) -> object:
     """Return a numpy scalar as a Python one, and any other value as it is."""
     return cast("np.generic[Any]", value).item() if isinstance(value, np.generic) else value

@@ -124,14 +124,7 @@ def _largest(indices: NDArray[np.uint32], values: Vector, held: int, k: int) -> 
     """Move the k largest of the first `held` entries to the front, in order; return how many there are."""
     if held <= k:
         return held
-    magnitude = values[:held].view(np.int32) & MAGNITUDE
-    magnitude.partition(held - k)
-    least = magnitude[held - k]
-    np.bitwise_and(values[:held].view(np.int32), MAGNITUDE, out=magnitude)
-    keep = magnitude > least
-    ties = np.flatnonzero(magnitude == least)
-    keep[ties[: k - int(np.count_nonzero(keep))]] = True
-    del magnitude, ties  # as large as the arrays gathered next
+    keep = largest(values[:held].view(np.int32) & MAGNITUDE, k)
     indices[:k] = indices[:held][keep]
     values[:k] = values[:held][keep]
     return k
