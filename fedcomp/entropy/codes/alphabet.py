@@ -8,8 +8,8 @@ of their own.
 """
 
 import math
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +32,20 @@ Counts = NDArray[np.int64]
 """How often each symbol below the bound occurs."""
 
 
-class Plan(Protocol):
-    """A way to write symbols of which only the counts are known; `bits` is its expected size."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A way to write symbols of which only the counts are known: `rest` yields what follows the mode and the set."""
 
+    mode: int
+    used: SymbolSet
     bits: float
+    """The expected size."""
+    rest: Callable[[Symbols], Iterator[bytes]]
 
     def write(self, symbols: Symbols) -> Iterator[bytes]:
         """Yield the stream."""
-        ...
+        yield bytes([self.mode]) + self.used.write()
+        yield from self.rest(symbols)
 
 
 def write(symbols: Symbols, bound: int) -> bytes:
@@ -59,96 +65,86 @@ def histogram(symbols: Symbols, bound: int) -> Counts:
     return counts
 
 
-def plan(counts: Counts, *, common: bool = True) -> Plan:
+def plan(counts: Counts, *, with_common: bool = True) -> Plan:
     """Return the plan with the fewest bits for symbols that occur `counts` times, one of them at least."""
-    fixed = Fixed(counts)
-    used = fixed.set
+    best = fixed(counts)
+    used = best.used
     if used.size == 1:
-        return fixed
+        return best
     frequencies = counts[used.used]
     entropy = -float(frequencies @ np.log2(frequencies / counts.sum()))
     # Every other plan takes the entropy and `MIN_OVERHEAD_BITS` in addition to the set of symbols.
     if int(counts.sum()) * used.width <= entropy + MIN_OVERHEAD_BITS:
-        return fixed
-    plans: list[Plan] = [fixed, *(Coded(counts, length) for length in sorted({1, tuples.max_length(used.size)}))]
+        return best
+    plans = [best, *(coded(counts, length) for length in sorted({1, tuples.max_length(used.size)}))]
     best = min(plans, key=lambda plan: plan.bits)
-    if common:
+    if with_common:
         least, width = min((_common_bits(counts, width), width) for width in range(used.width))
         if least < MAX_COMMON_SHARE * best.bits:
-            best = min(best, Common(counts, 1 << width), key=lambda plan: plan.bits)
+            best = min(best, common(counts, 1 << width), key=lambda plan: plan.bits)
     return best
 
 
-class Fixed:
-    """All symbols that occur, at fixed width."""
-
-    def __init__(self, counts: Counts) -> None:
-        self.set = SymbolSet(np.flatnonzero(counts), counts.size)
-        self.bits = float(_head_bits(self.set) + int(counts.sum()) * self.set.width)
-
-    def write(self, symbols: Symbols) -> Iterator[bytes]:
-        """Yield the stream."""
-        yield bytes([FIXED]) + self.set.write()
-        yield from self.set.write_ranks(symbols)
+def fixed(counts: Counts) -> Plan:
+    """Return the plan of all symbols that occur, at fixed width."""
+    used = SymbolSet(np.flatnonzero(counts), counts.size)
+    return Plan(FIXED, used, _head_bits(used) + int(counts.sum()) * used.width, used.write_ranks)
 
 
-class Coded:
-    """All symbols that occur in a Huffman code of tuples of `length`."""
+def coded(counts: Counts, length: int) -> Plan:
+    """Return the plan of all symbols that occur, in a Huffman code of tuples of `length`, as if they were independent."""
+    used = SymbolSet(np.flatnonzero(counts), counts.size)
+    single = shares = counts[used.used] / counts.sum()
+    for _ in range(length - 1):
+        shares = np.multiply.outer(shares, single).ravel()
+    count = -(-int(counts.sum()) // length)
+    expected = count * shares
+    total = int(expected @ huffman.best_lengths(expected))
+    found = float(-np.expm1(-expected).sum())  # some tuples are too rare to occur
+    described = 4 * found + (shares.size if length > 1 else 0)
 
-    def __init__(self, counts: Counts, length: int) -> None:
-        self.set, self.length = SymbolSet(np.flatnonzero(counts), counts.size), length
-        self.counts = counts[self.set.used]
-        single = shares = self.counts / self.counts.sum()
-        for _ in range(length - 1):
-            shares = np.multiply.outer(shares, single).ravel()
-        count = -(-int(self.counts.sum()) // length)
-        expected = count * shares
-        total = int(expected @ huffman.best_lengths(expected))
-        found = float(-np.expm1(-expected).sum())  # some tuples are too rare to occur
-        described = 4 * found + (shares.size if length > 1 else 0)
-        self.bits = _head_bits(self.set) + 8 + described + prefix_stream.head_bits(count, total) + total
-
-    def write(self, symbols: Symbols) -> Iterator[bytes]:
-        """Yield the stream."""
-        yield bytes([HUFFMAN]) + self.set.write() + bytes([self.length])
-        inner, counts = self.set, self.counts
-        if self.length > 1:
-            blocks = self.set.ranks(symbols, self.length * tuples.BLOCK)
-            symbols = np.concatenate([tuples.join(block, self.set.size, self.length) for block in blocks])
-            of_all = histogram(symbols, self.set.size**self.length)
+    def rest(symbols: Symbols) -> Iterator[bytes]:
+        yield bytes([length])
+        inner, own = used, counts[used.used]
+        if length > 1:
+            blocks = used.ranks(symbols, length * tuples.BLOCK)
+            symbols = np.concatenate([tuples.join(block, used.size, length) for block in blocks])
+            of_all = histogram(symbols, used.size**length)
             inner = SymbolSet(np.flatnonzero(of_all), of_all.size)
-            counts = of_all[inner.used]
+            own = of_all[inner.used]
             yield inner.write()
-        yield huffman.write(inner.ranks(symbols, prefix_stream.BATCH), huffman.best_lengths(counts), counts)
+        yield huffman.write(inner.ranks(symbols, prefix_stream.BATCH), huffman.best_lengths(own), own)
+
+    bits = _head_bits(used) + 8 + described + prefix_stream.head_bits(count, total) + total
+    return Plan(HUFFMAN, used, bits, rest)
 
 
-class Common:
-    """The most frequent symbols, `size` of them, a power of two, at fixed width; the positions and symbols of the rest."""
+def common(counts: Counts, size: int) -> Plan:
+    """Return the plan of the `size` most frequent symbols, a power of two, at fixed width.
 
-    def __init__(self, counts: Counts, size: int) -> None:
-        self.set = SymbolSet(_most_frequent(counts, size), counts.size)
-        rest = counts.copy()
-        rest[self.set.used] = 0
-        self.rest = plan(rest, common=False)
-        self.bits = _head_bits(self.set) + 24 + _common_bits(counts, self.set.width, self.rest.bits)
+    The others follow as positions and as a stream of their own; in the place of each is rank 0.
+    """
+    used = SymbolSet(_most_frequent(counts, size), counts.size)
+    other_counts = counts.copy()
+    other_counts[used.used] = 0
+    others = plan(other_counts, with_common=False)
 
-    def write(self, symbols: Symbols) -> Iterator[bytes]:
-        """Yield the stream: positions and symbols of the rest, then all entries, those of the rest as rank 0."""
-        indices = self._rest_indices(symbols)
-        yield bytes([COMMON]) + self.set.write() + write_varint(indices.size)
-        yield positions.write(indices, symbols.size)
-        yield from self.rest.write(symbols[indices])
-        yield from self.set.write_ranks(symbols, others=True)
-
-    def _rest_indices(self, symbols: Symbols) -> NDArray[np.int64]:
+    def rest(symbols: Symbols) -> Iterator[bytes]:
         hits: list[NDArray[np.int64]] = []
         for start in range(0, symbols.size, BLOCK_ENTRIES):
             block = symbols[start : start + BLOCK_ENTRIES]
-            other = block != self.set.used[0]
-            for symbol in self.set.used[1:]:
+            other = block != used.used[0]
+            for symbol in used.used[1:]:
                 other &= block != symbol
             hits.append(np.flatnonzero(other) + start)
-        return np.concatenate(hits)
+        indices = np.concatenate(hits)
+        yield write_varint(indices.size)
+        yield positions.write(indices, symbols.size)
+        yield from others.write(symbols[indices])
+        yield from used.write_ranks(symbols, others=True)
+
+    # As if the positions of the others were independent.
+    return Plan(COMMON, used, _head_bits(used) + 24 + _common_bits(counts, used.width, others.bits), rest)
 
 
 def _head_bits(used: SymbolSet) -> int:
