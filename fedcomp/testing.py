@@ -10,9 +10,10 @@ Examples:
 
 import copy
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from fedcomp.errors import FedcompError
 from fedcomp.memory import State
 from fedcomp.methods import METHODS, parse
 from fedcomp.quantized import QuantizedVector
+
+T = TypeVar("T")
 
 ROUNDING = 1e-4
 """Tolerance of sums, relative to the magnitudes that were summed."""
@@ -255,13 +258,8 @@ class _Check:
 
     def check_wrong_length(self, body: bytes) -> None:
         for n in {0, self.n - 1, self.n + 1, 2 * self.n}:
-            try:
-                self.compressor.decode(body, n)
-            except FedcompError:
-                continue
-            except Exception as error:
-                raise ContractError(f"{self.where}: decode to {n} raised {_name(error)}; not a FedcompError") from error
-            raise ContractError(f"{self.where}: a body of {self.n} entries decodes to {n} as well; it must be refused")
+            found = _attempt(FedcompError, f"{self.where}: decode to {n}", partial(self.compressor.decode, body, n))
+            _need(found is None, f"{self.where}: a body of {self.n} entries decodes to {n} as well; it must be refused")
 
     def check_damage(self, body: bytes) -> None:
         """Cut, change and lengthen `body`: each is refused, or decodes to a vector like any other."""
@@ -276,13 +274,9 @@ class _Check:
         self.check_damaged(body + b"\0", "with a byte appended")
 
     def check_damaged(self, body: bytes, damage: str) -> None:
-        try:
-            vector = self.compressor.decode(body, self.n)
-        except FedcompError:
-            return
-        except Exception as error:
-            raise ContractError(f"{self.where}: a body {damage} raised {_name(error)}; not a FedcompError") from error
-        _need(self.is_vector(vector), f"{self.where}: a body {damage} decodes to {_describe(vector)}")
+        where = f"{self.where}: a body {damage}"
+        vector = _attempt(FedcompError, where, partial(self.compressor.decode, body, self.n))
+        _need(vector is None or self.is_vector(vector), f"{where} decodes to {_describe(vector)}")
 
     def check_refused(self, state: State) -> None:
         """Updates that cannot be encoded are refused with `ValueError`, and the state is unchanged."""
@@ -301,15 +295,20 @@ class _Check:
             self.check_refusal(other, state, f"an update that is {_describe(other)}")
 
     def check_refusal(self, update: Any, state: State, text: str) -> None:
-        before = _bits(state)
-        try:
-            self.compressor.encode(update, state, seed=self.seed)
-        except ValueError:
-            _need(_bits(state) == before, f"{self.where}: {text} was refused, but changed the state")
-        except Exception as error:
-            raise ContractError(f"{self.where}: {text} raised {_name(error)}; not a ValueError") from error
-        else:
-            raise ContractError(f"{self.where}: {text} was encoded; a ValueError is needed")
+        before, where = _bits(state), f"{self.where}: {text}"
+        encoded = _attempt(ValueError, where, partial(self.compressor.encode, update, state, self.seed))
+        _need(encoded is None, f"{where} was encoded; a ValueError is needed")
+        _need(_bits(state) == before, f"{where} was refused, but changed the state")
+
+
+def _attempt(refusal: type[Exception], where: str, call: Callable[[], T]) -> T | None:
+    """Return what `call` returns, or None if it raises `refusal`; any other error breaks the contract."""
+    try:
+        return call()
+    except refusal:
+        return None
+    except Exception as error:
+        raise ContractError(f"{where} raised {_name(error)}; not a {refusal.__name__}") from error
 
 
 def _shapes(n: int, rng: np.random.Generator) -> tuple[tuple[int, ...], ...]:

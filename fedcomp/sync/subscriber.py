@@ -126,7 +126,7 @@ class Subscriber:
         start_s = time.perf_counter()
         replica = self.held
         layout = replica.layout
-        change, exact = layout.difference(trained, replica.vector)
+        change, exact = layout.flatten(trained, replica.vector)
         try:
             compressor = parse(message.uplink)
         except ValueError as error:

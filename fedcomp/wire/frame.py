@@ -52,9 +52,7 @@ class Frame:
 
     def to_bytes(self) -> bytes:
         """Return head and payload; the CRC32 at the end of the head covers both."""
-        head = HEAD.pack(
-            MAGIC,
-            FRAME_FORMAT,
+        fields = (
             self.kind,
             self.codec,
             self.flags,
@@ -63,9 +61,8 @@ class Frame:
             self.layout,
             self.before,
             self.after,
-            len(self.payload),
-            0,
-        )[:-4]
+        )
+        head = HEAD.pack(MAGIC, FRAME_FORMAT, *fields, len(self.payload), 0)[:-4]
         return b"".join((head, struct.pack("<I", zlib.crc32(self.payload, zlib.crc32(head))), self.payload))
 
     @property

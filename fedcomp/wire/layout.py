@@ -69,32 +69,20 @@ class Layout:
         """A 64-bit hash of the layout."""
         return int.from_bytes(hashlib.blake2b(self.text, digest_size=8).digest(), "little")
 
-    def flatten(self, arrays: Mapping[str, NDArray[Any]]) -> tuple[Vector, bytes]:
-        """Return the vector, float32 (n,), and the exact tensors' bytes.
+    def flatten(
+        self, arrays: Mapping[str, NDArray[Any]], base: Vector | None = None, *, rounded: bool = True
+    ) -> tuple[Vector, bytes]:
+        """Return the vector of `arrays`, float32 (n,), and the exact tensors' bytes.
 
-        Exact tensors are rounded to their dtypes: averaging turns counters into floats.
+        With `base`, the vector is `arrays` minus the model of the vector `base`, which is what `unflatten` makes of it:
+        rounded to the tensors' dtypes, unless `rounded` is False.  Wide arrays are subtracted in float64, so that a change far
+        smaller than its weight is not lost.  Exact tensors are rounded to their dtypes: averaging turns counters into floats.
 
         Raises:
             ValueError: A tensor is missing, unexpected or of another shape.
             DivergedError: A tensor holds NaN, infinity, or a value beyond its dtype.
 
         """
-        return self._flatten(arrays, None)
-
-    def difference(
-        self, arrays: Mapping[str, NDArray[Any]], base: Vector, *, rounded: bool = True
-    ) -> tuple[Vector, bytes]:
-        """Return `arrays` minus the model of the vector `base`, float32 (n,), and the exact tensors' bytes of `arrays`.
-
-        Wide arrays are subtracted in float64, so that a change far smaller than its weight is not lost.  The model of
-        `base` is what `unflatten` makes of it: rounded to the tensors' dtypes, unless `rounded` is False.
-        Raises as `flatten` does.
-        """
-        return self._flatten(arrays, base, rounded)
-
-    def _flatten(
-        self, arrays: Mapping[str, NDArray[Any]], base: Vector | None, rounded: bool = True
-    ) -> tuple[Vector, bytes]:
         expected = {tensor.name for tensor in self.tensors if tensor.policy != "local"}
         missing, unexpected = expected - arrays.keys(), arrays.keys() - {tensor.name for tensor in self.tensors}
         if missing or unexpected:
@@ -145,7 +133,7 @@ class Layout:
     ) -> dict[str, NDArray[Any]]:
         """Return `change`, float32 (n,), as float64 tensors, added to the model of the vector `base` if it is given.
 
-        The tensors of `exact` complete them.  Nothing is rounded to the layout's dtypes: `difference` gives `change` back.
+        The tensors of `exact` complete them.  Nothing is rounded to the layout's dtypes: `flatten` gives `change` back.
         """
         arrays = dict(exact)
         for tensor, part in self.parts:

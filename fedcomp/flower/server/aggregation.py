@@ -102,4 +102,4 @@ def _change_to(arrays: ArrayRecord | None, inner: Strategy, published: Replica) 
     if arrays is None:
         return None
     rounded = starts_from_published(inner)  # a model made from scratch leads exactly where it says
-    return published.layout.difference(records.to_arrays(arrays), published.vector, rounded=rounded)
+    return published.layout.flatten(records.to_arrays(arrays), published.vector, rounded=rounded)

@@ -64,7 +64,7 @@ class PublishedModel:
         if arrays is self.public:
             return
         replica = self.publisher.replica
-        change, exact = replica.layout.difference(records.to_arrays(arrays), replica.vector)
+        change, exact = replica.layout.flatten(records.to_arrays(arrays), replica.vector)
         if change.any() or exact != replica.exact:
             raise ValueError("the arrays are not the published model; pass on what aggregate_train returned")
 
