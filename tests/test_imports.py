@@ -168,7 +168,7 @@ def test_layers_within_a_room_point_one_way() -> None:
         assert all((ROOT / folder.replace(".", "/")).is_dir() for folder in folders.split())
     wrong = {name: upward(name, text) for name, text in sources().items()}
     assert {name: modules for name, modules in wrong.items() if modules} == {}
-    assert upward("fedcomp/entropy/bits/unary.py", "from fedcomp.entropy.codes import huffman") == {
+    assert upward("fedcomp/entropy/bits/packing.py", "from fedcomp.entropy.codes import huffman") == {
         "fedcomp.entropy.codes.huffman"
     }
 
@@ -178,7 +178,7 @@ def test_layers_within_a_room_point_one_way() -> None:
     [
         ("fedcomp/methods/sign_based.py", "from fedcomp.flower import Ledger", "fedcomp.flower"),
         ("fedcomp/quantize/topk.py", "import rich.table", "rich"),
-        ("fedcomp/entropy/bits/unary.py", "from fedcomp.sync.replica import Replica", "fedcomp.sync.replica"),
+        ("fedcomp/entropy/bits/packing.py", "from fedcomp.sync.replica import Replica", "fedcomp.sync.replica"),
         ("fedcomp/core/compensated_update.py", "from fedcomp.methods import stc", "fedcomp.methods"),
         ("deploy/keys.py", "from server.settings import Settings", "server.settings"),
         ("fedcomp/entropy/bodies/dense.py", "from fedcomp.core.types import Vector", "fedcomp.core.types"),

@@ -28,7 +28,7 @@ class EncodeContext:
 
 
 class Hint:
-    """The base of all hints.  A hint may improve what a quantizer keeps; the body decodes without it."""
+    """The base of what a memory tells the quantizer about the past.  A quantizer ignores hints that it does not know."""
 
     __slots__ = ()
 

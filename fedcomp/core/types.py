@@ -1,7 +1,7 @@
 """The type of a vector, and what numpy and torch call by different names."""
 
 from functools import lru_cache
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,4 +27,5 @@ def on_host(vector: Any) -> Vector:
 
 def to_python(value: object) -> object:
     """Return a numpy scalar as a Python one, and any other value as it is."""
-    return cast("np.generic[Any]", value).item() if isinstance(value, np.generic) else value
+    scalar: Any = value
+    return scalar.item() if isinstance(value, np.generic) else value

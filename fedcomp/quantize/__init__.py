@@ -1,15 +1,13 @@
 """Vectors to symbols, with loss: one idea a file."""
 
 from fedcomp.quantize.cgx import Cgx
-from fedcomp.quantize.chunked_topk import ChunkedTopK
 from fedcomp.quantize.eden import Eden
-from fedcomp.quantize.magnitudes import LloydMagnitudes, Logarithmic, MagnitudeHierarchy, Ternarize
-from fedcomp.quantize.other_selections import RegularizedTopK, ScheduledTopK, SeededSubset
+from fedcomp.quantize.magnitudes import LloydMagnitudes, Logarithmic, MagnitudeHierarchy, RoundValues, Ternarize
+from fedcomp.quantize.other_selections import ChunkedTopK, RegularizedTopK, ScheduledTopK, SeededSubset
 from fedcomp.quantize.per_tensor import PerTensor, TensorTopK
 from fedcomp.quantize.power_iteration import LowRank
 from fedcomp.quantize.protocol import Identity, Quantizer, chain
 from fedcomp.quantize.random_rounding import Natural, NaturalDithering, Qsgd
-from fedcomp.quantize.round_values import RoundValues
 from fedcomp.quantize.signs import OneBit, Signs, TernGrad, check_step
 from fedcomp.quantize.topk import TopK, num_kept
 

@@ -1,4 +1,4 @@
-"""Kept entries in few magnitudes: their mean, levels with a mean each, or powers of a base."""
+"""Kept entries in cheaper values: a float format, their mean, levels with a mean each, or powers of a base."""
 
 import math
 from dataclasses import dataclass
@@ -6,11 +6,49 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, check_int, check_range
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, check_choice, check_int, check_range
 from fedcomp.errors import DivergedError
-from fedcomp.quantized import Indices, Sparse, SparseLevels, Ternary, geometric
+from fedcomp.quantize.buckets import round_exponents, rounding_stream
+from fedcomp.quantize.protocol import Quantizer
+from fedcomp.quantized import PRECISIONS, Indices, Sparse, SparseLevels, Ternary, geometric, round_to
 
+NATURAL = "natural"
+MAX_EXPONENT = np.int32(254)
 MAX_ITERATIONS = 20  # more change the squared error by less than a thousandth
+
+
+@dataclass(frozen=True, slots=True)
+class RoundValues:
+    """Round the entries that `selection` keeps to the format `values`.
+
+    "fp32" changes nothing, "fp16" and "bf16" round to the nearest, "natural" to one of the two next powers of two, at random
+    without bias (Horváth et al., arXiv:1905.10988, definition 1).  Entries that become zero are not sent.
+    """
+
+    selection: Quantizer[CompensatedUpdate, Sparse]
+    values: str
+
+    def __post_init__(self) -> None:
+        check_choice("values", self.values, (*PRECISIONS, NATURAL))
+
+    def quantize(self, value: CompensatedUpdate, /) -> Sparse:
+        """Return the kept entries.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
+        sparse = self.selection.quantize(value)
+        if self.values == NATURAL:
+            rounded = _natural(sparse.values, rounding_stream(value.context).words(sparse.values.size))
+        else:
+            rounded = round_to(sparse.values, self.values)
+        if rounded.all():
+            return Sparse(sparse.n, sparse.indices, rounded)
+        keep = np.flatnonzero(rounded)
+        return Sparse(sparse.n, sparse.indices[keep], rounded[keep])
+
+
+def _natural(values: Vector, words: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> Vector:
+    exponents = round_exponents(values.view(np.int32) & np.int32(0x7FFFFFFF), words)
+    np.minimum(exponents, MAX_EXPONENT, out=exponents)
+    powers = (exponents << np.int32(23)).view(np.float32)
+    return np.copysign(powers, values)
 
 
 @dataclass(frozen=True, slots=True)

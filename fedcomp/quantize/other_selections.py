@@ -1,16 +1,57 @@
-"""Other selections than top-k: on a schedule, without entries that others cancel, and at random."""
+"""Other selections than top-k: by chunk, on a schedule, without entries that others cancel, and at random."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, PreviousRound, Vector, check_choice, check_int, check_range
+from fedcomp.quantize.buckets import bucket_rows
 from fedcomp.quantize.per_tensor import TensorTopK
 from fedcomp.quantize.topk import TopK, check_density, largest, num_kept, select
 from fedcomp.quantized import NUM_SEEDS, Indices, Seeded, Sparse, seeded_indices
 
 MAX_ROUNDS = 10**6
 EPSILON = 1e-10  # keeps the distortion finite; the authors' value
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedTopK:
+    """Keep of each `chunk` entries the k = max(1, ceil(density chunk)) of largest magnitude, of equal ones the lower index.
+
+    Exact zeros are never kept.  The last chunk may be shorter, and its k is that of its length.  Sarfi et al. (SparseLoCo),
+    arXiv:2508.15706, cut each tensor into chunks of 64 x 64; here chunks are consecutive entries of the whole vector.
+    """
+
+    density: float
+    chunk: int
+
+    def __post_init__(self) -> None:
+        check_density(self.density)
+        check_int("chunk", self.chunk, 1, 1 << 20, "the entries of a chunk")
+
+    def quantize(self, value: CompensatedUpdate, /) -> Sparse:
+        """Return the kept entries.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
+        indices: list[Indices] = []
+        values: list[Vector] = []
+        for entries, _, rows in bucket_rows(value, self.chunk):
+            kept = np.flatnonzero(_largest_in_rows(rows, num_kept(self.density, rows.shape[1])))
+            indices.append(kept + entries.start)
+            values.append(rows.ravel()[kept])
+        return Sparse(value.n, np.concatenate(indices), np.concatenate(values))
+
+
+def _largest_in_rows(rows: Vector, k: int) -> NDArray[np.bool_]:
+    """Return which entries are among the k largest of their row, zeros never."""
+    magnitude = np.abs(rows)
+    least = np.partition(magnitude, -k, axis=1)[:, -k, None]
+    keep: NDArray[np.bool_] = np.greater_equal(magnitude, least)
+    keep &= magnitude > 0
+    if np.count_nonzero(keep) > k * len(rows):  # ties
+        larger = magnitude > least
+        ties = keep & ~larger
+        keep = larger | ties & (np.cumsum(ties, axis=1) <= k - larger.sum(axis=1, keepdims=True))
+    return keep
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ class Ternary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seeded(KeptEntries):
-    """The kept entries of a vector of `n`: `values` float32 (k,) at `indices`, which are `seeded_indices`."""
+    """The kept entries of a vector of `n`: `values` float32 (k,) at `indices`, which are `seeded_indices`: not sent."""
 
     n: int
     seed: int

@@ -12,7 +12,13 @@ from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.errors import DivergedError
 
 BFLOAT16 = np.dtype([("bfloat16", "<u2")])
-"""A bfloat16 number: the upper 16 bits of a float32."""
+"""A bfloat16 number: the upper 16 bits of a float32.  numpy has no such dtype, and Flower refuses torch tensors of it.
+
+From torch and back, with words as a numpy array:
+
+    words = tensor.view(torch.int16).numpy().view(BFLOAT16)
+    tensor = torch.from_numpy(words.view(np.int16)).view(torch.bfloat16)
+"""
 Policy = Literal["compressed", "exact", "local"]
 """How a tensor travels: in the compressed vector, as it is, or not at all."""
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")

@@ -1,19 +1,21 @@
-"""Error feedback, decaying and general: by hand, its equations over many rounds, and refusals."""
+"""Error feedback: nothing is lost, the end of float32, and a sender that remembers nothing."""
 
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import fedcomp
-from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, Vector
 from fedcomp.errors import DivergedError
-from fedcomp.memory import LinearFeedback
+from fedcomp.memory import Ef21, LinearFeedback, Memory, NoMemory
 from fedcomp.quantize import Ternarize, TopK, chain
 from fedcomp.quantized import Dense, Sparse
 
 MEMORY, DECAYING = LinearFeedback(), LinearFeedback(0.5, 0.5, "decayed")
 STC = chain(TopK(0.1), Ternarize())
+HUGE = np.array([3e38, -3e38], np.float32)
 
 
 def vector(*values: float) -> Vector:
@@ -200,3 +202,34 @@ def test_the_contraction_is_that_of_the_paper() -> None:
 def test_settings_out_of_range_are_refused(settings: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         LinearFeedback(*settings)
+
+
+def test_nothing_is_added_kept_or_rolled_back() -> None:
+    memory, update = NoMemory(), np.ones(3, np.float32)
+    assert memory.init(3) == {}
+    compensated = memory.compensate(update, {})
+    assert compensated.dense().tolist() == [1, 1, 1]
+    assert memory.update(compensated, Dense(update), {}) == {}
+    assert memory.rollback(Dense(update), {}) == {}
+
+
+@pytest.mark.parametrize("memory", [LinearFeedback(0, 1, "error"), LinearFeedback(1, 1, "error")])
+def test_an_error_that_is_never_sent_stays_at_the_largest_float32(memory: Memory) -> None:
+    state = memory.init(2)
+    for _ in range(3):
+        state = memory.update(memory.compensate(HUGE, state), Dense(np.zeros(2, np.float32)), state)
+        assert all(np.isfinite(vector).all() for vector in state.values())
+    assert [vector.tolist() for vector in state.values()] == [[MAX_FLOAT32, -MAX_FLOAT32]]
+
+
+def test_an_estimate_stays_within_float32_whatever_is_sent() -> None:
+    memory = Ef21(1.0)
+    state = memory.init(2)
+    for _ in range(3):
+        state = memory.update(memory.compensate(HUGE, state), Dense(HUGE), state)
+    assert state["estimate"].tolist() == [MAX_FLOAT32, -MAX_FLOAT32]
+
+
+def test_top_k_of_a_bounded_sum_of_tensors_stays_within_float32() -> None:
+    parts = (torch.from_numpy(HUGE), torch.from_numpy(HUGE))
+    assert TopK(1.0).quantize(CompensatedUpdate(*parts, bounded=True)).values.tolist() == [MAX_FLOAT32, -MAX_FLOAT32]

@@ -1,15 +1,20 @@
-"""Integers of a fixed number of bits each, most significant bit first, padded with zeros to a whole byte."""
+"""Integers in a row of bits, padded with zeros: of a fixed width each, in unary, or several small digits as one number."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits.byte_reader import Octets
+from fedcomp.errors import CorruptError, TruncatedError
 
 BLOCK = 1 << 15
 """Values worked on at a time: they stay in the processor's cache."""
+TUPLES = 1 << 13
+"""Tuples worked on at a time."""
 MAX_MATRIX_VALUES = 2048
 """Up to this many values a bit matrix is faster, since it takes fewer numpy calls."""
 
@@ -22,7 +27,7 @@ def size(count: int, width: int) -> int:
 
 
 def write(values: Unsigned, width: int) -> bytes:
-    """Return the low `width` bits of each value, one after the other.
+    """Return the low `width` bits of each value, one after the other, the most significant bit first.
 
     Eight values make `width` bytes: each byte is gathered from the values that reach into it, for all groups at once.
     """
@@ -81,3 +86,78 @@ def read_blocks(octets: Octets, width: int, count: int) -> Iterator[tuple[slice,
             yield slice(start, stop), np.unpackbits(part, count=stop - start)
         else:
             yield slice(start, stop), read(part, width, stop - start)
+
+
+def write_unary(blocks: Iterable[NDArray[Any]], bits: int) -> bytes:
+    """Return the counts in `blocks` in unary, as that many ones and a zero each, `bits` bits in all, padded with zeros."""
+    stream = np.ones(bits, np.uint8)
+    start = 0
+    for block in blocks:
+        ends = block.astype(np.int64)
+        ends += 1
+        ends = np.cumsum(ends, out=ends)
+        ends += start - 1
+        stream[ends] = 0
+        start = int(ends[-1]) + 1
+    return np.packbits(stream).tobytes()
+
+
+def read_unary(octets: Octets, k: int, what: str) -> NDArray[np.int64]:
+    """Return the `k` counts that fill `octets` up to the padding; `what` names them in errors."""
+    ends = np.unpackbits(~octets).view(np.bool_).nonzero()[0]
+    if ends.size < k:
+        raise TruncatedError(f"{ends.size} {what}; {k} are needed")
+    bits = int(ends[k - 1]) + 1
+    if octets.size != -(-bits // 8) or ends.size - k != 8 * octets.size - bits:
+        raise CorruptError(f"{octets.size} bytes of {what}; {k} of them take {bits} bits, and only zeros may follow")
+    counts = ends[:k]
+    for start in reversed(range(0, k, BLOCK_ENTRIES)):  # in place, from the back: a block needs the end before it
+        before = counts[start - 1] if start else -1
+        block = counts[start : start + BLOCK_ENTRIES]
+        block[1:] -= block[:-1]
+        block[0] -= before
+        block -= 1
+    return counts
+
+
+def max_digits(base: int) -> int:
+    """Return how many digits of `base` fit a byte."""
+    length = 1
+    while base > 1 and base ** (length + 1) <= 256:
+        length += 1
+    return length
+
+
+def join_digits(digits: NDArray[np.unsignedinteger[Any]], base: int, length: int) -> Octets:
+    """Return `digits`, `length` at a time, as numbers below ``base**length`` <= 256; zeros fill up the last number."""
+    count = -(-digits.size // length)
+    if digits.size < count * length:
+        digits = np.concatenate((digits, np.zeros(count * length - digits.size, digits.dtype)))
+    columns = digits.reshape(count, length)
+    joined = columns[:, 0].astype(np.uint8)
+    for place in range(1, length):
+        joined *= np.uint8(base)
+        np.add(joined, columns[:, place], out=joined, casting="unsafe")
+    return joined
+
+
+def split_digits(joined: Octets, base: int, length: int, count: int) -> Iterator[tuple[slice, Octets]]:
+    """Yield (slice, its digits) of the `count` digits of `joined`, in blocks; refuse padding digits other than zero."""
+    table = _digits(base, length)
+    for start in range(0, joined.size, TUPLES):
+        digits = table.take(joined[start : start + TUPLES], axis=0, mode="clip").reshape(-1)
+        begin, end = start * length, min((start + TUPLES) * length, count)
+        if digits[end - begin :].any():
+            raise CorruptError(f"a padding symbol of {digits[end - begin :].max()} in the last tuple; it is 0")
+        yield slice(begin, end), digits[: end - begin]
+
+
+@lru_cache(maxsize=16)
+def _digits(base: int, length: int) -> Octets:
+    """Return the digits of each number, uint8 (base**length, length)."""
+    count = int(base**length)
+    powers = np.power(base, np.arange(length - 1, -1, -1))
+    digits = np.empty((count, length), np.uint8)
+    digits[...] = np.arange(count)[:, None] // powers % base
+    digits.flags.writeable = False
+    return digits

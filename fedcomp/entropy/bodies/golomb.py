@@ -58,7 +58,10 @@ def read_head(reader: ByteReader, n: int | None) -> tuple[int, int, np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class GolombTernaryInterleaved:
-    """Ternary vectors as the paper writes them, with b* computed from k / n."""
+    """Ternary vectors as Sattler et al., TNNLS 2020, section V and Algorithm 3, write them, with b* computed from k / n.
+
+    Kept for faithfulness: as small as `GolombTernary` on independent positions, larger on real updates, slower to decode.
+    """
 
     def encode(self, value: Ternary, /) -> bytes:
         """Return the body: n, k, magnitude, b, then per entry the quotient, the remainder and the sign."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES
-from fedcomp.entropy.bits import prefix_stream, tuples
+from fedcomp.entropy.bits import packing, prefix_stream
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.codes import huffman, positions, symbol_set
 from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS
@@ -76,7 +76,7 @@ def plan(counts: Counts, *, with_common: bool = True) -> Plan:
     # Every other plan takes the entropy and `MIN_OVERHEAD_BITS` in addition to the set of symbols.
     if int(counts.sum()) * used.width <= entropy + MIN_OVERHEAD_BITS:
         return best
-    plans = [best, *(coded(counts, length) for length in sorted({1, tuples.max_length(used.size)}))]
+    plans = [best, *(coded(counts, length) for length in sorted({1, packing.max_digits(used.size)}))]
     best = min(plans, key=lambda plan: plan.bits)
     if with_common:
         least, width = min((_common_bits(counts, width), width) for width in range(used.width))
@@ -107,8 +107,8 @@ def coded(counts: Counts, length: int) -> Plan:
         yield bytes([length])
         inner, own = used, counts[used.used]
         if length > 1:
-            blocks = used.ranks(symbols, length * tuples.BLOCK)
-            symbols = np.concatenate([tuples.join(block, used.size, length) for block in blocks])
+            blocks = used.ranks(symbols, length * packing.TUPLES)
+            symbols = np.concatenate([packing.join_digits(block, used.size, length) for block in blocks])
             of_all = histogram(symbols, used.size**length)
             inner = SymbolSet(np.flatnonzero(of_all), of_all.size)
             own = of_all[inner.used]
@@ -196,7 +196,7 @@ def read(reader: ByteReader, count: int, bound: int, modes: tuple[int, ...] = (F
 
 
 def _read_huffman(reader: ByteReader, count: int, used: SymbolSet) -> Symbols:
-    length, longest = reader.byte("length of the tuples"), tuples.max_length(used.size)
+    length, longest = reader.byte("length of the tuples"), packing.max_digits(used.size)
     if length not in (1, longest):
         raise CorruptError(f"tuples of {length} from a set of {used.size} symbols; 1 or {longest} is needed")
     if length == 1:
@@ -204,7 +204,7 @@ def _read_huffman(reader: ByteReader, count: int, used: SymbolSet) -> Symbols:
     inner = symbol_set.read(reader, used.size**length)
     joined = huffman.read(reader, -(-count // length), inner.used.astype(np.uint8))
     symbols = np.empty(count, symbol_type(used.bound))
-    for part, ranks in tuples.split(joined, used.size, length, count):
+    for part, ranks in packing.split_digits(joined, used.size, length, count):
         symbols[part] = ranks
     return used.symbols(symbols)
 

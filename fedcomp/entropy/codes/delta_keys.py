@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES
-from fedcomp.entropy.bits import packing, unary
+from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.codes.golomb_positions import indices_of
 from fedcomp.errors import CorruptError
@@ -53,7 +53,7 @@ class DeltaKeys:
         yield bytes([self.width])
         more = (self.lengths - np.uint8(1)) // np.uint8(self.width)
         blocks = (more[start : start + BLOCK_ENTRIES] for start in range(0, more.size, BLOCK_ENTRIES))
-        flags = unary.write(blocks, self.groups)
+        flags = packing.write_unary(blocks, self.groups)
         yield write_varint(len(flags))
         yield flags
         for groups, count in enumerate(self.counts.tolist()):
@@ -89,7 +89,7 @@ def read(reader: ByteReader, n: int, k: int) -> Indices:
     size, max_groups = reader.varint("length of the flags"), -(-MAX_GAP_BITS // width)
     if 8 * size > min(n, k * max_groups) + 7:  # a gap takes no more groups than its length
         raise CorruptError(f"{size} bytes of flags; {k} gaps within {n} entries take fewer")
-    more = unary.read(reader.take(size, "flags"), k, "group counts")
+    more = packing.read_unary(reader.take(size, "flags"), k, "group counts")
     if more.max() >= max_groups:
         raise CorruptError(f"a gap in {more.max() + 1} groups of {width} bits; at most {max_groups} are allowed")
     counts = np.bincount(more).tolist()

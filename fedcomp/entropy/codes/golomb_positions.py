@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.entropy.bits import packing, unary
+from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bits.byte_reader import ByteReader, Octets, write_varint
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError
@@ -72,7 +72,7 @@ class GolombPositions:
         shifts = self.rice.astype(np.uint32)[:, None]
         groups = list(_groups(self.rice.size))
         blocks = ((self.runs[rows] >> shifts[rows]).ravel()[: self.k - rows.start * CHUNK_GAPS] for rows in groups)
-        quotients = unary.write(blocks, self.k + self.ones)
+        quotients = packing.write_unary(blocks, self.k + self.ones)
         yield self.rice.astype(np.uint8).tobytes()
         yield write_varint(len(quotients))
         yield quotients
@@ -120,7 +120,7 @@ def read(reader: ByteReader, n: int, k: int) -> Indices:
     size = reader.varint("length of the quotients")
     if 8 * size > k + n + 7:
         raise CorruptError(f"{size} bytes of quotients; {k} gaps within {n} entries take fewer")
-    runs = unary.read(reader.take(size, "quotients"), k, "quotients")
+    runs = packing.read_unary(reader.take(size, "quotients"), k, "quotients")
     _read_remainders(reader, rice, runs, n)
     runs += 1
     return indices_of(runs, n)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.entropy.bits import tuples
+from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import alphabet
 from fedcomp.entropy.codes.alphabet import COMMON, FIXED, write
@@ -142,7 +142,7 @@ def test_no_mode_would_take_fewer_bytes_by_more_than_one_percent(kind: Kind) -> 
     used = int(np.count_nonzero(counts))
     plans: list[alphabet.Plan] = [alphabet.fixed(counts)]
     if used > 1:
-        plans += [alphabet.coded(counts, length) for length in {1, tuples.max_length(used)}]
+        plans += [alphabet.coded(counts, length) for length in {1, packing.max_digits(used)}]
         plans += [alphabet.common(counts, 1 << width) for width in range(3) if 1 << width < used]
     written = {plan: len(b"".join(plan.write(symbols))) for plan in plans if plan.bits < math.inf}
     assert len(write(symbols, bound)) <= 1.01 * min(written.values()) + 8
@@ -192,7 +192,7 @@ def test_fixed_width_is_chosen_at_once_only_if_no_other_plan_is_shorter() -> Non
         chosen = alphabet.plan(counts)
         if used < 2 or (used == 3 and chosen.mode != FIXED):
             continue
-        others: list[alphabet.Plan] = [alphabet.coded(counts, length) for length in {1, tuples.max_length(used)}]
+        others: list[alphabet.Plan] = [alphabet.coded(counts, length) for length in {1, packing.max_digits(used)}]
         others += [alphabet.common(counts, 1 << width) for width in range(max(used - 1, 1).bit_length())]
         assert chosen.bits <= min(other.bits for other in others), case
         fixed += chosen.mode == FIXED
