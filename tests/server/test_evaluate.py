@@ -28,11 +28,7 @@ def test_the_same_seed_gives_the_same_first_model() -> None:
     assert any(first[name].data != other[name].data for name in first)
 
 
-def test_a_model_that_does_not_fit_is_refused_before_the_first_round() -> None:
-    with pytest.raises(ValueError, match="vgg11s .*32x32"):
-        build_evaluator("vgg11s", DIGITS, seed=0, device_name="cpu")
-
-
-def test_an_unknown_model_is_refused_with_the_list_of_models() -> None:
-    with pytest.raises(ValueError, match=r"'resnet'; .*mlp"):
-        build_evaluator("resnet", DIGITS, seed=0, device_name="cpu")
+@pytest.mark.parametrize(("name", "named"), [("vgg11s", "vgg11s .*32x32"), ("resnet", r"'resnet'; .*mlp")])
+def test_a_model_that_does_not_fit_or_is_unknown_is_refused_before_the_first_round(name: str, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        build_evaluator(name, DIGITS, seed=0, device_name="cpu")

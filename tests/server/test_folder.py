@@ -14,21 +14,15 @@ from server.settings import Settings
 MakeSettings = Callable[..., Settings]
 
 
-def test_runs_without_a_name_are_numbered(settings: MakeSettings) -> None:
+def test_runs_without_a_name_are_numbered_and_a_named_one_is_never_overwritten(settings: MakeSettings) -> None:
     names = [create_folder(settings()).path.name for _ in range(3)]
     assert names == ["digits-001", "digits-002", "digits-003"]
-
-
-def test_a_named_run_is_never_overwritten(settings: MakeSettings) -> None:
-    create_folder(settings(run_name="mine")).write("summary.json", b"old")
+    mine = create_folder(settings(run_name="mine", seed=5))
+    assert Settings.from_config(json.loads(mine.settings.read_text())) == settings(run_name="mine", seed=5)
+    mine.write("summary.json", b"old")
     with pytest.raises(ValueError, match=r"mine .*run-name, .*resume=true"):
         create_folder(settings(run_name="mine"))
-    assert (Path(settings().runs_dir) / "mine" / "summary.json").read_bytes() == b"old"
-
-
-def test_the_settings_are_written_before_the_first_round(settings: MakeSettings) -> None:
-    folder = create_folder(settings(seed=5))
-    assert Settings.from_config(json.loads(folder.settings.read_text())) == settings(seed=5)
+    assert mine.summary.read_bytes() == b"old"
 
 
 def test_an_impossible_folder_is_a_wrong_setting(settings: MakeSettings, tmp_path: Path) -> None:
@@ -37,23 +31,17 @@ def test_an_impossible_folder_is_a_wrong_setting(settings: MakeSettings, tmp_pat
         create_folder(settings(runs_dir=str(tmp_path / "file")))
 
 
-def test_records_come_back_as_they_were_appended(settings: MakeSettings) -> None:
+def test_records_come_back_but_those_after_the_checkpoint_and_half_a_line_are_dropped(settings: MakeSettings) -> None:
     folder = create_folder(settings())
     records = [RoundRecord(0, 0.1, None), RoundRecord(1, None, 2.5, Traffic(uplink_bytes=3, encode_seconds=0.125))]
     for record in records:
         folder.append(record)
     assert folder.records() == records
     assert len(folder.rounds.read_text().splitlines()) == 2
-
-
-def test_rounds_after_the_checkpoint_and_half_a_line_are_dropped(settings: MakeSettings) -> None:
-    folder = create_folder(settings())
-    for number in range(5):
-        folder.append(RoundRecord(number, 0.5, 1.0))
     with folder.rounds.open("a") as file:
-        file.write('{"round": 5, "accu')
-    folder.keep_rounds(2)
-    assert [record.round for record in folder.records()] == [0, 1, 2]
+        file.write('{"round": 2, "accu')
+    folder.keep_rounds(0)
+    assert folder.records() == records[:1]
 
 
 def test_a_write_leaves_no_partial_file_and_others_may_read_it(settings: MakeSettings) -> None:

@@ -34,25 +34,20 @@ def test_the_summary_has_the_promised_keys_and_no_others(settings: MakeSettings)
     ]  # fmt: skip
 
 
-def test_the_ratio_is_dense_bytes_over_sent_bytes(settings: MakeSettings) -> None:
-    assert report.summarize(settings(), RECORDS, TOTALS)["ratio"] == 2_400_000 / 40_000
-
-
-def test_the_summary_has_the_last_measured_accuracy(settings: MakeSettings) -> None:
-    summary = report.summarize(settings(), RECORDS, TOTALS)
-    assert (summary["rounds"], summary["accuracy"], summary["loss"]) == (2, 0.5, 1.0)
-
-
-def test_the_summary_of_a_run_that_sent_nothing_is_json(settings: MakeSettings) -> None:
-    summary = report.summarize(settings(), RECORDS[:1], Traffic())
-    assert json.loads(json.dumps(summary, allow_nan=False))["ratio"] is None
-
-
-def test_the_settings_in_the_summary_are_those_of_the_run(settings: MakeSettings) -> None:
+def test_the_summary_has_the_last_measured_accuracy_the_ratio_and_the_settings(settings: MakeSettings) -> None:
     summary = report.summarize(settings(seed=7), RECORDS, TOTALS)
+    assert summary["ratio"] == 2_400_000 / 40_000
+    assert (summary["rounds"], summary["accuracy"], summary["loss"]) == (2, 0.5, 1.0)
     again = summary["settings"]
     assert isinstance(again, dict)
     assert Settings.from_config(again) == settings(seed=7)
+
+
+def test_a_run_that_sent_nothing_has_a_summary_in_json_and_a_figure(settings: MakeSettings) -> None:
+    summary = report.summarize(settings(), RECORDS[:1], Traffic())
+    assert json.loads(json.dumps(summary, allow_nan=False))["ratio"] is None
+    assert report.figure(settings(), RECORDS[:1]).startswith(b"\x89PNG")
+    assert [report.finite(value) for value in (float("nan"), float("inf"), 0.5)] == [None, None, 0.5]
 
 
 def test_the_table_shows_both_directions_catch_up_dense_ratio_and_seconds(settings: MakeSettings) -> None:
@@ -63,12 +58,6 @@ def test_the_table_shows_both_directions_catch_up_dense_ratio_and_seconds(settin
     assert "5.0 kB" in rows["of it catch-up"]
     assert all(part in rows["both"] for part in ("40.0 kB", "2.4 MB", "60.0x"))
     assert "accuracy 50.0%, loss 1.000; encode 1.2 s, decode 0.5 s" in text
-
-
-def test_an_infinite_loss_becomes_null() -> None:
-    assert report.finite(float("nan")) is None
-    assert report.finite(float("inf")) is None
-    assert report.finite(0.5) == 0.5
 
 
 def test_a_record_has_the_traffic_of_its_round() -> None:
@@ -90,7 +79,3 @@ def test_the_figure_is_a_png_of_readable_size(settings: MakeSettings) -> None:
     width, height = (int.from_bytes(png[offset : offset + 4], "big") for offset in (16, 20))
     assert width >= 1000
     assert height >= 600
-
-
-def test_a_run_that_sent_nothing_still_has_a_figure(settings: MakeSettings) -> None:
-    assert report.figure(settings(), RECORDS[:1]).startswith(b"\x89PNG")

@@ -20,13 +20,9 @@ def test_a_name_alone_has_flowers_own_defaults() -> None:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_every_strategy_can_be_built_with_what_all_share(name: str) -> None:
+def test_every_strategy_takes_what_all_share_and_every_setting_in_the_table(name: str) -> None:
     common = {"fraction_train": 0.5, "fraction_evaluate": 0.5, "min_train_nodes": 1, "min_evaluate_nodes": 1}
     assert isinstance(parse_strategy(name)(**common, min_available_nodes=2), Strategy)
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_every_setting_in_the_table_is_one_that_the_class_takes(name: str) -> None:
     _, settings = STRATEGIES[name]
     examples: dict[str, object] = {"num_malicious_nodes": 1, "num_nodes_to_select": 1, "center": "zero"}
     text = ", ".join(f"{key}={examples.get(key, 0.25)!r}" for key in settings)

@@ -5,8 +5,7 @@ import pytest
 
 import fedcomp
 from fedcomp.errors import CorruptError, DivergedError, NonFiniteError, StaleError
-from fedcomp.sync import Publisher, Subscriber, resync
-from fedcomp.sync.history import History
+from fedcomp.sync import History, Publisher, Subscriber, resync
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRecord, NodeRegistry
 from fedcomp.sync.replica import Replica, apply_frame, from_key_frame, start_replica
 from fedcomp.wire.frame import Kind, parse_single_frame
@@ -68,14 +67,11 @@ def test_an_unknown_node_and_one_of_another_training_get_the_key_frame() -> None
 
 def test_deltas_that_are_larger_than_a_key_frame_are_dropped() -> None:
     publisher, places = published(60, density=0.2)
+    assert History(100).route(0, 0) is None
     frames, key_size = publisher.history.frames(), publisher.replica.key_frame().size
     assert sum(frame.size for frame in frames) <= key_size
     assert 1 < len(frames) < 60
     assert all(sum(map(len, publisher.route(*place).frames)) <= key_size for place in places)
-
-
-def test_an_empty_history_has_no_route() -> None:
-    assert History(100).route(0, 0) is None
 
 
 def test_the_changes_are_published_changes_plus_residual() -> None:
@@ -130,21 +126,16 @@ def test_an_update_is_accepted_once_and_acknowledged_by_the_next_message() -> No
     assert publisher.message_to(1, "dense()", 0)[0].acked == reply.ack
 
 
-def test_the_training_id_comes_with_the_key_frame_alone() -> None:
+def test_the_training_id_comes_with_key_frames_alone_and_a_node_that_cannot_follow_gets_one_next() -> None:
     publisher, subscriber = Publisher.begin(start(), training_id=5), Subscriber()
     assert publisher.message_to(1, "dense()", 0)[0].training_id == 5
     publisher.confirm(1, publisher.parse_reply(1, answer(publisher, subscriber)))
-    assert publisher.message_to(1, "dense()", 0)[0].training_id == 0
-
-
-def test_a_node_that_cannot_follow_gets_a_key_frame_next() -> None:
-    publisher, subscriber = Publisher.begin(start()), Subscriber()
-    publisher.confirm(1, publisher.parse_reply(1, answer(publisher, subscriber)))
     message, route = publisher.message_to(1, "dense()", 0)
-    assert not route.key
-    with pytest.raises(CorruptError, match="key frame"):
+    assert (message.training_id, route.key) == (0, False)
+    with pytest.raises(CorruptError):
         publisher.parse_reply(1, resync(message.number))
-    assert publisher.message_to(1, "dense()", 0)[1].key
+    message, route = publisher.message_to(1, "dense()", 0)
+    assert (message.training_id, route.key) == (5, True)
 
 
 def test_the_registry_comes_back_from_its_rows() -> None:

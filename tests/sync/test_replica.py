@@ -3,6 +3,7 @@
 import math
 import tracemalloc
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,6 @@ def model(seed: int = 0, n: int = 300) -> Arrays:
 def begin(seed: int = 0, n: int = 300) -> Replica:
     arrays = model(seed, n)
     return start_replica(layout_of(arrays), arrays)
-
-
-def copy_of(replica: Replica) -> Replica:
-    return replace(replica, vector=replica.vector.copy())
 
 
 def bits(replica: Replica) -> tuple[object, ...]:
@@ -97,48 +94,30 @@ def test_the_updated_fingerprint_equals_a_new_computation() -> None:
         assert held.fingerprint == slow_fingerprint(held.vector, held.exact)
 
 
-def test_a_delta_applied_twice_changes_nothing() -> None:
-    held = begin()
-    frame = delta(held, 1)
-    after = held.advance(frame)
-    before = bits(after)
-    assert after.advance(frame) is after
-    assert apply_frame(after, frame) is after
-    assert bits(after) == before
-
-
-def test_a_delta_to_an_older_version_changes_nothing() -> None:
+def test_a_delta_applied_twice_or_to_an_older_version_changes_nothing() -> None:
     held = begin()
     frames = []
     for turn in range(3):
         frames.append(delta(held, turn))
         held = held.advance(frames[-1])
     before = bits(held)
+    assert held.advance(frames[-1]) is held
     for frame in frames:
         assert apply_frame(held, frame) is held
     assert bits(held) == before
 
 
-def test_a_gap_is_refused() -> None:
-    held = begin()
-    node = copy_of(held)
-    held = held.advance(delta(held, 1))
-    second = delta(held, 2)
-    before = bits(node)
-    for apply in (node.advance, lambda frame: apply_frame(node, frame)):
-        with pytest.raises(VersionError, match=r"a delta from version 1 \(\w{16}\); version 0 \(\w{16}\) is held"):
-            apply(second)
-    assert bits(node) == before
-
-
-def test_a_delta_from_another_model_of_the_same_number_is_refused() -> None:
-    one, other = begin(), begin()
+def test_a_gap_and_a_delta_from_another_model_of_the_same_number_are_refused() -> None:
+    one, other, node = begin(), begin(), begin()
     one, other = one.advance(delta(one, 1)), other.advance(delta(other, 2))
     assert one.version == other.version
-    before = bits(other)
-    with pytest.raises(VersionError):
-        apply_frame(other, delta(one, 3))
-    assert bits(other) == before
+    second = delta(one, 3)
+    for held, version in ((node, 0), (other, 1)):
+        before = bits(held)
+        for apply in (held.advance, partial(apply_frame, held)):
+            with pytest.raises(VersionError, match=rf"version 1 \(\w{{16}}\); version {version} \(\w{{16}}\)"):
+                apply(second)
+        assert bits(held) == before
 
 
 def test_a_delta_for_another_layout_is_refused_whatever_its_version() -> None:
@@ -147,22 +126,17 @@ def test_a_delta_for_another_layout_is_refused_whatever_its_version() -> None:
         held = replace(begin(), version=version)
         before = bits(held)
         for frame in (delta(other, 1), replace(delta(other, 1), base_version=version, version=version + 1)):
-            with pytest.raises(LayoutError, match="a delta for another model"):
-                apply_frame(held, frame)
-            with pytest.raises(LayoutError, match="a delta for another model"):
-                held.advance(frame)
+            for apply in (held.advance, partial(apply_frame, held)):
+                with pytest.raises(LayoutError):
+                    apply(frame)
         assert bits(held) == before
-
-
-def test_without_a_model_only_a_key_frame_is_accepted() -> None:
-    held = begin()
-    with pytest.raises(VersionError, match="a delta from version 0; no model is held"):
-        apply_frame(None, delta(held, 1))
-    assert bits(apply_frame(None, held.key_frame())) == bits(held)
 
 
 def test_a_key_frame_replaces_the_replica_whatever_its_model_and_version() -> None:
     held = begin()
+    with pytest.raises(VersionError, match="version 0"):
+        apply_frame(None, delta(held, 1))
+    assert bits(apply_frame(None, held.key_frame())) == bits(held)
     older = held.key_frame()
     held = held.advance(delta(held, 1))
     assert apply_frame(held, held.key_frame()) is held
@@ -174,13 +148,9 @@ def test_a_key_frame_replaces_the_replica_whatever_its_model_and_version() -> No
 def test_frames_from_nodes_are_refused(kind: Kind) -> None:
     held = replace(begin(), version=3)
     frame = replace(delta(begin(), 1), kind=kind)
-    for apply in (held.advance, lambda frame: apply_frame(held, frame), from_key_frame):
-        with pytest.raises(CorruptError, match=f"a frame of kind {kind.name}"):
+    for apply in (held.advance, partial(apply_frame, held), from_key_frame):
+        with pytest.raises(CorruptError, match=kind.name):
             apply(frame)
-
-
-def broken(frame: Frame, **changes: Any) -> Frame:
-    return replace(frame, **changes)
 
 
 def test_a_delta_that_contradicts_itself_is_refused_and_the_replica_unchanged() -> None:
@@ -188,37 +158,25 @@ def test_a_delta_that_contradicts_itself_is_refused_and_the_replica_unchanged() 
     frame = delta(held, 1, exact=b"\1" * 8)
     before = bits(held)
     wrong = [
-        (broken(frame, after=frame.after ^ 1), CorruptError),
-        (broken(frame, version=7), CorruptError),
-        (broken(frame, codec=0), UnknownFormatError),
-        (broken(frame, codec=99), UnknownFormatError),
-        (broken(frame, codec=1), CorruptError),
-        (broken(frame, payload=frame.payload[:7]), TruncatedError),
-        (broken(frame, payload=frame.payload[1:]), FedcompError),
-        (broken(frame, payload=frame.payload + b"\0"), FedcompError),
-        (broken(frame, payload=frame.payload[:-8] + b"\2" * 8), CorruptError),
-        (broken(frame, flags=0), FedcompError),
-        (broken(frame, before=frame.before ^ 1), VersionError),
-        (broken(frame, base_version=1), VersionError),
+        (replace(frame, after=frame.after ^ 1), CorruptError),
+        (replace(frame, version=7), CorruptError),
+        (replace(frame, codec=0), UnknownFormatError),
+        (replace(frame, codec=99), UnknownFormatError),
+        (replace(frame, codec=1), CorruptError),
+        (replace(frame, payload=frame.payload[:7]), TruncatedError),
+        (replace(frame, payload=frame.payload[1:]), FedcompError),
+        (replace(frame, payload=frame.payload + b"\0"), FedcompError),
+        (replace(frame, payload=frame.payload[:-8] + b"\2" * 8), CorruptError),
+        (replace(frame, flags=0), FedcompError),
+        (replace(frame, before=frame.before ^ 1), VersionError),
+        (replace(frame, base_version=1), VersionError),
     ]
     for bad, error in wrong:
-        for apply in (held.advance, lambda bad: apply_frame(held, bad)):
+        for apply in (held.advance, partial(apply_frame, held)):
             with pytest.raises(error):
                 apply(bad)
             assert bits(held) == before
     assert held.advance(frame).exact == b"\1" * 8
-
-
-def test_a_delta_beyond_float32_is_refused_and_the_replica_unchanged() -> None:
-    arrays: Arrays = {"w": np.full(3, 3e38, np.float32)}
-    held = start_replica(layout_of(arrays), arrays)
-    before = bits(held)
-    for compressor in (fedcomp.stc(1.0), fedcomp.dense()):
-        body, _ = compressor.encode(arrays["w"], compressor.init(3))
-        frame = Frame(Kind.DELTA, codec_id(compressor.entropy), 0, 0, 1, held.layout.digest, held.fingerprint, 7, body)
-        with pytest.raises(CorruptError, match="float32"):
-            held.advance(frame)
-        assert bits(held) == before
 
 
 @pytest.mark.parametrize("place", [0, STEP_BLOCK_ENTRIES - 1, STEP_BLOCK_ENTRIES, 2 * STEP_BLOCK_ENTRIES])
@@ -229,8 +187,11 @@ def test_one_entry_beyond_float32_is_found_at_any_index(text: str, place: int) -
     held, compressor = start_replica(layout_of(arrays), arrays), fedcomp.parse(text)
     before = bits(held)
     body, _ = compressor.encode(arrays["w"], compressor.init(held.layout.n))
-    with pytest.raises(CorruptError, match="float32"):
-        held.delta(codec_id(compressor.entropy), body, b"")[0]
+    codec = codec_id(compressor.entropy)
+    frame = Frame(Kind.DELTA, codec, 0, 0, 1, held.layout.digest, held.fingerprint, 7, body)
+    for apply in (partial(held.delta, codec, body, b""), partial(held.advance, frame)):
+        with pytest.raises(CorruptError, match="float32"):
+            apply()
     assert bits(held) == before
 
 
@@ -252,10 +213,10 @@ def test_exact_tensors_that_are_not_finite_are_refused() -> None:
     arrays: Arrays = {"w": np.ones(3, np.float32), "norm.running_var": np.ones(1, np.float32)}
     held = start_replica(layout_of(arrays), arrays)
     bad = np.array([math.nan], np.float32).tobytes()
-    with pytest.raises(CorruptError, match=r"the exact tensor 'norm.running_var' holds NaN or infinity"):
+    with pytest.raises(CorruptError, match="norm.running_var"):
         delta(held, 1, exact=bad)
     poisoned = replace(held, exact=bad, fingerprint=fingerprint(held.vector, bad))
-    with pytest.raises(CorruptError, match=r"the exact tensor 'norm.running_var' holds NaN or infinity"):
+    with pytest.raises(CorruptError, match="norm.running_var"):
         from_key_frame(poisoned.key_frame())
 
 
@@ -269,40 +230,34 @@ def test_a_key_frame_that_contradicts_itself_is_refused() -> None:
     swapped = bytearray(frame.payload)
     swapped[-1] ^= 1
     wrong: list[Frame] = [
-        broken(frame, payload=b""),
-        broken(frame, payload=frame.payload[:3]),
-        broken(frame, payload=LENGTH.pack(2**32 - 1) + frame.payload[4:]),
-        broken(frame, payload=frame.payload[:-1]),
-        broken(frame, payload=frame.payload + b"\0"),
-        broken(frame, payload=LENGTH.pack(len(text)) + longer + frame.payload[4 + len(text) :]),
-        broken(frame, payload=LENGTH.pack(len(huge)) + huge + frame.payload[4 + len(text) :]),
-        broken(frame, payload=nan),
-        broken(frame, payload=bytes(swapped)),
-        broken(frame, layout=frame.layout ^ 1),
-        broken(frame, after=frame.after ^ 1),
-        broken(frame, before=frame.before ^ 1),
-        broken(frame, base_version=1),
+        replace(frame, payload=b""),
+        replace(frame, payload=frame.payload[:3]),
+        replace(frame, payload=LENGTH.pack(2**32 - 1) + frame.payload[4:]),
+        replace(frame, payload=frame.payload[:-1]),
+        replace(frame, payload=frame.payload + b"\0"),
+        replace(frame, payload=LENGTH.pack(len(text)) + longer + frame.payload[4 + len(text) :]),
+        replace(frame, payload=LENGTH.pack(len(huge)) + huge + frame.payload[4 + len(text) :]),
+        replace(frame, payload=nan),
+        replace(frame, payload=bytes(swapped)),
+        replace(frame, layout=frame.layout ^ 1),
+        replace(frame, after=frame.after ^ 1),
+        replace(frame, before=frame.before ^ 1),
+        replace(frame, base_version=1),
     ]
     for bad in wrong:
         with pytest.raises(FedcompError):
             from_key_frame(bad)
 
 
-def test_a_key_frame_shares_no_memory_with_the_replica() -> None:
+def test_a_key_frame_shares_no_memory_with_the_replica_and_a_flag_marks_exact_tensors() -> None:
     held = begin()
-    frame = held.key_frame()
+    frame, plain, changed = held.key_frame(), delta(held, 1), delta(held, 1, exact=b"\7" * 8)
+    assert (plain.flags, changed.flags) == (0, FLAG_EXACT)
+    assert len(changed.payload) == len(plain.payload) + 8
     held.vector[:] = 0
     other = from_key_frame(frame)
     assert other.vector.any()
     assert other.vector.flags.writeable
-
-
-def test_a_flag_marks_frames_with_exact_tensors() -> None:
-    held = begin()
-    assert delta(held, 1).flags == 0
-    changed = delta(held, 1, exact=b"\7" * 8)
-    assert changed.flags == FLAG_EXACT
-    assert len(changed.payload) == len(delta(held, 1).payload) + 8
 
 
 def test_a_key_frame_of_another_model_is_accepted_even_at_the_same_version_and_fingerprint() -> None:

@@ -2,7 +2,6 @@
 
 from typing import cast
 
-import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -13,8 +12,7 @@ from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower._compat import ErrorCode, make_message
 from fedcomp.flower.local_grid import Fault
 from fedcomp.flower.server.participation import NodeState, Participation
-from fedcomp.sync.ledger import ROW, Ledger, Traffic
-from fedcomp.sync.node_registry import NodeRegistry
+from fedcomp.sync import Ledger, NodeRegistry
 from tests.flower import toy
 
 NODES = 4
@@ -91,13 +89,6 @@ def test_a_node_that_flower_reports_unavailable_is_missing_not_failed() -> None:
     assert attendance.heard == {3: 7}
 
 
-def test_a_node_that_was_not_asked_is_not_missing() -> None:
-    attendance, ledger = Participation(), Ledger()
-    attendance.ask([])
-    attendance.take(1, [], ledger)
-    assert attendance.states(NodeRegistry(), ledger) == {}
-
-
 def test_a_resumed_server_knows_when_each_node_last_answered(tmp_path: object) -> None:
     grid = LocalGrid(toy.app(), NODES)
     before = _strategy()
@@ -112,21 +103,6 @@ def test_a_resumed_server_knows_when_each_node_last_answered(tmp_path: object) -
     assert {node: state.totals for node, state in after.nodes.items()} == {
         node: state.totals for node, state in before.nodes.items()
     }
-
-
-def test_a_ledger_without_these_counts_still_loads() -> None:
-    old = np.dtype([(name, ROW[name]) for name in ROW.names or () if name not in ("failed", "missing")])
-    rows = np.zeros(1, old)
-    rows["round"], rows["node"], rows["uplink_bytes"], rows["refused"], rows["decode_seconds"] = 3, 7, 11, 2, 0.5
-    assert Ledger.from_array(rows).by_round_and_node() == {
-        (3, 7): Traffic(uplink_bytes=11, refused=2, decode_seconds=0.5)
-    }
-
-
-def test_lost_replies_survive_a_checkpoint() -> None:
-    ledger = Ledger()
-    ledger.add(1, 7, failed=2, missing=3, encode_seconds=0.25)
-    assert Ledger.from_array(ledger.to_array()).by_node() == {7: Traffic(failed=2, missing=3, encode_seconds=0.25)}
 
 
 def _identity(nodes: int) -> range:
