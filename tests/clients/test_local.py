@@ -1,6 +1,5 @@
 """Local training against steps computed by hand and against torch's own optimizer."""
 
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -84,24 +83,11 @@ def test_momentum_starts_from_zero_in_each_round() -> None:
     assert torch.equal(twice.weight, once.weight)
 
 
-def test_momentum_acts_within_a_round() -> None:
-    x, y = samples(4)
-    with_momentum, without = linear([[0.1, 0.2], [0.3, 0.4]]), linear([[0.1, 0.2], [0.3, 0.4]])
-    train(with_momentum, x, y, plan(momentum=0.9, steps=2), rng())
-    train(without, x, y, plan(steps=2), rng())
-    assert not torch.equal(with_momentum.weight, without.weight)
-
-
-def test_an_epoch_has_every_sample_once() -> None:
-    drawn = list(batches(10, plan(batch_size=4), rng()))
-    assert [len(batch) for batch in drawn] == [4, 4, 2]
-    assert sorted(np.concatenate(drawn)) == list(range(10))
-
-
 @pytest.mark.parametrize(("epochs", "batch_size", "count"), [(1, 1, 7), (3, 4, 10), (2, 50, 10), (5, 10, 1)])
 def test_each_epoch_has_every_sample_once(epochs: int, batch_size: int, count: int) -> None:
     drawn = np.concatenate(list(batches(count, plan(epochs=epochs, batch_size=batch_size), rng())))
-    assert Counter(drawn.tolist()) == dict.fromkeys(range(count), epochs)
+    for epoch in np.split(drawn, epochs):
+        assert sorted(epoch.tolist()) == list(range(count))
 
 
 def test_steps_replace_epochs_and_continue_into_the_next_epoch() -> None:
@@ -109,13 +95,8 @@ def test_steps_replace_epochs_and_continue_into_the_next_epoch() -> None:
     assert [len(batch) for batch in drawn] == [4, 4, 2, 4, 4]
     assert sorted(np.concatenate(drawn[:3])) == list(range(10))
     assert len(set(np.concatenate(drawn[3:]).tolist())) == 8
-
-
-def test_as_many_steps_as_an_epoch_has_batches_are_that_epoch() -> None:
-    x, y = samples(10)
-    epoch, steps = linear([[0.1, 0.2], [0.3, 0.4]]), linear([[0.1, 0.2], [0.3, 0.4]])
-    assert train(epoch, x, y, plan(epochs=2), rng()) == train(steps, x, y, plan(steps=6), rng())
-    assert torch.equal(epoch.weight, steps.weight)
+    epochs, steps = (list(batches(10, chosen, rng())) for chosen in (plan(epochs=2), plan(steps=6)))
+    assert all(np.array_equal(a, b) for a, b in zip(epochs, steps, strict=True))
 
 
 def test_the_seed_decides_the_batches() -> None:

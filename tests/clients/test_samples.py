@@ -15,23 +15,14 @@ OWN = RUN | {"partition": "own()"}
 CPU = torch.device("cpu")
 
 
-def test_each_node_has_the_labels_of_its_partition() -> None:
+def test_each_node_has_the_samples_of_its_partition_as_the_model_reads_them() -> None:
     parts = [own_samples(RUN, {"partition-id": number, "num-partitions": 10}, CPU) for number in range(10)]
     assert all(len(x) == len(y) > 0 for x, y in parts)
     assert all(len(set(y.tolist())) == 2 for _, y in parts)
-
-
-def test_the_same_node_gets_the_same_samples_again() -> None:
-    node = {"partition-id": 3, "num-partitions": 10}
-    (x, y), (again, labels) = own_samples(RUN, node, CPU), own_samples(RUN, node, CPU)
-    assert torch.equal(x, again)
-    assert torch.equal(y, labels)
-
-
-def test_samples_have_the_shape_and_dtype_that_the_model_reads() -> None:
-    x, y = own_samples(RUN, {"partition-id": 0, "num-partitions": 10}, CPU)
-    assert x.shape[1:] == (1, 8, 8)
-    assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
+    x, y = own_samples(RUN, {"partition-id": 3, "num-partitions": 10}, CPU)
+    assert torch.equal(x, parts[3][0])
+    assert torch.equal(y, parts[3][1])
+    assert (x.shape[1:], x.dtype, y.dtype) == ((1, 8, 8), torch.float32, torch.int64)
 
 
 def test_the_partition_skews_features_but_not_labels() -> None:

@@ -1,30 +1,22 @@
 """Model inputs from stored arrays."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from fedcomp.data.card import Card, Hub
+from fedcomp.data import Card, read_card
 from fedcomp.tasks.inputs import input_shape, prepare
+
+DIGITS = read_card("digits", Path(__file__).parents[2] / "datasets")
 
 
 def card(**changes: Any) -> Card:
     """Return a card of 2x2 grey images with the given changes."""
-    settings: dict[str, Any] = {
-        "name": "tiny",
-        "title": "Tiny",
-        "format": "huggingface",
-        "shape": (1, 2, 2),
-        "classes": ("a", "b"),
-        "mean": (0.5,),
-        "std": (0.25,),
-        "licence": "none",
-        "source": "nowhere",
-        "hub": Hub("someone/tiny"),
-    }
-    return Card(**(settings | changes))
+    return replace(DIGITS, **({"shape": (1, 2, 2), "mean": (0.5,), "std": (0.25,)} | changes))
 
 
 def test_bytes_are_scaled_and_normalised_by_hand() -> None:
@@ -32,11 +24,8 @@ def test_bytes_are_scaled_and_normalised_by_hand() -> None:
     found = prepare(x, card(), "cpu")
     assert found.dtype == torch.float32
     assert found.tolist() == [[[[-2.0, 2.0], [pytest.approx(-1.2), pytest.approx(-0.4)]]]]
-
-
-def test_floats_are_only_normalised() -> None:
-    x = np.array([[[[0.5, 0.75], [1.0, 2.0]]]], np.float32)
-    assert prepare(x, card(), "cpu").tolist() == [[[[0.0, 1.0], [2.0, 6.0]]]]
+    floats = np.array([[[[0.5, 0.75], [1.0, 2.0]]]], np.float32)  # are not scaled
+    assert prepare(floats, card(), "cpu").tolist() == [[[[0.0, 1.0], [2.0, 6.0]]]]
 
 
 def test_the_resize_is_bilinear_by_hand() -> None:
@@ -69,16 +58,13 @@ def test_the_shape_is_that_of_input_shape_and_the_source_does_not_change(resize:
     kept = floats.copy()
     prepare(floats, colour, "cpu")
     assert np.array_equal(floats, kept)
-
-
-def test_an_empty_batch_stays_empty() -> None:
-    assert prepare(np.zeros((0, 1, 2, 2), np.uint8), card(resize=4), "cpu").shape == (0, 1, 4, 4)
+    assert prepare(x[:0], colour, "cpu").shape == (0, *input_shape(colour))
 
 
 @pytest.mark.parametrize(
     ("x", "expected"),
     [
-        (np.zeros((1, 2, 2), np.uint8), r"samples of shape \(2, 2\) and dtype uint8; uint8 or float32 \(1, 2, 2\)"),
+        (np.zeros((1, 2, 2), np.uint8), r"\(2, 2\) and dtype uint8; .*\(1, 2, 2\)"),
         (np.zeros((1, 1, 2, 3), np.uint8), r"samples of shape \(1, 2, 3\)"),
         (np.zeros((1, 1, 2, 2), np.float64), "dtype float64; uint8 or float32"),
     ],

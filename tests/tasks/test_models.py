@@ -42,26 +42,17 @@ def test_a_model_maps_images_to_logits(name: str, shape: Shape) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_has_parameters_and_no_buffers(name: str) -> None:
-    assert not list(build_model(name, (1, 32, 32), 10, seed=0).buffers())
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_the_seed_decides_the_weights_and_torchs_random_state_does_not_change(name: str) -> None:
+def test_the_seed_alone_decides_the_weights_and_torchs_random_state_does_not_change(name: str) -> None:
     torch.manual_seed(99)
     before = torch.get_rng_state()
-    first, again, other = (build_model(name, (1, 32, 32), 10, seed) for seed in (5, 5, 6))
+    first, other = (build_model(name, (1, 32, 32), 10, seed) for seed in (5, 6))
     assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    again = build_model(name, (1, 32, 32), 10, 5)
+    assert not list(first.buffers())
     for a, b in zip(first.parameters(), again.parameters(), strict=True):
         assert torch.equal(a, b)
     assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
-
-
-def test_torchs_random_state_does_not_change_the_weights() -> None:
-    torch.manual_seed(1)
-    first = build_model("mlp", (1, 8, 8), 10, seed=0)
-    torch.manual_seed(2)
-    assert torch.equal(next(first.parameters()), next(build_model("mlp", (1, 8, 8), 10, seed=0).parameters()))
 
 
 def test_the_lstm_reads_rows() -> None:
@@ -74,31 +65,26 @@ def test_the_lstm_reads_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "expected"),
+    ("name", "shape", "classes", "seed", "named"),
     [
-        ("vgg11s", (1, 8, 8), "images of 8x8; model vgg11s needs at least 32x32"),
-        ("vgg11s", (3, 32, 31), "images of 32x31; model vgg11s needs at least 32x32"),
-        ("kws_cnn", (1, 8, 8), "images of 8x8; model kws_cnn needs at least 16x16"),
-        ("cnn", (1, 1, 64), "images of 1x64; model cnn needs at least 4x4"),
-        ("resnet", (1, 8, 8), "unknown model 'resnet'; there are: logistic, mlp, cnn, kws_cnn, lstm, vgg11s"),
-        ("mlp", (1, 0, 8), r"shape \(1, 0, 8\) and 10 classes; \(C, H, W\)"),
+        ("vgg11s", (1, 8, 8), 10, 0, "8x8; .*vgg11s .*32x32"),
+        ("vgg11s", (3, 32, 31), 10, 0, "32x31; .*vgg11s .*32x32"),
+        ("kws_cnn", (1, 8, 8), 10, 0, "8x8; .*kws_cnn .*16x16"),
+        ("cnn", (1, 1, 64), 10, 0, "1x64; .*cnn .*4x4"),
+        ("resnet", (1, 8, 8), 10, 0, "'resnet'; .*logistic, mlp, cnn, kws_cnn, lstm, vgg11s"),
+        ("mlp", (1, 0, 8), 10, 0, r"\(1, 0, 8\) and 10 classes"),
+        ("mlp", (1, 8, 8), 1, 0, "1 classes"),
+        ("mlp", (1, 8, 8), 10, -1, "seed is -1;"),
     ],
 )
-def test_a_shape_that_does_not_fit_is_refused(name: str, shape: Shape, expected: str) -> None:
-    with pytest.raises(ValueError, match=f"^{expected}"):
-        build_model(name, shape, 10, seed=0)
+def test_arguments_that_do_not_fit_are_refused(name: str, shape: Shape, classes: int, seed: int, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        build_model(name, shape, classes, seed)
 
 
 def test_the_smallest_allowed_images_fit() -> None:
     for name, side in (("cnn", 4), ("kws_cnn", 16), ("vgg11s", 32)):
         assert build_model(name, (1, side, side), 2, seed=0)(torch.zeros(1, 1, side, side)).shape == (1, 2)
-
-
-def test_seeds_and_classes_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="seed is -1;"):
-        build_model("mlp", (1, 8, 8), 10, seed=-1)
-    with pytest.raises(ValueError, match="1 classes;.* 2 "):
-        build_model("mlp", (1, 8, 8), 1, seed=0)
 
 
 @pytest.mark.parametrize(("name", "shape"), [("cnn", (1, 32, 32)), ("kws_cnn", (1, 32, 32)), ("vgg11s", (3, 32, 32))])
