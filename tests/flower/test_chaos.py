@@ -76,8 +76,7 @@ def test_two_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_
 
     published = floats(strategy.arrays)
     for node, context in grid.contexts.items():
-        replica = state_of(context).replica
-        assert replica is not None
+        replica = state_of(context).held
         assert replica.version == strategy.version
         np.testing.assert_array_equal(replica.vector.astype(np.float64), published, err_msg=f"node {node}")
         assert replica.arrays()["norm.num_batches_tracked"] == strategy.arrays["norm.num_batches_tracked"].numpy()
@@ -117,8 +116,7 @@ def test_a_server_resumed_from_an_older_checkpoint_never_forks_its_nodes(tmp_pat
     _bring_up_to_date(back, grid)
     published = floats(back.arrays)
     for context in grid.contexts.values():
-        replica = state_of(context).replica
-        assert replica is not None
+        replica = state_of(context).held
         np.testing.assert_array_equal(replica.vector.astype(np.float64), published)
 
 
@@ -137,7 +135,6 @@ def test_the_next_message_settles_a_single_fault(fault: Fault, tmp_path: Path) -
     asked = context.state.array_records["asked"]["sum"].numpy()
     # The server accepted the last update, but the node does not know it yet.
     assert ack_of(state.pending_number, state.pending) == strategy.publisher.nodes[1].acked
-    assert state.replica is not None
     np.testing.assert_allclose(
         watching.acked[1] - forgotten + state.memory["residual"], asked, atol=1e-4 * np.abs(asked).max()
     )
@@ -150,9 +147,8 @@ def test_the_pending_update_plus_the_residual_is_the_asked_mass() -> None:
     strategy.start(grid, model(), num_rounds=1)
     context = grid.contexts[1]
     state = state_of(context)
-    assert state.replica is not None
     frame = parse_single_frame(state.pending)
-    layout = state.replica.layout
+    layout = state.held.layout
     body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
     sent = codec_ids.codec_by_id(frame.codec).decode(body, n=layout.n).dense()
     asked = context.state.array_records["asked"]["sum"].numpy()

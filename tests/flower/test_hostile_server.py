@@ -57,8 +57,7 @@ class Misled(LocalGrid):
             else:
                 self.followed += 1
             state = state_of(self.contexts[1])
-            assert state.replica is not None
-            assert np.isfinite(state.replica.vector).all()
+            assert np.isfinite(state.held.vector).all()
 
     def damaged(self, data: bytes) -> bytes:
         """Return the message with damage anywhere, or with a damaged frame and valid checksums."""
@@ -91,9 +90,8 @@ def test_a_node_refuses_damaged_messages_and_ends_in_the_published_model() -> No
     strategy.start(grid, model(), num_rounds=1)
     for node, context in grid.contexts.items():
         state = state_of(context)
-        assert state.replica is not None
-        assert state.replica.version == strategy.version
-        np.testing.assert_array_equal(state.replica.vector.astype(np.float64), floats(strategy.arrays))
+        assert state.held.version == strategy.version
+        np.testing.assert_array_equal(state.held.vector.astype(np.float64), floats(strategy.arrays))
         asked = context.state.array_records["asked"]["sum"].numpy()
         assert not state.pending
         np.testing.assert_allclose(

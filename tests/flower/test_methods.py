@@ -40,8 +40,7 @@ def run(up: str, down: str, rounds: int = 5, nodes: int = 4, **settings: Any) ->
 
 
 def held(context: Context) -> np.ndarray[Any, Any]:
-    replica = state_of(context).replica
-    assert replica is not None
+    replica = state_of(context).held
     return replica.vector
 
 

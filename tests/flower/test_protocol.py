@@ -123,9 +123,7 @@ def test_a_node_that_missed_too_much_gets_a_key_frame_because_it_is_smaller() ->
     strategy.start(grid, model(), num_rounds=40)
     _, frames = server_message.parse_server_message(_data(grid.sent[-1]))
     assert [frame.kind for frame in frames] == [Kind.KEY]
-    replica = state_of(grid.contexts[2]).replica
-    assert replica is not None
-    assert replica.version == 39
+    assert state_of(grid.contexts[2]).held.version == 39
 
 
 def test_an_update_counts_once_however_often_it_arrives() -> None:

@@ -166,9 +166,8 @@ def test_a_message_can_be_answered_only_once() -> None:
 def _conserved(grid: LocalGrid, inner: Watching, node: int) -> None:
     """Check that the asked mass is what arrived, plus the residual, plus what is pending."""
     state = state_of(grid.contexts[node])
-    assert state.replica is not None
     frame = parse_single_frame(state.pending)
-    end = len(frame.payload) - state.replica.layout.exact_size * (frame.flags & 1)
+    end = len(frame.payload) - state.held.layout.exact_size * (frame.flags & 1)
     pending = fedcomp.stc().decode(frame.payload[SECONDS.size : end]).astype(np.float64)
     acked = inner.acked.get(node, 0.0)
     asked = grid.contexts[node].state.array_records["asked"]["sum"].numpy()

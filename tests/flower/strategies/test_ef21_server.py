@@ -1,9 +1,4 @@
-import math
-import re
-from typing import Any
-
 import numpy as np
-import pytest
 from flwr.serverapp.strategy import FedAvg
 
 from fedcomp.flower import EF21
@@ -58,9 +53,3 @@ def test_with_absent_nodes_the_step_is_the_mean_of_all_nodes_last_updates() -> N
         model = one_round(strategy, record({"weight": published}), sent)
         np.testing.assert_allclose(values(model), published + 0.3 * np.mean(estimates, 0), atol=1e-12)
         published = np.array(values(model))
-
-
-@pytest.mark.parametrize("eta", [0, -1.0, math.inf, math.nan, "x", None, True, 1j])
-def test_an_eta_that_is_not_a_number_above_zero_is_refused(eta: Any) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"eta is {eta!r};")):
-        EF21(eta=eta)

@@ -1,6 +1,5 @@
 import math
 import random
-import re
 from typing import Any
 
 import numpy as np
@@ -149,19 +148,3 @@ def test_a_lossy_downlink_sends_no_part_of_a_dual_average_twice() -> None:
     target = initial["weight"].numpy() - 0.1 * inner.sum_of_gradients["weight"] / (0.1 + root)
     assert np.abs(target - initial["weight"].numpy()).max() > 0.1
     np.testing.assert_allclose(published, target, atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [("eta", 0), ("delta", -1.0), ("delta", "x"), ("l1_strength", -1e-9), ("l1_strength", math.nan), ("eta", True)],
-)
-@pytest.mark.parametrize("kind", [QcmdAdagrad, QrdaAdagrad])
-def test_a_setting_out_of_range_is_refused(kind: Kind, setting: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"{setting} is {value!r};")):
-        kind(**{setting: value})
-
-
-@pytest.mark.parametrize("center", ["middle", None, 0])
-def test_an_unknown_center_is_refused(center: Any) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"center is {center!r};")):
-        QrdaAdagrad(center=center)

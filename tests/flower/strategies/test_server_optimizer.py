@@ -1,7 +1,9 @@
 """The laws of every server optimizer."""
 
 import itertools
+import math
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,11 +109,9 @@ def test_errors_are_left_out_and_a_round_without_weights_changes_nothing(make: M
 
 @every
 def test_replies_of_another_model_are_refused(make: Make) -> None:
-    published = record({"weight": [1.0, -2.0]})
-    with pytest.raises(AggregationError):
-        one_round(make(), published, [{"weight": [1.0]}])
-    with pytest.raises(AggregationError):
-        one_round(make(), published, [{"other": [1.0, 2.0]}])
+    for sent in ({"weight": [1.0]}, {"other": [1.0, 2.0]}):
+        with pytest.raises(AggregationError):
+            one_round(make(), record({"weight": [1.0, -2.0]}), [sent])
 
 
 @every
@@ -180,6 +180,27 @@ def test_under_lossy_links_the_model_stays_finite_and_keeps_changing(make: Make)
     assert all(np.isfinite(vector).all() for vector in vectors)
     assert all((before != after).any() for before, after in itertools.pairwise(vectors))
     assert strategy.version == 25
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "values"),
+    [
+        (EF21, "eta", (0, -1.0, math.inf, math.nan, "x", None, True, 1j)),
+        (MajorityVote, "step", (0, -1.0, math.inf, math.nan, "1", None, True, 1j)),
+        (FedAMS, "eta", (0, math.inf, "x", True)),
+        (FedAMS, "eps", (0.0, None)),
+        (FedAMS, "beta_1", (1.0, 1j)),
+        (FedAMS, "beta_2", (-0.1, math.nan)),
+        (QcmdAdagrad, "eta", (0, True)),
+        (QcmdAdagrad, "delta", (-1.0, "x")),
+        (QrdaAdagrad, "l1_strength", (-1e-9, math.nan)),
+        (QrdaAdagrad, "center", ("middle", None, 0)),
+    ],
+)
+def test_a_setting_out_of_range_is_refused(kind: Make, setting: str, values: tuple[object, ...]) -> None:
+    for value in values:
+        with pytest.raises(ValueError, match=re.escape(f"{setting} is {value!r};")):
+            kind(**{setting: value})
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
