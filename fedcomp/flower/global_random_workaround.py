@@ -1,7 +1,7 @@
 """A workaround: Flower's strategies draw nodes with Python's global random numbers, and so do others in the process.
 
-Flower's heartbeat, for one, draws from a thread of its own at any time.  Without this guard the same seed would pick other
-nodes in a run with a SuperLink.  It becomes unnecessary once Flower's strategies take a random stream of their own.
+Flower's heartbeat, for one, draws from a thread of its own: without this guard the same seed would pick other nodes in a run
+with a SuperLink.  It becomes unnecessary once Flower's strategies take a random stream of their own.
 """
 
 import random

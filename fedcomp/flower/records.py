@@ -1,8 +1,4 @@
-"""Bytes in and out of Flower's records.
-
-One message carries one Array, which passes through Flower unchanged.  Its `stype` makes `Array.numpy` refuse it in a process
-without fedcomp.
-"""
+"""Bytes in and out of Flower's records: one message carries one Array, whose `stype` makes `Array.numpy` refuse it."""
 
 import math
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
-"""A 64-bit fingerprint of a model, which is updated in time proportional to the number of changed entries.
+"""A 64-bit fingerprint of a model: the sum, modulo 2^64, of a mixed word per entry, plus a hash of the exact tensors.
 
-It is the sum, modulo 2^64, of a mixed word per entry of the vector (its index and its float32 bits), plus a hash of the exact
-tensors.  Changing k entries changes k summands, so a delta frame is verified in O(k).  It detects forks and mistakes; it is
-not a defence against an attacker.
+A word is an entry's index and its float32 bits.  Changing k entries changes k summands, so a delta frame is verified in O(k).
+It detects forks and mistakes; it is not a defence against an attacker.
 """
 
 import hashlib

@@ -1,7 +1,6 @@
-"""The last delta frames, and the cheapest exact route from an older version to the newest.
+"""The last delta frames, of which a node that was absent replays those that it missed.
 
-This is the exact form of STC's cache of partial sums (Sattler et al., TNNLS 2020, section V-C): a node that was absent replays
-the missed frames in order.
+This is the exact form of STC's cache of partial sums (Sattler et al., TNNLS 2020, section V-C).
 """
 
 from collections import deque

@@ -1,7 +1,4 @@
-"""The publisher's side of the protocol: one model, published version by version to many nodes.
-
-It publishes each version once, in `publish`; every node gets the same bytes.
-"""
+"""The publisher's side of the protocol: one model, each version published once, in the same bytes to every node."""
 
 import time
 from dataclasses import dataclass, field
@@ -22,10 +19,7 @@ from fedcomp.wire import Ack, Frame, Kind, ServerMessage, ack_of, codec_id, pars
 
 
 def first_number() -> int:
-    """Return the time in microseconds, from which a server numbers its messages.
-
-    So the numbers grow across restarts too: a node tells an old message from a new one by them.
-    """
+    """Return the time in microseconds, from which a server numbers its messages: so they grow across restarts too."""
     return time.time_ns() // 1000
 
 

@@ -1,11 +1,7 @@
-"""The store of a node's state between two messages, and the usual one: the records of ``Context.state``.
-
-Flower keeps them for as long as the SuperNode runs.
-"""
+"""A node's state in the records of its ``Context.state``, which Flower keeps for as long as the SuperNode runs."""
 
 import json
 from collections.abc import Collection
-from typing import Protocol
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
@@ -23,22 +19,6 @@ from fedcomp.flower.client.client_state import (
 KEY = "fedcomp"
 PLAIN = "fedcomp.plain"
 STYPE = "fedcomp.state/1"
-
-
-class StateStore(Protocol):
-    """Saves and loads the state of a node."""
-
-    def load(self, training_id: int, places: Collection[tuple[int, int]] = ()) -> ClientState:
-        """Return the state of a training; an empty state if there is none.
-
-        If `training_id` is 0, the Flower run identifies the training, or `places` do: the (version, fingerprint) pairs from
-        which the server's message leads on.
-        """
-        ...
-
-    def save(self, state: ClientState) -> None:
-        """Keep `state` until the next message."""
-        ...
 
 
 class ContextStore:

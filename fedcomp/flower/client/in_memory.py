@@ -1,7 +1,4 @@
-"""Node state and decoded frames in memory, for many nodes in one process.
-
-`LocalGrid` gives it to its nodes as their ``Context.state``, for studies.  The messages stay the same to the byte.
-"""
+"""Node state and decoded frames in memory, for the many nodes of a `LocalGrid`; messages stay the same to the byte."""
 
 import copy
 import time

@@ -11,13 +11,15 @@ from fedcomp.errors import FedcompError
 from fedcomp.flower import records
 from fedcomp.flower._compat import ClientAppCallable, log
 from fedcomp.flower.client.client_state import ClientState
-from fedcomp.flower.client.context_store import ContextStore, StateStore
+from fedcomp.flower.client.context_store import ContextStore
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.state_folder import StateFolder
 from fedcomp.flower.lazy_array import record_of, to_record
 from fedcomp.sync import resync
 from fedcomp.wire import Frame, Layout, ServerMessage, parse_server_message
 
+StateStore = ContextStore | InMemoryState | StateFolder
+"""The place of a node's state between two messages; `StateFolder.load` and `StateFolder.save` say how each behaves."""
 STATE_DIR = "state-dir"
 """The key in a node's config that names the folder of its state."""
 

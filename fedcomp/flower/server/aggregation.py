@@ -1,7 +1,6 @@
 """The replies of a round, as the strategy declares to use them (`ReplyUse`), and the change of the model that it makes of them.
 
-Nothing is rounded to the model's dtype on the way: a mean that is too small for a float16 weight reaches the server's memory
-whole, and is published once it has added up.
+Nothing is rounded to the model's dtype: a mean too small for a float16 weight is published once it has added up.
 """
 
 from collections.abc import Sequence

@@ -5,10 +5,8 @@ the steps with AdaGrad's diagonal are those of Duchi, Hazan and Singer, JMLR 201
 minus mean; s_i = |g_{1:t,i}|_2 over all rounds, H = delta + s, and shrink(u, r) = sign(u) max(|u| - r, 0).
 
 An entry that has had no gradient yet has H = delta and shrinks the most: under sparse uplinks, choose `delta` of the order of
-the gradients.  Tensors of one or no dimension (biases) have no penalty.
-
-A lossy downlink keeps part of each step back, so the nodes see exact zeros at once only with ``dense()``, and otherwise after
-the residual has been sent.
+the gradients.  Tensors of one or no dimension (biases) have no penalty.  Under a lossy downlink the nodes see exact zeros only
+after the residual has been sent.
 """
 
 from typing import Any, ClassVar, Literal

@@ -1,7 +1,4 @@
-"""How a strategy uses the replies of a training round, declared by the strategy and read by `CompressedStrategy`.
-
-The server decodes as little as the strategy allows: a weighted mean can be summed sparsely, without one dense model per node.
-"""
+"""How a strategy uses the replies of a training round: `CompressedStrategy` decodes as little as the strategy allows."""
 
 from enum import Enum, auto
 from typing import ClassVar
@@ -20,7 +17,7 @@ class ReplyUse(Enum):
     """How a strategy uses the replies of a training round."""
 
     MEAN = auto()
-    """It reads only the weighted mean of the models, so it may get one merged reply."""
+    """It reads only the weighted mean of the models, so it may get one merged reply, which is summed sparsely."""
     EACH_REPLY = auto()
     """It reads the model of each reply (Krum, medians).  This is assumed of strategies that declare nothing."""
     DIFFERENCES = auto()

@@ -1,10 +1,8 @@
 """Server optimizers: strategies whose next model is a step from the model that the round's nodes started from.
 
-Under a lossy downlink the published model is not the one that the last step ended in, so an optimizer never continues from a
-model of its own.  It moves parameters only.  Counters and BatchNorm statistics follow the weighted mean, as in FedAvg.
-
-Sums and moments are float64 whatever the dtype of the model: the square of a float32 neither overflows nor underflows there,
-and small terms still count after thousands of rounds.  They stay on the server.
+Under a lossy downlink that is not the model that the last step ended in.  An optimizer moves parameters only; counters and
+BatchNorm statistics follow the weighted mean, as in FedAvg.  Sums and moments are float64 whatever the dtype of the model: the
+square of a float32 neither overflows nor underflows there, and small terms still count after thousands of rounds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -82,8 +80,8 @@ class RoundResult:
     def next_model(self, parameters: Mapping[str, NDArray[Any]]) -> ArrayRecord:
         """Return the next model: `parameters` in the dtypes of the mean, and the means of the exact tensors, rounded.
 
-        `CompressedStrategy` hands over float64 means, so that no step is lost to the rounding of a narrow model.  A counter
-        that became a float here would count as a parameter in the next round.
+        Means are float64, so that no step is lost to the rounding of a narrow model.  A counter that became a float here would
+        count as a parameter in the next round.
         """
         rest = Layout(tuple(tensor for tensor in self.layout.tensors if tensor.policy == "exact"))
         _, exact = rest.flatten({tensor.name: self.mean[tensor.name] for tensor in rest.tensors})
