@@ -38,7 +38,6 @@ class CardFile:
     folder: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse names that leave the folder, and sizes and checksums of another form."""
         _check_file_name("file name", self.name)
         _check_file_name("folder", self.folder or self.name)
         check_int(f"size of file {self.name}", self.size, 0, MAX_FILE_BYTES)
@@ -58,7 +57,6 @@ class Hub:
     test: str = "test"
 
     def __post_init__(self) -> None:
-        """Refuse values that are no text."""
         for key, value in asdict(self).items():
             _check_text(f"hub.{key}", value)
 
@@ -101,7 +99,6 @@ class Card:
     test_every: int | None = None
 
     def __post_init__(self) -> None:
-        """Check every setting against the others."""
         for key in ("name", "title", "licence", "source"):
             _check_text(key, getattr(self, key))
         for key in ("shape", "classes", "mean", "std", "groups"):

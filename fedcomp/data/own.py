@@ -28,10 +28,7 @@ NO_FILE = CardFile("none", 0, 32 * "0")
 def load_own(card: Card, folder: str | Path) -> Split:
     """Return the samples of the training files in `folder`, for a run with `card`.
 
-    Raises:
-        ValueError: the folder has no card of that name.
-        DataError: the folder's card does not fit the run's, or the files do not fit it.
-
+    Raises `ValueError` if the folder has no card of that name, and `DataError` if it does not fit the run's, or the files.
     """
     folder = Path(folder).expanduser().absolute()
     own = read_card(card.name, folder)

@@ -24,12 +24,8 @@ def partition(
 ) -> list[NDArray[np.int64]]:
     """Return the sorted sample indices of each client: disjoint, none empty; most schemes use all samples.
 
-    Args:
-        text: a partition, as ``"classes(2)"``.
-        labels: of all samples (N,).
-        num_clients: at least 1.
-        seed: from 0.
-        groups: columns (N,) that name the owner of each sample, for natural clients.
+    `text` is a partition, as ``"classes(2)"``; `labels` (N,) are those of all samples, and `groups` the columns (N,) that name
+    the owner of each, for natural clients.  There is at least 1 client, and seeds start at 0.
 
     Raises `ValueError` if the samples or the number of clients do not fit the settings; checked before any long work.
     """

@@ -21,7 +21,6 @@ class Rotation:
     degrees: float
 
     def __post_init__(self) -> None:
-        """Check the setting."""
         check_range("degrees", self.degrees, above=0, most=180)
 
     def angle(self, client: int, num_clients: int) -> float:
@@ -40,7 +39,6 @@ class Noise:
     sigma: float
 
     def __post_init__(self) -> None:
-        """Check the setting."""
         check_range("sigma", self.sigma, above=0, most=100)
 
     def level(self, client: int, num_clients: int) -> float:
@@ -70,8 +68,7 @@ class Partition:
 def split_partition(text: str) -> tuple[str, ...]:
     """Return the terms of a partition text: its scheme first, then its feature skews; nothing is looked up.
 
-    Raises:
-        ValueError: `text` is not a sum of calls.
+    Raises `ValueError` if `text` is not a sum of calls.
 
     Examples:
         >>> split_partition("classes(2) + rotation(degrees=30)")
@@ -93,9 +90,8 @@ def split_partition(text: str) -> tuple[str, ...]:
 def parse_partition(text: str) -> Partition:
     """Return the partition that `text` describes.
 
-    Raises:
-        ValueError: `text` has another form, an unknown scheme or skew, a skew twice or together with ``own()``, or a setting
-            out of range.
+    Raises `ValueError` for another form, an unknown scheme or skew, a skew twice or together with ``own()``, and a setting out
+    of range.
 
     Examples:
         >>> parse_partition("iid() + noise(sigma=0.1)").skews

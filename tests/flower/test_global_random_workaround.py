@@ -10,27 +10,19 @@ from fedcomp.flower.global_random_workaround import IsolatedRandom
 from tests.flower.toy import app, model
 
 
-def test_others_draws_in_between_change_nothing() -> None:
+def test_draws_inside_and_outside_do_not_change_each_other() -> None:
     random.seed(1)
     expected = [random.random() for _ in range(5)]
     random.seed(1)
-    own, drawn = IsolatedRandom(), []
-    own.hold()
-    for _ in range(5):
-        random.random()
-        with own.used():
-            drawn.append(random.random())
-    assert drawn == expected
-
-
-def test_hold_starts_only_once() -> None:
-    random.seed(1)
     own = IsolatedRandom()
     own.hold()
-    begun = own.state
-    random.seed(2)
-    own.hold()
-    assert own.state == begun
+    outside, inside = [], []
+    for _ in range(5):
+        outside.append(random.random())
+        own.hold()  # starts only once
+        with own.used():
+            inside.append(random.random())
+    assert inside == outside == expected
 
 
 class Drawn(FedAvg):
@@ -61,18 +53,6 @@ def test_a_thread_that_draws_like_flowers_heartbeat_does_not_change_the_picked_n
         picked.append(inner.picked)
     assert picked[0] == picked[1]
     assert len({tuple(nodes) for nodes in picked[0]}) > 1, "the rounds differ"
-
-
-def test_others_draw_the_same_numbers_with_and_without_it() -> None:
-    random.seed(1)
-    expected = [random.random() for _ in range(4)]
-    random.seed(1)
-    own, drawn = IsolatedRandom(), []
-    for _ in range(4):
-        with own.used():
-            random.random()
-        drawn.append(random.random())
-    assert drawn == expected
 
 
 class Busy(LocalGrid):

@@ -72,13 +72,6 @@ def test_an_injected_fault_happens_once(fault: Fault, replies: list[int], afterw
     assert [_times(reply) for reply in _send(grid, 2)] == [1], "no other node is affected"
 
 
-def test_faults_can_be_cancelled() -> None:
-    grid = LocalGrid(_counting(), 1)
-    grid.order(1, Fault.LOSE_REPLY, Fault.CRASH)
-    grid.faults[1].clear()
-    assert len(_send(grid, 1)) == 1
-
-
 def test_an_app_that_raises_gives_an_error_reply_and_its_state_does_not_change() -> None:
     grid = LocalGrid(_counting(), 1, {"fails-at": 1})
     _send(grid, 1)
