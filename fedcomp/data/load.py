@@ -15,9 +15,9 @@ from fedcomp.data.libraries import read_digits, read_hub, read_saved
 def load(card: Card, data_dir: str | Path | None = None) -> Dataset:
     """Return the card's dataset: from scikit-learn if it is embedded, else from `data_dir`, else from the Hugging Face hub.
 
-    `data_dir` is the folder with the files as their authors publish them or as ``save_to_disk`` writes them, or its parent,
-    None or an empty text for the hub.  The process caches the dataset, since simulated clients load it again and again; its arrays
-    are read-only.
+    `data_dir` is the folder with the files as their authors publish them or as ``save_to_disk`` writes them, or its parent;
+    None or an empty text for the hub.  The process caches the dataset, since simulated clients load it again and again; its
+    arrays are read-only.
 
     Raises `DataError` if a file is missing, damaged or does not fit the card.
     """
