@@ -11,13 +11,16 @@ counts shared memory once.
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import psutil
 
 from deploy.federation import Federation
 from deploy.program import Program, signals_as_exits
@@ -40,15 +43,16 @@ class Peaks:
     def look(self, program: Program) -> None:
         """Update the peaks with the current processes of `program`."""
         together = 0
-        for pid in (process.pid for process in program.processes()):
+        for process in program.processes():
             try:
-                command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-                resident = _kibibytes(Path(f"/proc/{pid}/status"), "VmHWM:")
-                together += _kibibytes(Path(f"/proc/{pid}/smaps_rollup"), "Pss:")
-            except OSError:  # it ended while we looked
+                command = " ".join(process.cmdline())
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                together += process.memory_full_info().pss
+            except (psutil.Error, OSError):  # it ended while we looked
                 continue
             part = next((part for part in PARTS if part in command), "others")
-            self.parts[part] = max(self.parts.get(part, 0), resident)
+            peak = re.search(r"VmHWM:\s+(\d+) kB", status)  # absent if the process has ended
+            self.parts[part] = max(self.parts.get(part, 0), int(peak[1]) * 1024 if peak else 0)
         self.together = max(self.together, together)
 
 
@@ -57,11 +61,11 @@ def installed(python: Path) -> tuple[int, int]:
 
     That is where its libraries lie and its scripts: in a virtual environment, without the interpreter itself.
     """
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     said = subprocess.run(
-        [str(python), "-c", ASK], capture_output=True, text=True, check=True, env=_without_paths(os.environ)
+        [str(python), "-c", ASK], capture_output=True, text=True, check=True, env=env
     ).stdout.splitlines()
-    folders = [Path(line) for line in dict.fromkeys(said[1:])]
-    return sum(on_disk(folder) for folder in folders), int(said[0])
+    return sum(on_disk(Path(line)) for line in dict.fromkeys(said[1:])), int(said[0])
 
 
 ASK = """
@@ -73,8 +77,8 @@ for name in ("purelib", "platlib", "scripts"):
 """
 
 
-def train(python: Path, options: argparse.Namespace, folder: Path) -> Peaks:
-    """Return the peak memory of the processes of a node with the interpreter `python` while it trained.
+def train(options: argparse.Namespace, folder: Path) -> Peaks:
+    """Return the peak memory of the processes of a node with the interpreter `options.python` while it trained.
 
     Raises `LaunchError` where the run fails, with its reason.
     """
@@ -91,9 +95,19 @@ def train(python: Path, options: argparse.Namespace, folder: Path) -> Peaks:
             node.config |= {"partition-id": 0, "num-partitions": shares}
         else:
             node.config["data-dir"] = str(folder / "samples")
-        node.env = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+        node.env = {"PATH": f"{options.python.parent}{os.pathsep}{os.environ['PATH']}"}
         federation.start()
-        run = federation.run(ROOT, _settings(options, folder))
+        settings = {
+            "dataset": options.dataset,
+            "data-dir": str(Path(options.data_dir).expanduser().absolute()) if options.data_dir else "",
+            "model": options.model,
+            "partition": "iid()" if options.shared else "own()",
+            "num-rounds": options.rounds,
+            "min-nodes": 1,
+            "fraction-train": 1.0,
+            "runs-dir": str(folder / "runs"),
+        }
+        run = federation.run(ROOT, settings)
         begin = time.monotonic()
         while run.follower.running() and time.monotonic() < begin + TIMEOUT_S:
             peaks.look(node.program)
@@ -103,43 +117,17 @@ def train(python: Path, options: argparse.Namespace, folder: Path) -> Peaks:
     return peaks
 
 
-def _settings(options: argparse.Namespace, folder: Path) -> Mapping[str, object]:
-    data_dir = str(Path(options.data_dir).expanduser().absolute()) if options.data_dir else ""
-    return {
-        "dataset": options.dataset,
-        "data-dir": data_dir,
-        "model": options.model,
-        "partition": "iid()" if options.shared else "own()",
-        "num-rounds": options.rounds,
-        "min-nodes": 1,
-        "fraction-train": 1.0,
-        "runs-dir": str(folder / "runs"),
-    }
-
-
-def _kibibytes(path: Path, key: str) -> int:
-    """Return the bytes in a line such as ``VmHWM:  1234 kB``; 0 if there is none, as for a process that has ended."""
-    for line in path.read_text().splitlines():
-        if line.startswith(key):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
 def on_disk(folder: Path) -> int:
     """Return the bytes of the blocks of all files below `folder`, without following links, as du counts them."""
     files = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
     return sum(512 * path.lstat().st_blocks for path in files)
 
 
-def _without_paths(env: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in env.items() if key != "PYTHONPATH"}
-
-
 def _lines(options: argparse.Namespace) -> Iterator[str]:
     size, packages = installed(options.python)
     yield f"environment   {size / MIB:7,.0f} MiB, {packages} packages ({options.python})"
     with tempfile.TemporaryDirectory(prefix="fedcomp-") as folder:
-        peaks = train(options.python, options, Path(folder))
+        peaks = train(options, Path(folder))
     whose = "shared" if options.shared else "own"
     yield f"peak memory of a node that trains {options.model} on {options.samples} {whose} samples of {options.dataset}:"
     for part, resident in sorted(peaks.parts.items(), key=lambda pair: -pair[1]):
@@ -149,18 +137,6 @@ def _lines(options: argparse.Namespace) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the sizes; return 0, or 2 after one sentence if they cannot be measured."""
-    options = _parser().parse_args(arguments)
-    try:
-        with signals_as_exits():
-            for line in _lines(options):
-                print(line, flush=True)
-    except (LaunchError, ValueError, OSError, subprocess.CalledProcessError) as error:
-        print(f"footprint: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.footprint", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -171,7 +147,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--samples", type=int, default=400, help="of the node, about")
     parser.add_argument("--shared", action="store_true", help="train on a share of the whole dataset")
     parser.add_argument("--rounds", type=int, default=3)
-    return parser
+    options = parser.parse_args(arguments)
+    try:
+        with signals_as_exits():
+            for line in _lines(options):
+                print(line, flush=True)
+    except (LaunchError, ValueError, OSError, subprocess.CalledProcessError) as error:
+        print(f"footprint: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

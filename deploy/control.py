@@ -147,9 +147,8 @@ class Run:
             raise
         for kept in shown.held:  # a traceback that was cut short
             print(kept, flush=True)
-        details = self._details()
-        if details["status"] != COMPLETED:
-            raise LaunchError(_reason(details) or f"the run is {details['status']}")
+        if (status := self.status()) != COMPLETED:
+            raise LaunchError(self.reason() or f"the run is {status}")
 
     def status(self) -> str:
         """Return pending, starting, running, finished:completed, finished:failed or finished:stopped.
@@ -160,7 +159,8 @@ class Run:
 
     def reason(self) -> str:
         """Return why the run failed, as the SuperLink reports it; empty if it did not."""
-        return _reason(self._details())
+        line = _line(str(self._details()["status-details"]))
+        return re.sub(r"^(ServerApp|Simulation) failed with exception: ", "", line)
 
     def wait(self, timeout_s: float) -> str:
         """Return the status once the run has ended, or after `timeout_s` seconds."""
@@ -178,11 +178,6 @@ class Run:
     def _details(self) -> dict[str, Any]:
         runs: list[dict[str, Any]] = self.control.ask(["list", CONNECTION, "--run-id", self.run_id])["runs"]
         return runs[0]
-
-
-def _reason(details: Mapping[str, object]) -> str:
-    line = _line(str(details["status-details"]))
-    return re.sub(r"^(ServerApp|Simulation) failed with exception: ", "", line)
 
 
 def _line(text: str) -> str:

@@ -5,10 +5,10 @@
         run = federation.run(ROOT, {"num-rounds": 12, "min-nodes": 5})
         run.wait(timeout_s=300)
 
-The SuperLink knows a node by its public key.  As long as the SuperLink runs, a SuperNode that restarts with the same key
-has the same node id and needs no registration.  A SuperNode that ends by
-SIGTERM signs off, and may return at once.  A SuperNode that was killed counts as online until it has missed two
-heartbeats, up to 60 seconds; until then the SuperLink refuses its return, and `SuperNode.wait` starts it again.
+The SuperLink knows a node by its public key: while the SuperLink runs, a SuperNode that restarts with the same key has the
+same node id and needs no registration.  A SuperNode that ends by SIGTERM signs off, and may return at once.  One that was
+killed counts as online until it has missed two heartbeats, up to 60 seconds; until then the SuperLink refuses its return,
+and `SuperNode.wait` starts it again.
 
 A run whose ServerApp was killed counts as running for up to a minute, and then as failed.  `Run.stop` ends it at once;
 another run, such as one that resumes from its checkpoint, can start without waiting.
@@ -16,9 +16,8 @@ another run, such as one that resumes from its checkpoint, can start without wai
 
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from deploy.control import Control, Run
 from deploy.environment import environment
@@ -28,7 +27,7 @@ from deploy.program import Program, end
 from deploy.run_config import LaunchError
 
 
-class Federation:
+class Federation(AbstractContextManager["Federation"]):
     """A SuperLink and `nodes` SuperNodes in `folder`; keys, data and state that are there already are used again.
 
     `env` is added to the environment of all processes.  Nothing runs before `start`.  As a context manager, it ends
@@ -70,7 +69,7 @@ class Federation:
         return [self.superlink.program, *(node.program for node in self.nodes)]
 
     def start(self) -> None:
-        """Start everything, and return when all nodes are connected; raise `LaunchError` if they do not connect."""
+        """Start everything, and return when all nodes are connected; raise `LaunchError` if one does not connect."""
         self.start_superlink()
         self.start_nodes()
 
@@ -105,14 +104,7 @@ class Federation:
         """End everything that was started; nothing happens if nothing runs."""
         end_all(self.programs, self.mark)
 
-    def __enter__(self) -> "Federation":
-        """Return the federation itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End everything that was started."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -35,6 +35,7 @@ PURPOSES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
     *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
+EXISTS = "{} exists already; keys are never overwritten: move it away, or name another folder"
 CLOCK_SKEW = timedelta(days=1)  # the clock of a device without a battery may be behind
 
 
@@ -52,7 +53,8 @@ def make_server(folder: Path, hosts: Sequence[str] = (), days: int = SERVER_DAYS
     if days < 1:
         raise KeyFileError(f"a certificate for {days} days; at least 1 is needed")
     _private_folder(folder)
-    _refuse_existing(folder / "server.key", folder / "server.pem")
+    if (folder / "server.key").exists():  # before an authority is made
+        raise KeyFileError(EXISTS.format(folder / "server.key"))
     authority, signer = _authority(folder)
     key = ec.generate_private_key(CURVE)
     builder = (
@@ -73,7 +75,6 @@ def make_node(folder: Path) -> None:
     Both have OpenSSH's format, as ``ssh-keygen -t ecdsa -b 384`` makes them.  Raises `KeyFileError` if one exists.
     """
     _private_folder(folder)
-    _refuse_existing(folder / "node.key", folder / "node.pub")
     key = ec.generate_private_key(CURVE)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n"
@@ -92,7 +93,6 @@ def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateK
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
             raise KeyFileError(f"{key_path} is not the key of {path}")
         return certificate, key
-    _refuse_existing(key_path, path)
     key = ec.generate_private_key(CURVE)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"fedcomp {os.urandom(4).hex()}")])
     builder = (
@@ -150,38 +150,19 @@ def _private_folder(folder: Path) -> None:
         raise KeyFileError(f"folder {folder} has mode {mode:04o}; keys need 0700 (chmod 700, or another folder)")
 
 
-def _refuse_existing(*paths: Path) -> None:
-    for path in paths:
-        if path.exists():
-            raise KeyFileError(
-                f"{path} exists already; keys are never overwritten: move it away, or name another folder"
-            )
-
-
 def _write_pair(private_path: Path, private: bytes, public_path: Path, public: bytes) -> None:
     """Make both files or none; every user may read the second one."""
-    _write(private_path, private, 0o600)
-    try:
-        _write(public_path, public, 0o644)
-    except BaseException:
-        private_path.unlink()
-        raise
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    """Make the file atomically with that mode, unless it exists."""
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(temporary, path)  # unlike a rename, it does not replace
-    except FileExistsError:
-        raise KeyFileError(f"{path} exists already; keys are never overwritten") from None
-    finally:
-        temporary.unlink()
+    with ExitStack() as undo:
+        for path, data, mode in ((private_path, private, 0o600), (public_path, public, 0o644)):
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            except FileExistsError:
+                raise KeyFileError(EXISTS.format(path)) from None
+            undo.callback(path.unlink)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                os.fsync(file.fileno())
+        undo.pop_all()
 
 
 def main() -> int:

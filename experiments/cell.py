@@ -41,7 +41,6 @@ class StudyGrid(LocalGrid):
     """
 
     def __init__(self, cell: Cell, config: dict[str, Value]) -> None:
-        """Make the nodes of `cell`."""
         device = pick_device(str(config["device"]))
         # On the CPU count the thread's own time, because other processes keep the machine busy; it leaves out a GPU's work.
         clock = time.thread_time if device.type == "cpu" else time.perf_counter

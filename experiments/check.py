@@ -1,6 +1,6 @@
 """Checks before the first run whether models, links, devices and data fit together."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from clients.devices import available, pick_device
 from experiments.configuration import ROOT, Cell
@@ -63,14 +63,12 @@ def uses_gpu(plan: Plan) -> bool:
     return bool(devices - {"auto", "cpu"}) or ("auto" in devices and available()[0] != "cpu")
 
 
-def _first_of_each(plan: Plan, keys: Sequence[str]) -> Iterator[Cell]:
-    """Yield the first cell with each combination of values of these settings."""
-    seen: set[tuple[object, ...]] = set()
+def _first_of_each(plan: Plan, keys: Sequence[str]) -> Iterable[Cell]:
+    """Return the first cell with each combination of values of these settings."""
+    found: dict[tuple[object, ...], Cell] = {}
     for cell in plan.cells:
-        values = tuple(cell.settings[key] for key in keys)
-        if values not in seen:
-            seen.add(values)
-            yield cell
+        found.setdefault(tuple(cell.settings[key] for key in keys), cell)
+    return found.values()
 
 
 def _card(cell: Cell) -> Card:

@@ -50,7 +50,7 @@ RULES = {
     "deploy/run_config.py": "click tomli_w fedcomp.flower._compat server.settings",
     "deploy/monitor/": """prometheus_client rich fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",
-    "benchmarks/": """numpy torch flwr matplotlib pandas seaborn fedcomp fedcomp.compressor fedcomp.core fedcomp.data
+    "benchmarks/": """numpy torch flwr matplotlib pandas psutil seaborn fedcomp fedcomp.compressor fedcomp.core fedcomp.data
         fedcomp.flower fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app
         deploy.federation deploy.program deploy.run_config""",
     "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync flwr fedcomp.flower._compat

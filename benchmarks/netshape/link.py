@@ -78,11 +78,9 @@ class Link:
             self._loop.close()
 
     def __enter__(self) -> "Link":
-        """Start."""
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
     def change(self, up: Shape | None = None, down: Shape | None = None) -> None:

@@ -49,7 +49,6 @@ class Wire:
     """One direction of a link, shared by all of its connections; `total` counts the bytes that senders gave it."""
 
     def __init__(self, shape: Shape) -> None:
-        """Start idle and open."""
         self.shape = shape
         self.total = 0
         self.opened = asyncio.Event()

@@ -16,7 +16,6 @@ class RunCollector(Collector):
     """Turns a snapshot into metrics: gauges of the run, and counters and gauges of each node, labelled with its id."""
 
     def __init__(self, read: Callable[[], RunSnapshot]) -> None:
-        """Collect from the snapshots that `read` returns."""
         self._read = read
 
     def collect(self) -> Iterator[Metric]:

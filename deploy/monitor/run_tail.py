@@ -101,10 +101,10 @@ def _parse(path: Path, text: bytes) -> dict[str, Any]:
 
 
 def _why_no_run(path: Path) -> str:
-    if not path.is_dir():
-        return f"{path} is no folder; the folder of a run is needed, such as runs/digits-001"
-    runs = [entry.parent for entry in path.glob("*/settings.json")]
-    if not runs:
-        return f"{path} has no settings.json; the folder of a run is needed, such as runs/digits-001"
-    newest = max(runs, key=lambda run: (run.stat().st_mtime, run))
-    return f"{path} holds {len(runs)} run{'s' if len(runs) > 1 else ''}; name one of them, such as {newest}"
+    runs = sorted(path.glob("*/settings.json"), key=lambda entry: (entry.parent.stat().st_mtime, entry))
+    if runs:
+        return (
+            f"{path} holds {len(runs)} run{'s' if len(runs) > 1 else ''}; name one of them, such as {runs[-1].parent}"
+        )
+    found = "has no settings.json" if path.is_dir() else "is no folder"
+    return f"{path} {found}; the folder of a run is needed, such as runs/digits-001"
