@@ -141,11 +141,11 @@ def _report(plan: Plan, results: Results, options: argparse.Namespace, console: 
     study: Path = options.study.absolute()  # a report does not show folders outside of this one
     name = study.relative_to(Path.cwd()) if study.is_relative_to(Path.cwd()) else study.name
     about = About(
-        title=plan.title,
-        question=plan.question,
-        targets=plan.targets,
+        title=plan.study.title,
+        question=plan.study.question,
+        targets=tuple(plan.study.targets),
         commands=(f"python -m experiments {name}{' --data-dir DIR' if options.data_dir else ''}",),
-        notes=plan.notes,
+        notes=tuple(plan.study.notes),
         cells_done=table["cell"].nunique(),
         cells_all=len(plan.cells),
     )

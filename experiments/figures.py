@@ -4,6 +4,7 @@ A method has the same colour, dash and marker in all figures of a study. A line 
 the lowest seed to the highest; where a seed has diverged, both are of the seeds that are left. A figure without points is None.
 """
 
+import io
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -53,20 +54,22 @@ COSTS = {
 
 
 class Picture(NamedTuple):
-    """A figure, with a name for its file and a caption that says how to read it."""
+    """A figure as PNG, with a name for its file and a caption that says how to read it."""
 
     name: str
-    figure: Figure
     caption: str
+    png: bytes
 
 
 def pictures(study: Study) -> Iterator[Picture]:
-    """Yield the figures of a study one after the other; each is closed when the next is asked for."""
+    """Yield the figures of a study one after the other."""
     with plt.rc_context({"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}):
         for name, figure, caption in _figures(study):
             if figure is not None:
-                yield Picture(name, figure, caption)
+                file = io.BytesIO()
+                figure.savefig(file, format="png", dpi=130)
                 plt.close(figure)
+                yield Picture(name, caption, file.getvalue())
 
 
 def _figures(study: Study) -> Iterator[tuple[str, Figure | None, str]]:

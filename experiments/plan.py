@@ -68,14 +68,9 @@ Layers = tuple[Layer, ...]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A study: texts for the report, and its cells in the order in which they run."""
+    """A study file, and its cells in the order in which they run."""
 
-    title: str
-    question: str
-    targets: tuple[float, ...]
-    notes: tuple[str, ...]
-    axes: tuple[str, ...]
-    """The settings of the grid."""
+    study: StudyFile
     cells: tuple[Cell, ...]
     layers: Mapping[str, Layers] = field(repr=False)
     """Name of a cell -> where its settings are written."""
@@ -86,7 +81,7 @@ class Plan:
 
     def describe(self, cell: Cell) -> str:
         """Return the method and the settings in which cells differ, as in ``STC 1/100, seed 0``."""
-        return ", ".join([cell.label, *(f"{key} {cell.settings[key]}" for key in self.axes)])
+        return ", ".join([cell.label, *(f"{key} {cell.settings[key]}" for key in self.study.grid)])
 
 
 def read_plan(path: Path) -> Plan:
@@ -118,15 +113,8 @@ def read_plan(path: Path) -> Plan:
             if value in values[:number]:
                 raise grid.error(f"{key}[{number}] is {value!r} again; each value is needed once")
     found = list(_cells(runs, grid, methods))
-    return Plan(
-        title=study.title,
-        question=study.question,
-        targets=tuple(study.targets),
-        notes=tuple(study.notes),
-        axes=tuple(study.grid),
-        cells=tuple(cell for cell, _ in found),
-        layers={cell.name: layers for cell, layers in found},
-    )
+    cells = tuple(cell for cell, _ in found)
+    return Plan(study, cells, {cell.name: layers for cell, layers in found})
 
 
 File = TypeVar("File", bound=PartFile)

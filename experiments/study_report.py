@@ -7,7 +7,6 @@ It needs only the table of results, so it can be made again at any time.
 
 import argparse
 import base64
-import io
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -107,14 +106,11 @@ def markdown(table: pd.DataFrame, targets: Sequence[float] = ()) -> str:
 
 def _figures(study: Study, folder: Path | None) -> Iterator[dict[str, str]]:
     """Yield the name, the caption and the PNG (as a data URI) of each figure."""
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
     for picture in pictures(study):
-        file = io.BytesIO()
-        picture.figure.savefig(file, format="png", dpi=130)
         if folder is not None:
-            (folder / f"{picture.name}.png").write_bytes(file.getvalue())
-        uri = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{picture.name}.png").write_bytes(picture.png)
+        uri = f"data:image/png;base64,{base64.b64encode(picture.png).decode()}"
         yield {"name": picture.name, "uri": uri, "caption": picture.caption}
 
 

@@ -1,6 +1,9 @@
-"""Cells that take a moment: logistic regression on digits."""
+"""Cells that take a moment: logistic regression on digits; and the plans of study files."""
+
+from pathlib import Path
 
 from experiments.configuration import Cell, Value, defaults
+from experiments.plan import Plan, read_plan
 
 SHORT: dict[str, Value] = {
     "model": "logistic",
@@ -16,3 +19,23 @@ def cell(**settings: Value) -> Cell:
     """Return a cell of two rounds of ten steps, on two of ten nodes; keywords replace its settings."""
     given = {key.replace("_", "-"): value for key, value in settings.items()}
     return Cell("STC", {**defaults(), **SHORT, **given})
+
+
+RUN = """[run]
+clients = 10
+clients-per-round = 5
+iterations = 10
+evaluate-every = 5
+local-steps = 1
+"""
+METHOD = """[[method]]
+label = "one"
+"""
+
+
+def plan(folder: Path, text: str, name: str = "study.toml") -> Plan:
+    """Return the plan in a file with this text."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(text)
+    return read_plan(path)

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from experiments.check import check_data, check_settings, uses_gpu
-from experiments.plan import Plan, StudyError, read_plan
+from experiments.plan import StudyError
+from tests.experiments.cells import METHOD, plan
 
 HEAD = """title = "x"
 [run]
@@ -17,15 +18,6 @@ iterations = 1
 evaluate-every = 1
 local-steps = 1
 """
-METHOD = """[[method]]
-label = "one"
-"""
-
-
-def plan(folder: Path, text: str) -> Plan:
-    """Return the plan in a file with this text."""
-    (folder / "study.toml").write_text(text)
-    return read_plan(folder / "study.toml")
 
 
 def test_a_study_that_fits_is_accepted_silently(tmp_path: Path) -> None:

@@ -12,38 +12,20 @@ from flwr.serverapp.strategy import FedAvg
 from experiments.configuration import Cell, Value, defaults
 from experiments.plan import Plan, StudyError, read_plan
 from fedcomp.flower import LocalGrid
+from tests.experiments.cells import METHOD, RUN, plan
 
 STUDIES = Path(__file__).parents[2] / "experiments" / "studies"
-RUN = """[run]
-clients = 10
-clients-per-round = 5
-iterations = 10
-evaluate-every = 5
-local-steps = 1
-"""
-METHOD = """[[method]]
-label = "one"
-"""
-
-
-def study(folder: Path, text: str, name: str = "study.toml") -> Plan:
-    """Return the plan in a file with this text."""
-    path = folder / name
-    path.parent.mkdir(exist_ok=True, parents=True)
-    path.write_text(text)
-    return read_plan(path)
 
 
 def grid(folder: Path, text: str) -> Plan:
     """Return a plan with this grid, and three methods."""
     methods = "".join(f"[[method]]\nlabel = '{name}'\n" for name in "abc")
-    return study(folder, f"title = 'x'\n{RUN}[grid]\n{text}\n{methods}")
+    return plan(folder, f"title = 'x'\n{RUN}[grid]\n{text}\n{methods}")
 
 
 def test_cells_are_the_product_of_grid_and_methods_and_the_seed_varies_slowest(tmp_path: Path) -> None:
-    plan = grid(tmp_path, "seed = [1, 0]\npartition = ['iid()', 'classes(1)']\nbatch-size = [1, 2]")
-    assert plan.axes == ("seed", "partition", "batch-size")
-    settings = [(c.settings["seed"], c.settings["partition"], c.settings["batch-size"], c.label) for c in plan.cells]
+    found = grid(tmp_path, "seed = [1, 0]\npartition = ['iid()', 'classes(1)']\nbatch-size = [1, 2]")
+    settings = [(c.settings["seed"], c.settings["partition"], c.settings["batch-size"], c.label) for c in found.cells]
     assert settings == [
         (seed, partition, size, label)
         for seed in (1, 0)
@@ -51,36 +33,35 @@ def test_cells_are_the_product_of_grid_and_methods_and_the_seed_varies_slowest(t
         for size in (1, 2)
         for label in "abc"
     ]
-    assert len({cell.name for cell in plan.cells}) == 24
-    assert plan.describe(plan.cells[4]) == "b, seed 1, partition iid(), batch-size 2"
+    assert len({cell.name for cell in found.cells}) == 24
+    assert found.describe(found.cells[4]) == "b, seed 1, partition iid(), batch-size 2"
 
 
 def test_without_a_grid_each_method_is_a_cell(tmp_path: Path) -> None:
-    plan = study(tmp_path, f"title = 'x'\n{RUN}{METHOD}")
-    assert [cell.label for cell in plan.cells] == ["one"]
-    assert plan.describe(plan.cells[0]) == "one"
-    assert (plan.question, plan.targets, plan.notes) == ("", (), ())
+    found = plan(tmp_path, f"title = 'x'\n{RUN}{METHOD}")
+    assert [cell.label for cell in found.cells] == ["one"]
+    assert found.describe(found.cells[0]) == "one"
 
 
 def test_a_method_takes_precedence_over_the_grid_and_the_grid_over_run(tmp_path: Path) -> None:
     text = f"title = 'x'\n{RUN}seed = 5\nmomentum = 0.5\n[grid]\nseed = [7]\n{METHOD}momentum = 0.9\n"
-    settings = study(tmp_path, text).cells[0].settings
+    settings = plan(tmp_path, text).cells[0].settings
     assert (settings["seed"], settings["momentum"]) == (7, 0.9)
     assert settings["weight-decay"] == 0.0  # the app's default
 
 
 def test_the_files_own_run_takes_precedence_over_included_ones(tmp_path: Path) -> None:
-    study(tmp_path, "title = 'x'\n" + RUN + METHOD)  # not included
+    plan(tmp_path, "title = 'x'\n" + RUN + METHOD)  # not included
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "run.toml").write_text(RUN + "batch-size = 7\nseed = 1\n")
     (tmp_path / "parts" / "more.toml").write_text("[run]\nseed = 2\nmomentum = 0.1\n[[method]]\nlabel = 'included'\n")
     own = "title = 'x'\ninclude = ['../parts/run.toml', '../parts/more.toml']\n[run]\nmomentum = 0.3\n"
-    plan = study(tmp_path, own + METHOD, "studies/study.toml")
-    assert [cell.label for cell in plan.cells] == ["included", "one"]
-    settings = plan.cells[0].settings
+    found = plan(tmp_path, own + METHOD, "studies/study.toml")
+    assert [cell.label for cell in found.cells] == ["included", "one"]
+    settings = found.cells[0].settings
     assert (settings["batch-size"], settings["seed"], settings["momentum"]) == (7, 2, 0.3)
     with pytest.raises(StudyError, match=r"more\.toml: run\.seed is 2; too odd"):
-        raise plan.error(plan.cells[0], "seed", "too odd")
+        raise found.error(found.cells[0], "seed", "too odd")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +73,7 @@ def test_rounds_are_iterations_over_local_steps_rounded_up(
 ) -> None:
     text = RUN.replace("iterations = 10", f"iterations = {iterations}").replace("local-steps = 1", "")
     text = text.replace("evaluate-every = 5", "evaluate-every = 100")
-    (cell,) = study(tmp_path, f"title = 'x'\n{text}local-steps = {steps}\n{METHOD}").cells
+    (cell,) = plan(tmp_path, f"title = 'x'\n{text}local-steps = {steps}\n{METHOD}").cells
     assert cell.rounds == cell.config()["num-rounds"] == rounds
     assert cell.config()["evaluate-every"] == evaluate_every
 
@@ -109,7 +90,7 @@ def sampled(cell: Cell) -> int:
 @pytest.mark.parametrize("per_round", [1, 3, 5])
 def test_flower_picks_exactly_clients_per_round(tmp_path: Path, clients: int, per_round: int) -> None:
     text = RUN.replace("clients = 10", f"clients = {clients}").replace("round = 5", f"round = {per_round}")
-    (cell,) = study(tmp_path, f"title = 'x'\n{text}{METHOD}").cells
+    (cell,) = plan(tmp_path, f"title = 'x'\n{text}{METHOD}").cells
     assert cell.clients_per_round == sampled(cell) == per_round
 
 
@@ -118,12 +99,12 @@ def test_flower_picks_exactly_clients_per_round(tmp_path: Path, clients: int, pe
 def test_a_fraction_gives_as_many_clients_as_flower_picks(tmp_path: Path, clients: int, fraction: float) -> None:
     text = RUN.replace("clients = 10", f"clients = {clients}")
     text = text.replace("clients-per-round = 5", f"fraction-train = {fraction}")
-    (cell,) = study(tmp_path, f"title = 'x'\n{text}{METHOD}").cells
+    (cell,) = plan(tmp_path, f"title = 'x'\n{text}{METHOD}").cells
     assert cell.clients_per_round == sampled(cell)
 
 
 def test_a_cells_name_depends_on_every_setting_that_counts_and_not_on_their_order(tmp_path: Path) -> None:
-    (cell,) = study(tmp_path, f"title = 'x'\n{RUN}{METHOD}").cells
+    (cell,) = plan(tmp_path, f"title = 'x'\n{RUN}{METHOD}").cells
     changed: dict[str, Value] = {key: f"{value}?" for key, value in cell.settings.items()}
     others = {key: Cell(cell.label, {**cell.settings, key: value}) for key, value in changed.items()}
     others["label"] = Cell("two", cell.settings)
@@ -199,7 +180,7 @@ def test_a_bad_file_is_refused_with_its_key_and_what_is_possible(
     tmp_path: Path, text: str, key: str, names: str
 ) -> None:
     with pytest.raises(StudyError, match=f": {key}.*{names}") as caught:
-        study(tmp_path, text)
+        plan(tmp_path, text)
     assert str(caught.value).startswith(str(tmp_path))
     assert "\n" not in str(caught.value)
 
@@ -216,7 +197,7 @@ def test_a_bad_file_is_refused_with_its_key_and_what_is_possible(
 def test_an_error_in_an_included_file_names_that_file(tmp_path: Path, text: str, key: str) -> None:
     (tmp_path / "part.toml").write_text(text)
     with pytest.raises(StudyError, match=rf"part\.toml: {key}"):
-        study(tmp_path, f"title = 'x'\ninclude = ['part.toml']\n{RUN}{METHOD}")
+        plan(tmp_path, f"title = 'x'\ninclude = ['part.toml']\n{RUN}{METHOD}")
 
 
 @pytest.mark.parametrize("data", [b"title = 'x", b"\xff"])
@@ -231,8 +212,8 @@ FILES = sorted(path for path in STUDIES.glob("**/*.toml") if path.parent.name !=
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_study_can_be_read(path: Path) -> None:
-    plan = read_plan(path)
-    seeds = Counter(cell.settings["seed"] for cell in plan.cells)
+    found = read_plan(path)
+    seeds = Counter(cell.settings["seed"] for cell in found.cells)
     assert len(set(seeds.values())) == 1  # each seed has the same number of cells
-    assert plan.question
-    assert all(cell.clients_per_round == sampled(cell) for cell in plan.cells)
+    assert found.study.question
+    assert all(cell.clients_per_round == sampled(cell) for cell in found.cells)
