@@ -1,6 +1,5 @@
 """The copy of the app that Flower bundles, and the settings of command lines, runs and nodes."""
 
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -96,11 +95,6 @@ def test_paths_become_absolute_and_all_nodes_are_waited_for(config: Config) -> N
 def test_a_wrong_setting_is_refused_before_anything_starts(config: Config) -> None:
     with pytest.raises(LaunchError, match="num-rounds is 0; .*1"):
         run_config(["num-rounds=0"], config, 7)
-
-
-def test_what_is_written_for_flower_reads_back_the_same() -> None:
-    config: Config = {"a": 1, "b": 0.5, "c": False, "d": 'quo"te \\ é', "e": 1e-05}
-    assert tomllib.loads(to_toml(config)) == config
 
 
 def test_simulation_settings_come_through_flowers_command_line() -> None:

@@ -7,29 +7,23 @@ import pytest
 
 from benchmarks.netshape.profiles import Profile
 from experiments.network import format_duration, network_seconds
-from tests.experiments.rows import cell
+from tests.experiments.rows import cell, rows
 
 LINK = Profile("a link", up_mbit_s=1, down_mbit_s=8, round_trip_ms=100, source="made up")
 
 
 def test_a_round_is_two_round_trips_both_transfers_and_the_computing() -> None:
-    curve: dict[str, list[float]] = {
-        "round": [0, 1, 2],
-        "slowest_uplink_bytes": [0, 125_000, 250_000],  # 1 Mbit: a second each
-        "slowest_downlink_bytes": [0, 1_000_000, 3_000_000],  # 8 Mbit: a second, then two
-        "client_seconds": [0.0, 10.0, 20.0],
-        "server_seconds": [0.0, 0.25, 0.5],
-    }
+    curve = rows(3).assign(
+        round=[0, 1, 2],
+        slowest_uplink_bytes=[0, 125_000, 250_000],  # 1 Mbit: a second each
+        slowest_downlink_bytes=[0, 1_000_000, 3_000_000],  # 8 Mbit: a second, then two
+        client_seconds=[0.0, 10.0, 20.0],
+        server_seconds=[0.0, 0.25, 0.5],
+    )
     np.testing.assert_allclose(network_seconds(curve, LINK), [0, 0.2 + 1 + 1 + 10 + 0.25, 0.4 + 2 + 3 + 20 + 0.5])
     np.testing.assert_allclose(
         network_seconds(curve, LINK, slowdown=3), [0, 0.2 + 1 + 1 + 30 + 0.25, 0.4 + 2 + 3 + 60 + 0.5]
     )
-
-
-def test_a_table_of_results_is_accepted_as_it_is() -> None:
-    table = cell([0.1, 0.2, 0.3], up=1000, down=4000)
-    each = 0.2 + 100 * 8 / 1e6 + 800 * 8 / 8e6 + 0.5 + 0.1
-    np.testing.assert_allclose(network_seconds(table, LINK), [0, each, 2 * each])
 
 
 def test_a_faster_link_never_takes_longer_and_time_never_decreases() -> None:

@@ -27,10 +27,7 @@ def test_a_method_is_listed_with_its_settings_and_its_measured_ratios() -> None:
         "ratio up": "100.0",
         "ratio down": "25.0",
     }
-
-
-def test_a_method_that_has_sent_nothing_has_no_ratio() -> None:
-    assert methods_table(study(cell([0.1]))).rows[0][-2:] == ("-", "-")
+    assert methods_table(study(cell([0.1]))).rows[0][-2:] == ("-", "-")  # nothing was sent
 
 
 def test_bytes_to_a_target_are_those_at_the_first_evaluation_that_reaches_it() -> None:
@@ -144,10 +141,6 @@ def test_a_setting_without_a_target_still_has_a_best_final_accuracy() -> None:
     found = study(cell([0.1, 0.5]), dense([0.1, 0.102]))
     assert summary_table(found).rows == (("STC 1/100 (50.0 %)", "-", "-", "-"),)
     assert "no target accuracy" in sentences(found)[1]
-
-
-def test_a_target_that_is_given_twice_counts_once() -> None:
-    assert len(target_table(study(cell([0.1, 0.9]), given=(0.8, 0.8))).rows) == 1
 
 
 def test_missing_runs_are_reported_even_without_a_plan() -> None:
