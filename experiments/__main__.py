@@ -23,9 +23,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from experiments.check import check_data, check_settings, uses_gpu
 from experiments.configuration import Cell
 from experiments.plan import Plan, StudyError, read_plan
-from experiments.results import Results, claim, read_csv
+from experiments.results import Results, claim, read_csv, write_text
 from experiments.runner import Event, Failure, Workers, ray_workers, run_cells
-from experiments.study_report import About, write
+from experiments.study_report import About, render
 
 STUDIES = Path(__file__).resolve().parent / "studies"
 FAILED = 1
@@ -150,7 +150,7 @@ def _report(plan: Plan, results: Results, options: argparse.Namespace, console: 
         cells_all=len(plan.cells),
     )
     path = results.path.with_name("report.html")
-    write(path, table, about)
+    write_text(path, render(table, about))
     _log(console, f"report: {path}")
 
 

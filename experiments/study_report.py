@@ -57,16 +57,11 @@ class About:
     """How many times slower than the machine of the study a node computes; for times over a network."""
 
 
-def write(path: Path, table: pd.DataFrame, about: About, figures: Path | None = None) -> None:
-    """Write the page atomically, and each figure as a PNG file into the folder `figures`, if given.
+def render(table: pd.DataFrame, about: About, figures: Path | None = None) -> str:
+    """Return the page as HTML, and write each figure as a PNG file into the folder `figures`, if given.
 
     Raises `ValueError` as `read_study` does.
     """
-    write_text(path, render(table, about, figures))
-
-
-def render(table: pd.DataFrame, about: About, figures: Path | None = None) -> str:
-    """Return the page as HTML; raises, and writes the figures, as `write` does."""
     study = read_study(table, about.targets, about.slowdown)
     loader = FileSystemLoader(Path(__file__).parent)
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -154,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             slowdown=options.slowdown,
         )
         table = read_csv(options.results)
-        write(out, table, about, options.figures)
+        write_text(out, render(table, about, options.figures))
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:

@@ -122,27 +122,23 @@ def accuracy_tables(study: Study, measure: Measure) -> list[Table]:
 
 def ratio_tables(study: Study) -> list[Table]:
     """Return how many times fewer bytes each method sent than plain Flower would have."""
-
-    def ratios(runs: pd.DataFrame) -> str:
-        up, both = dense_ratio(runs, "uplink"), dense_ratio(runs, "uplink", "downlink")
-        return f"{up:.3g} ({both:.3g})" if up else "-"
-
+    groups = study.runs.groupby(["scenario", "method"], observed=True)
+    both = groups.apply(lambda runs: dense_ratio(runs, "uplink", "downlink"))
+    up = groups.apply(lambda runs: dense_ratio(runs, "uplink"))
+    texts = {key: f"{ratio:.3g} ({both[key]:.3g})" if ratio else "-" for key, ratio in up.items()}
     caption = (
         "How many times fewer bytes than plain Flower would have sent in the same rounds, over complete runs{}: up, and in "
         "brackets up and down, catch-up included in down. All seeds together."
     )
-    return _grid_tables(study, caption, "up (up and down)", _by_method(study, ratios))
+    return _grid_tables(study, caption, "up (up and down)", texts)
 
 
 def catch_up_tables(study: Study) -> list[Table]:
     """Return the share of the downlink bytes of each method that went to nodes that had been absent."""
-
-    def share(runs: pd.DataFrame) -> str:
-        down = runs["downlink_bytes"].sum()
-        return f"{100 * runs['catch_up_bytes'].sum() / down:.1f} %" if down else "-"
-
+    sums = study.runs.groupby(["scenario", "method"], observed=True)[["catch_up_bytes", "downlink_bytes"]].sum()
+    texts = {key: f"{100 * late / down:.1f} %" if down else "-" for key, late, down in sums.itertuples()}
     caption = "The share of the downlink bytes that is catch-up, over complete runs{}. All seeds together."
-    return _grid_tables(study, caption, "catch-up", _by_method(study, share))
+    return _grid_tables(study, caption, "catch-up", texts)
 
 
 def byte_tables(study: Study) -> list[Table]:
@@ -234,11 +230,6 @@ def network_table() -> Table:
 def _parts(key: Any) -> tuple[str, float, str]:
     scenario, target, method = key  # the index of a groupby has no type
     return str(scenario), target, str(method)
-
-
-def _by_method(study: Study, show: Callable[[pd.DataFrame], str]) -> dict[tuple[str, str], str]:
-    groups = study.runs.groupby(["scenario", "method"], observed=True)
-    return {(str(scenario), str(method)): show(runs) for (scenario, method), runs in groups}
 
 
 def _grid_tables(
