@@ -8,7 +8,6 @@ The two alternate in this process, and the ratio is the median over their runs.
 
 import argparse
 import logging
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -31,48 +30,38 @@ CLIENTS, A_ROUND = 100, 10
 Config = dict[str, str | int | float | bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The model and data, the compressors, and the number of rounds of a measurement."""
-
-    model: str
-    link: str
-    local_steps: int
-    rounds: int
-
-
 WORKS = tuple(
-    Work(model, link, steps, rounds)
+    (model, link, steps, rounds)
     for model, pace in (("logistic", 1), ("cnn", 4))
     for steps, rounds in ((1, 40 // pace), (25, 4 // pace))
     for link in ("dense()", "stc(density=0.01)")
 )
+"""The model, the compressor of both directions, local steps, and the number of rounds of a measurement."""
 
 
-def measure(work: Work, config: Config, repeat: int) -> list[tuple[float, float]]:
+def measure(link: str, steps: int, rounds: int, config: Config, repeat: int) -> list[tuple[float, float]]:
     """Return the seconds on the grid and in the bare loop, for each of `repeat` measurements."""
     torch.set_num_threads(1)
-    config = config | {"model": work.model, "local-steps": 1}
     card = own_card(str(config["dataset"]))
-    model = build_model(work.model, input_shape(card), card.num_classes, 0)
-    link = fedcomp.parse(work.link)
+    model = build_model(str(config["model"]), input_shape(card), card.num_classes, 0)
+    compressor = fedcomp.parse(link)
     strategy = CompressedStrategy(
-        FedAvg(fraction_train=A_ROUND / CLIENTS + 1e-9, fraction_evaluate=0.0), uplink=link, downlink=link
+        FedAvg(fraction_train=A_ROUND / CLIENTS + 1e-9, fraction_evaluate=0.0), uplink=compressor, downlink=compressor
     )
     grid = LocalGrid(client_app, CLIENTS, config, in_memory=True)
     strategy.start(
         grid, ArrayRecord(model.state_dict()), num_rounds=3 * CLIENTS // A_ROUND
     )  # most nodes hold a replica
     for context in grid.contexts.values():
-        context.run_config["local-steps"] = work.local_steps
-    plan = LocalPlan(1, work.local_steps, int(config["batch-size"]), 0.04, 0.0, 0.0)
+        context.run_config["local-steps"] = steps
+    plan = LocalPlan(1, steps, int(config["batch-size"]), 0.04, 0.0, 0.0)
     seeds = count()
 
     def on_grid() -> None:
-        strategy.start(grid, strategy.arrays, num_rounds=work.rounds)
+        strategy.start(grid, strategy.arrays, num_rounds=rounds)
 
     def bare() -> None:
-        for number in range(work.rounds * A_ROUND):
+        for number in range(rounds * A_ROUND):
             node = {"partition-id": number * 7 % CLIENTS, "num-partitions": CLIENTS}
             x, y = own_samples(config, node, torch.device("cpu"))
             train(model, x, y, plan, np.random.default_rng(next(seeds)))
@@ -98,15 +87,14 @@ def main() -> None:
         "device": "cpu",
     }
     rows: list[dict[str, object]] = []
-    for work in WORKS:
-        steps = work.rounds * A_ROUND * work.local_steps
-        pairs = measure(work, config, options.turns)
-        grid, bare = (steps / median(seconds) for seconds in zip(*pairs, strict=True))
+    for model, link, steps, rounds in WORKS:
+        pairs = measure(link, steps, rounds, config | {"model": model, "local-steps": 1}, options.turns)
+        grid, bare = (rounds * A_ROUND * steps / median(seconds) for seconds in zip(*pairs, strict=True))
         rows.append(
             {
-                "model": work.model,
-                "up and down": work.link,
-                "local steps": work.local_steps,
+                "model": model,
+                "up and down": link,
+                "local steps": steps,
                 "grid": f"{grid:.0f}",
                 "bare loop": f"{bare:.0f}",
                 "overhead": f"{median(mine / base for mine, base in pairs) - 1:.0%}",

@@ -11,24 +11,24 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from deploy.monitor.run_tail import MonitorError, RunTail
+from deploy.monitor.snapshot import MonitorError, read_run
 from deploy.monitor.tui import render
 from server.run_status import RUNNING
 
-POLL_S = 0.5
+POLL_S = 1.0
 FILE_WIDTH = 120
 
 
-def watch(tail: RunTail, console: Console, *, once: bool) -> None:
+def watch(folder: Path, console: Console, *, once: bool) -> None:
     """Show the run until it ends, or with `once` as it is now."""
-    run = tail.read()
+    run = read_run(folder)
     try:
         if not once and run.state == RUNNING:
             with Live(console=console, auto_refresh=False, transient=True) as live:
                 while run.state == RUNNING:
                     live.update(render(run, console.height), refresh=console.is_terminal)
                     time.sleep(POLL_S)
-                    run = tail.read()
+                    run = read_run(folder)
     finally:  # the last view stays on the screen, also after Ctrl-C
         console.print(render(run))
 
@@ -45,10 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = FILE_WIDTH
     try:
-        tail = RunTail(args.folder)
+        read_run(args.folder)  # or one sentence, before anything is served
         follow = console.is_terminal or args.prometheus is not None
         with _serving(args.folder, args.host, args.prometheus):
-            watch(tail, console, once=args.once or not follow)
+            watch(args.folder, console, once=args.once or not follow)
     except MonitorError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -65,7 +65,7 @@ def _serving(folder: Path, host: str, port: int | None) -> AbstractContextManage
         from deploy.monitor.prometheus import serving
     except ModuleNotFoundError:
         raise MonitorError("--prometheus needs prometheus-client; pip install 'fedcomp[watch]' installs it") from None
-    return serving(lambda: RunTail(folder).read(), host, port)  # each scrape reads the run from the start, in a thread
+    return serving(lambda: read_run(folder), host, port)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from deploy.monitor.run_tail import MonitorError, RunSnapshot
+from deploy.monitor.snapshot import MonitorError, RunSnapshot
 from fedcomp.sync import Traffic
 
 

@@ -7,7 +7,7 @@ from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from deploy.monitor.run_tail import RunSnapshot
+from deploy.monitor.snapshot import RunSnapshot
 from fedcomp.sync import Traffic
 from server.progress import NUM_RECENT, format_bytes, format_seconds, seconds_left
 from server.run_records import NodeStatus, RoundRecord

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from clients.app import app as client_app
 from deploy.monitor.__main__ import main, watch
-from deploy.monitor.run_tail import RunSnapshot, RunTail
+from deploy.monitor.snapshot import RunSnapshot, read_run
 from deploy.monitor.tui import render
 from fedcomp.flower import LocalGrid
 from fedcomp.sync import Traffic
@@ -141,46 +141,33 @@ def test_a_run_that_has_just_started_is_shown() -> None:
 
 
 def test_only_whole_lines_are_read_as_they_come(folder: RunFolder) -> None:
-    tail = RunTail(folder.path)
-    assert tail.read().rounds == ()
+    assert read_run(folder.path).rounds == ()
     folder.append(record(0))
     folder.append(record(1))
-    assert tail.read().rounds == (record(0), record(1))
+    assert read_run(folder.path).rounds == (record(0), record(1))
     line = json.dumps(to_row(record(2)))
     with folder.rounds.open("a") as file:
         file.write(line[:30])
         file.flush()
-        assert tail.read().rounds == (record(0), record(1))
+        assert read_run(folder.path).rounds == (record(0), record(1))
         file.write(line[30:] + "\n")
-    assert tail.read().rounds == (record(0), record(1), record(2))
-
-
-def test_a_resumed_run_is_read_again(folder: RunFolder) -> None:
-    for number in range(5):
-        folder.append(record(number))
-    tail = RunTail(folder.path)
-    assert len(tail.read().rounds) == 5
-    folder.keep_rounds(2)
-    for number in range(3, 9):
-        folder.append(record(number, loss=0.25))
-    assert [one.round for one in tail.read().rounds] == list(range(9))
-    assert [one.loss for one in tail.read().rounds] == 3 * [0.5] + 6 * [0.25]
+    assert read_run(folder.path).rounds == (record(0), record(1), record(2))
 
 
 def test_missing_fields_have_defaults_and_unknown_ones_are_ignored(folder: RunFolder) -> None:
     line = {key: value for key, value in to_row(record(1)).items() if key not in ("failed", "missing")}
     folder.rounds.write_text(json.dumps(line | {"something": "new"}) + "\n")
-    assert RunTail(folder.path).read().rounds == (record(1),)
-    assert RunTail(folder.path).read().state == "running"
+    assert read_run(folder.path).rounds == (record(1),)
+    assert read_run(folder.path).state == "running"
     folder.write_json("summary.json", {})
-    assert RunTail(folder.path).read().state == "completed"
+    assert read_run(folder.path).state == "completed"
 
 
 def test_the_view_is_updated_until_the_run_ends(folder: RunFolder) -> None:
     write_status(folder, "running")
     screen = io.StringIO()
     console = Console(file=screen, width=100, height=30, force_terminal=True, color_system=None)
-    watching = threading.Thread(target=watch, args=(RunTail(folder.path), console), kwargs={"once": False})
+    watching = threading.Thread(target=watch, args=(folder.path, console), kwargs={"once": False})
     watching.start()
     shown = threading.Event()
     for number in range(5):
@@ -203,7 +190,7 @@ def test_a_real_run_is_shown(config: dict[str, Any], tmp_path: Path, capsys: pyt
     assert main([str(tmp_path / "run")]) == 0
     output = capsys.readouterr().out
     assert "completed: round 3 of 3, version 3" in output
-    view = RunTail(tmp_path / "run").read()
+    view = read_run(tmp_path / "run")
     assert [(row.node, row.partition, row.version, row.heard) for row in view.nodes] == [
         (node, node - 1, 2, 3) for node in range(1, NODES + 1)
     ]
@@ -267,7 +254,7 @@ def test_prometheus_gets_metrics_of_the_run_and_of_each_node(folder: RunFolder) 
         NodeStatus(11, 0, 3, 2, traffic=Traffic(1234)),
         NodeStatus(12, absent=True, traffic=Traffic(missing=2)),
     )
-    with metrics.serving(lambda: RunTail(folder.path).read(), "127.0.0.1", 0) as port:
+    with metrics.serving(lambda: read_run(folder.path), "127.0.0.1", 0) as port:
         lines = fetch(port).splitlines()
     for line in (
         "fedcomp_round 2.0",
