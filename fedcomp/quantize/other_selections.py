@@ -44,9 +44,11 @@ class ChunkedTopK:
 def _largest_in_rows(rows: Vector, k: int) -> NDArray[np.bool_]:
     """Return which entries are among the k largest of their row, zeros never."""
     magnitude = np.abs(rows)
-    least = np.partition(magnitude, -k, axis=1)[:, -k, None]
+    # As integers, which are ordered as magnitudes are, they are partitioned faster.
+    least = np.partition(magnitude.view(np.int32), -k, axis=1)[:, -k, None].view(np.float32)
     keep: NDArray[np.bool_] = np.greater_equal(magnitude, least)
-    keep &= magnitude > 0
+    if not least.all():
+        keep &= magnitude > 0
     if np.count_nonzero(keep) > k * len(rows):  # ties
         larger = magnitude > least
         ties = keep & ~larger
