@@ -60,9 +60,9 @@ class Regularized:
 
     For each entry that is (g - w a) / w: g is the aggregate, read off the model's change since then, a what was sent, and
     w = 1 / `nodes` the sender's weight.
-    There is a hint only if the model is one version on from the round of that message; after a skipped round, after a lost
-    message and without a known model there is none, and RegTop-k is top-k.  The model's change is taken for the mean of the
-    senders' messages, so the downlink should be dense, the server's step that of FedAvg, and the weights equal.
+    There is a hint only if the model is known and one version on from that message, which was not lost; without a hint,
+    RegTop-k is top-k.  The model's change is taken for the mean of the senders' messages, so the downlink should be dense,
+    the server's step that of FedAvg, and the weights equal.
     Bereyhi, Liang, Boudreau, Afana, arXiv:2501.05633, Algorithm 1.
     """
 

@@ -20,10 +20,8 @@ class MomentumCorrection:
     """u = momentum u + g;  v = v + u;  send C(v);  v = v - C(v), and u = 0 for each sent entry (factor masking).
 
     With `nesterov`, u = momentum (u + g) and v = v + u + g.  g is the update, its l2 norm clipped to ``clip / sqrt(nodes)``
-    unless `clip` is 0.  After s skipped rounds u shrinks by ``momentum**s``, as if the updates in between had been zero: an
-    old velocity points nowhere.  Lin, Han, Mao, Wang, Dally (DGC), ICLR 2018, section 3; the rule for skipped rounds is ours.
-
-    Without masking and with every entry sent, the message is momentum SGD's step.
+    unless `clip` is 0.  After s skipped rounds u shrinks by ``momentum**s``, as if the updates in between had been zero.
+    Lin, Han, Mao, Wang, Dally (DGC), ICLR 2018, section 3; the rule for skipped rounds is ours.
     """
 
     momentum: float

@@ -64,8 +64,7 @@ def rounded_buckets(
 def norms(rows: Vector, norm: str) -> Vector:
     """Return for each row its largest magnitude ("max"), or its Euclidean norm ("l2"), at most the largest float32.
 
-    Neither is below the largest magnitude, so that no ratio exceeds 1: float64 holds the squares of float32 exactly, and
-    sums and roundings are monotone.
+    Neither is below the largest magnitude: float64 holds the squares of float32 exactly, and roundings are monotone.
     """
     if norm == "max":
         return np.asarray(np.abs(rows).max(axis=1), np.float32)

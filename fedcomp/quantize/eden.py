@@ -1,7 +1,4 @@
-"""Few bits an entry after a random rotation, after which the entries of any vector look as if drawn from N(0, 1).
-
-The levels are the best ones for N(0, 1), so a message is the levels, one scale a chunk, and the seed of the rotation.
-"""
+"""Few bits an entry after a random rotation, after which the entries of any vector look as if drawn from N(0, 1)."""
 
 import math
 from dataclasses import dataclass

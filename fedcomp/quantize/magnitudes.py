@@ -55,8 +55,7 @@ def _natural(values: Vector, words: np.ndarray[tuple[int], np.dtype[np.uint32]])
 class Ternarize:
     """Replace the kept entries by ±mu, mu the mean of their magnitudes.
 
-    Sattler et al., "Robust and Communication-Efficient Federated Learning From Non-i.i.d. Data", IEEE TNNLS 31(9), 2020,
-    Algorithm 1.  The mean is taken over the kept entries, never over the zeros, and summed in float64.
+    Sattler et al., IEEE TNNLS 31(9), 2020, Algorithm 1.  The mean is over the kept entries alone, and summed in float64.
     """
 
     def quantize(self, value: Sparse, /) -> Ternary:
@@ -82,11 +81,8 @@ class MagnitudeHierarchy:
     """Sort the kept magnitudes into levels of 1/2, 1/4, ... of the entries, the largest ones last.
 
     The top level is split again into `top_levels` of equally many entries, so that the large magnitudes are the finest.
-    With one level all entries share one magnitude, as in sparse ternary compression.
-
     In the style of DHQC (Jiang, Liu, Chen, Zhou, arXiv:2212.14760), whose abstract says that the *selected* parameters are
-    quantized hierarchically.  The rest is decided here: the populations, means as centroids (they minimise the squared
-    error), ties in one level, no empty levels.
+    quantized hierarchically.  Decided here: the populations, means as centroids, ties in one level, no empty levels.
     """
 
     levels: int

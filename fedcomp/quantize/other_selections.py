@@ -96,8 +96,8 @@ class RegularizedTopK:
     """Keep the k = max(1, ceil(density n)) entries of largest score |a_j| tanh(|1 + D_j| / mu), of equal ones the lower index.
 
     D_j is the posterior distortion of an entry sent last time: the sum that the others sent of it, divided by the entry as
-    it was "sent" or as it is "asked" for now (`denominator`); it is near -1 if they cancelled it.  An entry not sent last time
-    has the score |a_j|; without a `PreviousRound` as the hint, this is top-k.
+    it was "sent" or as it is "asked" for now (`denominator`); it is near -1 if they cancelled it.  Other entries have the
+    score |a_j|; without a `PreviousRound` as the hint, this is top-k.
     Bereyhi, Liang, Boudreau, Afana, arXiv:2501.05633, Algorithm 1 (the unselected ones with Q to infinity).  The paper divides
     by "asked", its authors' programs by "sent"; only the latter reaches the optimum in `benchmarks/regtopk.py`.
     """

@@ -17,10 +17,9 @@ MAX_DENSE_BELOW = 1 << 31
 class TensorTopK:
     """Keep the k = max(1, ceil(density m)) entries of largest magnitude of each tensor of m entries; exact zeros never.
 
-    This is the "selective masking" of Ji, Jiang, Walid, Li, IEEE Intelligent Systems 37(2), 2022.  Every tensor sends
-    something, so small ones raise the density of the whole.  With `dense_below` above 0, tensors of one dimension or none, and
-    those of fewer than `dense_below` entries, keep all their entries, as in the reference code of DGC (Lin et al., ICLR 2018).
-    Their positions cost about a bit an entry more.
+    This is the "selective masking" of Ji, Jiang, Walid, Li, IEEE Intelligent Systems 37(2), 2022.  With `dense_below` above
+    0, tensors of one dimension or none, and those of fewer than `dense_below` entries, keep all their entries, as in the
+    reference code of DGC (Lin et al., ICLR 2018); their positions cost about a bit an entry more.
     """
 
     density: float

@@ -24,9 +24,8 @@ class LowRank:
     """P = M Q, its columns made orthonormal; then Q = M^T P; the receiver sees P Q^T, of rank `rank`.
 
     Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization",
-    NeurIPS 2019, Algorithm 1, in its one-phase form: each sender computes and sends both of its factors, and the receiver
-    adds the products.  The paper's workers agree on one P and one Q in two phases, and a round of federated learning has only
-    one; in return, the factors are the best ones for this sender's matrix.
+    NeurIPS 2019, Algorithm 1, in one phase: each sender sends both factors of its own matrix, and the receiver adds the
+    products.  The paper's workers agree on one P and one Q in two phases, and a round of federated learning has only one.
 
     A tensor of two dimensions or more becomes a matrix, (first dimension, the others), and is compressed if that takes fewer
     numbers; others are sent as they are.  A vector of unknown shapes becomes the squarest matrix that holds it.  Q starts from

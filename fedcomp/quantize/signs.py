@@ -87,10 +87,9 @@ class OneBit:
 class TernGrad:
     """Clip at `clip` standard deviations, 0 for not at all; round each entry at random to -s, 0 or s, s its tensor's scale.
 
-    Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017; their clip is 2.5.  The scale is the largest magnitude
-    after clipping, as in the paper: the smaller of `clip` deviations and the largest magnitude.  (The authors' program
-    always takes `clip` deviations.)  The deviation is from the mean of the whole tensor, zeros included.  If all entries
-    are equal, nothing is clipped.  Unbiased except for the clipping.
+    Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017; their clip is 2.5.  The scale is the largest magnitude after clipping, as
+    in the paper; the authors' program always takes `clip` deviations.  The deviation is from the mean of the whole tensor,
+    zeros included.  If all entries are equal, nothing is clipped.  Unbiased except for the clipping.
     """
 
     clip: float

@@ -2,9 +2,8 @@
 
 Every output bit is the same on every machine, because no sum is left to a library that may add in another order.
 
-A butterfly adds and subtracts entries that are half the vector apart, then a quarter, and so on.  numpy is fast while they
-are far apart, so the transform does the first half of the butterflies, transposes the vector as a matrix, which makes the
-near entries far, does the other half, and transposes back.
+Butterflies add and subtract entries that are half the vector apart, then a quarter, and so on.  numpy is fast while they are
+far apart, so the vector is transposed as a matrix after half of the butterflies, which makes near entries far, and back.
 """
 
 from typing import Any

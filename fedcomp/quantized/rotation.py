@@ -1,16 +1,11 @@
 """The random rotation that a seed gives: where each entry of a vector is placed, in which chunk, and with which sign.
 
 Estimates from a rotated vector are unbiased if the rotation is uniformly random.  Random signs and a Hadamard matrix come
-close to that unless a few entries dominate their chunk, as they do in small chunks of sparse or heavy-tailed vectors.
-
-* Chunks are large, 2^16 entries, so that the bias is close to that of one matrix for the whole vector, as in the papers.
-  Such a matrix needs a power of two entries, and padding would cost up to twice the bytes; larger chunks do not fit the
-  processor's cache.
-* The rest of the vector is cut into the powers of two that its length is the sum of, and some of these are small.  So the rest
-  is first shifted cyclically by a random number of places: every entry is in every place equally often, and an entry is
-  rarely in a small chunk.  The rest has at least 2^16 entries, or all, so that there are many places.
-* The rest is padded with zeros to a multiple of 64 entries.  At one bit an entry the padding takes fewer bytes than the
-  scales of the chunks of 32, 16, ..., 1 entries would.
+close to that unless a few entries dominate their chunk.  So chunks are large, 2^16 entries, as many as fit the processor's
+cache.  (One matrix for the whole vector, as in the papers, would be padded to up to twice the bytes.)  The rest, 2^16 entries
+or more unless the vector is shorter, is cut into the powers of two that its length is the sum of, and some of these are small;
+so it is first shifted cyclically by a random number of places, and an entry is rarely in a small chunk.  The rest is padded
+with zeros to a multiple of 64 entries: at one bit an entry they take fewer bytes than the scales of smaller chunks would.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The tensors behind the vector: their names, shapes and dtypes, and how each one travels.
+"""The tensors behind the vector, and how each one travels.
 
 Floating tensors are `compressed`: concatenated in order into one float32 vector (top-k is global).  Integers, bools and
 BatchNorm statistics are `exact`: they travel in the frame as they are.  `local` tensors never travel.

@@ -1,8 +1,7 @@
 """Streams of prefix codewords in their natural order, written and read without a Python loop over the codewords.
 
-The place of a codeword is known only once those before it are read.  So the stream is cut into chunks of equally many
-codewords, and its head gives the bits of each chunk: a reader keeps a position in every chunk and reads codeword i of all
-chunks in one step.
+The stream is cut into chunks of equally many codewords, and its head gives the bits of each chunk: a reader keeps a position
+in every chunk and reads codeword i of all chunks in one step.
 """
 
 from collections.abc import Iterable, Iterator

@@ -104,11 +104,7 @@ def _read_magnitudes(reader: ByteReader) -> tuple[Vector, float]:
 
 @dataclass(frozen=True, slots=True)
 class SeededValues:
-    """The values, and the seed that their positions are drawn from.
-
-    The random mask of Konečný et al., "Federated Learning: Strategies for Improving Communication Efficiency",
-    arXiv:1610.05492, section 2.
-    """
+    """The values, and the seed of their positions: the random mask of Konečný et al., arXiv:1610.05492, section 2."""
 
     def encode(self, value: Seeded, /) -> bytes:
         """Return the body: n, k, seed, values (`values.py`)."""

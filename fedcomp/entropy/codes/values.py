@@ -3,8 +3,6 @@
 FP32: four bytes each.  BF16: the upper halves, if the lower ones are zero.  FP16: float16 over a power of two.  NATURAL: signs
 and exponents, if every value is 0 or ±2^e: the 9 bits of Horváth et al., "Natural Compression for Distributed Deep
 Learning", arXiv:1905.10988, or fewer.  The number of values is not in the stream.  No values take no bytes.
-
-Quantizers round to one of these formats with `fedcomp.quantized.precision`.
 """
 
 import math
