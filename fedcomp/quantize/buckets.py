@@ -10,6 +10,7 @@ from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext, RandomSt
 from fedcomp.quantized import Levels, Scale, group_count
 
 MAX_BUCKET = 1 << 20
+MAX_EXPONENT = 254  # of the largest power of two, 2^127, as float32 stores it
 Integers = NDArray[np.int32]
 Words = NDArray[np.uint32]
 
@@ -117,6 +118,12 @@ def round_exponents(magnitudes: Integers, words: Words) -> Integers:
     magnitudes += words.view(np.int32)
     magnitudes >>= np.int32(23)
     return magnitudes
+
+
+def natural_exponents(values: Vector, words: Words) -> Integers:
+    """Return each magnitude's exponent, as float32 stores it, rounded at random without bias; never beyond the largest."""
+    exponents = round_exponents(values.view(np.int32) & np.int32(0x7FFFFFFF), words)
+    return np.minimum(exponents, np.int32(MAX_EXPONENT), out=exponents)
 
 
 def signed(magnitudes: Integers, like: Vector) -> Integers:

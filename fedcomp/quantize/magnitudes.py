@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, check_choice, check_int, check_range
 from fedcomp.errors import DivergedError
-from fedcomp.quantize.buckets import round_exponents, rounding_stream
+from fedcomp.quantize.buckets import natural_exponents, rounding_stream
 from fedcomp.quantize.protocol import Quantizer
 from fedcomp.quantized import PRECISIONS, Indices, Sparse, SparseLevels, Ternary, geometric, round_to
 
 NATURAL = "natural"
-MAX_EXPONENT = np.int32(254)
 MAX_ITERATIONS = 20  # more change the squared error by less than a thousandth
 
 
@@ -35,20 +34,14 @@ class RoundValues:
         """Return the kept entries.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
         sparse = self.selection.quantize(value)
         if self.values == NATURAL:
-            rounded = _natural(sparse.values, rounding_stream(value.context).words(sparse.values.size))
+            exponents = natural_exponents(sparse.values, rounding_stream(value.context).words(sparse.values.size))
+            rounded = np.copysign((exponents << np.int32(23)).view(np.float32), sparse.values)
         else:
             rounded = round_to(sparse.values, self.values)
         if rounded.all():
             return Sparse(sparse.n, sparse.indices, rounded)
         keep = np.flatnonzero(rounded)
         return Sparse(sparse.n, sparse.indices[keep], rounded[keep])
-
-
-def _natural(values: Vector, words: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> Vector:
-    exponents = round_exponents(values.view(np.int32) & np.int32(0x7FFFFFFF), words)
-    np.minimum(exponents, MAX_EXPONENT, out=exponents)
-    powers = (exponents << np.int32(23)).view(np.float32)
-    return np.copysign(powers, values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ import numpy as np
 
 from fedcomp.core import CompensatedUpdate, Vector, check_int
 from fedcomp.quantize.buckets import (
+    MAX_EXPONENT,
     Integers,
     Words,
     check_bucket,
+    natural_exponents,
     round_at_random,
     round_exponents,
     rounded_buckets,
@@ -17,8 +19,6 @@ from fedcomp.quantize.buckets import (
     signed,
 )
 from fedcomp.quantized import EXPONENTS, LINEAR, POWERS, Levels, Scale
-
-MAX_EXPONENT = 254  # of the largest power of two, 2^127, as float32 stores it
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,7 @@ class Natural:
         draws = rounding_stream(value.context)
         levels = np.empty(value.n, np.uint16)
         for start, block in value.blocks():
-            exponents = round_exponents(block.view(np.int32) & np.int32(0x7FFFFFFF), draws.words(block.size))
-            np.minimum(exponents, np.int32(MAX_EXPONENT), out=exponents)
+            exponents = natural_exponents(block, draws.words(block.size))
             np.add(signed(exponents, block), MAX_EXPONENT, out=levels[start : start + block.size], casting="unsafe")
         return Levels(levels, Scale(EXPONENTS, 2 * MAX_EXPONENT + 1), np.ones(1, np.float32), None, (value.n,))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import CompensatedUpdate, RandomStream, Vector, check_choice, check_range
+from fedcomp.core import CompensatedUpdate, Vector, check_choice, check_range
 from fedcomp.quantize.buckets import midpoints, ratios, round_at_random, rounding_stream, tensor_blocks
 from fedcomp.quantized import LINEAR, Levels, Scale
 
@@ -41,7 +41,8 @@ class Signs:
                 totals[tensor] += np.abs(part).sum(dtype=np.float64)
             positive = np.greater(part, 0, out=levels[entries].view(np.bool_))
             if self.ties == "coin":
-                _toss(part, positive, stream)
+                zeros = np.flatnonzero(part == 0)
+                positive[zeros] = stream.words(zeros.size) >> np.uint32(31)
             else:
                 positive.view(np.uint8)[...] += np.greater_equal(part, 0).view(np.uint8)
         means = totals / sizes if self.step is None else np.full(sizes.size, self.step)
@@ -52,13 +53,6 @@ class Signs:
 def check_step(step: object) -> None:
     """Refuse a step out of range."""
     check_range("step", step, least=1e-37, most=1e37, what="the magnitude of all entries")
-
-
-def _toss(entries: Vector, positive: NDArray[np.bool_], stream: RandomStream) -> None:
-    """Mark each zero of `entries` as positive or not, at random."""
-    zeros = np.flatnonzero(entries == 0)
-    if zeros.size:
-        positive[zeros] = stream.words(zeros.size) >> np.uint32(31)
 
 
 @dataclass(frozen=True, slots=True)
