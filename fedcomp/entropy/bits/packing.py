@@ -155,9 +155,6 @@ def split_digits(joined: Octets, base: int, length: int, count: int) -> Iterator
 @lru_cache(maxsize=16)
 def _digits(base: int, length: int) -> Octets:
     """Return the digits of each number, uint8 (base**length, length)."""
-    count = int(base**length)
-    powers = np.power(base, np.arange(length - 1, -1, -1))
-    digits = np.empty((count, length), np.uint8)
-    digits[...] = np.arange(count)[:, None] // powers % base
+    digits = np.ascontiguousarray(np.indices((base,) * length, np.uint8).reshape(length, -1).T)
     digits.flags.writeable = False
     return digits

@@ -1,6 +1,5 @@
 """Ternary vectors in Golomb-Rice codes: by hand, back and forth, their size, and damage."""
 
-from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -22,13 +21,19 @@ from tests.reference import (
     varint_at,
 )
 
-Draw = Callable[[np.random.Generator, int, int], Ternary]
 CODES: list[EntropyCode[Ternary]] = [GolombTernary(), GolombTernaryInterleaved()]
 codes = pytest.mark.parametrize("code", CODES, ids=["split", "interleaved"])
 
 BY_HAND = Ternary(200, np.array([4, 13, 14, 100]), np.array([False, True, True, False]), np.float32(0.5))
 SPLIT = "c801 04 0000003f 04 02 1f00 4805 60"
 INTERLEAVED = "c801 04 0000003f 05 10440ea8"
+
+
+def draw(rng: np.random.Generator, n: int, k: int) -> Ternary:
+    """Return k independent positions of n, with random signs and magnitude."""
+    indices = np.sort(rng.choice(n, k, replace=False)).astype(np.int64)
+    magnitude = np.float32(rng.uniform(0.1, 2) * 10.0 ** rng.integers(-40, 38))
+    return Ternary(n, indices, rng.random(k) < 0.5, magnitude)
 
 
 def test_the_split_code_is_the_one_written_by_hand() -> None:
@@ -59,14 +64,14 @@ def test_the_rice_parameter_is_never_beaten_by_more_than_rounding() -> None:
 
 @codes
 @pytest.mark.parametrize("k", [1, 2, 7, 8, 9, CHUNK_GAPS - 1, CHUNK_GAPS, CHUNK_GAPS + 1, 3 * CHUNK_GAPS + 5])
-def test_random_vectors_come_back_to_the_bit(code: EntropyCode[Ternary], k: int, draw: Draw) -> None:
+def test_random_vectors_come_back_to_the_bit(code: EntropyCode[Ternary], k: int) -> None:
     rng = np.random.default_rng(k)
     for n in {k, k + 1, 2 * k, 100 * k, 10_000 * k}:
         check_round_trip(code, draw(rng, n, k))
 
 
 @codes
-def test_small_selections_come_back_to_the_bit(code: EntropyCode[Ternary], draw: Draw) -> None:
+def test_small_selections_come_back_to_the_bit(code: EntropyCode[Ternary]) -> None:
     rng = np.random.default_rng(0)
     for _ in range(300):
         n = int(rng.integers(1, 300))
@@ -78,7 +83,7 @@ def test_small_selections_come_back_to_the_bit(code: EntropyCode[Ternary], draw:
 
 @codes
 @pytest.mark.parametrize("k", [GROUP_CHUNKS * CHUNK_GAPS - 1, GROUP_CHUNKS * CHUNK_GAPS, GROUP_CHUNKS * CHUNK_GAPS + 1])
-def test_more_chunks_than_a_group_come_back(code: EntropyCode[Ternary], k: int, draw: Draw) -> None:
+def test_more_chunks_than_a_group_come_back(code: EntropyCode[Ternary], k: int) -> None:
     check_round_trip(code, draw(np.random.default_rng(k), 20 * k, k))
 
 
@@ -122,7 +127,7 @@ def test_nothing_kept_takes_the_bytes_of_n_and_a_zero(code: EntropyCode[Ternary]
     assert same(code.decode(bytes.fromhex("c80100")), nothing)
 
 
-def test_independent_decoders_find_the_same_entries(draw: Draw) -> None:
+def test_independent_decoders_find_the_same_entries() -> None:
     rng = np.random.default_rng(2)
     for n, k in ((50, 50), (3000, 700), (100_000, 1500)):
         value = draw(rng, n, k)
@@ -152,7 +157,7 @@ def test_position_bits_of_independent_masks_are_the_formulas(inverse: int) -> No
 
 @codes
 @pytest.mark.parametrize("inverse", [25, 100, 400])
-def test_a_whole_body_is_within_a_percent_of_the_entropy(code: EntropyCode[Ternary], inverse: int, draw: Draw) -> None:
+def test_a_whole_body_is_within_a_percent_of_the_entropy(code: EntropyCode[Ternary], inverse: int) -> None:
     n = 1_000_000
     for seed in range(3):
         body = code.encode(draw(np.random.default_rng(seed), n, n // inverse))
