@@ -24,18 +24,20 @@ def test_a_measured_body_is_the_one_that_encode_gives() -> None:
     assert sparse.size < 1.05 * codecs.entropy_bound(100_000, 1000)
 
 
-def test_it_prints_a_row_a_density(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["codecs", "--entries", "5000", "--repeats", "1"])
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (["--entries", "5000"], [f"1/{inverse}" for inverse in codecs.DENSITIES]),
+        (["--method", "dense()", "--entries", "700"], ["2,800"]),
+    ],
+)
+def test_it_prints_a_row_a_density(
+    options: list[str], shown: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["codecs", "--repeats", "1", *options])
     codecs.main()
-    out = capsys.readouterr().out
-    assert all(f"1/{inverse}" in out for inverse in codecs.DENSITIES)
-    assert out.count("5,000") == len(codecs.DENSITIES)
-
-
-def test_other_methods_can_be_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["codecs", "--method", "dense()", "--entries", "700", "--repeats", "1"])
-    codecs.main()
-    assert "2,800" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()[-len(shown) :]
+    assert all(text in line for text, line in zip(shown, lines, strict=True))
 
 
 def test_the_bound_of_everything_kept_is_its_signs() -> None:

@@ -1,5 +1,7 @@
 """The lines of `flwr run --stream` that a user sees."""
 
+from collections.abc import Iterable
+
 from deploy.log_filter import LogFilter
 
 REFUSED = """\
@@ -20,20 +22,26 @@ For more information, visit: <https://flower.ai/docs/framework/1.41/en/ref-exit-
 """
 
 
-def shown(text: str) -> list[str]:
-    """The lines of `text` that are shown."""
-    chosen = LogFilter(verbose=False)
-    return [kept for line in text.splitlines() for kept in chosen.show(line)]
+def shown(lines: Iterable[str], *, verbose: bool = False) -> list[str]:
+    """The lines that are shown."""
+    chosen = LogFilter(verbose)
+    return [kept for line in lines for kept in chosen.show(line)]
 
 
-def test_the_log_of_a_refused_setting_is_hidden() -> None:
-    assert shown(REFUSED.format(error="server.settings.SettingsError: no dataset card 'nope'")) == []
+def test_only_the_traceback_of_a_refused_setting_is_hidden() -> None:
+    assert shown(REFUSED.format(error="server.settings.SettingsError: no dataset card 'nope'").splitlines()) == []
+    lines = shown(REFUSED.format(error="RuntimeError: all is lost").splitlines())
+    assert (lines[1], lines[-1]) == ("Traceback (most recent call last):", "RuntimeError: all is lost")
 
 
-def test_the_traceback_of_a_crash_is_shown() -> None:
-    lines = shown(REFUSED.format(error="RuntimeError: all is lost"))
-    assert lines[1] == "Traceback (most recent call last):"
-    assert lines[-1] == "RuntimeError: all is lost"
+def test_in_simulation_only_the_traceback_of_a_refused_setting_is_hidden() -> None:
+    head = [
+        "ERROR :     Simulation raised an exception",
+        "Traceback (most recent call last):",
+        '  File "app.py", line 1',
+    ]
+    assert shown([*head, "server.settings.SettingsError: seed is -1"]) == []
+    assert shown([*head, "RuntimeError: all is lost"]) == [*head, "RuntimeError: all is lost"]
 
 
 def test_only_the_runs_own_lines_warnings_and_errors_are_shown() -> None:
@@ -44,25 +52,10 @@ def test_only_the_runs_own_lines_warnings_and_errors_are_shown() -> None:
         "\x1b[91mERROR \x1b[0m:     something is wrong",
         "2026-01-01 10:00:00,123\tINFO worker.py:1 -- Started a local Ray instance.",
     ]
-    shown = LogFilter(verbose=False)
-    assert [kept for line in lines for kept in shown.show(line)] == lines[1:4]
-    everything = LogFilter(verbose=True)
-    assert [kept for line in lines for kept in everything.show(line)] == lines
-
-
-def test_in_simulation_only_the_traceback_of_a_refused_setting_is_hidden() -> None:
-    head = [
-        "ERROR :     Simulation raised an exception",
-        "Traceback (most recent call last):",
-        '  File "app.py", line 1',
-    ]
-    for last, expected in (("server.settings.SettingsError: seed is -1", 0), ("RuntimeError: all is lost", 4)):
-        shown = LogFilter(verbose=False)
-        kept = [text for line in [*head, last] for text in shown.show(line)]
-        assert len(kept) == expected
+    assert shown(lines) == lines[1:4]
+    assert shown(lines, verbose=True) == lines
 
 
 def test_nodes_that_fail_alike_show_one_line() -> None:
-    shown = LogFilter(verbose=False)
     lines = [f"ERROR :     ray::Actor.run() (pid={pid}, actor_id=ab{pid})" for pid in (1, 2, 3)]
-    assert [kept for line in lines for kept in shown.show(line)] == lines[:1]
+    assert shown(lines) == lines[:1]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.netshape.link import Link, main, shapes
-from benchmarks.netshape.profiles import BY_WORD
+from benchmarks.netshape.profiles import BY_WORD, PROFILES, Profile
 from benchmarks.netshape.shaper import BUFFER, Shape
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -244,6 +244,24 @@ def test_a_taken_port_is_refused(far: Far) -> None:
 def test_an_impossible_shape_is_refused(rate: float, delay: float) -> None:
     with pytest.raises(ValueError, match="a rate above 0"):
         Shape(rate, delay)
+
+
+@pytest.mark.parametrize(("up", "down", "latency"), [(0, 1, 1), (1, -1, 1), (1, 1, -1), (math.nan, 1, 1)])
+def test_an_impossible_profile_is_refused(up: float, down: float, latency: float) -> None:
+    with pytest.raises(ValueError, match="rates above 0"):
+        Profile("none", up, down, latency, "made up")
+
+
+def test_the_profiles_are_those_of_webpagetest_and_one_of_ethernet() -> None:
+    rates = {word: (one.name, one.up_mbit_s, one.down_mbit_s, one.round_trip_ms) for word, one in BY_WORD.items()}
+    assert rates == {
+        "3g": ("3G", 0.768, 1.6, 300),
+        "dsl": ("home DSL", 0.384, 1.5, 50),
+        "lte": ("LTE", 12, 12, 70),
+        "gigabit": ("1 Gb/s", 1000, 1000, 1),
+    }
+    assert tuple(BY_WORD.values()) == PROFILES
+    assert all(one.source for one in PROFILES)
 
 
 def test_a_profile_gives_rates_in_bytes_and_half_its_round_trip_each_way() -> None:
