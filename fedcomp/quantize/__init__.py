@@ -1,4 +1,4 @@
-"""Vectors to symbols, with loss: one idea a file."""
+"""Vectors to quantized vectors, with loss: one idea a file."""
 
 from fedcomp.quantize.cgx import Cgx
 from fedcomp.quantize.eden import Eden

@@ -98,10 +98,9 @@ def parse_frame(data: bytes, offset: int = 0) -> tuple[Frame, int]:
     return Frame(KINDS[kind], codec, flags, base, version, layout, before, after, bytes(view[begin:end])), end
 
 
-def parse_frames(data: bytes) -> tuple[Frame, ...]:
-    """Return the frames that follow each other up to the end of `data`.  Raises as `parse_frame` does."""
+def parse_frames(data: bytes, offset: int = 0) -> tuple[Frame, ...]:
+    """Return the frames that follow each other from `offset` to the end of `data`.  Raises as `parse_frame` does."""
     frames: list[Frame] = []
-    offset = 0
     while offset < len(data):
         frame, offset = parse_frame(data, offset)
         frames.append(frame)

@@ -3,9 +3,10 @@
 import struct
 import zlib
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from fedcomp.errors import CorruptError, TruncatedError, UnknownFormatError
-from fedcomp.wire.frame import Frame, parse_frame
+from fedcomp.wire.frame import Frame, parse_frames
 
 MESSAGE_MAGIC = b"FCIN"
 MESSAGE_FORMAT = 1
@@ -100,13 +101,8 @@ def parse_server_message(data: bytes) -> tuple[ServerMessage, tuple[Frame, ...]]
         uplink = data[HEAD.size : text_end].decode()
     except UnicodeDecodeError:
         raise CorruptError("the text of the message is not UTF-8") from None
-    parsed: list[Frame] = []
-    frames: list[bytes] = []
-    while offset < len(data):
-        frame, end = parse_frame(data, offset)
-        parsed.append(frame)
-        frames.append(data[offset:end])
-        offset = end
+    parsed = parse_frames(data, offset)
+    frames = tuple(data[start:end] for start, end in pairwise(accumulate((f.size for f in parsed), initial=offset)))
     training_id, epoch = optional.get(TRAINING_ID, 0), optional.get(EPOCH, 0)
     newest = (version, fingerprint)
-    return ServerMessage(number, Ack(*acked), *newest, seed, uplink, tuple(frames), training_id, epoch), tuple(parsed)
+    return ServerMessage(number, Ack(*acked), *newest, seed, uplink, frames, training_id, epoch), parsed
