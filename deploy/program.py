@@ -84,9 +84,11 @@ class Program:
         found = {process for process in psutil.process_iter() if mark_of(process).startswith(self.mark)}
         if main := self.main_process():
             found.add(main)  # a process that was killed loses its environment before it ends
+        ids = {process.pid for process in found}
         for process in list(found):
             with suppress(psutil.Error):
-                found.update(process.children(recursive=True))
+                if process.ppid() not in ids:  # else it is among the descendants of another one
+                    found.update(process.children(recursive=True))
         return {process for process in found if is_alive(process)}
 
     def signal(self, number: int) -> None:

@@ -2,8 +2,8 @@
 
     python -m experiments.partition [--dataset digits] [--data-dir DIR] [--partition "classes(2)" "dirichlet(0.1)" ...]
 
-Prints numbers and small maps of classes by client, and draws the same, side by side, to a PNG. A distance is that of a
-client's distribution over the classes from that of the whole training split.
+Prints numbers, and draws maps of classes by client, side by side, to a PNG. A distance is that of a client's distribution
+over the classes from that of the whole training split.
 """
 
 import argparse
@@ -18,13 +18,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import ListedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from rich.console import Console
 
 from fedcomp.data import Spread, load, parse_partition, partition_train, read_card, spread
 
 CARDS = Path(__file__).resolve().parents[1] / "datasets"
-SHADES = " ░▒▓█"
-BARS = "▁▂▃▄▅▆▇█"
 MAX_COLUMNS = 3
 """The most partitions in one row of the figure."""
 
@@ -48,23 +45,6 @@ def numbers(spreads: Mapping[str, Spread]) -> str:
     )
     table: str = pd.DataFrame.from_dict(rows, orient="index").to_string(max_colwidth=None)
     return f"{table}\n\n{explained}"
-
-
-def text_map(title: str, shown: Spread, names: Sequence[str], width: int) -> str:
-    """Return a map at most `width` wide: a column for each client, a row for each class, and the sizes above as bars.
-
-    The shade is the class's share of the client's samples, rounded to quarters, and visible for any share above 0. Clients
-    beyond the width are left out, and the title says so.
-    """
-    margin = max(5, *map(len, names))
-    clients = max(1, min(len(shown.counts), width - margin - 1))
-    left_out = f", the first {clients} of {len(shown.counts)} clients" if clients < len(shown.counts) else ""
-    shares = shown.shares[:clients]
-    levels = np.maximum(np.rint(shares * (len(SHADES) - 1)), shares > 0).astype(int)
-    bars = np.ceil(shown.sizes[:clients] / shown.sizes.max() * len(BARS)).astype(int) - 1
-    rows = {"size": "".join(BARS[bar] for bar in bars)}
-    rows |= {name: "".join(SHADES[level] for level in levels[:, code]) for code, name in enumerate(names)}
-    return "\n".join([f"{title}{left_out}", *(f"{name:>{margin}} {row}" for name, row in rows.items())]) + "\n"
 
 
 def draw(spreads: Mapping[str, Spread], names: Sequence[str], title: str) -> Figure:
@@ -109,7 +89,6 @@ def draw(spreads: Mapping[str, Spread], names: Sequence[str], title: str) -> Fig
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print and draw; return 0, or 2 after one sentence for arguments that cannot be used."""
     options = _parser().parse_args(arguments)
-    console = Console(highlight=False)
     title = f"{options.dataset}, {options.clients} clients, seed {options.seed}"
     try:
         if options.out.suffix != ".png":
@@ -134,8 +113,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"partition: {error}", file=sys.stderr)
         return 2
     print(f"{title}\n\n{numbers(spreads)}\n")
-    for text, one in spreads.items():
-        print(text_map(text, one, card.classes, console.width))
     print(f"figure: {options.out}")
     return 0
 

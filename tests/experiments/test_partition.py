@@ -1,4 +1,4 @@
-"""A partition is shown as numbers, as a map on a terminal and as a figure."""
+"""A partition is shown as numbers and as a figure."""
 
 from pathlib import Path
 
@@ -6,28 +6,10 @@ import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
-from experiments.partition import draw, main, numbers, text_map
+from experiments.partition import draw, main, numbers
 from fedcomp.data import Spread
 
 SPREAD = Spread(np.array([[4, 0], [2, 6], [8, 8], [1, 99]]), np.array([20, 120]))
-
-
-def test_the_map_has_a_row_for_each_class_a_column_for_each_client_and_sizes_above() -> None:
-    assert text_map("half", SPREAD, ("cat", "dog"), width=80).splitlines() == [
-        "half",
-        " size ▁▁▂█",  # 4, 8, 16 and 100 of 100, in eighths
-        "  cat █░▒░",  # all, 1/4, 1/2, 1/100
-        "  dog  ▓▒█",  # none, 3/4, 1/2, 99/100
-    ]
-
-
-def test_clients_beyond_the_width_are_left_out_and_the_title_says_so() -> None:
-    assert text_map("half", SPREAD, ("cat", "dog"), width=8).splitlines() == [
-        "half, the first 2 of 4 clients",
-        " size ▁▁",
-        "  cat █░",
-        "  dog  ▓",
-    ]
 
 
 def test_the_table_has_a_row_for_each_partition() -> None:
