@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,18 +16,8 @@ MEASURED = (
 ERROR = "Error is ||C(v) - v|| / ||v|| of the first message; methods with error feedback send the missing part later."
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A method at its default settings: `bits` per parameter and relative `error` of its first message."""
-
-    name: str
-    settings: str
-    paper: str
-    state: str
-    uplink: bool
-    downlink: bool
-    bits: float
-    error: float
+Row = tuple[str, str, str, str, str, str, float, float]
+"""Name, settings, paper, state, up, down, bits per parameter and relative error of the first message."""
 
 
 def measured_vector() -> Vector:
@@ -43,7 +32,7 @@ def measured_vector() -> Vector:
 
 
 def rows() -> Iterator[Row]:
-    """Yield the row of each method, plug-ins included."""
+    """Yield the row of each method at its default settings, plug-ins included."""
     vector = measured_vector()
     norm = float(np.linalg.norm(vector.astype(np.float64)))
     for name in METHODS:
@@ -54,8 +43,8 @@ def rows() -> Iterator[Row]:
         parameters = inspect.signature(about.make).parameters.values()
         settings = ", ".join(f"{item.name}={item.default!r}" for item in parameters)
         state = ", ".join(array.replace("_", " ") for array in compressor.init(1)) or "nothing"
-        bits = 8 * len(body) / N
-        yield Row(name, settings, about.paper, state, about.uplink, about.downlink, bits, error)
+        up, down = ("yes" if works else "no" for works in (about.uplink, about.downlink))
+        yield name, settings, about.paper, state, up, down, 8 * len(body) / N, error
 
 
 def text_lines() -> Iterator[str]:
@@ -64,12 +53,10 @@ def text_lines() -> Iterator[str]:
     yield ERROR
     yield ""
     yield f"{'method':<18}{'bits/param':>10}{'error':>8}  {'up':<4}{'down':<6}keeps between rounds"
-    for row in rows():
-        yield (
-            f"{row.name:<18}{row.bits:>10.4f}{row.error:>8.3f}  {_yes(row.uplink):<4}{_yes(row.downlink):<6}{row.state}"
-        )
-        yield f"    {row.settings or 'no settings'}"
-        yield f"    {row.paper}"
+    for name, settings, paper, state, up, down, bits, error in rows():
+        yield f"{name:<18}{bits:>10.4f}{error:>8.3f}  {up:<4}{down:<6}{state}"
+        yield f"    {settings or 'no settings'}"
+        yield f"    {paper}"
 
 
 def markdown_lines() -> Iterator[str]:
@@ -78,11 +65,6 @@ def markdown_lines() -> Iterator[str]:
     yield from (MEASURED, ERROR, "*Keeps* is the sender's state between rounds.", "")
     yield "| method | settings | bits/param | error | up | down | keeps | paper |"
     yield "| --- | --- | ---: | ---: | --- | --- | --- | --- |"
-    for row in rows():
-        measured = f"{row.bits:.4f} | {row.error:.3f} | {_yes(row.uplink)} | {_yes(row.downlink)}"
-        settings = f"`{row.settings}`" if row.settings else "none"
-        yield f"| `{row.name}` | {settings} | {measured} | {row.state} | {row.paper} |"
-
-
-def _yes(works: bool) -> str:
-    return "yes" if works else "no"
+    for name, settings, paper, state, up, down, bits, error in rows():
+        quoted = f"`{settings}`" if settings else "none"
+        yield f"| `{name}` | {quoted} | {bits:.4f} | {error:.3f} | {up} | {down} | {state} | {paper} |"
