@@ -11,9 +11,7 @@ from fedcomp.flower.server.links import check_links
 from fedcomp.flower.server.participation import NodeState
 from fedcomp.flower.server.strategy import CompressedStrategy
 from fedcomp.flower.strategies.dynamic_sampling import DynamicSampling
-from fedcomp.flower.strategies.ef21_server import EF21
-from fedcomp.flower.strategies.fedams import FedAMS
-from fedcomp.flower.strategies.majority_vote import MajorityVote
+from fedcomp.flower.strategies.optimizers import EF21, FedAMS, MajorityVote
 from fedcomp.flower.strategies.proximal import QcmdAdagrad, QrdaAdagrad
 from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration, ReplyUse
 from fedcomp.flower.strategies.state import StatefulStrategy

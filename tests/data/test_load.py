@@ -1,5 +1,6 @@
 """Loading a card's dataset as checked arrays."""
 
+import gzip
 import os
 import struct
 from dataclasses import replace
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedcomp.data.card import Card, CardFile, read_card
 from fedcomp.data.dataset import Arrays, DataError, checked_split
-from fedcomp.data.load import hold_out, load
+from fedcomp.data.load import find_folder, hold_out, load, read_file
 from tests.data.conftest import Idx, MakeCard, Publish
 
 CARDS = Path(__file__).parents[2] / "datasets"
@@ -52,6 +53,60 @@ def test_the_digits_need_no_folder_and_no_network() -> None:
     assert (dataset.train.x.shape, dataset.test.x.shape) == ((1437, 1, 8, 8), (360, 1, 8, 8))
     assert abs(float(dataset.train.x.mean()) - card.mean[0]) < 1e-3
     assert abs(float(dataset.train.x.std()) - card.std[0]) < 1e-3
+
+
+def test_a_file_is_read_plain_and_compressed(tiny_idx: tuple[Card, Path]) -> None:
+    card, parent = tiny_idx
+    file, folder = card.train[0], parent / "tiny"
+    data = (folder / file.name).read_bytes()
+    assert read_file(card, file, folder) == data
+    (folder / f"{file.name}.gz").write_bytes(gzip.compress(data))
+    (folder / file.name).unlink()
+    assert read_file(card, file, folder) == data
+
+
+def test_a_folder_is_found_itself_or_as_a_child_and_what_is_missing_is_named(tiny_idx: tuple[Card, Path]) -> None:
+    card, parent = tiny_idx
+    assert find_folder(card, parent) == find_folder(card, parent / "tiny") == parent / "tiny"
+    with pytest.raises(DataError, match=r"tiny: no x10 in .*/none/tiny, .*/none; .* https://example.org/tiny"):
+        find_folder(card, parent / "none")
+    (parent / "tiny" / "y10").unlink()
+    with pytest.raises(DataError, match=r"tiny/y10 .* y10.gz; .* https://example.org/tiny"):
+        read_file(card, card.train[1], parent / "tiny")
+
+
+def test_every_truncation_and_every_flipped_byte_is_refused(tiny_idx: tuple[Card, Path]) -> None:
+    card, parent = tiny_idx
+    file, path = card.train[1], parent / "tiny" / "y10"
+    data = path.read_bytes()
+    for length in range(len(data)):
+        path.write_bytes(data[:length])
+        with pytest.raises(DataError, match=f"y10 holds {length} bytes; tiny needs {len(data)}"):
+            read_file(card, file, path.parent)
+    for at in range(len(data)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(DataError, match=f"y10 has md5 [0-9a-f]+; tiny needs {file.md5}"):
+            read_file(card, file, path.parent)
+
+
+def test_a_decompression_bomb_is_read_only_up_to_the_size_of_the_card(tiny_idx: tuple[Card, Path]) -> None:
+    card, parent = tiny_idx
+    file, path = card.train[1], parent / "tiny" / "y10"
+    path.unlink()
+    (path.parent / "y10.gz").write_bytes(gzip.compress(bytes(50_000_000)))
+    with pytest.raises(DataError, match=f"y10.gz holds more than {file.size} bytes; tiny needs {file.size}"):
+        read_file(card, file, path.parent)
+
+
+def test_a_damaged_archive_is_refused(tiny_idx: tuple[Card, Path]) -> None:
+    card, parent = tiny_idx
+    file, path = card.train[1], parent / "tiny" / "y10"
+    packed = gzip.compress(path.read_bytes())
+    path.unlink()
+    for damaged in (b"", b"not gzip", packed[:-12], packed[:12] + b"\xff\xff" + packed[14:]):
+        (path.parent / "y10.gz").write_bytes(damaged)
+        with pytest.raises(DataError, match=r"y10.gz (cannot be read|holds 0 bytes|has md5)"):
+            read_file(card, file, path.parent)
 
 
 def test_a_loaded_dataset_is_cached_and_read_only(tiny_idx: tuple[Card, Path]) -> None:

@@ -5,7 +5,6 @@ import math
 import random
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
 from tests.flower.strategies.by_hand import grid, one_round, record, values
-from tests.flower.toy import app, floats, model, state_of
+from tests.flower.toy import app, floats, model
 
 Make = Callable[..., ServerOptimizer]
 STRATEGIES: dict[str, Make] = {
@@ -123,46 +122,6 @@ def test_replies_count_only_in_the_round_that_configure_train_began(make: Make) 
     assert strategy.aggregate_train(1, [reply])[0] is not None
     with pytest.raises(AggregationError, match="configure_train"):
         strategy.aggregate_train(1, [reply])
-
-
-@every
-@pytest.mark.parametrize("sampled", [False, True])
-def test_a_resumed_run_ends_in_the_bits_of_an_uninterrupted_one(make: Make, sampled: bool, tmp_path: Path) -> None:
-    def strategy(**more: Any) -> CompressedStrategy:
-        inner: Strategy = make(**HALF)
-        if sampled:
-            inner = DynamicSampling(make(**HALF | {"fraction_train": 0.9}), beta=0.15)
-        return CompressedStrategy(inner, uplink=uplink_of(inner), downlink=fedcomp.stc(density=0.05), **more)
-
-    random.seed(4)
-    whole, whole_grid = strategy(), LocalGrid(app(), 8)
-    whole.start(whole_grid, model(), num_rounds=9)
-
-    random.seed(4)
-    nodes = LocalGrid(app(), 8)
-    strategy(checkpoint=tmp_path / "checkpoint").start(nodes, model(), num_rounds=5)
-    random.seed(99)  # another process starts elsewhere
-    resumed = strategy()
-    resumed.load(tmp_path / "checkpoint")
-    resumed.start(nodes, resumed.arrays, num_rounds=4)
-
-    np.testing.assert_array_equal(floats(resumed.arrays), floats(whole.arrays))
-    assert resumed.ledger.uplink_bytes == whole.ledger.uplink_bytes
-    for node, context in nodes.contexts.items():
-        mine, theirs = state_of(context), state_of(whole_grid.contexts[node])
-        np.testing.assert_array_equal(mine.memory.get("residual", 0), theirs.memory.get("residual", 0))
-    resumed.save(tmp_path / "resumed")
-    whole.save(tmp_path / "whole")
-    states = [_inner_state(tmp_path / name) for name in ("resumed", "whole")]
-    assert states[0].keys() == states[1].keys()
-    for name, array in states[0].items():
-        np.testing.assert_array_equal(array, states[1][name], err_msg=name)
-        assert array.dtype == states[1][name].dtype
-
-
-def _inner_state(checkpoint: Path) -> dict[str, np.ndarray]:
-    with np.load(checkpoint) as archive:
-        return {name: archive[name] for name in archive.files if name.startswith("inner/")}
 
 
 @every
