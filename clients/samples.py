@@ -1,8 +1,4 @@
-"""A node's own samples, prepared once and kept for the rounds of a run.
-
-They are the node's partition of the training split, or, if the partition of the run is ``own()``, the samples in the
-node's own folder.
-"""
+"""A node's samples, prepared once: its partition of the training split, or for ``own()`` those in the node's own folder."""
 
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
@@ -26,10 +22,7 @@ def own_card(dataset: str) -> Card:
 
 
 def partition_of(node: Mapping[str, object]) -> tuple[int, int]:
-    """Return the partition of the node and the number of partitions, from its node config.
-
-    Raises `ValueError` if the node config lacks them.
-    """
+    """Return the partition of the node and the number of partitions; raise `ValueError` if its config lacks them."""
     number, count = node.get("partition-id"), node.get("num-partitions")
     if not isinstance(number, int) or not isinstance(count, int) or not 0 <= number < count:
         raise ValueError(
@@ -59,7 +52,7 @@ def own_samples(run: Mapping[str, object], node: Mapping[str, object], device: t
 
 def has_own_samples(run: Mapping[str, object]) -> bool:
     """Return whether each node has samples of its own in a run with config `run`, so that no dataset is partitioned."""
-    return _is_own(str(run["partition"]))
+    return parse_partition(str(run["partition"])).own
 
 
 def node_number(run: Mapping[str, object], node: Mapping[str, object], node_id: int) -> int:
@@ -73,13 +66,7 @@ def node_number(run: Mapping[str, object], node: Mapping[str, object], node_id: 
 
 
 @lru_cache(maxsize=4)
-def _is_own(partition: str) -> bool:
-    return parse_partition(partition).own
-
-
-@lru_cache(maxsize=4)
 def _samples_in(folder: str, dataset: str, device: torch.device) -> Samples:
-    """Return the samples in `folder`, on the device."""
     card = own_card(dataset)
     split = load_own(card, folder)
     return prepare(split.x, card, device), torch.tensor(split.y, device=device)

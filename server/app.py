@@ -68,10 +68,7 @@ def prepare(settings: Settings, grid: Grid) -> Evaluator:
 
 
 def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder, CompressedStrategy]:
-    """Return the run's folder and strategy, new or from a checkpoint; raise `ValueError` if that is impossible.
-
-    `order` gives the rank of a node among the others.
-    """
+    """Return the run's folder and strategy, new or from a checkpoint; `order` gives the rank of a node among the others."""
     inner = parse_strategy(settings.strategy)(
         fraction_train=settings.fraction_train,
         fraction_evaluate=settings.fraction_evaluate,

@@ -56,9 +56,8 @@ def query_partitions(grid: Grid) -> dict[int, int]:
         raise ValueError(f"no node can take part; node {nodes[0]} says: {reasons[nodes[0]]}")
     for node, reason in reasons.items():
         log(WARNING, "node %d cannot take part; it says: %s", node, reason)
-    partitions = {
-        node: number for node, reply in replies.items() if (number := _metric(reply, PARTITION_KEY)) is not None
-    }
+    numbers = {node: _metric(reply, PARTITION_KEY) for node, reply in replies.items()}
+    partitions = {node: number for node, number in numbers.items() if number is not None}
     own = {node for node, reply in replies.items() if _metric(reply, OWN_SAMPLES_KEY) is not None}
     if unknown := len(nodes) - len(partitions.keys() | own | reasons.keys()):
         log(WARNING, "%d of %d nodes did not name their partition; they come last, by their ids", unknown, len(nodes))

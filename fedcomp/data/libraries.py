@@ -31,10 +31,7 @@ def read_digits() -> tuple[Arrays, Arrays]:
 
 
 def read_hub(card: Card) -> tuple[Arrays, Arrays]:
-    """Return samples and labels of train and test from the hub, or from its cache on this machine.
-
-    Raises `DataError` if the hub cannot be reached, or has no such dataset.
-    """
+    """Return train and test from the hub, or from its cache on this machine; raise `DataError` if that is impossible."""
     from datasets.exceptions import DatasetsError
     from flwr_datasets import FederatedDataset
 
@@ -51,7 +48,7 @@ def read_hub(card: Card) -> tuple[Arrays, Arrays]:
 
 
 def read_saved(card: Card, folder: Path) -> tuple[Arrays, Arrays]:
-    """Return samples and labels of train and test from a folder that ``DatasetDict.save_to_disk`` wrote."""
+    """Return train and test from a folder that ``DatasetDict.save_to_disk`` wrote."""
     from datasets.exceptions import DatasetsError
 
     import datasets

@@ -46,10 +46,7 @@ def _load(card: Card, data_dir: Path | None) -> Dataset:
 
 
 def load_train(card: Card, data_dir: Path) -> Split:
-    """Return only the training split, of the files in `data_dir`; the card's format is one of `READERS`.
-
-    Raises `DataError` as `load` does.
-    """
+    """Return only the training split, of the files in `data_dir`, as `load` does; the format is one of `READERS`."""
     return checked_split(card, _train(card, data_dir)[0], f"{find_folder(card, data_dir)}, train")
 
 
@@ -94,10 +91,7 @@ def find_folder(card: Card, data_dir: Path, published: str = "") -> Path:
 
 
 def read_file(card: Card, file: CardFile, folder: Path) -> bytes:
-    """Return the content of `file`, from ``<name>`` or ``<name>.gz``; reads at most one byte more than its size.
-
-    Raises `DataError` if the file is missing, or its size or md5 is not the card's.
-    """
+    """Return the content of `file`, from ``<name>`` or ``<name>.gz``; raise `DataError` for another size or md5."""
     path = folder / file.name
     packed = folder / f"{file.name}.gz"
     if not path.is_file() and not packed.is_file():

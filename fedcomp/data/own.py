@@ -19,8 +19,6 @@ from fedcomp.data.load import load_train
 
 SHARED_KEYS = ("shape", "mean", "std", "resize")
 """The entries that a node's own card and the run's have in common, in addition to the classes."""
-READABLE = 0o644
-"""The mode of the files: another user than the node's may pack them."""
 NO_FILE = CardFile("none", 0, 32 * "0")
 """A placeholder in a card whose file is not written yet."""
 
@@ -38,8 +36,11 @@ def load_own(card: Card, folder: str | Path) -> Split:
     for key in SHARED_KEYS:
         if getattr(own, key) != getattr(card, key):
             raise DataError(f"{where}: {key} {getattr(own, key)}; the run's card {card.name} has {getattr(card, key)}")
-    if own.classes != card.classes:
-        raise DataError(f"{where}: {_classes(own, card)}; the run's card {card.name} has {_classes(card, own)}")
+    if own.num_classes != card.num_classes:
+        raise DataError(f"{where}: {own.num_classes} classes; the run's card {card.name} has {card.num_classes}")
+    for index, (mine, runs) in enumerate(zip(own.classes, card.classes, strict=True)):
+        if mine != runs:
+            raise DataError(f"{where}: class {index} {mine!r}; the run's card {card.name} has {runs!r}")
     return load_train(own, folder)
 
 
@@ -60,8 +61,8 @@ def write_own(folder: Path, card: Card, x: NDArray[Any], y: NDArray[Any], *, ove
     for target in files:
         if (folder / target).exists() and not over:
             raise DataError(f"{folder / target} exists already; an empty folder is needed")
-    for target, content in files.items():
-        write_atomically(folder / target, methodcaller("write", content), mode=READABLE)
+    for target, content in files.items():  # another user than the node's may pack them
+        write_atomically(folder / target, methodcaller("write", content), mode=0o644)
 
 
 def to_toml(card: Card) -> str:
@@ -74,11 +75,3 @@ def to_toml(card: Card) -> str:
         for file in card.train
     ]
     return "\n".join([*lines, "", "[files]", "train = [", *files, "]", ""])
-
-
-def _classes(card: Card, other: Card) -> str:
-    """Return the first difference of the classes of `card` to those of `other`, for an error."""
-    if card.num_classes != other.num_classes:
-        return f"{card.num_classes} classes"
-    pairs = enumerate(zip(card.classes, other.classes, strict=True))
-    return next(f"class {index} {name!r}" for index, (name, other_name) in pairs if name != other_name)

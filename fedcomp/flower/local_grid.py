@@ -76,7 +76,9 @@ class LocalGrid(Grid):
                 have the same bytes, in less time; but the mod's state then advances even if the ClientApp raises.
             clock: gives the current time in seconds.
 
-        Raises `ValueError` if there are no nodes.
+        Raises:
+            ValueError: there are no nodes.
+
         """
         self._clock = clock
         check_int("num_nodes", num_nodes, 1, 1_000_000)

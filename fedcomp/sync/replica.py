@@ -23,8 +23,7 @@ STEP_BLOCK_ENTRIES = 1 << 14
 class Replica:
     """A model: `vector`, float32 (n,), the bytes of the `exact` tensors, and the `fingerprint` of both.
 
-    A version is identified by its number and its fingerprint: a server that resumes from an older checkpoint reuses numbers,
-    but never the same pair for another model.
+    A version is its number and its fingerprint: a server that resumes from an older checkpoint reuses numbers, but no pair.
     """
 
     layout: Layout
@@ -47,7 +46,7 @@ class Replica:
         return Frame(Kind.KEY, NO_BODY, FLAG_EXACT, *here, payload)
 
     def delta(self, codec: int, body: bytes, exact: bytes) -> "tuple[Frame, DeltaStep]":
-        """Return the frame to the next version, which adds the vector in `body` and replaces the exact tensors, and its step.
+        """Return the frame that adds the vector in `body` and replaces the exact tensors, and its step to the next version.
 
         Raises `CorruptError` if the sum is not finite.
         """

@@ -50,12 +50,8 @@ class Update:
 def check_reply(frame: Frame, record: NodeRecord, published: Replica) -> None:
     """Refuse a reply unless it answers the newest message to its node, for the first time and from the published version.
 
-    Raises:
-        CorruptError: The kind is not one of a reply, or an ACK or RESYNC has a payload.
-        StaleError: It answers an older message, or one that was answered before.
-        LayoutError: It is for another model.
-        VersionError: It starts from another version.
-
+    Raises `CorruptError` for another kind of frame and for an ACK or RESYNC with a payload, otherwise `StaleError`,
+    `LayoutError` or `VersionError`.
     """
     if frame.kind not in (Kind.UPDATE, Kind.ACK, Kind.RESYNC):
         raise CorruptError(f"a frame of kind {frame.kind.name} from a node; UPDATE, ACK or RESYNC is needed")

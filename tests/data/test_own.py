@@ -62,8 +62,8 @@ def test_own_files_may_have_another_format_and_no_test_split(
         ({"mean": (0.25,)}, r"tiny\.toml: mean \(0\.5,\); the run's card tiny has \(0\.25,\)$"),
         ({"std": (0.5,)}, r"tiny\.toml: std \(0\.25,\); the run's card tiny has \(0\.5,\)$"),
         ({"resize": 8}, r"tiny\.toml: resize None; the run's card tiny has 8$"),
-        ({"classes": ("a", "b")}, r"tiny\.toml: 3 classes; the run's card tiny has 2 classes$"),
-        ({"classes": ("a", "c", "b")}, r"tiny\.toml: class 1 'b'; the run's card tiny has class 1 'c'$"),
+        ({"classes": ("a", "b")}, r"tiny\.toml: 3 classes; .* 2$"),
+        ({"classes": ("a", "c", "b")}, r"tiny\.toml: class 1 'b'; .* 'c'$"),
         ({"name": "huge"}, r"no dataset card 'huge' in .*; there are: tiny$"),
     ],
 )

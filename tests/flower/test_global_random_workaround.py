@@ -1,13 +1,13 @@
 import random
 from collections.abc import Iterable
 
-from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.global_random_workaround import IsolatedRandom
-from tests.flower.toy import app, model
+from tests.flower.toy import Messages, app, model
 
 
 def test_draws_inside_and_outside_do_not_change_each_other() -> None:
@@ -32,9 +32,7 @@ class Drawn(FedAvg):
         super().__init__(fraction_train=0.4, fraction_evaluate=0.4)
         self.picked: list[list[int]] = []
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         messages = list(super().configure_train(server_round, arrays, config, grid))
         self.picked.append([message.metadata.dst_node_id for message in messages])
         return messages

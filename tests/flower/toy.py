@@ -18,6 +18,9 @@ from fedcomp.sync import Subscriber
 
 logging.getLogger("flwr").setLevel(logging.ERROR)
 Arrays = dict[str, NDArray[Any]]
+Messages = Iterable[Message]
+Aggregate = tuple[ArrayRecord | None, MetricRecord | None]
+"""The result of a strategy's `aggregate_train`."""
 
 
 def model(sides: tuple[int, int] = (40, 25)) -> ArrayRecord:
@@ -97,6 +100,19 @@ def state_of(context: Context) -> Subscriber:
     return client_state_of(context).subscriber
 
 
+class Recording(FedAvg):
+    """FedAvg that keeps the replies of all rounds; it overrides `aggregate_train`, so it gets each reply."""
+
+    def __init__(self) -> None:
+        super().__init__(fraction_evaluate=0.0)
+        self.replies: list[Message] = []
+
+    def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+        replies = list(replies)
+        self.replies += replies
+        return super().aggregate_train(server_round, replies)
+
+
 class Watching(FedAvg):
     """FedAvg that sums the updates that arrive, per node; it overrides `aggregate_train`, so it gets each reply."""
 
@@ -108,15 +124,11 @@ class Watching(FedAvg):
         super().__init__(**settings)  # type: ignore[arg-type]
         self.acked, self.means = {}, 0.0
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         self.given = floats(arrays)
         return super().configure_train(server_round, arrays, config, grid)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
         replies = list(replies)
         for reply in replies:
             if reply.has_content():

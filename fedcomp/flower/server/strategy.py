@@ -21,12 +21,11 @@ from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
 from fedcomp.flower.server.strategy_state import scalars_of
-from fedcomp.flower.strategies.dynamic_sampling import aggregating
+from fedcomp.flower.strategies.dynamic_sampling import Messages, aggregating
 from fedcomp.methods import stc
 from fedcomp.sync import SERVER_NODE, Ledger, NodeRegistry, Publisher, derive_seed
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
-Messages = Iterable[Message]
 Configure = Callable[[int, ArrayRecord, ConfigRecord, Grid], Messages]
 """`configure_train` or `configure_evaluate` of a strategy."""
 

@@ -12,6 +12,7 @@ from fedcomp.core import ceil_fraction, check_range
 from fedcomp.flower._compat import log
 from fedcomp.flower.strategies.state import StatefulStrategy
 
+Messages = Iterable[Message]
 MIN_TRAIN_NODES = 2
 """Nodes of a late round, as in the paper."""
 
@@ -45,9 +46,7 @@ class DynamicSampling(Strategy, StatefulStrategy):
         log(INFO, "\t├──> Dynamic sampling: beta %g", self.beta)
         self.inner.summary()
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the messages of `inner`, to this round's number of nodes."""
         inner = self.inner
         settings = inner.fraction_train, inner.min_train_nodes
@@ -61,20 +60,16 @@ class DynamicSampling(Strategy, StatefulStrategy):
         finally:
             inner.fraction_train, inner.min_train_nodes = settings
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return the next model and the metrics of `inner`."""
+    def aggregate_train(self, server_round: int, replies: Messages) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """As `inner`."""
         return self.inner.aggregate_train(server_round, replies)
 
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Return the messages of `inner`."""
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
+        """As `inner`."""
         return self.inner.configure_evaluate(server_round, arrays, config, grid)
 
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Return the metrics of `inner`."""
+    def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
+        """As `inner`."""
         return self.inner.aggregate_evaluate(server_round, replies)
 
 

@@ -1,14 +1,14 @@
 """Server optimizers of the compression papers: AMSGrad, majority vote, and the sum of EF21's increments."""
 
 import math
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp import Grid
 
 from fedcomp.core import check_range
+from fedcomp.flower.strategies.dynamic_sampling import Messages
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
 
@@ -115,9 +115,7 @@ class EF21(ServerOptimizer):
         """Start the sum of the increments from zero."""
         self.estimate = {}
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the messages of FedAvg; count the connected nodes."""
         messages = super().configure_train(server_round, arrays, config, grid)
         self.num_nodes = len(list(grid.get_node_ids()))  # after sampling, which waits for nodes

@@ -5,14 +5,14 @@ BatchNorm statistics follow the weighted mean, as in FedAvg.  Sums and moments a
 square of a float32 neither overflows nor underflows there, and small terms still count after thousands of rounds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from logging import INFO, WARNING
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fedcomp.flower import records
 from fedcomp.flower._compat import AggregationError, aggregate_arrayrecords, content_replies, log
 from fedcomp.flower.lazy_array import to_record
+from fedcomp.flower.strategies.dynamic_sampling import Messages
 from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration
 from fedcomp.flower.strategies.state import StatefulStrategy
 from fedcomp.wire import Layout, layout_of
@@ -115,16 +116,12 @@ class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
         log(INFO, "\t├──> %s: %s", type(self).__name__, settings)
         super().summary()
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the messages of FedAvg."""
         self.published = arrays
         return super().configure_train(server_round, arrays, config, grid)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Messages) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the next model and the metrics; (None, None) if no reply has a weight.
 
         Raises `AggregationError` if the replies' tensors are not those of the published model, or no model was published.
@@ -132,7 +129,7 @@ class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
         result = self.round_result(replies)
         return (result.next_model(self.apply(result)), result.metrics) if result is not None else (None, None)
 
-    def round_result(self, replies: Iterable[Message]) -> RoundResult | None:
+    def round_result(self, replies: Messages) -> RoundResult | None:
         """Return the replies with their published model and means; None if no reply has a weight."""
         published, self.published = self.published, None
         contents = [message.content for message in content_replies(self, replies)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.app import Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Strategy
 
 import fedcomp
@@ -25,7 +25,7 @@ from fedcomp.flower import (
     QrdaAdagrad,
 )
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
-from tests.flower.toy import app, floats, model, state_of
+from tests.flower.toy import Aggregate, Messages, app, floats, model, state_of
 
 INNER: dict[str, Callable[..., FedAvg]] = {
     "FedAvg": FedAvg,
@@ -155,9 +155,7 @@ def test_new_settings_hold_on_resume_and_values_that_the_strategy_changed_come_b
             self.rate = rate
             self.rounds_seen = 0
 
-        def aggregate_train(
-            self, server_round: int, replies: Iterable[Message]
-        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
             self.rate *= 0.5
             self.rounds_seen += 1
             return super().aggregate_train(server_round, replies)

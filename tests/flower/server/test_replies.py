@@ -23,7 +23,7 @@ import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, records
 from fedcomp.flower.local_grid import Fault
 from fedcomp.wire.frame import SECONDS, Frame, Kind, parse_single_frame
-from tests.flower.toy import Watching, app, floats, model, state_of
+from tests.flower.toy import Aggregate, Messages, Recording, Watching, app, floats, model, state_of
 
 NODES = 5
 Change = Callable[[Message], list[Message]]
@@ -147,19 +147,10 @@ def test_a_message_can_be_answered_only_once() -> None:
         other.content["arrays"] = records.pack(_held(_frame(reply)).to_bytes())
         return [reply, other]
 
-    seen: list[int] = []
-
-    class Counting(FedAvg):
-        def aggregate_train(
-            self, server_round: int, replies: Iterable[Message]
-        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-            replies = list(replies)
-            seen.extend(reply.metadata.src_node_id for reply in replies if reply.has_content())
-            return super().aggregate_train(server_round, replies)
-
-    strategy = CompressedStrategy(Counting(fraction_train=1.0, fraction_evaluate=0.0))
+    inner = Recording()
+    strategy = CompressedStrategy(inner)
     strategy.start(Meddling(both), model(), num_rounds=1)
-    assert seen == [1, 2, 3, 4, 5]
+    assert [reply.metadata.src_node_id for reply in inner.replies if reply.has_content()] == [1, 2, 3, 4, 5]
     assert strategy.ledger.by_node()[2].refused == 1
 
 
@@ -187,7 +178,7 @@ def test_an_evaluate_function_that_returns_the_model_loses_no_mass() -> None:
     class Evaluating(Watching):
         def configure_evaluate(
             self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-        ) -> Iterable[Message]:
+        ) -> Messages:
             for message in super().configure_evaluate(server_round, arrays, config, grid):
                 yield Message(message.content, message.metadata.dst_node_id, "evaluate.arrays")
 
@@ -207,9 +198,7 @@ def test_updates_that_are_not_aggregated_go_back_to_their_nodes(why: str) -> Non
     weightless = app()
 
     class GivingUp(Watching):
-        def aggregate_train(
-            self, server_round: int, replies: Iterable[Message]
-        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
             return None, None
 
     inner: FedAvg
@@ -256,9 +245,7 @@ def test_of_two_fitting_records_the_one_under_the_models_key_is_compressed() -> 
     seen: list[list[str]] = []
 
     class Scaffold(FedAvg):
-        def aggregate_train(
-            self, server_round: int, replies: Iterable[Message]
-        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
             replies = list(replies)
             seen.extend(sorted(reply.content.array_records) for reply in replies)
             for reply in replies:
@@ -299,9 +286,7 @@ def test_a_second_record_equal_to_the_model_is_left_alone() -> None:
     zero = ArrayRecord({"w": Array(np.zeros(9, np.float32))})
 
     class Control(FedAvg):
-        def configure_train(
-            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-        ) -> Iterable[Message]:
+        def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
             for message in super().configure_train(server_round, arrays, config, grid):
                 message.content["a-control"] = ArrayRecord({"w": Array(np.zeros(9, np.float32))})
                 yield message

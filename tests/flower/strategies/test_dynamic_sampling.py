@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import FedAvg, FedAvgM, Krum, Strategy
 import fedcomp
 from fedcomp.flower import CompressedStrategy, DynamicSampling, LocalGrid
 from tests.flower.strategies.by_hand import grid, one_round, record, values
-from tests.flower.toy import app, floats, model, training
+from tests.flower.toy import Messages, app, floats, model, training
 
 MODEL = record({"weight": [0.0]})
 
@@ -56,9 +56,7 @@ def test_whole_numbers_and_the_inner_strategys_least_number_hold(
 
 def test_the_inner_strategys_settings_are_restored_even_after_an_error() -> None:
     class Failing(FedAvg):
-        def configure_train(
-            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-        ) -> Iterable[Message]:
+        def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
             raise RuntimeError("no")
 
     inner, failing = FedAvg(fraction_train=0.9, min_train_nodes=3), Failing(fraction_train=0.9, min_train_nodes=3)
