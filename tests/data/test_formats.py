@@ -9,7 +9,7 @@ import pytest
 
 from fedcomp.data import DataError
 from fedcomp.data.formats import numbered, parse_idx, read_cifar, read_idx, read_npz, read_qmnist
-from tests.data.conftest import Idx, MakeCard
+from tests.data.tiny import idx_bytes, make_card
 
 IDX = bytes([0, 0, 8, 2]) + bytes([0, 0, 0, 2]) + bytes([0, 0, 0, 3]) + bytes([1, 2, 3, 4, 5, 255])
 QMNIST = [[2, 4, 2154, 59, 35, 229421, 0, 0], [0, 0, 12, 0, 30, 7, 0, 0], [1, 4, 2154, 65, 34, 238481, 0, 0]]
@@ -23,7 +23,7 @@ def test_idx_by_hand() -> None:
         parse_idx(integers[:-1], "x")
 
 
-def test_any_array_decodes_from_idx_to_itself_and_is_read_only(idx_bytes: Idx) -> None:
+def test_any_array_decodes_from_idx_to_itself_and_is_read_only() -> None:
     rng = np.random.default_rng(1)
     for rank in (1, 2, 3, 4):
         array = rng.integers(0, 256, rng.integers(1, 6, rank), dtype=np.uint8)
@@ -32,7 +32,7 @@ def test_any_array_decodes_from_idx_to_itself_and_is_read_only(idx_bytes: Idx) -
         assert not found.flags.writeable
 
 
-def test_an_idx_split_has_images_first_and_then_labels(make_card: MakeCard, idx_bytes: Idx) -> None:
+def test_an_idx_split_has_images_first_and_then_labels() -> None:
     images, labels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3), np.array([0, 2], np.uint8)
     x, y, _ = read_idx(make_card(), {"x": idx_bytes(images), "y": idx_bytes(labels)})
     assert np.array_equal(x, images)
@@ -59,15 +59,14 @@ def test_huge_dimensions_of_idx_allocate_no_memory() -> None:
         parse_idx(hostile, "x")
 
 
-def qmnist_files(idx_bytes: Idx, rows: list[list[int]]) -> dict[str, bytes]:
+def qmnist_files(rows: list[list[int]]) -> dict[str, bytes]:
     """Return two images, their labels, and rows of QMNIST, of which there may be more."""
-    table = struct.pack(">HBB2I", 0, 12, 2, len(rows), len(rows[0])) + np.array(rows, ">i4").tobytes()
     images, labels = np.arange(12, dtype=np.uint8).reshape(2, 2, 3), np.array([2, 0], np.uint8)
-    return {"images": idx_bytes(images), "labels": idx_bytes(labels), "extended": table}
+    return {"images": idx_bytes(images), "labels": idx_bytes(labels), "extended": idx_bytes(np.array(rows, ">i4"))}
 
 
-def test_the_third_column_of_qmnist_is_the_writer(make_card: MakeCard, idx_bytes: Idx) -> None:
-    x, y, groups = read_qmnist(make_card(groups=("writer", "series")), qmnist_files(idx_bytes, QMNIST))
+def test_the_third_column_of_qmnist_is_the_writer() -> None:
+    x, y, groups = read_qmnist(make_card(groups=("writer", "series")), qmnist_files(QMNIST))
     assert x.shape == (2, 2, 3)
     assert y.tolist() == [2, 0]
     assert {name: column.tolist() for name, column in groups.items()} == {"writer": [2154, 12], "series": [4, 0]}
@@ -82,14 +81,12 @@ def test_the_third_column_of_qmnist_is_the_writer(make_card: MakeCard, idx_bytes
         (QMNIST, "school", "'school'; .*: class, series, writer"),
     ],
 )
-def test_qmnist_of_other_samples_or_columns_is_refused(
-    make_card: MakeCard, idx_bytes: Idx, rows: list[list[int]], column: str, expected: str
-) -> None:
+def test_qmnist_of_other_samples_or_columns_is_refused(rows: list[list[int]], column: str, expected: str) -> None:
     with pytest.raises(DataError, match=f"^extended: .*{expected}"):
-        read_qmnist(make_card(groups=(column,)), qmnist_files(idx_bytes, rows))
+        read_qmnist(make_card(groups=(column,)), qmnist_files(rows))
 
 
-def test_a_record_of_cifar_is_a_label_and_the_planes_in_turn(make_card: MakeCard) -> None:
+def test_a_record_of_cifar_is_a_label_and_the_planes_in_turn() -> None:
     card = make_card(shape=(2, 1, 2), mean=(0, 0), std=(1, 1))
     x, y, _ = read_cifar(card, {"a": bytes([2, 10, 11, 20, 21]), "b": bytes([0, 1, 2, 3, 4, 1, 5, 6, 7, 8])})
     assert y.tolist() == [2, 0, 1]
@@ -106,7 +103,7 @@ def archive(**arrays: object) -> dict[str, bytes]:
     return {"train.npz": stream.getvalue()}
 
 
-def test_the_arrays_and_columns_of_an_archive_are_read_and_others_ignored(make_card: MakeCard) -> None:
+def test_the_arrays_and_columns_of_an_archive_are_read_and_others_ignored() -> None:
     x, y = np.random.default_rng(2).random((3, 1, 2, 3), dtype=np.float32), np.array([0, 1, 2])
     files = archive(x=x, y=y, who=np.array(["b", "a", "b"]), more=np.zeros(2))
     found = read_npz(make_card(groups=("who",)), files)
@@ -117,7 +114,7 @@ def test_the_arrays_and_columns_of_an_archive_are_read_and_others_ignored(make_c
         read_npz(make_card(groups=("school",)), files)
 
 
-def test_pickles_damage_and_huge_shapes_in_an_archive_are_refused(make_card: MakeCard) -> None:
+def test_pickles_damage_and_huge_shapes_in_an_archive_are_refused() -> None:
     with pytest.raises(DataError, match="allow_pickle"):
         read_npz(make_card(), archive(x=np.array([{}, None]), y=np.zeros(2, int)))
     data = archive(x=np.zeros((2, 1, 2, 3), np.uint8), y=np.zeros(2, np.int64))["train.npz"]

@@ -14,9 +14,7 @@ from fedcomp.data.card import Card, Hub
 from fedcomp.data.dataset import DataError
 from fedcomp.data.libraries import read_digits
 from fedcomp.data.load import load
-from tests.data.conftest import MakeCard
-
-Arrays = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+from tests.data.tiny import Images, make_card
 
 
 def test_the_digits_are_two_fixed_splits_with_the_same_class_distribution() -> None:
@@ -29,10 +27,7 @@ def test_the_digits_are_two_fixed_splits_with_the_same_class_distribution() -> N
     assert np.array_equal(read_digits()[1][0], test_x)
 
 
-@pytest.fixture
-def card(make_card: MakeCard) -> Card:
-    """A card of the format with its own column names."""
-    return make_card(format="huggingface", hub=Hub("someone/tiny", image="img", label="digit"))
+CARD = make_card(format="huggingface", hub=Hub("someone/tiny", image="img", label="digit"))
 
 
 def table(x: NDArray[np.uint8], y: NDArray[np.uint8]) -> Table:
@@ -46,10 +41,10 @@ def save(folder: Path, x: NDArray[np.uint8], y: NDArray[np.uint8]) -> None:
     DatasetDict({"train": table(x[:10], y[:10]), "test": table(x[10:], y[10:])}).save_to_disk(str(folder))
 
 
-def test_a_saved_folder_becomes_arrays(tmp_path: Path, card: Card, tiny_arrays: Arrays) -> None:
+def test_a_saved_folder_becomes_arrays(tmp_path: Path, tiny_arrays: Images) -> None:
     x, y = tiny_arrays
     save(tmp_path / "tiny", x, y)
-    dataset = load(card, tmp_path)
+    dataset = load(CARD, tmp_path)
     assert np.array_equal(dataset.train.x, x[:10, np.newaxis])
     assert np.array_equal(dataset.train.y, y[:10])
     assert np.array_equal(dataset.test.x, x[10:, np.newaxis])
@@ -58,14 +53,14 @@ def test_a_saved_folder_becomes_arrays(tmp_path: Path, card: Card, tiny_arrays: 
 
 
 def test_a_saved_folder_loads_for_a_card_of_another_format(
-    tmp_path: Path, tiny_idx: tuple[Card, Path], tiny_arrays: Arrays
+    tmp_path: Path, tiny_idx: tuple[Card, Path], tiny_arrays: Images
 ) -> None:
     save(tmp_path / "saved", *tiny_arrays)
     card = replace(tiny_idx[0], hub=Hub("someone/tiny", image="img", label="digit"))
     assert len(load(card, tmp_path / "saved").train) == 10
 
 
-def test_colour_images_become_channels_first(tmp_path: Path, make_card: MakeCard) -> None:
+def test_colour_images_become_channels_first(tmp_path: Path) -> None:
     x = np.random.default_rng(8).integers(0, 256, (12, 2, 4, 3), dtype=np.uint8)
     save(tmp_path, x, np.arange(12, dtype=np.uint8) % 3)
     card = make_card(
@@ -78,18 +73,18 @@ def test_colour_images_become_channels_first(tmp_path: Path, make_card: MakeCard
     assert np.array_equal(load(card, tmp_path).train.x, x[:10].transpose(0, 3, 1, 2))
 
 
-def test_a_column_of_float_arrays_stays_as_it_is(tmp_path: Path, card: Card) -> None:
+def test_a_column_of_float_arrays_stays_as_it_is(tmp_path: Path) -> None:
     x = np.random.default_rng(9).random((4, 1, 2, 3), dtype=np.float32)
     features = Features({"img": Array3D((1, 2, 3), "float32"), "digit": Value("int8")})
     split = Table.from_dict({"img": list(x), "digit": [0, 1, 2, 0]}, features=features)
     DatasetDict({"train": split, "test": split}).save_to_disk(str(tmp_path))
-    dataset = load(card, tmp_path)
+    dataset = load(CARD, tmp_path)
     assert np.array_equal(dataset.test.x, x)
     assert dataset.test.y.tolist() == [0, 1, 2, 0]
 
 
 def test_a_repository_of_parquet_files_loads_as_from_the_hub(
-    tmp_path: Path, card: Card, tiny_arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tiny_arrays: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("flwr_datasets.common.telemetry.FLWR_TELEMETRY_ENABLED", "0")
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
@@ -98,13 +93,13 @@ def test_a_repository_of_parquet_files_loads_as_from_the_hub(
     repository.mkdir()
     table(x[:10], y[:10]).to_parquet(str(repository / "train-0.parquet"))
     table(x[10:], y[10:]).to_parquet(str(repository / "test-0.parquet"))
-    dataset = load(replace(card, hub=Hub(str(repository), image="img", label="digit")))
+    dataset = load(replace(CARD, hub=Hub(str(repository), image="img", label="digit")))
     assert np.array_equal(dataset.train.x, x[:10, np.newaxis])
     assert np.array_equal(dataset.test.y, y[10:])
 
 
-def test_a_missing_repository_is_refused_in_one_sentence(tmp_path: Path, card: Card) -> None:
-    absent = replace(card, hub=Hub(str(tmp_path / "absent")))
+def test_a_missing_repository_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    absent = replace(CARD, hub=Hub(str(tmp_path / "absent")))
     with pytest.raises(DataError, match="absent .*connection"):
         load(absent)
 
@@ -116,28 +111,26 @@ def test_a_missing_repository_is_refused_in_one_sentence(tmp_path: Path, card: C
         (Hub("someone/tiny", test="validation"), "train and validation"),
     ],
 )
-def test_a_missing_column_or_split_is_named(
-    tmp_path: Path, card: Card, tiny_arrays: Arrays, hub: Hub, named: str
-) -> None:
+def test_a_missing_column_or_split_is_named(tmp_path: Path, tiny_arrays: Images, hub: Hub, named: str) -> None:
     save(tmp_path, *tiny_arrays)
     with pytest.raises(DataError, match=named):
-        load(replace(card, hub=hub), tmp_path)
+        load(replace(CARD, hub=hub), tmp_path)
 
 
-def test_images_of_another_size_are_refused(tmp_path: Path, card: Card) -> None:
+def test_images_of_another_size_are_refused(tmp_path: Path) -> None:
     save(tmp_path, np.zeros((12, 2, 4), np.uint8), np.zeros(12, np.uint8))
     with pytest.raises(DataError, match=r"a sample of shape \(2, 4\); tiny needs \(1, 2, 3\)"):
-        load(card, tmp_path)
+        load(CARD, tmp_path)
 
 
-def test_a_damaged_folder_is_refused(tmp_path: Path, card: Card, tiny_arrays: Arrays) -> None:
+def test_a_damaged_folder_is_refused(tmp_path: Path, tiny_arrays: Images) -> None:
     save(tmp_path, *tiny_arrays)
     for shard in (tmp_path / "train").glob("*.arrow"):
         shard.write_bytes(shard.read_bytes()[:100])
     with pytest.raises(DataError, match="train and test"):
-        load(card, tmp_path)
+        load(CARD, tmp_path)
 
 
-def test_an_error_about_a_missing_folder_names_the_hub(tmp_path: Path, card: Card) -> None:
+def test_an_error_about_a_missing_folder_names_the_hub(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="dataset_dict.json .*someone/tiny"):
-        load(card, tmp_path)
+        load(CARD, tmp_path)

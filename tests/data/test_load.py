@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,14 @@ from numpy.typing import NDArray
 from fedcomp.data.card import Card, CardFile, read_card
 from fedcomp.data.dataset import Arrays, DataError, checked_split
 from fedcomp.data.load import find_folder, hold_out, load, read_file
-from tests.data.conftest import Idx, MakeCard, Publish
+from tests.data.tiny import Images, idx_bytes, make_card, publish
 
 CARDS = Path(__file__).parents[2] / "datasets"
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 DATA = os.environ.get("FEDCOMP_DATA", "")
 
 
-def test_idx_files_become_arrays(
-    tiny_idx: tuple[Card, Path], tiny_arrays: tuple[NDArray[np.uint8], NDArray[np.uint8]]
-) -> None:
+def test_idx_files_become_arrays(tiny_idx: tuple[Card, Path], tiny_arrays: Images) -> None:
     card, parent = tiny_idx
     x, y = tiny_arrays
     dataset = load(card, parent)
@@ -35,7 +32,7 @@ def test_idx_files_become_arrays(
     assert (dataset.train.x.dtype.name, dataset.train.y.dtype.name) == ("uint8", "int64")
 
 
-def test_cifar_and_npz_files_become_arrays(tmp_path: Path, make_card: MakeCard, publish: Publish) -> None:
+def test_cifar_and_npz_files_become_arrays(tmp_path: Path) -> None:
     records = np.array([[0, 1, 2, 3, 4, 5, 6], [2, 7, 8, 9, 1, 2, 3]], np.uint8)
     x, y = records[:, 1:].reshape(2, 1, 2, 3), records[:, 0]
     cifar = (publish(tmp_path, "a.bin", records.tobytes()),)
@@ -136,21 +133,17 @@ def test_a_card_without_a_hub_needs_a_folder(tiny_idx: tuple[Card, Path]) -> Non
 
 def test_writers_are_read_from_another_folder(
     tmp_path: Path,
-    make_card: MakeCard,
-    publish: Publish,
-    idx_bytes: Idx,
-    tiny_arrays: tuple[NDArray[np.uint8], NDArray[np.uint8]],
+    tiny_arrays: Images,
 ) -> None:
     x, y = tiny_arrays
     rows = np.zeros((12, 8), ">i4")
     rows[:, 0], rows[:, 2] = y, np.arange(12) // 2 + 2000
 
     def files(start: int, stop: int) -> tuple[CardFile, ...]:
-        table = struct.pack(">HBB2I", 0, 12, 2, stop - start, 8) + rows[start:stop].tobytes()
         return (
             publish(tmp_path / "digits", f"x{start}", idx_bytes(x[start:stop])),
             publish(tmp_path / "digits", f"y{start}", idx_bytes(y[start:stop])),
-            replace(publish(tmp_path / "writers", f"w{start}", table), folder="writers"),
+            replace(publish(tmp_path / "writers", f"w{start}", idx_bytes(rows[start:stop])), folder="writers"),
         )
 
     train, test = files(0, 10), files(10, 12)
@@ -165,9 +158,7 @@ def test_writers_are_read_from_another_folder(
         load(replace(card, title="again"), tmp_path)
 
 
-def test_without_a_test_split_every_other_speaker_is_held_out(
-    tmp_path: Path, make_card: MakeCard, publish: Publish
-) -> None:
+def test_without_a_test_split_every_other_speaker_is_held_out(tmp_path: Path) -> None:
     who = np.array(["bo", "al", "", "cy", "bo", ""])  # al 0, bo 1, cy 2; the nameless in turn: 0, 1
     np.savez(tmp_path / "a.npz", x=np.arange(36, dtype=np.uint8).reshape(6, 2, 3), y=np.arange(6) % 3, who=who)
     file = publish(tmp_path, "a.npz", (tmp_path / "a.npz").read_bytes())
@@ -204,14 +195,12 @@ FOUR = np.zeros((4, 1, 2, 3), np.float32)
         (FOUR, [0, -1, 2, 0], "labels from -1 to 2; tiny needs 0 to 2"),
     ],
 )
-def test_arrays_that_do_not_fit_the_card_are_refused(
-    make_card: MakeCard, x: NDArray[Any], y: Any, expected: str
-) -> None:
+def test_arrays_that_do_not_fit_the_card_are_refused(x: NDArray[Any], y: Any, expected: str) -> None:
     with pytest.raises(DataError, match=f"^here: {expected}"):
         checked_split(make_card(), Arrays(x, np.asarray(y)), "here")
 
 
-def test_numbers_are_converted_and_columns_are_those_of_the_card_and_as_long_as_the_labels(make_card: MakeCard) -> None:
+def test_numbers_are_converted_and_columns_are_those_of_the_card_and_as_long_as_the_labels() -> None:
     labels, owners = np.array([0, 1, 2, 0], np.uint8), np.array([5, 5, 6, 6], np.int32)
     split = checked_split(make_card(groups=("who",)), Arrays(FOUR.astype(np.float64), labels, {"who": owners}), "here")
     assert split.groups["who"].tolist() == [5, 5, 6, 6]

@@ -11,12 +11,10 @@ from fedcomp.data.card import CardFile, read_card
 from fedcomp.data.dataset import DataError
 from fedcomp.data.load import load
 from fedcomp.data.own import load_own, write_own
-from tests.data.conftest import Idx, MakeCard, Publish
-
-Images = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+from tests.data.tiny import Images, idx_bytes, make_card, publish
 
 
-def test_a_run_reads_the_samples_as_they_were_written(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
+def test_a_run_reads_the_samples_as_they_were_written(tmp_path: Path, tiny_arrays: Images) -> None:
     card = make_card(resize=4, groups=("writer",), test_every=2, format="npz", train=(CardFile("x", 1, 32 * "0"),))
     x, y = tiny_arrays
     for name in ("new/folder", "again"):
@@ -31,7 +29,7 @@ def test_a_run_reads_the_samples_as_they_were_written(tmp_path: Path, make_card:
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
 
 
-def test_the_written_card_is_an_ordinary_card(tmp_path: Path, make_card: MakeCard) -> None:
+def test_the_written_card_is_an_ordinary_card(tmp_path: Path) -> None:
     card = make_card(title='of "them"', source="größer \\ weiter\nund weiter", mean=(1 / 3,))
     write_own(tmp_path, card, np.zeros((2, 2, 3), np.float32), np.array([0, 2]))
     own = read_card("tiny", tmp_path)
@@ -39,9 +37,7 @@ def test_the_written_card_is_an_ordinary_card(tmp_path: Path, make_card: MakeCar
     assert replace(own, format=card.format, train=card.train, hub=card.hub) == card
 
 
-def test_own_files_may_have_another_format_and_no_test_split(
-    tmp_path: Path, make_card: MakeCard, publish: Publish, idx_bytes: Idx, tiny_arrays: Images
-) -> None:
+def test_own_files_may_have_another_format_and_no_test_split(tmp_path: Path, tiny_arrays: Images) -> None:
     x, y = tiny_arrays
     images, labels = publish(tmp_path, "x", idx_bytes(x)), publish(tmp_path, "y", idx_bytes(y))
     (tmp_path / "tiny.toml").write_text(
@@ -68,7 +64,7 @@ def test_own_files_may_have_another_format_and_no_test_split(
     ],
 )
 def test_a_card_that_does_not_fit_the_runs_is_refused_with_both_values(
-    tmp_path: Path, make_card: MakeCard, tiny_arrays: Images, changes: dict[str, object], expected: str
+    tmp_path: Path, tiny_arrays: Images, changes: dict[str, object], expected: str
 ) -> None:
     write_own(tmp_path, make_card(), *tiny_arrays)
     with pytest.raises(ValueError, match=expected) as caught:
@@ -76,7 +72,7 @@ def test_a_card_that_does_not_fit_the_runs_is_refused_with_both_values(
     assert "\n" not in str(caught.value)
 
 
-def test_own_samples_need_a_folder_with_a_card_of_files(tmp_path: Path, make_card: MakeCard) -> None:
+def test_own_samples_need_a_folder_with_a_card_of_files(tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(
         'name = "tiny"\ntitle = "T"\nformat = "huggingface"\nshape = [1, 2, 3]\nclasses = 3\nmean = [0.5]\nstd = [0.25]\n'
         'licence = "none"\nsource = "nowhere"\n[hub]\nid = "someone/tiny"\n'
@@ -87,9 +83,7 @@ def test_own_samples_need_a_folder_with_a_card_of_files(tmp_path: Path, make_car
         load_own(make_card(), tmp_path / "nowhere")
 
 
-def test_samples_that_changed_after_their_card_are_refused(
-    tmp_path: Path, make_card: MakeCard, tiny_arrays: Images
-) -> None:
+def test_samples_that_changed_after_their_card_are_refused(tmp_path: Path, tiny_arrays: Images) -> None:
     write_own(tmp_path, make_card(), *tiny_arrays)
     data = bytearray((tmp_path / "tiny.npz").read_bytes())
     data[-200] ^= 1
@@ -98,7 +92,7 @@ def test_samples_that_changed_after_their_card_are_refused(
         load_own(make_card(), tmp_path)
 
 
-def test_samples_are_overwritten_only_on_request(tmp_path: Path, make_card: MakeCard, tiny_arrays: Images) -> None:
+def test_samples_are_overwritten_only_on_request(tmp_path: Path, tiny_arrays: Images) -> None:
     x, y = tiny_arrays
     write_own(tmp_path, make_card(), x, y)
     with pytest.raises(DataError, match=r"tiny\.npz"):
@@ -119,7 +113,7 @@ def test_samples_are_overwritten_only_on_request(tmp_path: Path, make_card: Make
     ],
 )
 def test_arrays_that_do_not_fit_the_card_leave_no_files(
-    tmp_path: Path, make_card: MakeCard, x: NDArray[np.generic], y: NDArray[np.generic], expected: str
+    tmp_path: Path, x: NDArray[np.generic], y: NDArray[np.generic], expected: str
 ) -> None:
     with pytest.raises(DataError, match=expected):
         write_own(tmp_path / "new", make_card(), x, y)

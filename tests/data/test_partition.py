@@ -12,7 +12,7 @@ from fedcomp.data.dataset import Arrays, Dataset, checked_split
 from fedcomp.data.load import load
 from fedcomp.data.partition import partition, partition_train
 from fedcomp.data.schemes import SCHEMES
-from tests.data.conftest import MakeCard
+from tests.data.tiny import make_card
 
 CARDS = Path(__file__).parents[2] / "datasets"
 
@@ -216,7 +216,7 @@ def test_a_feature_skew_does_not_change_the_indices(labels: NDArray[np.int64]) -
     assert all(np.array_equal(a, b) for a, b in zip(plain, noisy, strict=True))
 
 
-def test_only_images_can_be_rotated(make_card: MakeCard) -> None:
+def test_only_images_can_be_rotated() -> None:
     features = make_card(shape=(6,))
     split = checked_split(features, Arrays(np.zeros((4, 6), np.uint8), np.array([0, 1, 2, 0])), "here")
     dataset = Dataset(features, split, split)
