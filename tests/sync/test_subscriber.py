@@ -109,7 +109,7 @@ def test_a_message_of_another_version_is_refused_and_its_number_does_not_count()
     message = ServerMessage(7, Ack(), 5, 1, 0, "dense()", (key.to_bytes(),))
     with pytest.raises(VersionError, match="version 0 .*version 5"):
         subscriber.follow(message, (key,))
-    assert subscriber.number == 0
+    assert (subscriber.number, subscriber.held.version) == (0, 0)
 
 
 def test_an_unknown_uplink_is_refused_by_name() -> None:

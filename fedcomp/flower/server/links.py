@@ -20,11 +20,10 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> No
     """Raise `ValueError` for a compressor on a link that it is not made for, and for increments that nobody sums."""
     if not isinstance(inner, Strategy):
         raise ValueError(f"the inner strategy is {inner!r}; an instance of a flwr Strategy is needed")
-    for compressor in (uplink, downlink):
+    for compressor, link in ((uplink, "uplink"), (downlink, "downlink")):
         if not isinstance(compressor, Compressor):
             raise ValueError(f"{compressor!r} is no compressor; fedcomp.parse makes one from text")
         codec_id(compressor.entropy)  # raises for a code without a number
-    for compressor, link in ((uplink, "uplink"), (downlink, "downlink")):
         if compressor.name in METHODS and not getattr(METHODS.about(compressor.name), link):
             raise ValueError(f"{compressor} does not work as {link}; `python -m fedcomp methods` lists those that do")
     sums = reply_use_of(inner) is ReplyUse.INCREMENTS
