@@ -1,13 +1,12 @@
 """Helpers of the quantizers that send every entry: buckets, tensors, their ranges, and rounding at random."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext, RandomStream, Vector, check_choice, check_int
-from fedcomp.quantized import Levels, Scale, group_count
+from fedcomp.quantized import Levels, Scale, group_count, level_type
 
 MAX_BUCKET = 1 << 20
 MAX_EXPONENT = 254  # of the largest power of two, 2^127, as float32 stores it
@@ -53,7 +52,7 @@ def rounded_buckets(
     `rounding` turns ratios of [-1, 1] and as many random words into steps from the middle level.
     """
     stream = rounding_stream(value.context)
-    levels = np.empty(value.n, unsigned(scale.count))
+    levels = np.empty(value.n, level_type(scale.count))
     scales = np.empty(group_count(value.n, bucket), np.float32)
     for entries, buckets, rows in bucket_rows(value, bucket):
         scales[buckets] = norms(rows, norm)
@@ -132,8 +131,3 @@ def signed(magnitudes: Integers, like: Vector) -> Integers:
     magnitudes ^= negative
     magnitudes -= negative
     return magnitudes
-
-
-def unsigned(count: int) -> type[np.unsignedinteger[Any]]:
-    """Return the dtype of `count` levels."""
-    return np.uint8 if count <= 256 else np.uint16

@@ -11,6 +11,7 @@ from fedcomp.quantized.levels import (
     SparseLevels,
     geometric,
     group_count,
+    level_type,
 )
 from fedcomp.quantized.precision import PRECISIONS, from_halves, half_exponent, max_magnitude, round_to, to_halves
 from fedcomp.quantized.rotated import (
@@ -75,6 +76,7 @@ __all__ = [
     "half_bits",
     "half_exponent",
     "join_dense",
+    "level_type",
     "max_magnitude",
     "power_of_two_parts",
     "right_factors",

@@ -74,6 +74,11 @@ class Levels(AllEntries):
             yield part, values
 
 
+def level_type(count: int) -> np.dtype[Any]:
+    """Return the dtype of `count` levels, uint8 or uint16."""
+    return np.dtype(np.uint8 if count <= 256 else np.uint16)
+
+
 def group_count(n: int, groups: Groups) -> int:
     """Return how many groups `n` entries have."""
     return -(-n // groups) if isinstance(groups, int) else len(groups)

@@ -19,8 +19,9 @@ from fedcomp.entropy.bits import packing, prefix_stream
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.codes import huffman, positions, symbol_set
 from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS
-from fedcomp.entropy.codes.symbol_set import Symbols, SymbolSet, symbol_type
+from fedcomp.entropy.codes.symbol_set import Symbols, SymbolSet
 from fedcomp.errors import CorruptError
+from fedcomp.quantized import level_type
 
 FIXED, HUFFMAN, COMMON = 0, 2, 3
 MAX_COMMON_SHARE = 0.99
@@ -185,7 +186,7 @@ def read(reader: ByteReader, count: int, bound: int, modes: tuple[int, ...] = (F
     A few bytes may stand for any number of symbols: the caller has made sure that memory may be taken for `count`.
     """
     if not count:
-        return np.empty(0, symbol_type(bound))
+        return np.empty(0, level_type(bound))
     mode = reader.byte("mode of the symbols")
     if mode not in modes:
         raise CorruptError(f"symbols in mode {mode}; one of {', '.join(map(str, modes))} is needed")
@@ -200,10 +201,10 @@ def _read_huffman(reader: ByteReader, count: int, used: SymbolSet) -> Symbols:
     if length not in (1, longest):
         raise CorruptError(f"tuples of {length} from a set of {used.size} symbols; 1 or {longest} is needed")
     if length == 1:
-        return huffman.read(reader, count, used.used.astype(symbol_type(used.bound)))
+        return huffman.read(reader, count, used.used.astype(level_type(used.bound)))
     inner = symbol_set.read(reader, used.size**length)
     joined = huffman.read(reader, -(-count // length), inner.used.astype(np.uint8))
-    symbols = np.empty(count, symbol_type(used.bound))
+    symbols = np.empty(count, level_type(used.bound))
     for part, ranks in packing.split_digits(joined, used.size, length, count):
         symbols[part] = ranks
     return used.symbols(symbols)

@@ -14,14 +14,10 @@ from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.errors import CorruptError
+from fedcomp.quantized import level_type
 
 Symbols = NDArray[Any]
 """uint8, or uint16 where there are more than 256."""
-
-
-def symbol_type(bound: int) -> np.dtype[Any]:
-    """Return the dtype of symbols below `bound`."""
-    return np.dtype(np.uint8 if bound <= 256 else np.uint16)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,9 +57,9 @@ class SymbolSet:
     def read_ranks(self, reader: ByteReader, count: int) -> Symbols:
         """Return the `count` symbols whose ranks at fixed width follow."""
         if not self.width:
-            return np.full(count, self.used[0], symbol_type(self.bound))
+            return np.full(count, self.used[0], level_type(self.bound))
         octets = reader.bits(count * self.width, "symbols")
-        symbols = np.empty(count, symbol_type(self.bound))
+        symbols = np.empty(count, level_type(self.bound))
         for part, ranks in packing.read_blocks(octets, self.width, count):
             if self.size < 1 << self.width and ranks.max() >= self.size:
                 raise CorruptError(f"symbol {ranks.max()} of a set of {self.size}")
@@ -72,7 +68,7 @@ class SymbolSet:
 
     def ranks(self, symbols: Symbols, block: int, *, others: bool = False) -> Iterator[Symbols]:
         """Yield the ranks of `symbols`, `block` at a time; with `others`, symbols outside the set have rank 0."""
-        table = np.zeros(self.bound, symbol_type(self.size))
+        table = np.zeros(self.bound, level_type(self.size))
         table[self.used] = np.arange(self.size)
         unchanged = self._is_first() and not others and table.dtype == symbols.dtype
         for start in range(0, symbols.size, block):
@@ -81,7 +77,7 @@ class SymbolSet:
 
     def symbols(self, ranks: Symbols) -> Symbols:
         """Return the symbols that have `ranks`, in their memory where it can hold them."""
-        dtype = symbol_type(self.bound)
+        dtype = level_type(self.bound)
         if self._is_first() and ranks.dtype == dtype:
             return ranks
         result = ranks if ranks.dtype == dtype else np.empty(ranks.size, dtype)
