@@ -23,8 +23,8 @@ def test_files_are_counted_as_du_counts_them(tmp_path: Path) -> None:
     (tmp_path / "deep" / "er" / "data").write_bytes(os.urandom(123_456))
     (tmp_path / "more").write_bytes(os.urandom(10))
     (tmp_path / "link").symlink_to("/usr")
-    said = subprocess.run(["du", "-s", "-B1", tmp_path / "deep" / "er" / "data"], capture_output=True, text=True)
-    data = int(said.stdout.split()[0])
+    du = subprocess.run(["du", "-s", "-B1", tmp_path / "deep" / "er" / "data"], capture_output=True, text=True)
+    data = int(du.stdout.split()[0])
     assert 123_456 <= data <= on_disk(tmp_path) <= data + 3 * 4096
 
 

@@ -15,7 +15,7 @@ from fedcomp.sync.replica import split_payload
 from fedcomp.wire import codec_ids
 from fedcomp.wire.frame import SECONDS, parse_single_frame
 from fedcomp.wire.server_message import ack_of
-from tests.flower.toy import Watching, app, floats, model, state_of
+from tests.flower.toy import Watching, app, floats, model, state_of, sum_of_updates
 
 NODES, ROUNDS = 30, 200
 FAULTS = [*Fault, *[None] * 12]
@@ -82,13 +82,13 @@ def test_two_hundred_rounds_of_faults_end_in_the_same_bits_and_lose_nothing(tmp_
         assert replica.arrays()["norm.num_batches_tracked"] == strategy.arrays["norm.num_batches_tracked"].numpy()
 
     for node, context in grid.contexts.items():
-        asked = context.state.array_records["asked"]["sum"].numpy() if "asked" in context.state else np.zeros(1025)
+        target = sum_of_updates(context) if "updates" in context.state else np.zeros(1025)
         acked = watching.acked.get(node, np.zeros(1025)) - forgotten.get(node, 0)
         state = state_of(context)
         held = state.memory.get("residual", np.zeros(1025)).astype(np.float64)
         assert not state.pending, "the message that brought the node up to date settled it"
-        scale = np.abs(asked).max() or 1
-        np.testing.assert_allclose(acked + held, asked, atol=1e-4 * scale, err_msg=f"node {node}")
+        scale = np.abs(target).max() or 1
+        np.testing.assert_allclose(acked + held, target, atol=1e-4 * scale, err_msg=f"node {node}")
 
     kept = strategy.publisher.memory["residual"]
     moved = published - floats(initial)
@@ -132,11 +132,11 @@ def test_the_next_message_settles_a_single_fault(fault: Fault, tmp_path: Path) -
     strategy.start(grid, model(), num_rounds=3)
     context = grid.contexts[1]
     state = state_of(context)
-    asked = context.state.array_records["asked"]["sum"].numpy()
+    target = sum_of_updates(context)
     # The server accepted the last update, but the node does not know it yet.
     assert ack_of(state.pending_number, state.pending) == strategy.publisher.nodes[1].acked
     np.testing.assert_allclose(
-        watching.acked[1] - forgotten + state.memory["residual"], asked, atol=1e-4 * np.abs(asked).max()
+        watching.acked[1] - forgotten + state.memory["residual"], target, atol=1e-4 * np.abs(target).max()
     )
 
 
@@ -151,5 +151,5 @@ def test_the_pending_update_plus_the_residual_is_the_asked_mass() -> None:
     layout = state.held.layout
     body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
     sent = codec_ids.codec_by_id(frame.codec).decode(body, n=layout.n).dense()
-    asked = context.state.array_records["asked"]["sum"].numpy()
-    np.testing.assert_allclose(sent + state.memory["residual"], asked, atol=1e-6)
+    target = sum_of_updates(context)
+    np.testing.assert_allclose(sent + state.memory["residual"], target, atol=1e-6)

@@ -162,15 +162,15 @@ def test_replies_of_a_hostile_node_are_dropped_counted_and_logged_and_the_others
     assert strategy.version == ROUNDS
     assert peak < calm_peak + (8 << 20), "some megabytes are enough, whatever the claim"
 
-    said = [record.getMessage() for record in flower_log.records if "is dropped" in record.getMessage()]
-    assert all(f"the reply of node {HOSTILE} is dropped" in line for line in said)
+    lines = [record.getMessage() for record in flower_log.records if "is dropped" in record.getMessage()]
+    assert all(f"the reply of node {HOSTILE} is dropped" in line for line in lines)
     refused = {
         number: part.refused for (number, node), part in strategy.ledger.by_round_and_node().items() if node == HOSTILE
     }
     assert {number for number, count in refused.items() if count} == set(ATTACKS) - {9}
-    assert sum(refused.values()) == strategy.ledger.refused == len(said)
+    assert sum(refused.values()) == strategy.ledger.refused == len(lines)
     assert {node for node, part in strategy.ledger.by_node().items() if part.refused} == {HOSTILE}
     for number, (reason, _) in ATTACKS.items():
-        mine, said = said[: refused[number]], said[refused[number] :]
+        mine, lines = lines[: refused[number]], lines[refused[number] :]
         for line in mine:
             assert re.search(reason, line), f"round {number}: {line}"

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Context
+from flwr.app import Context
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 import fedcomp
@@ -19,7 +19,7 @@ from fedcomp.sync.replica import start_replica
 from fedcomp.wire import codec_ids
 from fedcomp.wire.frame import SECONDS, parse_single_frame
 from fedcomp.wire.layout import layout_of
-from tests.flower.toy import Arrays, Watching, app, floats, model, state_of, training
+from tests.flower.toy import Arrays, Watching, app, floats, model, state_of, sum_of_updates, training
 
 UPLINKS = [name for name in METHODS if METHODS.about(name).uplink]
 SMALL = {"cgx": "cgx(dense_below=100)"}  # the toy's matrix has 1000 entries
@@ -89,20 +89,20 @@ def test_error_feedback_sends_or_keeps_all_of_the_asked_mass_whatever_is_lost(na
     grid.order(2, Fault.LOSE_MESSAGE, Fault.DELIVER_TWICE, Fault.LOSE_REPLY)
     strategy.start(grid, model(), num_rounds=6)
     for node, context in grid.contexts.items():
-        asked = cast(ArrayRecord, context.state["asked"])["sum"].numpy()
+        target = sum_of_updates(context)
         kept = state_of(context).memory["residual"]
-        assert np.abs(watching.acked[node] + kept - asked).max() < 1e-4 * max(1.0, float(np.abs(asked).max()))
+        assert np.abs(watching.acked[node] + kept - target).max() < 1e-4 * max(1.0, float(np.abs(target).max()))
 
 
 def test_ef21_without_compression_is_the_plain_mean_of_the_updates() -> None:
     strategy, grid = run("ef21(density=1.0, momentum=1.0)", "dense()", rounds=1)
     start = floats(model())
-    asked = [cast(ArrayRecord, context.state["asked"])["sum"].numpy() for context in grid.contexts.values()]
-    assert np.allclose(floats(strategy.arrays) - start, np.mean(asked, axis=0), atol=1e-6)
+    first = [sum_of_updates(context) for context in grid.contexts.values()]
+    assert np.allclose(floats(strategy.arrays) - start, np.mean(first, axis=0), atol=1e-6)
     before = floats(strategy.arrays)
     strategy.start(grid, strategy.arrays, num_rounds=1)
-    later = [cast(ArrayRecord, context.state["asked"])["sum"].numpy() for context in grid.contexts.values()]
-    step = np.mean([new - old for new, old in zip(later, asked, strict=True)], axis=0)
+    later = [sum_of_updates(context) for context in grid.contexts.values()]
+    step = np.mean([new - old for new, old in zip(later, first, strict=True)], axis=0)
     assert np.allclose(floats(strategy.arrays) - before, step, atol=1e-6), "the update, not the sum of increments"
 
 

@@ -44,9 +44,9 @@ def moved_and_kept(strategy: CompressedStrategy) -> tuple[np.ndarray, np.ndarray
 @pytest.mark.parametrize(("dtype", "step"), [("float16", 2.0**-11), ("float32", 2.0**-24), ("float32", 2.0**-10)])
 def test_the_asked_mass_is_the_movement_plus_the_residual(dtype: str, step: float, downlink: str) -> None:
     moved, kept = moved_and_kept(run(FedAvg(**ALL), nudging(step), dtype, downlink))  # type: ignore[arg-type]
-    asked = np.zeros(12)
-    asked[:NODES] = ROUNDS * step / NODES
-    np.testing.assert_allclose(moved + kept, asked, rtol=0, atol=2e-6 * asked.max())
+    target = np.zeros(12)
+    target[:NODES] = ROUNDS * step / NODES
+    np.testing.assert_allclose(moved + kept, target, rtol=0, atol=2e-6 * target.max())
 
 
 def test_a_float16_model_moves_by_updates_below_its_last_bit() -> None:

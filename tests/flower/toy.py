@@ -1,4 +1,4 @@
-"""A small Flower app whose nodes learn random vectors, and sum what they asked to send."""
+"""A small Flower app whose nodes learn random vectors, and sum their updates."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -59,10 +59,7 @@ def app(*, with_mod: bool = True) -> ClientApp:
             step = rng.standard_t(2, array.shape).astype(array.dtype) * 0.01 if array.dtype.kind == "f" else 1
             trained[name] = Array(np.asarray(array + step))
         record = ArrayRecord(trained)
-        asked = floats(record) - floats(given)
-        if "asked" in context.state:
-            asked += cast(ArrayRecord, context.state["asked"])["sum"].numpy()
-        context.state["asked"] = ArrayRecord({"sum": Array(asked)})
+        add_update(context, floats(record) - floats(given))
         metrics = MetricRecord({"num-examples": 1 + context.node_id % 3, "loss": float(context.node_id)})
         return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
 
@@ -87,6 +84,18 @@ def training(change: Callable[[Arrays, Context, int], Mapping[str, Any]], weight
         return Message(RecordDict({"arrays": ArrayRecord(trained), "metrics": metrics}), reply_to=message)
 
     return client_app
+
+
+def add_update(context: Context, update: NDArray[np.float64]) -> None:
+    """Add to the sum of a node's updates, in its ``Context.state``."""
+    if "updates" in context.state:
+        update = update + sum_of_updates(context)
+    context.state["updates"] = ArrayRecord({"sum": Array(update)})
+
+
+def sum_of_updates(context: Context) -> NDArray[np.floating]:
+    """Return the sum of all updates that a node's app has returned: what should arrive."""
+    return context.state.array_records["updates"]["sum"].numpy()
 
 
 def client_state_of(context: Context) -> ClientState:

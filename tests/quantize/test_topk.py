@@ -191,13 +191,13 @@ def test_huge_values_are_kept_exactly_and_the_update_is_not_changed() -> None:
     update = rng.standard_normal(LARGE, np.float32) * np.float32(1e30)
     before = update.tobytes()
     state = compressor.init(LARGE)
-    asked = np.zeros(LARGE, np.float32)
+    target = np.zeros(LARGE, np.float32)
     for _ in range(3):
-        asked = state["residual"] + update
+        target = state["residual"] + update
         body, state = compressor.encode(update, state)
         sent = compressor.decode(body, LARGE)
-        assert np.array_equal(np.flatnonzero(sent), sorted_kept(asked, num_kept(0.01, LARGE)))
-        assert np.array_equal(state["residual"], asked - sent)
+        assert np.array_equal(np.flatnonzero(sent), sorted_kept(target, num_kept(0.01, LARGE)))
+        assert np.array_equal(state["residual"], target - sent)
     assert update.tobytes() == before
 
 

@@ -46,7 +46,7 @@ def test_the_protocol_conserves_mass_through_any_faults() -> None:
     uplink, downlink = fedcomp.stc(density=0.1), fedcomp.stc(density=0.1)
     server, nodes = publisher(), {node: Subscriber() for node in range(1, 6)}
     start = server.replica.vector.astype(np.float64)
-    asked, arrived = ({node: np.zeros(N) for node in nodes} for _ in range(2))
+    target, arrived = ({node: np.zeros(N) for node in nodes} for _ in range(2))
     total = np.zeros(N)
     for number in range(150):
         replies: list[tuple[int, bytes]] = []
@@ -63,7 +63,7 @@ def test_the_protocol_conserves_mass_through_any_faults() -> None:
                 nodes[node] = before  # the device dies before it saves its state
                 continue
             held = subscriber.held.vector
-            asked[node] += (held + step).astype(np.float64) - held
+            target[node] += (held + step).astype(np.float64) - held
             if draw.random() < 0.1:
                 assert answer(subscriber, data, node, step) == reply, "the same message has the same answer"
             replies += [(node, reply)] * draw.choice((0, 1, 1, 1, 2))
@@ -88,7 +88,7 @@ def test_the_protocol_conserves_mass_through_any_faults() -> None:
     for node, subscriber in nodes.items():
         follow(subscriber, server.message_to(node, str(uplink), seed=0)[0].to_bytes(), node)
         np.testing.assert_array_equal(subscriber.held.vector, server.replica.vector)
-        np.testing.assert_allclose(arrived[node] + subscriber.memory["residual"], asked[node], atol=1e-3)
+        np.testing.assert_allclose(arrived[node] + subscriber.memory["residual"], target[node], atol=1e-3)
     moved = server.replica.vector.astype(np.float64) - start
     np.testing.assert_allclose(moved + server.memory["residual"], total, atol=1e-4)
 

@@ -133,10 +133,10 @@ def _node(mutant: Mutant) -> Door:
     state = Subscriber(replica=world.copy(), number=specimens.NUMBER)
 
     def enter() -> None:
-        asked, frames = server_message.parse_server_message(mutant.data)
+        message, frames = server_message.parse_server_message(mutant.data)
         with suppress(ValueError):
-            parse(asked.uplink)
-        state.follow(asked, frames)
+            parse(message.uplink)
+        state.follow(message, frames)
 
     def check(_: bool) -> None:
         _need(state.replica is not None, "the node has lost its model")

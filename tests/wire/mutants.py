@@ -143,15 +143,15 @@ def _outside(rng: Random, data: bytes) -> bytes:
 
 
 def _instruction(rng: Random, n: int) -> Mutant:
-    asked = specimens.instruction(n, rng.choice(specimens.ROUTES), rng.choice((0, 0, 1, 2**64 - 1)))
+    message = specimens.instruction(n, rng.choice(specimens.ROUTES), rng.choice((0, 0, 1, 2**64 - 1)))
     what = rng.random()
-    if what < 0.5 and asked.frames:
-        asked = replace(asked, frames=_frames(rng, n, list(asked.frames)))
-    data = asked.to_bytes()
+    if what < 0.5 and message.frames:
+        message = replace(message, frames=_frames(rng, n, list(message.frames)))
+    data = message.to_bytes()
     if what >= 0.9:
         data = disturb(rng, data)
     elif what >= 0.5:
-        data = _with_other_text(rng, asked, data)
+        data = _with_other_text(rng, message, data)
     return Mutant(INSTRUCTION, n, 0, data if what >= 0.95 else seal_instruction(data))
 
 
@@ -171,9 +171,9 @@ def _frames(rng: Random, n: int, frames: list[bytes]) -> tuple[bytes, ...]:
     return tuple(frames)
 
 
-def _with_other_text(rng: Random, asked: ServerMessage, data: bytes) -> bytes:
+def _with_other_text(rng: Random, message: ServerMessage, data: bytes) -> bytes:
     """Return the instruction with another text, or another number in its head."""
-    begin, length = server_message.HEAD.size, len(asked.uplink.encode())
+    begin, length = server_message.HEAD.size, len(message.uplink.encode())
     if rng.random() < 0.5:
         text = data[begin : begin + length]
         text = rng.choice(TEXTS) if rng.random() < 0.1 else disturb(rng, text, rng.choice(specimens.TEXTS).encode())

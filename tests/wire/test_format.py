@@ -128,9 +128,9 @@ def test_plain_integers_find_the_fields_of_the_frame() -> None:
 def test_the_server_message_is_what_the_library_writes_and_reads() -> None:
     head, frame = octets("instruction"), octets("frame")
     after = int.from_bytes(frame[32:40], "little")
-    asked = ServerMessage(9, Ack(3, 0xDEADBEEF), 8, after, 77, "stc(density=0.02)", (frame,))
-    assert asked.to_bytes() == head + frame
-    assert server_message.parse_server_message(head + frame) == (asked, (parse_single_frame(frame),))
+    message = ServerMessage(9, Ack(3, 0xDEADBEEF), 8, after, 77, "stc(density=0.02)", (frame,))
+    assert message.to_bytes() == head + frame
+    assert server_message.parse_server_message(head + frame) == (message, (parse_single_frame(frame),))
 
 
 def test_the_page_names_every_kind_codec_and_dtype() -> None:

@@ -98,11 +98,11 @@ def test_changed_and_sealed_instructions_are_refused_or_valid() -> None:
         packed = seal_instruction(disturb(rng, data[: 52 + text]) + behind)
         refused_by(described, packed)
         try:
-            asked, frames = server_message.parse_server_message(packed)
+            message, frames = server_message.parse_server_message(packed)
         except FedcompError:
             continue
-        assert asked.to_bytes() == packed
-        assert len(asked.frames) == len(frames)
+        assert message.to_bytes() == packed
+        assert len(message.frames) == len(frames)
 
 
 def test_mutants_are_described_or_refused() -> None:

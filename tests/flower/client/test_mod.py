@@ -108,7 +108,7 @@ def test_a_key_frame_of_another_model_empties_the_memory() -> None:
     grid = LocalGrid(app(), 2)
     _strategy().start(grid, model(), num_rounds=2)
     for context in grid.contexts.values():
-        del context.state["asked"]  # the toy app's sum has the old length
+        del context.state["updates"]  # the toy app's sum has the old length
     other = _strategy()
     result = other.start(grid, model((8, 3)), num_rounds=2)
     state = state_of(grid.contexts[1])

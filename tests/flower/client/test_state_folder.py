@@ -167,9 +167,9 @@ def test_a_damaged_file_is_set_aside_and_the_node_gets_a_key_frame(
     strategy.inner.fraction_train = 1.0  # type: ignore[attr-defined]
     before = strategy.ledger.by_node()[1].catch_up_bytes
     strategy.start(grid, strategy.arrays, num_rounds=2)
-    said = [record.getMessage() for record in caplog.records]
+    messages = [record.getMessage() for record in caplog.records]
     if (file, damage) != ("state", "away"):  # then there is nothing to set aside
-        assert any(str(path.parent) in text for text in said), said
+        assert any(str(path.parent) in text for text in messages), messages
         assert path.parent.with_suffix(".damaged").is_dir()
     assert strategy.ledger.by_node()[1].catch_up_bytes - before > 4000, "a key frame of 1025 entries"
     assert strategy.ledger.by_node()[1].refused == 1, "the node asked for a key frame once"

@@ -61,10 +61,10 @@ def test_the_log_names_late_and_returning_nodes_once_per_round(flower_log: pytes
     grid.order(2, *2 * [Fault.LOSE_MESSAGE])
     grid.order(4, Fault.CRASH)
     _strategy().start(grid, toy.model(), num_rounds=4)
-    said = [
+    lines = [
         record.getMessage() for record in flower_log.records if "answer in time" in record.msg or "again" in record.msg
     ]
-    assert said == [
+    assert lines == [
         "fedcomp: round 1: no answer in time from nodes 2, 4",
         "fedcomp: round 2: no answer in time from node 2",
         "fedcomp: round 2: answering again: node 4",
@@ -73,11 +73,11 @@ def test_the_log_names_late_and_returning_nodes_once_per_round(flower_log: pytes
 
 
 def test_a_node_that_flower_reports_unavailable_is_missing_not_failed() -> None:
-    asked = [Message(RecordDict(), node, "train") for node in _identity(4)]
+    messages = [Message(RecordDict(), node, "train") for node in _identity(4)]
     codes = (ErrorCode.NODE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.CLIENT_APP_RAISED_EXCEPTION)
-    replies = [_reply(message, code) for message, code in zip(asked, codes, strict=False)]
+    replies = [_reply(message, code) for message, code in zip(messages, codes, strict=False)]
     attendance, ledger = Participation(), Ledger()
-    attendance.ask(message.metadata.dst_node_id for message in asked)
+    attendance.ask(message.metadata.dst_node_id for message in messages)
     attendance.take(7, replies, ledger)
     states = attendance.states(NodeRegistry(), ledger)
     assert {node: _counts(state) for node, state in states.items()} == {

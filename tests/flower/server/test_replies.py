@@ -23,7 +23,18 @@ import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, records
 from fedcomp.flower.local_grid import Fault
 from fedcomp.wire.frame import SECONDS, Frame, Kind, parse_single_frame
-from tests.flower.toy import Aggregate, Messages, Recording, Watching, app, floats, model, state_of
+from tests.flower.toy import (
+    Aggregate,
+    Messages,
+    Recording,
+    Watching,
+    add_update,
+    app,
+    floats,
+    model,
+    state_of,
+    sum_of_updates,
+)
 
 NODES = 5
 Change = Callable[[Message], list[Message]]
@@ -155,14 +166,14 @@ def test_a_message_can_be_answered_only_once() -> None:
 
 
 def _conserved(grid: LocalGrid, inner: Watching, node: int) -> None:
-    """Check that the asked mass is what arrived, plus the residual, plus what is pending."""
+    """Check that the sum of the updates is what arrived, plus the residual, plus what is pending."""
     state = state_of(grid.contexts[node])
     frame = parse_single_frame(state.pending)
     end = len(frame.payload) - state.held.layout.exact_size * (frame.flags & 1)
     pending = fedcomp.stc().decode(frame.payload[SECONDS.size : end]).astype(np.float64)
     acked = inner.acked.get(node, 0.0)
-    asked = grid.contexts[node].state.array_records["asked"]["sum"].numpy()
-    np.testing.assert_allclose(acked + state.memory["residual"] + pending, asked, atol=1e-5)
+    target = sum_of_updates(grid.contexts[node])
+    np.testing.assert_allclose(acked + state.memory["residual"] + pending, target, atol=1e-5)
 
 
 def test_an_evaluate_function_that_returns_the_model_loses_no_mass() -> None:
@@ -189,8 +200,8 @@ def test_an_evaluate_function_that_returns_the_model_loses_no_mass() -> None:
     assert strategy.ledger.refused == 0
     for node, context in grid.contexts.items():
         state = state_of(context)
-        asked = context.state.array_records["asked"]["sum"].numpy()
-        np.testing.assert_allclose(inner.acked[node] + state.memory["residual"], asked, atol=1e-5)
+        target = sum_of_updates(context)
+        np.testing.assert_allclose(inner.acked[node] + state.memory["residual"], target, atol=1e-5)
 
 
 @pytest.mark.parametrize("why", ["weights of zero", "a strategy that gives up"])
@@ -225,10 +236,7 @@ def _step(message: Message, context: Context, weight: int) -> Message:
     trained = ArrayRecord(
         {name: Array(np.asarray(array.numpy() + array.numpy().dtype.type(1))) for name, array in given.items()}
     )
-    asked = floats(trained) - floats(given)
-    if "asked" in context.state:
-        asked += cast(ArrayRecord, context.state["asked"])["sum"].numpy()
-    context.state["asked"] = ArrayRecord({"sum": Array(asked)})
+    add_update(context, floats(trained) - floats(given))
     content = RecordDict({"arrays": trained, "metrics": MetricRecord({"num-examples": weight})})
     return Message(content, reply_to=message)
 
