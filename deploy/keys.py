@@ -154,15 +154,25 @@ def _write_pair(private_path: Path, private: bytes, public_path: Path, public: b
     """Make both files or none; every user may read the second one."""
     with ExitStack() as undo:
         for path, data, mode in ((private_path, private, 0o600), (public_path, public, 0o644)):
-            try:
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            except FileExistsError:
-                raise KeyFileError(EXISTS.format(path)) from None
+            _write(path, data, mode)
             undo.callback(path.unlink)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                os.fsync(file.fileno())
         undo.pop_all()
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    """Make the file atomically, with that mode; refuse to replace one."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)  # unlike a rename, it does not replace
+    except FileExistsError:
+        raise KeyFileError(EXISTS.format(path)) from None
+    finally:
+        temporary.unlink()
 
 
 def main() -> int:

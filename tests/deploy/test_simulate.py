@@ -55,7 +55,6 @@ def launcher(tmp_path: Path) -> Iterator[Launcher]:
     assert launcher.processes() == []
 
 
-@pytest.mark.system
 def test_a_run_from_start_to_end(launcher: Launcher, tmp_path: Path) -> None:
     process = launcher.start("--nodes", "2", "-c", "num-rounds=1 fraction-train=1.0 model=logistic runs-dir=out")
     output, _ = process.communicate(timeout=300)

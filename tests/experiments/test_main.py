@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pandas as pd
@@ -39,19 +41,29 @@ local-steps = 10
 
 [[method]]
 label = "long"
-iterations = 600
+iterations = 200
 local-steps = 1
 """
-ENDLESS = STUDY.replace("600", "100_000_000")
+ENDLESS = STUDY.replace("iterations = 200", "iterations = 100_000_000")
 
 
-def start(study: Path, out: Path, *options: str, **more: str) -> "subprocess.Popen[str]":
-    """Start the command as a shell does, with its own process group."""
+@contextmanager
+def start(study: Path, out: Path, *options: str, **more: str) -> Iterator["subprocess.Popen[str]"]:
+    """Start the command as a shell does, with its own process group; nothing of it is left afterwards."""
     command = [sys.executable, "-m", "experiments", str(study), "--out", str(out), "--workers", "1", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(out.parent), **more}
-    return subprocess.Popen(
+    # Children of a process that ignores Ctrl-C, as those in the background of a shell do, would ignore it as well.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(
         command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
+    signal.signal(signal.SIGINT, previous)
+    with process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def wait_for_a_cell(process: "subprocess.Popen[str]") -> None:
@@ -216,7 +228,7 @@ def test_workers_are_a_whole_number_above_0(workers: str, capsys: pytest.Capture
 
 @pytest.mark.system
 def test_a_study_runs_on_a_local_ray_cluster(tmp_path: Path) -> None:
-    study, out = write(tmp_path, STUDY.replace("600", "2")), tmp_path / "out"
+    study, out = write(tmp_path, STUDY.replace("iterations = 200", "iterations = 2")), tmp_path / "out"
     short = tempfile.gettempdir()  # the path of Ray's sockets is limited to 107 bytes
     with start(study, out, "--ray", "local", TMPDIR=short) as process:
         _, log = process.communicate(timeout=300)
