@@ -6,11 +6,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from deploy.local_cli import main
 from deploy.process_record import ProcessRecord
 from deploy.program import wait_until
 from tests.deploy.live_federation import carriers
@@ -117,6 +118,24 @@ def test_ctrl_c_while_it_starts_leaves_nothing(folder: Path) -> None:
     assert local(folder, "down") == (0, f"nothing runs in {folder}\n", "")
 
 
+Command = Callable[..., tuple[int | str | None, str, str]]
+
+
+@pytest.fixture
+def type_in(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """As `local`, in this process: for commands that start nothing."""
+
+    def run(*arguments: str) -> tuple[int | str | None, str, str]:
+        monkeypatch.setattr(sys, "argv", ["deploy/local", *arguments, "--folder", str(folder)])
+        try:
+            status: int | str | None = main()
+        except SystemExit as stop:
+            status = stop.code
+        return status, *capsys.readouterr()
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -128,38 +147,40 @@ def test_ctrl_c_while_it_starts_leaves_nothing(folder: Path) -> None:
         (["run"], "nothing runs in {}; start it with"),
     ],
 )
-def test_an_impossible_command_is_refused_in_one_sentence(folder: Path, arguments: list[str], sentence: str) -> None:
-    status, out, err = local(folder, *arguments)
+def test_an_impossible_command_is_refused_in_one_sentence(
+    folder: Path, type_in: Command, arguments: list[str], sentence: str
+) -> None:
+    status, out, err = type_in(*arguments)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert err.startswith(f"error: {sentence.format(folder)}")
     assert not living(folder)
 
 
 @pytest.mark.parametrize("name", ["up", "down"])
-def test_a_foreign_record_ends_nothing(folder: Path, name: str) -> None:
+def test_a_foreign_record_ends_nothing(folder: Path, type_in: Command, name: str) -> None:
     folder.mkdir()
     path = folder / "federation.json"
     path.write_text("{}")
-    status, out, err = local(folder, name)
+    status, out, err = type_in(name)
     path.unlink()
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert f"{path} cannot be read" in err
 
 
-def test_down_without_a_federation_makes_no_folder(folder: Path) -> None:
-    assert local(folder, "down") == (0, f"nothing runs in {folder}\n", "")
+def test_down_without_a_federation_makes_no_folder(folder: Path, type_in: Command) -> None:
+    assert type_in("down") == (0, f"nothing runs in {folder}\n", "")
     assert not folder.exists()
 
 
-def test_a_file_in_place_of_the_folder_is_refused(folder: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_refused(folder: Path, type_in: Command) -> None:
     folder.touch()
-    status, _, err = local(folder, "up")
+    status, _, err = type_in("up")
     assert (status, err.count("\n")) == (1, 1)
 
 
 @pytest.mark.parametrize("arguments", [["sideways"], ["up", "many"]])
-def test_a_wrong_command_line_prints_the_usage(folder: Path, arguments: list[str]) -> None:
-    status, out, err = local(folder, *arguments)
+def test_a_wrong_command_line_prints_the_usage(type_in: Command, arguments: list[str]) -> None:
+    status, out, err = type_in(*arguments)
     assert (status, out) == (2, "")
     assert err.startswith("usage: deploy/local")
 

@@ -113,6 +113,7 @@ def test_a_killed_study_resumes_grows_and_runs_no_cell_twice(
     pd.testing.assert_frame_equal(seeds.query("seed == 0").reset_index(drop=True), first)
 
 
+@pytest.mark.system
 def test_ctrl_c_leaves_a_sentence_a_complete_table_and_no_process(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

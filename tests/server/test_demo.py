@@ -24,6 +24,7 @@ def _run(config: dict[str, Any], folder: Path) -> tuple[float, dict[str, Any]]:
     return statistics.mean(line["accuracy"] for line in lines[-10:]), summary
 
 
+@pytest.mark.system
 def test_the_demo_is_as_accurate_as_dense_and_sends_a_hundredth_up(config: dict[str, Any], tmp_path: Path) -> None:
     compressed, summary = _run(config, tmp_path / "stc")
     dense, reference = _run(config | {"uplink": "dense()", "downlink": "dense()"}, tmp_path / "dense")
