@@ -131,7 +131,8 @@ def type_in(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
             status: int | str | None = main()
         except SystemExit as stop:
             status = stop.code
-        return status, *capsys.readouterr()
+        out, err = capsys.readouterr()
+        return status, out, err
 
     return run
 
