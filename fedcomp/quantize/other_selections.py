@@ -42,16 +42,14 @@ class ChunkedTopK:
 
 
 def _largest_in_rows(rows: Vector, k: int) -> NDArray[np.bool_]:
-    """Return which entries are among the k largest of their row, zeros never."""
+    """Return which entries are among the k largest of their row, of equal ones the first; zeros never are."""
     magnitude = np.abs(rows)
     # As integers, which are ordered as magnitudes are, they are partitioned faster.
     least = np.partition(magnitude.view(np.int32), -k, axis=1)[:, -k, None].view(np.float32)
     keep: NDArray[np.bool_] = np.greater_equal(magnitude, least)
-    if not least.all():
-        keep &= magnitude > 0
-    if np.count_nonzero(keep) > k * len(rows):  # ties
+    if not least.all() or np.count_nonzero(keep) > k * len(rows):  # zeros, or ties
         larger = magnitude > least
-        ties = keep & ~larger
+        ties = keep & ~larger & (least > 0)
         keep = larger | ties & (np.cumsum(ties, axis=1) <= k - larger.sum(axis=1, keepdims=True))
     return keep
 

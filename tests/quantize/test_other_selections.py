@@ -49,8 +49,10 @@ def test_the_kept_entries_are_those_of_a_sort_of_each_chunk(chunk: int, density:
             assert np.array_equal(found.values, update[found.indices])
 
 
-def test_zeros_are_never_kept() -> None:
+def test_zeros_are_never_kept_and_make_no_room_for_the_ties_of_another_chunk() -> None:
     assert not ChunkedTopK(0.5, 4).quantize(CompensatedUpdate(np.zeros(10, np.float32))).indices.size
+    update = np.array([0, 0, 0, 0, 1, -5, 5, 5, 0, 3, 0, 0], np.float32)
+    assert ChunkedTopK(0.5, 4).quantize(CompensatedUpdate(update)).indices.tolist() == [5, 6, 9]
 
 
 def gaussian(n: int, seed: int = 0) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
