@@ -39,7 +39,9 @@ class SegmentsCode:
             )
         table, bodies = [write_varint(len(value.pieces))], []
         for piece in value.pieces:
-            number = next(number for number, (kind, _) in enumerate(CODES) if isinstance(piece, kind))
+            number = next((number for number, (kind, _) in enumerate(CODES) if isinstance(piece, kind)), None)
+            if number is None:
+                raise ValueError(f"a piece of type {type(piece).__name__}; Dense, Levels or Ternary is needed")
             body = CODES[number][1].encode(piece)
             table.append(bytes([number]) + write_varint(piece.n) + write_varint(len(body)))
             bodies.append(body)
@@ -95,9 +97,11 @@ class LowRankRaw:
                 rank, rows = part.left.shape
                 table += map(write_varint, (rank, rows, part.right.shape[1]))
                 numbers += [part.left, part.right]
-            else:
+            elif isinstance(part, Dense):
                 table += map(write_varint, (0, part.n))
-                numbers.append(part.dense())
+                numbers.append(part.vector)
+            else:
+                raise ValueError(f"a part of type {type(part).__name__}; Product or Dense is needed")
         return b"".join(table + [array.astype("<f4", copy=False).tobytes() for array in numbers])
 
     def decode(self, value: bytes, /, n: int | None = None) -> Segments:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from fedcomp.core import MAX_TENSORS, CompensatedUpdate, EncodeContext
-from fedcomp.entropy import MAX_ENTRIES, GolombTernary, LevelsCode, SegmentsCode
+from fedcomp.entropy import MAX_ENTRIES, GolombTernary, LevelsCode, LowRankRaw, SegmentsCode
 from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.quantize import Cgx
-from fedcomp.quantized import Dense, Levels, Segments, Ternary
+from fedcomp.quantized import Dense, Levels, Product, Segments, Ternary
 from tests.entropy.laws import check_cheap_refusals, check_round_trip, same
 
 CODE = SegmentsCode()
@@ -131,6 +131,14 @@ def test_a_vector_too_long_to_encode_is_refused() -> None:
     half = Dense(np.broadcast_to(np.float32(0), (1 << 30,)))
     with pytest.raises(ValueError, match="3221225472 entries in 3 pieces; .* 2147483648 in 65536"):
         CODE.encode(Segments((half, half, half)))
+
+
+def test_each_code_refuses_the_pieces_of_the_other() -> None:
+    product = Product(9, np.ones((1, 3), np.float32), np.ones((1, 3), np.float32))
+    with pytest.raises(ValueError, match="Product; Dense, Levels or Ternary"):
+        CODE.encode(Segments((product,)))
+    with pytest.raises(ValueError, match="Ternary; Product or Dense"):
+        LowRankRaw().encode(Segments((Ternary(3, np.array([1]), np.array([True]), np.float32(1)),)))
 
 
 def test_more_than_65536_pieces_are_refused() -> None:
