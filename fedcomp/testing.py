@@ -259,7 +259,7 @@ class _Check:
     def check_wrong_length(self, body: bytes) -> None:
         for n in {0, self.n - 1, self.n + 1, 2 * self.n}:
             found = _attempt(FedcompError, f"{self.where}: decode to {n}", partial(self.compressor.decode, body, n))
-            _need(found is None, f"{self.where}: a body of {self.n} entries decodes to {n} as well; it must be refused")
+            _need(not found, f"{self.where}: a body of {self.n} entries decodes to {n} as well; it must be refused")
 
     def check_damage(self, body: bytes) -> None:
         """Cut, change and lengthen `body`: each is refused, or decodes to a vector like any other."""
@@ -275,8 +275,8 @@ class _Check:
 
     def check_damaged(self, body: bytes, damage: str) -> None:
         where = f"{self.where}: a body {damage}"
-        vector = _attempt(FedcompError, where, partial(self.compressor.decode, body, self.n))
-        _need(vector is None or self.is_vector(vector), f"{where} decodes to {_describe(vector)}")
+        for vector in _attempt(FedcompError, where, partial(self.compressor.decode, body, self.n)):
+            _need(self.is_vector(vector), f"{where} decodes to {_describe(vector)}")
 
     def check_refused(self, state: State) -> None:
         """Updates that cannot be encoded are refused with `ValueError`, and the state is unchanged."""
@@ -297,16 +297,16 @@ class _Check:
     def check_refusal(self, update: Any, state: State, text: str) -> None:
         before, where = _bits(state), f"{self.where}: {text}"
         encoded = _attempt(ValueError, where, partial(self.compressor.encode, update, state, self.seed))
-        _need(encoded is None, f"{where} was encoded; a ValueError is needed")
+        _need(not encoded, f"{where} was encoded; a ValueError is needed")
         _need(_bits(state) == before, f"{where} was refused, but changed the state")
 
 
-def _attempt(refusal: type[Exception], where: str, call: Callable[[], T]) -> T | None:
-    """Return what `call` returns, or None if it raises `refusal`; any other error breaks the contract."""
+def _attempt(refusal: type[Exception], where: str, call: Callable[[], T]) -> list[T]:
+    """Return what `call` returns, or nothing if it raises `refusal`; any other error breaks the contract."""
     try:
-        return call()
+        return [call()]
     except refusal:
-        return None
+        return []
     except Exception as error:
         raise ContractError(f"{where} raised {_name(error)}; not a {refusal.__name__}") from error
 

@@ -194,6 +194,16 @@ def decoding_damage_to_nan() -> Compressor:
     return with_decode(decode)
 
 
+def decoding_damage_to_nothing() -> Compressor:
+    def decode(body: bytes, n: int | None) -> Any:
+        try:
+            return GolombTernary().decode(body, n)
+        except TruncatedError:
+            return Changed(None, {"dense": lambda: None})
+
+    return with_decode(decode)
+
+
 def decoding_to_float64() -> Compressor:
     def decode(body: bytes, n: int | None) -> Dense:
         vector: Any = GolombTernary().decode(body, n).dense().astype(np.float64)
@@ -258,6 +268,7 @@ def with_an_unknown_setting() -> Compressor:
         (ignoring_n, "a body of 1 entries decodes to . as well; it must be refused"),
         (raising_index_errors_on_damage, r"raised IndexError \(.*\); not a FedcompError"),
         (decoding_damage_to_nan, r"decodes to a not finite float32 \(1,\)"),
+        (decoding_damage_to_nothing, "a body cut to 0 bytes decodes to a NoneType"),
         (decoding_to_float64, r"decodes to a finite float64 \(1,\); a finite float32 \(1,\) is needed"),
         (lambda: decoding_to_other_signs(with_n=True), "entry 0 is .* and decodes to [^ ]*$"),
         (lambda: decoding_to_other_signs(with_n=False), "entry 0 is .* and decodes to .* without n"),
