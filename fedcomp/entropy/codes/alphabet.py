@@ -131,14 +131,7 @@ def common(counts: Counts, size: int) -> Plan:
     others = plan(other_counts, with_common=False)
 
     def rest(symbols: Symbols) -> Iterator[bytes]:
-        hits: list[NDArray[np.int64]] = []
-        for start in range(0, symbols.size, BLOCK_ENTRIES):
-            block = symbols[start : start + BLOCK_ENTRIES]
-            other = block != used.used[0]
-            for symbol in used.used[1:]:
-                other &= block != symbol
-            hits.append(np.flatnonzero(other) + start)
-        indices = np.concatenate(hits)
+        indices = _indices_outside(used, symbols)
         yield write_varint(indices.size)
         yield positions.write(indices, symbols.size)
         yield from others.write(symbols[indices])
@@ -146,6 +139,18 @@ def common(counts: Counts, size: int) -> Plan:
 
     # As if the positions of the others were independent.
     return Plan(COMMON, used, _head_bits(used) + 24 + _common_bits(counts, used.width, others.bits), rest)
+
+
+def _indices_outside(used: SymbolSet, symbols: Symbols) -> NDArray[np.int64]:
+    """Return the indices of the symbols that are not in the set."""
+    hits: list[NDArray[np.int64]] = []
+    for start in range(0, symbols.size, BLOCK_ENTRIES):
+        block = symbols[start : start + BLOCK_ENTRIES]
+        other = block != used.used[0]
+        for symbol in used.used[1:]:
+            other &= block != symbol
+        hits.append(np.flatnonzero(other) + start)
+    return np.concatenate(hits)
 
 
 def _head_bits(used: SymbolSet) -> int:
