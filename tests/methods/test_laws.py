@@ -132,6 +132,14 @@ def test_doublesqueeze_is_the_method_that_its_codec_names() -> None:
         fedcomp.parse("doublesqueeze(density=0.1)")
 
 
+def test_rand_k_multiplies_by_n_over_k_without_feedback_alone() -> None:
+    (update,) = updates(1)
+    for feedback, factor in ((True, 1), (False, 5)):
+        found = once(f"randk(density=0.2, feedback={feedback})", update)
+        kept = found != 0
+        assert np.allclose(found[kept], factor * update[kept])
+
+
 def test_ecq_sgd_refuses_settings_whose_error_grows_without_end() -> None:
     with pytest.raises(ValueError, match=r"alpha is 1 and beta 1; alpha\^2 gamma .* must be below 1 and is 5.66"):
         fedcomp.parse("ecqsgd(alpha=1, beta=1)")

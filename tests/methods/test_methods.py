@@ -1,5 +1,6 @@
 """Compressors by name: `parse` and `str` are inverse, and every setting is checked."""
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,13 @@ def test_the_text_of_every_method_parses_back_and_it_has_a_docstring(name: str) 
     assert compressor.name == name
     assert parse(str(compressor)) == compressor
     assert METHODS[name].__doc__
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_setting_of_a_method_is_checked_by_one_of_its_parts(name: str) -> None:
+    for setting in inspect.signature(METHODS[name]).parameters:
+        with pytest.raises(ValueError, match=f"^{setting} is 'nonsense'; "):
+            parse(f"{name}({setting}='nonsense')")
 
 
 def test_compressors_differ_if_a_setting_differs() -> None:
