@@ -28,7 +28,7 @@ def watch(folder: Path, console: Console, *, once: bool) -> None:
                 while run.state == RUNNING:
                     live.update(render(run, console.height), refresh=console.is_terminal)
                     time.sleep(POLL_S)
-                    run = read_run(folder)
+                    run = read_run(folder, run)
     finally:  # the last view stays on the screen, also after Ctrl-C
         console.print(render(run))
 

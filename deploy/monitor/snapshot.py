@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,36 +27,45 @@ class RunSnapshot:
     num_rounds: int
     version: int | None
     idle_s: float
+    lines: bytes = field(default=b"", repr=False)
+    """The lines of the file that `rounds` were read from."""
 
 
-def read_run(path: Path) -> RunSnapshot:
-    """Return the run in the folder `path` as it is now; raise `MonitorError` if there is none, or it cannot be read."""
+def read_run(path: Path, before: RunSnapshot | None = None) -> RunSnapshot:
+    """Return the run in the folder `path` as it is now; raise `MonitorError` if there is none, or it cannot be read.
+
+    Of a run that was read `before`, only the lines are parsed that were added since.
+    """
     folder = RunFolder(path)
     try:
         if not folder.settings.is_file():
             raise MonitorError(_why_no_run(path))
-        written = [file for file in (folder.settings, folder.rounds, folder.nodes) if file.exists()]
+        written = [folder.settings, *(file for file in (folder.rounds, folder.nodes) if file.exists())]
         data = {file: file.read_bytes() for file in written}
         idle_s = time.time() - max(file.stat().st_mtime for file in written)
     except OSError as error:
         raise MonitorError(f"{str(path)[:200]} cannot be read: {error.strerror}") from None
     settings = _parse(folder.settings, data[folder.settings])
     status = _parse(folder.nodes, data.get(folder.nodes, b"{}"))
-    lines, _, _ = data.get(folder.rounds, b"").rpartition(b"\n")  # the rest is a line that is being written
+    text = data.get(folder.rounds, b"")
+    lines = text[: text.rfind(b"\n") + 1]  # the rest is a line that is being written
+    known = before if before and lines.startswith(before.lines) else None  # a run that was resumed has other lines
+    added = lines.removeprefix(known.lines if known else b"").splitlines()
     try:
-        rounds = tuple(from_row(RoundRecord, _parse(folder.rounds, line)) for line in lines.splitlines())
+        rounds = tuple(from_row(RoundRecord, _parse(folder.rounds, line)) for line in added)
     except TypeError as error:
         raise MonitorError(f"{folder.rounds} has a line that is no round: {error}") from None
     try:
         return RunSnapshot(
             folder.path.resolve().name,
             settings,
-            rounds,
+            (known.rounds if known else ()) + rounds,
             tuple(from_row(NodeStatus, row) for row in status.get("nodes", ())),
             str(status.get("state", COMPLETED if folder.summary.exists() else RUNNING)),
             int(status.get("num_rounds", settings.get("num-rounds", 0))),
             status.get("version"),
             max(0.0, idle_s),
+            lines,
         )
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise MonitorError(f"{folder.nodes} is no status of a run: {error}") from None

@@ -154,6 +154,18 @@ def test_only_whole_lines_are_read_as_they_come(folder: RunFolder) -> None:
     assert read_run(folder.path).rounds == (record(0), record(1), record(2))
 
 
+def test_only_new_lines_are_parsed_and_a_resumed_run_is_read_again(folder: RunFolder) -> None:
+    for number in range(5):
+        folder.append(record(number))
+    before = read_run(folder.path)
+    folder.append(record(5))
+    assert read_run(folder.path, replace(before, rounds=(record(7),))).rounds == (record(7), record(5))
+    folder.keep_rounds(2)
+    for number in range(3, 9):
+        folder.append(record(number, loss=0.25))
+    assert [one.loss for one in read_run(folder.path, before).rounds] == 3 * [0.5] + 6 * [0.25]
+
+
 def test_missing_fields_have_defaults_and_unknown_ones_are_ignored(folder: RunFolder) -> None:
     line = {key: value for key, value in to_row(record(1)).items() if key not in ("failed", "missing")}
     folder.rounds.write_text(json.dumps(line | {"something": "new"}) + "\n")
