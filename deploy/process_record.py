@@ -25,7 +25,7 @@ class ProcessRecord(BaseModel):
     address: str
     health_address: str
     node_ids: list[str]
-    processes: dict[str, tuple[int, float, str]]
+    processes: dict[str, tuple[Annotated[int, Field(ge=0)], float, str]]
     data_dir: str = ""
     """The folder with data that all nodes read; empty if each node has its own."""
 
@@ -55,9 +55,12 @@ class ProcessRecord(BaseModel):
             return cls.model_validate_json(path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValidationError, OSError) as error:
-            text = " ".join(str(error).split())
-            raise LaunchError(f"{path} cannot be read ({text}); a record of `deploy/local up` is needed") from None
+        except OSError as error:
+            found = error.strerror
+        except ValidationError as error:
+            first = error.errors()[0]
+            found = ": ".join(map(str, (*first["loc"], first["msg"])))
+        raise LaunchError(f"{path} cannot be read ({found}); a record of `deploy/local up` is needed")
 
     def write(self, folder: Path) -> None:
         """Write the record to `folder`."""
