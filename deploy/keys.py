@@ -53,8 +53,9 @@ def make_server(folder: Path, hosts: Sequence[str] = (), days: int = SERVER_DAYS
     if days < 1:
         raise KeyFileError(f"a certificate for {days} days; at least 1 is needed")
     _private_folder(folder)
-    if (folder / "server.key").exists():  # before an authority is made
-        raise KeyFileError(EXISTS.format(folder / "server.key"))
+    for path in (folder / "server.key", folder / "server.pem"):  # before an authority is made
+        if path.exists():
+            raise KeyFileError(EXISTS.format(path))
     authority, signer = _authority(folder)
     key = ec.generate_private_key(CURVE)
     builder = (

@@ -96,13 +96,13 @@ def test_only_the_owner_can_read_private_keys(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["node.key", "node.pub"])
-def test_a_key_is_never_overwritten(tmp_path: Path, name: str) -> None:
-    folder = tmp_path / "node"
+@pytest.mark.parametrize("name", ["node.key", "node.pub", "server.key", "server.pem"])
+def test_a_key_is_never_overwritten_and_nothing_is_made(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "keys"
     folder.mkdir(mode=0o700)
     (folder / name).write_text("precious")
     with pytest.raises(KeyFileError, match="never overwritten"):
-        make_node(folder)
+        make_node(folder) if name.startswith("node") else make_server(folder)
     assert {path.name: path.read_text() for path in folder.iterdir()} == {name: "precious"}
 
 
