@@ -95,8 +95,9 @@ def run(args: argparse.Namespace) -> int:
 
 def down(args: argparse.Namespace) -> int:
     """End what `up` started, and nothing else."""
-    with locked(args.folder) if ProcessRecord.read(args.folder) else nullcontext():  # no folder is made for nothing
-        record = ProcessRecord.read(args.folder)
+    record = ProcessRecord.read(args.folder)
+    with locked(args.folder) if record else nullcontext():  # no folder is made for nothing
+        record = record and ProcessRecord.read(args.folder)  # without the lock, one that starts now is left alone
         if record and record.running():
             ignore_end_signals()
             record.end()
