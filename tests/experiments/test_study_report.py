@@ -106,12 +106,19 @@ def test_the_command_writes_figures_prints_tables_and_leaves_other_files_alone(f
     assert "| 45 % | <b>& |" in (folder / "tables.md").read_text(encoding="utf-8")
 
 
+def test_the_printed_tables_are_for_the_given_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_csv(tmp_path / "results.csv", cell([0.1]))
+    main([str(tmp_path / "results.csv"), "--target", "0.4", "--markdown"])
+    assert "| 40 % | STC 1/100 |" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("content", "more", "words"),
     [
         ("a,b\n1,2\n", [], "results.csv"),
         (None, [], "No such file"),
         (cell([0.1]).to_csv(index=False), ["--target", "80"], "80"),
+        (cell([0.1]).to_csv(index=False), ["--slowdown", "-3"], "-3"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_sentence(
