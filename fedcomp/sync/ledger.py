@@ -79,6 +79,10 @@ class Ledger(Traffic):
         """Return the sums of one round."""
         return replace(self._rounds.get(server_round, Traffic()))
 
+    def by_round(self) -> dict[int, Traffic]:
+        """Return round -> sums over its nodes."""
+        return {number: replace(part) for number, part in self._rounds.items()}
+
     def by_node(self) -> dict[int, Traffic]:
         """Return node id -> sums over the run; `SERVER_NODE` is the server's own work."""
         return {node: replace(part) for node, part in self._nodes.items()}

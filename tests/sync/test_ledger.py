@@ -19,6 +19,7 @@ def test_the_ledger_adds_up_by_round_by_node_and_in_total() -> None:
     assert (ledger.sent_bytes, ledger.dense_bytes) == (36, 1500)
     assert ledger.ratio == pytest.approx(1500 / 36)
     assert [ledger.of_round(number).uplink_bytes for number in (1, 2, 3)] == [15, 1, 0]
+    assert {number: part.uplink_bytes for number, part in ledger.by_round().items()} == {1: 15, 2: 1}
     assert {node: part.uplink_bytes for node, part in ledger.by_node().items()} == {7: 11, 8: 5, SERVER_NODE: 0}
     assert ledger.by_round_and_node()[2, 7].encode_seconds == 0.5
     assert ledger.total() == Traffic(16, 20, 15, 1000, 500, encode_seconds=0.75)
