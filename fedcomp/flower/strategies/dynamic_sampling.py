@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from logging import INFO
+from typing import ClassVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -23,6 +24,8 @@ class DynamicSampling(Strategy, StatefulStrategy):
     Ji, Jiang, Walid and Li, IEEE Intelligent Systems 37(2), 2022 (arXiv 2003.09603).  If the `min_train_nodes` of `inner`
     is larger, that many nodes train.  Evaluation is that of `inner`.
     """
+
+    saved: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, inner: FedAvg, *, beta: float) -> None:
         """Wrap `inner`, Flower's FedAvg or a subclass of it.

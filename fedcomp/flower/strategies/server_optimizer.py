@@ -100,6 +100,7 @@ class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
     """
 
     settings: ClassVar[tuple[str, ...]] = ()
+    saved: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, **fedavg: Any) -> None:
         super().__init__(**fedavg)

@@ -20,10 +20,10 @@ class StatefulStrategy:
 
     `saved` names the attributes that are the state: counts, and tensors by name.  Names and meanings stay as they are across
     releases.  Settings are no state: they are given again when a run is resumed.  A subclass whose state is of another kind
-    overrides both methods.
+    overrides both methods.  There is no default, because a state that is not declared would be lost without a word.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ()
+    saved: ClassVar[tuple[str, ...]]
 
     def state(self) -> StrategyState:
         """Return all that the next rounds depend on.  The arrays are the strategy's own: read them, do not write them."""
