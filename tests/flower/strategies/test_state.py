@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
 from fedcomp.errors import CorruptError
@@ -53,3 +54,11 @@ def test_a_state_without_entries_is_that_of_a_new_strategy(strategy: StatefulStr
 def test_a_state_of_the_wrong_kind_is_refused_by_name(strategy: StatefulStrategy, name: str, value: StateValue) -> None:
     with pytest.raises(CorruptError, match=name):
         strategy.restore({name: value})
+
+
+def test_a_strategy_that_does_not_name_its_state_cannot_be_saved() -> None:
+    class Forgetful(FedAvg, StatefulStrategy):
+        pass
+
+    with pytest.raises(AttributeError, match="saved"):
+        Forgetful().state()
