@@ -3,12 +3,12 @@
 from fedcomp.quantize.cgx import Cgx
 from fedcomp.quantize.eden import Eden
 from fedcomp.quantize.magnitudes import LloydMagnitudes, Logarithmic, MagnitudeHierarchy, RoundValues, Ternarize
-from fedcomp.quantize.other_selections import ChunkedTopK, RegularizedTopK, ScheduledTopK, SeededSubset
 from fedcomp.quantize.per_tensor import PerTensor, TensorTopK
 from fedcomp.quantize.power_iteration import LowRank
 from fedcomp.quantize.protocol import Identity, Quantizer, chain
 from fedcomp.quantize.random_rounding import Natural, NaturalDithering, Qsgd
 from fedcomp.quantize.signs import OneBit, Signs, TernGrad, check_step
+from fedcomp.quantize.sparsifiers import ChunkedTopK, RegularizedTopK, ScheduledTopK, SeededSubset
 from fedcomp.quantize.topk import TopK, num_kept
 
 __all__ = [

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, Vector, check_choice, check_range
-from fedcomp.quantize.other_selections import read_entries
+from fedcomp.quantize.sparsifiers import read_entries
 from fedcomp.quantized import (
     MAX_BITS,
     MAX_CHUNK,

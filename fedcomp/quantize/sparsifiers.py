@@ -1,4 +1,4 @@
-"""Other selections than top-k: by chunk, on a schedule, without entries that others cancel, and at random."""
+"""Sparsifiers in addition to top-k: top-k of chunks, on a schedule and regularized, and random-k."""
 
 from dataclasses import dataclass, replace
 
