@@ -21,8 +21,8 @@ from pathlib import Path
 
 from deploy.control import Control, Run
 from deploy.environment import environment
+from deploy.flower_programs import GRACE_S, STARTUP_TIMEOUT_S, SuperLink, SuperNode
 from deploy.keys import make_server
-from deploy.parts import GRACE_S, STARTUP_TIMEOUT_S, SuperLink, SuperNode
 from deploy.program import Program, end
 from deploy.run_config import LaunchError
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from deploy.control import Control
 from deploy.environment import environment
 from deploy.federation import end_all
-from deploy.parts import SuperLink
+from deploy.flower_programs import SuperLink
 from deploy.program import Program, ignore_end_signals, signals_as_exits
 from deploy.run_config import ROOT, Config, LaunchError, app_of, parse_config, run_config
 

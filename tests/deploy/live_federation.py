@@ -5,7 +5,7 @@ from contextlib import suppress
 import psutil
 
 from deploy.federation import Federation
-from deploy.parts import GRACE_S
+from deploy.flower_programs import GRACE_S
 from deploy.program import end, mark_of
 
 RETURN_TIMEOUT_S = 120.0

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from deploy.federation import Federation
+from deploy.flower_programs import SuperNode
 from deploy.keys import make_server
-from deploy.parts import SuperNode
 from deploy.program import wait_until
 from deploy.run_config import LaunchError
 from tests.deploy.live_federation import carriers, start_node, stop_node

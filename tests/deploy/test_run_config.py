@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from flwr.common.config import parse_config_args
 
-from deploy.parts import SuperNode
+from deploy.flower_programs import SuperNode
 from deploy.run_config import (
     ROOT,
     Config,
