@@ -9,7 +9,7 @@ ARGS ?=
 # Compiled modules are kept even where the environment says otherwise: the tests start dozens of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 
-.PHONY: install demo test system chaos fuzz lint types docs clean
+.PHONY: install demo test system chaos fuzz lint types mypy pyright docs clean
 
 install: $(STAMP)
 
@@ -25,7 +25,7 @@ test: install
 	$(PYTEST) -n auto --maxprocesses 8 --dist worksteal $(ARGS)
 
 system: install
-	$(PYTEST) -m system $(ARGS)
+	$(PYTEST) -m system -n 2 --dist loadfile $(ARGS)
 
 chaos: install
 	$(PYTEST) -m chaos $(ARGS)
@@ -37,9 +37,10 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: install
-	$(BIN)/mypy
-	$(BIN)/pyright
+types: mypy pyright
+
+mypy pyright: install
+	$(BIN)/$@
 
 docs: install
 	$(BIN)/mkdocs build --strict --site-dir build/site
