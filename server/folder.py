@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -63,11 +62,13 @@ def create_folder(settings: Settings) -> RunFolder:
     try:
         runs.mkdir(parents=True, exist_ok=True)
         for new in [name] if name else (f"{settings.dataset}-{number:03}" for number in count(1)):
-            with suppress(FileExistsError):
-                (runs / new).mkdir()
-                folder = RunFolder(runs / new)
-                folder.write_json(folder.settings.name, settings.to_config())
-                return folder
+            folder = RunFolder(runs / new)
+            try:
+                folder.path.mkdir()
+            except FileExistsError:
+                continue
+            folder.write_json(folder.settings.name, settings.to_config())
+            return folder
     except OSError as error:
         raise ValueError(f"runs-dir is {str(runs)!r}; a writable folder is needed ({error.strerror})") from None
     raise ValueError(f"{runs / name} holds a run already; choose another run-name, or resume it with resume=true")

@@ -1,19 +1,20 @@
 """Bytes in and out of Flower's records: one message carries one Array, whose `stype` makes `Array.numpy` refuse it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from io import BytesIO
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError
 from fedcomp.flower._compat import SType
 from fedcomp.flower.lazy_array import LazyArray, record_of
 
+Messages = Iterable[Message]
 STYPE = "fedcomp.frame/1"
 KEY = "fedcomp"
 NPY_1 = b"\x93NUMPY\x01\x00"

@@ -65,6 +65,7 @@ def test_a_file_is_read_plain_and_compressed(tiny_idx: tuple[Card, Path]) -> Non
 def test_a_folder_is_found_itself_or_as_a_child_and_what_is_missing_is_named(tiny_idx: tuple[Card, Path]) -> None:
     card, parent = tiny_idx
     assert find_folder(card, parent) == find_folder(card, parent / "tiny") == parent / "tiny"
+    assert find_folder(replace(card, folder="published"), parent) == parent / "tiny", "the card's name will do"
     with pytest.raises(DataError, match=r"tiny: no x10 in .*/none/tiny, .*/none; .* https://example.org/tiny"):
         find_folder(card, parent / "none")
     (parent / "tiny" / "y10").unlink()

@@ -154,7 +154,7 @@ def test_an_impossible_command_is_refused_in_one_sentence(
     status, out, err = type_in(*arguments)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert err.startswith(f"error: {sentence.format(folder)}")
-    assert not living(folder)
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("name", ["up", "down"])

@@ -18,6 +18,7 @@ from fedcomp.quantized import (
     rotated_indices,
 )
 from fedcomp.quantized.rotated import CENTROIDS
+from tests.quantized.laws import check_adding
 from tests.reference import coins, level_widths, random_words, slow_rotated
 
 RATES = [1e-3, 0.3, 1.0, 1.25, 2.0, 2.5, 3.0, 3.75, 4.0]
@@ -80,15 +81,7 @@ def test_entries_are_those_of_a_slow_reader_to_the_bit(bits: float, n: int) -> N
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("bits", RATES)
 def test_adding_is_adding_the_dense_vector(bits: float, n: int) -> None:
-    value = random_rotated(bits, n)
-    start = np.random.default_rng(n).standard_normal(n)
-    for weight in (1.0, -1.0, 0.3):
-        whole = start.copy()
-        value.add_to(whole, weight)
-        assert np.array_equal(whole, start + weight * value.dense().astype(np.float64))
-    small = start.astype(np.float32)
-    value.add_to(small, -1.0)
-    assert np.array_equal(small, start.astype(np.float32) - value.dense())
+    check_adding(random_rotated(bits, n))
 
 
 @pytest.mark.parametrize("bits", [0.999, 0.5, 1e-9])

@@ -82,7 +82,7 @@ class StateFiles:
         replica = state.subscriber.replica
         if replica is None:
             self._model, self._frames = "", ()
-        elif not self._is_short_way_to(replica):
+        elif not self._can_replay_to(replica):
             self._model, self._frames = _model_name(replica.version, replica.fingerprint), ()
             write_archive(self._state.with_name(self._model), state.model() | {"plain": to_json(state.plain())})
         for path in self._state.parent.glob(".*.partial"):  # left by a writer that was killed
@@ -99,12 +99,12 @@ class StateFiles:
             if path.name != self._model:
                 path.unlink()
 
-    def _is_short_way_to(self, replica: Replica) -> bool:
-        """Return whether the model and the frames beside it lead to `replica`, and are few and small enough."""
+    def _can_replay_to(self, replica: Replica) -> bool:
+        """Return whether a model is written, and the frames since then lead to `replica` and are few and small enough."""
         size = sum(frame.size for frame in self._frames)
         too_long = len(self._frames) > MAX_REPLAYED_FRAMES or size * MIN_MODEL_PER_FRAMES > replica.vector.nbytes
         end = _model_name(self._frames[-1].version, self._frames[-1].after) if self._frames else self._model
-        return not too_long and end == _model_name(replica.version, replica.fingerprint)
+        return bool(self._model) and not too_long and end == _model_name(replica.version, replica.fingerprint)
 
 
 def _model_name(version: int, fingerprint: int) -> str:

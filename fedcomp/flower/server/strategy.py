@@ -14,6 +14,7 @@ from fedcomp.core import check_int
 from fedcomp.flower import records
 from fedcomp.flower._compat import log
 from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservingGrid
+from fedcomp.flower.records import Messages
 from fedcomp.flower.server.aggregation import aggregate
 from fedcomp.flower.server.checkpoint import Checkpoint
 from fedcomp.flower.server.links import check_links, log_ratio
@@ -21,7 +22,7 @@ from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
 from fedcomp.flower.server.strategy_state import scalars_of
-from fedcomp.flower.strategies.dynamic_sampling import Messages, aggregating
+from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.methods import stc
 from fedcomp.sync import SERVER_NODE, Ledger, NodeRegistry, Publisher, derive_seed
 

@@ -1,19 +1,18 @@
 """Dynamic sampling: many nodes train in the first rounds, while the model is far from its optimum, and fewer later."""
 
 import math
-from collections.abc import Iterable
 from logging import INFO
 from typing import ClassVar
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 from fedcomp.core import ceil_fraction, check_range
 from fedcomp.flower._compat import log
+from fedcomp.flower.records import Messages
 from fedcomp.flower.strategies.state import StatefulStrategy
 
-Messages = Iterable[Message]
 MIN_TRAIN_NODES = 2
 """Nodes of a late round, as in the paper."""
 

@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp import Grid
 
 from fedcomp.core import check_range
-from fedcomp.flower.strategies.dynamic_sampling import Messages
+from fedcomp.flower.records import Messages
 from fedcomp.flower.strategies.reply_use import ReplyUse
 from fedcomp.flower.strategies.server_optimizer import RoundResult, ServerOptimizer, Sums
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fedcomp.flower import records
 from fedcomp.flower._compat import AggregationError, aggregate_arrayrecords, content_replies, log
 from fedcomp.flower.lazy_array import to_record
-from fedcomp.flower.strategies.dynamic_sampling import Messages
+from fedcomp.flower.records import Messages
 from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration
 from fedcomp.flower.strategies.state import StatefulStrategy
 from fedcomp.wire import Layout, layout_of

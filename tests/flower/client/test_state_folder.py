@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -21,7 +22,7 @@ from fedcomp.core import write_archive
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.mod import open_store
-from fedcomp.flower.client.state_folder import StateFolder
+from fedcomp.flower.client.state_folder import StateFiles, StateFolder
 from fedcomp.sync import Subscriber
 from fedcomp.sync.replica import start_replica
 from fedcomp.wire.frame import Frame, Kind
@@ -93,6 +94,14 @@ def test_a_saved_state_comes_back_to_the_bit_and_files_of_killed_writers_are_rem
         _same(back, _state())
         assert all(array.flags.writeable for array in back.subscriber.memory.values())
         assert back.subscriber.held.vector.flags.writeable
+
+
+def test_a_first_replica_that_came_by_frames_is_written_as_a_model(tmp_path: Path) -> None:
+    state = _state()
+    replica = state.subscriber.held
+    frame = Frame(Kind.DELTA, 1, 0, 0, replica.version, 0, 0, replica.fingerprint, b"short")
+    StateFiles(tmp_path).write(replace(state, followed=(frame,)))
+    _same(StateFiles(tmp_path).read(), state)
 
 
 def test_nodes_with_and_without_files_send_the_same_bytes(tmp_path: Path) -> None:

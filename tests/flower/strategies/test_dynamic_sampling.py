@@ -43,6 +43,7 @@ def test_the_number_of_nodes_is_rounded_up_and_at_least_two(num_nodes: int, frac
     [
         (FedAvg(fraction_train=0.07), 1, 100, 7),  # 0.07 * 100 is above 7 in floating point
         (FedAvg(min_train_nodes=1, min_available_nodes=1), 50, 1, 1),
+        (FedAvg(fraction_train=0.1, min_train_nodes=1), 50, 9, 2),
         (FedAvg(min_train_nodes=5), 50, 9, 5),
         (FedAvg(fraction_train=0.0), 1, 9, 0),
     ],
