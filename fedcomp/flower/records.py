@@ -31,11 +31,14 @@ def packed(content: RecordDict) -> tuple[str, bytes] | None:
 
     Raises `CorruptError` if there are several.
     """
-    arrays = array_records(content).items()
-    found = [(key, each[KEY].data) for key, each in arrays if set(each) == {KEY} and each[KEY].stype == STYPE]
+    found = [(key, each[KEY].data) for key, each in array_records(content).items() if _is_packed(each)]
     if len(found) > 1:
         raise CorruptError(f"{len(found)} fedcomp records in one message; one is needed")
     return found[0] if found else None
+
+
+def _is_packed(record: ArrayRecord) -> bool:
+    return set(record) == {KEY} and record[KEY].stype == STYPE
 
 
 def array_records(content: RecordDict) -> dict[str, ArrayRecord]:
@@ -53,9 +56,9 @@ def dense_size(record: ArrayRecord) -> int:
     return sum(len(array.data) for array in record.values())
 
 
-def size_beside(content: RecordDict, key: str) -> int:
-    """Return the number of bytes of all array records except `key`; they travel as they are."""
-    return sum(dense_size(record) for name, record in array_records(content).items() if name != key)
+def dense_sizes(content: RecordDict) -> dict[str, int]:
+    """Return key -> bytes of each array record that `pack` did not make: those travel as they are."""
+    return {key: dense_size(record) for key, record in array_records(content).items() if not _is_packed(record)}
 
 
 def to_arrays(record: Mapping[str, Array]) -> dict[str, NDArray[Any]]:

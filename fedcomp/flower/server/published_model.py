@@ -91,7 +91,7 @@ class PublishedModel:
         message.content = dense.copy()  # a strategy may give several messages one content
         message.content[key] = records.pack(data)
         return {
-            "downlink_bytes": len(data) + records.size_beside(dense, key),
+            "downlink_bytes": len(data) + sum(records.dense_sizes(message.content).values()),
             "catch_up_bytes": route.catch_up_bytes,
             "dense_downlink_bytes": sum(map(records.dense_size, arrays.values())),
         }

@@ -11,6 +11,7 @@ from flwr.app import Error, Message, RecordDict
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import records
 from fedcomp.flower._compat import ErrorCode, log, make_message
+from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.sync import Ledger, Publisher, Reply, Update
 
 MAX_EXAMPLE_WEIGHT = float(1 << 53)
@@ -41,7 +42,7 @@ class ReplyValidator:
     """Validates the replies of one round, and adds their sizes to the ledger.
 
     `dense_size` is the size of a plain model in bytes; `weight_key` names the metric that weighs an update, None if there is
-    none; `order` gives the rank of a node id.
+    none; `order` gives the rank of a node id; `dense_records` counts the arrays that no frame holds.
     """
 
     publisher: Publisher
@@ -50,6 +51,7 @@ class ReplyValidator:
     dense_size: int
     weight_key: str | None
     order: Callable[[int], int]
+    dense_records: DenseRecords
 
     def validate(self, messages: Iterable[Message], *, train: bool) -> tuple[list[ValidatedReply], list[Message]]:
         """Return the valid replies in the order of their nodes, and the failures, which include the refused replies.
@@ -77,7 +79,8 @@ class ReplyValidator:
         if packed is None:
             raise CorruptError("the reply holds no frame; is CompressionMod in the ClientApp's mods?")
         key, data = packed
-        others_size = records.size_beside(message.content, key)
+        others = records.dense_sizes(message.content)
+        others_size = sum(others.values())
         self.ledger.add(self.server_round, node, uplink_bytes=len(data) + others_size)
         start_s = time.perf_counter()
         reply = self.publisher.parse_reply(node, data)
@@ -85,6 +88,7 @@ class ReplyValidator:
             self._check_update(message.content, train)
         self.publisher.confirm(node, reply)
         self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size)
+        self.dense_records.add(Link.TRAIN_REPLY if train else Link.EVALUATE_REPLY, others)
         if (update := reply.update) is not None:
             decode_seconds = update.decode_seconds + time.perf_counter() - start_s
             seconds = {"encode_seconds": update.encode_seconds, "decode_seconds": decode_seconds}

@@ -17,6 +17,7 @@ from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservin
 from fedcomp.flower.records import Messages
 from fedcomp.flower.server.aggregation import aggregate
 from fedcomp.flower.server.checkpoint import Checkpoint
+from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.links import check_links, log_ratio
 from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.published_model import PublishedModel
@@ -87,6 +88,7 @@ class CompressedStrategy(Strategy):
         self._settings = scalars_of(inner)
         self._offset = 0  # the rounds before the current start of Flower's
         self._participation, self._random = Participation(), IsolatedRandom()
+        self._dense_records = DenseRecords()
         self._model: PublishedModel | None = None
 
     @property
@@ -161,14 +163,14 @@ class CompressedStrategy(Strategy):
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages, each with the frames that its node needs."""
-        return self._configure(self.inner.configure_train, server_round, arrays, config, grid)
+        return self._configure(self.inner.configure_train, Link.TRAIN_MESSAGE, server_round, arrays, config, grid)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """As `configure_train`."""
-        return self._configure(self.inner.configure_evaluate, server_round, arrays, config, grid)
+        return self._configure(self.inner.configure_evaluate, Link.EVALUATE_MESSAGE, server_round, arrays, config, grid)
 
     def _configure(
-        self, configure: Configure, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        self, configure: Configure, link: Link, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         if self._model is None:
             self._model = PublishedModel.begin(arrays, self.local)
@@ -181,6 +183,7 @@ class CompressedStrategy(Strategy):
         for message in messages:
             amounts = self._model.pack(message, str(self.uplink), seed, type(self.inner).__name__)
             self.ledger.add(server_round, message.metadata.dst_node_id, **amounts)
+            self._dense_records.add(link, records.dense_sizes(message.content))
         return messages
 
     def aggregate_train(self, server_round: int, replies: Messages) -> tuple[ArrayRecord | None, MetricRecord | None]:
@@ -199,6 +202,7 @@ class CompressedStrategy(Strategy):
         self.round = server_round
         if self._checkpoint is not None and server_round % self._checkpoint[1] == 0:
             self.save(self._checkpoint[0])
+        self._dense_records.log(self.ledger.of_round(server_round), server_round)
         log_ratio(server_round, self.ledger, self.uplink)
         return (None if change is None else self.model.public), metrics
 
@@ -206,6 +210,7 @@ class CompressedStrategy(Strategy):
         """Return the inner strategy's metrics."""
         server_round += self._offset
         valid, failed = self._validate(server_round, replies, train=False)
+        self._dense_records.log(self.ledger.of_round(server_round), server_round)
         with self._random.used():
             return self.inner.aggregate_evaluate(server_round, [*(reply.message for reply in valid), *failed])
 
@@ -216,7 +221,9 @@ class CompressedStrategy(Strategy):
         self._participation.take(server_round, replies, self.ledger)
         weight_key = getattr(aggregating(self.inner), "weighted_by_key", None)
         model_size = records.dense_size(self.model.inner)
-        validator = ReplyValidator(self.publisher, self.ledger, server_round, model_size, weight_key, self.order)
+        validator = ReplyValidator(
+            self.publisher, self.ledger, server_round, model_size, weight_key, self.order, self._dense_records
+        )
         return validator.validate(replies, train=train)
 
     def save(self, path: str | Path) -> None:
