@@ -9,13 +9,14 @@ from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.local_grid import LocalGrid
 from fedcomp.flower.server.links import check_links
 from fedcomp.flower.server.participation import NodeState
+from fedcomp.flower.server.round_hook import Round
 from fedcomp.flower.server.strategy import CompressedStrategy
 from fedcomp.flower.strategies.dynamic_sampling import DynamicSampling
 from fedcomp.flower.strategies.optimizers import EF21, FedAMS, MajorityVote
 from fedcomp.flower.strategies.proximal import QcmdAdagrad, QrdaAdagrad
 from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration, ReplyUse
 from fedcomp.flower.strategies.state import StatefulStrategy
-from fedcomp.sync import Ledger
+from fedcomp.sync import Ledger, Traffic
 
 __all__ = [
     "EF21",
@@ -33,7 +34,9 @@ __all__ = [
     "QrdaAdagrad",
     "ReplyDeclaration",
     "ReplyUse",
+    "Round",
     "StatefulStrategy",
+    "Traffic",
     "check_links",
     "to_record",
 ]

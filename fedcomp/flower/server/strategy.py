@@ -22,6 +22,7 @@ from fedcomp.flower.server.links import check_links, log_ratio
 from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
+from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import scalars_of
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.methods import stc
@@ -51,6 +52,9 @@ class CompressedStrategy(Strategy):
         checkpoint_every: At least 1.
         order: Gives the rank of a node id; updates are summed in that order.  Flower draws new ids in each simulation, so a
             simulation that must be repeatable needs another order than that of the ids.
+        on_round: Called with a `Round` when a round is over, evaluation included: before the next round begins, and before
+            `start` returns.  An exception ends `start`, as one of `evaluate_fn` does; it may stop a run early on purpose.
+            A run that resumes from a checkpoint calls it again for the rounds after that checkpoint.
 
     Raises:
         ValueError: An argument is of another type or out of range, or the strategy and the compressors do not fit together.
@@ -73,6 +77,7 @@ class CompressedStrategy(Strategy):
         checkpoint: str | Path | None = None,
         checkpoint_every: int = 1,
         order: Callable[[int], int] = int,
+        on_round: OnRound | None = None,
     ) -> None:
         if isinstance(inner, CompressedStrategy):
             raise ValueError("the inner strategy is a CompressedStrategy already; wrap the plain one")
@@ -85,6 +90,7 @@ class CompressedStrategy(Strategy):
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.seed, self.order, self.ledger, self.round = seed, order, Ledger(), 0
         self._checkpoint = (Path(checkpoint), checkpoint_every) if checkpoint is not None else None
+        self._hook = RoundHook(on_round)
         self._settings = scalars_of(inner)
         self._offset = 0  # the rounds before the current start of Flower's
         self._participation, self._random = Participation(), IsolatedRandom()
@@ -146,7 +152,9 @@ class CompressedStrategy(Strategy):
         self._offset = offset = self.round  # each start of Flower's counts from 1
 
         def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
-            return evaluate_fn(offset + number, arrays) if evaluate_fn is not None else None
+            metrics = evaluate_fn(offset + number, arrays) if evaluate_fn is not None else None
+            self._hook.add(offset + number, server=metrics)
+            return metrics
 
         self._random.hold()
         if self._checkpoint is not None and self.round == 0:
@@ -154,8 +162,10 @@ class CompressedStrategy(Strategy):
         try:
             renumbered = evaluate if evaluate_fn is not None else None
             result = super().start(grid, self.arrays, num_rounds, timeout, train_config, evaluate_config, renumbered)
+            self._hook.end(self.ledger)
         finally:
             self._offset = 0
+            self._hook.cancel()
         result.arrays = self.arrays
         for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
             setattr(result, name, {offset + number: metrics for number, metrics in getattr(result, name).items()})
@@ -163,6 +173,7 @@ class CompressedStrategy(Strategy):
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages, each with the frames that its node needs."""
+        self._hook.end(self.ledger)  # the round before
         return self._configure(self.inner.configure_train, Link.TRAIN_MESSAGE, server_round, arrays, config, grid)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
@@ -204,6 +215,7 @@ class CompressedStrategy(Strategy):
             self.save(self._checkpoint[0])
         self._dense_records.log(self.ledger.of_round(server_round), server_round)
         log_ratio(server_round, self.ledger, self.uplink)
+        self._hook.begin(server_round, metrics)
         return (None if change is None else self.model.public), metrics
 
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
@@ -212,7 +224,9 @@ class CompressedStrategy(Strategy):
         valid, failed = self._validate(server_round, replies, train=False)
         self._dense_records.log(self.ledger.of_round(server_round), server_round)
         with self._random.used():
-            return self.inner.aggregate_evaluate(server_round, [*(reply.message for reply in valid), *failed])
+            metrics = self.inner.aggregate_evaluate(server_round, [*(reply.message for reply in valid), *failed])
+        self._hook.add(server_round, evaluate=metrics)
+        return metrics
 
     def _validate(
         self, server_round: int, replies: Messages, *, train: bool
