@@ -27,9 +27,9 @@ MAX_COLUMNS = 3
 
 
 def numbers(spreads: Mapping[str, Spread]) -> str:
-    """Return a table with a row for each partition, and a line that explains it."""
-    rows = {
-        text: {
+    """Return a table with a row for each partition below its name, and lines that explain it; 80 columns suffice."""
+    rows = [
+        {
             "Jensen-Shannon": f"{one.jensen_shannon.mean():.3f}",
             "Hellinger": f"{one.hellinger.mean():.3f}",
             "classes": f"{one.classes.min()}, {one.classes.mean():.1f}, {one.classes.max()}",
@@ -37,14 +37,15 @@ def numbers(spreads: Mapping[str, Spread]) -> str:
             "Gini": f"{one.gini:.3f}",
             "unused": f"{one.unused:,}",
         }
-        for text, one in spreads.items()
-    }
+        for one in spreads.values()
+    ]
     explained = (
-        "Distances: means over the clients. Classes of a client: least, mean, most. Samples: least, median, most; the Gini\n"
-        "coefficient is that of their numbers."
+        "Distances: means over the clients. Classes of a client: least, mean, most.\n"
+        "Samples: least, median, most; the Gini coefficient is that of their numbers."
     )
-    table: str = pd.DataFrame.from_dict(rows, orient="index").to_string(max_colwidth=None)
-    return f"{table}\n\n{explained}"
+    head, *lines = pd.DataFrame(rows).to_string(index=False).splitlines()
+    named = [part for text, line in zip(spreads, lines, strict=True) for part in (text, line)]
+    return "\n".join([head, *named, "", explained])
 
 
 def draw(spreads: Mapping[str, Spread], names: Sequence[str], title: str) -> Figure:

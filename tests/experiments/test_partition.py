@@ -12,11 +12,18 @@ from fedcomp.data import Spread
 SPREAD = Spread(np.array([[4, 0], [2, 6], [8, 8], [1, 99]]), np.array([20, 120]))
 
 
-def test_the_table_has_a_row_for_each_partition() -> None:
-    _, half, again, *_ = (line.split() for line in numbers({"half": SPREAD, "again": SPREAD}).splitlines())
-    assert (half[0], again[0]) == ("half", "again")
+def test_the_table_has_a_row_for_each_partition_below_its_name() -> None:
+    _, *lines = numbers({"half": SPREAD, "again": SPREAD}).splitlines()
+    assert (lines[0], lines[2], lines[4]) == ("half", "again", "")
     # Classes 1, 2, 2, 2; sizes 4, 8, 16, 100: median 12; Gini (-3*4 - 8 + 16 + 300) / (4 * 128); 12 of 140 unused.
-    assert " ".join(half[3:]) == "1, 1.8, 2 4, 12, 100 0.578 12"
+    assert " ".join(lines[1].split()[2:]) == "1, 1.8, 2 4, 12, 100 0.578 12"
+
+
+def test_the_table_fits_into_80_columns() -> None:
+    many = Spread(np.full((100, 100), 1234), np.full(100, 123_456))
+    text = numbers({"dirichlet(alpha=0.3) + rotation(degrees=30)": many, "stc(classes=2, gamma=0.95)": SPREAD})
+    assert max(map(len, text.splitlines())) <= 80
+    assert "dirichlet(alpha=0.3) + rotation(degrees=30)" in text.splitlines()
 
 
 def test_a_panel_shows_shares_in_percent_below_sizes() -> None:
