@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from logging import WARNING
 from pathlib import Path
 
-from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
+from flwr.app import ArrayRecord, Context, Message, RecordDict
 
 from fedcomp.errors import FedcompError
 from fedcomp.flower import records
@@ -14,9 +14,10 @@ from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.context_store import ContextStore
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.state_folder import StateFolder
+from fedcomp.flower.client.trained import trained_model
 from fedcomp.flower.lazy_array import record_of, to_record
 from fedcomp.sync import resync
-from fedcomp.wire import Frame, Layout, ServerMessage, parse_server_message
+from fedcomp.wire import Frame, ServerMessage, parse_server_message
 
 StateStore = ContextStore | InMemoryState | StateFolder
 """The place of a node's state between two messages; `StateFolder.load` and `StateFolder.save` say how each behaves."""
@@ -84,13 +85,13 @@ def _answer(
     message.content = _with_record(message.content, key, _model(state, cache))
     reply = call_next(message, context)
     if reply.has_content():
-        trained = _trained_key(message, reply.content, key, state.subscriber.held.layout)
+        trained = trained_model(message, reply.content, key, state.subscriber.held.layout)
         if trained is None:
             ack = records.pack(state.subscriber.ack(request.number))
             reply.content = _with_record(reply.content, records.KEY, ack)
         else:
             identity = int(context.node_config.get("partition-id", context.node_id))
-            reply.content = _packed_update(state, reply.content, trained, request, identity, decode_seconds)
+            reply.content = _packed_update(state, reply.content, *trained, request, identity, decode_seconds)
     store.save(state)
     return reply
 
@@ -128,32 +129,21 @@ def _model(state: ClientState, cache: DecodeCache | None) -> ArrayRecord:
     return record_of({tensor.name: arrays[tensor.name] for tensor in replica.layout.tensors if tensor.name in arrays})
 
 
-def _trained_key(message: Message, content: RecordDict, key: str, layout: Layout) -> str | None:
-    """Return the key of the trained model in a reply's content; None for a reply that need not bring one.
-
-    It is the record under the `key` of the model that was sent, or else the only one with tensors of the model.
-    """
-    if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
-        return None
-    names = {tensor.name for tensor in layout.tensors}
-    fitting = [name for name, record in records.array_records(content).items() if names & record.keys()]
-    if key in fitting:
-        return key
-    if len(fitting) > 1:
-        raise ValueError(f"the records {fitting} all hold tensors of the model; name the trained one {key!r}")
-    return fitting[0] if fitting else None
-
-
 def _packed_update(
-    state: ClientState, content: RecordDict, trained: str, request: ServerMessage, identity: int, decode_seconds: float
+    state: ClientState,
+    content: RecordDict,
+    key: str,
+    arrays: ArrayRecord,
+    request: ServerMessage,
+    identity: int,
+    decode_seconds: float,
 ) -> RecordDict:
-    """Return `content` with an update frame in place of the record `trained`, and keep all of it in case it must repeat."""
-    arrays = records.array_records(content)[trained]
+    """Return `content` with an update frame under `key`, made of the trained `arrays`; keep it all in case it must repeat."""
     frame = state.subscriber.update(records.to_arrays(arrays), request, identity, decode_seconds)
     local = {tensor.name for tensor in state.subscriber.held.layout.tensors if tensor.policy == "local"}
     state.local = {name: array for name, array in arrays.items() if name in local}
-    state.answer, state.answer_key = {name: record for name, record in content.items() if name != trained}, trained
-    return _with_record(content, trained, records.pack(frame))
+    state.answer, state.answer_key = {name: record for name, record in content.items() if name != key}, key
+    return _with_record(content, key, records.pack(frame))
 
 
 def _with_record(content: RecordDict, key: str, record: ArrayRecord) -> RecordDict:

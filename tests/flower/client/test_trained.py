@@ -1,0 +1,68 @@
+"""Replies whose arrays have other names than the model's: taken by position, as plain Flower does."""
+
+import random
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+from numpy.typing import NDArray
+
+import fedcomp
+from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, to_record
+from tests.flower.toy import Arrays, arrays_of, floats, model
+
+Reply = Callable[[list[NDArray[np.float32]]], ArrayRecord]
+
+
+def _app(reply: Reply) -> ClientApp:
+    """Return an app that adds 1 to everything, and replies with a record of its own making."""
+    client_app = ClientApp(mods=[CompressionMod()])
+
+    @client_app.train()
+    def train(message: Message, context: Context) -> Message:
+        arrays = cast(ArrayRecord, message.content["arrays"]).to_numpy_ndarrays()
+        trained = reply([np.asarray(array + context.node_id, array.dtype) for array in arrays])
+        return Message(RecordDict({"arrays": trained, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
+
+    return client_app
+
+
+def _final(reply: Reply, initial: ArrayRecord, *, wrap: bool = True) -> tuple[Arrays, int]:
+    random.seed(1)
+    strategy = FedAvg(fraction_evaluate=0.0)
+    wrapped = CompressedStrategy(strategy, uplink=fedcomp.dense(), downlink=fedcomp.dense())
+    result = (wrapped if wrap else strategy).start(LocalGrid(_app(reply), 3), initial, num_rounds=2)
+    return arrays_of(result.arrays), wrapped.ledger.uplink_bytes
+
+
+def test_a_list_of_arrays_in_answer_to_a_state_dict_is_taken_by_position() -> None:
+    result, sent = _final(ArrayRecord, model())
+    assert list(result) == list(model())
+    for name, array in arrays_of(model()).items():
+        np.testing.assert_allclose(result[name], array + 4, atol=1e-6)  # the mean of 1, 2 and 3, in two rounds
+    assert sent > 6 * 1025 * 4, "the updates are in frames, and nothing else is"
+    plain, _ = _final(ArrayRecord, model(), wrap=False)
+    for array, name in zip(plain.values(), result, strict=True):
+        np.testing.assert_allclose(result[name], array, atol=1e-6)
+
+
+def test_a_state_dict_in_answer_to_a_list_of_arrays_is_taken_by_position() -> None:
+    def named(arrays: list[NDArray[np.float32]]) -> ArrayRecord:
+        return to_record(dict(zip(model(), arrays, strict=True)))
+
+    result, _ = _final(named, ArrayRecord(model().to_numpy_ndarrays()))
+    assert list(result) == ["0", "1", "2"]
+    again = to_record(dict(zip(model(), result.values(), strict=True)))
+    np.testing.assert_allclose(floats(again), floats(model()) + 4, atol=1e-6)
+
+
+def test_other_shapes_under_other_names_are_not_taken_for_the_model() -> None:
+    def reversed_list(arrays: list[NDArray[np.float32]]) -> ArrayRecord:
+        return ArrayRecord(arrays[::-1])
+
+    with pytest.raises(ValueError, match="missing"):
+        _final(reversed_list, model())
