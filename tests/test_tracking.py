@@ -1,0 +1,110 @@
+"""Every recipe of docs/tracking.md runs as it is written there, and the tracker has the numbers of the run afterwards."""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "tracking.md").read_text(encoding="utf-8")
+BEFORE = """
+import logging
+import random
+from fedcomp.flower import LocalGrid
+from tests.flower.toy import app, model
+logging.getLogger("flwr").setLevel(logging.INFO)  # Flower's own level, which the toy lowers
+random.seed(0)
+grid, arrays = LocalGrid(app(), 5), model((400, 250))
+"""
+AFTER = """
+import json
+uplink_bytes = [sum(strategy.ledger.of_round(one).uplink_bytes for one in range(1, last + 1)) for last in (1, 2, 3)]
+print("ran", json.dumps([strategy.round, uplink_bytes]))
+"""
+"""Prints the rounds, and the bytes sent up until the end of each of the first three."""
+
+
+def run(section: str, folder: Path, after: str = "") -> tuple[int, list[int], Any]:
+    """Run the recipe of a section, then `after`, in `folder`; return its rounds, bytes, and what `after` prints as JSON."""
+    (recipe,) = re.findall(rf"^## {section}\n\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE + recipe + AFTER + after],
+        cwd=folder,
+        env={
+            "PYTHONPATH": str(ROOT),
+            "PATH": "/usr/bin:/bin",
+            "OMP_NUM_THREADS": "1",
+            "HOME": str(folder),
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "WANDB_ERROR_REPORTING": "false",
+        },
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rounds, uplink_bytes = json.loads(re.findall(r"^ran (.*)$", done.stdout, re.MULTILINE)[0])
+    found = re.findall(r"^found (.*)$", done.stdout, re.MULTILINE)
+    return rounds, uplink_bytes, json.loads(found[0]) if found else None
+
+
+def need(package: str) -> None:
+    """Skip the test if a tracker is not installed."""
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed; `pip install {package}` lets this test run")
+
+
+def test_flowers_log_has_a_line_for_each_round(tmp_path: Path) -> None:
+    rounds, _, _ = run("Flower's log", tmp_path)
+    assert rounds == 3
+    lines = re.findall(
+        r"^round (\d): \d\.\d\d MB so far, \d+\.\d times fewer$", (tmp_path / "run.log").read_text(), re.M
+    )
+    assert lines == ["1", "2", "3"]
+
+
+def test_tensorboard_has_the_numbers_of_each_round(tmp_path: Path) -> None:
+    need("tensorboard")
+    read = """
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator("runs/tensorboard").Reload()
+print("found", json.dumps([[one.step, one.value] for one in events.Scalars("total/uplink_bytes")]))
+"""
+    _, uplink_bytes, found = run("TensorBoard", tmp_path, read)
+    assert found == [[number, size] for number, size in enumerate(uplink_bytes, start=1)]
+
+
+def test_mlflow_has_the_numbers_of_each_round_and_the_compressors(tmp_path: Path) -> None:
+    need("mlflow")
+    read = """
+last = mlflow.last_active_run()
+history = mlflow.MlflowClient().get_metric_history(last.info.run_id, "total/uplink_bytes")
+print("found", json.dumps([last.data.params["uplink"], str(strategy.uplink), [[one.step, one.value] for one in history]]))
+"""
+    _, uplink_bytes, (logged, uplink, found) = run("MLflow", tmp_path, read)
+    assert found == [[number, size] for number, size in enumerate(uplink_bytes, start=1)]
+    assert logged == uplink
+
+
+def test_an_offline_run_of_wandb_has_the_numbers_of_each_round(tmp_path: Path) -> None:
+    need("wandb")
+    _, uplink_bytes, _ = run("Weights & Biases", tmp_path)
+    (file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
+    records = re.findall(
+        rb"total/uplink_bytes\x82\x01.(\d+)", file.read_bytes()
+    )  # a field of protobuf, with its length
+    assert [int(one) for one in records] == uplink_bytes
+
+
+def test_a_run_stops_early_with_the_model_of_its_last_complete_round(tmp_path: Path) -> None:
+    read = 'print("found", json.dumps([strategy.ledger.sent_bytes, list(model)]))'
+    rounds, _, (sent, names) = run("Stop early", tmp_path, read)
+    assert rounds < 1000
+    assert sent > 1_000_000
+    assert "layer.weight" in names
