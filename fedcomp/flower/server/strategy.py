@@ -24,6 +24,7 @@ from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
 from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import scalars_of
+from fedcomp.flower.server.uncompressed import UncompressedStrategy, is_incompressible
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.methods import stc
 from fedcomp.sync import SERVER_NODE, Ledger, NodeRegistry, Publisher, derive_seed
@@ -142,8 +143,18 @@ class CompressedStrategy(Strategy):
         """Run `num_rounds` rounds as Flower's `Strategy.start` does.
 
         Called again, or after `load`, it continues from the published model; `initial_arrays` only need to be of the same
-        model then.  Raises `ValueError` if they are not, or if they cannot be published.
+        model then.  A model without floating tensors, such as XGBoost's bytes, travels as it is.
+
+        Raises `ValueError` if the arrays are of another model, or if they cannot be published.
         """
+        if self._model is None and not self.local and is_incompressible(initial_arrays):
+            if self._checkpoint is not None:
+                raise ValueError(
+                    "a model without floating tensors has no checkpoint; leave out the argument checkpoint"
+                )
+            uncompressed = UncompressedStrategy(self.inner, self.ledger, self._participation, self._hook)
+            settings = (num_rounds, timeout, train_config, evaluate_config, evaluate_fn)
+            return uncompressed.start(grid, initial_arrays, *settings)
         if self._model is None:
             self._model = PublishedModel.begin(initial_arrays, self.local)
         elif initial_arrays is not self._model.public:

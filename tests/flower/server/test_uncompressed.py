@@ -1,0 +1,95 @@
+"""XGBoost's strategies and bytes, as Flower's quickstart has them: nothing to compress, so everything passes."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg, FedXgbBagging, FedXgbCyclic, Strategy
+
+from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, Round
+from tests.flower.toy import model
+
+EMPTY = ArrayRecord([np.frombuffer(b"", np.uint8)])
+"""The initial model of Flower's quickstart: each node begins a booster of its own."""
+
+
+def _booster(trees: list[float]) -> dict[str, Any]:
+    """Return those parts of XGBoost's JSON that Flower reads, with one number for each tree."""
+    parts = {
+        "gbtree_model_param": {"num_trees": str(len(trees)), "num_parallel_tree": "1"},
+        "iteration_indptr": list(range(len(trees) + 1)),
+        "trees": [{"id": number, "leaf": leaf} for number, leaf in enumerate(trees)],
+        "tree_info": [0] * len(trees),
+    }
+    return {"learner": {"gradient_booster": {"model": parts}}}
+
+
+def _leaves(record: ArrayRecord) -> list[float]:
+    data = record["0"].numpy().tobytes()
+    trees = json.loads(data)["learner"]["gradient_booster"]["model"]["trees"] if data else []
+    return [tree["leaf"] for tree in trees]
+
+
+def _app() -> ClientApp:
+    """Return an app that replies with one tree more under cyclic training, or its own tree under bagging."""
+    client_app = ClientApp(mods=[CompressionMod()])
+
+    @client_app.train()
+    def train(message: Message, context: Context) -> Message:
+        given = _leaves(cast(ArrayRecord, message.content["arrays"]))
+        trees = [context.node_id + len(given) / 10] if context.run_config["bagging"] else [*given, context.node_id]
+        booster = np.frombuffer(json.dumps(_booster(trees)).encode(), np.uint8)
+        content = {"arrays": ArrayRecord([booster]), "metrics": MetricRecord({"num-examples": 1})}
+        return Message(RecordDict(cast(Any, content)), reply_to=message)
+
+    @client_app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        count = len(_leaves(cast(ArrayRecord, message.content["arrays"])))
+        return Message(RecordDict({"metrics": MetricRecord({"trees": count, "num-examples": 1})}), reply_to=message)
+
+    return client_app
+
+
+def _run(strategy: Strategy, *, bagging: bool) -> tuple[list[float], list[Any]]:
+    random.seed(1)
+    result = strategy.start(LocalGrid(_app(), 3, {"bagging": bagging}), EMPTY, num_rounds=4)
+    return _leaves(result.arrays), [dict(metrics) for metrics in result.evaluate_metrics_clientapp.values()]
+
+
+@pytest.mark.parametrize("kind", [FedXgbBagging, FedXgbCyclic])
+def test_the_trees_are_those_of_plain_flower(
+    kind: type[FedXgbBagging] | type[FedXgbCyclic], flower_log: pytest.LogCaptureFixture
+) -> None:
+    bagging = kind is FedXgbBagging
+    rounds: list[Round] = []
+    strategy = CompressedStrategy(kind(), on_round=rounds.append)
+    plain, compressed = _run(kind(), bagging=bagging), _run(strategy, bagging=bagging)
+    assert compressed == plain
+    assert len(plain[0]) == (12 if bagging else 4)
+    assert flower_log.text.count("holds uint8 alone, which is not compressed") == 1
+    assert [each.number for each in rounds] == [1, 2, 3, 4]
+
+
+def test_the_bytes_are_in_the_ledger() -> None:
+    strategy = CompressedStrategy(FedXgbCyclic())
+    result = strategy.start(LocalGrid(_app(), 3, {"bagging": False}), EMPTY, num_rounds=1)
+    traffic, size = strategy.ledger.of_round(1), len(result.arrays["0"].data)
+    assert traffic.uplink_bytes == traffic.dense_uplink_bytes == size
+    assert traffic.downlink_bytes == traffic.dense_downlink_bytes == len(EMPTY["0"].data) + size, "trained, evaluated"
+
+
+def test_what_needs_a_published_model_is_refused(tmp_path: Path) -> None:
+    strategy = CompressedStrategy(FedXgbCyclic(), checkpoint=tmp_path / "checkpoint")
+    with pytest.raises(ValueError, match="checkpoint"):
+        strategy.start(LocalGrid(_app(), 3), EMPTY)
+    for arrays, local in ((ArrayRecord(), []), (model(), ["*"]), (EMPTY, ["0"])):
+        with pytest.raises(ValueError, match="no floating tensor"):
+            CompressedStrategy(FedAvg(), local=local).start(LocalGrid(_app(), 3), arrays)
+    complex_model = ArrayRecord({"w": Array(np.ones(3, np.complex64))})
+    with pytest.raises(ValueError, match="complex64"):
+        CompressedStrategy(FedAvg()).start(LocalGrid(_app(), 3), complex_model)
