@@ -1,4 +1,4 @@
-# make install | demo | test | system | chaos | fuzz | lint | types | docs | clean
+# make install | demo | test | flower-lowest | flower-highest | system | chaos | fuzz | lint | types | docs | clean
 # Other settings of a demo: make demo ARGS='-c "uplink=stc(density=0.01)"'
 
 PYTHON ?= python3.11
@@ -6,16 +6,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+# The first and the last Flower that the extra `flower` allows, such as 1.40 and 1.43: the last is out of the range.
+FLOWER := $(shell sed -n "s/.*flwr>=\([0-9.]*\),<\([0-9.]*\); extra.*/\1 \2/p" pyproject.toml)
 # Compiled modules are kept even where the environment says otherwise: the tests start dozens of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 
-.PHONY: install demo test system chaos fuzz lint types mypy pyright docs clean
+.PHONY: install demo test flower-lowest flower-highest flower-tests system chaos fuzz lint types mypy pyright docs clean
 
 install: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -c constraints.txt -e '.[study,dev]'
+	$(BIN)/pip install --quiet 'pip>=25.1'  # the first that knows --group
+	$(BIN)/pip install -c constraints.txt -e '.[app]' --group dev
 	touch $@
 
 demo: install
@@ -23,6 +26,28 @@ demo: install
 
 test: install
 	$(PYTEST) -n auto --maxprocesses 8 --dist worksteal $(ARGS)
+
+# The wheel with Flower's lowest version, in an environment without torch.
+flower-lowest:
+	test -x build/flower-lowest/bin/python || $(PYTHON) -m venv build/flower-lowest
+	sed '/^flwr==/d' constraints.txt > build/flower-lowest.txt
+	build/flower-lowest/bin/pip install --quiet -c build/flower-lowest.txt '.[flower]' 'flwr==$(word 1,$(FLOWER)).*' pytest pytest-xdist
+	$(MAKE) VENV=build/flower-lowest flower-tests
+
+# Without what torch, many rounds or a process of its own makes slow.
+flower-tests:
+	$(PYTEST) tests/flower --ignore tests/flower/test_bfloat16.py -p no:cacheprovider \
+		-k 'not test_chaos and not test_methods and not hostile and not resumed_run and not killed' $(ARGS)
+
+# The highest version that the index can install, if it is not the one of constraints.txt, which `make test` runs with.
+flower-highest: install
+	mkdir -p build
+	$(BIN)/pip install --dry-run --upgrade 'flwr<$(word 2,$(FLOWER))' > build/flower-highest.txt
+	if grep 'Would install.* flwr-' build/flower-highest.txt; then \
+		$(PYTHON) -m venv build/flower-highest && \
+		build/flower-highest/bin/pip install --quiet '.[flower]' pytest pytest-xdist && \
+		$(MAKE) VENV=build/flower-highest flower-tests; \
+	fi
 
 system: install
 	$(PYTEST) -m system -n 2 --dist loadfile $(ARGS)

@@ -64,7 +64,7 @@ def _serving(folder: Path, host: str, port: int | None) -> AbstractContextManage
     try:
         from deploy.monitor.prometheus import serving
     except ModuleNotFoundError:
-        raise MonitorError("--prometheus needs prometheus-client; pip install 'fedcomp[watch]' installs it") from None
+        raise MonitorError("--prometheus needs prometheus-client; pip install prometheus-client installs it") from None
     return serving(lambda: read_run(folder), host, port)
 
 

@@ -1,4 +1,4 @@
-"""Everything fedcomp uses of Flower that Flower does not promise to keep, checked against flwr 1.41.
+"""Everything fedcomp uses of Flower that Flower does not promise to keep, checked against flwr 1.40 to 1.42.
 
 Flower promises what ``flwr.app``, ``flwr.clientapp``, ``flwr.serverapp`` and ``flwr.serverapp.strategy`` export.  Everything
 else is imported, or worked around, in this file and nowhere else, so that a new Flower release is checked in one place.

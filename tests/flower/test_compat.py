@@ -1,6 +1,7 @@
 """Only fedcomp/flower/_compat.py uses what Flower does not promise to keep."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,3 +49,10 @@ def test_that_file_uses_it() -> None:
     used = "\n".join(_used(COMPAT))
     assert "flwr.supercore.log" in used
     assert "_check_and_log_replies" in used
+
+
+def test_every_requirement_names_the_same_range_of_versions() -> None:
+    projects = (ROOT / "pyproject.toml", ROOT / "benchmarks" / "rounds_app" / "pyproject.toml")
+    found = [re.findall(r'"flwr(?:\[\w+\])?([<>=][^";]*)', project.read_text()) for project in projects]
+    assert [len(ranges) for ranges in found] == [3, 1]
+    assert len({text for ranges in found for text in ranges}) == 1
