@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fedcomp.errors import NonFiniteError, StaleError, UnknownFormatError, VersionError
 from fedcomp.memory import Incremental, State
 from fedcomp.methods import parse
+from fedcomp.sync.difference import is_difference
 from fedcomp.sync.replica import FrameDecoder, Replica, apply_frame, split_payload
 from fedcomp.sync.seeds import derive_seed
 from fedcomp.wire import (
@@ -120,13 +121,19 @@ class Subscriber:
 
         Raises:
             UnknownFormatError: The server asks for a compressor that is unknown here.
-            ValueError: `trained` does not fit the model, or holds a number that cannot be sent; the memory is unchanged.
+            ValueError: `trained` does not fit the model, holds a number that cannot be sent, or is in this node's first update
+                no model but a difference; the memory is unchanged.
 
         """
         start_s = time.perf_counter()
         replica = self.held
         layout = replica.layout
         change, exact = layout.flatten(trained, replica.vector)
+        if not self.acked_number and is_difference(change, replica.vector):
+            raise ValueError(
+                "the reply looks like a difference: it is far nearer to zero than to the model that was sent; reply with the "
+                "trained model itself, or, if training does not start from the model that was sent, start the run from zeros"
+            )
         try:
             compressor = parse(message.uplink)
         except ValueError as error:

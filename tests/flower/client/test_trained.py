@@ -1,4 +1,4 @@
-"""Replies whose arrays have other names than the model's: taken by position, as plain Flower does."""
+"""Replies that are not quite the model: under other names, taken by position as plain Flower does; and differences to it."""
 
 import random
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, to_record
-from tests.flower.toy import Arrays, arrays_of, floats, model
+from tests.flower.toy import Arrays, arrays_of, floats, model, training
 
 Reply = Callable[[list[NDArray[np.float32]]], ArrayRecord]
 
@@ -66,3 +66,27 @@ def test_other_shapes_under_other_names_are_not_taken_for_the_model() -> None:
 
     with pytest.raises(ValueError, match="missing"):
         _final(reversed_list, model())
+
+
+def test_a_node_that_replies_with_a_difference_gets_an_error_in_the_first_round(
+    flower_log: pytest.LogCaptureFixture,
+) -> None:
+    def difference(given: Arrays, context: Context, _: int) -> Arrays:
+        rng = np.random.default_rng(context.node_id)
+        return {name: np.asarray(0.1 * rng.standard_normal(a.shape), a.dtype) for name, a in given.items()}
+
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    strategy.start(LocalGrid(training(difference), 2), model(), num_rounds=1)
+    assert flower_log.text.count("looks like a difference") >= 2, "each node says so"
+    assert strategy.version == 0
+    np.testing.assert_array_equal(floats(strategy.arrays), floats(model()))
+
+
+def test_a_node_whose_first_update_counted_may_shrink_its_model() -> None:
+    def shrink(given: Arrays, context: Context, server_round: int) -> Arrays:
+        factor = 1.1 if server_round == 1 else 0.01
+        return {name: np.asarray(factor * array, array.dtype) for name, array in given.items()}
+
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    strategy.start(LocalGrid(training(shrink), 2), model(), num_rounds=3)
+    assert (strategy.version, strategy.ledger.failed) == (3, 0)

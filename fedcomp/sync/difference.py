@@ -1,0 +1,35 @@
+"""Whether a reply is a difference to the model, by mistake, instead of the trained model itself."""
+
+import numpy as np
+
+from fedcomp.core import BLOCK_ENTRIES, Vector
+
+MIN_ENTRIES = 64
+"""The size of a vector below which nothing is concluded from its direction."""
+MAX_DISTANCE_RATIO = 0.5
+"""The largest distance of a difference to zero, in units of its distance to the model."""
+MAX_SHARE = 0.25
+"""The largest share of the model in a difference."""
+
+
+def is_difference(change: Vector, model: Vector) -> bool:
+    """Return whether ``model + change`` looks like a difference to `model`, rather than like a model trained from it.
+
+    Both criteria must hold.  The reply is at most half as far from zero as from the model: `change` is about ``-model``.  And
+    where the reply is not zero, it holds less than a quarter of the model: its projection on the model has a coefficient below
+    1/4.  Training adds to a model, so that a trained one has a coefficient of about 1, and so has a pruned one where it is not
+    zero; that of a difference is about 0.  Differences beyond half the norm of the model pass unnoticed: the price of few false
+    alarms.
+    """
+    if model.size < MIN_ENTRIES:
+        return False
+    reply_square = change_square = product = model_square = 0.0
+    for start in range(0, model.size, BLOCK_ENTRIES):
+        part = slice(start, start + BLOCK_ENTRIES)
+        step, weights = change[part].astype(np.float64), model[part].astype(np.float64)
+        reply = weights + step
+        reply_square += float(reply @ reply)
+        change_square += float(step @ step)
+        product += float(reply @ weights)
+        model_square += float(np.square(weights, where=reply != 0, out=np.zeros_like(weights)).sum())
+    return 0 < reply_square < MAX_DISTANCE_RATIO**2 * change_square and product < MAX_SHARE * model_square
