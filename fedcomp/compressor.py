@@ -9,7 +9,7 @@ import numpy as np
 from fedcomp.core import CompensatedUpdate, EncodeContext, Shapes, Vector, check_int, dtype_name, format_call, is_numpy
 from fedcomp.entropy import MAX_ENTRIES, EntropyCode
 from fedcomp.memory import Memory, State
-from fedcomp.quantize import Quantizer
+from fedcomp.quantize import NormBound, Quantizer
 from fedcomp.quantized import QuantizedVector
 
 MAX_SEED = 2**64 - 1
@@ -70,6 +70,7 @@ class Compressor:
         shapes: Shapes = (),
         model: Vector | None = None,
         estimate_epoch: int = 0,
+        max_norm: float | None = None,
     ) -> tuple[bytes, State]:
         """Return the body of `update`, and the state after it.
 
@@ -81,6 +82,7 @@ class Compressor:
             shapes: those of the tensors behind the vector, in order, if known.
             model: the vector that the update starts from, float32 (n,), a numpy array, if known.
             estimate_epoch: the number of the receiver's running sum, for EF21.
+            max_norm: the largest l2 norm of what the body decodes to, at least 0; None for no bound.  A memory keeps the rest.
 
         Returns:
             The body, which decodes without state or settings, and the new state.
@@ -103,7 +105,8 @@ class Compressor:
         context = EncodeContext(int(seed), server_round, shapes, model, estimate_epoch)
         vector = update if is_numpy(update) else update.detach()
         compensated = self.memory.compensate(vector, state, context)
-        quantized = self.quantizer.quantize(compensated)
+        quantizer = self.quantizer if max_norm is None else NormBound(self.quantizer, max_norm)
+        quantized = quantizer.quantize(compensated)
         body = self.entropy.encode(quantized)
         return body, self.memory.update(compensated, quantized, state)
 

@@ -148,6 +148,18 @@ class CompensatedUpdate:
                     pass
         return self.parts
 
+    def scaled(self, factor: float) -> "CompensatedUpdate":
+        """Return `factor` times the sum, which must not be `in_place`: a view to read from, which settles nothing."""
+        weights = [None if weight is None else weight * factor for weight in self.weights]
+        return CompensatedUpdate(
+            *self.parts,
+            weights=weights,
+            bounded=self.bounded,
+            context=self.context,
+            hint=self.hint,
+            origin=self.origin,
+        )
+
     def dense(self) -> Vector:
         """Return the sum as one new vector, float32 (n,)."""
         whole = np.empty(self.n, np.float32)

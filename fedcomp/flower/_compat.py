@@ -21,12 +21,14 @@ from flwr.serverapp.strategy.strategy_utils import (
     validate_message_reply_consistency,
 )
 from flwr.supercore import log
+from flwr.supercore.differential_privacy import KEY_CLIPPING_NORM
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_id
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 __all__ = [
+    "KEY_CLIPPING_NORM",
     "AggregationError",
     "ClientAppCallable",
     "ErrorCode",

@@ -3,6 +3,7 @@
 from fedcomp.quantize.cgx import Cgx
 from fedcomp.quantize.eden import Eden
 from fedcomp.quantize.magnitudes import LloydMagnitudes, Logarithmic, MagnitudeHierarchy, RoundValues, Ternarize
+from fedcomp.quantize.norm_bound import NormBound
 from fedcomp.quantize.per_tensor import PerTensor, TensorTopK
 from fedcomp.quantize.power_iteration import LowRank
 from fedcomp.quantize.protocol import Identity, Quantizer, chain
@@ -22,6 +23,7 @@ __all__ = [
     "MagnitudeHierarchy",
     "Natural",
     "NaturalDithering",
+    "NormBound",
     "OneBit",
     "PerTensor",
     "Qsgd",

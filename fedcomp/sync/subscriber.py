@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fedcomp.errors import NonFiniteError, StaleError, UnknownFormatError, VersionError
 from fedcomp.memory import Incremental, State
 from fedcomp.methods import parse
+from fedcomp.sync.clipping import clip_exact
 from fedcomp.sync.difference import is_difference
 from fedcomp.sync.replica import FrameDecoder, Replica, apply_frame, split_payload
 from fedcomp.sync.seeds import derive_seed
@@ -113,11 +114,17 @@ class Subscriber:
         self.number = message.number
 
     def update(
-        self, trained: Mapping[str, NDArray[Any]], message: ServerMessage, identity: int, decode_seconds: float
+        self,
+        trained: Mapping[str, NDArray[Any]],
+        message: ServerMessage,
+        identity: int,
+        decode_seconds: float,
+        max_norm: float | None = None,
     ) -> bytes:
         """Return the update frame that answers `message`, and keep it as `pending`.
 
         `trained` are the tensors after training; `identity` distinguishes the random numbers of this node from others'.
+        `max_norm` is the largest l2 norm of the change that is sent, exact tensors included; None for no bound.
 
         Raises:
             UnknownFormatError: The server asks for a compressor that is unknown here.
@@ -134,6 +141,8 @@ class Subscriber:
                 "the reply looks like a difference: it is far nearer to zero than to the model that was sent; reply with the "
                 "trained model itself, or, if training does not start from the model that was sent, start the run from zeros"
             )
+        if max_norm is not None:
+            exact, max_norm = clip_exact(exact, replica, max_norm)
         try:
             compressor = parse(message.uplink)
         except ValueError as error:
@@ -150,6 +159,7 @@ class Subscriber:
                 shapes=layout.shapes,
                 model=replica.vector,
                 estimate_epoch=message.epoch,
+                max_norm=max_norm,
             )
         except NonFiniteError as error:
             raise layout.explain(error) from None

@@ -16,6 +16,7 @@ from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.state_folder import StateFolder
 from fedcomp.flower.client.trained import trained_model
 from fedcomp.flower.lazy_array import record_of, to_record
+from fedcomp.flower.privacy import clipping_norm
 from fedcomp.sync import resync
 from fedcomp.wire import Frame, ServerMessage, parse_server_message
 
@@ -31,6 +32,9 @@ class CompressionMod:
     It needs no settings, because each message says how to answer; a message from a server without `CompressedStrategy`
     passes unchanged.  The mod itself has no state: a node's state is in ``Context.state``, or, with ``state-dir`` in the
     node's config, in the files of that folder, where it outlives a restart.
+
+    Where the message's config holds Flower's ``clipping_norm``, as under `DifferentialPrivacyClientSideFixedClipping`, the
+    decoded update that is sent has at most that norm; error feedback keeps the rest.  Put Flower's mods after this one.
     """
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -82,6 +86,7 @@ def _answer(
         return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
     decode_seconds = time.perf_counter() - start_s + (cache.saved_seconds if cache else 0.0)
 
+    max_norm = clipping_norm(message.content)
     message.content = _with_record(message.content, key, _model(state, cache))
     reply = call_next(message, context)
     if reply.has_content():
@@ -91,7 +96,7 @@ def _answer(
             reply.content = _with_record(reply.content, records.KEY, ack)
         else:
             identity = int(context.node_config.get("partition-id", context.node_id))
-            reply.content = _packed_update(state, reply.content, *trained, request, identity, decode_seconds)
+            reply.content = _packed_update(state, reply.content, *trained, request, identity, decode_seconds, max_norm)
     store.save(state)
     return reply
 
@@ -137,9 +142,10 @@ def _packed_update(
     request: ServerMessage,
     identity: int,
     decode_seconds: float,
+    max_norm: float | None,
 ) -> RecordDict:
     """Return `content` with an update frame under `key`, made of the trained `arrays`; keep it all in case it must repeat."""
-    frame = state.subscriber.update(records.to_arrays(arrays), request, identity, decode_seconds)
+    frame = state.subscriber.update(records.to_arrays(arrays), request, identity, decode_seconds, max_norm)
     local = {tensor.name for tensor in state.subscriber.held.layout.tensors if tensor.policy == "local"}
     state.local = {name: array for name, array in arrays.items() if name in local}
     state.answer, state.answer_key = {name: record for name, record in content.items() if name != key}, key

@@ -1,17 +1,29 @@
 """The compressors of a strategy's two links: whether they fit the strategy, and what they gain."""
 
+from collections.abc import Iterable
 from logging import INFO, WARNING
 
-from flwr.serverapp.strategy import Strategy
+import numpy as np
+from flwr.app import Message
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    Strategy,
+)
 
 from fedcomp.compressor import Compressor
 from fedcomp.flower._compat import log
+from fedcomp.flower.privacy import clipping_norm
+from fedcomp.flower.server.strategy_state import nested_strategies
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.methods import METHODS
 from fedcomp.sync import Ledger
 from fedcomp.wire import codec_id
 
+CLIENT_SIDE_CLIPPING = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyClientSideAdaptiveClipping)
+PROBE_NORM = 2.0**-20
+"""The norm of a test vector that every uplink under client-side clipping must be able to send."""
 MIN_USEFUL_RATIO = 1.5
 """The uplink ratio below which the log warns."""
 
@@ -33,6 +45,26 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> No
             f"uplink {uplink} sends {sends}, and {type(aggregating(inner)).__name__} needs {needs}; "
             "the uplink ef21 and the strategy EF21 belong together"
         )
+    for _, strategy in nested_strategies(inner):
+        if isinstance(strategy, CLIENT_SIDE_CLIPPING):
+            _check_bound(uplink, type(strategy).__name__)
+
+
+def _check_bound(uplink: Compressor, strategy: str) -> None:
+    """Raise `ValueError` for an uplink whose messages do not follow the scale of the update: no clipping norm bounds them."""
+    probe = np.linspace(-1, 1, 16, dtype=np.float32)
+    try:
+        uplink.encode(probe, uplink.init(probe.size), max_norm=PROBE_NORM)
+    except ValueError as error:
+        raise ValueError(
+            f"uplink {uplink} cannot keep within the clipping norm of {strategy}: {error}; choose a method without a fixed step"
+        ) from None
+
+
+def log_clipping(messages: Iterable[Message]) -> None:
+    """Log the clipping norm that the configs of `messages` hold, if any."""
+    for norm in {clipping_norm(message.content) for message in messages} - {None}:
+        log(INFO, "fedcomp: clipping_norm %g is in the config: each node's decoded update has at most that norm", norm)
 
 
 def log_ratio(server_round: int, ledger: Ledger, uplink: Compressor) -> None:

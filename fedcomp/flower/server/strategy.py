@@ -18,7 +18,7 @@ from fedcomp.flower.records import Messages
 from fedcomp.flower.server.aggregation import aggregate
 from fedcomp.flower.server.checkpoint import Checkpoint
 from fedcomp.flower.server.dense_records import DenseRecords, Link
-from fedcomp.flower.server.links import check_links, log_ratio
+from fedcomp.flower.server.links import check_links, log_clipping, log_ratio
 from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
@@ -40,6 +40,10 @@ class CompressedStrategy(Strategy):
     `inner` picks the nodes and their settings, and gets ordinary replies: FedAvg, FedAdam, FedProx, Krum and users' own
     strategies work unchanged.  If it only averages, updates are summed sparsely and it gets one merged reply.  Its result is
     compressed once, by `downlink`, and published: evaluation and clients hold the published model.
+
+    Flower's strategies of differential privacy belong inside: ``CompressedStrategy(DifferentialPrivacy...(FedAvg(...)))``.
+    Those that clip on the server clip each decoded update.  Under those that clip on the client, nodes send updates whose
+    decoded norm is at most the clipping norm.
 
     Args:
         inner: The strategy to wrap.
@@ -185,7 +189,10 @@ class CompressedStrategy(Strategy):
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages, each with the frames that its node needs."""
         self._hook.end(self.ledger)  # the round before
-        return self._configure(self.inner.configure_train, Link.TRAIN_MESSAGE, server_round, arrays, config, grid)
+        messages = self._configure(self.inner.configure_train, Link.TRAIN_MESSAGE, server_round, arrays, config, grid)
+        if server_round == 1:
+            log_clipping(messages)
+        return messages
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """As `configure_train`."""

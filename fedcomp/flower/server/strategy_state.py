@@ -27,7 +27,7 @@ def scalars_of(strategy: Strategy) -> Scalars:
     """
     return {
         f"{path}/{name}": value
-        for path, each in _strategies(strategy)
+        for path, each in nested_strategies(strategy)
         if not isinstance(each, StatefulStrategy)
         for name, value in vars(each).items()
         if isinstance(value, bool | int | float | str)
@@ -41,7 +41,7 @@ def state_of(strategy: Strategy, settings: Scalars) -> tuple[Arrays, Plain]:
     """
     arrays: Arrays = {}
     plain: Plain = {}
-    for path, each in _strategies(strategy):
+    for path, each in nested_strategies(strategy):
         for name, value in _state(each).items():
             place = f"{path}/{name}"
             if isinstance(value, np.ndarray):
@@ -60,7 +60,7 @@ def state_of(strategy: Strategy, settings: Scalars) -> tuple[Arrays, Plain]:
 
 def restore(strategy: Strategy, arrays: Arrays, plain: Plain) -> None:
     """Put what `state_of` returned back into `strategy` and those it wraps."""
-    for path, each in _strategies(strategy):
+    for path, each in nested_strategies(strategy):
         saved: Plain = {}
         for name in _state(each):
             place = f"{path}/{name}"
@@ -80,12 +80,12 @@ def restore(strategy: Strategy, arrays: Arrays, plain: Plain) -> None:
             vars(each).update(saved)
 
 
-def _strategies(strategy: Strategy, path: str = "inner") -> Iterator[tuple[str, Strategy]]:
+def nested_strategies(strategy: Strategy, path: str = "inner") -> Iterator[tuple[str, Strategy]]:
     """Yield `strategy` and those that it wraps, each with its path."""
     yield path, strategy
     for name, value in vars(strategy).items():
         if isinstance(value, Strategy):
-            yield from _strategies(value, f"{path}/{name}")
+            yield from nested_strategies(value, f"{path}/{name}")
 
 
 def _state(strategy: Strategy) -> Mapping[str, Any]:

@@ -1,0 +1,58 @@
+"""A largest norm of quantized vectors: the noise of differential privacy is made for what is received, not for the update."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, check_range
+from fedcomp.quantize.protocol import Quantizer
+from fedcomp.quantized import QuantizedVector
+
+MARGINS = (2.0**-22, 2.0**-16, 2.0**-8)
+"""By how much each attempt stays below the largest norm: rounding may lengthen a vector a little."""
+
+
+@dataclass(frozen=True, slots=True)
+class NormBound:
+    """`quantizer`, with its input scaled down where the l2 norm of the result would be above `max_norm`, at least 0.
+
+    The norm is that of the decoded vector, which may be longer than the input: a residual is in it, unbiased methods
+    lengthen it, values are rounded.  The memory subtracts what was sent from the unscaled sum, so nothing is lost.
+    """
+
+    quantizer: Quantizer[CompensatedUpdate, Any]
+    max_norm: float
+
+    def __post_init__(self) -> None:
+        check_range("max_norm", self.max_norm, least=0, what="the largest norm of what is sent")
+
+    def quantize(self, value: CompensatedUpdate, /) -> QuantizedVector:
+        """Return the quantized vector.  Raises `ValueError` if the quantizer does not follow the scale of its input."""
+        value.in_place = False  # it is read several times, and a failure must leave the memory as it was
+        quantized: QuantizedVector = self.quantizer.quantize(value)
+        whole = norm = norm_of(quantized)
+        scale = 1.0
+        for margin in MARGINS:
+            if norm <= self.max_norm:
+                return quantized
+            scale *= self.max_norm / norm * (1 - margin)
+            quantized = self.quantizer.quantize(value.scaled(scale))
+            norm = norm_of(quantized)
+        if norm > self.max_norm > 0:  # random levels change with the scale, but not where that is a power of two
+            quantized = self.quantizer.quantize(value.scaled(2.0 ** math.floor(math.log2(self.max_norm / whole))))
+            norm = norm_of(quantized)
+        if norm > self.max_norm:
+            raise ValueError(
+                f"{self.quantizer} sends a vector of norm {norm:g} however small its input; {self.max_norm:g} is the most"
+            )
+        return quantized
+
+
+def norm_of(quantized: QuantizedVector) -> float:
+    """Return the l2 norm of the decoded vector."""
+    sparse = quantized.sparse()
+    values = quantized.dense() if sparse is None else sparse.values
+    blocks = (values[start : start + BLOCK_ENTRIES] for start in range(0, values.size, BLOCK_ENTRIES))
+    return math.sqrt(math.fsum(float(np.square(block, dtype=np.float64).sum()) for block in blocks))
