@@ -90,7 +90,7 @@ def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
         layouts[layout.digest] = layout
         yield "vector", f"{layout.n} entries, {4 * layout.n} bytes; exact tensors {layout.exact_size} bytes"
         for tensor in layout.tensors:
-            yield "tensor", f"{tensor.name!r} {tensor.dtype} {tensor.shape} {tensor.policy}"
+            yield "tensor", f"{tensor.name!r} {tensor.dtype} {tensor.shape} {tensor.policy_text}"
     elif frame.kind in (Kind.DELTA, Kind.UPDATE):
         yield from _payload_fields(frame, layouts.get(frame.layout))
 

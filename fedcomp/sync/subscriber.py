@@ -24,6 +24,7 @@ from fedcomp.wire import (
     Kind,
     ServerMessage,
     ack_of,
+    check_ties,
     codec_by_id,
     codec_id,
     parse_single_frame,
@@ -128,14 +129,15 @@ class Subscriber:
 
         Raises:
             UnknownFormatError: The server asks for a compressor that is unknown here.
-            ValueError: `trained` does not fit the model, holds a number that cannot be sent, or is in this node's first update
-                no model but a difference; the memory is unchanged.
+            ValueError: `trained` does not fit the model, holds a number that cannot be sent or different values in tied
+                tensors, or is in this node's first update no model but a difference; the memory is unchanged.
 
         """
         start_s = time.perf_counter()
         replica = self.held
         layout = replica.layout
         change, exact = layout.flatten(trained, replica.vector)
+        check_ties(layout.tensors, trained)
         if not self.acked_number and is_difference(change, replica.vector):
             raise ValueError(
                 "the reply looks like a difference: it is far nearer to zero than to the model that was sent; reply with the "

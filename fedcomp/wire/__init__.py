@@ -16,6 +16,7 @@ from fedcomp.wire.frame import (
 from fedcomp.wire.layout import Layout, layout_of, parse_layout
 from fedcomp.wire.server_message import MESSAGE_FORMAT, MESSAGE_MAGIC, Ack, ServerMessage, ack_of, parse_server_message
 from fedcomp.wire.tensor import BFLOAT16, bfloat16_to_float32, float32_to_bfloat16
+from fedcomp.wire.ties import check_ties, probable_ties
 
 __all__ = [
     "BFLOAT16",
@@ -35,6 +36,7 @@ __all__ = [
     "ServerMessage",
     "ack_of",
     "bfloat16_to_float32",
+    "check_ties",
     "codec_by_id",
     "codec_id",
     "float32_to_bfloat16",
@@ -44,5 +46,6 @@ __all__ = [
     "parse_layout",
     "parse_server_message",
     "parse_single_frame",
+    "probable_ties",
     "register_codec",
 ]

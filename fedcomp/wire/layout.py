@@ -1,7 +1,8 @@
 """The tensors behind the vector, and how each one travels.
 
 Floating tensors are `compressed`: concatenated in order into one float32 vector (top-k is global).  Integers, bools and
-BatchNorm statistics are `exact`: they travel in the frame as they are.  `local` tensors never travel.
+BatchNorm statistics are `exact`: they travel in the frame as they are.  `local` tensors never travel.  `tied` ones are other
+names of a compressed tensor.
 """
 
 import fnmatch
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 from fedcomp.core import Vector
 from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.errors import CorruptError, DivergedError, NonFiniteError
-from fedcomp.wire.tensor import Tensor, bfloat16_to_float32, is_bfloat16, tensor_of
+from fedcomp.wire.tensor import TIED, Tensor, bfloat16_to_float32, is_bfloat16, tensor_of
+from fedcomp.wire.ties import are_possible, tie
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Layout:
     @cached_property
     def text(self) -> bytes:
         """The layout as key frames hold it: JSON, one list per tensor."""
-        rows = [[tensor.name, tensor.dtype, list(tensor.shape), tensor.policy] for tensor in self.tensors]
+        rows = [[tensor.name, tensor.dtype, list(tensor.shape), tensor.policy_text] for tensor in self.tensors]
         return json.dumps(rows, separators=(",", ":")).encode()
 
     @cached_property
@@ -77,6 +79,7 @@ class Layout:
         With `base`, the vector is `arrays` minus the model of the vector `base`, which is what `unflatten` makes of it:
         rounded to the tensors' dtypes, unless `rounded` is False.  Wide arrays are subtracted in float64, so that a change far
         smaller than its weight is not lost.  Exact tensors are rounded to their dtypes: averaging turns counters into floats.
+        The values of tied tensors are not read.
 
         Raises:
             ValueError: A tensor is missing, unexpected or of another shape.
@@ -143,7 +146,11 @@ class Layout:
         return self._in_order(arrays)
 
     def _in_order(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        return {tensor.name: arrays[tensor.name] for tensor in self.tensors if tensor.policy != "local"}
+        return {
+            tensor.name: arrays[tensor.tied_to].copy() if tensor.policy == "tied" else arrays[tensor.name]
+            for tensor in self.tensors
+            if tensor.policy != "local"
+        }
 
     def check_exact(self, exact: bytes) -> None:
         """Raise `CorruptError` for exact tensors that hold NaN or infinity, or a bool that is neither 0 nor 1."""
@@ -166,17 +173,19 @@ class Layout:
         return NonFiniteError(error.index, error.value, f" (in tensor {self.name_at(error.index)!r})")
 
 
-def layout_of(arrays: Mapping[str, NDArray[Any]], local: Iterable[str] = ()) -> Layout:
+def layout_of(
+    arrays: Mapping[str, NDArray[Any]], local: Iterable[str] = (), tied: Iterable[Iterable[str]] = ()
+) -> Layout:
     """Return the layout of a state dict; tensors whose name matches a pattern of `local` (as ``"head.*"``) never travel.
 
-    Raises `ValueError` for a dtype that cannot travel, for a pattern that matches nothing, and for a model without
-    parameters.
+    Each group of names in `tied` is one tensor, which travels once.  Raises `ValueError` for a dtype that cannot travel, for a
+    pattern that matches nothing, for names that cannot be tied, and for a model without parameters.
     """
     local = tuple(local)
     for pattern in local:
         if not fnmatch.filter(arrays, pattern):
             raise ValueError(f"no tensor matches the local pattern {pattern!r}; the tensors are {', '.join(arrays)}")
-    layout = Layout(tuple(tensor_of(name, array, local) for name, array in arrays.items()))
+    layout = Layout(tie([tensor_of(name, array, local) for name, array in arrays.items()], tied))
     if not layout.n:
         raise ValueError("the model has no floating tensor to send; at least one is needed")
     if layout.n > MAX_ENTRIES:
@@ -184,14 +193,18 @@ def layout_of(arrays: Mapping[str, NDArray[Any]], local: Iterable[str] = ()) -> 
     return layout
 
 
+def _policy(text: Any) -> tuple[Any, str]:
+    """Return the policy in a row of a layout, and the name of the tensor that it is tied to; `text` may be anything."""
+    return ("tied", text.removeprefix(TIED)) if isinstance(text, str) and text.startswith(TIED) else (text, "")
+
+
 def parse_layout(text: bytes) -> Layout:
     """Return the layout with this `Layout.text`; raise `CorruptError` for any other bytes."""
     try:
         rows = json.loads(text)
-        tensors = tuple(Tensor(name, tuple(shape), dtype, policy) for name, dtype, shape, policy in rows)
-        valid = all(tensor.is_valid() for tensor in tensors) and len({tensor.name for tensor in tensors}) == len(
-            tensors
-        )
+        tensors = tuple(Tensor(name, tuple(shape), dtype, *_policy(policy)) for name, dtype, shape, policy in rows)
+        valid = all(tensor.is_valid() for tensor in tensors) and are_possible(tensors)
+        valid &= len({tensor.name for tensor in tensors}) == len(tensors)
     except (ValueError, TypeError, RecursionError):
         raise CorruptError("the layout is not a JSON list of [name, dtype, shape, policy]") from None
     layout = Layout(tensors)

@@ -19,8 +19,10 @@ From torch and back, with words as a numpy array:
     words = tensor.view(torch.int16).numpy().view(BFLOAT16)
     tensor = torch.from_numpy(words.view(np.int16)).view(torch.bfloat16)
 """
-Policy = Literal["compressed", "exact", "local"]
-"""How a tensor travels: in the compressed vector, as it is, or not at all."""
+Policy = Literal["compressed", "exact", "local", "tied"]
+"""How a tensor travels: in the compressed vector, as it is, not at all, or under the name of another tensor."""
+TIED = "tied:"
+"""Precedes, in the text of a layout, the name of the tensor to which another one is tied."""
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """The last parts of the names of BatchNorm statistics."""
 FLOATS = ("bfloat16", "float16", "float32", "float64")
@@ -51,12 +53,21 @@ def float32_to_bfloat16(values: NDArray[np.float32]) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One entry of a state dict.  `dtype` is one of `DTYPES`; arrays of bfloat16 have the numpy dtype `BFLOAT16`."""
+    """One entry of a state dict.  `dtype` is one of `DTYPES`; arrays of bfloat16 have the numpy dtype `BFLOAT16`.
+
+    `tied_to` names the tensor that holds the values of a tied one.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     policy: Policy
+    tied_to: str = ""
+
+    @property
+    def policy_text(self) -> str:
+        """The policy as a layout's text holds it."""
+        return TIED + self.tied_to if self.policy == "tied" else self.policy
 
     @property
     def size(self) -> int:
@@ -79,6 +90,8 @@ class Tensor:
         if not (isinstance(self.name, str) and sides and len(self.shape) <= MAX_DIMENSIONS):
             return False
         if self.dtype not in DTYPES or self.policy not in get_args(Policy):
+            return False
+        if (self.policy == "tied") != bool(self.tied_to):
             return False
         # numpy also refuses the shape of an empty tensor if its other sides are too long
         fits = math.prod(side or 1 for side in self.shape) <= MAX_ENTRIES

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from logging import INFO
 
 from flwr.app import ArrayRecord, Message
 from flwr.serverapp.strategy import FedAvgM, Strategy
@@ -10,11 +11,15 @@ from flwr.serverapp.strategy import FedAvgM, Strategy
 from fedcomp.compressor import Compressor
 from fedcomp.core import Arrays
 from fedcomp.flower import records
+from fedcomp.flower._compat import log
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.server.aggregation import Change
 from fedcomp.flower.strategies.reply_use import starts_from_published
 from fedcomp.sync import Publisher, start_replica
-from fedcomp.wire import BFLOAT16, bfloat16_to_float32, layout_of
+from fedcomp.wire import BFLOAT16, bfloat16_to_float32, check_ties, layout_of, probable_ties
+
+MAX_TIES_LOGGED = 3
+"""The most groups of equal tensors in one log line."""
 
 
 @dataclass(slots=True)
@@ -35,10 +40,17 @@ class PublishedModel:
         self._renew()
 
     @classmethod
-    def begin(cls, arrays: ArrayRecord, patterns: Iterable[str]) -> "PublishedModel":
-        """Publish `arrays` as version 0; names that match `patterns` are local.  Raises `ValueError` as `layout_of` does."""
+    def begin(
+        cls, arrays: ArrayRecord, patterns: Iterable[str], tied: Iterable[Iterable[str]] = ()
+    ) -> "PublishedModel":
+        """Publish `arrays` as version 0; names that match `patterns` are local, and each group of `tied` names is one tensor.
+
+        Raises `ValueError` as `layout_of` does, and for tied tensors that differ.
+        """
         plain = records.to_arrays(arrays)
-        layout = layout_of(plain, patterns)
+        layout = layout_of(plain, patterns, tied)
+        check_ties(layout.tensors, plain)
+        _log_probable_ties(probable_ties(layout.tensors, plain))
         local = {tensor.name: plain[tensor.name] for tensor in layout.tensors if tensor.policy == "local"}
         return cls(Publisher.begin(start_replica(layout, plain)), local)
 
@@ -68,9 +80,9 @@ class PublishedModel:
         if change.any() or exact != replica.exact:
             raise ValueError("the arrays are not the published model; pass on what aggregate_train returned")
 
-    def check_layout(self, arrays: ArrayRecord, patterns: Iterable[str]) -> None:
+    def check_layout(self, arrays: ArrayRecord, patterns: Iterable[str], tied: Iterable[Iterable[str]]) -> None:
         """Raise `ValueError` if `arrays` are of another model, whatever their values."""
-        if layout_of(records.to_arrays(arrays), patterns) != self.publisher.replica.layout:
+        if layout_of(records.to_arrays(arrays), patterns, tied) != self.publisher.replica.layout:
             raise ValueError("the arrays are of another model than the published one")
 
     def pack(self, message: Message, uplink: str, seed: int, sender: str) -> dict[str, int]:
@@ -114,3 +126,12 @@ class PublishedModel:
         if self.local or any(plain[name] is not array for name, array in arrays.items()):
             whole = arrays | self.local
             self.public = to_record({tensor.name: whole[tensor.name] for tensor in replica.layout.tensors})
+
+
+def _log_probable_ties(groups: list[tuple[str, ...]]) -> None:
+    """Log the names of tensors that hold the same values, and the setting for the case that they are one."""
+    if groups:
+        some, more = groups[:MAX_TIES_LOGGED], len(groups) - MAX_TIES_LOGGED
+        equal = ", ".join(map(" = ".join, some)) + (f" and {more} groups more" if more > 0 else "")
+        setting = f"CompressedStrategy(..., tied={some})"
+        log(INFO, "fedcomp: tensors with the same values: %s; if these are one, send it once: %s", equal, setting)

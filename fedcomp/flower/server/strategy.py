@@ -51,6 +51,8 @@ class CompressedStrategy(Strategy):
         downlink: The compressor of the server's changes, by default ``stc()``.
         local: Name patterns of tensors that stay on the nodes.  The first message to a node comes without them, and the app
             brings its own, as with ``load_state_dict(..., strict=False)``.
+        tied: Groups of names that are one tensor, as ``[("embedding.weight", "output.weight")]``.  It travels once, and all its
+            names hold the same values on both sides.  A reply in which they differ is refused.
         seed: The seed of compressors that draw random numbers, at least 0.
         checkpoint: A file that gets the whole state before the first message of every `checkpoint_every`-th version leaves,
             the first version included.
@@ -78,6 +80,7 @@ class CompressedStrategy(Strategy):
         uplink: Compressor | None = None,
         downlink: Compressor | None = None,
         local: Iterable[str] = (),
+        tied: Iterable[Iterable[str]] = (),
         seed: int = 0,
         checkpoint: str | Path | None = None,
         checkpoint_every: int = 1,
@@ -93,6 +96,7 @@ class CompressedStrategy(Strategy):
         self.downlink = downlink if downlink is not None else stc()
         check_links(inner, self.uplink, self.downlink)
         self.local = (local,) if isinstance(local, str) else tuple(local)
+        self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
         self.seed, self.order, self.ledger, self.round = seed, order, Ledger(), 0
         self._checkpoint = (Path(checkpoint), checkpoint_every) if checkpoint is not None else None
         self._hook = RoundHook(on_round)
@@ -160,9 +164,9 @@ class CompressedStrategy(Strategy):
             settings = (num_rounds, timeout, train_config, evaluate_config, evaluate_fn)
             return uncompressed.start(grid, initial_arrays, *settings)
         if self._model is None:
-            self._model = PublishedModel.begin(initial_arrays, self.local)
+            self._model = PublishedModel.begin(initial_arrays, self.local, self.tied)
         elif initial_arrays is not self._model.public:
-            self._model.check_layout(initial_arrays, self.local)
+            self._model.check_layout(initial_arrays, self.local, self.tied)
             log(INFO, "fedcomp: continues from version %d; the initial arrays are not used", self.version)
         self._offset = offset = self.round  # each start of Flower's counts from 1
 
@@ -202,7 +206,7 @@ class CompressedStrategy(Strategy):
         self, configure: Configure, link: Link, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         if self._model is None:
-            self._model = PublishedModel.begin(arrays, self.local)
+            self._model = PublishedModel.begin(arrays, self.local, self.tied)
         self._model.check(arrays)
         server_round += self._offset
         with self._random.used():
