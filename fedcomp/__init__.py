@@ -19,5 +19,7 @@ from fedcomp.errors import FedcompError as FedcompError
 from fedcomp.methods import *
 from fedcomp.wire import register_codec as register_codec
 
+__version__ = "0.2.0"
+
 if not TYPE_CHECKING:  # mypy cannot add lists of names; without `__all__` it exports what is imported by * or by `as`
     __all__ = ["Compressor", "FedcompError", "register_codec", *methods.__all__]

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fedcomp import __version__
 from fedcomp.errors import FedcompError, TruncatedError, UnknownFormatError
 from fedcomp.methods import markdown_lines, text_lines
 from fedcomp.quantized import Ternary
@@ -139,6 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m fedcomp", description="Describe a file of frames, or list all methods."
     )
     parser.add_argument("file", metavar="FILE|methods", help="frames or a server message; - is standard input")
+    parser.add_argument("--version", action="version", version=f"fedcomp {__version__}")
     parser.add_argument("--markdown", action="store_true", help="print the methods as the page docs/methods.md")
     options = parser.parse_args(arguments)
     name: str = options.file

@@ -1,0 +1,98 @@
+"""The version, the files that are distributed, their metadata, and what is said where an extra is missing."""
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+import fedcomp
+from fedcomp.__main__ import main
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the wheel and the sdist."""
+    pytest.importorskip("hatchling", reason="hatchling, of the group `dev`, builds the files")
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder)]
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=120)
+    return folder
+
+
+def metadata(dist: Path) -> Message:
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
+        return message_from_bytes(wheel.read(f"fedcomp-{fedcomp.__version__}.dist-info/METADATA"))
+
+
+def test_the_version_is_the_same_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    assert PROJECT["version"] == fedcomp.__version__
+    first = re.search(r"^## (.*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first is not None
+    assert fedcomp.__version__ in first[1]
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"fedcomp {fedcomp.__version__}\n"
+
+
+def test_the_metadata_names_the_licence_and_the_extras_of_users(dist: Path) -> None:
+    fields = metadata(dist)
+    assert (fields["License-Expression"], fields["License"]) == ("Apache-2.0", None)
+    assert fields.get_all("License-File") == ["LICENSE"]
+    assert fields.get_all("Provides-Extra") == ["app", "client", "flower"]
+    assert "flwr<1.43,>=1.40; extra == 'flower'" in (fields.get_all("Requires-Dist") or [])
+
+
+def test_the_page_of_an_index_has_no_relative_picture_or_link(dist: Path) -> None:
+    text = metadata(dist).get_payload()
+    assert "fedcomp" in text
+    assert re.findall(r"\]\((?!https://)", text) == []
+    assert "[Flower](https://flower.ai)" in text
+    assert "*Figure: Test accuracy" in text
+
+
+def test_a_wheel_of_the_sdist_has_the_metadata_of_the_wheel(dist: Path, tmp_path: Path) -> None:
+    with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
+        archive.extractall(tmp_path, filter="data")
+    [source] = tmp_path.iterdir()
+    assert (source / "docs" / "guide.md").exists()
+    assert all(
+        (source / path).exists() for path in re.findall(r"!\[.*?\]\((.*?)\)", (source / "README.md").read_text())
+    )
+    command = [sys.executable, "-m", "hatchling", "build", "--directory", str(tmp_path), "--target", "wheel"]
+    subprocess.run(command, cwd=source, capture_output=True, check=True, timeout=120)
+    assert metadata(tmp_path).as_bytes() == metadata(dist).as_bytes()
+
+
+@pytest.mark.parametrize(
+    ("module", "missing", "extra"),
+    [
+        ("fedcomp.flower", "flwr", "flower"),
+        ("fedcomp.flower", "filelock", "flower"),
+        ("fedcomp.tasks", "torch", "client"),
+    ],
+)
+def test_a_missing_library_is_one_sentence_with_the_extra_that_installs_it(
+    module: str, missing: str, extra: str
+) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; import {module}"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"ModuleNotFoundError: {module} needs ")
+    assert missing in last
+    assert last.endswith(f"pip install 'fedcomp[{extra}]' installs it")
+
+
+def test_a_library_that_flower_itself_misses_is_named_as_it_is() -> None:
+    program = "import sys; sys.modules['google.protobuf'] = None; import fedcomp.flower"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "google.protobuf" in done.stderr.splitlines()[-1]
