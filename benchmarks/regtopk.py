@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 import fedcomp
+from benchmarks.figure_file import format_of, write
 from benchmarks.measurement import print_table
 from fedcomp.core import Vector
 
@@ -102,8 +103,13 @@ def main() -> None:
     parser.add_argument("--mu", type=float, default=4.0, help="RegTop-k's regularization")
     parser.add_argument("--rounds", type=int, default=2500)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="where the figure goes; none is drawn without")
+    parser.add_argument("--out", type=Path, help="a .png, .svg or .pdf file for the figure; none is drawn without")
     options = parser.parse_args()
+    try:
+        if options.out:
+            format_of(options.out)
+    except ValueError as error:
+        parser.error(f"--out: {error}")
     problems = [Problem.drawn(seed) for seed in range(options.seeds)]
     rows: list[dict[str, str]] = []
     curves: list[pd.DataFrame] = []
@@ -120,9 +126,8 @@ def main() -> None:
         curves.append(pd.DataFrame({"arm": text, "round": rounds, "distance": runs.ravel()}))
     print_table(f"median distance to the optimum over {options.seeds} seeds (smallest to largest)", rows)
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         title = f"linear regression, {SENDERS} senders, {FEATURES} weights, density {options.density:g}"
-        draw(pd.concat(curves), title).savefig(options.out)
+        write(draw(pd.concat(curves), title), options.out)
 
 
 if __name__ == "__main__":

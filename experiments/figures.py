@@ -4,7 +4,6 @@ A method has the same colour, dash and marker in all figures of a study. A line 
 the lowest seed to the highest; where a seed has diverged, both are of the seeds that are left. A figure without points is None.
 """
 
-import io
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -54,22 +53,20 @@ COSTS = {
 
 
 class Picture(NamedTuple):
-    """A figure as PNG, with a name for its file and a caption that says how to read it."""
+    """A figure, with a name for its file and a caption that says how to read it."""
 
     name: str
     caption: str
-    png: bytes
+    figure: Figure
 
 
 def pictures(study: Study) -> Iterator[Picture]:
-    """Yield the figures of a study one after the other."""
+    """Yield the figures of a study one after the other; each is closed when the next is drawn."""
     with plt.rc_context({"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}):
         for name, figure, caption in _figures(study):
             if figure is not None:
-                file = io.BytesIO()
-                figure.savefig(file, format="png", dpi=130)
+                yield Picture(name, caption, figure)
                 plt.close(figure)
-                yield Picture(name, caption, file.getvalue())
 
 
 def _figures(study: Study) -> Iterator[tuple[str, Figure | None, str]]:

@@ -2,7 +2,7 @@
 
     python -m experiments.partition [--dataset digits] [--data-dir DIR] [--partition "classes(2)" "dirichlet(0.1)" ...]
 
-Prints numbers, and draws maps of classes by client, side by side, to a PNG. A distance is that of a client's distribution
+Prints numbers, and draws maps of classes by client, side by side. A distance is that of a client's distribution
 over the classes from that of the whole training split.
 """
 
@@ -19,6 +19,7 @@ from matplotlib.colors import ListedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from benchmarks.figure_file import format_of, write
 from fedcomp.data import Spread, load, parse_partition, partition_train, read_card, spread
 
 CARDS = Path(__file__).resolve().parents[1] / "datasets"
@@ -92,8 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     title = f"{options.dataset}, {options.clients} clients, seed {options.seed}"
     try:
-        if options.out.suffix != ".png":
-            raise ValueError(f"--out is {str(options.out)!r}; the name of a .png file is needed")
+        format_of(options.out)
         for text in options.partition:  # all arguments before the long work
             parse_partition(text)
         card = read_card(options.dataset, CARDS)
@@ -105,8 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for text in options.partition
         }
         figure = draw(spreads, card.classes, title)
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(options.out)
+        write(figure, options.out)
     except OSError as error:
         print(f"partition: {options.out} cannot be written: {error.strerror}", file=sys.stderr)
         return 2
@@ -131,7 +130,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("runs/partition.png"), metavar="FILE.png")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/partition.png"), metavar="FILE", help=".png, .svg or .pdf"
+    )
     return parser
 
 

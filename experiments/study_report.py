@@ -6,7 +6,6 @@ It needs only the table of results, so it can be made again at any time.
 """
 
 import argparse
-import base64
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,8 +15,10 @@ from pathlib import Path
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from benchmarks.figure_file import FORMATS, write
 from experiments.axes import column_axis
 from experiments.figures import pictures
+from experiments.inline_svg import inline_svg
 from experiments.network import ROUND_TRIPS
 from experiments.results import read_csv, write_text
 from experiments.study import GIVEN, TARGET_SHARES, Study, read_study
@@ -57,8 +58,8 @@ class About:
     """How many times slower than the machine of the study a node computes; for times over a network."""
 
 
-def render(table: pd.DataFrame, about: About, figures: Path | None = None) -> str:
-    """Return the page as HTML, and write each figure as a PNG file into the folder `figures`, if given.
+def render(table: pd.DataFrame, about: About, figures: Path | None = None, formats: Sequence[str] = ("png",)) -> str:
+    """Return the page as HTML, and write each figure in these formats into the folder `figures`, if given.
 
     Raises `ValueError` as `read_study` does.
     """
@@ -74,7 +75,7 @@ def render(table: pd.DataFrame, about: About, figures: Path | None = None) -> st
         setup=list(_setup(study)),
         methods=methods_table(study),
         papers=_papers(study),
-        figures=list(_figures(study, figures)),
+        figures=list(_figures(study, figures, formats)),
         accuracies=[*accuracy_tables(study, "final"), *accuracy_tables(study, "best")],
         reaching=[*byte_tables(study), target_table(study)],
         sent=[*ratio_tables(study), *catch_up_tables(study)],
@@ -99,14 +100,12 @@ def markdown(table: pd.DataFrame, targets: Sequence[float] = ()) -> str:
     return "\n".join(table.to_markdown() for table in tables)
 
 
-def _figures(study: Study, folder: Path | None) -> Iterator[dict[str, str]]:
-    """Yield the name, the caption and the PNG (as a data URI) of each figure."""
+def _figures(study: Study, folder: Path | None, formats: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Yield the name, the caption and the SVG element of each figure."""
     for picture in pictures(study):
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{picture.name}.png").write_bytes(picture.png)
-        uri = f"data:image/png;base64,{base64.b64encode(picture.png).decode()}"
-        yield {"name": picture.name, "uri": uri, "caption": picture.caption}
+        for kind in formats if folder is not None else ():
+            write(picture.figure, Path(folder or "", f"{picture.name}.{kind}"))
+        yield {"name": picture.name, "caption": picture.caption, "svg": inline_svg(picture.figure, picture.name)}
 
 
 def _setup(study: Study) -> Iterator[tuple[str, str]]:
@@ -135,7 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--question", default="", help="the question of the study, a paragraph")
     parser.add_argument("--target", type=float, nargs="+", default=[], help="target accuracies, 0 to 1")
     parser.add_argument("--slowdown", type=float, default=1.0, help="of a node, relative to the machine of the study")
-    parser.add_argument("--figures", type=Path, help="a folder for the figures as PNG files")
+    parser.add_argument("--figures", type=Path, help="a folder for the figures as files")
+    parser.add_argument("--format", nargs="+", choices=FORMATS, default=["png"], help="of these files (png)")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown as well")
     options = parser.parse_args(arguments)
     out = options.out or options.results.with_suffix(".html")
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             slowdown=options.slowdown,
         )
         table = read_csv(options.results)
-        write_text(out, render(table, about, options.figures))
+        write_text(out, render(table, about, options.figures, options.format))
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:

@@ -56,7 +56,18 @@ def table(settings: Settings, records: Sequence[RoundRecord], totals: Traffic) -
 
 
 def figure(settings: Settings, records: Sequence[RoundRecord]) -> bytes:
-    """Return a PNG: test accuracy over the bytes sent so far, and over those of the same rounds with plain Flower."""
+    """Return the drawing of a run as a PNG."""
+    drawing, png = draw(settings, records), io.BytesIO()
+    FigureCanvasAgg(drawing)
+    drawing.savefig(png, format="png")
+    return png.getvalue()
+
+
+def draw(settings: Settings, records: Sequence[RoundRecord]) -> Figure:
+    """Return a figure: test accuracy over the bytes sent so far, and over those of the same messages sent dense.
+
+    The second line is the same run with other bytes, not a run without compression, and its label says so.
+    """
     traffic = [record.traffic for record in records]
     sent = list(accumulate(each.uplink_bytes + each.downlink_bytes for each in traffic))
     dense = list(accumulate(each.dense_bytes for each in traffic))
@@ -69,8 +80,8 @@ def figure(settings: Settings, records: Sequence[RoundRecord]) -> bytes:
     drawing = Figure(figsize=(7.2, 4.4), dpi=150, layout="constrained")
     axes = drawing.add_subplot()
     for column, color, style, name in (
-        (1, "#0b6e99", "-", "fedcomp, measured"),
-        (2, "#b0413e", "--", "these rounds, sent dense"),
+        (1, "#0b6e99", "-", "this run, measured"),
+        (2, "#8a8a8a", ":", "this run, if its messages were dense"),
     ):
         megabytes = [point[column] for point in points]
         label = f"{name}: {format_bytes(megabytes[-1] * 1e6)}" if points else name
@@ -84,10 +95,7 @@ def figure(settings: Settings, records: Sequence[RoundRecord]) -> bytes:
     axes.grid(visible=True, which="major", alpha=0.35)
     axes.legend(loc="lower right", frameon=True)
     axes.spines[["top", "right"]].set_visible(False)
-    png = io.BytesIO()
-    FigureCanvasAgg(drawing)
-    drawing.savefig(png, format="png")
-    return png.getvalue()
+    return drawing
 
 
 def finite(value: float) -> float | None:

@@ -29,7 +29,7 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Remember a tag."""
         self.names.add(tag)
-        self.loads += [value or "" for key, value in attrs if key in ("src", "href")]
+        self.loads += [value or "" for key, value in attrs if key in ("src", "href", "xlink:href")]
         if tag not in ("meta", "img", "br", "link"):
             self.open.append(tag)
 
@@ -45,9 +45,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_csv(folder / "results.csv", cell([0.1, 0.5], method="<b>&"))
     (folder / "report.html").write_text("the study's own", encoding="utf-8")
     (folder / "results.html").write_text("an old one", encoding="utf-8")
-    figures, tables = str(folder / "figures"), io.StringIO()
+    figures, tables = ["--figures", str(folder / "figures"), "--format", "svg", "pdf"], io.StringIO()
     with contextlib.redirect_stdout(tables):
-        main([str(folder / "results.csv"), "--title", "<script>alert(1)</script>", "--figures", figures, "--markdown"])
+        main([str(folder / "results.csv"), "--title", "<script>alert(1)</script>", *figures, "--markdown"])
     (folder / "tables.md").write_text(tables.getvalue(), encoding="utf-8")
     return folder
 
@@ -67,9 +67,10 @@ def test_the_page_loads_nothing_and_closes_what_it_opens(complete: str) -> None:
     tags = Tags()
     tags.feed(complete)
     assert tags.open == []
-    assert tags.loads
-    assert all(one.startswith("data:image/png;base64,iVBOR") for one in tags.loads)
-    assert "script" not in tags.names
+    assert "svg" in tags.names
+    assert all(one.startswith("#") for one in tags.loads)
+    assert not {"script", "img", "link"} & tags.names
+    assert not re.search(r"url\((?!#)|@import", complete)
 
 
 def test_the_page_has_title_question_commands_notes_and_every_method_with_its_settings(complete: str) -> None:
@@ -102,7 +103,10 @@ def test_the_command_writes_figures_prints_tables_and_leaves_other_files_alone(f
     }  # fmt: skip
     assert (folder / "report.html").read_text(encoding="utf-8") == "the study's own"
     names = {one.name for one in (folder / "figures").iterdir()}
-    assert {"pareto.png", "accuracy-against-uplink.png", "time-to-target.png", "accuracy-over-lte.png"} <= names
+    for name in ("pareto", "accuracy-against-uplink", "time-to-target", "accuracy-over-lte"):
+        assert {f"{name}.svg", f"{name}.pdf"} <= names
+    assert (folder / "figures" / "pareto.pdf").read_bytes().startswith(b"%PDF")
+    assert not list((folder / "figures").glob("*.png"))
     assert "| 45 % | <b>& |" in (folder / "tables.md").read_text(encoding="utf-8")
 
 

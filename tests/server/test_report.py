@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 
+import numpy as np
+
 from fedcomp.sync.ledger import SERVER_NODE, Ledger, Traffic
 from server import report
 from server.run_records import RoundRecord, round_record
@@ -79,3 +81,12 @@ def test_the_figure_is_a_png_of_readable_size(settings: MakeSettings) -> None:
     width, height = (int.from_bytes(png[offset : offset + 4], "big") for offset in (16, 20))
     assert width >= 1000
     assert height >= 600
+
+
+def test_the_line_of_dense_bytes_is_labelled_as_the_same_run(settings: MakeSettings) -> None:
+    (axes,) = report.draw(settings(), RECORDS).axes
+    measured, dense = axes.get_lines()
+    assert np.asarray(measured.get_ydata()).tolist() == np.asarray(dense.get_ydata()).tolist() == [50.0]
+    assert (measured.get_label(), dense.get_label()) == (
+        "this run, measured: 20.0 kB", "this run, if its messages were dense: 500 kB",
+    )  # fmt: skip
