@@ -19,6 +19,7 @@ from fedcomp.flower.server.aggregation import aggregate
 from fedcomp.flower.server.checkpoint import Checkpoint
 from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.links import check_links, log_clipping, log_ratio
+from fedcomp.flower.server.own_start import FramesOnlyGrid, overrides_start, renumber, start_rounds
 from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
@@ -148,7 +149,7 @@ class CompressedStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Evaluate | None = None,
     ) -> Result:
-        """Run `num_rounds` rounds as Flower's `Strategy.start` does.
+        """Run `num_rounds` rounds as Flower's `Strategy.start` does, or as that of the inner strategy if it has its own.
 
         Called again, or after `load`, it continues from the published model; `initial_arrays` only need to be of the same
         model then.  A model without floating tensors, such as XGBoost's bytes, travels as it is.
@@ -179,15 +180,24 @@ class CompressedStrategy(Strategy):
         if self._checkpoint is not None and self.round == 0:
             self.save(self._checkpoint[0])  # a server that restarts before the first round has ended is still the same
         try:
-            renumbered = evaluate if evaluate_fn is not None else None
-            result = super().start(grid, self.arrays, num_rounds, timeout, train_config, evaluate_config, renumbered)
+            result = start_rounds(
+                self.inner,
+                self,
+                FramesOnlyGrid(grid, type(self.inner).__name__),
+                self.arrays,
+                num_rounds=num_rounds,
+                timeout=timeout,
+                train_config=train_config,
+                evaluate_config=evaluate_config,
+                evaluate_fn=evaluate if evaluate_fn is not None else None,
+            )
             self._hook.end(self.ledger)
         finally:
             self._offset = 0
             self._hook.cancel()
-        result.arrays = self.arrays
-        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
-            setattr(result, name, {offset + number: metrics for number, metrics in getattr(result, name).items()})
+        if not overrides_start(self.inner):  # such a start may return the best model instead
+            result.arrays = self.arrays
+        renumber(result, offset)
         return result
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:

@@ -10,6 +10,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedcomp.flower import records
 from fedcomp.flower._compat import log
 from fedcomp.flower.records import Messages
+from fedcomp.flower.server.own_start import start_rounds
 from fedcomp.flower.server.participation import Participation
 from fedcomp.flower.server.round_hook import RoundHook
 from fedcomp.sync import Ledger
@@ -40,7 +41,7 @@ class UncompressedStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Evaluate | None = None,
     ) -> Result:
-        """Run the rounds as Flower's `Strategy.start` does, and say in the log that nothing is compressed."""
+        """Run the rounds as the inner strategy's `start` does, and say in the log that nothing is compressed."""
         dtypes = ", ".join(sorted({array.dtype for array in initial_arrays.values()}))
         log(INFO, "fedcomp: the model holds %s alone, which is not compressed: it travels as it is", dtypes)
 
@@ -50,8 +51,17 @@ class UncompressedStrategy(Strategy):
             return metrics
 
         try:
-            watched = evaluate if evaluate_fn is not None else None
-            result = super().start(grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config, watched)
+            result = start_rounds(
+                self._inner,
+                self,
+                grid,
+                initial_arrays,
+                num_rounds=num_rounds,
+                timeout=timeout,
+                train_config=train_config,
+                evaluate_config=evaluate_config,
+                evaluate_fn=evaluate if evaluate_fn is not None else None,
+            )
             self._hook.end(self._ledger)
         finally:
             self._hook.cancel()

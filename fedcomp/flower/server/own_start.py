@@ -1,0 +1,88 @@
+"""The rounds of a strategy whose class overrides `start`, as Flower's advanced-pytorch does to keep the best model."""
+
+import inspect
+from collections.abc import Iterable
+from types import new_class
+from typing import Any
+
+from flwr.app import ArrayRecord, Message, MessageType
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fedcomp.flower import records
+from fedcomp.flower.grid_wrapper import GridWrapper
+
+STEPS = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
+"""The methods that `Strategy.start` calls."""
+
+
+def overrides_start(strategy: Strategy) -> bool:
+    """Return whether the class of `strategy` has a `start` of its own."""
+    return type(strategy).start is not Strategy.start
+
+
+def start_rounds(inner: Strategy, outer: Strategy, grid: Grid, arrays: ArrayRecord, **settings: Any) -> Result:
+    """Return the result of the `start` of `inner`, whose steps are those of `outer`; all else is that of `inner`.
+
+    `settings` are the further arguments of `Strategy.start`; those that are None are left out.  Raises `ValueError` if the
+    `start` of `inner` does not take them.
+    """
+    if not overrides_start(inner):
+        return Strategy.start(outer, grid, arrays, **settings)
+    double = _with_steps_of(outer, inner)
+    given = {name: value for name, value in settings.items() if value is not None}
+    try:
+        inspect.signature(double.start).bind(grid, arrays, **given)
+    except TypeError as error:
+        raise ValueError(
+            f"{type(inner).__name__}.start cannot be called: {error}; the arguments of Strategy.start are needed"
+        ) from None
+    return double.start(grid, arrays, **given)
+
+
+def renumber(result: object, offset: int) -> None:
+    """Add `offset` to the rounds in `result`, if it is a `Result`: each start of Flower's counts from 1."""
+    if isinstance(result, Result):
+        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
+            setattr(result, name, {offset + number: metrics for number, metrics in getattr(result, name).items()})
+
+
+def _with_steps_of(outer: Strategy, inner: Strategy) -> Strategy:
+    """Return an object of the class of `inner`, which shares its attributes, with the steps of `outer`."""
+    kind = type(inner)
+    steps = {name: staticmethod(getattr(outer, name)) for name in STEPS}
+    double: Strategy = object.__new__(new_class(kind.__name__, (kind,), exec_body=lambda names: names.update(steps)))
+    object.__setattr__(double, "__dict__", vars(inner))
+    return double
+
+
+class FramesOnlyGrid(GridWrapper):
+    """Sends no training or evaluation message with arrays in place of a frame: it did not come from the steps.
+
+    `sender` names the strategy in the error.
+    """
+
+    def __init__(self, grid: Grid, sender: str) -> None:
+        super().__init__(grid)
+        self._sender = sender
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages; return their ids.  Raises `ValueError` for one with arrays and no frame."""
+        return super().push_messages(self._checked(messages))
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Send messages; return the replies.  Raises `ValueError` for a message with arrays and no frame."""
+        return super().send_and_receive(self._checked(messages), timeout=timeout)
+
+    def _checked(self, messages: Iterable[Message]) -> list[Message]:
+        messages = list(messages)
+        for message in messages:
+            kind = message.metadata.message_type.split(".")[0]
+            if kind not in (MessageType.TRAIN, MessageType.EVALUATE) or records.packed(message.content) is not None:
+                continue
+            if any(records.array_records(message.content).values()):
+                raise ValueError(
+                    f"{self._sender}.start sends a model that is not compressed to node {message.metadata.dst_node_id}; "
+                    "it must send what its own configure_train and configure_evaluate return, not those of another strategy"
+                )
+        return messages
