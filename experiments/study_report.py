@@ -23,6 +23,7 @@ from experiments.network import ROUND_TRIPS
 from experiments.results import read_csv, write_text
 from experiments.study import GIVEN, TARGET_SHARES, Study, read_study
 from experiments.summary import sentences, summary_table, warnings
+from experiments.table import Table
 from experiments.tables import (
     accuracy_tables,
     byte_tables,
@@ -87,17 +88,21 @@ def render(table: pd.DataFrame, about: About, figures: Path | None = None, forma
     )
 
 
-def markdown(table: pd.DataFrame, targets: Sequence[float] = ()) -> str:
-    """Return final accuracy by method and setting, bytes to target, and the bytes of complete runs, as Markdown."""
+def named_tables(table: pd.DataFrame, targets: Sequence[float] = ()) -> dict[str, Table]:
+    """Return final accuracy by method and setting, bytes to target, and the bytes of complete runs, each with its name."""
     study = read_study(table, targets)
-    tables = [
-        *accuracy_tables(study, "final"),
-        *byte_tables(study),
-        target_table(study),
-        *ratio_tables(study),
-        *catch_up_tables(study),
-    ]
-    return "\n".join(table.to_markdown() for table in tables)
+    kinds = {
+        "accuracy": accuracy_tables(study, "final"),
+        "bytes-to-target": byte_tables(study),
+        "targets": [target_table(study)],
+        "ratios": ratio_tables(study),
+        "catch-up": catch_up_tables(study),
+    }
+    return {
+        kind if len(tables) == 1 else f"{kind}-{number}": one
+        for kind, tables in kinds.items()
+        for number, one in enumerate(tables, start=1)
+    }
 
 
 def _figures(study: Study, folder: Path | None, formats: Sequence[str]) -> Iterator[dict[str, str]]:
@@ -137,6 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--figures", type=Path, help="a folder for the figures as files")
     parser.add_argument("--format", nargs="+", choices=FORMATS, default=["png"], help="of these files (png)")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown as well")
+    parser.add_argument("--latex", type=Path, metavar="DIR", help="a folder for the tables as .tex files, for booktabs")
     options = parser.parse_args(arguments)
     out = options.out or options.results.with_suffix(".html")
     given = sys.argv[1:] if arguments is None else arguments
@@ -150,13 +156,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         table = read_csv(options.results)
         write_text(out, render(table, about, options.figures, options.format))
+        if options.latex:
+            options.latex.mkdir(parents=True, exist_ok=True)
+            for name, one in named_tables(table, options.target).items():
+                write_text(options.latex / f"{name}.tex", one.to_latex())
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:
         parser.error(f"{error.filename}: {error.strerror}")
     print(f"report: {out}", file=sys.stderr)
     if options.markdown:
-        print(markdown(table, options.target))
+        print("\n".join(one.to_markdown() for one in named_tables(table, options.target).values()))
 
 
 if __name__ == "__main__":

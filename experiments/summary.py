@@ -11,7 +11,8 @@ import pandas as pd
 
 from experiments.network import format_duration
 from experiments.study import Study, is_dense, spread
-from experiments.tables import TARGET_KEYS, Table, best_ends, best_methods, by_setting, megabytes, percent
+from experiments.table import Table
+from experiments.tables import TARGET_KEYS, best_ends, best_methods, by_setting, megabytes, percent
 from server.progress import format_bytes
 
 

@@ -1,7 +1,6 @@
 """The tables of a study by method and setting: accuracy, bytes and time to a target, compression ratio, catch-up."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -9,29 +8,10 @@ import pandas as pd
 from benchmarks.netshape.profiles import PROFILES
 from experiments.network import format_duration
 from experiments.study import Measure, Study, spread
+from experiments.table import Table
 from server.progress import format_bytes
 
 TARGET_KEYS = ("scenario", "target", "method")
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table of texts, with a caption that says what its numbers are; `best` are the (row, column) of the best cells."""
-
-    caption: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    best: Collection[tuple[int, int]] = ()
-
-    def to_markdown(self) -> str:
-        """Return the table as Markdown: the caption, a line for the head and for each row, the best cells in bold."""
-        rows = [
-            [f"**{cell}**" if (y, x) in self.best else cell for x, cell in enumerate(row)]
-            for y, row in enumerate(self.rows)
-        ]
-        lines = [self.head, ["---", *["---:"] * (len(self.head) - 1)], *rows]
-        text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-        return f"{self.caption}\n\n{text}\n"
 
 
 def percent(value: pd.Series) -> str:

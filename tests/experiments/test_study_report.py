@@ -46,8 +46,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "report.html").write_text("the study's own", encoding="utf-8")
     (folder / "results.html").write_text("an old one", encoding="utf-8")
     figures, tables = ["--figures", str(folder / "figures"), "--format", "svg", "pdf"], io.StringIO()
+    latex = ["--latex", str(folder / "tables")]
     with contextlib.redirect_stdout(tables):
-        main([str(folder / "results.csv"), "--title", "<script>alert(1)</script>", *figures, "--markdown"])
+        main([str(folder / "results.csv"), "--title", "<script>alert(1)</script>", *figures, "--markdown", *latex])
     (folder / "tables.md").write_text(tables.getvalue(), encoding="utf-8")
     return folder
 
@@ -90,7 +91,7 @@ def test_a_report_needs_only_the_table_of_results_and_escapes_its_texts(folder: 
     assert "<script>" not in html
     assert "<h1>&lt;script&gt;" in html
     assert "&lt;b&gt;&amp;" in html
-    assert "--markdown</pre>" in html.replace("\n", "")
+    assert "--markdown --latex" in html
     page = text(html)
     assert page.index("There is one seed") < page.index("Summary")
     assert "No target accuracy was given" in page
@@ -99,7 +100,7 @@ def test_a_report_needs_only_the_table_of_results_and_escapes_its_texts(folder: 
 
 def test_the_command_writes_figures_prints_tables_and_leaves_other_files_alone(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {
-        "figures", "report.html", "results.csv", "results.html", "tables.md",
+        "figures", "report.html", "results.csv", "results.html", "tables", "tables.md",
     }  # fmt: skip
     assert (folder / "report.html").read_text(encoding="utf-8") == "the study's own"
     names = {one.name for one in (folder / "figures").iterdir()}
@@ -108,6 +109,10 @@ def test_the_command_writes_figures_prints_tables_and_leaves_other_files_alone(f
     assert (folder / "figures" / "pareto.pdf").read_bytes().startswith(b"%PDF")
     assert not list((folder / "figures").glob("*.png"))
     assert "| 45 % | <b>& |" in (folder / "tables.md").read_text(encoding="utf-8")
+    assert {one.name for one in (folder / "tables").iterdir()} == {
+        "accuracy.tex", "catch-up.tex", "ratios.tex", "targets.tex",
+    }  # fmt: skip
+    assert r"<b>\& & \textbf{50.0} \\" in (folder / "tables" / "accuracy.tex").read_text(encoding="utf-8")
 
 
 def test_the_printed_tables_are_for_the_given_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

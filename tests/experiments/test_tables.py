@@ -1,6 +1,8 @@
 """The tables and the summary of a study, calculated by hand."""
 
-from experiments.study_report import markdown
+import pandas as pd
+
+from experiments.study_report import named_tables
 from experiments.summary import sentences, summary_table, warnings
 from experiments.tables import (
     accuracy_tables,
@@ -59,14 +61,14 @@ def test_times_have_a_column_for_each_network() -> None:
     assert row["reached by"] == "1 of 1 seed"
 
 
-def test_markdown_escapes_the_end_of_a_cell() -> None:
-    text = markdown(cell([0.1, 0.5], method="a|b"), (0.5,))
-    lines = text.splitlines()
-    assert "| method | accuracy |" in lines
-    assert "| --- | ---: |" in lines
-    assert "| a\\|b | **50.0** |" in lines
-    assert "| a\\|b | **0.00100 (0.00500)** |" in lines
-    assert any(line.startswith("| 50 % | a\\|b | 1 | 1 | 0.00100 |") for line in lines)
+def test_the_tables_of_a_study_have_names_and_numbered_ones_if_there_are_several() -> None:
+    cells = [cell([0.1, 0.5], batch_size=size) for size in (1, 20)]
+    assert list(named_tables(pd.concat(cells), (0.4, 0.5))) == [
+        "accuracy", "bytes-to-target-1", "bytes-to-target-2", "targets", "ratios", "catch-up",
+    ]  # fmt: skip
+    tables = named_tables(cell([0.1, 0.5]), (0.5,))
+    assert tables["accuracy"].rows == (("STC 1/100", "50.0"),)
+    assert tables["bytes-to-target"].rows == (("STC 1/100", "0.00100 (0.00500)"),)
 
 
 def test_the_summary_names_the_best_final_accuracy_and_the_fewest_bytes() -> None:
