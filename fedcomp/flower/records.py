@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError
 from fedcomp.flower._compat import SType
-from fedcomp.flower.lazy_array import LazyArray, record_of
+from fedcomp.flower.lazy_array import LazyArray, record_of, to_record
+from fedcomp.wire import BFLOAT16, bfloat16_to_float32
 
 Messages = Iterable[Message]
 STYPE = "fedcomp.frame/1"
@@ -64,6 +65,11 @@ def dense_sizes(content: RecordDict) -> dict[str, int]:
 def to_arrays(record: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
     """Return the numpy arrays of a plain record, to be read only: they may share memory with it."""
     return {name: _to_numpy(array) for name, array in record.items()}
+
+
+def model_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:
+    """Return the arrays of a replica as a record, with bfloat16, which Flower lacks, as float32."""
+    return to_record({name: bfloat16_to_float32(a) if a.dtype == BFLOAT16 else a for name, a in arrays.items()})
 
 
 def _to_numpy(array: Array) -> NDArray[Any]:

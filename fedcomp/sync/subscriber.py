@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.compressor import Compressor
 from fedcomp.errors import NonFiniteError, StaleError, UnknownFormatError, VersionError
 from fedcomp.memory import Incremental, State
-from fedcomp.methods import parse
+from fedcomp.methods import parse, topk
+from fedcomp.quantized import Sparse
 from fedcomp.sync.clipping import clip_exact
 from fedcomp.sync.difference import is_difference
 from fedcomp.sync.replica import FrameDecoder, Replica, apply_frame, split_payload
@@ -29,6 +32,9 @@ from fedcomp.wire import (
     codec_id,
     parse_single_frame,
 )
+
+UNCHANGED = topk().entropy
+"""The code of an update that changes nothing."""
 
 
 @dataclass(slots=True)
@@ -145,10 +151,7 @@ class Subscriber:
             )
         if max_norm is not None:
             exact, max_norm = clip_exact(exact, replica, max_norm)
-        try:
-            compressor = parse(message.uplink)
-        except ValueError as error:
-            raise UnknownFormatError(f"the server asks for an uplink that is unknown here: {error}") from error
+        compressor = _known(message.uplink)
         # The server may change the compressor; the state of another one's memory is kept until that is used again.
         memory = compressor.select(self.memory, layout.n)
         first = compressor.memory.incremental and cast(Incremental, compressor.memory).begins(memory, message.epoch)
@@ -166,12 +169,41 @@ class Subscriber:
         except NonFiniteError as error:
             raise layout.explain(error) from None
         self.memory |= memory
-        flags = (FLAG_FIRST if first else 0) | (0 if exact == replica.exact else FLAG_EXACT)
         seconds = SECONDS.pack(time.perf_counter() - start_s, decode_seconds)
-        payload = b"".join((seconds, body, exact if flags & FLAG_EXACT else b""))
-        frame = self._reply(Kind.UPDATE, message.number, codec_id(compressor.entropy), flags, payload)
+        frame = self._update(message.number, codec_id(compressor.entropy), seconds + body, exact, first=first)
         self.pending, self.pending_number, self.uplink = frame.to_bytes(), message.number, message.uplink
         return self.pending
+
+    def returned_model(
+        self, arrays: Mapping[str, NDArray[Any]], message: ServerMessage, identity: int, decode_seconds: float
+    ) -> bytes | None:
+        """Return an update frame that holds a model in the answer to an evaluate message; no part of training depends on it.
+
+        It is not kept as `pending`, and the memory has no part in it.  None if `message` names a compressor with a memory: its
+        server expects no model.  Raises as `update` does.
+        """
+        start_s = time.perf_counter()
+        replica = self.held
+        compressor = _known(message.uplink)
+        if compressor.memory.vectors:
+            return None
+        change, exact = replica.layout.flatten(arrays, replica.vector)
+        check_ties(replica.layout.tensors, arrays)
+        if change.any():
+            seed = derive_seed(message.seed, identity)
+            state, shapes = compressor.init(change.size), replica.layout.shapes
+            body, _ = compressor.encode(
+                change, state, seed, server_round=replica.version, shapes=shapes, model=replica.vector
+            )
+            codec = codec_id(compressor.entropy)
+        else:
+            body, codec = UNCHANGED.encode(Sparse(change.size, np.empty(0, np.int64), change[:0])), codec_id(UNCHANGED)
+        seconds = SECONDS.pack(time.perf_counter() - start_s, decode_seconds)
+        return self._update(message.number, codec, seconds + body, exact).to_bytes()
+
+    def _update(self, number: int, codec: int, payload: bytes, exact: bytes, *, first: bool = False) -> Frame:
+        flags = (FLAG_FIRST if first else 0) | (0 if exact == self.held.exact else FLAG_EXACT)
+        return self._reply(Kind.UPDATE, number, codec, flags, payload + exact if flags & FLAG_EXACT else payload)
 
     def ack(self, number: int) -> bytes:
         """Return the frame that confirms the version held, in answer to message `number`."""
@@ -181,6 +213,14 @@ class Subscriber:
         replica = self.held
         version, digest, fingerprint = replica.version, replica.layout.digest, replica.fingerprint
         return Frame(kind, codec, flags, version, version, digest, fingerprint, number, payload)
+
+
+def _known(uplink: str) -> Compressor:
+    """Return the compressor with this text; raise `UnknownFormatError` for one that is unknown here."""
+    try:
+        return parse(uplink)
+    except ValueError as error:
+        raise UnknownFormatError(f"the server asks for an uplink that is unknown here: {error}") from error
 
 
 def resync(number: int) -> bytes:

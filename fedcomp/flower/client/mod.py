@@ -1,7 +1,7 @@
 """The node's side in Flower: a mod that turns frames into the arrays that a ClientApp expects, and its reply into a frame."""
 
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from logging import WARNING
 from pathlib import Path
 
@@ -14,10 +14,10 @@ from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.context_store import ContextStore
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.state_folder import StateFolder
-from fedcomp.flower.client.trained import trained_model
+from fedcomp.flower.client.trained import returned_model, trained_model
 from fedcomp.flower.lazy_array import record_of, to_record
 from fedcomp.flower.privacy import clipping_norm
-from fedcomp.sync import resync
+from fedcomp.sync import Subscriber, resync
 from fedcomp.wire import Frame, ServerMessage, parse_server_message
 
 StateStore = ContextStore | InMemoryState | StateFolder
@@ -90,13 +90,13 @@ def _answer(
     message.content = _with_record(message.content, key, _model(state, cache))
     reply = call_next(message, context)
     if reply.has_content():
-        trained = trained_model(message, reply.content, key, state.subscriber.held.layout)
-        if trained is None:
-            ack = records.pack(state.subscriber.ack(request.number))
-            reply.content = _with_record(reply.content, records.KEY, ack)
-        else:
-            identity = int(context.node_config.get("partition-id", context.node_id))
+        layout = state.subscriber.held.layout
+        identity = int(context.node_config.get("partition-id", context.node_id))
+        if (trained := trained_model(message, reply.content, key, layout)) is not None:
             reply.content = _packed_update(state, reply.content, *trained, request, identity, decode_seconds, max_norm)
+        else:
+            returned = returned_model(message, reply.content, key, layout)
+            reply.content = _confirmed(state.subscriber, reply.content, returned, request, identity, decode_seconds)
     store.save(state)
     return reply
 
@@ -150,6 +150,27 @@ def _packed_update(
     state.local = {name: array for name, array in arrays.items() if name in local}
     state.answer, state.answer_key = {name: record for name, record in content.items() if name != key}, key
     return _with_record(content, key, records.pack(frame))
+
+
+def _confirmed(
+    subscriber: Subscriber,
+    content: RecordDict,
+    returned: tuple[str, ArrayRecord] | None,
+    request: ServerMessage,
+    identity: int,
+    decode_seconds: float,
+) -> RecordDict:
+    """Return `content` with a frame that confirms the version, and holds the `returned` model of an evaluation if there is one.
+
+    A model that cannot be encoded, such as one with NaN, travels as it is.
+    """
+    if returned is not None:
+        key, arrays = returned
+        with suppress(ValueError):
+            frame = subscriber.returned_model(records.to_arrays(arrays), request, identity, decode_seconds)
+            if frame is not None:
+                return _with_record(content, key, records.pack(frame))
+    return _with_record(content, records.KEY, records.pack(subscriber.ack(request.number)))
 
 
 def _with_record(content: RecordDict, key: str, record: ArrayRecord) -> RecordDict:

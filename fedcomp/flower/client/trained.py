@@ -1,4 +1,4 @@
-"""The trained model in a reply: which record it is, under the names that the server gave its tensors."""
+"""The model in a reply: which record it is, under the names that the server gave its tensors."""
 
 from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 
@@ -29,6 +29,22 @@ def trained_model(message: Message, content: RecordDict, key: str, layout: Layou
         return fitting[0], arrays[fitting[0]]
     named = _by_position(arrays[key], layout) if key in arrays else None
     return None if named is None else (key, named)
+
+
+def returned_model(message: Message, content: RecordDict, key: str, layout: Layout) -> tuple[str, ArrayRecord] | None:
+    """Return the key and the record of a whole model in the reply to an evaluate message; None for a reply without one.
+
+    It has the names, shapes and dtypes of the model that was sent.  If there are several, it is the one under the `key` of that
+    model, or else the first one.
+    """
+    if message.metadata.message_type.split(".")[0] != MessageType.EVALUATE:
+        return None
+    sent = {tensor.name: (tensor.shape, tensor.dtype) for tensor in layout.tensors if tensor.policy != "local"}
+    arrays = records.array_records(content)
+    for name in sorted(arrays, key=lambda name: name != key):
+        if {each: (tuple(array.shape), array.dtype) for each, array in arrays[name].items()} == sent:
+            return name, arrays[name]
+    return None
 
 
 def _by_position(record: ArrayRecord, layout: Layout) -> ArrayRecord | None:

@@ -17,7 +17,7 @@ from fedcomp.flower.privacy import clipping_norm
 from fedcomp.flower.server.strategy_state import nested_strategies
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
-from fedcomp.methods import METHODS
+from fedcomp.methods import METHODS, eden
 from fedcomp.sync import Ledger
 from fedcomp.wire import codec_id
 
@@ -26,6 +26,14 @@ PROBE_NORM = 2.0**-20
 """The norm of a test vector that every uplink under client-side clipping must be able to send."""
 MIN_USEFUL_RATIO = 1.5
 """The uplink ratio below which the log warns."""
+
+
+def evaluation_uplink(uplink: Compressor) -> Compressor:
+    """Return the compressor of models that evaluation returns: lossless if the `uplink` is, otherwise without a memory.
+
+    No later message could make up for an error in such a model.
+    """
+    return uplink if uplink.name == "dense" else eden(bits=4)
 
 
 def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from logging import WARNING
 
 from flwr.app import Error, Message, RecordDict
@@ -12,7 +12,7 @@ from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import records
 from fedcomp.flower._compat import ErrorCode, log, make_message
 from fedcomp.flower.server.dense_records import DenseRecords, Link
-from fedcomp.sync import Ledger, Publisher, Reply, Update
+from fedcomp.sync import Ledger, Publisher, Reply, Update, dense_change
 
 MAX_EXAMPLE_WEIGHT = float(1 << 53)
 """The largest weight of an update: float64 counts up to it exactly."""
@@ -84,8 +84,8 @@ class ReplyValidator:
         self.ledger.add(self.server_round, node, uplink_bytes=len(data) + others_size)
         start_s = time.perf_counter()
         reply = self.publisher.parse_reply(node, data)
-        if reply.update is not None:
-            self._check_update(message.content, train)
+        if reply.update is not None and train:
+            self._check_weight(message.content)
         self.publisher.confirm(node, reply)
         self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size)
         self.dense_records.add(Link.TRAIN_REPLY if train else Link.EVALUATE_REPLY, others)
@@ -95,11 +95,16 @@ class ReplyValidator:
             self.ledger.add(self.server_round, node, dense_uplink_bytes=self.dense_size, **seconds)
         message.content = message.content.copy()
         del message.content[key]
+        if update is not None and not train:
+            # The model that an evaluation returned is one more record of the reply: nothing that is published depends on it.
+            published = self.publisher.replica
+            change, _ = dense_change(update, published.layout)
+            arrays = published.layout.unflatten(published.vector + change, update.exact)
+            message.content[key] = records.model_record(arrays)
+            return ValidatedReply(message, records.KEY, replace(reply, update=None))
         return ValidatedReply(message, key, reply)
 
-    def _check_update(self, content: RecordDict, train: bool) -> None:
-        if not train:
-            raise CorruptError("an update in answer to a message that asked for none")
+    def _check_weight(self, content: RecordDict) -> None:
         for record in records.metric_records(content).values():
             weight = record.get(self.weight_key, 1) if self.weight_key else 1
             if not isinstance(weight, int | float) or not 0 <= weight <= MAX_EXAMPLE_WEIGHT:

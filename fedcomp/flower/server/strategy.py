@@ -18,7 +18,7 @@ from fedcomp.flower.records import Messages
 from fedcomp.flower.server.aggregation import aggregate
 from fedcomp.flower.server.checkpoint import Checkpoint
 from fedcomp.flower.server.dense_records import DenseRecords, Link
-from fedcomp.flower.server.links import check_links, log_clipping, log_ratio
+from fedcomp.flower.server.links import check_links, evaluation_uplink, log_clipping, log_ratio
 from fedcomp.flower.server.own_start import FramesOnlyGrid, overrides_start, renumber, start_rounds
 from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.published_model import PublishedModel
@@ -223,8 +223,9 @@ class CompressedStrategy(Strategy):
             messages = list(configure(server_round, self._model.inner, config, RngPreservingGrid(grid)))
         self._participation.ask(message.metadata.dst_node_id for message in messages)
         seed = derive_seed(self.seed, server_round)
+        uplink = str(self.uplink if link is Link.TRAIN_MESSAGE else evaluation_uplink(self.uplink))
         for message in messages:
-            amounts = self._model.pack(message, str(self.uplink), seed, type(self.inner).__name__)
+            amounts = self._model.pack(message, uplink, seed, type(self.inner).__name__)
             self.ledger.add(server_round, message.metadata.dst_node_id, **amounts)
             self._dense_records.add(link, records.dense_sizes(message.content))
         return messages
