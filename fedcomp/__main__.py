@@ -1,7 +1,8 @@
-"""Prints what a file of frames holds, or the table of all methods.
+"""Prints what a file of frames holds, or the table of all methods, or trains a small federation.
 
 python -m fedcomp FILE                  # frames one after another, or a server message (.instruction); - is standard input
 python -m fedcomp methods [--markdown]  # every method: settings, paper, measured size and error; as text or as docs/methods.md
+python -m fedcomp demo [METHOD ...]     # plain Flower and compressed runs side by side: bytes and accuracy; half a minute
 """
 
 import argparse
@@ -134,28 +135,55 @@ def _payload_fields(frame: Frame, layout: Layout | None) -> Iterator[Field]:
         yield "exact", f"{len(exact)} bytes"
 
 
+DEMO_METHODS = ("eden(bits=1)", "stc(density=0.04)")
+DEMO_ROUNDS = 30
+
+
+def _demo(methods: Sequence[str], rounds: int) -> Iterator[str]:
+    """Return the lines of the demo; raise `ImportError` without Flower and `ValueError` for what cannot be run."""
+    from fedcomp.flower.demo import report
+
+    return report(methods or DEMO_METHODS, rounds)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the description of a file, or the methods.  Return 0, or 1 if the file is unreadable or damaged."""
+    """Print the description of a file, the methods or the demo.  Return 0, or 1 after one sentence about what is wrong."""
     parser = argparse.ArgumentParser(
-        prog="python -m fedcomp", description="Describe a file of frames, or list all methods."
+        prog="python -m fedcomp", description="Describe a file of frames, list all methods, or run a demo."
     )
-    parser.add_argument("file", metavar="FILE|methods", help="frames or a server message; - is standard input")
+    parser.add_argument("file", metavar="FILE|methods|demo", help="frames or a server message; - is standard input")
+    parser.add_argument(
+        "methods",
+        nargs="*",
+        metavar="METHOD",
+        help=f"of the demo, in both directions (default: {' '.join(DEMO_METHODS)})",
+    )
+    parser.add_argument("--rounds", type=int, default=DEMO_ROUNDS, help="of the demo (default: %(default)s)")
     parser.add_argument("--version", action="version", version=f"fedcomp {__version__}")
     parser.add_argument("--markdown", action="store_true", help="print the methods as the page docs/methods.md")
     options = parser.parse_args(arguments)
     name: str = options.file
+    if options.methods and name != "demo":
+        parser.error(f"{options.methods[0]!r} is one name too many; methods belong to the demo")
     try:
         if name == "methods":
             lines = markdown_lines() if options.markdown else text_lines()
+        elif name == "demo":
+            lines = _demo(options.methods, options.rounds)
         else:
             lines = describe(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
         for line in lines:
-            print(line)
+            print(line, flush=name == "demo")
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe: exit without a traceback
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         print(f"fedcomp: {name}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    except (ImportError, RuntimeError, ValueError) as error:
+        if name != "demo":
+            raise
+        print(f"fedcomp: {name}: {error}", file=sys.stderr)
         return 1
     except FedcompError as error:
         kind = "unknown here" if isinstance(error, UnknownFormatError) else "damaged"

@@ -37,7 +37,8 @@ RULES = {
     "fedcomp/tasks/": "numpy torch fedcomp.core fedcomp.data",
     # what the library shows
     "fedcomp/__init__.py": "fedcomp fedcomp.compressor fedcomp.errors fedcomp.methods fedcomp.wire",
-    "fedcomp/__main__.py": "fedcomp fedcomp.errors fedcomp.methods fedcomp.quantized fedcomp.sync fedcomp.wire",
+    "fedcomp/__main__.py": """fedcomp fedcomp.errors fedcomp.flower.demo fedcomp.methods fedcomp.quantized fedcomp.sync
+        fedcomp.wire""",
     "fedcomp/testing.py": """numpy fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.memory
         fedcomp.methods fedcomp.quantized""",
     # the Flower app: its two sides never import each other, and torch stays out of the server's loop

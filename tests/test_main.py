@@ -164,3 +164,45 @@ def test_the_page_of_methods_is_what_the_program_prints(capsys: pytest.CaptureFi
     assert main(["methods", "--markdown"]) == 0
     page = (ROOT / "docs" / "methods.md").read_text()
     assert capsys.readouterr().out == page, "python -m fedcomp methods --markdown > docs/methods.md"
+
+
+def test_the_demo_compares_runs_of_plain_flower_and_of_methods(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "dense()", "eden(bits=1)", "--rounds", "2"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    plain, dense, eden = (line.split() for line in captured.out.splitlines()[4:7])
+    assert plain[:6] == ["plain", "Flower", "1.56", "MB", "1.0x", "1.56"]  # 2 rounds of 20 models of 38,952 bytes
+    assert (dense[0], eden[0]) == ("dense()", "eden(bits=1)")
+    assert dense[7:9] == plain[8:10], "the same accuracy"
+    assert float(eden[3].rstrip("x")) > 20
+    assert max(map(len, captured.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["stcc"], "unknown method 'stcc'; there are: .*stc"),
+        (["ef21"], "ef21.* does not work as downlink"),
+        (["--rounds", "0"], "rounds is 0; .* 1 to 100000"),
+    ],
+)
+def test_a_demo_that_cannot_run_is_one_sentence(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", *arguments]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert re.fullmatch(f"fedcomp: demo: .*{says}.*\n", captured.err)
+
+
+def test_without_flower_the_demo_says_what_installs_it() -> None:
+    program = "import sys; sys.modules['flwr'] = None; from fedcomp.__main__ import main; sys.exit(main(['demo']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"fedcomp: demo: .*pip install 'fedcomp\[flower\]' installs it\n", done.stderr)
+
+
+def test_methods_belong_to_the_demo_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["methods", "stc"])
+    assert "'stc'" in capsys.readouterr().err

@@ -53,7 +53,7 @@ def test_the_metadata_names_the_licence_and_the_extras_of_users(dist: Path) -> N
 
 
 def test_the_page_of_an_index_has_no_relative_picture_or_link(dist: Path) -> None:
-    text = metadata(dist).get_payload()
+    text = str(metadata(dist).get_payload())
     assert "fedcomp" in text
     assert re.findall(r"\]\((?!https://)", text) == []
     assert "[Flower](https://flower.ai)" in text
