@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAvg, FedXgbBagging, FedXgbCyclic, Strategy
+from flwr.serverapp.strategy import FedAvg, FedXgbBagging, FedXgbCyclic, Result, Strategy
 
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, Round
 from tests.flower.toy import model
@@ -73,6 +73,20 @@ def test_the_trees_are_those_of_plain_flower(
     assert len(plain[0]) == (12 if bagging else 4)
     assert flower_log.text.count("holds uint8 alone, which is not compressed") == 1
     assert [each.number for each in rounds] == [1, 2, 3, 4]
+
+
+def test_an_inner_start_runs() -> None:
+    class Timed(FedXgbCyclic):
+        ended = 0
+
+        def start(self, *settings: Any, **named: Any) -> Result:
+            result = super().start(*settings, **named)
+            self.ended += 1
+            return result
+
+    inner = Timed()
+    assert len(_run(CompressedStrategy(inner), bagging=False)[0]) == 4
+    assert inner.ended == 1
 
 
 def test_the_bytes_are_in_the_ledger() -> None:
