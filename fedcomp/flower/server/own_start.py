@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Iterable
 from types import new_class
-from typing import Any
+from typing import Any, cast
 
 from flwr.app import ArrayRecord, Message, MessageType
 from flwr.serverapp import Grid
@@ -51,7 +51,8 @@ def _with_steps_of(outer: Strategy, inner: Strategy) -> Strategy:
     """Return an object of the class of `inner`, which shares its attributes, with the steps of `outer`."""
     kind = type(inner)
     steps = {name: staticmethod(getattr(outer, name)) for name in STEPS}
-    double: Strategy = object.__new__(new_class(kind.__name__, (kind,), exec_body=lambda names: names.update(steps)))
+    double_kind = cast(type[Strategy], new_class(kind.__name__, (kind,), exec_body=lambda names: names.update(steps)))
+    double = object.__new__(double_kind)
     object.__setattr__(double, "__dict__", vars(inner))
     return double
 
