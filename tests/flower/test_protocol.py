@@ -236,11 +236,14 @@ def test_arrays_that_were_never_published_are_refused() -> None:
 
 def test_a_reply_without_the_mod_is_refused_with_a_hint(flower_log: pytest.LogCaptureFixture) -> None:
     def plain(reply: Message) -> list[Message]:
-        reply.content["arrays"] = model()
+        if reply.metadata.src_node_id == 1:
+            reply.content["arrays"] = model()
         return [reply]
 
-    _wrapped().start(Tapped(2, plain), model(), num_rounds=1)
+    strategy = _wrapped()
+    strategy.start(Tapped(2, plain), model(), num_rounds=1)
     assert "CompressionMod" in flower_log.text
+    assert strategy.ledger.refused == 1
 
 
 def test_the_first_round_logs_the_ratio_and_warns_if_it_is_near_one(flower_log: pytest.LogCaptureFixture) -> None:

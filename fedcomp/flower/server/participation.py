@@ -56,9 +56,9 @@ class Participation:
         for node in late:
             ledger.add(server_round, node, missing=1)
         if late:
-            log(WARNING, "fedcomp: round %d: no answer in time from %s", server_round, _names(late))
+            log(WARNING, "fedcomp: round %d: no answer in time from %s", server_round, names_of(late))
         if back := self._absent & present:
-            log(INFO, "fedcomp: round %d: answering again: %s", server_round, _names(back))
+            log(INFO, "fedcomp: round %d: answering again: %s", server_round, names_of(back))
         self._absent = (self._absent | late) - present
         self._asked = set()
         self.heard.update(dict.fromkeys(present, server_round))
@@ -78,7 +78,7 @@ class Participation:
         }
 
 
-def _names(nodes: set[int]) -> str:
+def names_of(nodes: set[int]) -> str:
     """Return the ids of `nodes` as text, the first `MAX_NODES_LOGGED` of them."""
     ids = [str(node) for node in sorted(nodes)]
     more = f" and {len(ids) - MAX_NODES_LOGGED} more" if len(ids) > MAX_NODES_LOGGED else ""

@@ -19,6 +19,7 @@ from fedcomp.flower.server.aggregation import aggregate
 from fedcomp.flower.server.checkpoint import Checkpoint
 from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.links import check_links, evaluation_uplink, log_clipping, log_ratio
+from fedcomp.flower.server.missing_mod import check_mod
 from fedcomp.flower.server.own_start import FramesOnlyGrid, overrides_start, renumber, start_rounds
 from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.published_model import PublishedModel
@@ -266,6 +267,7 @@ class CompressedStrategy(Strategy):
     ) -> tuple[list[ValidatedReply], list[Message]]:
         replies = list(replies)
         self._participation.take(server_round, replies, self.ledger)
+        check_mod(server_round, replies, any_frame=bool(self.ledger.uplink_bytes), train=train)
         weight_key = getattr(aggregating(self.inner), "weighted_by_key", None)
         model_size = records.dense_size(self.model.inner)
         validator = ReplyValidator(

@@ -1,0 +1,45 @@
+"""Nodes whose ClientApp handles a message without CompressionMod: one sentence in the server's log says what to change."""
+
+from collections.abc import Sequence
+from logging import WARNING
+
+from flwr.app import Message
+
+from fedcomp.errors import CorruptError
+from fedcomp.flower import records
+from fedcomp.flower._compat import log
+from fedcomp.flower.server.participation import UNAVAILABLE, names_of
+
+FIX = "ClientApp(mods=[CompressionMod(), ...])"
+
+
+def check_mod(server_round: int, replies: Sequence[Message], *, any_frame: bool, train: bool) -> None:
+    """Log which of the nodes that answered ran without CompressionMod.
+
+    `any_frame` says whether any node has sent a frame in this run.  If none has, no training reply will ever count: raises
+    `ValueError` if all `replies` of a training round lack the mod.
+    """
+    replies = [reply for reply in replies if not (reply.has_error() and reply.error.code in UNAVAILABLE)]
+    without = {reply.metadata.src_node_id for reply in replies if _lacks_mod(reply)}
+    handler = "train" if train else "evaluate"
+    if without:
+        text = (
+            f"fedcomp: round {server_round}: no CompressionMod before @app.{handler} on {names_of(without)}; "
+            f"it must be the first mod of the whole ClientApp: {FIX}"
+        )
+        if train and not any_frame and len(without) == len({reply.metadata.src_node_id for reply in replies}):
+            raise ValueError(text)
+        log(WARNING, "%s", text)
+    elif train and not any_frame and replies and all(reply.has_error() for reply in replies):
+        text = "fedcomp: round %d: all replies are errors, the first is %s; if the ClientApp has no CompressionMod, add it: %s"
+        log(WARNING, text, server_round, replies[0].error.reason, FIX)
+
+
+def _lacks_mod(reply: Message) -> bool:
+    """Return whether an app without the mod made `reply`: an error about the type of the frame's array, or no frame."""
+    if reply.has_error():
+        return f"'{records.STYPE}'" in str(reply.error.reason)  # `Array.numpy` names the type
+    try:
+        return records.packed(reply.content) is None
+    except CorruptError:
+        return False
