@@ -1,9 +1,16 @@
-"""A table of texts, as Markdown, as LaTeX, and for an HTML page."""
+"""A table of texts, for a terminal, as Markdown, as LaTeX, and for an HTML page."""
 
+import io
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import rich.box
+import rich.markup
+import rich.table
+from rich.console import Console
+
+MAX_WIDTH = 160
 NUMBER = re.compile(r"[+-]?\d")
 LATEX = str.maketrans(
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
@@ -31,6 +38,19 @@ class Table:
             for column in columns
         ]
         return (False, *found[1:])
+
+    def to_text(self) -> str:
+        """Return the table for a terminal: the caption, then lines of at most `MAX_WIDTH` columns."""
+        grid = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
+        for name, numeric in zip(self.head, self.numeric, strict=True):
+            grid.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        for row in self.rows:
+            grid.add_row(*map(rich.markup.escape, row))
+        console = Console(file=io.StringIO(), width=MAX_WIDTH, color_system=None)
+        with console.capture() as capture:
+            console.print(grid)
+        lines = (line.rstrip() for line in capture.get().splitlines())
+        return "\n".join([self.caption, *lines]).rstrip() + "\n"
 
     def to_markdown(self) -> str:
         """Return the table as Markdown: the caption, a line for the head and for each row, the best cells in bold."""

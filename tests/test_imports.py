@@ -60,7 +60,7 @@ RULES = {
     "experiments/": """numpy torch flwr filelock huggingface_hub jinja2 joblib matplotlib pandas pydantic ray rich seaborn
         fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.methods fedcomp.sync fedcomp.tasks
         clients.app clients.devices clients.local clients.samples
-        server.app server.progress server.settings server.strategies
+        server.app server.progress server.run_records server.settings server.strategies deploy.monitor.snapshot
         benchmarks.figure_file benchmarks.netshape.profiles""",
 }
 
