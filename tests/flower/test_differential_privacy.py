@@ -226,3 +226,21 @@ def test_the_log_names_the_clipping_norm_once(flower_log: pytest.LogCaptureFixtu
     lines = [record.getMessage() for record in flower_log.records if "fedcomp: clipping_norm" in record.getMessage()]
     assert len(lines) == 1
     assert str(CLIP) in lines[0]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        fixed,
+        lambda inner: DifferentialPrivacyServerSideFixedClipping(inner, 1e-6, CLIP, NODES),
+        lambda inner: DifferentialPrivacyClientSideAdaptiveClipping(inner, 0.0, NODES),
+        lambda inner: DifferentialPrivacyServerSideAdaptiveClipping(inner, 0.0, NODES),
+        lambda inner: fixed(fixed(inner)),
+    ],
+    ids=["client fixed", "server fixed", "client adaptive", "server adaptive", "twice"],
+)
+def test_the_wrong_order_of_wrappers_is_refused_in_the_first_round(wrap: Callable[[Strategy], Strategy]) -> None:
+    grid = LocalGrid(app(), NODES)
+    with pytest.raises(ValueError, match=r"swap them: CompressedStrategy\(DifferentialPrivacy\w+\(\.\.\.\)\)"):
+        wrap(CompressedStrategy(FedAvg())).start(grid, model(), 1)
+    assert not grid.seconds, "no node was asked"

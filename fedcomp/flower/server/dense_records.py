@@ -24,9 +24,13 @@ class Link(Enum):
 
 
 class DenseRecords:
-    """Counts the bytes of records that are not compressed, and logs each record in the first round in which it occurs."""
+    """Counts the bytes of records that are not compressed, and logs each record in the first round in which it occurs.
+
+    `total_bytes` is their sum over all messages.
+    """
 
     def __init__(self) -> None:
+        self.total_bytes = 0
         self._sizes: Counter[tuple[Link, str]] = Counter()
         self._logged: set[tuple[Link, str]] = set()
 
@@ -34,6 +38,7 @@ class DenseRecords:
         """Count the records of one message; `sizes` are their bytes by key."""
         for key, size in sizes.items():
             self._sizes[link, key] += size
+            self.total_bytes += size
 
     def log(self, traffic: Traffic, server_round: int) -> None:
         """Log the records that occur for the first time, with their share of the `traffic` of their direction in this round."""

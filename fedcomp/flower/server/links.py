@@ -1,29 +1,20 @@
 """The compressors of a strategy's two links: whether they fit the strategy, and what they gain."""
 
-from collections.abc import Iterable
 from logging import INFO, WARNING
 
-import numpy as np
-from flwr.app import Message
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyClientSideAdaptiveClipping,
-    DifferentialPrivacyClientSideFixedClipping,
-    Strategy,
-)
+from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
 from fedcomp.flower._compat import log
-from fedcomp.flower.privacy import clipping_norm
-from fedcomp.flower.server.strategy_state import nested_strategies
+from fedcomp.flower.server.dp_strategies import check_bound
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.methods import METHODS, eden
 from fedcomp.sync import Ledger
 from fedcomp.wire import codec_id
 
-CLIENT_SIDE_CLIPPING = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyClientSideAdaptiveClipping)
-PROBE_NORM = 2.0**-20
-"""The norm of a test vector that every uplink under client-side clipping must be able to send."""
+OLD_API = ("flwr.server.", "flwr.compat.")
+"""The packages of strategies before Flower's Message API."""
 MIN_USEFUL_RATIO = 1.5
 """The uplink ratio below which the log warns."""
 
@@ -38,6 +29,11 @@ def evaluation_uplink(uplink: Compressor) -> Compressor:
 
 def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> None:
     """Raise `ValueError` for a compressor on a link that it is not made for, and for increments that nobody sums."""
+    if any(kind.__name__ == "Strategy" and kind.__module__.startswith(OLD_API) for kind in type(inner).__mro__):
+        raise ValueError(
+            f"the inner strategy is the {type(inner).__name__} of {type(inner).__module__}, Flower's old API; "
+            "use one of flwr.serverapp.strategy"
+        )
     if not isinstance(inner, Strategy):
         raise ValueError(f"the inner strategy is {inner!r}; an instance of a flwr Strategy is needed")
     for compressor, link in ((uplink, "uplink"), (downlink, "downlink")):
@@ -53,26 +49,7 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> No
             f"uplink {uplink} sends {sends}, and {type(aggregating(inner)).__name__} needs {needs}; "
             "the uplink ef21 and the strategy EF21 belong together"
         )
-    for _, strategy in nested_strategies(inner):
-        if isinstance(strategy, CLIENT_SIDE_CLIPPING):
-            _check_bound(uplink, type(strategy).__name__)
-
-
-def _check_bound(uplink: Compressor, strategy: str) -> None:
-    """Raise `ValueError` for an uplink whose messages do not follow the scale of the update: no clipping norm bounds them."""
-    probe = np.linspace(-1, 1, 16, dtype=np.float32)
-    try:
-        uplink.encode(probe, uplink.init(probe.size), max_norm=PROBE_NORM)
-    except ValueError as error:
-        raise ValueError(
-            f"uplink {uplink} cannot keep within the clipping norm of {strategy}: {error}; choose a method without a fixed step"
-        ) from None
-
-
-def log_clipping(messages: Iterable[Message]) -> None:
-    """Log the clipping norm that the configs of `messages` hold, if any."""
-    for norm in {clipping_norm(message.content) for message in messages} - {None}:
-        log(INFO, "fedcomp: clipping_norm %g is in the config: each node's decoded update has at most that norm", norm)
+    check_bound(inner, uplink)
 
 
 def log_ratio(server_round: int, ledger: Ledger, uplink: Compressor) -> None:
@@ -86,3 +63,15 @@ def log_ratio(server_round: int, ledger: Ledger, uplink: Compressor) -> None:
     log(INFO, "fedcomp: round %d: %s; %s", server_round, up, down)
     if ratio < MIN_USEFUL_RATIO and uplink.name != "dense":
         log(WARNING, "fedcomp: uplink %s hardly compresses this model: ratio %.2f", uplink, ratio)
+
+
+def log_totals(ledger: Ledger, uncompressed_bytes: int = 0) -> None:
+    """Log the traffic of the whole run; `uncompressed_bytes` of it are those of records that travelled as they are."""
+    up = f"uplink {ledger.uplink_bytes} bytes, ratio {_ratio(ledger.dense_uplink_bytes, ledger.uplink_bytes)}"
+    down = f"downlink {ledger.downlink_bytes} bytes, ratio {_ratio(ledger.dense_downlink_bytes, ledger.downlink_bytes)}"
+    beside = f"; {uncompressed_bytes} bytes of them uncompressed records" if uncompressed_bytes else ""
+    log(INFO, "fedcomp: the whole run: %s; %s; both ratio %s%s", up, down, f"{ledger.ratio:.1f}", beside)
+
+
+def _ratio(dense_bytes: int, sent_bytes: int) -> str:
+    return f"{dense_bytes / sent_bytes:.1f}" if sent_bytes else "nan"

@@ -18,14 +18,15 @@ from fedcomp.flower.records import Messages
 from fedcomp.flower.server.aggregation import aggregate
 from fedcomp.flower.server.checkpoint import Checkpoint
 from fedcomp.flower.server.dense_records import DenseRecords, Link
-from fedcomp.flower.server.links import check_links, evaluation_uplink, log_clipping, log_ratio
+from fedcomp.flower.server.dp_strategies import check_order, log_clipping
+from fedcomp.flower.server.links import check_links, evaluation_uplink, log_ratio, log_totals
 from fedcomp.flower.server.missing_mod import check_mod
 from fedcomp.flower.server.own_start import FramesOnlyGrid, overrides_start, renumber, start_rounds
 from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
 from fedcomp.flower.server.round_hook import OnRound, RoundHook
-from fedcomp.flower.server.strategy_state import scalars_of
+from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, is_incompressible
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.methods import stc
@@ -89,8 +90,10 @@ class CompressedStrategy(Strategy):
         order: Callable[[int], int] = int,
         on_round: OnRound | None = None,
     ) -> None:
-        if isinstance(inner, CompressedStrategy):
-            raise ValueError("the inner strategy is a CompressedStrategy already; wrap the plain one")
+        if isinstance(inner, Strategy) and any(
+            isinstance(each, CompressedStrategy) for _, each in nested_strategies(inner)
+        ):
+            raise ValueError("the inner strategy is or holds a CompressedStrategy already; wrap the plain one")
         check_int("checkpoint_every", checkpoint_every, 1, 2**63 - 1)
         check_int("seed", seed, 0, 2**64 - 1)
         self.inner = inner
@@ -193,6 +196,7 @@ class CompressedStrategy(Strategy):
                 evaluate_fn=evaluate if evaluate_fn is not None else None,
             )
             self._hook.end(self.ledger)
+            log_totals(self.ledger, self._dense_records.total_bytes)
         finally:
             self._offset = 0
             self._hook.cancel()
@@ -202,7 +206,11 @@ class CompressedStrategy(Strategy):
         return result
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
-        """Return the inner strategy's messages, each with the frames that its node needs."""
+        """Return the inner strategy's messages, each with the frames that its node needs.
+
+        Raises `ValueError` if one of Flower's strategies of differential privacy wraps this one.
+        """
+        check_order(self)
         self._hook.end(self.ledger)  # the round before
         messages = self._configure(self.inner.configure_train, Link.TRAIN_MESSAGE, server_round, arrays, config, grid)
         if server_round == 1:

@@ -10,6 +10,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedcomp.flower import records
 from fedcomp.flower._compat import log
 from fedcomp.flower.records import Messages
+from fedcomp.flower.server.links import log_totals
 from fedcomp.flower.server.own_start import start_rounds
 from fedcomp.flower.server.participation import Participation
 from fedcomp.flower.server.round_hook import RoundHook
@@ -63,6 +64,7 @@ class UncompressedStrategy(Strategy):
                 evaluate_fn=evaluate if evaluate_fn is not None else None,
             )
             self._hook.end(self._ledger)
+            log_totals(self._ledger, self._ledger.sent_bytes)
         finally:
             self._hook.cancel()
         return result

@@ -1,0 +1,62 @@
+"""Flower's strategies of differential privacy: they belong inside `CompressedStrategy`, and bound what is sent."""
+
+import inspect
+from collections.abc import Iterable
+from logging import INFO
+
+import numpy as np
+from flwr.app import Message
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    Strategy,
+)
+
+from fedcomp.compressor import Compressor
+from fedcomp.flower._compat import log
+from fedcomp.flower.privacy import clipping_norm
+from fedcomp.flower.server.strategy_state import nested_strategies
+
+CLIENT_SIDE = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyClientSideAdaptiveClipping)
+SERVER_SIDE = (DifferentialPrivacyServerSideFixedClipping, DifferentialPrivacyServerSideAdaptiveClipping)
+PROBE_NORM = 2.0**-20
+"""The norm of a test vector that every uplink under client-side clipping must be able to send."""
+
+
+def check_bound(inner: Strategy, uplink: Compressor) -> None:
+    """Raise `ValueError` for an `uplink` that no clipping norm bounds, if `inner`, or one inside it, clips on the client."""
+    for _, strategy in nested_strategies(inner):
+        if not isinstance(strategy, CLIENT_SIDE):
+            continue
+        probe = np.linspace(-1, 1, 16, dtype=np.float32)
+        try:
+            uplink.encode(probe, uplink.init(probe.size), max_norm=PROBE_NORM)
+        except ValueError as error:
+            raise ValueError(
+                f"uplink {uplink} cannot keep within the clipping norm of {type(strategy).__name__}: {error}; "
+                "choose a method without a fixed step"
+            ) from None
+
+
+def check_order(strategy: Strategy) -> None:
+    """Raise `ValueError` if one of these strategies around `strategy` is calling it: it would clip frames, not updates.
+
+    Nothing that such a strategy passes on names it, so its call is looked up in the stack.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        frame = frame.f_back
+        if not isinstance(caller, CLIENT_SIDE + SERVER_SIDE):
+            continue
+        if any(inside is strategy for _, inside in nested_strategies(caller)):
+            name, own = type(caller).__name__, type(strategy).__name__
+            raise ValueError(f"{name}({own}(...)) would clip compressed frames; swap them: {own}({name}(...))")
+
+
+def log_clipping(messages: Iterable[Message]) -> None:
+    """Log the clipping norm that the configs of `messages` hold, if any."""
+    for norm in {clipping_norm(message.content) for message in messages} - {None}:
+        log(INFO, "fedcomp: clipping_norm %g is in the config: each node's decoded update has at most that norm", norm)
