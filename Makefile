@@ -32,6 +32,7 @@ flower-lowest:
 	test -x build/flower-lowest/bin/python || $(PYTHON) -m venv build/flower-lowest
 	sed '/^flwr==/d' constraints.txt > build/flower-lowest.txt
 	build/flower-lowest/bin/pip install --quiet -c build/flower-lowest.txt '.[flower]' 'flwr==$(word 1,$(FLOWER)).*' pytest pytest-xdist
+	cd build && flower-lowest/bin/python -m fedcomp demo --rounds 3
 	$(MAKE) VENV=build/flower-lowest flower-tests
 
 # Without what torch, many rounds or a process of its own makes slow.

@@ -38,7 +38,7 @@ def test_the_flower_app_in_the_readme_runs_and_is_compressed(tmp_path: Path) -> 
     assert loss is not None
     assert ratio is not None
     assert float(loss[1]) < 1.0, "it starts at ln 10 = 2.3"
-    assert int(ratio[1]) > 100
+    assert int(ratio[1]) > 25, "one bit an entry, of 32"
     assert "fedcomp: round 1: uplink" in done.stderr
 
 
@@ -49,6 +49,41 @@ def test_the_codec_example_prints_the_output_below_it() -> None:
     env = {"PYTHONPATH": str(README.parent), "PATH": "/usr/bin:/bin"}
     done = subprocess.run([sys.executable, "-c", found[1]], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == found[2]
+
+
+def test_the_app_in_the_guide_continues_from_its_checkpoint_to_the_same_model(tmp_path: Path) -> None:
+    (server,) = re.findall(r"^```python\n(# server_app.py\n.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    client = next(block for block in _blocks("python") if block.startswith("# client_app.py"))
+    program = """
+from pathlib import Path
+import numpy as np, torch
+from flwr.app import Context, RecordDict
+import client_app, server_app
+from fedcomp.flower import LocalGrid
+
+def train(grid, rounds):
+    torch.manual_seed(0)
+    server_app.app(grid, Context(0, 0, {}, RecordDict(), {"num-rounds": rounds}))
+    return np.load("server.checkpoint")["replica"].tobytes()
+
+grid = LocalGrid(client_app.app, num_nodes=4)
+first = train(grid, 2)
+print("continue")
+continued = train(grid, 5)
+Path("server.checkpoint").unlink()
+print("whole")
+whole = train(LocalGrid(client_app.app, num_nodes=4), 5)
+print(first == whole, continued == whole)
+"""
+    for name, text in (("server_app.py", server), ("client_app.py", client), ("program.py", program)):
+        (tmp_path / name).write_text(text)
+    env = {"PYTHONPATH": str(README.parent), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = [line.partition(":")[0] for line in done.stdout.splitlines()]
+    rounds = [f"round {number}" for number in range(1, 6)]
+    assert lines == [*rounds[:2], "continue", *rounds[2:], "whole", *rounds, "False True"]
 
 
 def test_the_readme_fits_on_two_screens() -> None:
