@@ -22,10 +22,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from experiments.check import check_data, check_settings, uses_gpu
 from experiments.configuration import Cell
+from experiments.environment import read_environment, write_environment
 from experiments.plan import Plan, StudyError, read_plan
 from experiments.results import Results, claim, read_csv, write_text
 from experiments.runner import Event, Failure, Workers, ray_workers, run_cells
-from experiments.study_report import About, render
+from experiments.study_report import About, made_now, render
 
 STUDIES = Path(__file__).resolve().parent / "studies"
 FAILED = 1
@@ -92,6 +93,7 @@ def _run_missing(
     missing = [cell for cell in plan.cells if cell.name not in results.cells]
     if not missing:
         return []
+    write_environment(results.path.parent)
     if options.ray:
         workers, scratch = ray_workers(options.ray, options.workers), None
     else:
@@ -146,6 +148,9 @@ def _report(plan: Plan, results: Results, options: argparse.Namespace, console: 
         targets=tuple(plan.study.targets),
         commands=(f"python -m experiments {name}{' --data-dir DIR' if options.data_dir else ''}",),
         notes=tuple(plan.study.notes),
+        results=results.path.name,
+        environment=read_environment(results.path.parent),
+        made=made_now(),
         cells_done=table["cell"].nunique(),
         cells_all=len(plan.cells),
     )

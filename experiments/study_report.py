@@ -6,10 +6,11 @@ It needs only the table of results, so it can be made again at any time.
 """
 
 import argparse
+import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks.figure_file import FORMATS, write
 from experiments.axes import column_axis
+from experiments.environment import environment, read_environment
 from experiments.figures import pictures
 from experiments.inline_svg import inline_svg
 from experiments.network import ROUND_TRIPS
@@ -55,6 +57,12 @@ class About:
     notes: tuple[str, ...] = ()
     cells_done: int | None = None
     cells_all: int | None = None
+    results: str = ""
+    """The address of the table of results, relative to the page."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """In which the last cells were run; empty if that was not recorded."""
+    made: str = ""
+    """When and with which version the report was made."""
     slowdown: float = 1.0
     """How many times slower than the machine of the study a node computes; for times over a network."""
 
@@ -105,12 +113,21 @@ def named_tables(table: pd.DataFrame, targets: Sequence[float] = ()) -> dict[str
     }
 
 
-def _figures(study: Study, folder: Path | None, formats: Sequence[str]) -> Iterator[dict[str, str]]:
-    """Yield the name, the caption and the SVG element of each figure."""
+def made_now() -> str:
+    """Return the date and the version of fedcomp, for `About.made`."""
+    now = environment()
+    return f"made {now['date']} with fedcomp {now['fedcomp']}" + (
+        f", commit {now['commit']}" if "commit" in now else ""
+    )
+
+
+def _figures(study: Study, folder: Path | None, formats: Sequence[str]) -> Iterator[dict[str, object]]:
+    """Yield the name, the caption, the number of panels and the SVG element of each figure."""
     for picture in pictures(study):
         for kind in formats if folder is not None else ():
             write(picture.figure, Path(folder or "", f"{picture.name}.{kind}"))
-        yield {"name": picture.name, "caption": picture.caption, "svg": inline_svg(picture.figure, picture.name)}
+        svg = inline_svg(picture.figure, picture.name)
+        yield {"name": picture.name, "caption": picture.caption, "panels": len(picture.figure.axes), "svg": svg}
 
 
 def _setup(study: Study) -> Iterator[tuple[str, str]]:
@@ -152,6 +169,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             question=options.question,
             targets=tuple(options.target),
             commands=(shlex.join(["python", "-m", "experiments.study_report", *given]),),
+            results=Path(os.path.relpath(options.results, out.parent)).as_posix(),
+            environment=read_environment(options.results.parent),
+            made=made_now(),
             slowdown=options.slowdown,
         )
         table = read_csv(options.results)

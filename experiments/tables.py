@@ -198,7 +198,7 @@ def time_table(study: Study) -> Table:
 def network_table() -> Table:
     """Return the networks, each with its source."""
     return Table(
-        "The networks. A Mbit is 10^6 bits.",
+        "The networks. A Mbit is 1,000,000 bits.",
         ("network", "up (Mbit/s)", "down (Mbit/s)", "round trip (ms)", "source"),
         tuple(
             (one.name, f"{one.up_mbit_s:g}", f"{one.down_mbit_s:g}", f"{one.round_trip_ms:g}", one.source)

@@ -17,6 +17,7 @@ import pytest
 
 from experiments import study_report
 from experiments.__main__ import main
+from experiments.environment import read_environment
 from experiments.plan import read_plan
 from experiments.results import read_csv, write_csv
 from tests.experiments.rows import rows
@@ -99,7 +100,10 @@ def test_a_killed_study_resumes_grows_and_runs_no_cell_twice(
     both = read_csv(out / "results.csv")
     assert set(both["method"]) == {"short", "long"}
     pd.testing.assert_frame_equal(both.head(len(first)), first)  # its seconds too: it has not run again
-    assert "A small study" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert "A small study" in page
+    assert '<a href="results.csv">' in page
+    assert f"<td>{read_environment(out)['Python']}</td>" in page
 
     write(tmp_path, STUDY.replace("seed = [0]", "seed = [3, 0, 1]").split('[[method]]\nlabel = "long"')[0])
     assert main(again) == 1

@@ -85,6 +85,30 @@ def test_the_page_has_title_question_commands_notes_and_every_method_with_its_se
         assert f'<figure id="{name}">' in complete
 
 
+def test_the_contents_lead_to_every_section_and_ids_are_unique(complete: str) -> None:
+    ids = re.findall(r' id="([^"]*)"', complete)
+    assert len(set(ids)) == len(ids)
+    contents = re.findall('<a href="#([^"]*)">([^<]*)</a>', complete)
+    assert contents == re.findall('<h2 id="([^"]*)">([^<]*)</h2>', complete)
+    assert len(contents) == 12
+    assert '<a href="#reproduce">' not in render(cell([0.1]), About("no commands"))
+
+
+def test_numbers_are_aligned_to_the_right_and_texts_are_not(complete: str) -> None:
+    assert '<td class="number"><b>85.5 ± 0.7</b></td>' in complete
+    assert "<td>stc(density=0.01)</td>" in complete
+
+
+def test_the_page_names_environment_and_table_if_they_are_known() -> None:
+    about = About("A title", results="../results.csv", environment={"processor": "A <CPU>, 8 cores"}, made="made today")
+    page = render(cell([0.1, 0.5]), about)
+    assert '<a href="../results.csv">../results.csv</a>' in page
+    assert '<th scope="row">processor</th><td>A &lt;CPU&gt;, 8 cores</td>' in page
+    assert "made today" in page
+    assert "not recorded" not in page
+    assert "not recorded" in render(cell([0.1, 0.5]), About("A title"))
+
+
 def test_a_report_needs_only_the_table_of_results_and_escapes_its_texts(folder: Path) -> None:
     html = (folder / "results.html").read_text(encoding="utf-8")
     assert html.startswith("<!doctype html>")
@@ -92,6 +116,8 @@ def test_a_report_needs_only_the_table_of_results_and_escapes_its_texts(folder: 
     assert "<h1>&lt;script&gt;" in html
     assert "&lt;b&gt;&amp;" in html
     assert "--markdown --latex" in html
+    assert '<a href="results.csv">' in html
+    assert "with fedcomp" in html
     page = text(html)
     assert page.index("There is one seed") < page.index("Summary")
     assert "No target accuracy was given" in page
