@@ -210,7 +210,8 @@ class CompressedStrategy(Strategy):
 
         Raises `ValueError` if one of Flower's strategies of differential privacy wraps this one.
         """
-        check_order(self)
+        if server_round == 1:
+            check_order(self)
         self._hook.end(self.ledger)  # the round before
         messages = self._configure(self.inner.configure_train, Link.TRAIN_MESSAGE, server_round, arrays, config, grid)
         if server_round == 1:
