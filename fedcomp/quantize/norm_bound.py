@@ -4,11 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, check_range
+from fedcomp.core import CompensatedUpdate, check_range
 from fedcomp.quantize.protocol import Quantizer
-from fedcomp.quantized import QuantizedVector
+from fedcomp.quantized import QuantizedVector, l2_norm
 
 MARGINS = (2.0**-22, 2.0**-16, 2.0**-8)
 """By how much each attempt stays below the largest norm: rounding may lengthen a vector a little."""
@@ -32,27 +30,19 @@ class NormBound:
         """Return the quantized vector.  Raises `ValueError` if the quantizer does not follow the scale of its input."""
         value.in_place = False  # it is read several times, and a failure must leave the memory as it was
         quantized: QuantizedVector = self.quantizer.quantize(value)
-        whole = norm = norm_of(quantized)
+        whole = norm = l2_norm(quantized)
         scale = 1.0
         for margin in MARGINS:
             if norm <= self.max_norm:
                 return quantized
             scale *= self.max_norm / norm * (1 - margin)
             quantized = self.quantizer.quantize(value.scaled(scale))
-            norm = norm_of(quantized)
+            norm = l2_norm(quantized)
         if norm > self.max_norm > 0:  # random levels change with the scale, but not where that is a power of two
             quantized = self.quantizer.quantize(value.scaled(2.0 ** math.floor(math.log2(self.max_norm / whole))))
-            norm = norm_of(quantized)
+            norm = l2_norm(quantized)
         if norm > self.max_norm:
             raise ValueError(
                 f"{self.quantizer} sends a vector of norm {norm:g} however small its input; {self.max_norm:g} is the most"
             )
         return quantized
-
-
-def norm_of(quantized: QuantizedVector) -> float:
-    """Return the l2 norm of the decoded vector."""
-    sparse = quantized.sparse()
-    values = quantized.dense() if sparse is None else sparse.values
-    blocks = (values[start : start + BLOCK_ENTRIES] for start in range(0, values.size, BLOCK_ENTRIES))
-    return math.sqrt(math.fsum(float(np.square(block, dtype=np.float64).sum()) for block in blocks))

@@ -37,6 +37,7 @@ from fedcomp.quantized.vectors import (
     Seeded,
     Sparse,
     Ternary,
+    l2_norm,
     seeded_indices,
 )
 
@@ -76,6 +77,7 @@ __all__ = [
     "half_bits",
     "half_exponent",
     "join_dense",
+    "l2_norm",
     "level_type",
     "max_magnitude",
     "power_of_two_parts",

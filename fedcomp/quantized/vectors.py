@@ -1,5 +1,6 @@
 """The contract of a quantized vector, and the simplest ones: dense, sparse, ternary and seeded."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -183,6 +184,14 @@ class Seeded(KeptEntries):
     def sparse(self) -> Sparse:
         """Return the kept entries."""
         return Sparse(self.n, self.indices, self.values)
+
+
+def l2_norm(vector: QuantizedVector) -> float:
+    """Return the l2 norm of the dense vector, summed in float64."""
+    sparse = vector.sparse()
+    values = vector.dense() if sparse is None else sparse.values
+    blocks = (values[start : start + BLOCK_ENTRIES] for start in range(0, values.size, BLOCK_ENTRIES))
+    return math.sqrt(math.fsum(float(np.square(block, dtype=np.float64).sum()) for block in blocks))
 
 
 def seeded_indices(n: int, k: int, seed: int) -> Indices:

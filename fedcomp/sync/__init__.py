@@ -4,6 +4,7 @@ A `Publisher` publishes a model version by version; each `Subscriber` follows it
 publisher; in gossip, every node is one.
 """
 
+from fedcomp.sync.clipping import check_norm
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.ledger import SERVER_NODE, Ledger, Traffic
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
@@ -38,6 +39,7 @@ __all__ = [
     "Traffic",
     "Update",
     "apply_frame",
+    "check_norm",
     "decode_update",
     "dense_change",
     "derive_seed",

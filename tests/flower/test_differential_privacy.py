@@ -244,3 +244,29 @@ def test_the_wrong_order_of_wrappers_is_refused_in_the_first_round(wrap: Callabl
     with pytest.raises(ValueError, match=r"swap them: CompressedStrategy\(DifferentialPrivacy\w+\(\.\.\.\)\)"):
         wrap(CompressedStrategy(FedAvg())).start(grid, model(), 1)
     assert not grid.seconds, "no node was asked"
+
+
+def test_an_update_that_is_too_long_is_refused_and_named(flower_log: pytest.LogCaptureFixture) -> None:
+    class Unbounded(CompressionMod):
+        """As nodes with an older version: it does not see the clipping norm."""
+
+        def __call__(self, message: Message, context: Context, call_next: Any) -> Message:
+            config = cast(ConfigRecord, message.content["config"])
+            if context.node_id == 2:
+                del config["clipping_norm"]
+            return super().__call__(message, context, call_next)
+
+    client_app = ClientApp(mods=[Unbounded()])
+
+    @client_app.train()
+    def train(message: Message, _: Context) -> Message:
+        arrays = arrays_of(cast(ArrayRecord, message.content["arrays"]))
+        arrays["layer.weight"] = arrays["layer.weight"] + np.float32(0.1)
+        trained = ArrayRecord({name: Array(array) for name, array in arrays.items()})
+        return Message(RecordDict({"arrays": trained, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
+
+    strategy = CompressedStrategy(fixed(FedAvg(fraction_evaluate=0.0)), uplink=fedcomp.dense())
+    strategy.start(LocalGrid(client_app, NODES), model(), 1)
+    assert strategy.ledger.refused == 1
+    assert "node 2 is dropped: its update has norm 3.16" in flower_log.text
+    assert strategy.version == 0, "Flower skips a round with an error, so nothing is published"

@@ -56,7 +56,12 @@ def check_order(strategy: Strategy) -> None:
             raise ValueError(f"{name}({own}(...)) would clip compressed frames; swap them: {own}({name}(...))")
 
 
-def log_clipping(messages: Iterable[Message]) -> None:
-    """Log the clipping norm that the configs of `messages` hold, if any."""
-    for norm in {clipping_norm(message.content) for message in messages} - {None}:
-        log(INFO, "fedcomp: clipping_norm %g is in the config: each node's decoded update has at most that norm", norm)
+def sent_clipping_norm(server_round: int, messages: Iterable[Message]) -> float | None:
+    """Return the largest clipping norm in the configs of `messages`, and log it in round 1; None if there is none."""
+    norms = [norm for message in messages if (norm := clipping_norm(message.content)) is not None]
+    if not norms:
+        return None
+    if server_round == 1:
+        text = "fedcomp: clipping_norm %g is in the config: each node's decoded update has at most that norm"
+        log(INFO, text, max(norms))
+    return max(norms)

@@ -12,7 +12,7 @@ from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import records
 from fedcomp.flower._compat import ErrorCode, log, make_message
 from fedcomp.flower.server.dense_records import DenseRecords, Link
-from fedcomp.sync import Ledger, Publisher, Reply, Update, dense_change
+from fedcomp.sync import Ledger, Publisher, Reply, Update, check_norm, dense_change
 
 MAX_EXAMPLE_WEIGHT = float(1 << 53)
 """The largest weight of an update: float64 counts up to it exactly."""
@@ -43,6 +43,7 @@ class ReplyValidator:
 
     `dense_size` is the size of a plain model in bytes; `weight_key` names the metric that weighs an update, None if there is
     none; `order` gives the rank of a node id; `dense_records` counts the arrays that no frame holds.
+    `max_norm` is the largest norm of an update, None for no bound.
     """
 
     publisher: Publisher
@@ -52,6 +53,7 @@ class ReplyValidator:
     weight_key: str | None
     order: Callable[[int], int]
     dense_records: DenseRecords
+    max_norm: float | None = None
 
     def validate(self, messages: Iterable[Message], *, train: bool) -> tuple[list[ValidatedReply], list[Message]]:
         """Return the valid replies in the order of their nodes, and the failures, which include the refused replies.
@@ -86,6 +88,8 @@ class ReplyValidator:
         reply = self.publisher.parse_reply(node, data)
         if reply.update is not None and train:
             self._check_weight(message.content)
+            if self.max_norm is not None:
+                check_norm(reply.update, self.publisher.replica, self.max_norm)
         self.publisher.confirm(node, reply)
         self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size)
         self.dense_records.add(Link.TRAIN_REPLY if train else Link.EVALUATE_REPLY, others)

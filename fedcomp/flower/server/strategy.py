@@ -18,7 +18,7 @@ from fedcomp.flower.records import Messages
 from fedcomp.flower.server.aggregation import aggregate
 from fedcomp.flower.server.checkpoint import Checkpoint
 from fedcomp.flower.server.dense_records import DenseRecords, Link
-from fedcomp.flower.server.dp_strategies import check_order, log_clipping
+from fedcomp.flower.server.dp_strategies import check_order, sent_clipping_norm
 from fedcomp.flower.server.links import check_links, evaluation_uplink, log_ratio, log_totals
 from fedcomp.flower.server.missing_mod import check_mod
 from fedcomp.flower.server.own_start import FramesOnlyGrid, overrides_start, renumber, start_rounds
@@ -109,6 +109,7 @@ class CompressedStrategy(Strategy):
         self._offset = 0  # the rounds before the current start of Flower's
         self._participation, self._random = Participation(), IsolatedRandom()
         self._dense_records = DenseRecords()
+        self._max_norm: float | None = None  # of an update of this round
         self._model: PublishedModel | None = None
 
     @property
@@ -214,8 +215,7 @@ class CompressedStrategy(Strategy):
             check_order(self)
         self._hook.end(self.ledger)  # the round before
         messages = self._configure(self.inner.configure_train, Link.TRAIN_MESSAGE, server_round, arrays, config, grid)
-        if server_round == 1:
-            log_clipping(messages)
+        self._max_norm = sent_clipping_norm(server_round, messages)
         return messages
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
@@ -280,7 +280,14 @@ class CompressedStrategy(Strategy):
         weight_key = getattr(aggregating(self.inner), "weighted_by_key", None)
         model_size = records.dense_size(self.model.inner)
         validator = ReplyValidator(
-            self.publisher, self.ledger, server_round, model_size, weight_key, self.order, self._dense_records
+            self.publisher,
+            self.ledger,
+            server_round,
+            model_size,
+            weight_key,
+            self.order,
+            self._dense_records,
+            self._max_norm,
         )
         return validator.validate(replies, train=train)
 
