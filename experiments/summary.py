@@ -21,6 +21,7 @@ def summary_table(study: Study) -> Table:
     ends = spread(study.runs, "final")
     sent, seconds = (spread(study.reached, column, TARGET_KEYS) for column in ("traffic_bytes", "LTE"))
     best, cheapest, soonest = best_ends(ends), best_methods(sent, megabytes), best_methods(seconds, format_duration)
+    sent, seconds = sent.sort_index(), seconds.sort_index()  # or pandas warns that looking up is slow
     rows = []
     for scenario, goals in study.targets.items():
         winners = (f"{method} ({percent(ends.loc[(scenario, method)])} %)" for method in best.get(scenario, ()))

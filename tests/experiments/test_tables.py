@@ -88,6 +88,12 @@ def test_the_summary_names_the_best_final_accuracy_and_the_fewest_bytes() -> Non
     ]
 
 
+def test_each_setting_may_have_targets_of_its_own() -> None:
+    cells = [dense([0.1, best], batch_size=size) for size, best in ((1, 0.9), (2, 0.92), (3, 0.925))]
+    table = summary_table(study(*cells))  # a warning of pandas about the order of its index would be an error
+    assert [row[2] for row in table.rows] == ["81 %", "85 %", "82 %", "87 %", "83 %", "87 %"]
+
+
 def test_the_mean_of_the_survivors_wins_nothing() -> None:
     cells = [cell([0.1, 0.9]), cell([0.1, None], seed=1), dense([0.1, 0.4]), dense([0.1, 0.4], seed=1)]
     assert summary_table(study(*cells, given=(0.3,))).rows[0][0] == "FedAvg n = 25 (40.0 ± 0.0 %)"

@@ -1,11 +1,13 @@
 """`on_round` gets each round once, when it is over, with its traffic and all metrics that exist."""
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from flwr.app import ArrayRecord, MetricRecord
-from flwr.serverapp.strategy import FedAvg
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Result
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid, Round, Traffic
@@ -85,6 +87,41 @@ def test_numbers_and_totals_go_on_in_a_second_start_and_after_a_checkpoint(tmp_p
     assert [done.number for done in rounds] == [1, 2, 3, 4, 5]
     sums = [done.total.uplink_bytes for done in rounds]
     assert sums == [sum(done.traffic.uplink_bytes for done in rounds[: end + 1]) for end in range(5)]
+
+
+class StartsItself(FedAvg):
+    """FedAvg with a loop of its own, as Flower's advanced-pytorch has one: it evaluates before the nodes do."""
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        result, arrays = Result(), initial_arrays
+        for number in range(1, num_rounds + 1):
+            messages = self.configure_train(number, arrays, train_config or ConfigRecord(), grid)
+            trained, _ = self.aggregate_train(number, grid.send_and_receive(messages, timeout=timeout))
+            arrays = trained or arrays
+            if evaluate_fn is not None:
+                evaluate_fn(number, arrays)
+            messages = self.configure_evaluate(number, arrays, evaluate_config or ConfigRecord(), grid)
+            self.aggregate_evaluate(number, grid.send_and_receive(messages, timeout=timeout))
+        return result
+
+
+def test_a_strategy_with_a_start_of_its_own_reports_its_rounds_with_all_metrics() -> None:
+    rounds: list[Round] = []
+    grid, strategy = LocalGrid(app(), 3), CompressedStrategy(StartsItself(), on_round=rounds.append)
+    for _ in range(2):
+        strategy.start(grid, model(), 2, evaluate_fn=lambda number, _: MetricRecord({"number": number}))
+    assert [done.number for done in rounds] == [1, 2, 3, 4]
+    assert [done.server_metrics for done in rounds] == [MetricRecord({"number": done.number}) for done in rounds]
+    assert all(done.train_metrics and done.evaluate_metrics for done in rounds)
 
 
 def test_a_hook_that_raises_ends_the_run_and_its_exception_names_the_round() -> None:
