@@ -5,6 +5,7 @@ Methods that show the same number tie, and are all named, in the order of the st
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ def summary_table(study: Study) -> Table:
     ends = spread(study.runs, "final")
     sent, seconds = (spread(study.reached, column, TARGET_KEYS) for column in ("traffic_bytes", "LTE"))
     best, cheapest, soonest = best_ends(ends), best_methods(sent, megabytes), best_methods(seconds, format_duration)
-    sent, seconds = sent.sort_index(), seconds.sort_index()  # or pandas warns that looking up is slow
+    costs, times = _by_goal(sent), _by_goal(seconds)
     rows = []
     for scenario, goals in study.targets.items():
         winners = (f"{method} ({percent(ends.loc[(scenario, method)])} %)" for method in best.get(scenario, ()))
@@ -29,9 +30,9 @@ def summary_table(study: Study) -> Table:
         for goal in goals:
             cheap = soon = "-"
             if methods := cheapest.get((scenario, goal)):
-                cheap = _cheapest(study, sent.xs((scenario, goal)), methods)
+                cheap = _cheapest(study, costs[scenario, goal], methods)
             if methods := soonest.get((scenario, goal)):
-                time = seconds.xs((scenario, goal)).loc[methods[0], "mean"]
+                time = times[scenario, goal].loc[methods[0], "mean"]
                 soon = f"{' = '.join(methods)} ({format_duration(time)})"
             rows.append((scenario, end, f"{100 * goal:g} %", cheap, soon))
         if not goals:
@@ -44,6 +45,12 @@ def summary_table(study: Study) -> Table:
         ("setting", "best final accuracy", "target", "fewest bytes to the target", "fastest over LTE"),
         rows,
     )
+
+
+def _by_goal(values: pd.DataFrame) -> dict[Any, pd.DataFrame]:
+    """Return the rows of a `spread` by (scenario, target), with the method as their index."""
+    groups = values.groupby(level=["scenario", "target"], observed=True, sort=False)
+    return {key: group.droplevel(["scenario", "target"]) for key, group in groups}
 
 
 def sentences(study: Study) -> list[str]:
