@@ -39,6 +39,8 @@ def test_the_version_is_the_same_everywhere(capsys: pytest.CaptureFixture[str]) 
     first = re.search(r"^## (.*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert first is not None
     assert fedcomp.__version__ in first[1]
+    wheels = re.findall(r"fedcomp-([\w.]+)-py3-none-any.whl", (ROOT / "README.md").read_text())
+    assert set(wheels) == {fedcomp.__version__}
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
     assert capsys.readouterr().out == f"fedcomp {fedcomp.__version__}\n"
