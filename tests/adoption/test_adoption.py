@@ -1,0 +1,54 @@
+"""Apps as Flower's quickstarts are written, plain and compressed under the same seed: as good, for far fewer bytes."""
+
+from types import ModuleType
+
+import pytest
+
+from tests.adoption import (
+    batch_norm,
+    best_model,
+    custom_mods,
+    jax_regression,
+    language_model,
+    lightning,
+    lora,
+    plain_numpy,
+    privacy,
+    pytorch,
+    scikit_learn,
+    vae,
+)
+from tests.adoption.quickstart import Quickstart
+
+APPS = (
+    batch_norm,
+    best_model,
+    custom_mods,
+    jax_regression,
+    language_model,
+    lightning,
+    lora,
+    plain_numpy,
+    privacy,
+    pytorch,
+    scikit_learn,
+    vae,
+)
+MAX_ACCURACY_LOSS = 0.005
+"""The accuracy that compression may cost: half a point."""
+MAX_LOSS_RATIO = 1.02
+"""The loss after a compressed run over that after a plain one."""
+
+
+@pytest.mark.parametrize("app", APPS, ids=lambda app: app.__name__.rpartition(".")[2])
+def test_an_app_is_as_good_compressed_as_plain_for_far_fewer_bytes(app: ModuleType) -> None:
+    quickstart: Quickstart = app.QUICKSTART
+    plain, _ = quickstart.run(compress=False)
+    compressed, traffic = quickstart.run(compress=True)
+    if quickstart.is_loss:
+        assert compressed <= MAX_LOSS_RATIO * plain
+    else:
+        assert plain >= 0.8, "the app learns something"
+        assert compressed >= plain - MAX_ACCURACY_LOSS
+    assert (traffic.refused, traffic.failed) == (0, 0)
+    assert traffic.ratio >= quickstart.min_ratio
