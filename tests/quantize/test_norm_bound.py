@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import fedcomp
 from fedcomp.core import CompensatedUpdate
@@ -71,3 +72,16 @@ def test_a_step_that_does_not_follow_the_scale_is_refused_and_the_state_stays() 
 def test_a_bound_is_a_number_from_0(bound: Any) -> None:
     with pytest.raises(ValueError, match="max_norm"):
         NormBound(TopK(0.5), bound)
+
+
+@pytest.mark.parametrize("text", ["topk(density=0.05)", "stc(density=0.05)", "eden(bits=1, feedback=True)", "dgc"])
+def test_a_torch_tensor_gives_the_same_bytes(text: str) -> None:
+    compressor, updates = fedcomp.parse(text), np.random.default_rng(2).standard_normal((3, 3000), np.float32)
+    sent: list[list[bytes]] = []
+    for convert in (np.array, torch.tensor):
+        state, bodies = compressor.init(3000), list[bytes]()
+        for number, update in enumerate(updates):
+            body, state = compressor.encode(convert(update), state, seed=number, server_round=number, max_norm=1.0)
+            bodies.append(body)
+        sent.append(bodies)
+    assert sent[0] == sent[1]
