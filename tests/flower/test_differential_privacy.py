@@ -1,6 +1,9 @@
 """Flower's differential privacy: what a node sends keeps within the clipping norm, whatever was compressed before."""
 
+import re
+import runpy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -270,3 +273,15 @@ def test_an_update_that_is_too_long_is_refused_and_named(flower_log: pytest.LogC
     assert strategy.ledger.refused == 1
     assert "node 2 is dropped: its update has norm 3.16" in flower_log.text
     assert strategy.version == 0, "Flower skips a round with an error, so nothing is published"
+
+
+def test_the_example_in_the_guide_runs_and_keeps_its_bound(tmp_path: Path) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guide.md"
+    (example,) = re.findall(r"^```python\n(# private_server.py\n.*?)^```$", guide.read_text(), re.MULTILINE | re.DOTALL)
+    file = tmp_path / "private_server.py"
+    file.write_text(example)
+    strategy: CompressedStrategy = runpy.run_path(str(file))["strategy"]
+    strategy.start(LocalGrid(app(fixedclipping_mod), 10), model(), 2)
+    assert strategy.version == 2
+    assert strategy.ledger.refused == strategy.ledger.failed == 0
+    assert strategy.ledger.dense_uplink_bytes > 10 * strategy.ledger.uplink_bytes
