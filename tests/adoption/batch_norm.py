@@ -40,6 +40,7 @@ def train(msg: Message, context: Context) -> Message:
     model = loaded(cast(ArrayRecord, msg.content["arrays"])).train()
     x, y = own(context)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    loss = torch.zeros(())
     for batch in batches(len(y)):
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(x[batch]), y[batch])

@@ -54,6 +54,7 @@ def train(msg: Message, context: Context) -> Message:
     model = loaded(cast(ArrayRecord, msg.content["arrays"]))
     words = sentences(int(context.node_config["partition-id"]))
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    loss = torch.zeros(())
     for batch in batches(len(words), 10):
         optimizer.zero_grad()
         loss = model.loss(words[batch])

@@ -67,6 +67,7 @@ def train(msg: Message, context: Context) -> Message:
     model = loaded(cast(ArrayRecord, msg.content["arrays"]))
     x, y = own(context)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    loss = torch.zeros(())
     for batch in batches(len(y)):
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(x[batch]), y[batch])

@@ -18,8 +18,8 @@ TRAINING = 1000
 @cache
 def digits() -> tuple[NDArray[Any], NDArray[Any]]:
     """Return all images, scaled to 1, and their classes."""
-    x, y = load_digits(return_X_y=True)
-    return x / 16, y
+    data: Any = load_digits(return_X_y=True)
+    return data[0] / 16, data[1]
 
 
 def with_parameters(arrays: list[NDArray[Any]]) -> LogisticRegression:
@@ -37,7 +37,7 @@ def train(msg: Message, context: Context) -> Message:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the few iterations do not converge
         model.fit(x, y)
-    arrays = ArrayRecord([model.coef_, model.intercept_])
+    arrays = ArrayRecord([np.asarray(model.coef_), np.asarray(model.intercept_)])
     metrics = MetricRecord({"train_acc": float(model.score(x, y)), "num-examples": len(y)})
     return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=msg)
 

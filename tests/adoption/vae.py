@@ -40,6 +40,7 @@ def train(msg: Message, context: Context) -> Message:
     model = loaded(cast(ArrayRecord, msg.content["arrays"]))
     x, y = own(context)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    loss = torch.zeros(())
     for _ in range(2):
         for batch in batches(len(y)):
             optimizer.zero_grad()
