@@ -54,4 +54,5 @@ QUICKSTART = Quickstart(
     initial=lambda: ArrayRecord(make().state_dict()),
     train=train,
     score=lambda arrays: accuracy(loaded(arrays)),
+    rounds=16,
 )

@@ -1,18 +1,18 @@
-"""A strategy with a `start` of its own that keeps the best model, as in advanced-pytorch, under server-side Adam."""
+"""A strategy with a `start` of its own that keeps the best model, as in advanced-pytorch."""
 
 from typing import Any
 
 from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAdam, Result
+from flwr.serverapp.strategy import FedAvg, Result
 
 from tests.adoption import pytorch
 from tests.adoption.quickstart import Quickstart
 from tests.adoption.samples import accuracy
 
 
-class KeepingTheBest(FedAdam):
-    """FedAdam whose `start` evaluates each model, and returns the best one."""
+class KeepingTheBest(FedAvg):
+    """FedAvg whose `start` evaluates each model, and returns the best one."""
 
     def start(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, *args: Any, **kwargs: Any) -> Result:
         """Run the rounds; the arrays of the result are those of the best round."""
@@ -33,6 +33,6 @@ QUICKSTART = Quickstart(
     initial=pytorch.QUICKSTART.initial,
     train=pytorch.train,
     score=pytorch.QUICKSTART.score,
-    strategy=lambda: KeepingTheBest(fraction_evaluate=0.0, eta=0.03, tau=1e-3),
+    strategy=lambda: KeepingTheBest(fraction_evaluate=0.0),
     rounds=12,
 )

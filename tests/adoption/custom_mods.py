@@ -37,4 +37,5 @@ QUICKSTART = Quickstart(
     train=pytorch.train,
     score=pytorch.QUICKSTART.score,
     mods=(norm_mod, counting_mod),
+    rounds=12,
 )

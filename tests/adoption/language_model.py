@@ -21,6 +21,7 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embedding = nn.Embedding(WORDS, WIDTH)
+        nn.init.normal_(self.embedding.weight, std=0.1)
         self.hidden = nn.Linear(WIDTH, WIDTH)
         self.output = nn.Linear(WIDTH, WORDS, bias=False)
         self.output.weight = self.embedding.weight

@@ -37,8 +37,8 @@ def loaded(arrays: ArrayRecord) -> Net:
 def train(msg: Message, context: Context) -> Message:
     """Train the model on local data."""
     model = loaded(cast(ArrayRecord, msg.content["arrays"]))
-    loader = DataLoader(TensorDataset(*own(context)), batch_size=20, shuffle=True)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    loader = DataLoader(TensorDataset(*own(context)), batch_size=10, shuffle=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)
     running_loss = 0.0
     for x, y in loader:
         optimizer.zero_grad()
@@ -65,4 +65,5 @@ QUICKSTART = Quickstart(
     train=train,
     evaluate=evaluate,
     score=lambda arrays: accuracy(loaded(arrays)),
+    rounds=12,
 )
