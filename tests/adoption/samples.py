@@ -8,7 +8,7 @@ from flwr.app import Context
 
 from tests.adoption.quickstart import NODES
 
-TRAINING, TEST, NOISE = 500, 1000, 1.2
+TRAINING, TEST, NOISE = 500, 1000, 0.9
 Samples = tuple[torch.Tensor, torch.Tensor]
 """Images, float32 (n, 1, 8, 8), and classes, int64 (n,)."""
 

@@ -39,7 +39,7 @@ def train(msg: Message, context: Context) -> Message:
     """Train the model on local data."""
     model = loaded(cast(ArrayRecord, msg.content["arrays"]))
     x, y = own(context)
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     loss = torch.zeros(())
     for _ in range(2):
         for batch in batches(len(y)):
@@ -62,4 +62,5 @@ QUICKSTART = Quickstart(
     train=train,
     score=score,
     is_loss=True,
+    rounds=12,
 )
