@@ -1,6 +1,6 @@
 """Compressors by the names that their papers gave them, and the text that names one.
 
-A new method is a function in one of the four files below, composed of existing parts and at most one new quantizer, entropy
+A new method is a function in one of the files below, composed of existing parts and at most one new quantizer, entropy
 code or memory.  `__all__` of that file exports it, and so does `fedcomp`.
 """
 
@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import build
-from fedcomp.methods import quantization, rotation_low_rank, sign_based, sparsification
+from fedcomp.methods import automatic, quantization, rotation_low_rank, sign_based, sparsification
+from fedcomp.methods.automatic import *
+from fedcomp.methods.automatic import Choice as Choice
+from fedcomp.methods.automatic import RoundFacts as RoundFacts
+from fedcomp.methods.automatic import choose_downlink as choose_downlink
+from fedcomp.methods.automatic import choose_uplink as choose_uplink
+from fedcomp.methods.automatic import next_boost as next_boost
 from fedcomp.methods.quantization import *
 from fedcomp.methods.registry import METHODS as METHODS
 from fedcomp.methods.registry import Parts as Parts
@@ -22,7 +28,7 @@ from fedcomp.methods.table import text_lines as text_lines
 
 if not TYPE_CHECKING:  # mypy cannot add lists of names; without `__all__` it exports what is imported by * or by `as`
     __all__ = ["METHODS", "Parts", "parse", "register"]
-    for _family in (quantization, rotation_low_rank, sign_based, sparsification):
+    for _family in (automatic, quantization, rotation_low_rank, sign_based, sparsification):
         __all__ += _family.__all__
 
 

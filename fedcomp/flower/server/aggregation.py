@@ -73,7 +73,7 @@ def _aggregate_mean(
     contents = [reply.message.content for reply in replies]
     if contents:
         validate_message_reply_consistency(contents, key, check_arrayrecord=False)
-    weights = [float(cast(float, next(iter(records.metric_records(content).values()))[key])) for content in contents]
+    weights = weights_of(replies, key)
     if not sum(weights):
         if replies:
             log(WARNING, "fedcomp: all weights %r are 0; nothing is aggregated", key)
@@ -95,6 +95,12 @@ def _aggregate_mean(
     if only_mean:
         return (change, layout.exact_bytes(exact)), metrics
     return _change_to(result, inner, published), metrics
+
+
+def weights_of(replies: Sequence[ValidatedReply], key: str) -> list[float]:
+    """Return the weight of each reply, which is the metric `key`; replies without it have none."""
+    metrics = (next(iter(records.metric_records(reply.message.content).values()), {}) for reply in replies)
+    return [float(cast(float, record[key])) for record in metrics if key in record]
 
 
 def _change_to(arrays: ArrayRecord | None, inner: Strategy, published: Replica) -> Change | None:

@@ -1,6 +1,7 @@
 """Everything that the server must not lose, in one archive: numpy's own format without pickle, written atomically."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ FORMAT = 1
 class Checkpoint:
     """A server between two rounds.
 
-    `local` are the tensors that never travel; `random_state` is that of the module `random` for the strategy.
+    `local` are the tensors that never travel; `random_state` is that of the module `random` for the strategy.  `choice` is
+    the state of the automatic choice of compressors, in plain values.
     """
 
     round: int
@@ -28,6 +30,7 @@ class Checkpoint:
     ledger: Ledger
     local: Arrays
     random_state: Any
+    choice: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def save(self, path: str | Path, inner: Strategy, settings: Scalars) -> None:
         """Write this and the state of `inner` to `path`; `settings` are ``scalars_of(inner)`` when it was new."""
@@ -48,6 +51,7 @@ class Checkpoint:
             "epoch": publisher.epoch,
             "lineage": publisher.training_id,
             "random": self.random_state,
+            "choice": dict(self.choice),
         }
         write_archive(Path(path), arrays | {"plain": to_json(plain)})
 
@@ -71,7 +75,8 @@ class Checkpoint:
             )
             version, words, gauss = plain["random"]
             ledger = Ledger.from_array(arrays["ledger"])
-            saved = cls(plain["round"], publisher, ledger, _below(arrays, "local/"), (version, tuple(words), gauss))
+            local, random_state = _below(arrays, "local/"), (version, tuple(words), gauss)
+            saved = cls(plain["round"], publisher, ledger, local, random_state, plain.get("choice", {}))
         except (*ARCHIVE_ERRORS, FedcompError) as error:
             raise CorruptError(f"{path} is not a valid checkpoint: {error}") from error
         restore(inner, arrays, plain)

@@ -17,6 +17,7 @@ from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservin
 from fedcomp.flower.records import Messages
 from fedcomp.flower.server.aggregation import aggregate
 from fedcomp.flower.server.checkpoint import Checkpoint
+from fedcomp.flower.server.choice import LinkCompressors
 from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.dp_strategies import check_order, sent_clipping_norm
 from fedcomp.flower.server.links import check_links, evaluation_uplink, log_ratio, log_totals
@@ -29,7 +30,7 @@ from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, is_incompressible
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
-from fedcomp.methods import stc
+from fedcomp.methods import auto
 from fedcomp.sync import SERVER_NODE, Ledger, NodeRegistry, Publisher, derive_seed
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -50,8 +51,8 @@ class CompressedStrategy(Strategy):
 
     Args:
         inner: The strategy to wrap.
-        uplink: The compressor of the nodes' updates, by default ``stc()``.
-        downlink: The compressor of the server's changes, by default ``stc()``.
+        uplink: The compressor of the nodes' updates, by default ``auto()``, which is chosen for each round.
+        downlink: The compressor of the server's changes, by default ``auto()``.
         local: Name patterns of tensors that stay on the nodes.  The first message to a node comes without them, and the app
             brings its own, as with ``load_state_dict(..., strict=False)``.
         tied: Groups of names that are one tensor, as ``[("embedding.weight", "output.weight")]``.  It travels once, and all its
@@ -70,8 +71,9 @@ class CompressedStrategy(Strategy):
         ValueError: An argument is of another type or out of range, or the strategy and the compressors do not fit together.
 
     Examples:
+        >>> import fedcomp
         >>> from flwr.serverapp.strategy import FedAvg
-        >>> strategy = CompressedStrategy(FedAvg(), uplink=stc(density=0.01))
+        >>> strategy = CompressedStrategy(FedAvg(), uplink=fedcomp.stc(density=0.01))
         >>> str(strategy.uplink)
         'stc(density=0.01)'
     """
@@ -97,9 +99,10 @@ class CompressedStrategy(Strategy):
         check_int("checkpoint_every", checkpoint_every, 1, 2**63 - 1)
         check_int("seed", seed, 0, 2**64 - 1)
         self.inner = inner
-        self.uplink = uplink if uplink is not None else stc()
-        self.downlink = downlink if downlink is not None else stc()
+        self.uplink = uplink if uplink is not None else auto()
+        self.downlink = downlink if downlink is not None else auto()
         check_links(inner, self.uplink, self.downlink)
+        self._links = LinkCompressors(inner, self.uplink, self.downlink)
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
         self.seed, self.order, self.ledger, self.round = seed, order, Ledger(), 0
@@ -175,6 +178,7 @@ class CompressedStrategy(Strategy):
             self._model.check_layout(initial_arrays, self.local, self.tied)
             log(INFO, "fedcomp: continues from version %d; the initial arrays are not used", self.version)
         self._offset = offset = self.round  # each start of Flower's counts from 1
+        self._links.num_rounds = offset + num_rounds
 
         def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
             metrics = evaluate_fn(offset + number, arrays) if evaluate_fn is not None else None
@@ -231,8 +235,13 @@ class CompressedStrategy(Strategy):
         server_round += self._offset
         with self._random.used():
             messages = list(configure(server_round, self._model.inner, config, RngPreservingGrid(grid)))
-        self._participation.ask(message.metadata.dst_node_id for message in messages)
-        seed = derive_seed(self.seed, server_round)
+        nodes = [message.metadata.dst_node_id for message in messages]
+        self._participation.ask(nodes)
+        if link is Link.TRAIN_MESSAGE:
+            self._links.begin_round(server_round, self.publisher.replica.layout.n, nodes, RngPreservingGrid(grid))
+        else:
+            self._links.reach(nodes)
+        seed, uplink = derive_seed(self.seed, server_round), str(self._links.uplink)
         uplink = str(self.uplink if link is Link.TRAIN_MESSAGE else evaluation_uplink(self.uplink))
         for message in messages:
             amounts = self._model.pack(message, uplink, seed, type(self.inner).__name__)
@@ -248,16 +257,17 @@ class CompressedStrategy(Strategy):
             change, metrics = aggregate(self.inner, server_round, valid, failed, self.publisher)
         if change is not None:
             start_s = time.perf_counter()
-            self.model.publish(change, self.downlink, derive_seed(self.seed, server_round, 1), self.inner)
+            self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)
+            self._links.end_round(valid, change[0], self.publisher.memory)
             self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.perf_counter() - start_s)
             # Acknowledge only now: an update that went into no model goes back to its node.
             for reply in valid:
-                self.publisher.acknowledge(reply.node, reply.reply, summed=self.uplink.memory.incremental)
+                self.publisher.acknowledge(reply.node, reply.reply, summed=self._links.uplink.memory.incremental)
         self.round = server_round
         if self._checkpoint is not None and server_round % self._checkpoint[1] == 0:
             self.save(self._checkpoint[0])
         self._dense_records.log(self.ledger.of_round(server_round), server_round)
-        log_ratio(server_round, self.ledger, self.uplink)
+        log_ratio(server_round, self.ledger, self._links.uplink)
         self._hook.begin(server_round, metrics)
         return (None if change is None else self.model.public), metrics
 
@@ -294,7 +304,9 @@ class CompressedStrategy(Strategy):
     def save(self, path: str | Path) -> None:
         """Write everything that the server must not lose into one file, atomically."""
         self._random.hold()
-        state = Checkpoint(self.round, self.publisher, self.ledger, self.model.local, self._random.state)
+        state = Checkpoint(
+            self.round, self.publisher, self.ledger, self.model.local, self._random.state, self._links.state()
+        )
         state.save(path, self.inner, self._settings)
 
     def load(self, path: str | Path) -> None:
@@ -307,3 +319,4 @@ class CompressedStrategy(Strategy):
         self.ledger, self.round = saved.ledger, saved.round
         self._participation = Participation(self.ledger)
         self._random.state = saved.random_state
+        self._links.restore(saved.choice)

@@ -1,0 +1,129 @@
+"""The compressors of a run's two links: those that the user named, or for `auto()`, a choice for each round."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from logging import INFO
+from typing import Any
+
+import numpy as np
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedYogi, Strategy
+
+from fedcomp.compressor import Compressor
+from fedcomp.core import Vector
+from fedcomp.errors import CorruptError
+from fedcomp.flower._compat import log
+from fedcomp.flower.server.aggregation import weights_of
+from fedcomp.flower.server.replies import ValidatedReply
+from fedcomp.flower.strategies.dynamic_sampling import aggregating
+from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
+from fedcomp.memory import State
+from fedcomp.methods import Choice, RoundFacts, auto, choose_downlink, choose_uplink, next_boost, parse
+
+AUTO = auto()
+RESIDUAL = "residual"
+SECOND_MOMENTS = (FedAdagrad, FedAdam, FedYogi)
+"""Strategies that square the mean, with its error: errors do not average out there."""
+UNKNOWN_ROUNDS = 100
+"""Rounds to come that a choice expects if nobody said how many there are."""
+
+
+@dataclass(slots=True)
+class Measurements:
+    """What the choice remembers between rounds, as it is saved in checkpoints.
+
+    `uplink` and `downlink` are the texts of the last chosen compressors, empty at first.  `evenness` is the share of
+    the updates that would average out as well if all weights were equal, `reached` the number of nodes that got a message in
+    the last round, and `boost` the factor of the downlink's density.
+    """
+
+    uplink: str = ""
+    downlink: str = ""
+    evenness: float = 1.0
+    reached: int = 0
+    boost: float = 1.0
+
+
+class LinkCompressors:
+    """The compressors of the current round, `uplink` and `downlink`."""
+
+    def __init__(self, inner: Strategy, uplink: Compressor, downlink: Compressor) -> None:
+        """Start with the compressors that the user gave; each one that is `auto()` is chosen in `begin_round`."""
+        self._named = {"uplink": uplink, "downlink": downlink}
+        self.uplink, self.downlink = uplink, downlink
+        self.num_rounds = 0  # unknown
+        averaging = aggregating(inner)
+        self._averages = reply_use_of(inner) is ReplyUse.MEAN and not isinstance(averaging, SECOND_MOMENTS)
+        self._weight_key = averaging.weighted_by_key if self._averages and isinstance(averaging, FedAvg) else ""
+        self._measured = Measurements()
+        self._reached: set[int] = set()
+
+    @property
+    def automatic(self) -> bool:
+        """Whether any of the two is chosen automatically."""
+        return AUTO in self._named.values()
+
+    def begin_round(self, server_round: int, n: int, nodes: Sequence[int], grid: Grid) -> None:
+        """Choose for a round in which `nodes` train, of those of `grid`; the vector has `n` entries."""
+        if not self.automatic:
+            return
+        num_nodes = len(list(grid.get_node_ids()))
+        measured = self._measured
+        if self._reached:
+            measured.reached = len(self._reached)
+        self._reached = set(nodes)
+        num_rounds = self.num_rounds or server_round + UNKNOWN_ROUNDS
+        averaged = max(1.0, measured.evenness * len(nodes)) if self._averages else 1.0
+        facts = RoundFacts(n, server_round, num_rounds, num_nodes, len(nodes), averaged)
+        up = choose_uplink(facts, keep_stc=_is_stc(measured.uplink))
+        reached = max(len(nodes), measured.reached)
+        facts = RoundFacts(n, server_round, num_rounds, num_nodes, reached, averaged)
+        down = choose_downlink(facts, boost=measured.boost, keep_stc=_is_stc(measured.downlink))
+        for link, choice in (("uplink", up), ("downlink", down)):
+            if self._named[link] == AUTO:
+                self._take(link, choice, server_round)
+
+    def _take(self, link: str, choice: Choice, server_round: int) -> None:
+        before, text = getattr(self._measured, link), str(choice.compressor)
+        if not before or parse(before).name != choice.compressor.name:
+            log(INFO, "fedcomp: round %d: %s auto() is %s: %s", server_round, link, text, choice.reason)
+        setattr(self, link, choice.compressor)
+        setattr(self._measured, link, text)
+
+    def reach(self, nodes: Sequence[int]) -> None:
+        """Count `nodes`, which evaluate, among those that got a message in the current round."""
+        self._reached |= set(nodes)
+
+    def end_round(self, replies: Sequence[ValidatedReply], change: Vector, memory: State) -> None:
+        """Measure a round: the weights of its `replies`, and the `memory` of the downlink after publishing `change`."""
+        if not self.automatic:
+            return
+        if self._weight_key and any(weights := weights_of(replies, self._weight_key)):
+            squares = sum(weight**2 for weight in weights)
+            self._measured.evenness = sum(weights) ** 2 / squares / len(weights)
+        size = float(np.linalg.norm(change))
+        if RESIDUAL in self.downlink.memory.vectors and size and self.num_rounds:
+            delay = float(np.linalg.norm(memory[RESIDUAL])) / size
+            self._measured.boost = next_boost(self._measured.boost, delay, self.num_rounds)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, as plain values."""
+        return asdict(self._measured)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned; what is missing starts as in a new run.
+
+        Raises `CorruptError` for values that `state` does not return.
+        """
+        known = {field.name: field.default for field in fields(Measurements)}
+        values = {name: state.get(name, default) for name, default in known.items()}
+        try:
+            self._measured = Measurements(**{name: type(default)(values[name]) for name, default in known.items()})
+            for text in filter(None, (self._measured.uplink, self._measured.downlink)):
+                parse(text)
+        except (TypeError, ValueError) as error:
+            raise CorruptError(f"the automatic choice in the checkpoint is damaged: {error}") from error
+
+
+def _is_stc(text: str) -> bool:
+    return bool(text) and parse(text).name == "stc"

@@ -1,0 +1,177 @@
+"""The automatic choice: for each round, the cheapest compressor that should cost no accuracy by the end of the run.
+
+The constants are fitted to the study `experiments/studies/auto`.  Sizes are in bits per entry of the vector.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedcomp.compressor import Compressor
+from fedcomp.core import check_range
+from fedcomp.entropy import RotatedBits
+from fedcomp.memory import NoMemory
+from fedcomp.methods.quantization import dense
+from fedcomp.methods.registry import Parts, register
+from fedcomp.methods.rotation_low_rank import eden
+from fedcomp.methods.sparsification import stc
+from fedcomp.quantize import Eden
+
+__all__ = ["auto"]
+
+DENSE_BITS = 32.0
+MAX_EDEN_BITS = 4.0
+"""EDEN's finest quantization, with 1 % of the squared norm as its error."""
+MIN_BODY_BYTES = 120
+"""Bodies below this size save little, because each message has a head of some 70 bytes, and cost tiny models much accuracy."""
+FIRST_CONTACT_SHARE = 0.2
+"""A node's first message holds the model as it is; this share of its cost buys precision in the node's other messages."""
+MEAN_BITS = 2.0
+"""Bits an entry that the updates of a round hold together: the errors of independent rotations average out."""
+VERSION_BITS, MIN_VERSION_BITS = 0.75, 0.3
+"""Bits of a rotated version that holds one update, and the fewest: means of several updates change the model less."""
+MIN_REQUESTS = 40.0
+"""Error feedback on a node needs this many rounds in which the node takes part."""
+SENDS_PER_NODE = 2.5
+"""How often a node sends each entry in a run, on average, with error feedback."""
+MIN_ROUNDS, MIN_UPDATES = 50, 600.0
+"""Error feedback on the server needs this many rounds, and this many averaged updates in all of them."""
+SENDS_BY_SERVER = 4.0
+"""How often the server sends each entry in a run, on average, with error feedback."""
+MAX_DENSITY = 0.25
+FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
+"""In this last share of the rounds, nodes send with this many times the density, so that their residuals go out."""
+MAX_DELAY_SHARE = 0.04
+"""The longest delay by the server's error feedback, as a share of the run's rounds."""
+MIN_BOOST, MAX_BOOST = 0.5, 8.0
+BOOST_STEP = 1.25
+
+
+@register("chosen by fedcomp: rounds, participation, model size")
+def auto() -> Parts:
+    """Return the automatic choice: `CompressedStrategy` replaces it in each round by the compressor that suits the run.
+
+    It starts from the number of rounds, the share of the nodes that take part in one, and the size of the model, and adapts
+    to the measured residual.  Few rounds, or few requests to each node: EDEN with just enough bits, a fraction of one where
+    many nodes are averaged.  Many: STC, with a density that falls with the number of rounds.  Tiny models: nearly dense.
+    The last version is sent with all that was left out before.  Alone, for a single message, it is ``eden(bits=1)``.
+    """
+    return Eden(1, "unbiased"), RotatedBits(), NoMemory()
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFacts:
+    """What the server knows of a round when it chooses.
+
+    `n` is the number of entries of the vector; `server_round`, from 1, is one of `num_rounds`.  Of `num_nodes` nodes,
+    `sampled` train in the round, and `averaged` updates of equal weight go into one mean: 1 if the strategy reads each reply.
+    """
+
+    n: int
+    server_round: int
+    num_rounds: int
+    num_nodes: int
+    sampled: int
+    averaged: float
+
+    @property
+    def participation(self) -> float:
+        """The share of the nodes that train in a round."""
+        return min(1.0, max(1, self.sampled) / max(1, self.num_nodes))
+
+    @property
+    def requests(self) -> float:
+        """How often a node is expected to train in the run."""
+        return self.participation * self.num_rounds
+
+    @property
+    def first_contacts(self) -> float:
+        """The expected share of messages that are a node's first, with nodes drawn at random in each round."""
+        return min(1.0, (1 - (1 - self.participation) ** self.num_rounds) / self.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A compressor, and the reason for it in a few words."""
+
+    compressor: Compressor
+    reason: str
+
+
+def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
+    """Return the compressor of the nodes' updates in a round.
+
+    `keep_stc` says that earlier rounds used STC: it stays then, because only error feedback sends what nodes have left out.
+    """
+    if (tiny := _tiny(facts.n)) is not None:
+        return tiny
+    least = {
+        f"{facts.averaged:.3g} updates a round share the error": MEAN_BITS / facts.averaged,
+        f"{facts.n} entries need a body of {MIN_BODY_BYTES} bytes": 8 * MIN_BODY_BYTES / facts.n,
+        "first contacts cost more": FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts,
+    }
+    reason = f"{facts.requests:.4g} requests to each node give error feedback time"
+    flush = FLUSH_FACTOR if facts.server_round > (1 - FLUSH_SHARE) * facts.num_rounds else 1.0
+    allowed = facts.requests >= MIN_REQUESTS
+    return _cheaper(least, SENDS_PER_NODE / facts.requests, flush, reason, allowed=allowed, keep_stc=keep_stc)
+
+
+def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = False) -> Choice:
+    """Return the compressor of the version that a round publishes; `facts` count all nodes that get messages as sampled.
+
+    The density of STC is multiplied by `boost`.  `keep_stc` is as in `choose_uplink`.
+    """
+    if (tiny := _tiny(facts.n)) is not None:
+        return tiny
+    if facts.server_round >= facts.num_rounds:
+        return Choice(eden(MAX_EDEN_BITS, feedback=True), "the last version brings what was left out before")
+    first = facts.first_contacts
+    returning = (1 - first) / facts.participation  # deltas that a message brings on average
+    least = {
+        f"{facts.averaged:.3g} updates a round make a version": max(MIN_VERSION_BITS, VERSION_BITS / facts.averaged),
+        f"{facts.n} entries need a body of {MIN_BODY_BYTES} bytes": 8 * MIN_BODY_BYTES / facts.n,
+        "first contacts cost more": FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9),
+    }
+    reason = f"{facts.num_rounds} rounds give error feedback time"
+    allowed = facts.num_rounds >= MIN_ROUNDS and facts.num_rounds * facts.averaged >= MIN_UPDATES
+    return _cheaper(least, SENDS_BY_SERVER / facts.num_rounds, boost, reason, allowed=allowed, keep_stc=keep_stc)
+
+
+def next_boost(boost: float, delay: float, num_rounds: int) -> float:
+    """Return the factor of the downlink's density after a version with a measured `delay`.
+
+    `delay` is the norm of the residual over that of a round's change: about the rounds by which the published model is late.
+    """
+    check_range("delay", delay, least=0)
+    longest = MAX_DELAY_SHARE * num_rounds
+    if delay > longest:
+        return min(boost * BOOST_STEP, MAX_BOOST)
+    return max(boost / BOOST_STEP, MIN_BOOST) if delay < longest / 2 else boost
+
+
+def _tiny(n: int) -> Choice | None:
+    if 4 * n > MIN_BODY_BYTES:
+        return None
+    return Choice(dense(), f"{n} entries are smaller than the head of a message or two")
+
+
+def _cheaper(
+    least: Mapping[str, float], density: float, factor: float, reason: str, *, allowed: bool, keep_stc: bool
+) -> Choice:
+    """Return STC of `density` times `factor` if it is allowed and takes fewer bits, or is to be kept; otherwise EDEN.
+
+    EDEN gets the largest of the `least` bits, which are given by their reasons.  `factor` does not decide between the two.
+    """
+    density = min(density, MAX_DENSITY)
+    stc_bits = density * (math.log2(1 / density) + 2)  # a gap in Golomb code, and a sign
+    if keep_stc or (allowed and stc_bits < max(least.values())):
+        return Choice(stc(_rounded(min(density * factor, MAX_DENSITY))), reason)
+    reason = max(least, key=lambda each: least[each])
+    if least[reason] > MAX_EDEN_BITS:
+        return Choice(dense(), reason)
+    return Choice(eden(_rounded(least[reason])), reason)
+
+
+def _rounded(setting: float) -> float:
+    """Return `setting` with three digits, as it is in the text of a compressor."""
+    return float(f"{setting:.3g}")
