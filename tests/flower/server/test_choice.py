@@ -1,0 +1,152 @@
+"""The automatic choice in a federation: what nodes are sent, what is logged, and what a restarted server remembers."""
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Message
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
+
+import fedcomp
+from fedcomp.core import read_archive, to_json, write_archive
+from fedcomp.core.files import from_json
+from fedcomp.errors import CorruptError
+from fedcomp.flower import CompressedStrategy, LocalGrid, records
+from fedcomp.wire import parse_server_message
+from tests.flower.toy import app, floats, model
+
+NODES = 6
+
+
+class RecordingGrid(LocalGrid):
+    """A grid that keeps the compressor that each message asks for; `per_round` has one text a round."""
+
+    def __init__(self) -> None:
+        super().__init__(app(), NODES)
+        self.per_round: list[str] = []
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Deliver `messages`, and keep the texts of those that train."""
+        messages = list(messages)
+        texts: set[str] = set()
+        for message in messages:
+            packed = records.packed(message.content)
+            if packed is not None and message.metadata.message_type.startswith("train"):
+                texts.add(parse_server_message(packed[1])[0].uplink)
+        self.per_round += texts
+        return super().push_messages(messages)
+
+
+def run(
+    rounds: int, inner: Strategy | None = None, side: int = 100, checkpoint: Path | None = None
+) -> tuple[CompressedStrategy, RecordingGrid]:
+    random.seed(3)
+    strategy = CompressedStrategy(inner or FedAvg(fraction_evaluate=0.0), checkpoint=checkpoint)
+    grid = RecordingGrid()
+    strategy.start(grid, model((side, side)), num_rounds=rounds)
+    return strategy, grid
+
+
+def names(texts: list[str]) -> list[str]:
+    return [fedcomp.parse(text).name for text in texts]
+
+
+def test_it_is_the_default_and_nodes_get_the_choice_as_text() -> None:
+    strategy, grid = run(5)
+    assert strategy.uplink == strategy.downlink == fedcomp.auto()
+    assert len(grid.per_round) == 5
+    assert set(names(grid.per_round)) == {"eden"}
+    assert strategy.ledger.ratio > 4
+
+
+def test_many_rounds_take_stc() -> None:
+    strategy, grid = run(120)
+    assert set(names(grid.per_round)) == {"stc"}
+    densities = [dict(fedcomp.parse(text).settings)["density"] for text in grid.per_round]
+    assert densities[-1] > densities[0], "the residuals of the nodes go out at the end"
+    assert strategy.ledger.ratio > 40
+
+
+def test_a_link_with_a_compressor_of_its_own_keeps_it() -> None:
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=fedcomp.topk(density=0.5))
+    grid = RecordingGrid()
+    strategy.start(grid, model((100, 100)), num_rounds=3)
+    assert grid.per_round == ["topk(density=0.5)"] * 3
+
+
+@pytest.mark.parametrize("inner", [FedAdam, FedMedian])
+def test_updates_whose_errors_do_not_average_out_are_sent_with_more_bits(inner: type[FedAvg]) -> None:
+    sizes = {}
+    for kind in (FedAvg, inner):
+        strategy, _ = run(10, kind(fraction_evaluate=0.0))
+        sizes[kind] = strategy.ledger.uplink_bytes
+    assert sizes[inner] > 1.5 * sizes[FedAvg]
+
+
+def test_a_tiny_model_travels_dense() -> None:
+    _, grid = run(4, side=4)
+    assert grid.per_round == ["dense()"] * 4
+
+
+def test_the_last_version_is_the_mean_of_the_last_models_but_for_a_hundredth() -> None:
+    strategy, _ = run(60)
+    memory = strategy.publisher.memory["residual"]
+    before, _ = run(59)
+    change = floats(strategy.arrays) - floats(before.arrays)
+    assert np.linalg.norm(memory) < 0.15 * np.linalg.norm(change)
+
+
+def test_the_log_names_the_choice_and_its_reason_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="flwr"):
+        run(4)
+    lines = [record.getMessage() for record in caplog.records if "auto()" in record.getMessage()]
+    lines = [line for line in lines if "round" in line]
+    assert len(lines) == 2
+    assert "uplink auto() is eden(bits=" in lines[0]
+    assert "downlink auto() is eden(bits=" in lines[1]
+
+
+def test_a_restarted_server_chooses_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    whole, expected = run(70)
+    random.seed(3)
+    first = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=tmp_path / "state")
+    grid = RecordingGrid()
+
+    class Stopped(Exception):
+        """The server's process ends."""
+
+    def stop(number: int, _: object) -> None:
+        if number == 30:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        first.start(grid, model((100, 100)), num_rounds=70, evaluate_fn=stop)
+    second = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    second.load(tmp_path / "state")
+    second.start(grid, second.arrays, num_rounds=70 - second.round)
+    assert grid.per_round == expected.per_round
+    np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
+
+
+def test_a_damaged_choice_in_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    strategy, _ = run(2, checkpoint=tmp_path / "state")
+    parts = read_archive(tmp_path / "state")
+    plain = from_json(parts["plain"])
+    plain["choice"]["uplink"] = "gzip()"
+    write_archive(tmp_path / "damaged", parts | {"plain": to_json(plain)})
+    with pytest.raises(CorruptError, match="gzip"):
+        strategy.load(tmp_path / "damaged")
+    del plain["choice"]
+    write_archive(tmp_path / "older", parts | {"plain": to_json(plain)})
+    strategy.load(tmp_path / "older")
+    assert strategy.round == 2
+
+
+def test_nodes_that_evaluate_count_as_reached() -> None:
+    """All nodes hold each version then: a version is fetched by each, and first contacts happen once."""
+    alone, _ = run(12, FedAvg(fraction_train=0.5, fraction_evaluate=0.0))
+    evaluated, _ = run(12, FedAvg(fraction_train=0.5, fraction_evaluate=1.0))
+    few, many = (each.publisher.history.frames()[-2].size for each in (alone, evaluated))
+    assert many < few

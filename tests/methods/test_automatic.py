@@ -1,0 +1,109 @@
+"""The automatic choice as a function of what is known of a round."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fedcomp
+from fedcomp.methods import RoundFacts, choose_downlink, choose_uplink, next_boost
+from fedcomp.methods.automatic import MAX_BOOST, MIN_BOOST
+
+MANY = RoundFacts(n=20_000, server_round=1, num_rounds=1000, num_nodes=10, sampled=10, averaged=10)
+
+
+def facts(n: int, num_rounds: int, num_nodes: int, sampled: int, server_round: int = 1) -> RoundFacts:
+    return RoundFacts(n, server_round, num_rounds, num_nodes, sampled, float(sampled))
+
+
+def bits(compressor: fedcomp.Compressor, n: int) -> float:
+    """Return the bits an entry of a body, measured."""
+    vector = np.random.default_rng(0).standard_normal(n, np.float32)
+    body, _ = compressor.encode(vector, compressor.init(n), seed=1)
+    return 8 * len(body) / n
+
+
+@pytest.mark.parametrize(
+    ("known", "uplink", "downlink"),
+    [
+        (facts(15, 25, 4, 4), "dense()", "dense()"),  # logistic regression on iris
+        (facts(20_000, 10, 10, 10), "eden(bits=0.64)", "eden(bits=0.711)"),
+        (facts(20_000, 100, 10, 10), "stc(density=0.025)", "stc(density=0.04)"),
+        (facts(20_000, 1000, 10, 10), "stc(density=0.0025)", "stc(density=0.004)"),
+        (facts(20_000, 100, 20, 1), "eden(bits=2.0)", "eden(bits=0.75)"),
+        (facts(10**7, 300, 10_000, 100), "eden(bits=2.03)", "stc(density=0.0133)"),
+        (facts(650, 30, 10, 10), "eden(bits=1.48)", "eden(bits=1.48)"),
+    ],
+)
+def test_choices_for_known_rounds(known: RoundFacts, uplink: str, downlink: str) -> None:
+    assert str(choose_uplink(known).compressor) == uplink
+    assert str(choose_downlink(known).compressor) == downlink
+
+
+def test_a_first_contact_happens_once_per_node() -> None:
+    assert facts(100, 10, 10, 10).first_contacts == pytest.approx(0.1)
+    assert facts(100, 1, 10, 3).first_contacts == pytest.approx(1.0)
+    # 20 of 20 nodes are asked half as often as in 10 of 10 rounds: (1 - 0.5 ** 4) / 2 of the messages are first ones
+    assert facts(100, 4, 20, 10).first_contacts == pytest.approx(0.46875)
+
+
+def test_the_last_version_is_precise_and_has_error_feedback() -> None:
+    last = choose_downlink(replace(MANY, server_round=1000)).compressor
+    assert last == fedcomp.eden(4.0, feedback=True)
+    assert choose_downlink(replace(MANY, server_round=999)).compressor != last
+
+
+def test_nodes_send_more_in_the_last_tenth_of_the_rounds() -> None:
+    early, late = (choose_uplink(replace(MANY, server_round=number)).compressor for number in (900, 901))
+    assert bits(late, MANY.n) > 2 * bits(early, MANY.n)
+
+
+def test_stc_stays_until_the_residual_is_sent() -> None:
+    few = facts(20_000, 10, 10, 10)
+    assert choose_uplink(few).compressor.name == choose_downlink(few).compressor.name == "eden"
+    assert choose_uplink(few, keep_stc=True).compressor.name == "stc"
+    assert choose_downlink(few, keep_stc=True).compressor.name == "stc"
+    last = replace(few, server_round=10)
+    assert choose_downlink(last, keep_stc=True).compressor == fedcomp.eden(4.0, feedback=True)
+
+
+def test_the_boost_scales_the_density_and_does_not_change_the_method() -> None:
+    assert choose_downlink(MANY, boost=2.0).compressor == fedcomp.stc(0.008)
+    assert choose_downlink(replace(MANY, num_rounds=100), boost=MAX_BOOST).compressor == fedcomp.stc(0.25)
+
+
+def test_the_boost_follows_the_delay_between_its_bounds() -> None:
+    boost = 1.0
+    for delay in (0.0, 1e9):
+        seen = [boost := next_boost(boost, delay, 100) for _ in range(20)]
+        assert seen[-1] == (MAX_BOOST if delay else MIN_BOOST)
+    assert next_boost(1.0, 3.0, 100) == 1.0, "a delay within the bound, and above half of it, changes nothing"
+    with pytest.raises(ValueError, match="nan"):
+        next_boost(1.0, float("nan"), 100)
+
+
+def test_every_choice_is_a_text_that_nodes_can_parse_and_works_both_ways() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        n, rounds, nodes = (int(10**power) for power in rng.uniform(0, (8, 5, 4)))
+        known = facts(n, rounds, nodes, int(rng.integers(1, nodes + 1)), int(rng.integers(1, rounds + 2)))
+        known = replace(known, averaged=float(rng.uniform(1, known.sampled)))
+        keep = bool(rng.integers(2))
+        for choice in (choose_uplink(known, keep_stc=keep), choose_downlink(known, boost=8.0, keep_stc=keep)):
+            assert fedcomp.parse(str(choice.compressor)) == choice.compressor
+            about = fedcomp.METHODS.about(choice.compressor.name)
+            assert about.uplink and about.downlink
+            assert choice.reason
+
+
+def test_more_rounds_never_take_more_bits_and_fewer_averaged_updates_never_fewer() -> None:
+    sizes = [bits(choose_uplink(facts(20_000, rounds, 10, 10)).compressor, 20_000) for rounds in (3, 10, 30, 100, 1000)]
+    assert sizes == sorted(sizes, reverse=True)
+    sizes = [bits(choose_uplink(facts(20_000, 30, 100, k)).compressor, 20_000) for k in (100, 30, 10, 3, 1)]
+    assert sizes == sorted(sizes)
+
+
+def test_alone_it_is_a_compressor_of_one_bit() -> None:
+    vector = np.random.default_rng(0).standard_normal(1000, np.float32)
+    auto, eden = fedcomp.auto(), fedcomp.eden(bits=1)
+    assert auto.encode(vector, auto.init(1000), seed=5)[0] == eden.encode(vector, eden.init(1000), seed=5)[0]
