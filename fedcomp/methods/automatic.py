@@ -32,7 +32,7 @@ VERSION_BITS, MIN_VERSION_BITS = 0.75, 0.3
 """Bits of a rotated version that holds one update, and the fewest: means of several updates change the model less."""
 MIN_REQUESTS = 40.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
-SENDS_PER_NODE = 2.5
+SENDS_PER_NODE = 3.0
 """How often a node sends each entry in a run, on average, with error feedback."""
 MIN_ROUNDS, MIN_UPDATES = 50, 600.0
 """Error feedback on the server needs this many rounds, and this many averaged updates in all of them."""
@@ -41,7 +41,7 @@ SENDS_BY_SERVER = 4.0
 MAX_DENSITY = 0.25
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals go out."""
-MAX_DELAY_SHARE = 0.04
+MAX_DELAY_SHARE = 0.02
 """The longest delay by the server's error feedback, as a share of the run's rounds."""
 MIN_BOOST, MAX_BOOST = 0.5, 8.0
 BOOST_STEP = 1.25

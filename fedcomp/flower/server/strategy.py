@@ -239,12 +239,13 @@ class CompressedStrategy(Strategy):
         self._participation.ask(nodes)
         if link is Link.TRAIN_MESSAGE:
             self._links.begin_round(server_round, self.publisher.replica.layout.n, nodes, RngPreservingGrid(grid))
+            uplink = self._links.uplink
         else:
             self._links.reach(nodes)
-        seed, uplink = derive_seed(self.seed, server_round), str(self._links.uplink)
-        uplink = str(self.uplink if link is Link.TRAIN_MESSAGE else evaluation_uplink(self.uplink))
+            uplink = evaluation_uplink(self._links.uplink)
+        seed = derive_seed(self.seed, server_round)
         for message in messages:
-            amounts = self._model.pack(message, uplink, seed, type(self.inner).__name__)
+            amounts = self._model.pack(message, str(uplink), seed, type(self.inner).__name__)
             self.ledger.add(server_round, message.metadata.dst_node_id, **amounts)
             self._dense_records.add(link, records.dense_sizes(message.content))
         return messages
