@@ -23,6 +23,7 @@ def size(model: nn.Module) -> int:
         ("mlp", (1, 8, 8), 19_210),
         ("cnn", (1, 8, 8), 13_706),
         ("cnn", (1, 32, 32), 136_586),
+        ("lora", (1, 8, 8), 17_930),
         ("kws_cnn", (1, 32, 32), 876_938),
         ("lstm", (1, 32, 32), 216_330),
         ("vgg11s", (3, 32, 32), 865_482),
@@ -49,10 +50,19 @@ def test_the_seed_alone_decides_the_weights_and_torchs_random_state_does_not_cha
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
     again = build_model(name, (1, 32, 32), 10, 5)
-    assert not list(first.buffers())
+    assert first.state_dict().keys() == dict(first.named_parameters()).keys(), "the state dict is what is trained"
     for a, b in zip(first.parameters(), again.parameters(), strict=True):
         assert torch.equal(a, b)
     assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
+
+
+def test_frozen_layers_are_equal_on_all_nodes_and_adapters_start_without_effect() -> None:
+    first, other = (build_model("lora", (1, 8, 8), 10, seed) for seed in (5, 6))
+    for a, b in zip(first.buffers(), other.buffers(), strict=True):
+        assert torch.equal(a, b)
+    layer = first[1]
+    x = torch.randn(4, 64, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(layer(x), nn.functional.linear(x, layer.frozen))
 
 
 def test_the_lstm_reads_rows() -> None:
@@ -71,7 +81,7 @@ def test_the_lstm_reads_rows() -> None:
         ("vgg11s", (3, 32, 31), 10, 0, "32x31; .*vgg11s .*32x32"),
         ("kws_cnn", (1, 8, 8), 10, 0, "8x8; .*kws_cnn .*16x16"),
         ("cnn", (1, 1, 64), 10, 0, "1x64; .*cnn .*4x4"),
-        ("resnet", (1, 8, 8), 10, 0, "'resnet'; .*logistic, mlp, cnn, kws_cnn, lstm, vgg11s"),
+        ("resnet", (1, 8, 8), 10, 0, "'resnet'; .*logistic, mlp, cnn, lora, kws_cnn, lstm, vgg11s"),
         ("mlp", (1, 0, 8), 10, 0, r"\(1, 0, 8\) and 10 classes"),
         ("mlp", (1, 8, 8), 1, 0, "1 classes"),
         ("mlp", (1, 8, 8), 10, -1, "seed is -1;"),

@@ -1,7 +1,7 @@
 """The compressors of a run's two links: those that the user named, or for `auto()`, a choice for each round."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from logging import INFO
 from typing import Any
 
@@ -33,8 +33,8 @@ class Measurements:
     """What the choice remembers between rounds, as it is saved in checkpoints.
 
     `uplink` and `downlink` are the texts of the last chosen compressors, empty at first.  `evenness` is the share of
-    the updates that would average out as well if all weights were equal, `reached` the number of nodes that got a message in
-    the last round, and `boost` the factor of the downlink's density.
+    the updates that would average out as well if all weights were equal, `reached` the number of nodes that got a message
+    between the last two versions, and `boost` the factor of the downlink's density.
     """
 
     uplink: str = ""
@@ -45,43 +45,39 @@ class Measurements:
 
 
 class LinkCompressors:
-    """The compressors of the current round, `uplink` and `downlink`."""
+    """The compressors of the current round, `uplink` and `downlink`; `num_rounds` is the last round, 0 if it is unknown."""
 
-    def __init__(self, inner: Strategy, uplink: Compressor, downlink: Compressor) -> None:
-        """Start with the compressors that the user gave; each one that is `auto()` is chosen in `begin_round`."""
-        self._named = {"uplink": uplink, "downlink": downlink}
-        self.uplink, self.downlink = uplink, downlink
-        self.num_rounds = 0  # unknown
+    def __init__(self, inner: Strategy) -> None:
+        """Start without a round; `inner` tells whether the errors of updates average out."""
+        self.uplink = self.downlink = AUTO
+        self.num_rounds = 0
         averaging = aggregating(inner)
         self._averages = reply_use_of(inner) is ReplyUse.MEAN and not isinstance(averaging, SECOND_MOMENTS)
         self._weight_key = averaging.weighted_by_key if self._averages and isinstance(averaging, FedAvg) else ""
         self._measured = Measurements()
         self._reached: set[int] = set()
 
-    @property
-    def automatic(self) -> bool:
-        """Whether any of the two is chosen automatically."""
-        return AUTO in self._named.values()
+    def begin_round(
+        self, uplink: Compressor, downlink: Compressor, server_round: int, n: int, nodes: Sequence[int], grid: Grid
+    ) -> None:
+        """Take `uplink` and `downlink`, or choose where they are `auto()`.
 
-    def begin_round(self, server_round: int, n: int, nodes: Sequence[int], grid: Grid) -> None:
-        """Choose for a round in which `nodes` train, of those of `grid`; the vector has `n` entries."""
-        if not self.automatic:
-            return
-        num_nodes = len(list(grid.get_node_ids()))
+        In the round, `nodes` train, of those of `grid`; the vector has `n` entries.
+        """
         measured = self._measured
-        if self._reached:
-            measured.reached = len(self._reached)
-        self._reached = set(nodes)
-        num_rounds = self.num_rounds or server_round + UNKNOWN_ROUNDS
+        self.reach(nodes)
+        self.uplink, self.downlink = uplink, downlink
+        if AUTO not in (uplink, downlink):
+            return
         averaged = max(1.0, measured.evenness * len(nodes)) if self._averages else 1.0
-        facts = RoundFacts(n, server_round, num_rounds, num_nodes, len(nodes), averaged)
-        up = choose_uplink(facts, keep_stc=_is_stc(measured.uplink))
-        reached = max(len(nodes), measured.reached)
-        facts = RoundFacts(n, server_round, num_rounds, num_nodes, reached, averaged)
-        down = choose_downlink(facts, boost=measured.boost, keep_stc=_is_stc(measured.downlink))
-        for link, choice in (("uplink", up), ("downlink", down)):
-            if self._named[link] == AUTO:
-                self._take(link, choice, server_round)
+        num_rounds = self.num_rounds or server_round + UNKNOWN_ROUNDS
+        facts = RoundFacts(n, server_round, num_rounds, len(list(grid.get_node_ids())), len(nodes), averaged)
+        if uplink == AUTO:
+            self._take("uplink", choose_uplink(facts, keep_stc=_is_stc(measured.uplink)), server_round)
+        if downlink == AUTO:
+            facts = replace(facts, sampled=max(len(nodes), measured.reached))
+            keep_stc = _is_stc(measured.downlink)
+            self._take("downlink", choose_downlink(facts, boost=measured.boost, keep_stc=keep_stc), server_round)
 
     def _take(self, link: str, choice: Choice, server_round: int) -> None:
         before, text = getattr(self._measured, link), str(choice.compressor)
@@ -91,18 +87,17 @@ class LinkCompressors:
         setattr(self._measured, link, text)
 
     def reach(self, nodes: Sequence[int]) -> None:
-        """Count `nodes`, which evaluate, among those that got a message in the current round."""
+        """Count `nodes` among those that get a message between two versions."""
         self._reached |= set(nodes)
 
     def end_round(self, replies: Sequence[ValidatedReply], change: Vector, memory: State) -> None:
         """Measure a round: the weights of its `replies`, and the `memory` of the downlink after publishing `change`."""
-        if not self.automatic:
-            return
         if self._weight_key and any(weights := weights_of(replies, self._weight_key)):
             squares = sum(weight**2 for weight in weights)
             self._measured.evenness = sum(weights) ** 2 / squares / len(weights)
-        size = float(np.linalg.norm(change))
-        if RESIDUAL in self.downlink.memory.vectors and size and self.num_rounds:
+        self._measured.reached, self._reached = len(self._reached), set()
+        chosen = self._measured.downlink and RESIDUAL in self.downlink.memory.vectors
+        if chosen and self.num_rounds and (size := float(np.linalg.norm(change))):
             delay = float(np.linalg.norm(memory[RESIDUAL])) / size
             self._measured.boost = next_boost(self._measured.boost, delay, self.num_rounds)
 

@@ -102,7 +102,7 @@ class CompressedStrategy(Strategy):
         self.uplink = uplink if uplink is not None else auto()
         self.downlink = downlink if downlink is not None else auto()
         check_links(inner, self.uplink, self.downlink)
-        self._links = LinkCompressors(inner, self.uplink, self.downlink)
+        self._links = LinkCompressors(inner)
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
         self.seed, self.order, self.ledger, self.round = seed, order, Ledger(), 0
@@ -238,7 +238,8 @@ class CompressedStrategy(Strategy):
         nodes = [message.metadata.dst_node_id for message in messages]
         self._participation.ask(nodes)
         if link is Link.TRAIN_MESSAGE:
-            self._links.begin_round(server_round, self.publisher.replica.layout.n, nodes, RngPreservingGrid(grid))
+            n = self.publisher.replica.layout.n
+            self._links.begin_round(self.uplink, self.downlink, server_round, n, nodes, RngPreservingGrid(grid))
             uplink = self._links.uplink
         else:
             self._links.reach(nodes)
