@@ -77,7 +77,7 @@ class AdaptedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, outputs) of vectors (N, inputs)."""
-        corrected: Tensor = nn.functional.linear(x, self.frozen) + self.b(self.a(x))  # type: ignore[arg-type]
+        corrected: Tensor = nn.functional.linear(x, self.get_buffer("frozen")) + self.b(self.a(x))
         return corrected
 
 

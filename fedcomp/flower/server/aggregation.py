@@ -99,7 +99,8 @@ def _aggregate_mean(
 
 def weights_of(replies: Sequence[ValidatedReply], key: str) -> list[float]:
     """Return the weight of each reply, which is the metric `key`; replies without it have none."""
-    metrics = (next(iter(records.metric_records(reply.message.content).values()), {}) for reply in replies)
+    contents = [records.metric_records(reply.message.content) for reply in replies]
+    metrics = [record for content in contents for record in list(content.values())[:1]]
     return [float(cast(float, record[key])) for record in metrics if key in record]
 
 

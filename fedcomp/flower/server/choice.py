@@ -1,7 +1,7 @@
 """The compressors of a run's two links: those that the user named, or for `auto()`, a choice for each round."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from logging import INFO
 from typing import Any
 
@@ -110,10 +110,11 @@ class LinkCompressors:
 
         Raises `CorruptError` for values that `state` does not return.
         """
-        known = {field.name: field.default for field in fields(Measurements)}
-        values = {name: state.get(name, default) for name, default in known.items()}
+        known = asdict(Measurements())
         try:
-            self._measured = Measurements(**{name: type(default)(values[name]) for name, default in known.items()})
+            self._measured = Measurements(
+                **{name: type(fresh)(state.get(name, fresh)) for name, fresh in known.items()}
+            )
             for text in filter(None, (self._measured.uplink, self._measured.downlink)):
                 parse(text)
         except (TypeError, ValueError) as error:
