@@ -12,7 +12,6 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 from flwr.serverapp.strategy import FedAvg, Strategy
 
-import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
 from fedcomp.sync import Traffic
 
@@ -57,4 +56,4 @@ class Quickstart:
 
 def compressed(strategy: Strategy, **settings: Any) -> CompressedStrategy:
     """Return `strategy` as the README wraps it: without a compressor; `settings` are those that an app needs."""
-    return CompressedStrategy(strategy, **settings, uplink=fedcomp.eden(bits=1), downlink=fedcomp.eden(bits=1))
+    return CompressedStrategy(strategy, **settings)
