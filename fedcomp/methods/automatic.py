@@ -22,9 +22,11 @@ __all__ = ["auto"]
 DENSE_BITS = 32.0
 MAX_EDEN_BITS = 4.0
 """EDEN's finest quantization, with 1 % of the squared norm as its error."""
-MIN_BODY_BYTES = 120
-"""Bodies below this size save little, because each message has a head of some 70 bytes, and cost tiny models much accuracy."""
-FIRST_CONTACT_SHARE = 0.2
+MAX_TINY = 40
+"""Vectors of up to this number of entries travel dense: a message has a head of some 70 bytes."""
+ONE_BIT_ENTRIES = 1500.0
+"""Vectors of this number of entries take one bit an entry, smaller ones more: each of their entries matters more."""
+FIRST_CONTACT_SHARE = 0.3
 """A node's first message holds the model as it is; this share of its cost buys precision in the node's other messages."""
 MEAN_BITS = 2.0
 """Bits an entry that the updates of a round hold together: the errors of independent rotations average out."""
@@ -107,7 +109,7 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
         return tiny
     least = {
         f"{facts.averaged:.3g} updates a round share the error": MEAN_BITS / facts.averaged,
-        f"{facts.n} entries need a body of {MIN_BODY_BYTES} bytes": 8 * MIN_BODY_BYTES / facts.n,
+        f"{facts.n} entries are few": math.sqrt(ONE_BIT_ENTRIES / facts.n),
         "first contacts cost more": FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts,
     }
     reason = f"{facts.requests:.4g} requests to each node give error feedback time"
@@ -129,7 +131,7 @@ def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = F
     returning = (1 - first) / facts.participation  # deltas that a message brings on average
     least = {
         f"{facts.averaged:.3g} updates a round make a version": max(MIN_VERSION_BITS, VERSION_BITS / facts.averaged),
-        f"{facts.n} entries need a body of {MIN_BODY_BYTES} bytes": 8 * MIN_BODY_BYTES / facts.n,
+        f"{facts.n} entries are few": math.sqrt(ONE_BIT_ENTRIES / facts.n),
         "first contacts cost more": FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9),
     }
     reason = f"{facts.num_rounds} rounds give error feedback time"
@@ -150,9 +152,7 @@ def next_boost(boost: float, delay: float, num_rounds: int) -> float:
 
 
 def _tiny(n: int) -> Choice | None:
-    if 4 * n > MIN_BODY_BYTES:
-        return None
-    return Choice(dense(), f"{n} entries are smaller than the head of a message or two")
+    return Choice(dense(), f"{n} entries are not much more than the head of a message") if n <= MAX_TINY else None
 
 
 def _cheaper(

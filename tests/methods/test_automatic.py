@@ -27,12 +27,12 @@ def bits(compressor: fedcomp.Compressor, n: int) -> float:
     ("known", "uplink", "downlink"),
     [
         (facts(15, 25, 4, 4), "dense()", "dense()"),  # logistic regression on iris
-        (facts(20_000, 10, 10, 10), "eden(bits=0.64)", "eden(bits=0.711)"),
-        (facts(20_000, 100, 10, 10), "eden(bits=0.2)", "stc(density=0.04)"),
+        (facts(20_000, 10, 10, 10), "eden(bits=0.96)", "eden(bits=1.07)"),
+        (facts(20_000, 100, 10, 10), "stc(density=0.03)", "stc(density=0.04)"),
         (facts(20_000, 1000, 10, 10), "stc(density=0.003)", "stc(density=0.004)"),
         (facts(20_000, 100, 20, 1), "eden(bits=2.0)", "eden(bits=0.75)"),
-        (facts(10**7, 300, 10_000, 100), "eden(bits=2.03)", "stc(density=0.0133)"),
-        (facts(650, 30, 10, 10), "eden(bits=1.48)", "eden(bits=1.48)"),
+        (facts(10**7, 300, 10_000, 100), "eden(bits=3.04)", "stc(density=0.0133)"),
+        (facts(650, 30, 10, 10), "eden(bits=1.52)", "eden(bits=1.52)"),
     ],
 )
 def test_choices_for_known_rounds(known: RoundFacts, uplink: str, downlink: str) -> None:
