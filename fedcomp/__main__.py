@@ -135,7 +135,7 @@ def _payload_fields(frame: Frame, layout: Layout | None) -> Iterator[Field]:
         yield "exact", f"{len(exact)} bytes"
 
 
-DEMO_METHODS = ("eden(bits=1)", "stc(density=0.04)")
+DEMO_METHODS = ("auto()", "eden(bits=1)", "stc(density=0.04)")
 DEMO_ROUNDS = 30
 
 
