@@ -80,7 +80,7 @@ def test_a_federation_of_two_trains_and_is_ended(folder: Path) -> None:
     assert "INFO" not in out
     run = folder / "runs" / "first"
     summary = json.loads((run / "summary.json").read_text())
-    assert summary["settings"]["uplink"] == summary["settings"]["downlink"] == "stc(density=0.02)"
+    assert summary["settings"]["uplink"] == summary["settings"]["downlink"] == "auto"
     assert summary["ratio"] > 1
     assert (run / "checkpoint").exists()
 
