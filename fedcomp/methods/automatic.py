@@ -32,18 +32,18 @@ MEAN_BITS = 2.0
 """Bits an entry that the updates of a round hold together: the errors of independent rotations average out."""
 VERSION_BITS, MIN_VERSION_BITS = 0.75, 0.3
 """Bits of a rotated version that holds one update, and the fewest: means of several updates change the model less."""
-MIN_REQUESTS = 40.0
+MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
-SENDS_PER_NODE = 3.0
+SENDS_PER_NODE = 6.0
 """How often a node sends each entry in a run, on average, with error feedback."""
 MIN_ROUNDS, MIN_UPDATES = 50, 600.0
 """Error feedback on the server needs this many rounds, and this many averaged updates in all of them."""
-SENDS_BY_SERVER = 4.0
+SENDS_BY_SERVER = 6.0
 """How often the server sends each entry in a run, on average, with error feedback."""
 MAX_DENSITY = 0.25
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals go out."""
-MAX_DELAY_SHARE = 0.02
+MAX_DELAY_SHARE = 0.01
 """The longest delay by the server's error feedback, as a share of the run's rounds."""
 MIN_BOOST, MAX_BOOST = 0.5, 8.0
 BOOST_STEP = 1.25
@@ -167,9 +167,7 @@ def _cheaper(
     if keep_stc or (allowed and stc_bits < max(least.values())):
         return Choice(stc(_rounded(min(density * factor, MAX_DENSITY))), reason)
     reason = max(least, key=lambda each: least[each])
-    if least[reason] > MAX_EDEN_BITS:
-        return Choice(dense(), reason)
-    return Choice(eden(_rounded(least[reason])), reason)
+    return Choice(eden(_rounded(min(least[reason], MAX_EDEN_BITS))), reason)
 
 
 def _rounded(setting: float) -> float:

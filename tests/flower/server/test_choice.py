@@ -63,9 +63,9 @@ def test_it_is_the_default_and_nodes_get_the_choice_as_text() -> None:
 
 
 def test_many_rounds_take_stc() -> None:
-    strategy, grid = run(100)
+    strategy, grid = run(220)
     assert set(names(grid.per_round)) == {"stc"}
-    first, last = (fedcomp.parse(text).encode(VECTOR, {"residual": 0 * VECTOR})[0] for text in grid.per_round[::99])
+    first, last = (fedcomp.parse(text).encode(VECTOR, {"residual": 0 * VECTOR})[0] for text in grid.per_round[::219])
     assert len(last) > 2 * len(first), "the residuals of the nodes go out at the end"
     assert strategy.ledger.ratio > 40
 

@@ -1,0 +1,103 @@
+"""The automatic choice next to dense traffic and to the cheapest fixed method, from the tables of its study.
+
+    python -m experiments.automatic runs/studies/auto/results.csv [--markdown]
+
+For each model, participation and length of a run, the best fixed method is the one with the fewest bytes, both ways, among
+those whose mean accuracy is at most half a point below dense.  Only seeds that all methods of a line have count.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from experiments.plan import StudyError
+from experiments.results import read_csv
+from experiments.table import Table
+
+BOUND = 0.005
+"""The mean accuracy that a method may be below dense."""
+AUTO = re.compile(r"auto, (\d+) rounds")
+"""The label of the automatic choice in a run of this length."""
+DENSE = "dense"
+SCENARIO = ["model", "participation", "rounds"]
+HEAD = (
+    "model",
+    "participation",
+    "rounds",
+    "seeds",
+    "dense",
+    "auto",
+    "ratio",
+    "best fixed",
+    "its ratio",
+    "auto's bytes / best's",
+)
+
+
+def ends(table: pd.DataFrame) -> pd.DataFrame:
+    """Return accuracy and bytes of each method and seed at the end of each length of run, the automatic choice as "auto"."""
+    planned = table["method"].str.extract(AUTO.pattern)[0]
+    lengths = sorted({int(length) for length in planned.dropna()})
+    found = planned.notna()
+    auto = table[found & (table["round"].astype(str) == planned)].assign(method="auto")
+    fixed = table[~found & table["round"].isin(lengths)]
+    rows = pd.concat([auto, fixed]).rename(columns={"round": "rounds"})
+    return rows.assign(
+        sent=rows["uplink_bytes"] + rows["downlink_bytes"],
+        plain=rows["dense_uplink_bytes"] + rows["dense_downlink_bytes"],
+    )[[*SCENARIO, "method", "seed", "accuracy", "sent", "plain"]]
+
+
+def compare(table: pd.DataFrame) -> Table:
+    """Return a line for each scenario that dense, the automatic choice and a fixed method have run; means over seeds."""
+    rows = []
+    for (model, participation, rounds), group in ends(table).groupby(SCENARIO):
+        runs = group.pivot(index="seed", columns="method", values=["accuracy", "sent", "plain"]).dropna()
+        if runs.empty or not {"auto", DENSE} < set(group["method"]):
+            continue
+        mean = runs.mean().unstack(0)
+        dense = mean.loc[DENSE, "accuracy"]
+        holding = mean[mean["accuracy"] >= dense - BOUND - 1e-9].drop(index="auto", errors="ignore")
+        best, auto = holding["sent"].idxmin(), mean.loc["auto"]
+        fixed = mean.loc[best]
+        rows.append(
+            (
+                *(str(model), f"{100 * float(participation):g} %", str(rounds), str(len(runs)), f"{100 * dense:.1f} %"),
+                *(f"{100 * (auto['accuracy'] - dense):+.1f}", f"{auto['plain'] / auto['sent']:.1f}"),
+                *(str(best), f"{fixed['plain'] / fixed['sent']:.1f}", f"{auto['sent'] / fixed['sent']:.2f}"),
+            )
+        )
+    caption = "Accuracy of dense, and auto's points above or below it; plain Flower's bytes over those sent, both ways."
+    return Table(caption, HEAD, tuple(rows))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; return 0, or 2 after one sentence for files that cannot be used."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.automatic",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("tables", type=Path, nargs="+", metavar="CSV", help="results of the study, or of its parts")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    options = parser.parse_args(arguments)
+    try:
+        table = compare(pd.concat([read_csv(path) for path in options.tables]))
+        if not table.rows:
+            raise StudyError("no run of auto has dense and a fixed method of the same length next to it")
+    except OSError as error:
+        print(f"automatic: {error.filename} cannot be read: {error.strerror}", file=sys.stderr)
+        return 2
+    except ValueError as error:
+        print(f"automatic: {error}", file=sys.stderr)
+        return 2
+    print(table.to_markdown() if options.markdown else table.to_text())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
