@@ -1,0 +1,54 @@
+"""The table that compares the automatic choice with dense traffic and with the best fixed method."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.automatic import compare, main
+from experiments.results import COLUMNS, write_csv
+
+
+def results(*runs: tuple[str, int, int, float, int]) -> pd.DataFrame:
+    """Return a table of results: method, seed, round, accuracy, and bytes each way; dense bytes are 1000 each way."""
+    rows = []
+    for method, seed, number, accuracy, sent in runs:
+        row = {name: "x" if dtype in ("str", "object", "string") else 0 for name, dtype in COLUMNS.items()}
+        row |= {"cell": f"{method}-{seed}", "method": method, "seed": seed, "round": number, "accuracy": accuracy}
+        row |= {"uplink_bytes": sent, "downlink_bytes": sent, "dense_uplink_bytes": 1000, "dense_downlink_bytes": 1000}
+        rows.append(row | {"model": "logistic", "participation": 0.25})
+    return pd.DataFrame(rows).astype(COLUMNS)
+
+
+RUNS = (
+    ("dense", 0, 10, 0.900, 1000),
+    ("fine", 0, 10, 0.896, 100),
+    ("coarse", 0, 10, 0.890, 10),
+    ("auto, 10 rounds", 0, 10, 0.899, 80),
+    ("auto, 10 rounds", 0, 5, 0.5, 40),
+    ("dense", 0, 20, 0.95, 2000),
+)
+
+
+def test_the_best_fixed_method_is_the_cheapest_within_half_a_point_of_dense() -> None:
+    (line,) = compare(results(*RUNS)).rows
+    assert line == ("logistic", "25 %", "10", "1", "90.0 %", "-0.1", "12.5", "fine", "10.0", "0.80")
+
+
+def test_only_seeds_that_all_methods_have_count() -> None:
+    more = [(method, 1, number, 0.1, 1) for method, _, number, _, _ in RUNS[:3]]
+    assert compare(results(*RUNS, *more)).rows == compare(results(*RUNS)).rows
+
+
+def test_tables_without_a_comparison_and_missing_files_are_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_csv(tmp_path / "fixed.csv", results(*RUNS[:3]))
+    assert main([str(tmp_path / "fixed.csv")]) == 2
+    assert main([str(tmp_path / "none.csv")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 2
+    write_csv(tmp_path / "all.csv", results(*RUNS))
+    assert main([str(tmp_path / "all.csv"), "--markdown"]) == 0
+    assert "| fine |" in capsys.readouterr().out
