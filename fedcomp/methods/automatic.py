@@ -108,11 +108,13 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
     least = {
-        f"{facts.averaged:.3g} updates a round share the error": MEAN_BITS / facts.averaged,
-        f"{facts.n} entries are few": math.sqrt(ONE_BIT_ENTRIES / facts.n),
-        "first contacts cost more": FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts,
+        f"the errors of {facts.averaged:.3g} updates a round average out": MEAN_BITS / facts.averaged,
+        f"a model of {facts.n} entries is small": math.sqrt(ONE_BIT_ENTRIES / facts.n),
+        f"{facts.first_contacts:.0%} of the messages are a node's first and hold the whole model": (
+            FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts
+        ),
     }
-    reason = f"{facts.requests:.4g} requests to each node give error feedback time"
+    reason = f"each node trains {facts.requests:.4g} times, enough for error feedback"
     flush = FLUSH_FACTOR if facts.server_round > (1 - FLUSH_SHARE) * facts.num_rounds else 1.0
     allowed = facts.requests >= MIN_REQUESTS
     return _cheaper(least, SENDS_PER_NODE / facts.requests, flush, reason, allowed=allowed, keep_stc=keep_stc)
@@ -130,11 +132,13 @@ def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = F
     first = facts.first_contacts
     returning = (1 - first) / facts.participation  # deltas that a message brings on average
     least = {
-        f"{facts.averaged:.3g} updates a round make a version": max(MIN_VERSION_BITS, VERSION_BITS / facts.averaged),
-        f"{facts.n} entries are few": math.sqrt(ONE_BIT_ENTRIES / facts.n),
-        "first contacts cost more": FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9),
+        f"a version is the mean of {facts.averaged:.3g} updates": max(MIN_VERSION_BITS, VERSION_BITS / facts.averaged),
+        f"a model of {facts.n} entries is small": math.sqrt(ONE_BIT_ENTRIES / facts.n),
+        f"{first:.0%} of the messages are a node's first and hold the whole model": (
+            FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9)
+        ),
     }
-    reason = f"{facts.num_rounds} rounds give error feedback time"
+    reason = f"{facts.num_rounds} versions are enough for error feedback"
     allowed = facts.num_rounds >= MIN_ROUNDS and facts.num_rounds * facts.averaged >= MIN_UPDATES
     return _cheaper(least, SENDS_BY_SERVER / facts.num_rounds, boost, reason, allowed=allowed, keep_stc=keep_stc)
 
@@ -152,7 +156,7 @@ def next_boost(boost: float, delay: float, num_rounds: int) -> float:
 
 
 def _tiny(n: int) -> Choice | None:
-    return Choice(dense(), f"{n} entries are not much more than the head of a message") if n <= MAX_TINY else None
+    return Choice(dense(), f"{n} entries take hardly more bytes than the head of a message") if n <= MAX_TINY else None
 
 
 def _cheaper(

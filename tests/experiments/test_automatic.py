@@ -13,7 +13,9 @@ def results(*runs: tuple[str, int, int, float, int]) -> pd.DataFrame:
     """Return a table of results: method, seed, round, accuracy, and bytes each way; dense bytes are 1000 each way."""
     rows = []
     for method, seed, number, accuracy, sent in runs:
-        row = {name: "x" if dtype in ("str", "object", "string") else 0 for name, dtype in COLUMNS.items()}
+        row: dict[str, str | float] = {
+            name: "x" if dtype in ("str", "object", "string") else 0 for name, dtype in COLUMNS.items()
+        }
         row |= {"cell": f"{method}-{seed}", "method": method, "seed": seed, "round": number, "accuracy": accuracy}
         row |= {"uplink_bytes": sent, "downlink_bytes": sent, "dense_uplink_bytes": 1000, "dense_downlink_bytes": 1000}
         rows.append(row | {"model": "logistic", "participation": 0.25})

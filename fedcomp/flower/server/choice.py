@@ -72,19 +72,26 @@ class LinkCompressors:
         averaged = max(1.0, measured.evenness * len(nodes)) if self._averages else 1.0
         num_rounds = self.num_rounds or server_round + UNKNOWN_ROUNDS
         facts = RoundFacts(n, server_round, num_rounds, len(list(grid.get_node_ids())), len(nodes), averaged)
+        choices: dict[str, Choice] = {}
         if uplink == AUTO:
-            self._take("uplink", choose_uplink(facts, keep_stc=_is_stc(measured.uplink)), server_round)
+            choices["uplink"] = choose_uplink(facts, keep_stc=_is_stc(measured.uplink))
+            self.uplink = choices["uplink"].compressor
         if downlink == AUTO:
             facts = replace(facts, sampled=max(len(nodes), measured.reached))
-            keep_stc = _is_stc(measured.downlink)
-            self._take("downlink", choose_downlink(facts, boost=measured.boost, keep_stc=keep_stc), server_round)
+            choices["downlink"] = choose_downlink(facts, boost=measured.boost, keep_stc=_is_stc(measured.downlink))
+            self.downlink = choices["downlink"].compressor
+        self._remember(choices, server_round)
 
-    def _take(self, link: str, choice: Choice, server_round: int) -> None:
-        before, text = getattr(self._measured, link), str(choice.compressor)
-        if not before or parse(before).name != choice.compressor.name:
-            log(INFO, "fedcomp: round %d: %s auto() is %s: %s", server_round, link, text, choice.reason)
-        setattr(self, link, choice.compressor)
-        setattr(self._measured, link, text)
+    def _remember(self, choices: Mapping[str, Choice], server_round: int) -> None:
+        """Keep the texts of the chosen compressors; log those whose method is not that of the round before."""
+        news: list[str] = []
+        for link, choice in choices.items():
+            before = getattr(self._measured, link)
+            if not before or parse(before).name != choice.compressor.name:
+                news.append(f"{choice.compressor} as {link}, because {choice.reason}")
+            setattr(self._measured, link, str(choice.compressor))
+        if news:
+            log(INFO, "fedcomp: round %d: auto() chooses %s", server_round, "; ".join(news))
 
     def reach(self, nodes: Sequence[int]) -> None:
         """Count `nodes` among those that get a message between two versions."""
