@@ -17,12 +17,13 @@ from fedcomp.flower.server.aggregation import weights_of
 from fedcomp.flower.server.replies import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
+from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
 from fedcomp.memory import State
 from fedcomp.methods import Choice, RoundFacts, auto, choose_downlink, choose_uplink, next_boost, parse
 
 AUTO = auto()
 RESIDUAL = "residual"
-SECOND_MOMENTS = (FedAdagrad, FedAdam, FedYogi)
+SECOND_MOMENTS = (FedAdagrad, FedAdam, FedYogi, ServerOptimizer)
 """Strategies that square the mean, with its error: errors do not average out there."""
 UNKNOWN_ROUNDS = 100
 """Rounds to come that a choice expects if nobody said how many there are."""

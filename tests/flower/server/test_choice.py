@@ -13,7 +13,7 @@ import fedcomp
 from fedcomp.core import read_archive, to_json, write_archive
 from fedcomp.core.files import from_json
 from fedcomp.errors import CorruptError
-from fedcomp.flower import CompressedStrategy, LocalGrid, records
+from fedcomp.flower import CompressedStrategy, FedAMS, LocalGrid, records
 from fedcomp.wire import parse_server_message
 from tests.flower.toy import app, floats, model
 
@@ -77,7 +77,7 @@ def test_a_link_with_a_compressor_of_its_own_keeps_it() -> None:
     assert grid.per_round == ["topk(density=0.5)"] * 3
 
 
-@pytest.mark.parametrize("inner", [FedAdam, FedMedian])
+@pytest.mark.parametrize("inner", [FedAdam, FedAMS, FedMedian])
 def test_updates_whose_errors_do_not_average_out_are_sent_with_more_bits(inner: type[FedAvg]) -> None:
     sizes = {}
     for kind in (FedAvg, inner):
