@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError
@@ -17,14 +17,18 @@ from fedcomp.wire import BFLOAT16, bfloat16_to_float32
 
 Messages = Iterable[Message]
 STYPE = "fedcomp.frame/1"
+RECORD_STYPE = "fedcomp.record/1"
+"""The `stype` of a further record that is compressed."""
+RECORD_UPLINKS = "fedcomp.records"
+"""The key of the config in a training message that names the compressors of further records, by their keys."""
 KEY = "fedcomp"
 NPY_1 = b"\x93NUMPY\x01\x00"
 """The start of a file in the npy format, version 1.0."""
 
 
-def pack(data: bytes) -> ArrayRecord:
+def pack(data: bytes, stype: str = STYPE) -> ArrayRecord:
     """Return `data` as an ArrayRecord of one Array."""
-    return record_of({KEY: Array("uint8", (len(data),), STYPE, data)})
+    return record_of({KEY: Array("uint8", (len(data),), stype, data)})
 
 
 def packed(content: RecordDict) -> tuple[str, bytes] | None:
@@ -32,14 +36,19 @@ def packed(content: RecordDict) -> tuple[str, bytes] | None:
 
     Raises `CorruptError` if there are several.
     """
-    found = [(key, each[KEY].data) for key, each in array_records(content).items() if _is_packed(each)]
+    found = [(key, each[KEY].data) for key, each in array_records(content).items() if _is_packed(each, STYPE)]
     if len(found) > 1:
         raise CorruptError(f"{len(found)} fedcomp records in one message; one is needed")
     return found[0] if found else None
 
 
-def _is_packed(record: ArrayRecord) -> bool:
-    return set(record) == {KEY} and record[KEY].stype == STYPE
+def further_packed(content: RecordDict) -> dict[str, bytes]:
+    """Return key -> bytes of the records that `pack` made with `RECORD_STYPE`."""
+    return {key: each[KEY].data for key, each in array_records(content).items() if _is_packed(each, RECORD_STYPE)}
+
+
+def _is_packed(record: ArrayRecord, *stypes: str) -> bool:
+    return set(record) == {KEY} and record[KEY].stype in stypes
 
 
 def array_records(content: RecordDict) -> dict[str, ArrayRecord]:
@@ -52,6 +61,12 @@ def metric_records(content: RecordDict) -> dict[str, MetricRecord]:
     return {key: record for key, record in content.items() if isinstance(record, MetricRecord)}
 
 
+def record_uplinks(content: RecordDict) -> dict[str, str]:
+    """Return key -> text of the compressor of each further record that the server of a training message wants compressed."""
+    config = content.get(RECORD_UPLINKS)
+    return {key: str(text) for key, text in config.items()} if isinstance(config, ConfigRecord) else {}
+
+
 def dense_size(record: ArrayRecord) -> int:
     """Return the number of bytes that plain Flower sends for `record`."""
     return sum(len(array.data) for array in record.values())
@@ -59,7 +74,11 @@ def dense_size(record: ArrayRecord) -> int:
 
 def dense_sizes(content: RecordDict) -> dict[str, int]:
     """Return key -> bytes of each array record that `pack` did not make: those travel as they are."""
-    return {key: dense_size(record) for key, record in array_records(content).items() if not _is_packed(record)}
+    return {
+        key: dense_size(record)
+        for key, record in array_records(content).items()
+        if not _is_packed(record, STYPE, RECORD_STYPE)
+    }
 
 
 def to_arrays(record: Mapping[str, Array]) -> dict[str, NDArray[Any]]:

@@ -9,6 +9,7 @@ from fedcomp.sync.history import History, Route
 from fedcomp.sync.ledger import SERVER_NODE, Ledger, Traffic
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
 from fedcomp.sync.publisher import Publisher, Reply, first_number
+from fedcomp.sync.record_sender import RecordSender, decode_record
 from fedcomp.sync.replica import (
     DeltaStep,
     FrameDecoder,
@@ -32,6 +33,7 @@ __all__ = [
     "Ledger",
     "NodeRegistry",
     "Publisher",
+    "RecordSender",
     "Replica",
     "Reply",
     "Route",
@@ -40,6 +42,7 @@ __all__ = [
     "Update",
     "apply_frame",
     "check_norm",
+    "decode_record",
     "decode_update",
     "dense_change",
     "derive_seed",

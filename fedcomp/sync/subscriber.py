@@ -72,25 +72,32 @@ class Subscriber:
             raise StaleError(f"message {message.number}; message {self.number} was followed already")
         return message.number == self.pending_number
 
-    def settle(self, acked: Ack, node: int) -> None:
+    def settle(self, acked: Ack, node: int) -> int:
         """Forget the pending update if `acked` names it; otherwise return its content to the memory.
 
         If this node has come back under another id, the server cannot know what it accepted: most likely everything.
+
+        Returns the number of the message whose answer was pending and was accepted, 0 if there is none.
         """
+        accepted = 0
         if node != self.node:
+            accepted = self.pending_number
             self.node, self.acked_number = node, acked.number
             self._drop_pending()
         if acked.number < self.acked_number:
             # The server has resumed from an older state: its sum lacks increments that the estimate here contains.
             self._forget_estimate()
         self.acked_number = acked.number
-        if self.pending and self.replica is not None and ack_of(self.pending_number, self.pending) != acked:
+        if self.pending and ack_of(self.pending_number, self.pending) == acked:
+            accepted = self.pending_number
+        elif self.pending and self.replica is not None:
             frame, layout = parse_single_frame(self.pending), self.replica.layout
             if frame.layout == layout.digest:
                 body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
                 lost = codec_by_id(frame.codec).decode(body, n=layout.n)
                 self.memory |= parse(self.uplink).memory.rollback(lost, self.memory)
         self._drop_pending()
+        return accepted
 
     def _drop_pending(self) -> None:
         self.pending, self.pending_number = b"", 0
@@ -151,7 +158,7 @@ class Subscriber:
             )
         if max_norm is not None:
             exact, max_norm = clip_exact(exact, replica, max_norm)
-        compressor = _known(message.uplink)
+        compressor = known_compressor(message.uplink)
         # The server may change the compressor; the state of another one's memory is kept until that is used again.
         memory = compressor.select(self.memory, layout.n)
         first = compressor.memory.incremental and cast(Incremental, compressor.memory).begins(memory, message.epoch)
@@ -184,7 +191,7 @@ class Subscriber:
         """
         start_s = time.perf_counter()
         replica = self.held
-        compressor = _known(message.uplink)
+        compressor = known_compressor(message.uplink)
         if compressor.memory.vectors:
             return None
         change, exact = replica.layout.flatten(arrays, replica.vector)
@@ -215,7 +222,7 @@ class Subscriber:
         return Frame(kind, codec, flags, version, version, digest, fingerprint, number, payload)
 
 
-def _known(uplink: str) -> Compressor:
+def known_compressor(uplink: str) -> Compressor:
     """Return the compressor with this text; raise `UnknownFormatError` for one that is unknown here."""
     try:
         return parse(uplink)

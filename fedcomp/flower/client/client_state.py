@@ -1,5 +1,6 @@
 """A node's state between messages: a value that the stores save and load."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,8 +11,8 @@ from fedcomp.core import Arrays, format_call, octets, parse_call
 from fedcomp.errors import FedcompError, LayoutError
 from fedcomp.memory import check_state
 from fedcomp.methods import parse
-from fedcomp.sync import FrameDecoder, Replica, Subscriber
-from fedcomp.wire import Frame, ServerMessage, parse_layout, parse_single_frame
+from fedcomp.sync import FrameDecoder, RecordSender, Replica, Subscriber
+from fedcomp.wire import Ack, Frame, ServerMessage, parse_layout, parse_single_frame
 
 LOCAL = "fedcomp.local"
 ANSWER = "fedcomp.answer."
@@ -27,7 +28,9 @@ class ClientState:
 
     `training_id` names the training, 0 if it is unknown.  `local` are the tensors that never travel, as last trained here.
     While the subscriber has a pending update, `answer` are the other records of that reply and `answer_key` is the key of the
-    update's own record.  `followed` are the frames that the replica followed with the last message; it is not saved.
+    update's own record.  `senders` are those of the further records that the server wants compressed, by key; their pending
+    frames belong to the same reply.  `followed` are the frames that the replica followed with the last message; they are not
+    saved.
     """
 
     subscriber: Subscriber = field(default_factory=Subscriber)
@@ -35,7 +38,14 @@ class ClientState:
     answer_key: str = ""
     local: dict[str, Array] = field(default_factory=dict[str, Array])
     answer: dict[str, Record] = field(default_factory=dict[str, Record])
+    senders: dict[str, RecordSender] = field(default_factory=dict[str, RecordSender])
     followed: tuple[Frame, ...] = ()
+
+    def settle(self, acked: Ack, node: int) -> None:
+        """Settle the pending update and the pending records, which were accepted together or not at all."""
+        accepted = self.subscriber.settle(acked, node)
+        for sender in self.senders.values():
+            sender.settle(accepted)
 
     def follow(self, message: ServerMessage, frames: tuple[Frame, ...], decoder: FrameDecoder | None) -> None:
         """Bring the replica to the version of `message`; raise `FedcompError` if the frames do not lead there."""
@@ -45,13 +55,14 @@ class ClientState:
         finally:
             after = self.subscriber.replica
             if before is not None and after is not None and before.layout.digest != after.layout.digest:
-                self.local = {}
+                self.local, self.senders = {}, {}
         self.followed = frames
 
     def plain(self) -> dict[str, str]:
         """Return the numbers and names as texts, because JSON has no 64-bit integers."""
         subscriber, replica = self.subscriber, self.subscriber.replica
         version, fingerprint = (replica.version, replica.fingerprint) if replica is not None else ("", "")
+        senders = [(key, each.uplink, str(each.pending_number)) for key, each in self.senders.items()]
         return {
             "lineage": str(self.training_id),
             "node": str(subscriber.node),
@@ -62,12 +73,17 @@ class ClientState:
             "taken_number": str(subscriber.acked_number),
             "version": str(version),
             "fingerprint": str(fingerprint),
-        }
+        } | ({"records": json.dumps(senders)} if senders else {})
 
     def arrays(self) -> Arrays:
-        """Return the memory and the pending update by name, without copying them."""
-        memory = {f"memory.{name}": np.asarray(array) for name, array in self.subscriber.memory.items()}
-        return memory | {"pending": octets(self.subscriber.pending)}
+        """Return the memories, the pending update and the pending records by name, without copying the memories."""
+        arrays = {f"memory.{name}": np.asarray(array) for name, array in self.subscriber.memory.items()}
+        for index, sender in enumerate(self.senders.values()):
+            prefix = _prefix(index)
+            arrays |= {f"{prefix}memory.{name}": np.asarray(array) for name, array in sender.memory.items()}
+            arrays[prefix + "pending"] = octets(sender.pending)
+            arrays[prefix + "layout"] = octets(sender.layout.text if sender.layout is not None else b"")
+        return arrays | {"pending": octets(self.subscriber.pending)}
 
     def model(self) -> Arrays:
         """Return the arrays of the replica by name, without copying them; none if there is no replica."""
@@ -104,7 +120,7 @@ def from_parts(
     local = records.get(LOCAL)
     subscriber = Subscriber(
         replica=replica,
-        memory={name.removeprefix("memory."): array for name, array in arrays.items() if name.startswith("memory.")},
+        memory=_memory_in(arrays, ""),
         number=int(plain["number"]),
         pending=arrays["pending"].tobytes(),
         pending_number=int(plain["pending_number"]),
@@ -126,7 +142,29 @@ def from_parts(
             for key, record in records.items()
             if key.startswith(ANSWER) and isinstance(record, Record)
         },
+        senders={
+            key: _sender_from(arrays, _prefix(index), uplink, int(number))
+            for index, (key, uplink, number) in enumerate(json.loads(plain.get("records", "[]")))
+        },
     )
+
+
+def _sender_from(arrays: Arrays, prefix: str, uplink: str, number: int) -> RecordSender:
+    layout, pending = parse_layout(arrays[prefix + "layout"].tobytes()), arrays[prefix + "pending"].tobytes()
+    memory = _memory_in(arrays, prefix)
+    check_state(memory, parse(uplink).memory.vectors, layout.n)
+    if pending:
+        parse_single_frame(pending)
+    return RecordSender(memory, pending, number, uplink, layout)
+
+
+def _prefix(index: int) -> str:
+    return f"record.{index}."
+
+
+def _memory_in(arrays: Arrays, prefix: str) -> Arrays:
+    prefix += "memory."
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _without_epoch(uplink: str) -> str:

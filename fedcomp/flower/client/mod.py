@@ -17,7 +17,7 @@ from fedcomp.flower.client.state_folder import StateFolder
 from fedcomp.flower.client.trained import returned_model, trained_model
 from fedcomp.flower.lazy_array import record_of, to_record
 from fedcomp.flower.privacy import clipping_norm
-from fedcomp.sync import Subscriber, resync
+from fedcomp.sync import RecordSender, Subscriber, derive_seed, resync
 from fedcomp.wire import Frame, ServerMessage, parse_server_message
 
 StateStore = ContextStore | InMemoryState | StateFolder
@@ -79,6 +79,9 @@ def _answer(
     cache = context.state.cache if isinstance(context.state, InMemoryState) else None
     if state.subscriber.is_repeated(request):
         content = RecordDict(dict(state.answer.items()))
+        for name, sender in state.senders.items():
+            if sender.pending_number == request.number:
+                content[name] = records.pack(sender.pending, records.RECORD_STYPE)
         update = records.pack(state.subscriber.pending)
         return Message(_with_record(content, state.answer_key, update), reply_to=message)
     if not _follow(state, request, frames, context.node_id, cache):
@@ -86,14 +89,18 @@ def _answer(
         return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
     decode_seconds = time.perf_counter() - start_s + (cache.saved_seconds if cache else 0.0)
 
-    max_norm = clipping_norm(message.content)
+    max_norm, uplinks = clipping_norm(message.content), records.record_uplinks(message.content)
     message.content = _with_record(message.content, key, _model(state, cache))
+    if uplinks:
+        del message.content[records.RECORD_UPLINKS]
     reply = call_next(message, context)
     if reply.has_content():
         layout = state.subscriber.held.layout
         identity = int(context.node_config.get("partition-id", context.node_id))
         if (trained := trained_model(message, reply.content, key, layout)) is not None:
+            packed_records = _packed_records(state, reply.content, trained[0], uplinks, request, identity)
             reply.content = _packed_update(state, reply.content, *trained, request, identity, decode_seconds, max_norm)
+            reply.content.update(packed_records)
         else:
             returned = returned_model(message, reply.content, key, layout)
             reply.content = _confirmed(state.subscriber, reply.content, returned, request, identity, decode_seconds)
@@ -115,7 +122,7 @@ def _follow(
     if subscriber.node not in (0, node):
         text = "fedcomp: the state here is that of node %d, and this is node %d: it has a new key, or they share a state-dir"
         log(WARNING, text, subscriber.node, node)
-    subscriber.settle(request.acked, node)
+    state.settle(request.acked, node)
     try:
         state.follow(request, frames, cache)
     except FedcompError as error:
@@ -134,6 +141,26 @@ def _model(state: ClientState, cache: DecodeCache | None) -> ArrayRecord:
     return record_of({tensor.name: arrays[tensor.name] for tensor in replica.layout.tensors if tensor.name in arrays})
 
 
+def _packed_records(
+    state: ClientState, content: RecordDict, key: str, uplinks: dict[str, str], request: ServerMessage, identity: int
+) -> dict[str, ArrayRecord]:
+    """Return the records of `content` that have a compressor in `uplinks`, compressed; `key` is that of the model."""
+    packed: dict[str, ArrayRecord] = {}
+    for name, record in records.array_records(content).items():
+        if name == key or name not in uplinks:
+            continue
+        sender = state.senders.get(name) or RecordSender()
+        seed = derive_seed(request.seed, identity, *name.encode())
+        try:
+            model = state.subscriber.held
+            data = sender.encode(records.to_arrays(record), uplinks[name], model, request.number, seed)
+        except ValueError as error:
+            raise ValueError(f"the record {name!r} of the reply cannot be compressed: {error}") from error
+        state.senders[name] = sender
+        packed[name] = records.pack(data, records.RECORD_STYPE)
+    return packed
+
+
 def _packed_update(
     state: ClientState,
     content: RecordDict,
@@ -148,7 +175,9 @@ def _packed_update(
     frame = state.subscriber.update(records.to_arrays(arrays), request, identity, decode_seconds, max_norm)
     local = {tensor.name for tensor in state.subscriber.held.layout.tensors if tensor.policy == "local"}
     state.local = {name: array for name, array in arrays.items() if name in local}
-    state.answer, state.answer_key = {name: record for name, record in content.items() if name != key}, key
+    pending = {name for name, sender in state.senders.items() if sender.pending}
+    state.answer = {name: record for name, record in content.items() if name != key and name not in pending}
+    state.answer_key = key
     return _with_record(content, key, records.pack(frame))
 
 

@@ -12,6 +12,7 @@ from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import records
 from fedcomp.flower._compat import ErrorCode, log, make_message
 from fedcomp.flower.server.dense_records import DenseRecords, Link
+from fedcomp.flower.server.further_records import FurtherRecords
 from fedcomp.sync import Ledger, Publisher, Reply, Update, check_norm, dense_change
 
 MAX_EXAMPLE_WEIGHT = float(1 << 53)
@@ -43,7 +44,7 @@ class ReplyValidator:
 
     `dense_size` is the size of a plain model in bytes; `weight_key` names the metric that weighs an update, None if there is
     none; `order` gives the rank of a node id; `dense_records` counts the arrays that no frame holds.
-    `max_norm` is the largest norm of an update, None for no bound.
+    `further_records` decodes those that have a compressor; `max_norm` is the largest norm of an update, None for no bound.
     """
 
     publisher: Publisher
@@ -53,6 +54,7 @@ class ReplyValidator:
     weight_key: str | None
     order: Callable[[int], int]
     dense_records: DenseRecords
+    further_records: FurtherRecords
     max_norm: float | None = None
 
     def validate(self, messages: Iterable[Message], *, train: bool) -> tuple[list[ValidatedReply], list[Message]]:
@@ -83,15 +85,18 @@ class ReplyValidator:
         key, data = packed
         others = records.dense_sizes(message.content)
         others_size = sum(others.values())
-        self.ledger.add(self.server_round, node, uplink_bytes=len(data) + others_size)
+        packed_size = len(data) + sum(map(len, records.further_packed(message.content).values()))
+        self.ledger.add(self.server_round, node, uplink_bytes=packed_size + others_size)
         start_s = time.perf_counter()
         reply = self.publisher.parse_reply(node, data)
         if reply.update is not None and train:
             self._check_weight(message.content)
             if self.max_norm is not None:
                 check_norm(reply.update, self.publisher.replica, self.max_norm)
+        published = self.publisher.replica
+        further, further_size = self.further_records.decode(message.content, reply.frame.after, published.layout)
         self.publisher.confirm(node, reply)
-        self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size)
+        self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size + further_size)
         self.dense_records.add(Link.TRAIN_REPLY if train else Link.EVALUATE_REPLY, others)
         if (update := reply.update) is not None:
             decode_seconds = update.decode_seconds + time.perf_counter() - start_s
@@ -99,9 +104,9 @@ class ReplyValidator:
             self.ledger.add(self.server_round, node, dense_uplink_bytes=self.dense_size, **seconds)
         message.content = message.content.copy()
         del message.content[key]
+        message.content.update(further)
         if update is not None and not train:
             # The model that an evaluation returned is one more record of the reply: nothing that is published depends on it.
-            published = self.publisher.replica
             change, _ = dense_change(update, published.layout)
             arrays = published.layout.unflatten(published.vector + change, update.exact)
             message.content[key] = records.model_record(arrays)

@@ -1,7 +1,7 @@
 """Any Flower strategy, with compressed traffic both ways."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from logging import INFO
 from pathlib import Path
 
@@ -11,15 +11,15 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import check_int
-from fedcomp.flower import records
 from fedcomp.flower._compat import log
 from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservingGrid
-from fedcomp.flower.records import Messages
+from fedcomp.flower.records import Messages, dense_size, dense_sizes
 from fedcomp.flower.server.aggregation import aggregate
 from fedcomp.flower.server.checkpoint import Checkpoint
 from fedcomp.flower.server.choice import LinkCompressors
 from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.dp_strategies import check_order, sent_clipping_norm
+from fedcomp.flower.server.further_records import FurtherRecords
 from fedcomp.flower.server.links import check_links, evaluation_uplink, log_ratio, log_totals
 from fedcomp.flower.server.missing_mod import check_mod
 from fedcomp.flower.server.own_start import FramesOnlyGrid, overrides_start, renumber, start_rounds
@@ -57,6 +57,11 @@ class CompressedStrategy(Strategy):
             brings its own, as with ``load_state_dict(..., strict=False)``.
         tied: Groups of names that are one tensor, as ``[("embedding.weight", "output.weight")]``.  It travels once, and all its
             names hold the same values on both sides.  A reply in which they differ is refused.
+        records: The compressors of further ArrayRecords in training replies by their keys, such as SCAFFOLD's control variates:
+            ``{"control": fedcomp.stc(density=0.01)}``.  Each node keeps a memory for each of them, and the inner strategy gets
+            ordinary records.  Records that add up over the rounds, as differences do, need a compressor with a memory; for those of
+            which only the newest counts, take one without, such as ``eden(bits=4)``.  Further records in messages to nodes stay
+            dense, because they have no versions; the log names them.
         seed: The seed of compressors that draw random numbers, at least 0.
         checkpoint: A file that gets the whole state before the first message of every `checkpoint_every`-th version leaves,
             the first version included.
@@ -86,6 +91,7 @@ class CompressedStrategy(Strategy):
         downlink: Compressor | None = None,
         local: Iterable[str] = (),
         tied: Iterable[Iterable[str]] = (),
+        records: Mapping[str, Compressor] | None = None,
         seed: int = 0,
         checkpoint: str | Path | None = None,
         checkpoint_every: int = 1,
@@ -111,7 +117,7 @@ class CompressedStrategy(Strategy):
         self._settings = scalars_of(inner)
         self._offset = 0  # the rounds before the current start of Flower's
         self._participation, self._random = Participation(), IsolatedRandom()
-        self._dense_records = DenseRecords()
+        self._dense_records, self._further_records = DenseRecords(), FurtherRecords(records)
         self._max_norm: float | None = None  # of an update of this round
         self._model: PublishedModel | None = None
 
@@ -169,6 +175,8 @@ class CompressedStrategy(Strategy):
                 raise ValueError(
                     "a model without floating tensors has no checkpoint; leave out the argument checkpoint"
                 )
+            if self._further_records.compressors:
+                raise ValueError("a model without floating tensors is not compressed; leave out the argument records")
             uncompressed = UncompressedStrategy(self.inner, self.ledger, self._participation, self._hook)
             settings = (num_rounds, timeout, train_config, evaluate_config, evaluate_fn)
             return uncompressed.start(grid, initial_arrays, *settings)
@@ -247,8 +255,10 @@ class CompressedStrategy(Strategy):
         seed = derive_seed(self.seed, server_round)
         for message in messages:
             amounts = self._model.pack(message, str(uplink), seed, type(self.inner).__name__)
+            if link is Link.TRAIN_MESSAGE:
+                amounts["downlink_bytes"] += self._further_records.ask(message)
             self.ledger.add(server_round, message.metadata.dst_node_id, **amounts)
-            self._dense_records.add(link, records.dense_sizes(message.content))
+            self._dense_records.add(link, dense_sizes(message.content))
         return messages
 
     def aggregate_train(self, server_round: int, replies: Messages) -> tuple[ArrayRecord | None, MetricRecord | None]:
@@ -290,7 +300,7 @@ class CompressedStrategy(Strategy):
         self._participation.take(server_round, replies, self.ledger)
         check_mod(server_round, replies, any_frame=bool(self.ledger.uplink_bytes), train=train)
         weight_key = getattr(aggregating(self.inner), "weighted_by_key", None)
-        model_size = records.dense_size(self.model.inner)
+        model_size = dense_size(self.model.inner)
         validator = ReplyValidator(
             self.publisher,
             self.ledger,
@@ -299,6 +309,7 @@ class CompressedStrategy(Strategy):
             weight_key,
             self.order,
             self._dense_records,
+            self._further_records,
             self._max_norm,
         )
         return validator.validate(replies, train=train)

@@ -1,0 +1,65 @@
+"""Further records of training replies, such as SCAFFOLD's control variates, each with a compressor of its own."""
+
+from collections.abc import Mapping
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+
+from fedcomp.compressor import Compressor
+from fedcomp.errors import CorruptError, FedcompError
+from fedcomp.flower import records
+from fedcomp.flower._compat import record_to_bytes
+from fedcomp.methods import METHODS, auto
+from fedcomp.sync import decode_record
+from fedcomp.wire import Layout, codec_id
+
+
+class FurtherRecords:
+    """The compressors of further records, by key: training messages name them, and replies are decoded.
+
+    Raises `ValueError` for a key or a compressor that cannot be used.
+    """
+
+    def __init__(self, compressors: Mapping[str, Compressor] | None = None) -> None:
+        self.compressors = dict(compressors or {})
+        for key, compressor in self.compressors.items():
+            if not isinstance(key, str) or not key:
+                raise ValueError(f"a key of records is {key!r}; the key of an ArrayRecord in replies is needed")
+            if not isinstance(compressor, Compressor) or compressor == auto():
+                raise ValueError(
+                    f"the compressor of record {key!r} is {compressor}; name a method such as fedcomp.stc()"
+                )
+            codec_id(compressor.entropy)  # raises for a code without a number
+            no_uplink = compressor.name in METHODS and not METHODS.about(compressor.name).uplink
+            if no_uplink or compressor.memory.incremental:
+                raise ValueError(f"{compressor} does not work for record {key!r}: it must send whole records of a node")
+        self._config = ConfigRecord({key: str(compressor) for key, compressor in self.compressors.items()})
+        self._size = len(record_to_bytes(RecordDict({records.RECORD_UPLINKS: self._config})))
+
+    def ask(self, message: Message) -> int:
+        """Name the compressors in a training message that the model is packed in; return the bytes that this adds."""
+        if not self.compressors:
+            return 0
+        if (packed := records.packed(message.content)) is not None and packed[0] in self.compressors:
+            raise ValueError(
+                f"records names {packed[0]!r}, which is the model; its compressors are uplink and downlink"
+            )
+        message.content[records.RECORD_UPLINKS] = self._config
+        return self._size
+
+    def decode(self, content: RecordDict, number: int, model: Layout) -> tuple[dict[str, ArrayRecord], int]:
+        """Return the compressed records of the answer to message `number` as ordinary ones, by key, and their plain bytes.
+
+        Raises `FedcompError` for damaged ones, and for keys that have no compressor.
+        """
+        decoded: dict[str, ArrayRecord] = {}
+        size = 0
+        for key, data in records.further_packed(content).items():
+            if key not in self.compressors:
+                raise CorruptError(f"the record {key!r} is compressed; the message named no compressor for it")
+            try:
+                arrays = decode_record(data, number, model)
+            except FedcompError as error:
+                raise type(error)(f"the record {key!r}: {error}") from error
+            decoded[key] = records.model_record(arrays)
+            size += records.dense_size(records.model_record(arrays))  # of another one: it keeps the bytes that it makes
+        return decoded, size
