@@ -59,8 +59,8 @@ class CompressedStrategy(Strategy):
             names hold the same values on both sides.  A reply in which they differ is refused.
         records: The compressors of further ArrayRecords in training replies by their keys, such as SCAFFOLD's control variates:
             ``{"control": fedcomp.stc(density=0.01)}``.  Each node keeps a memory for each of them, and the inner strategy gets
-            ordinary records.  Records that add up over the rounds, as differences do, need a compressor with a memory; for those of
-            which only the newest counts, take one without, such as ``eden(bits=4)``.  Further records in messages to nodes stay
+            ordinary records.  Records that add up over the rounds, as differences do, need a compressor with a memory; those of
+            which only the newest counts need one without, such as ``eden(bits=4)``.  Further records in messages to nodes stay
             dense, because they have no versions; the log names them.
         seed: The seed of compressors that draw random numbers, at least 0.
         checkpoint: A file that gets the whole state before the first message of every `checkpoint_every`-th version leaves,
