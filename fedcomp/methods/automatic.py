@@ -34,11 +34,11 @@ VERSION_BITS, MIN_VERSION_BITS = 0.75, 0.3
 """Bits of a rotated version that holds one update, and the fewest: means of several updates change the model less."""
 MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
-SENDS_PER_NODE = 6.0
+SENDS_PER_NODE = 8.0
 """How often a node sends each entry in a run, on average, with error feedback."""
-MIN_ROUNDS, MIN_UPDATES = 50, 600.0
+MIN_ROUNDS, MIN_UPDATES = 50, 1200.0
 """Error feedback on the server needs this many rounds, and this many averaged updates in all of them."""
-SENDS_BY_SERVER = 6.0
+SENDS_BY_SERVER = 8.0
 """How often the server sends each entry in a run, on average, with error feedback."""
 MAX_DENSITY = 0.25
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0

@@ -29,9 +29,9 @@ def bits(compressor: fedcomp.Compressor, n: int) -> float:
         (facts(15, 25, 4, 4), "dense()", "dense()"),  # logistic regression on iris
         (facts(20_000, 10, 10, 10), "eden(bits=0.96)", "eden(bits=1.07)"),
         (facts(20_000, 100, 10, 10), "eden(bits=0.274)", "eden(bits=0.3)"),
-        (facts(20_000, 1000, 10, 10), "stc(density=0.006)", "stc(density=0.006)"),
+        (facts(20_000, 1000, 10, 10), "stc(density=0.008)", "stc(density=0.008)"),
         (facts(20_000, 100, 20, 1), "eden(bits=2.0)", "eden(bits=0.75)"),
-        (facts(10**7, 300, 10_000, 100), "eden(bits=3.04)", "stc(density=0.02)"),
+        (facts(10**7, 300, 10_000, 100), "eden(bits=3.04)", "stc(density=0.0267)"),
         (facts(650, 30, 10, 10), "eden(bits=1.52)", "eden(bits=1.52)"),
     ],
 )
@@ -68,8 +68,8 @@ def test_stc_stays_until_the_residual_is_sent() -> None:
 
 
 def test_the_boost_scales_the_density_and_does_not_change_the_method() -> None:
-    assert choose_downlink(MANY, boost=2.0).compressor == fedcomp.stc(0.012)
-    assert choose_downlink(replace(MANY, num_rounds=150), boost=MAX_BOOST).compressor == fedcomp.stc(0.25)
+    assert choose_downlink(MANY, boost=2.0).compressor == fedcomp.stc(0.016)
+    assert choose_downlink(replace(MANY, num_rounds=250), boost=MAX_BOOST).compressor == fedcomp.stc(0.25)
 
 
 def test_the_boost_follows_the_delay_between_its_bounds() -> None:
