@@ -11,6 +11,8 @@ from fedcomp.compressor import Compressor
 from fedcomp.core import build
 from fedcomp.methods import automatic, quantization, rotation_low_rank, sign_based, sparsification
 from fedcomp.methods.automatic import *
+from fedcomp.methods.automatic import MAX_BOOST as MAX_BOOST
+from fedcomp.methods.automatic import MIN_BOOST as MIN_BOOST
 from fedcomp.methods.automatic import Choice as Choice
 from fedcomp.methods.automatic import RoundFacts as RoundFacts
 from fedcomp.methods.automatic import choose_downlink as choose_downlink

@@ -1,5 +1,6 @@
 """A subscriber's side of the protocol: it follows a publisher's versions, and sends updates that count exactly once."""
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -143,7 +144,7 @@ class Subscriber:
         Raises:
             UnknownFormatError: The server asks for a compressor that is unknown here.
             ValueError: `trained` does not fit the model, holds a number that cannot be sent or different values in tied
-                tensors, or is in this node's first update no model but a difference; the memory is unchanged.
+                tensors; the memory is unchanged.
 
         """
         start_s = time.perf_counter()
@@ -152,9 +153,10 @@ class Subscriber:
         change, exact = layout.flatten(trained, replica.vector)
         check_ties(layout.tensors, trained)
         if not self.acked_number and is_difference(change, replica.vector):
-            raise ValueError(
-                "the reply looks like a difference: it is far nearer to zero than to the model that was sent; reply with the "
-                "trained model itself, or, if training does not start from the model that was sent, start the run from zeros"
+            # Training may also shrink a model or replace it, so this is no error.
+            logging.getLogger("fedcomp").warning(
+                "the reply looks like a difference: it is far nearer to zero than to the model that was sent; if it is one, "
+                "reply with the trained model itself"
             )
         if max_norm is not None:
             exact, max_norm = clip_exact(exact, replica, max_norm)

@@ -1,5 +1,6 @@
 """The compressors of a run's two links: those that the user named, or for `auto()`, a choice for each round."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from logging import INFO
@@ -10,7 +11,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedYogi, Strategy
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import Vector
+from fedcomp.core import Vector, check_int, check_range
 from fedcomp.errors import CorruptError
 from fedcomp.flower._compat import log
 from fedcomp.flower.server.aggregation import weights_of
@@ -19,7 +20,18 @@ from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
 from fedcomp.memory import State
-from fedcomp.methods import Choice, RoundFacts, auto, choose_downlink, choose_uplink, next_boost, parse
+from fedcomp.methods import (
+    MAX_BOOST,
+    MIN_BOOST,
+    Choice,
+    RoundFacts,
+    auto,
+    choose_downlink,
+    choose_uplink,
+    next_boost,
+    parse,
+    stc,
+)
 
 AUTO = auto()
 RESIDUAL = "residual"
@@ -34,8 +46,8 @@ class Measurements:
     """What the choice remembers between rounds, as it is saved in checkpoints.
 
     `uplink` and `downlink` are the texts of the last chosen compressors, empty at first.  `evenness` is the share of
-    the updates that would average out as well if all weights were equal, `reached` the number of nodes that got a message
-    between the last two versions, and `boost` the factor of the downlink's density.
+    the updates that would average out as well if all weights were equal, `reached` the largest number of nodes that got a
+    message between two versions, and `boost` the factor of the downlink's density.
     """
 
     uplink: str = ""
@@ -103,30 +115,42 @@ class LinkCompressors:
         if self._weight_key and any(weights := weights_of(replies, self._weight_key)):
             squares = sum(weight**2 for weight in weights)
             self._measured.evenness = sum(weights) ** 2 / squares / len(weights)
-        self._measured.reached, self._reached = len(self._reached), set()
+        # The most so far: a server that restarts has forgotten which nodes evaluated after its checkpoint.
+        self._measured.reached, self._reached = max(self._measured.reached, len(self._reached)), set()
         chosen = self._measured.downlink and RESIDUAL in self.downlink.memory.vectors
-        if chosen and self.num_rounds and (size := float(np.linalg.norm(change))):
-            delay = float(np.linalg.norm(memory[RESIDUAL])) / size
+        if chosen and self.num_rounds and (size := _norm(change)):
+            delay = _norm(memory[RESIDUAL]) / size
             self._measured.boost = next_boost(self._measured.boost, delay, self.num_rounds)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
         return asdict(self._measured)
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned; what is missing starts as in a new run.
+    def restore(self, state: Mapping[str, Any], memory: State) -> None:
+        """Continue from what `state` returned; `memory` is that of the downlink.
 
+        Without a choice in `state`, a residual in `memory` was left by a compressor that the user named: STC sends it.
         Raises `CorruptError` for values that `state` does not return.
         """
+        self._reached = set()
         known = asdict(Measurements())
         try:
-            self._measured = Measurements(
-                **{name: type(fresh)(state.get(name, fresh)) for name, fresh in known.items()}
-            )
-            for text in filter(None, (self._measured.uplink, self._measured.downlink)):
+            measured = Measurements(**{name: type(fresh)(state.get(name, fresh)) for name, fresh in known.items()})
+            for text in filter(None, (measured.uplink, measured.downlink)):
                 parse(text)
-        except (TypeError, ValueError) as error:
+            check_range("boost", measured.boost, least=MIN_BOOST, most=MAX_BOOST)
+            check_range("evenness", measured.evenness, above=0, most=1 + 1e-9)
+            check_int("reached", measured.reached, 0, 2**63 - 1)
+        except (AttributeError, TypeError, ValueError) as error:
             raise CorruptError(f"the automatic choice in the checkpoint is damaged: {error}") from error
+        if not measured.uplink and not measured.downlink and RESIDUAL in memory and memory[RESIDUAL].any():
+            measured.uplink = measured.downlink = str(stc())
+        self._measured = measured
+
+
+def _norm(vector: Vector) -> float:
+    """Return the l2 norm, without overflow."""
+    return math.sqrt(float(np.einsum("i,i->", vector, vector, dtype=np.float64)))
 
 
 def _is_stc(text: str) -> bool:

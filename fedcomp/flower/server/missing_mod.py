@@ -13,11 +13,11 @@ from fedcomp.flower.server.participation import UNAVAILABLE, names_of
 FIX = "ClientApp(mods=[CompressionMod(), ...])"
 
 
-def check_mod(server_round: int, replies: Sequence[Message], *, any_frame: bool, train: bool) -> None:
-    """Log which of the nodes that answered ran without CompressionMod.
+def check_mod(server_round: int, replies: Sequence[Message], asked: int, *, any_frame: bool, train: bool) -> None:
+    """Log which of the `asked` nodes ran without CompressionMod.
 
     `any_frame` says whether any node has sent a frame in this run.  If none has, no training reply will ever count: raises
-    `ValueError` if all `replies` of a training round lack the mod.
+    `ValueError` if all of several asked nodes lack the mod in a training round.  A single node cannot end a run.
     """
     replies = [reply for reply in replies if not (reply.has_error() and reply.error.code in UNAVAILABLE)]
     without = {reply.metadata.src_node_id for reply in replies if _lacks_mod(reply)}
@@ -27,7 +27,7 @@ def check_mod(server_round: int, replies: Sequence[Message], *, any_frame: bool,
             f"fedcomp: round {server_round}: no CompressionMod before @app.{handler} on {names_of(without)}; "
             f"it must be the first mod of the whole ClientApp: {FIX}"
         )
-        if train and not any_frame and len(without) == len({reply.metadata.src_node_id for reply in replies}):
+        if train and not any_frame and len(without) == asked > 1:
             raise ValueError(text)
         log(WARNING, "%s", text)
     elif train and not any_frame and replies and all(reply.has_error() for reply in replies):

@@ -45,8 +45,11 @@ class Participation:
         """Expect replies from these nodes alone."""
         self._asked = set(nodes)
 
-    def take(self, server_round: int, replies: Sequence[Message], ledger: Ledger) -> None:
-        """Add one `failed` to the ledger for each error of a node, and one `missing` for each expected reply that is absent."""
+    def take(self, server_round: int, replies: Sequence[Message], ledger: Ledger) -> int:
+        """Add one `failed` to the ledger for each error of a node, and one `missing` for each expected reply that is absent.
+
+        Returns the number of nodes that were asked.
+        """
         answered = [reply for reply in replies if not (reply.has_error() and reply.error.code in UNAVAILABLE)]
         present = {reply.metadata.src_node_id for reply in answered}
         for reply in answered:
@@ -60,8 +63,9 @@ class Participation:
         if back := self._absent & present:
             log(INFO, "fedcomp: round %d: answering again: %s", server_round, names_of(back))
         self._absent = (self._absent | late) - present
-        self._asked = set()
+        num_asked, self._asked = len(self._asked), set()
         self.heard.update(dict.fromkeys(present, server_round))
+        return num_asked
 
     def states(self, registry: NodeRegistry, ledger: Ledger) -> dict[int, NodeState]:
         """Return node id -> state, for every node that was ever asked."""

@@ -297,8 +297,8 @@ class CompressedStrategy(Strategy):
         self, server_round: int, replies: Messages, *, train: bool
     ) -> tuple[list[ValidatedReply], list[Message]]:
         replies = list(replies)
-        self._participation.take(server_round, replies, self.ledger)
-        check_mod(server_round, replies, any_frame=bool(self.ledger.uplink_bytes), train=train)
+        asked = self._participation.take(server_round, replies, self.ledger)
+        check_mod(server_round, replies, asked, any_frame=bool(self.ledger.uplink_bytes), train=train)
         weight_key = getattr(aggregating(self.inner), "weighted_by_key", None)
         model_size = dense_size(self.model.inner)
         validator = ReplyValidator(
@@ -332,4 +332,4 @@ class CompressedStrategy(Strategy):
         self.ledger, self.round = saved.ledger, saved.round
         self._participation = Participation(self.ledger)
         self._random.state = saved.random_state
-        self._links.restore(saved.choice)
+        self._links.restore(saved.choice, saved.publisher.memory)

@@ -68,8 +68,8 @@ def test_other_shapes_under_other_names_are_not_taken_for_the_model() -> None:
         _final(reversed_list, model())
 
 
-def test_a_node_that_replies_with_a_difference_gets_an_error_in_the_first_round(
-    flower_log: pytest.LogCaptureFixture,
+def test_a_node_that_replies_with_a_difference_gets_a_warning_in_the_first_round(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def difference(given: Arrays, context: Context, _: int) -> Arrays:
         rng = np.random.default_rng(context.node_id)
@@ -77,9 +77,9 @@ def test_a_node_that_replies_with_a_difference_gets_an_error_in_the_first_round(
 
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
     strategy.start(LocalGrid(training(difference), 2), model(), num_rounds=1)
-    assert flower_log.text.count("looks like a difference") >= 2, "each node says so"
-    assert strategy.version == 0
-    np.testing.assert_array_equal(floats(strategy.arrays), floats(model()))
+    assert caplog.text.count("looks like a difference") == 2, "each node says so"
+    assert strategy.version == 1, "it may be a model that training has shrunk, and counts"
+    strategy.start(LocalGrid(training(difference), 2), strategy.arrays, num_rounds=1)
 
 
 def test_a_node_whose_first_update_counted_may_shrink_its_model() -> None:

@@ -147,6 +147,26 @@ def test_a_damaged_choice_in_a_checkpoint_is_refused(tmp_path: Path) -> None:
     assert strategy.round == 2
 
 
+@pytest.mark.parametrize("damaged", [[1], "text", {"boost": -3.0}, {"boost": float("nan")}, {"reached": -1}])
+def test_any_damage_of_the_choice_is_an_error_of_the_checkpoint(damaged: object, tmp_path: Path) -> None:
+    strategy, _ = run(2, checkpoint=tmp_path / "state")
+    parts = read_archive(tmp_path / "state")
+    write_archive(tmp_path / "damaged", parts | {"plain": to_json(from_json(parts["plain"]) | {"choice": damaged})})
+    with pytest.raises(CorruptError, match="choice"):
+        strategy.load(tmp_path / "damaged")
+
+
+def test_residuals_of_a_run_with_stc_are_sent_when_it_continues_with_the_choice(tmp_path: Path) -> None:
+    stc, grid = fedcomp.stc(density=0.01), RecordingGrid()
+    first = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=stc, downlink=stc)
+    first.start(grid, model((60, 60)), num_rounds=5)
+    first.save(tmp_path / "state")
+    second = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    second.load(tmp_path / "state")
+    second.start(grid, second.arrays, num_rounds=5)
+    assert set(names(grid.per_round)) == {"stc"}
+
+
 def test_nodes_that_evaluate_count_as_reached() -> None:
     """All nodes hold each version then: a version is fetched by each, and first contacts happen once."""
     alone, _ = run(12, FedAvg(fraction_train=0.5, fraction_evaluate=0.0))
