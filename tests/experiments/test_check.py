@@ -38,7 +38,7 @@ def test_a_study_that_fits_is_accepted_silently(tmp_path: Path) -> None:
         (f"{HEAD}[grid]\nmodel = [\n'mlp',\n'mpl']\n{METHOD}", "grid.model is 'mpl'", "mlp"),
         (f"{HEAD}{METHOD}uplink = 'ef21()'", r"method\[0\].uplink is 'ef21\(\)'", "EF21"),
         (f"{HEAD}uplink = 'stc()'\n{METHOD}strategy = 'ef21()'", r"run.uplink is 'stc\(\)'", "EF21"),
-        (f"{HEAD}{METHOD}strategy = 'ef21()'", r"method\[0\].uplink is 'stc", "EF21"),  # the app's default
+        (f"{HEAD}{METHOD}strategy = 'ef21()'", r"method\[0\].uplink is 'auto", "EF21"),  # the app's default
         (f"{HEAD}{METHOD}downlink = 'ef21()'", r"method\[0\].downlink is 'ef21", "downlink"),
         (f"{HEAD}device = 'cuda:99'\n{METHOD}", "run.device is 'cuda:99'", "cpu"),
     ],
