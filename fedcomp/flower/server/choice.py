@@ -19,7 +19,7 @@ from fedcomp.flower.server.replies import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
-from fedcomp.memory import State
+from fedcomp.memory import LinearFeedback, State
 from fedcomp.methods import (
     MAX_BOOST,
     MIN_BOOST,
@@ -34,7 +34,7 @@ from fedcomp.methods import (
 )
 
 AUTO = auto()
-RESIDUAL = "residual"
+RESIDUAL = LinearFeedback().name
 SECOND_MOMENTS = (FedAdagrad, FedAdam, FedYogi, ServerOptimizer)
 """Strategies that square the mean, with its error: errors do not average out there."""
 UNKNOWN_ROUNDS = 100

@@ -170,38 +170,27 @@ class CompressedStrategy(Strategy):
 
         Raises `ValueError` if the arrays are of another model, or if they cannot be published.
         """
+        steps: Strategy = self
+        offset = self.round  # each start of Flower's counts from 1
         if self._model is None and not self.local and is_incompressible(initial_arrays):
-            if self._checkpoint is not None:
-                raise ValueError(
-                    "a model without floating tensors has no checkpoint; leave out the argument checkpoint"
-                )
-            if self._further_records.compressors:
-                raise ValueError("a model without floating tensors is not compressed; leave out the argument records")
-            uncompressed = UncompressedStrategy(self.inner, self.ledger, self._participation, self._hook)
-            settings = (num_rounds, timeout, train_config, evaluate_config, evaluate_fn)
-            return uncompressed.start(grid, initial_arrays, *settings)
-        if self._model is None:
-            self._model = PublishedModel.begin(initial_arrays, self.local, self.tied)
-        elif initial_arrays is not self._model.public:
-            self._model.check_layout(initial_arrays, self.local, self.tied)
-            log(INFO, "fedcomp: continues from version %d; the initial arrays are not used", self.version)
-        self._offset = offset = self.round  # each start of Flower's counts from 1
-        self._links.num_rounds = offset + num_rounds
+            self._check_uncompressed(initial_arrays)
+            steps = UncompressedStrategy(self.inner, self.ledger, self._participation, self._hook, offset)
+        else:
+            grid = FramesOnlyGrid(grid, type(self.inner).__name__)
+            initial_arrays = self._begin(initial_arrays, num_rounds)
 
         def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
             metrics = evaluate_fn(offset + number, arrays) if evaluate_fn is not None else None
             self._hook.add(offset + number, server=metrics)
             return metrics
 
-        self._random.hold()
-        if self._checkpoint is not None and self.round == 0:
-            self.save(self._checkpoint[0])  # a server that restarts before the first round has ended is still the same
+        self._offset = offset
         try:
             result = start_rounds(
                 self.inner,
-                self,
-                FramesOnlyGrid(grid, type(self.inner).__name__),
-                self.arrays,
+                steps,
+                grid,
+                initial_arrays,
                 num_rounds=num_rounds,
                 timeout=timeout,
                 train_config=train_config,
@@ -209,14 +198,38 @@ class CompressedStrategy(Strategy):
                 evaluate_fn=evaluate if evaluate_fn is not None else None,
             )
             self._hook.end(self.ledger)
-            log_totals(self.ledger, self._dense_records.total_bytes)
+            log_totals(self.ledger, self._dense_records.total_bytes if steps is self else self.ledger.sent_bytes)
         finally:
             self._offset = 0
             self._hook.cancel()
-        if not overrides_start(self.inner):  # such a start may return the best model instead
+        if steps is not self:
+            self.round = offset + num_rounds
+        elif not overrides_start(self.inner):  # such a start may return the best model instead
             result.arrays = self.arrays
         renumber(result, offset)
         return result
+
+    def _check_uncompressed(self, arrays: ArrayRecord) -> None:
+        """Log that `arrays` are not compressed; raise `ValueError` for arguments that need a compressed model."""
+        if self._checkpoint is not None:
+            raise ValueError("a model without floating tensors has no checkpoint; leave out the argument checkpoint")
+        if self._further_records.compressors:
+            raise ValueError("a model without floating tensors is not compressed; leave out the argument records")
+        dtypes = ", ".join(sorted({array.dtype for array in arrays.values()}))
+        log(INFO, "fedcomp: the model holds %s alone, which is not compressed: it travels as it is", dtypes)
+
+    def _begin(self, arrays: ArrayRecord, num_rounds: int) -> ArrayRecord:
+        """Publish `arrays`, or continue from the published model; return that, with which `num_rounds` rounds begin."""
+        if self._model is None:
+            self._model = PublishedModel.begin(arrays, self.local, self.tied)
+        elif arrays is not self._model.public:
+            self._model.check_layout(arrays, self.local, self.tied)
+            log(INFO, "fedcomp: continues from version %d; the initial arrays are not used", self.version)
+        self._links.num_rounds = self.round + num_rounds
+        self._random.hold()
+        if self._checkpoint is not None and self.round == 0:
+            self.save(self._checkpoint[0])  # a server that restarts before the first round has ended is still the same
+        return self.arrays
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages, each with the frames that its node needs.

@@ -1,22 +1,17 @@
 """A strategy whose model holds nothing to compress, such as XGBoost's trees: messages pass as they are, and are counted."""
 
-from collections.abc import Callable, Iterable
-from logging import INFO
+from collections.abc import Iterable
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Result, Strategy
+from flwr.serverapp.strategy import Strategy
 
 from fedcomp.flower import records
-from fedcomp.flower._compat import log
 from fedcomp.flower.records import Messages
-from fedcomp.flower.server.links import log_totals
-from fedcomp.flower.server.own_start import start_rounds
 from fedcomp.flower.server.participation import Participation
 from fedcomp.flower.server.round_hook import RoundHook
 from fedcomp.sync import Ledger
 
-Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 INTEGERS = ("int", "uint", "bool")
 """How the names of dtypes begin that are never compressed."""
 
@@ -29,45 +24,12 @@ def is_incompressible(arrays: ArrayRecord) -> bool:
 class UncompressedStrategy(Strategy):
     """`inner` as it is; its traffic goes to the `ledger`, its nodes to `participation`, and its rounds to the `hook`."""
 
-    def __init__(self, inner: Strategy, ledger: Ledger, participation: Participation, hook: RoundHook) -> None:
+    def __init__(
+        self, inner: Strategy, ledger: Ledger, participation: Participation, hook: RoundHook, offset: int
+    ) -> None:
+        """Count `offset` rounds before the first one, which Flower numbers 1."""
         self._inner, self._ledger, self._participation, self._hook = inner, ledger, participation, hook
-
-    def start(
-        self,
-        grid: Grid,
-        initial_arrays: ArrayRecord,
-        num_rounds: int = 3,
-        timeout: float = 3600,
-        train_config: ConfigRecord | None = None,
-        evaluate_config: ConfigRecord | None = None,
-        evaluate_fn: Evaluate | None = None,
-    ) -> Result:
-        """Run the rounds as the inner strategy's `start` does, and say in the log that nothing is compressed."""
-        dtypes = ", ".join(sorted({array.dtype for array in initial_arrays.values()}))
-        log(INFO, "fedcomp: the model holds %s alone, which is not compressed: it travels as it is", dtypes)
-
-        def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
-            metrics = evaluate_fn(number, arrays) if evaluate_fn is not None else None
-            self._hook.add(number, server=metrics)
-            return metrics
-
-        try:
-            result = start_rounds(
-                self._inner,
-                self,
-                grid,
-                initial_arrays,
-                num_rounds=num_rounds,
-                timeout=timeout,
-                train_config=train_config,
-                evaluate_config=evaluate_config,
-                evaluate_fn=evaluate if evaluate_fn is not None else None,
-            )
-            self._hook.end(self._ledger)
-            log_totals(self._ledger, self._ledger.sent_bytes)
-        finally:
-            self._hook.cancel()
-        return result
+        self._offset = offset
 
     def summary(self) -> None:
         """Log the inner strategy's summary."""
@@ -76,20 +38,24 @@ class UncompressedStrategy(Strategy):
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages."""
         self._hook.end(self._ledger)  # the round before
+        server_round += self._offset
         return self._sent(server_round, self._inner.configure_train(server_round, arrays, config, grid))
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages."""
+        server_round += self._offset
         return self._sent(server_round, self._inner.configure_evaluate(server_round, arrays, config, grid))
 
     def aggregate_train(self, server_round: int, replies: Messages) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the inner strategy's model and metrics."""
+        server_round += self._offset
         arrays, metrics = self._inner.aggregate_train(server_round, self._received(server_round, replies))
         self._hook.begin(server_round, metrics)
         return arrays, metrics
 
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
         """Return the inner strategy's metrics."""
+        server_round += self._offset
         metrics = self._inner.aggregate_evaluate(server_round, self._received(server_round, replies))
         self._hook.add(server_round, evaluate=metrics)
         return metrics

@@ -97,6 +97,17 @@ def test_the_bytes_are_in_the_ledger() -> None:
     assert traffic.downlink_bytes == traffic.dense_downlink_bytes == len(EMPTY["0"].data) + size, "trained, evaluated"
 
 
+def test_a_second_start_goes_on_counting() -> None:
+    rounds: list[Round] = []
+    strategy = CompressedStrategy(FedXgbCyclic(), on_round=rounds.append)
+    grid = LocalGrid(_app(), 3, {"bagging": False})
+    first = strategy.start(grid, EMPTY, num_rounds=2)
+    second = strategy.start(grid, first.arrays, num_rounds=1)
+    assert [each.number for each in rounds] == [1, 2, 3]
+    assert list(second.evaluate_metrics_clientapp) == [3]
+    assert set(strategy.ledger.by_round()) == {1, 2, 3}
+
+
 def test_what_needs_a_published_model_is_refused(tmp_path: Path) -> None:
     strategy = CompressedStrategy(FedXgbCyclic(), checkpoint=tmp_path / "checkpoint")
     with pytest.raises(ValueError, match="checkpoint"):
