@@ -33,14 +33,16 @@ MEAN_BITS = 2.0
 """Bits an entry that the updates of a round hold together: the errors of independent rotations average out."""
 VERSION_BITS, MIN_VERSION_BITS = 0.75, 0.3
 """Bits of a rotated version that holds one update, and the fewest: means of several updates change the model less."""
-MIN_REQUESTS = 200.0
+MIN_REQUESTS = 75.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
 SENDS_PER_NODE = 8.0
 """How often a node sends each entry in a run, on average, with error feedback."""
-MIN_ROUNDS = 700.0
+MIN_ROUNDS = 300.0
 """Error feedback on the server needs this many rounds of one update each; of `k` updates, fewer by the square root of k."""
-SENDS_BY_SERVER = 8.0
+SENDS_BY_SERVER = 10.0
 """How often the server sends each entry in a run, on average, with error feedback."""
+MAX_STC_SHARE = 0.6
+"""STC is chosen where it takes at most this share of EDEN's bits: it is late with what it leaves out."""
 MAX_DENSITY = 0.25
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals go out."""
@@ -163,13 +165,13 @@ def _tiny(n: int) -> Choice | None:
 def _cheaper(
     least: Mapping[str, float], density: float, factor: float, reason: str, *, allowed: bool, keep_stc: bool
 ) -> Choice:
-    """Return STC of `density` times `factor` if it is allowed and takes fewer bits, or is to be kept; otherwise EDEN.
+    """Return STC of `density` times `factor` if it is allowed and takes clearly fewer bits, or is to be kept; otherwise EDEN.
 
     EDEN gets the largest of the `least` bits, which are given by their reasons.  `factor` does not decide between the two.
     """
     density = min(density, MAX_DENSITY)
     stc_bits = density * (math.log2(1 / density) + 2)  # a gap in Golomb code, and a sign
-    if keep_stc or (allowed and stc_bits < max(least.values())):
+    if keep_stc or (allowed and stc_bits <= MAX_STC_SHARE * max(least.values())):
         return Choice(stc(_rounded(min(density * factor, MAX_DENSITY))), reason)
     reason = max(least, key=lambda each: least[each])
     return Choice(eden(_rounded(min(least[reason], MAX_EDEN_BITS))), reason)

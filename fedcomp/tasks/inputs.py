@@ -20,8 +20,8 @@ def input_shape(card: Card) -> tuple[int, int, int]:
 def prepare(x: NDArray[Any], card: Card, device: torch.device | str) -> Tensor:
     """Return `x`, uint8 or float32 (N, *card.shape), as float32 (N, C, H, W) on `device`.
 
-    uint8 is scaled to [0, 1], float32 is not; then the card's bilinear resize, mean and std apply.  Raises `ValueError` for
-    another shape or dtype.
+    uint8 is scaled to [0, 1], float32 is not; then the card's bilinear resize, mean and std apply, with a low-pass
+    filter if images become smaller.  Raises `ValueError` for another shape or dtype.
     """
     if x.shape[1:] != card.shape or x.dtype.name not in ("uint8", "float32"):
         raise ValueError(f"samples of shape {x.shape[1:]} and dtype {x.dtype}; uint8 or float32 {card.shape} is needed")
@@ -30,7 +30,8 @@ def prepare(x: NDArray[Any], card: Card, device: torch.device | str) -> Tensor:
     values = values.float().div_(255) if x.dtype == np.uint8 else values
     values = values.reshape(-1, channels, *(card.shape[1:] if len(card.shape) == 3 else (1, width)))
     if values.shape[2:] != (height, width):
-        values = functional.interpolate(values, size=(height, width), mode="bilinear", align_corners=False)
+        smaller = height * width < values.shape[2] * values.shape[3]
+        values = functional.interpolate(values, size=(height, width), mode="bilinear", antialias=smaller)
     mean = torch.tensor(card.mean, device=device).reshape(-1, 1, 1)
     std = torch.tensor(card.std, device=device).reshape(-1, 1, 1)
     return values.sub_(mean).div_(std)
