@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Iterable
-from logging import INFO
 
 import numpy as np
 from flwr.app import Message
@@ -15,7 +14,6 @@ from flwr.serverapp.strategy import (
 )
 
 from fedcomp.compressor import Compressor
-from fedcomp.flower._compat import log
 from fedcomp.flower.privacy import clipping_norm
 from fedcomp.flower.server.strategy_state import nested_strategies
 
@@ -56,12 +54,7 @@ def check_order(strategy: Strategy) -> None:
             raise ValueError(f"{name}({own}(...)) would clip compressed frames; swap them: {own}({name}(...))")
 
 
-def sent_clipping_norm(server_round: int, messages: Iterable[Message]) -> float | None:
-    """Return the largest clipping norm in the configs of `messages`, and log it in round 1; None if there is none."""
+def sent_clipping_norm(messages: Iterable[Message]) -> float | None:
+    """Return the largest clipping norm in the configs of `messages`; None if there is none."""
     norms = [norm for message in messages if (norm := clipping_norm(message.content)) is not None]
-    if not norms:
-        return None
-    if server_round == 1:
-        text = "fedcomp: clipping_norm %g is in the config: each node's decoded update has at most that norm"
-        log(INFO, text, max(norms))
-    return max(norms)
+    return max(norms, default=None)

@@ -1,16 +1,20 @@
-"""The rounds of a strategy whose class overrides `start`, as Flower's advanced-pytorch does to keep the best model."""
+"""Runs rounds by Flower's `start`, or by that of a strategy of its own, as advanced-pytorch has to keep the best model."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import new_class
 from typing import Any, cast
 
-from flwr.app import ArrayRecord, Message, MessageType
+from flwr.app import ArrayRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedcomp.flower import records
 from fedcomp.flower.grid_wrapper import GridWrapper
+from fedcomp.flower.server.round_hook import RoundHook
+
+Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+"""`evaluate_fn` of `Strategy.start`: the round and the model -> metrics."""
 
 STEPS = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
 """The methods that `Strategy.start` calls."""
@@ -21,12 +25,35 @@ def overrides_start(strategy: Strategy) -> bool:
     return type(strategy).start is not Strategy.start
 
 
-def start_rounds(inner: Strategy, outer: Strategy, grid: Grid, arrays: ArrayRecord, **settings: Any) -> Result:
+def start_rounds(
+    inner: Strategy,
+    outer: Strategy,
+    grid: Grid,
+    arrays: ArrayRecord,
+    offset: int,
+    hook: RoundHook,
+    evaluate_fn: Evaluate | None,
+    **settings: Any,
+) -> Result:
     """Return the result of the `start` of `inner`, whose steps are those of `outer`; all else is that of `inner`.
 
+    Flower counts the rounds of each start from 1: `evaluate_fn`, `hook` and the result get numbers that are `offset` larger.
     `settings` are the further arguments of `Strategy.start`; those that are None are left out.  Raises `ValueError` if the
     `start` of `inner` does not take them.
     """
+
+    def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
+        metrics = evaluate_fn(offset + number, arrays) if evaluate_fn is not None else None
+        hook.add(offset + number, server=metrics)
+        return metrics
+
+    settings["evaluate_fn"] = evaluate if evaluate_fn is not None else None
+    result = _start(inner, outer, grid, arrays, **settings)
+    _renumber(result, offset)
+    return result
+
+
+def _start(inner: Strategy, outer: Strategy, grid: Grid, arrays: ArrayRecord, **settings: Any) -> Result:
     if not overrides_start(inner):
         return Strategy.start(outer, grid, arrays, **settings)
     double = _with_steps_of(outer, inner)
@@ -40,8 +67,8 @@ def start_rounds(inner: Strategy, outer: Strategy, grid: Grid, arrays: ArrayReco
     return double.start(grid, arrays, **given)
 
 
-def renumber(result: object, offset: int) -> None:
-    """Add `offset` to the rounds in `result`, if it is a `Result`: each start of Flower's counts from 1."""
+def _renumber(result: object, offset: int) -> None:
+    """Add `offset` to the rounds in `result`, if it is a `Result`."""
     if isinstance(result, Result):
         for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
             setattr(result, name, {offset + number: metrics for number, metrics in getattr(result, name).items()})

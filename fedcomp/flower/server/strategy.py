@@ -13,27 +13,23 @@ from fedcomp.compressor import Compressor
 from fedcomp.core import check_int
 from fedcomp.flower._compat import log
 from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservingGrid
-from fedcomp.flower.records import Messages, dense_size, dense_sizes
+from fedcomp.flower.records import Messages
 from fedcomp.flower.server.aggregation import aggregate
 from fedcomp.flower.server.checkpoint import Checkpoint
 from fedcomp.flower.server.choice import LinkCompressors
-from fedcomp.flower.server.dense_records import DenseRecords, Link
-from fedcomp.flower.server.dp_strategies import check_order, sent_clipping_norm
-from fedcomp.flower.server.further_records import FurtherRecords
-from fedcomp.flower.server.links import check_links, evaluation_uplink, log_ratio, log_totals
-from fedcomp.flower.server.missing_mod import check_mod
-from fedcomp.flower.server.own_start import FramesOnlyGrid, overrides_start, renumber, start_rounds
-from fedcomp.flower.server.participation import NodeState, Participation
+from fedcomp.flower.server.dense_records import Link
+from fedcomp.flower.server.dp_strategies import check_order
+from fedcomp.flower.server.exchange import Exchange
+from fedcomp.flower.server.links import check_links, evaluation_uplink, log_ratio
+from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, overrides_start, start_rounds
+from fedcomp.flower.server.participation import NodeState
 from fedcomp.flower.server.published_model import PublishedModel
-from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
 from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
-from fedcomp.flower.server.uncompressed import UncompressedStrategy, is_incompressible
-from fedcomp.flower.strategies.dynamic_sampling import aggregating
+from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
 from fedcomp.methods import auto
 from fedcomp.sync import SERVER_NODE, Ledger, NodeRegistry, Publisher, derive_seed
 
-Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 Configure = Callable[[int, ArrayRecord, ConfigRecord, Grid], Messages]
 """`configure_train` or `configure_evaluate` of a strategy."""
 
@@ -111,14 +107,13 @@ class CompressedStrategy(Strategy):
         self._links = LinkCompressors(inner)
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
-        self.seed, self.order, self.ledger, self.round = seed, order, Ledger(), 0
+        self.seed, self.order, self.round = seed, order, 0
         self._checkpoint = (Path(checkpoint), checkpoint_every) if checkpoint is not None else None
         self._hook = RoundHook(on_round)
         self._settings = scalars_of(inner)
         self._offset = 0  # the rounds before the current start of Flower's
-        self._participation, self._random = Participation(), IsolatedRandom()
-        self._dense_records, self._further_records = DenseRecords(), FurtherRecords(records)
-        self._max_norm: float | None = None  # of an update of this round
+        self._random = IsolatedRandom()
+        self._exchange = Exchange(inner, records, order)
         self._model: PublishedModel | None = None
 
     @property
@@ -134,6 +129,11 @@ class CompressedStrategy(Strategy):
         return self.model.publisher
 
     @property
+    def ledger(self) -> Ledger:
+        """The traffic of the run."""
+        return self._exchange.ledger
+
+    @property
     def version(self) -> int:
         """The number of the published version."""
         return self.publisher.replica.version
@@ -141,7 +141,8 @@ class CompressedStrategy(Strategy):
     @property
     def nodes(self) -> dict[int, NodeState]:
         """Node id -> state of each node that was ever asked: its version, when it last answered, its traffic."""
-        return self._participation.states(self._model.publisher.nodes if self._model else NodeRegistry(), self.ledger)
+        registry = self._model.publisher.nodes if self._model else NodeRegistry()
+        return self._exchange.participation.states(registry, self.ledger)
 
     @property
     def arrays(self) -> ArrayRecord:
@@ -173,16 +174,11 @@ class CompressedStrategy(Strategy):
         steps: Strategy = self
         offset = self.round  # each start of Flower's counts from 1
         if self._model is None and not self.local and is_incompressible(initial_arrays):
-            self._check_uncompressed(initial_arrays)
-            steps = UncompressedStrategy(self.inner, self.ledger, self._participation, self._hook, offset)
+            check_uncompressed(initial_arrays, self._checkpoint, self._exchange.further_records.compressors)
+            steps = UncompressedStrategy(self.inner, self._exchange, self._hook, offset)
         else:
             grid = FramesOnlyGrid(grid, type(self.inner).__name__)
             initial_arrays = self._begin(initial_arrays, num_rounds)
-
-        def evaluate(number: int, arrays: ArrayRecord) -> MetricRecord | None:
-            metrics = evaluate_fn(offset + number, arrays) if evaluate_fn is not None else None
-            self._hook.add(offset + number, server=metrics)
-            return metrics
 
         self._offset = offset
         try:
@@ -191,14 +187,16 @@ class CompressedStrategy(Strategy):
                 steps,
                 grid,
                 initial_arrays,
+                offset,
+                self._hook,
+                evaluate_fn,
                 num_rounds=num_rounds,
                 timeout=timeout,
                 train_config=train_config,
                 evaluate_config=evaluate_config,
-                evaluate_fn=evaluate if evaluate_fn is not None else None,
             )
             self._hook.end(self.ledger)
-            log_totals(self.ledger, self._dense_records.total_bytes if steps is self else self.ledger.sent_bytes)
+            self._exchange.log_totals()
         finally:
             self._offset = 0
             self._hook.cancel()
@@ -206,17 +204,7 @@ class CompressedStrategy(Strategy):
             self.round = offset + num_rounds
         elif not overrides_start(self.inner):  # such a start may return the best model instead
             result.arrays = self.arrays
-        renumber(result, offset)
         return result
-
-    def _check_uncompressed(self, arrays: ArrayRecord) -> None:
-        """Log that `arrays` are not compressed; raise `ValueError` for arguments that need a compressed model."""
-        if self._checkpoint is not None:
-            raise ValueError("a model without floating tensors has no checkpoint; leave out the argument checkpoint")
-        if self._further_records.compressors:
-            raise ValueError("a model without floating tensors is not compressed; leave out the argument records")
-        dtypes = ", ".join(sorted({array.dtype for array in arrays.values()}))
-        log(INFO, "fedcomp: the model holds %s alone, which is not compressed: it travels as it is", dtypes)
 
     def _begin(self, arrays: ArrayRecord, num_rounds: int) -> ArrayRecord:
         """Publish `arrays`, or continue from the published model; return that, with which `num_rounds` rounds begin."""
@@ -239,9 +227,7 @@ class CompressedStrategy(Strategy):
         if server_round == 1:
             check_order(self)
         self._hook.end(self.ledger)  # the round before
-        messages = self._configure(self.inner.configure_train, Link.TRAIN_MESSAGE, server_round, arrays, config, grid)
-        self._max_norm = sent_clipping_norm(server_round, messages)
-        return messages
+        return self._configure(self.inner.configure_train, Link.TRAIN_MESSAGE, server_round, arrays, config, grid)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """As `configure_train`."""
@@ -257,7 +243,6 @@ class CompressedStrategy(Strategy):
         with self._random.used():
             messages = list(configure(server_round, self._model.inner, config, RngPreservingGrid(grid)))
         nodes = [message.metadata.dst_node_id for message in messages]
-        self._participation.ask(nodes)
         if link is Link.TRAIN_MESSAGE:
             n = self.publisher.replica.layout.n
             self._links.begin_round(self.uplink, self.downlink, server_round, n, nodes, RngPreservingGrid(grid))
@@ -265,19 +250,13 @@ class CompressedStrategy(Strategy):
         else:
             self._links.reach(nodes)
             uplink = evaluation_uplink(self._links.uplink)
-        seed = derive_seed(self.seed, server_round)
-        for message in messages:
-            amounts = self._model.pack(message, str(uplink), seed, type(self.inner).__name__)
-            if link is Link.TRAIN_MESSAGE:
-                amounts["downlink_bytes"] += self._further_records.ask(message)
-            self.ledger.add(server_round, message.metadata.dst_node_id, **amounts)
-            self._dense_records.add(link, dense_sizes(message.content))
+        self._exchange.pack(link, server_round, messages, self._model, uplink, derive_seed(self.seed, server_round))
         return messages
 
     def aggregate_train(self, server_round: int, replies: Messages) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the next published model and the inner strategy's metrics."""
         server_round += self._offset
-        valid, failed = self._validate(server_round, replies, train=True)
+        valid, failed = self._exchange.validate(server_round, replies, self.model, train=True)
         with self._random.used():
             change, metrics = aggregate(self.inner, server_round, valid, failed, self.publisher)
         if change is not None:
@@ -291,7 +270,7 @@ class CompressedStrategy(Strategy):
         self.round = server_round
         if self._checkpoint is not None and server_round % self._checkpoint[1] == 0:
             self.save(self._checkpoint[0])
-        self._dense_records.log(self.ledger.of_round(server_round), server_round)
+        self._exchange.log_dense_records(server_round)
         log_ratio(server_round, self.ledger, self._links.uplink)
         self._hook.begin(server_round, metrics)
         return (None if change is None else self.model.public), metrics
@@ -299,33 +278,12 @@ class CompressedStrategy(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
         """Return the inner strategy's metrics."""
         server_round += self._offset
-        valid, failed = self._validate(server_round, replies, train=False)
-        self._dense_records.log(self.ledger.of_round(server_round), server_round)
+        valid, failed = self._exchange.validate(server_round, replies, self.model, train=False)
+        self._exchange.log_dense_records(server_round)
         with self._random.used():
             metrics = self.inner.aggregate_evaluate(server_round, [*(reply.message for reply in valid), *failed])
         self._hook.add(server_round, evaluate=metrics)
         return metrics
-
-    def _validate(
-        self, server_round: int, replies: Messages, *, train: bool
-    ) -> tuple[list[ValidatedReply], list[Message]]:
-        replies = list(replies)
-        asked = self._participation.take(server_round, replies, self.ledger)
-        check_mod(server_round, replies, asked, any_frame=bool(self.ledger.uplink_bytes), train=train)
-        weight_key = getattr(aggregating(self.inner), "weighted_by_key", None)
-        model_size = dense_size(self.model.inner)
-        validator = ReplyValidator(
-            self.publisher,
-            self.ledger,
-            server_round,
-            model_size,
-            weight_key,
-            self.order,
-            self._dense_records,
-            self._further_records,
-            self._max_norm,
-        )
-        return validator.validate(replies, train=train)
 
     def save(self, path: str | Path) -> None:
         """Write everything that the server must not lose into one file, atomically."""
@@ -342,7 +300,7 @@ class CompressedStrategy(Strategy):
             saved.publisher.number = max(saved.publisher.number, self.publisher.number)
         self._model = PublishedModel(saved.publisher, saved.local)
         self._model.lead(self.inner)
-        self.ledger, self.round = saved.ledger, saved.round
-        self._participation = Participation(self.ledger)
+        self._exchange.restore(saved.ledger)
+        self.round = saved.round
         self._random.state = saved.random_state
         self._links.restore(saved.choice, saved.publisher.memory)

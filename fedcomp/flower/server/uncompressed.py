@@ -1,16 +1,18 @@
 """A strategy whose model holds nothing to compress, such as XGBoost's trees: messages pass as they are, and are counted."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from logging import INFO
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from fedcomp.flower import records
+from fedcomp.flower._compat import log
 from fedcomp.flower.records import Messages
-from fedcomp.flower.server.participation import Participation
+from fedcomp.flower.server.dense_records import Link
+from fedcomp.flower.server.exchange import Exchange
 from fedcomp.flower.server.round_hook import RoundHook
-from fedcomp.sync import Ledger
 
 INTEGERS = ("int", "uint", "bool")
 """How the names of dtypes begin that are never compressed."""
@@ -21,15 +23,22 @@ def is_incompressible(arrays: ArrayRecord) -> bool:
     return bool(arrays) and all(array.dtype.startswith(INTEGERS) for array in arrays.values())
 
 
-class UncompressedStrategy(Strategy):
-    """`inner` as it is; its traffic goes to the `ledger`, its nodes to `participation`, and its rounds to the `hook`."""
+def check_uncompressed(arrays: ArrayRecord, checkpoint: object, compressors: Mapping[str, object]) -> None:
+    """Log that `arrays` are not compressed; raise `ValueError` for arguments that need a compressed model."""
+    if checkpoint is not None:
+        raise ValueError("a model without floating tensors has no checkpoint; leave out the argument checkpoint")
+    if compressors:
+        raise ValueError("a model without floating tensors is not compressed; leave out the argument records")
+    dtypes = ", ".join(sorted({array.dtype for array in arrays.values()}))
+    log(INFO, "fedcomp: the model holds %s alone, which is not compressed: it travels as it is", dtypes)
 
-    def __init__(
-        self, inner: Strategy, ledger: Ledger, participation: Participation, hook: RoundHook, offset: int
-    ) -> None:
+
+class UncompressedStrategy(Strategy):
+    """`inner` as it is; its messages are counted by `exchange`, and its rounds go to `hook`."""
+
+    def __init__(self, inner: Strategy, exchange: Exchange, hook: RoundHook, offset: int) -> None:
         """Count `offset` rounds before the first one, which Flower numbers 1."""
-        self._inner, self._ledger, self._participation, self._hook = inner, ledger, participation, hook
-        self._offset = offset
+        self._inner, self._exchange, self._hook, self._offset = inner, exchange, hook, offset
 
     def summary(self) -> None:
         """Log the inner strategy's summary."""
@@ -37,44 +46,52 @@ class UncompressedStrategy(Strategy):
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages."""
-        self._hook.end(self._ledger)  # the round before
+        self._hook.end(self._exchange.ledger)  # the round before
         server_round += self._offset
-        return self._sent(server_round, self._inner.configure_train(server_round, arrays, config, grid))
+        messages = self._inner.configure_train(server_round, arrays, config, grid)
+        return self._sent(Link.TRAIN_MESSAGE, server_round, messages)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages."""
         server_round += self._offset
-        return self._sent(server_round, self._inner.configure_evaluate(server_round, arrays, config, grid))
+        messages = self._inner.configure_evaluate(server_round, arrays, config, grid)
+        return self._sent(Link.EVALUATE_MESSAGE, server_round, messages)
 
     def aggregate_train(self, server_round: int, replies: Messages) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the inner strategy's model and metrics."""
         server_round += self._offset
-        arrays, metrics = self._inner.aggregate_train(server_round, self._received(server_round, replies))
+        arrays, metrics = self._inner.aggregate_train(
+            server_round, self._received(Link.TRAIN_REPLY, server_round, replies)
+        )
         self._hook.begin(server_round, metrics)
         return arrays, metrics
 
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
         """Return the inner strategy's metrics."""
         server_round += self._offset
-        metrics = self._inner.aggregate_evaluate(server_round, self._received(server_round, replies))
+        metrics = self._inner.aggregate_evaluate(
+            server_round, self._received(Link.EVALUATE_REPLY, server_round, replies)
+        )
         self._hook.add(server_round, evaluate=metrics)
         return metrics
 
-    def _sent(self, server_round: int, messages: Iterable[Message]) -> list[Message]:
+    def _sent(self, link: Link, server_round: int, messages: Iterable[Message]) -> list[Message]:
         messages = list(messages)
-        self._participation.ask(message.metadata.dst_node_id for message in messages)
+        self._exchange.participation.ask(message.metadata.dst_node_id for message in messages)
         for message in messages:
-            size = sum(records.dense_sizes(message.content).values())
-            node = message.metadata.dst_node_id
-            self._ledger.add(server_round, node, downlink_bytes=size, dense_downlink_bytes=size)
+            self._count(link, server_round, message.metadata.dst_node_id, message)
         return messages
 
-    def _received(self, server_round: int, replies: Iterable[Message]) -> list[Message]:
+    def _received(self, link: Link, server_round: int, replies: Iterable[Message]) -> list[Message]:
         replies = list(replies)
-        self._participation.take(server_round, replies, self._ledger)
+        self._exchange.participation.take(server_round, replies, self._exchange.ledger)
         for reply in replies:
             if reply.has_content():
-                size = sum(records.dense_sizes(reply.content).values())
-                node = reply.metadata.src_node_id
-                self._ledger.add(server_round, node, uplink_bytes=size, dense_uplink_bytes=size)
+                self._count(link, server_round, reply.metadata.src_node_id, reply)
         return replies
+
+    def _count(self, link: Link, server_round: int, node: int, message: Message) -> None:
+        sizes = records.dense_sizes(message.content)
+        size, direction = sum(sizes.values()), "uplink" if link.is_uplink else "downlink"
+        self._exchange.ledger.add(server_round, node, **{f"{direction}_bytes": size, f"dense_{direction}_bytes": size})
+        self._exchange.dense_records.add(link, sizes)

@@ -1,0 +1,98 @@
+"""The messages of a round: packed on the way out, validated on the way in, and counted in both directions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from logging import INFO
+
+from flwr.app import Message
+from flwr.serverapp.strategy import Strategy
+
+from fedcomp.compressor import Compressor
+from fedcomp.flower._compat import log
+from fedcomp.flower.records import Messages, dense_size, dense_sizes
+from fedcomp.flower.server.dense_records import DenseRecords, Link
+from fedcomp.flower.server.dp_strategies import sent_clipping_norm
+from fedcomp.flower.server.further_records import FurtherRecords
+from fedcomp.flower.server.links import log_totals
+from fedcomp.flower.server.missing_mod import check_mod
+from fedcomp.flower.server.participation import Participation
+from fedcomp.flower.server.published_model import PublishedModel
+from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
+from fedcomp.flower.strategies.dynamic_sampling import aggregating
+from fedcomp.sync import Ledger
+
+
+class Exchange:
+    """Sends the published model to nodes, and takes their replies, for the strategy `inner`.
+
+    Attributes:
+        ledger: The traffic of the run.
+        participation: Which nodes were asked, and which answered.
+        dense_records: The records that travel as they are.
+        further_records: The compressors of further records in training replies.
+    """
+
+    def __init__(self, inner: Strategy, records: Mapping[str, Compressor] | None, order: Callable[[int], int]) -> None:
+        """Start with an empty ledger; `records` and `order` are those of `CompressedStrategy`."""
+        self.further_records = FurtherRecords(records)
+        self._inner, self._order = inner, order
+        self.dense_records = DenseRecords()
+        self._max_norm: float | None = None  # of an update of this round
+        self.restore(Ledger())
+
+    def restore(self, ledger: Ledger) -> None:
+        """Go on with the ledger of an earlier run."""
+        self.ledger, self.participation = ledger, Participation(ledger)
+
+    def pack(
+        self,
+        link: Link,
+        server_round: int,
+        messages: Sequence[Message],
+        model: PublishedModel,
+        uplink: Compressor,
+        seed: int,
+    ) -> None:
+        """Put the frames that their nodes need into `messages`; nodes answer with `uplink`, seeded by `seed`.
+
+        Raises `ValueError` for a message without the published model.
+        """
+        self.participation.ask(message.metadata.dst_node_id for message in messages)
+        for message in messages:
+            amounts = model.pack(message, str(uplink), seed, type(self._inner).__name__)
+            if link is Link.TRAIN_MESSAGE:
+                amounts["downlink_bytes"] += self.further_records.ask(message)
+            self.ledger.add(server_round, message.metadata.dst_node_id, **amounts)
+            self.dense_records.add(link, dense_sizes(message.content))
+        if link is Link.TRAIN_MESSAGE:
+            known, self._max_norm = self._max_norm, sent_clipping_norm(messages)
+            if self._max_norm is not None and known is None:
+                text = "fedcomp: clipping_norm %g is in the config: each node's decoded update has at most that norm"
+                log(INFO, text, self._max_norm)
+
+    def validate(
+        self, server_round: int, replies: Messages, model: PublishedModel, *, train: bool
+    ) -> tuple[list[ValidatedReply], list[Message]]:
+        """Return the valid replies in the order of their nodes, and the failures; raises as `check_mod` does."""
+        replies = list(replies)
+        asked = self.participation.take(server_round, replies, self.ledger)
+        check_mod(server_round, replies, asked, any_frame=bool(self.ledger.uplink_bytes), train=train)
+        validator = ReplyValidator(
+            model.publisher,
+            self.ledger,
+            server_round,
+            dense_size(model.inner),
+            getattr(aggregating(self._inner), "weighted_by_key", None),
+            self._order,
+            self.dense_records,
+            self.further_records,
+            self._max_norm,
+        )
+        return validator.validate(replies, train=train)
+
+    def log_dense_records(self, server_round: int) -> None:
+        """Log the records that have travelled as they are for the first time."""
+        self.dense_records.log(self.ledger.of_round(server_round), server_round)
+
+    def log_totals(self) -> None:
+        """Log the traffic of the whole run."""
+        log_totals(self.ledger, self.dense_records.total_bytes)
