@@ -1,9 +1,10 @@
-"""The automatic choice next to dense traffic and to the cheapest fixed method, from the tables of its study.
+"""The automatic choice next to dense traffic and to the cheapest fixed method, from the tables of its studies.
 
-    python -m experiments.automatic runs/studies/auto/results.csv [--markdown]
+    python -m experiments.automatic runs/studies/*-nodes/results.csv [--markdown]
 
 For each model, participation and length of a run, the best fixed method is the one with the fewest bytes, both ways, among
-those whose mean accuracy is at most half a point below dense.  Only seeds that all methods of a line have count.
+those whose mean accuracy is at most half a point below dense.  Only seeds that all methods of a line have count.  A run that
+diverged has the accuracy 0.
 """
 
 import argparse
@@ -40,8 +41,12 @@ HEAD = (
 
 def ends(table: pd.DataFrame) -> pd.DataFrame:
     """Return accuracy and bytes of each method and seed at the end of each length of run, the automatic choice as "auto"."""
+    lengths = table["method"].str.extract(AUTO.pattern)[0].dropna().astype(int).unique()
+    diverged = table["accuracy"].isna()
+    every = pd.DataFrame({"round": lengths})
+    lost = table[diverged].rename(columns={"round": "ended"}).merge(every, how="cross").query("round >= ended")
+    table = pd.concat([table[~diverged], lost.assign(accuracy=0.0)], ignore_index=True)
     planned = table["method"].str.extract(AUTO.pattern)[0]
-    lengths = sorted({int(length) for length in planned.dropna()})
     found = planned.notna()
     auto = table[found & (table["round"].astype(str) == planned)].assign(method="auto")
     fixed = table[~found & table["round"].isin(lengths)]
@@ -63,15 +68,20 @@ def compare(table: pd.DataFrame) -> Table:
         dense = mean.loc[DENSE, "accuracy"]
         holding = mean[mean["accuracy"] >= dense - BOUND - 1e-9].drop(index="auto", errors="ignore")
         best, auto = holding["sent"].idxmin(), mean.loc["auto"]
+        gap = 100 * (runs["accuracy"]["auto"] - runs["accuracy"][DENSE])
+        error = f" ± {gap.sem():.1f}" if len(gap) > 1 else ""
         fixed = mean.loc[best]
         rows.append(
             (
                 *(str(model), f"{100 * float(participation):g} %", str(rounds), str(len(runs)), f"{100 * dense:.1f} %"),
-                *(f"{100 * (auto['accuracy'] - dense):+.1f}", f"{auto['plain'] / auto['sent']:.1f}"),
+                *(f"{gap.mean():+.1f}{error}", f"{auto['plain'] / auto['sent']:.1f}"),
                 *(str(best), f"{fixed['plain'] / fixed['sent']:.1f}", f"{auto['sent'] / fixed['sent']:.2f}"),
             )
         )
-    caption = "Accuracy of dense, and auto's points above or below it; plain Flower's bytes over those sent, both ways."
+    caption = (
+        "Accuracy of dense, and auto's points above or below it with the standard error over the seeds; "
+        "plain Flower's bytes over those sent, both ways."
+    )
     return Table(caption, HEAD, tuple(rows))
 
 

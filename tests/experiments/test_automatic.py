@@ -1,5 +1,6 @@
 """The table that compares the automatic choice with dense traffic and with the best fixed method."""
 
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -40,6 +41,23 @@ def test_the_best_fixed_method_is_the_cheapest_within_half_a_point_of_dense() ->
 def test_only_seeds_that_all_methods_have_count() -> None:
     more = [(method, 1, number, 0.1, 1) for method, _, number, _, _ in RUNS[:3]]
     assert compare(results(*RUNS, *more)).rows == compare(results(*RUNS)).rows
+
+
+def test_the_gap_has_its_standard_error_over_the_seeds() -> None:
+    more = [
+        (method, 1, number, accuracy + (0.01 if method == "dense" else 0), sent)
+        for method, _, number, accuracy, sent in RUNS
+    ]
+    (line,) = compare(results(*RUNS, *more)).rows
+    assert line[3:6] == ("2", "90.5 %", "-0.6 ± 0.5"), "-0.1 and -1.1"
+
+
+def test_a_run_that_diverged_has_lost_its_accuracy_from_there_on() -> None:
+    cheap = ("cheap", 0, 7, math.nan, 1)
+    assert compare(results(*RUNS, cheap)).rows == compare(results(*RUNS)).rows, "it is not the best"
+    lost = ("auto, 10 rounds", 0, 7, math.nan, 1)
+    (line,) = compare(results(*RUNS[:3], lost)).rows
+    assert line[5] == "-90.0"
 
 
 def test_tables_without_a_comparison_and_missing_files_are_one_sentence(

@@ -29,10 +29,16 @@ def bits(compressor: fedcomp.Compressor, n: int) -> float:
         (facts(15, 25, 4, 4), "dense()", "dense()"),  # logistic regression on iris
         (facts(20_000, 10, 10, 10), "eden(bits=0.96)", "eden(bits=1.07)"),
         (facts(20_000, 100, 10, 10), "eden(bits=0.274)", "eden(bits=0.3)"),
-        (facts(20_000, 1000, 10, 10), "stc(density=0.008)", "stc(density=0.008)"),
+        (facts(20_000, 1000, 10, 10), "stc(density=0.008)", "stc(density=0.01)"),
         (facts(20_000, 100, 20, 1), "eden(bits=2.0)", "eden(bits=0.75)"),
-        (facts(10**7, 300, 10_000, 100), "eden(bits=3.04)", "stc(density=0.0267)"),
+        (facts(10**7, 300, 10_000, 100), "eden(bits=3.04)", "eden(bits=0.3)"),
         (facts(650, 30, 10, 10), "eden(bits=1.52)", "eden(bits=1.52)"),
+        (facts(650, 100, 10, 10), "stc(density=0.08)", "stc(density=0.1)"),  # half of what EDEN takes for a small model
+        (
+            facts(20_000, 300, 20, 5),
+            "eden(bits=0.4)",
+            "eden(bits=0.3)",
+        ),  # STC would take more, and three quarters as much
     ],
 )
 def test_choices_for_known_rounds(known: RoundFacts, uplink: str, downlink: str) -> None:
@@ -68,8 +74,8 @@ def test_stc_stays_until_the_residual_is_sent() -> None:
 
 
 def test_the_boost_scales_the_density_and_does_not_change_the_method() -> None:
-    assert choose_downlink(MANY, boost=2.0).compressor == fedcomp.stc(0.016)
-    assert choose_downlink(replace(MANY, num_rounds=250), boost=MAX_BOOST).compressor == fedcomp.stc(0.25)
+    assert choose_downlink(MANY, boost=2.0).compressor == fedcomp.stc(0.02)
+    assert choose_downlink(replace(MANY, num_rounds=500), boost=MAX_BOOST).compressor == fedcomp.stc(0.16)
 
 
 def test_the_boost_follows_the_delay_between_its_bounds() -> None:
@@ -78,6 +84,7 @@ def test_the_boost_follows_the_delay_between_its_bounds() -> None:
         seen = [boost := next_boost(boost, delay, 100) for _ in range(20)]
         assert seen[-1] == (MAX_BOOST if delay else MIN_BOOST)
     assert next_boost(1.0, 0.75, 100) == 1.0, "a delay within the bound, and above half of it, changes nothing"
+    assert next_boost(1.0, 1.01, 100) > 1.0, "one percent of the rounds is the longest"
     with pytest.raises(ValueError, match="nan"):
         next_boost(1.0, float("nan"), 100)
 
