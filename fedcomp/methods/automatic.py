@@ -8,6 +8,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedcomp.compressor import Compressor
 from fedcomp.core import check_range
 from fedcomp.entropy import RotatedBits
@@ -21,32 +23,31 @@ from fedcomp.quantize import Eden
 __all__ = ["auto"]
 
 DENSE_BITS = 32.0
-MAX_EDEN_BITS = 4.0
-"""EDEN's finest quantization, with 1 % of the squared norm as its error."""
+EDEN_ERRORS = (0.571, 0.133, 0.0358, 0.0096)
+"""The squared error of 1 to 4 bits as a share of the squared norm: 1 / (1 - D) - 1 for levels that are D off for N(0, 1)."""
+MAX_EDEN_BITS = float(len(EDEN_ERRORS))
 MAX_TINY = 40
 """Vectors of up to this number of entries travel dense: a message has a head of some 70 bytes."""
 ONE_BIT_ENTRIES = 1500.0
 """Vectors of this number of entries take one bit an entry, smaller ones more: each of their entries matters more."""
 FIRST_CONTACT_SHARE = 0.3
 """A node's first message holds the model as it is; this share of its cost buys precision in the node's other messages."""
-MEAN_BITS = 2.0
-"""Bits an entry that the updates of a round hold together: the errors of independent rotations average out."""
-VERSION_BITS, MIN_VERSION_BITS = 0.75, 0.3
-"""Bits of a rotated version that holds one update, and the fewest: means of several updates change the model less."""
-MIN_REQUESTS = 75.0
+MEAN_ERROR = 0.2
+"""The squared error of a round's mean as a share of an update's squared norm: errors of independent rotations average out."""
+VERSION_BITS = 1.0
+"""Bits an entry of a rotated version, whose error nothing averages out."""
+MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
 SENDS_PER_NODE = 8.0
 """How often a node sends each entry in a run, on average, with error feedback."""
-MIN_ROUNDS = 300.0
-"""Error feedback on the server needs this many rounds of one update each; of `k` updates, fewer by the square root of k."""
-SENDS_BY_SERVER = 10.0
+MIN_ROUNDS = 20
+"""Error feedback on the server needs this many rounds.  The server takes part in each of them, however few nodes do."""
+SENDS_BY_SERVER = 12.0
 """How often the server sends each entry in a run, on average, with error feedback."""
-MAX_STC_SHARE = 0.6
-"""STC is chosen where it takes at most this share of EDEN's bits: it is late with what it leaves out."""
 MAX_DENSITY = 0.25
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals go out."""
-MAX_DELAY_SHARE = 0.01
+MAX_DELAY_SHARE = 0.02
 """The longest delay by the server's error feedback, as a share of the run's rounds."""
 MIN_BOOST, MAX_BOOST = 0.5, 8.0
 BOOST_STEP = 1.25
@@ -111,7 +112,7 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
     least = {
-        f"the errors of {facts.averaged:.3g} updates a round average out": MEAN_BITS / facts.averaged,
+        f"the errors of {facts.averaged:.3g} updates a round average out": eden_bits(MEAN_ERROR * facts.averaged),
         f"a model of {facts.n} entries is small": math.sqrt(ONE_BIT_ENTRIES / facts.n),
         f"{facts.first_contacts:.0%} of the messages are a node's first and hold the whole model": (
             FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts
@@ -135,15 +136,29 @@ def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = F
     first = facts.first_contacts
     returning = (1 - first) / facts.participation  # deltas that a message brings on average
     least = {
-        f"a version is the mean of {facts.averaged:.3g} updates": max(MIN_VERSION_BITS, VERSION_BITS / facts.averaged),
+        "a version's error does not average out": VERSION_BITS,
         f"a model of {facts.n} entries is small": math.sqrt(ONE_BIT_ENTRIES / facts.n),
         f"{first:.0%} of the messages are a node's first and hold the whole model": (
             FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9)
         ),
     }
     reason = f"{facts.num_rounds} versions are enough for error feedback"
-    allowed = facts.num_rounds * math.sqrt(facts.averaged) >= MIN_ROUNDS
-    return _cheaper(least, SENDS_BY_SERVER / facts.num_rounds, boost, reason, allowed=allowed, keep_stc=keep_stc)
+    return _cheaper(
+        least,
+        SENDS_BY_SERVER / facts.num_rounds,
+        boost,
+        reason,
+        allowed=facts.num_rounds >= MIN_ROUNDS,
+        keep_stc=keep_stc,
+    )
+
+
+def eden_bits(error: float) -> float:
+    """Return the fewest bits an entry with which EDEN's squared `error` is at most that share of the squared norm."""
+    check_range("error", error, above=0)
+    if error < EDEN_ERRORS[0]:
+        return float(np.interp(-error, -np.array(EDEN_ERRORS), range(1, len(EDEN_ERRORS) + 1)))
+    return (1 + EDEN_ERRORS[0]) / (1 + error)  # of a share of the entries, each scaled up by its inverse
 
 
 def next_boost(boost: float, delay: float, num_rounds: int) -> float:
@@ -165,13 +180,13 @@ def _tiny(n: int) -> Choice | None:
 def _cheaper(
     least: Mapping[str, float], density: float, factor: float, reason: str, *, allowed: bool, keep_stc: bool
 ) -> Choice:
-    """Return STC of `density` times `factor` if it is allowed and takes clearly fewer bits, or is to be kept; otherwise EDEN.
+    """Return STC of `density` times `factor` if it is allowed and takes no more bits, or is to be kept; otherwise EDEN.
 
     EDEN gets the largest of the `least` bits, which are given by their reasons.  `factor` does not decide between the two.
     """
     density = min(density, MAX_DENSITY)
     stc_bits = density * (math.log2(1 / density) + 2)  # a gap in Golomb code, and a sign
-    if keep_stc or (allowed and stc_bits <= MAX_STC_SHARE * max(least.values())):
+    if keep_stc or (allowed and stc_bits <= max(least.values())):
         return Choice(stc(_rounded(min(density * factor, MAX_DENSITY))), reason)
     reason = max(least, key=lambda each: least[each])
     return Choice(eden(_rounded(min(least[reason], MAX_EDEN_BITS))), reason)
