@@ -169,7 +169,7 @@ def test_residuals_of_a_run_with_stc_are_sent_when_it_continues_with_the_choice(
 
 def test_nodes_that_evaluate_count_as_reached() -> None:
     """All nodes hold each version then: a version is fetched by each, and first contacts happen once."""
-    alone, _ = run(12, FedAvg(fraction_train=0.5, fraction_evaluate=0.0))
-    evaluated, _ = run(12, FedAvg(fraction_train=0.5, fraction_evaluate=1.0))
+    alone, _ = run(6, FedAvg(fraction_train=0.5, fraction_evaluate=0.0))
+    evaluated, _ = run(6, FedAvg(fraction_train=0.5, fraction_evaluate=1.0))
     few, many = (each.publisher.history.frames()[-2].size for each in (alone, evaluated))
     assert many < few
