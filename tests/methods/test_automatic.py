@@ -28,14 +28,13 @@ def bits(compressor: fedcomp.Compressor, n: int) -> float:
     [
         (facts(15, 25, 4, 4), "dense()", "dense()"),  # logistic regression on iris
         (facts(20_000, 10, 10, 10), "eden(bits=0.96)", "eden(bits=1.07)"),
-        (facts(20_000, 100, 10, 10), "eden(bits=0.524)", "stc(density=0.12)"),
-        (facts(20_000, 1000, 10, 10), "stc(density=0.008)", "stc(density=0.012)"),
-        (facts(20_000, 100, 20, 1), "eden(bits=1.91)", "stc(density=0.12)"),
-        (facts(20_000, 300, 20, 5), "eden(bits=0.785)", "stc(density=0.04)"),
-        (facts(10**7, 300, 10_000, 100), "eden(bits=3.04)", "stc(density=0.04)"),
+        (facts(20_000, 100, 10, 10), "eden(bits=0.524)", "eden(bits=1.0)"),
+        (facts(20_000, 1000, 10, 10), "stc(density=0.008)", "stc(density=0.015)"),
+        (facts(20_000, 100, 20, 1), "eden(bits=1.91)", "eden(bits=1.0)"),
+        (facts(20_000, 300, 20, 5), "eden(bits=0.785)", "stc(density=0.05)"),
+        (facts(10**7, 300, 10_000, 100), "eden(bits=3.04)", "stc(density=0.05)"),
         (facts(650, 10, 10, 10), "eden(bits=1.52)", "eden(bits=1.52)"),
-        (facts(650, 30, 10, 10), "eden(bits=1.52)", "stc(density=0.25)"),
-        (facts(650, 300, 10, 10), "stc(density=0.0267)", "stc(density=0.04)"),
+        (facts(650, 300, 10, 10), "stc(density=0.0267)", "stc(density=0.05)"),
     ],
 )
 def test_choices_for_known_rounds(known: RoundFacts, uplink: str, downlink: str) -> None:
@@ -82,7 +81,7 @@ def test_stc_stays_until_the_residual_is_sent() -> None:
 
 
 def test_the_boost_scales_the_density_and_does_not_change_the_method() -> None:
-    assert choose_downlink(MANY, boost=2.0).compressor == fedcomp.stc(0.024)
+    assert choose_downlink(MANY, boost=2.0).compressor == fedcomp.stc(0.03)
     assert choose_downlink(replace(MANY, num_rounds=200), boost=MAX_BOOST).compressor == fedcomp.stc(0.25)
 
 
