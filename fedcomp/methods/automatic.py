@@ -34,8 +34,8 @@ FIRST_CONTACT_SHARE = 0.3
 """A node's first message holds the model as it is; this share of its cost buys precision in the node's other messages."""
 MEAN_ERROR = 0.2
 """The squared error of a round's mean as a share of an update's squared norm: errors of independent rotations average out."""
-VERSION_BITS = 1.0
-"""Bits an entry of a rotated version, whose error nothing averages out."""
+VERSION_ERROR, MAX_VERSION_ERROR = 0.5, 3.0
+"""The squared error of a version as a share of an update's squared norm, and the largest one: means change the model less."""
 MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
 SENDS_PER_NODE = 8.0
@@ -118,10 +118,12 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
             FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts
         ),
     }
-    reason = f"each node trains {facts.requests:.4g} times, enough for error feedback"
-    flush = FLUSH_FACTOR if facts.server_round > (1 - FLUSH_SHARE) * facts.num_rounds else 1.0
-    allowed = facts.requests >= MIN_REQUESTS
-    return _cheaper(least, SENDS_PER_NODE / facts.requests, flush, reason, allowed=allowed, keep_stc=keep_stc)
+    density = min(SENDS_PER_NODE / facts.requests, MAX_DENSITY)
+    stc_bits = density * (math.log2(1 / density) + 2)  # a gap in Golomb code, and a sign
+    if keep_stc or (facts.requests >= MIN_REQUESTS and stc_bits <= max(least.values())):
+        flush = FLUSH_FACTOR if facts.server_round > (1 - FLUSH_SHARE) * facts.num_rounds else 1.0
+        return _stc(density * flush, f"each node trains {facts.requests:.4g} times, enough for error feedback")
+    return _eden(least)
 
 
 def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = False) -> Choice:
@@ -133,24 +135,21 @@ def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = F
         return tiny
     if facts.server_round >= facts.num_rounds:
         return Choice(eden(MAX_EDEN_BITS, feedback=True), "the last version brings what was left out before")
+    if keep_stc or facts.num_rounds >= MIN_ROUNDS:
+        density = min(SENDS_BY_SERVER / facts.num_rounds, MAX_DENSITY) * boost
+        return _stc(density, f"{facts.num_rounds} versions are enough for error feedback")
     first = facts.first_contacts
     returning = (1 - first) / facts.participation  # deltas that a message brings on average
     least = {
-        "a version's error does not average out": VERSION_BITS,
+        f"a version is the mean of {facts.averaged:.3g} updates": eden_bits(
+            min(VERSION_ERROR * facts.averaged, MAX_VERSION_ERROR)
+        ),
         f"a model of {facts.n} entries is small": math.sqrt(ONE_BIT_ENTRIES / facts.n),
         f"{first:.0%} of the messages are a node's first and hold the whole model": (
             FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9)
         ),
     }
-    reason = f"{facts.num_rounds} versions are enough for error feedback"
-    return _cheaper(
-        least,
-        SENDS_BY_SERVER / facts.num_rounds,
-        boost,
-        reason,
-        allowed=facts.num_rounds >= MIN_ROUNDS,
-        keep_stc=keep_stc,
-    )
+    return _eden(least)
 
 
 def eden_bits(error: float) -> float:
@@ -177,17 +176,12 @@ def _tiny(n: int) -> Choice | None:
     return Choice(dense(), f"{n} entries take hardly more bytes than the head of a message") if n <= MAX_TINY else None
 
 
-def _cheaper(
-    least: Mapping[str, float], density: float, factor: float, reason: str, *, allowed: bool, keep_stc: bool
-) -> Choice:
-    """Return STC of `density` times `factor` if it is allowed and takes no more bits, or is to be kept; otherwise EDEN.
+def _stc(density: float, reason: str) -> Choice:
+    return Choice(stc(_rounded(min(density, MAX_DENSITY))), reason)
 
-    EDEN gets the largest of the `least` bits, which are given by their reasons.  `factor` does not decide between the two.
-    """
-    density = min(density, MAX_DENSITY)
-    stc_bits = density * (math.log2(1 / density) + 2)  # a gap in Golomb code, and a sign
-    if keep_stc or (allowed and stc_bits <= max(least.values())):
-        return Choice(stc(_rounded(min(density * factor, MAX_DENSITY))), reason)
+
+def _eden(least: Mapping[str, float]) -> Choice:
+    """Return EDEN with the largest of these bits, which are given by their reasons."""
     reason = max(least, key=lambda each: least[each])
     return Choice(eden(_rounded(min(least[reason], MAX_EDEN_BITS))), reason)
 
