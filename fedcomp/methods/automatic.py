@@ -1,7 +1,7 @@
 """The automatic choice: for each round, the cheapest compressor that should cost no accuracy by the end of the run.
 
-The constants come from runs of small models on digits; the study `experiments/studies/auto` measures them.  Sizes are in bits
-per entry of the vector.
+The constants come from runs of small models on digits and on MNIST at 8x8 pixels; the studies in `experiments/studies/auto`
+measure them.  Sizes are in bits per entry of the vector.
 """
 
 import math
@@ -58,8 +58,9 @@ def auto() -> Parts:
     """Return the automatic choice: `CompressedStrategy` replaces it in each round by the compressor that suits the run.
 
     It starts from the number of rounds, the share of the nodes that take part in one, and the size of the model, and adapts
-    to the measured residual.  Few rounds, or few requests to each node: EDEN with just enough bits, a fraction of one where
-    many nodes are averaged.  Many: STC, with a density that falls with the number of rounds.  Tiny models: nearly dense.
+    to the measured residual.  In short runs, and on nodes that take part seldom: EDEN with just enough bits, a fraction of one
+    where many nodes are averaged.  In long ones, and for the server earlier than for the nodes, because it takes part in each
+    round: STC, with a density that falls with the number of rounds.  Tiny models: dense.
     The last version is sent with all that was left out before.  Alone, for a single message, it is ``eden(bits=1)``.
     """
     return Eden(1, "unbiased"), RotatedBits(), NoMemory()
