@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import Message
+from flwr.app import Context, Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
 
 import fedcomp
@@ -15,7 +15,7 @@ from fedcomp.core.files import from_json
 from fedcomp.errors import CorruptError
 from fedcomp.flower import CompressedStrategy, FedAMS, LocalGrid, records
 from fedcomp.wire import parse_server_message
-from tests.flower.toy import app, floats, model
+from tests.flower.toy import Arrays, app, floats, model, training
 
 NODES = 6
 VECTOR = np.random.default_rng(0).standard_normal(3660, np.float32)
@@ -91,16 +91,32 @@ def test_a_tiny_model_travels_dense() -> None:
     assert grid.per_round == ["dense()"] * 4
 
 
-def test_the_last_version_brings_what_was_left_out() -> None:
+@pytest.mark.parametrize(("later", "grows"), [(1.0, False), (0.001, True)])
+def test_a_model_that_would_be_published_late_is_sent_with_a_higher_density(later: float, grows: bool) -> None:
+    """What is left of large changes is late by many of the small ones that follow."""
+    steps = np.random.default_rng(1).standard_normal((160, 60, 60), np.float32)
+
+    def change(arrays: Arrays, _: Context, number: int) -> Arrays:
+        size = 1.0 if number < 20 else later
+        return arrays | {"layer.weight": arrays["layer.weight"] + size * steps[number - 1]}
+
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
-    residuals: list[float] = []
+    sizes: list[int] = []
 
     def measure(number: int, _: object) -> None:
         if number:
-            residuals.append(float(np.linalg.norm(strategy.publisher.memory["residual"])))
+            sizes.append(strategy.publisher.history.frames()[-1].size)
 
-    strategy.start(RecordingGrid(), model((60, 60)), num_rounds=320, evaluate_fn=measure)
-    assert residuals[-1] < 0.2 * residuals[-2]
+    grid = LocalGrid(training(change), NODES, in_memory=True)
+    strategy.start(grid, model((60, 60)), num_rounds=160, evaluate_fn=measure)
+    assert (max(sizes[20:]) > 1.5 * max(sizes[:20])) == grows
+
+
+def test_updates_of_uneven_weights_take_more_bits() -> None:
+    """From the second round on, when the weights are known: (1 + 1 + 2 + 2 + 3 + 3)^2 / 28 is 86 % of 6 even ones."""
+    first, *others = run(100)[1].per_round
+    assert first == "eden(bits=0.714)", "1.57 / (1 + 0.2 * 6)"
+    assert set(others) == {"eden(bits=0.774)"}, "1.57 / (1 + 0.2 * 5.14)"
 
 
 def test_the_log_names_the_choice_and_its_reason_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
