@@ -71,7 +71,9 @@ class Ef21:
         }
 
     def rollback(self, lost: QuantizedVector, state: State) -> State:
-        """Return g - lost: the receiver never added it."""
+        """Return g - lost: the receiver never added it.  Without the first message of an epoch, that epoch has not begun."""
+        if int(state["averaged_rounds"][0]) == 1:
+            return self.init(len(state["estimate"]))
         arithmetic.add_clipped(state["estimate"], lost, -1.0)
         return state
 

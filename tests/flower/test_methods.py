@@ -126,6 +126,15 @@ def test_the_sum_of_ef21_equals_the_nodes_estimates_after_any_fault(fault: Fault
     assert estimates_agree(strategy, grid)
 
 
+def test_the_sum_of_ef21_is_right_when_the_first_reply_after_a_lost_state_is_lost_too() -> None:
+    strategy, grid = run("ef21(density=0.2)", "dense()", rounds=4)
+    before = strategy.publisher.epoch
+    grid.order(2, Fault.FORGET, Fault.LOSE_REPLY)
+    strategy.start(grid, strategy.arrays, num_rounds=6)
+    assert strategy.publisher.epoch != before
+    assert estimates_agree(strategy, grid)
+
+
 def test_estimates_start_from_zero_when_the_server_resumes_from_an_older_state(tmp_path: Path) -> None:
     strategy, grid = run("ef21(density=0.2)", "dense()", rounds=3)
     strategy.save(tmp_path / "old")

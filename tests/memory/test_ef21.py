@@ -84,3 +84,15 @@ def test_a_lost_message_is_taken_out_of_the_estimate() -> None:
 def test_a_momentum_out_of_range_is_refused(momentum: float) -> None:
     with pytest.raises(ValueError, match="momentum is .* above 0 and at most 1"):
         Ef21(momentum)
+
+
+def test_after_a_lost_first_message_the_next_one_is_the_first() -> None:
+    memory, epoch = Ef21(0.25), EncodeContext(estimate_epoch=3)
+    state = memory.init(2)
+    for update in ([4, 8], [1, 2]):
+        compensated = memory.compensate(np.array(update, np.float32), state, epoch)
+        assert compensated.dense().tolist() == update, "an average with the lost update would differ"
+        sent = Dense(np.array([3, 0], np.float32))
+        state = memory.rollback(sent, memory.update(compensated, sent, state))
+        assert memory.begins(state, 3)
+        assert not state["estimate"].any()
