@@ -89,10 +89,12 @@ def test_an_inner_start_runs() -> None:
     assert inner.ended == 1
 
 
-def test_the_bytes_are_in_the_ledger() -> None:
+def test_the_bytes_are_in_the_ledger_and_the_closing_line(flower_log: pytest.LogCaptureFixture) -> None:
     strategy = CompressedStrategy(FedXgbCyclic())
     result = strategy.start(LocalGrid(_app(), 3, {"bagging": False}), EMPTY, num_rounds=1)
     traffic, size = strategy.ledger.of_round(1), len(result.arrays["0"].data)
+    both = traffic.uplink_bytes + traffic.downlink_bytes
+    assert f"both ratio 1.0; {both} bytes of them uncompressed records" in flower_log.text
     assert traffic.uplink_bytes == traffic.dense_uplink_bytes == size
     assert traffic.downlink_bytes == traffic.dense_downlink_bytes == len(EMPTY["0"].data) + size, "trained, evaluated"
 
