@@ -61,3 +61,7 @@ class NonFiniteError(DivergedError):
     def __str__(self) -> str:
         """Return which entry it is, and its value."""
         return f"entry {self.index}{self.where} is {self.value}; only finite values can be encoded"
+
+
+CORRUPTION_ERRORS = (FedcompError, ValueError, KeyError, TypeError)
+"""What is raised where the parts of a saved state, each readable by itself, do not belong together."""

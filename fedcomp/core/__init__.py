@@ -10,7 +10,6 @@ from fedcomp.core.compensated_update import (
 )
 from fedcomp.core.context import EncodeContext, Hint, PreviousRound, RightFactors, Shapes
 from fedcomp.core.files import (
-    ARCHIVE_ERRORS,
     Arrays,
     from_json,
     octets,
@@ -33,7 +32,6 @@ from fedcomp.core.settings import (
 from fedcomp.core.types import Vector, dtype_name, is_numpy, on_host
 
 __all__ = [
-    "ARCHIVE_ERRORS",
     "BLOCK_ENTRIES",
     "MAX_FLOAT32",
     "MAX_TENSORS",

@@ -1,5 +1,6 @@
 """Files that are complete at any moment, the old one or the new one, and archives of named arrays (.npz, no pickle)."""
 
+import errno
 import json
 import os
 import tempfile
@@ -12,10 +13,14 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.errors import CorruptError
+
 Arrays = dict[str, NDArray[Any]]
 
-ARCHIVE_ERRORS = (OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
-"""What `read_archive` and `from_json` raise for damaged files; `RuntimeError` is zipfile's, for a flipped encryption bit."""
+NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+"""The errors of opening a path where no file is: nothing, a folder, or a link that leads nowhere."""
+DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What numpy and zipfile raise for the content of a damaged archive; `RuntimeError` is for a flipped encryption bit."""
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 0o600) -> None:
@@ -51,9 +56,34 @@ def write_archive(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_archive(path: Path, names: Collection[str] = ()) -> Arrays:
-    """Return the arrays in `path`, or those in `names` alone; raise one of `ARCHIVE_ERRORS` for a missing or damaged file."""
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        return {name: archive[name] for name in names or archive.files}
+    """Return the arrays in `path`, or those in `names` alone.
+
+    Raises:
+        CorruptError: The file is missing, is no file, or is damaged.
+        OSError: It cannot be opened, as without the right to read it; it may be whole.
+
+    """
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        if error.errno not in NO_FILE:
+            raise
+        raise CorruptError(f"{path.name} is no file: {error.strerror}") from error
+    with file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                return _arrays(archive, names or archive.files)
+        except DAMAGE as error:
+            raise CorruptError(f"{path.name} is damaged: {error}") from error
+
+
+def _arrays(archive: Any, names: Collection[str]) -> Arrays:
+    try:
+        return {name: archive[name] for name in names}
+    except MemoryError:
+        if (damaged := archive.zip.testzip()) is None:
+            raise
+        raise CorruptError(f"{damaged} has another checksum, and a size beyond the memory") from None
 
 
 def octets(data: bytes) -> NDArray[np.uint8]:

@@ -4,9 +4,11 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import pytest
 
-from fedcomp.core import write_atomically
+from fedcomp.core import read_archive, write_archive, write_atomically
+from fedcomp.errors import CorruptError
 
 
 def test_writing_leaves_the_old_file_or_the_new_one_and_no_third(tmp_path: Path) -> None:
@@ -50,3 +52,25 @@ def test_only_the_owner_may_read_it_unless_the_mode_says_otherwise(tmp_path: Pat
             assert path.stat().st_mode & 0o777 == 0o644
         finally:
             os.umask(before)
+
+
+def test_a_size_beyond_the_memory_is_damage_if_the_checksum_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "archive"
+    write_archive(path, {"zeros": np.zeros(10_000)})
+    data = path.read_bytes()
+    shape, huge = b"(10000,), }".ljust(24), b"(999999999999999999,), }"
+    assert data.count(shape) == 1
+    path.write_bytes(data.replace(shape, huge))
+    with pytest.raises(CorruptError, match="beyond the memory"):
+        read_archive(path)
+
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    path.write_bytes(data)
+    assert read_archive(path)["zeros"].shape == (10_000,)
+    monkeypatch.setattr(np.lib.format, "read_array", full)
+    with pytest.raises(MemoryError):
+        read_archive(path)

@@ -8,7 +8,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 
 from fedcomp.core import Arrays, format_call, octets, parse_call
-from fedcomp.errors import FedcompError, LayoutError
+from fedcomp.errors import LayoutError
 from fedcomp.memory import check_state
 from fedcomp.methods import parse
 from fedcomp.sync import FrameDecoder, RecordSender, Replica, Subscriber
@@ -16,8 +16,6 @@ from fedcomp.wire import Ack, Frame, ServerMessage, parse_layout, parse_single_f
 
 LOCAL = "fedcomp.local"
 ANSWER = "fedcomp.answer."
-CORRUPTION_ERRORS = (FedcompError, ValueError, KeyError, TypeError)
-"""What `from_parts` and `replica_of` raise for parts that are damaged or do not belong together."""
 
 Record = ArrayRecord | MetricRecord | ConfigRecord
 
@@ -115,7 +113,7 @@ def from_parts(
 ) -> ClientState:
     """Return the state with these parts; other entries of `records` are ignored.
 
-    `arrays` are handed over, and writable.  Raises one of `CORRUPTION_ERRORS` for parts that do not belong together.
+    `arrays` are handed over, and writable.  Raises one of `errors.CORRUPTION_ERRORS` for parts that do not belong together.
     """
     local = records.get(LOCAL)
     subscriber = Subscriber(

@@ -6,9 +6,9 @@ from collections.abc import Collection
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
+from fedcomp.errors import CORRUPTION_ERRORS
 from fedcomp.flower.client.client_state import (
     ANSWER,
-    CORRUPTION_ERRORS,
     LOCAL,
     ClientState,
     for_training,

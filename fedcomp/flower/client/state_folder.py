@@ -15,8 +15,8 @@ from filelock import FileLock
 from flwr.app import ConfigRecord, RecordDict
 from google.protobuf.message import DecodeError
 
-from fedcomp.core import ARCHIVE_ERRORS, from_json, octets, read_archive, to_json, write_archive
-from fedcomp.errors import CorruptError, FedcompError
+from fedcomp.core import Arrays, from_json, octets, read_archive, to_json, write_archive
+from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
 from fedcomp.flower._compat import log, record_from_bytes, record_to_bytes
 from fedcomp.flower.client.client_state import ClientState, for_training, from_parts, replica_of
 from fedcomp.flower.client.context_store import ContextStore
@@ -24,7 +24,7 @@ from fedcomp.sync import Replica, apply_frame
 from fedcomp.wire import Frame, parse_frames
 
 FORMAT = "1"
-CORRUPTION_ERRORS = (FedcompError, DecodeError, *ARCHIVE_ERRORS)
+DAMAGE_ERRORS = (DecodeError, *CORRUPTION_ERRORS)
 """What `StateFiles.read` and `StateFiles.place` raise for missing or damaged files."""
 MAX_REPLAYED_FRAMES = 32
 """The most frames kept beside a model: each one takes some time to replay when the state is read."""
@@ -53,28 +53,32 @@ class StateFiles:
         return self._state.stat().st_mtime_ns if self._state.exists() else 0
 
     def place(self) -> tuple[int, int] | None:
-        """Return version and fingerprint of the replica, None if there is none; raise one of `CORRUPTION_ERRORS`."""
+        """Return version and fingerprint of the replica, None if there is none; raise one of `DAMAGE_ERRORS`."""
         plain = from_json(read_archive(self._state, ["plain"])["plain"])
         return (int(plain["version"]), int(plain["fingerprint"])) if plain["version"] else None
 
     def read(self) -> ClientState:
-        """Return the state; raise one of `CORRUPTION_ERRORS`."""
+        """Return the state; raise one of `DAMAGE_ERRORS`."""
         arrays = read_archive(self._state)
         plain, kept = from_json(arrays.pop("plain")), from_json(arrays.pop("kept"))
         if kept["format"] != FORMAT:
             raise CorruptError(f"state format {kept['format']}; this version reads format {FORMAT}")
-        records, frames = (arrays.pop(name).tobytes() for name in ("records", "frames"))
-        self._model, self._frames = kept["model"], parse_frames(frames)
+        records, frames = (
+            record_from_bytes(arrays.pop("records").tobytes()),
+            parse_frames(arrays.pop("frames").tobytes()),
+        )
         replica: Replica | None = None
-        if self._model:
-            model = read_archive(self._state.with_name(self._model))
+        if kept["model"]:
+            model = read_archive(self._state.with_name(kept["model"]))
             replica = replica_of(from_json(model.pop("plain")), model)
-            for frame in self._frames:
+            for frame in frames:
                 replica = apply_frame(replica, frame)
         reached = (str(replica.version), str(replica.fingerprint)) if replica is not None else ("", "")
         if reached != (plain["version"], plain["fingerprint"]):
             raise CorruptError(f"the model and its frames lead to version {reached[0]}; {plain['version']} is needed")
-        return from_parts(plain, arrays, record_from_bytes(records), replica)
+        state = from_parts(plain, arrays, records, replica)
+        self._model, self._frames = kept["model"], frames
+        return state
 
     def write(self, state: ClientState) -> None:
         """Write `state`, which `read` returned, or which is the first one."""
@@ -84,9 +88,9 @@ class StateFiles:
             self._model, self._frames = "", ()
         elif not self._can_replay_to(replica):
             self._model, self._frames = _model_name(replica.version, replica.fingerprint), ()
-            write_archive(self._state.with_name(self._model), state.model() | {"plain": to_json(state.plain())})
+            _write(self._state.with_name(self._model), state.model() | {"plain": to_json(state.plain())})
         for path in self._state.parent.glob(".*.partial"):  # left by a writer that was killed
-            path.unlink()
+            _remove(path)
         records: dict[str, Any] = dict(state.records())
         parts = state.arrays() | {
             "plain": to_json(state.plain()),
@@ -94,10 +98,10 @@ class StateFiles:
             "records": octets(record_to_bytes(RecordDict(records))),
             "frames": octets(b"".join(frame.to_bytes() for frame in self._frames)),
         }
-        write_archive(self._state, parts)
+        _write(self._state, parts)
         for path in self._state.parent.glob("model-*"):
             if path.name != self._model:
-                path.unlink()
+                _remove(path)
 
     def _can_replay_to(self, replica: Replica) -> bool:
         """Return whether a model is written, and the frames since then lead to `replica` and are few and small enough."""
@@ -128,8 +132,7 @@ class StateFolder:
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock.acquire()
         except (OSError, NotImplementedError) as error:
-            need = f"a writable folder with file locks is needed ({error})"
-            raise ValueError(f"state-dir is {str(self._path)!r}; {need}") from None
+            raise self._unusable(error) from None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,54 +142,73 @@ class StateFolder:
         """Return the state of a training: of `training_id`, or if that is 0, of the Flower run's, or of that at `places`.
 
         `places` are (version, fingerprint) pairs.  Damaged files are set aside and logged; the state is then empty, and the
-        server sends a key frame.
+        server sends a key frame.  Raises `ValueError` for files that cannot be opened: they may be whole.
         """
-        training_id = training_id or self._last() or self._training_at(places)
-        if not training_id:
-            return ContextStore(self._records).load(0)
-        self._files = StateFiles(self._path / f"{training_id:016x}")
-        if self._files.written_ns:
-            try:
+        try:
+            training_id = training_id or self._last() or self._training_at(places)
+            return self._load(training_id) if training_id else ContextStore(self._records).load(0)
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _load(self, training_id: int) -> ClientState:
+        path = self._path / f"{training_id:016x}"
+        self._files = StateFiles(path)
+        try:
+            if path.is_symlink() or (path.exists() and not path.is_dir()):
+                raise CorruptError("it is no folder")
+            if self._files.written_ns:
                 return for_training(self._files.read(), training_id)
-            except CORRUPTION_ERRORS as error:
-                self._set_aside(training_id, error)
+        except DAMAGE_ERRORS as error:
+            self._set_aside(path, error)
         return ClientState(training_id=training_id)
 
     def save(self, state: ClientState) -> None:
         """Write `state`, which `load` returned, and remove all but the newest trainings.
 
-        The state of a training without an id, from an older server, goes to ``Context.state``.
+        The state of a training without an id, from an older server, goes to ``Context.state``.  Raises `ValueError` if the
+        files cannot be written.
         """
         if not state.training_id:
             ContextStore(self._records).save(state)
             return
-        self._files.write(state)
+        try:
+            self._files.write(state)
+            self._remove_old(state.training_id)
+        except OSError as error:
+            raise self._unusable(error) from None
         self._records[LAST] = ConfigRecord({"lineage": f"{state.training_id:016x}"})
+
+    def _remove_old(self, newest: int) -> None:
         # The clock may have jumped, so this training need not be the first of all.
-        others = [training_id for training_id in self._trainings() if training_id != state.training_id]
+        others = [training_id for training_id in self._trainings() if training_id != newest]
         for old in others[MAX_TRAININGS - 1 :]:
             shutil.rmtree(self._path / f"{old:016x}")
 
+    def _unusable(self, error: Exception) -> ValueError:
+        need = f"a writable folder with file locks is needed ({error})"
+        return ValueError(f"state-dir is {str(self._path)!r}; {need}")
+
     def _trainings(self) -> list[int]:
         """Return the training ids, the most recently written first."""
-        names = [path.name for path in self._path.iterdir() if path.is_dir() and NAME.fullmatch(path.name)]
+        folders = [path for path in self._path.iterdir() if path.is_dir() and not path.is_symlink()]
+        names = [path.name for path in folders if NAME.fullmatch(path.name)]
         written_ns = {int(name, 16): StateFiles(self._path / name).written_ns for name in names}
         return sorted(written_ns, key=lambda training_id: written_ns[training_id], reverse=True)
 
     def _training_at(self, places: Collection[tuple[int, int]]) -> int:
         """Return the id of the newest training whose replica is at one of `places`; 0 if there is none."""
         for training_id in self._trainings():
+            path = self._path / f"{training_id:016x}"
             try:
-                if StateFiles(self._path / f"{training_id:016x}").place() in places:
+                if StateFiles(path).place() in places:
                     return training_id
-            except CORRUPTION_ERRORS as error:
-                self._set_aside(training_id, error)
+            except DAMAGE_ERRORS as error:
+                self._set_aside(path, error)
         return 0
 
-    def _set_aside(self, training_id: int, error: Exception) -> None:
-        path = self._path / f"{training_id:016x}"
+    def _set_aside(self, path: Path, error: Exception) -> None:
         aside = path.with_suffix(DAMAGED)
-        shutil.rmtree(aside, ignore_errors=True)
+        _remove(aside)
         path.rename(aside)
         text = "fedcomp: %s holds no valid node state (%s); it is renamed to %s, and this node starts without memory"
         log(WARNING, text, path, error, aside.name)
@@ -194,3 +216,17 @@ class StateFolder:
     def _last(self) -> int:
         record = self._records.config_records.get(LAST)
         return int(str(record["lineage"]), 16) if record else 0
+
+
+def _write(path: Path, arrays: Arrays) -> None:
+    if path.is_dir():  # nothing can be renamed onto a folder
+        _remove(path)
+    write_archive(path, arrays)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with all that is in it; nothing that a link leads to, and nothing is fine."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from flwr.serverapp.strategy import Strategy
 
-from fedcomp.core import ARCHIVE_ERRORS, Arrays, from_json, octets, read_archive, to_json, write_archive
-from fedcomp.errors import CorruptError, FedcompError
+from fedcomp.core import Arrays, from_json, octets, read_archive, to_json, write_archive
+from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
 from fedcomp.flower.server.strategy_state import Scalars, restore, state_of
 from fedcomp.sync import History, Ledger, NodeRegistry, Publisher, first_number, from_key_frame
 from fedcomp.wire import parse_frames, parse_single_frame
@@ -57,7 +57,10 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: str | Path, inner: Strategy) -> "Checkpoint":
-        """Return what `save` wrote, and restore the state of `inner`; raise `CorruptError` for a damaged file."""
+        """Return what `save` wrote, and restore the state of `inner`.
+
+        Raises `CorruptError` for a damaged file, and `OSError` for one that cannot be opened.
+        """
         try:
             arrays = read_archive(Path(path))
             plain = from_json(arrays["plain"])
@@ -77,7 +80,7 @@ class Checkpoint:
             ledger = Ledger.from_array(arrays["ledger"])
             local, random_state = _below(arrays, "local/"), (version, tuple(words), gauss)
             saved = cls(plain["round"], publisher, ledger, local, random_state, plain.get("choice", {}))
-        except (*ARCHIVE_ERRORS, FedcompError) as error:
+        except CORRUPTION_ERRORS as error:
             raise CorruptError(f"{path} is not a valid checkpoint: {error}") from error
         restore(inner, arrays, plain)
         return saved

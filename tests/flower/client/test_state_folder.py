@@ -1,7 +1,9 @@
 """A device that restarts continues from its files; damaged and foreign files are set aside and not used."""
 
+import errno
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -10,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -186,6 +188,124 @@ def test_a_damaged_file_is_set_aside_and_the_node_gets_a_key_frame(
         assert state_of(context).held.version == strategy.version - 1
 
 
+def test_every_flipped_bit_of_the_central_directories_is_set_aside_or_harmless(tmp_path: Path) -> None:
+    _save(tmp_path, _state())
+    folder = tmp_path / f"{7:016x}"
+    for path in (folder / "state", *folder.glob("model-*")):
+        data = path.read_bytes()
+        for place in range(data.rindex(b"PK\1\2"), len(data)):
+            for bit in (0, 7):
+                path.write_bytes(data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
+                with StateFolder(tmp_path, RecordDict()) as opened:
+                    state = opened.load(7)
+                if folder.exists():
+                    _same(state, _state())
+                else:
+                    assert state.subscriber.replica is None
+                    folder.with_suffix(".damaged").rename(folder)
+        path.write_bytes(data)
+
+
+def _folder(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.mkdir()
+
+
+def _link_to_nothing(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to("nothing")
+
+
+def _link_loop(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize("odd", [_folder, _link_to_nothing, _link_loop])
+@pytest.mark.parametrize("name", ["state", "model-1-*", "model-2-{:016x}", ".state.x.partial"])
+def test_a_folder_or_a_link_in_place_of_a_file_is_cleared_away(
+    odd: Callable[[Path], None], name: str, tmp_path: Path
+) -> None:
+    _save(tmp_path, _state())
+    folder = tmp_path / f"{7:016x}"
+    name = name.format(_state(2).subscriber.held.fingerprint)
+    odd(next(folder.glob(name), folder / name))
+    for number in (2, 1):
+        _save(tmp_path, _state(number))
+        with StateFolder(tmp_path, RecordDict()) as opened:
+            _same(opened.load(7), _state(number))
+    assert len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.parametrize("odd", [Path.touch, _link_to_nothing, _link_loop])
+def test_what_is_no_folder_in_place_of_a_training_is_set_aside(odd: Callable[[Path], None], tmp_path: Path) -> None:
+    odd(tmp_path / f"{7:016x}")
+    _save(tmp_path, _state())
+    with StateFolder(tmp_path, RecordDict()) as opened:
+        _same(opened.load(7), _state())
+
+
+def test_damaged_files_are_set_aside_where_a_file_or_a_link_has_the_name(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for make in (Path.touch, lambda path: path.symlink_to(kept), Path.mkdir):
+        path = tmp_path / "node"
+        _save(path, _state())
+        (path / f"{7:016x}" / "state").write_bytes(b"damaged")
+        make(path / f"{7:016x}.damaged")
+        _save(path, _state())
+        assert (path / f"{7:016x}.damaged" / "state").read_bytes() == b"damaged"
+        assert kept.is_dir(), "a link is removed, and not what it leads to"
+        shutil.rmtree(path)
+
+
+def test_a_link_with_the_name_of_a_training_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / f"{99:016x}").symlink_to(tmp_path / "elsewhere")
+    for training_id in (1, 2, 3, 4, 5, 6):
+        _save(tmp_path, _state(training_id=training_id))
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+def test_files_that_cannot_be_opened_are_kept_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as the right to read them is missing, or no more files can be opened: they may be whole."""
+    _save(tmp_path, _state())
+    path, opened = tmp_path / f"{7:016x}" / "state", Path.open
+
+    def refuse(self: Path, *args: Any, **kwargs: Any) -> Any:
+        if self == path:
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        return opened(self, *args, **kwargs)
+
+    with monkeypatch.context() as patched, StateFolder(tmp_path, RecordDict()) as folder:
+        patched.setattr(Path, "open", refuse)
+        for known in (7, 0):
+            with pytest.raises(ValueError, match="Permission denied.*state'"):
+                folder.load(known, [(1, 1)])
+    with StateFolder(tmp_path, RecordDict()) as folder:
+        _same(folder.load(7), _state())
+
+
+def test_a_state_that_cannot_be_written_is_an_error_that_names_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ValueError, match=re.escape(str(tmp_path)) + ".*No space left"):
+        _save(tmp_path, _state())
+
+
+def test_the_lock_does_not_follow_a_link(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"kept")
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / ".lock").symlink_to(tmp_path / "file")
+    with pytest.raises(ValueError, match=r"state-dir.*\.lock"):
+        _save(tmp_path / "node", _state())
+    assert (tmp_path / "file").read_bytes() == b"kept"
+
+
 def _run(strategy: CompressedStrategy, folder: Path, rounds: int) -> CompressedStrategy:
     """Continue with nodes that have just started."""
     random.seed(rounds)
@@ -241,15 +361,21 @@ def test_only_the_files_of_the_newest_trainings_are_kept_and_other_files_are_lef
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == kept | others
 
 
-def test_a_state_never_names_a_missing_model(tmp_path: Path) -> None:
+def test_a_state_never_names_a_missing_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = Path.replace
+
+    def fail_for_models(self: Path, target: Path) -> Path:
+        if target.name.startswith("model-"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replace(self, target)
+
     with StateFolder(tmp_path, RecordDict()) as folder:
         folder.load(7)
         folder.save(_state(1))
-        newer = _state(2)
-        version, fingerprint = newer.subscriber.held.version, newer.subscriber.held.fingerprint
-        (tmp_path / f"{7:016x}" / f"model-{version}-{fingerprint:016x}").mkdir()  # so the model cannot be written
-        with pytest.raises(OSError, match="directory"):
-            folder.save(newer)
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", fail_for_models)
+            with pytest.raises(ValueError, match="No space left"):
+                folder.save(_state(2))
         _same(folder.load(7), _state(1))
 
 
