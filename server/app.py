@@ -38,6 +38,8 @@ def main(grid: Grid, context: Context) -> None:
         folder, strategy = open_run(settings, ordered.rank)
     except (ValueError, FedcompError) as error:
         raise SettingsError(str(error)) from None
+    except OSError as error:
+        raise SettingsError(f"{error.filename} cannot be used: {error.strerror}") from None
     print(f"{settings.dataset}, {settings.model}, {settings.strategy}: {folder.path}", flush=True)
     status = RunStatus(folder, strategy, partitions, settings.num_rounds)
     rounds = Rounds(settings, folder, evaluator, strategy, status)

@@ -1,9 +1,11 @@
 """The folder of a run: created for a new run, or reopened to resume one; no run overwrites another."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from fedcomp.core import write_atomically
 from server.run_records import RoundRecord, from_row, to_row
@@ -44,48 +46,88 @@ class RunFolder:
         write_atomically(self.path / name, lambda file: file.write(data), mode=0o644)
 
     def records(self) -> list[RoundRecord]:
-        """Return the rounds so far."""
-        return [from_row(RoundRecord, json.loads(line)) for line in self._lines()]
+        """Return the rounds so far; raise `ValueError` for a line that is no record of a round."""
+        return [record for _, record in self._lines()]
 
     def keep_rounds(self, last: int) -> None:
         """Drop the lines of rounds after `last`, and a line that was cut short: the checkpoint does not include them."""
-        kept = [line for line in self._lines() if line.endswith("\n") and json.loads(line)["round"] <= last]
-        self.write(self.rounds.name, "".join(kept).encode())
+        self.write(self.rounds.name, "".join(line for line, record in self._lines() if record.round <= last).encode())
 
-    def _lines(self) -> list[str]:
-        return self.rounds.read_text(encoding="utf-8").splitlines(keepends=True) if self.rounds.exists() else []
+    def _lines(self) -> list[tuple[str, RoundRecord]]:
+        """Return the lines that are whole, and their records."""
+        lines: list[tuple[str, RoundRecord]] = []
+        if not self.rounds.exists():
+            return lines
+        text = self.rounds.read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(text.splitlines(keepends=True), start=1):
+            if line.endswith("\n"):
+                try:
+                    lines.append((line, from_row(RoundRecord, json.loads(line))))
+                except (ValueError, TypeError) as error:
+                    raise ValueError(f"{self.rounds}: line {number} is no record of a round ({error})") from None
+        return lines
 
 
 def create_folder(settings: Settings) -> RunFolder:
-    """Return a new folder, named after the run or numbered after the dataset; raise `ValueError` if that is impossible."""
+    """Return a new folder, named after the run or numbered after the dataset; raise `ValueError` if that is impossible.
+
+    A start that is stopped here leaves no folder of that name.
+    """
     runs, name = Path(settings.runs_dir).expanduser().absolute(), settings.run_name
     try:
         runs.mkdir(parents=True, exist_ok=True)
         for new in [name] if name else (f"{settings.dataset}-{number:03}" for number in count(1)):
-            folder = RunFolder(runs / new)
-            try:
-                folder.path.mkdir()
-            except FileExistsError:
-                continue
-            folder.write_json(folder.settings.name, settings.to_config())
-            return folder
+            if not (runs / new).exists() or _is_empty(runs / new):
+                partial = RunFolder(runs / f".{new}.partial")
+                shutil.rmtree(partial.path, ignore_errors=True)
+                try:
+                    partial.write_json(partial.settings.name, settings.to_config())
+                    return RunFolder(partial.path.rename(runs / new))
+                except OSError:
+                    shutil.rmtree(partial.path, ignore_errors=True)
+                    if not (runs / new).exists():  # otherwise another run has just taken the name
+                        raise
     except OSError as error:
         raise ValueError(f"runs-dir is {str(runs)!r}; a writable folder is needed ({error.strerror})") from None
     raise ValueError(f"{runs / name} holds a run already; choose another run-name, or resume it with resume=true")
 
 
 def reopen_folder(settings: Settings) -> RunFolder:
-    """Return the folder of the run to resume; raise `ValueError` for other settings, and for a run without checkpoints.
+    """Return the folder of the run to resume; raise `ValueError` for other settings, and for a run without its checkpoint.
 
     A run that ended before its first checkpoint starts again.
     """
     folder = RunFolder(Path(settings.runs_dir).expanduser().absolute() / settings.run_name)
     if not folder.settings.exists():
         raise ValueError(f"resume is true, but there is no run {settings.run_name!r} in {folder.path.parent}")
-    before = ADDED_SINCE_0_1 | json.loads(folder.settings.read_text(encoding="utf-8"))
-    if not folder.checkpoint.exists() and not before["checkpoint-every"]:
-        raise ValueError(f"{folder.path} has no checkpoint; a run with checkpoint-every above 0 is needed to resume")
+    before = ADDED_SINCE_0_1 | _settings_in(folder.settings)
+    if not folder.checkpoint.exists():
+        if not before["checkpoint-every"]:
+            raise ValueError(
+                f"{folder.path} has no checkpoint; a run with checkpoint-every above 0 is needed to resume"
+            )
+        if last := max((record.round for record in folder.records()), default=0):
+            raise ValueError(
+                f"{folder.checkpoint} is missing, and the run has finished round {last}; put the file back, or start"
+                " a run with another run-name"
+            )
     for key, value in settings.to_config().items():
         if key not in FREE_ON_RESUME and before.get(key) != value:
             raise ValueError(f"{key} is {value!r}; {before.get(key)!r}, as run {settings.run_name!r} has it, is needed")
+    for left in folder.path.glob(".*.partial"):  # by a server that was killed
+        left.unlink()
     return folder
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
+
+
+def _settings_in(path: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} holds no JSON ({error})") from None
+    if not isinstance(settings, dict) or "checkpoint-every" not in settings:
+        raise ValueError(f"{path} holds {settings!r}; the settings of a run are needed")
+    return settings

@@ -1,5 +1,6 @@
 """Run folders: created, reopened, and never overwritten."""
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedcomp.sync import Traffic
-from server.folder import create_folder, reopen_folder
+from server.folder import RunFolder, create_folder, reopen_folder
 from server.run_records import RoundRecord
 from server.settings import Settings
 
@@ -29,6 +30,47 @@ def test_an_impossible_folder_is_a_wrong_setting(settings: MakeSettings, tmp_pat
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="^runs-dir is '.*file'; "):
         create_folder(settings(runs_dir=str(tmp_path / "file")))
+
+
+def test_a_start_that_is_stopped_before_its_settings_are_written_leaves_the_name_free(
+    settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Killed(BaseException):
+        """The process ends."""
+
+    def kill(*_: object, **__: object) -> None:
+        raise Killed
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for stop, error in ((kill, Killed), (full, ValueError)):
+        with monkeypatch.context() as patched:
+            patched.setattr("server.folder.write_atomically", stop)
+            with pytest.raises(error):
+                create_folder(settings(run_name="mine"))
+        with pytest.raises(ValueError, match="there is no run 'mine'"):
+            reopen_folder(settings(run_name="mine", resume=True))
+    (tmp_path / "runs" / "mine").mkdir()  # as an older version left it
+    assert create_folder(settings(run_name="mine")).settings.exists()
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["mine"]
+
+
+def test_two_starts_at_once_do_not_share_a_folder(settings: MakeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename, mine = Path.rename, settings(run_name="mine")
+    others: list[Path] = []
+
+    def rename_later(self: Path, target: Path) -> Path:
+        if not others:
+            others.append(target)
+            RunFolder(target).write_json("settings.json", {"of": "another"})
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename_later)
+    with pytest.raises(ValueError, match="holds a run already"):
+        create_folder(mine)
+    assert [path.name for path in others[0].parent.iterdir()] == ["mine"]
+    assert json.loads((others[0] / "settings.json").read_text()) == {"of": "another"}
 
 
 def test_records_come_back_but_those_after_the_checkpoint_and_half_a_line_are_dropped(settings: MakeSettings) -> None:
@@ -59,6 +101,47 @@ def test_resuming_needs_a_run_and_its_checkpoint(settings: MakeSettings) -> None
         reopen_folder(settings(run_name="bare", resume=True))
     early = create_folder(settings(run_name="early", checkpoint_every=2))
     assert reopen_folder(settings(run_name="early", resume=True, checkpoint_every=2)).path == early.path
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_run_whose_checkpoint_is_gone_is_not_begun_anew(link: bool, settings: MakeSettings) -> None:
+    mine = settings(run_name="mine", resume=True, checkpoint_every=1)
+    folder = create_folder(mine)
+    folder.append(RoundRecord(0, 0.1, None))
+    assert reopen_folder(mine).path == folder.path, "it ended before its first round"
+    folder.append(RoundRecord(1, 0.2, None))
+    if link:
+        folder.checkpoint.symlink_to("nothing")
+    before = folder.rounds.read_bytes()
+    with pytest.raises(ValueError, match=r"checkpoint is missing, and the run has finished round 1; put .* run-name"):
+        reopen_folder(mine)
+    assert folder.rounds.read_bytes() == before
+
+
+@pytest.mark.parametrize("junk", [b"\0\0", b"not JSON\n", b"[1]\n", b"{}\n", b'{"round": "three"}\n', b"\xff\xfe\n"])
+def test_junk_in_a_file_is_an_error_that_names_it(junk: bytes, settings: MakeSettings) -> None:
+    mine = settings(run_name="mine", resume=True, checkpoint_every=1)
+    folder = create_folder(mine)
+    folder.append(RoundRecord(0, 0.1, None))
+    with folder.rounds.open("ab") as file:
+        file.write(junk)
+    if junk.endswith(b"\n"):
+        with pytest.raises(ValueError, match=r"rounds\.jsonl: line 2 is no record"):
+            folder.keep_rounds(5)
+    else:
+        folder.keep_rounds(5)
+        assert len(folder.records()) == 1
+    folder.settings.write_bytes(junk)
+    with pytest.raises(ValueError, match=r"settings\.json holds"):
+        reopen_folder(mine)
+
+
+def test_partial_files_of_a_killed_server_are_removed(settings: MakeSettings) -> None:
+    mine = settings(run_name="mine", resume=True, checkpoint_every=1)
+    left = create_folder(mine).path / ".checkpoint.x.partial"
+    left.write_bytes(b"half")
+    reopen_folder(mine)
+    assert not left.exists()
 
 
 def test_a_run_resumes_with_its_own_settings_only(settings: MakeSettings) -> None:
