@@ -16,8 +16,7 @@ from fedcomp.flower.server.links import log_totals
 from fedcomp.flower.server.missing_mod import check_mod
 from fedcomp.flower.server.participation import Participation
 from fedcomp.flower.server.published_model import PublishedModel
-from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
-from fedcomp.flower.strategies.dynamic_sampling import aggregating
+from fedcomp.flower.server.replies import ReplyNeeds, ReplyValidator, ValidatedReply
 from fedcomp.sync import Ledger
 
 
@@ -37,6 +36,7 @@ class Exchange:
         self._inner, self._order = inner, order
         self.dense_records = DenseRecords()
         self._max_norm: float | None = None  # of an update of this round
+        self._any_update = False  # has arrived
         self.restore(Ledger())
 
     def restore(self, ledger: Ledger) -> None:
@@ -72,7 +72,10 @@ class Exchange:
     def validate(
         self, server_round: int, replies: Messages, model: PublishedModel, *, train: bool
     ) -> tuple[list[ValidatedReply], list[Message]]:
-        """Return the valid replies in the order of their nodes, and the failures; raises as `check_mod` does."""
+        """Return the valid replies in the order of their nodes, and the failures.
+
+        Raises `ValueError` for apps without the mod or without what the strategy needs, as `check_mod` and `ReplyValidator` do.
+        """
         replies = list(replies)
         asked = self.participation.take(server_round, replies, self.ledger)
         check_mod(server_round, replies, asked, any_frame=bool(self.ledger.uplink_bytes), train=train)
@@ -81,13 +84,16 @@ class Exchange:
             self.ledger,
             server_round,
             dense_size(model.inner),
-            getattr(aggregating(self._inner), "weighted_by_key", None),
+            ReplyNeeds.of(self._inner, train=train),
             self._order,
             self.dense_records,
             self.further_records,
             self._max_norm,
+            asked if train and not self._any_update else 0,
         )
-        return validator.validate(replies, train=train)
+        valid, failed = validator.validate(replies, train=train)
+        self._any_update |= train and bool(valid)
+        return valid, failed
 
     def log_dense_records(self, server_round: int) -> None:
         """Log the records that have travelled as they are for the first time."""

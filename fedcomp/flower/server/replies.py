@@ -5,14 +5,18 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from logging import WARNING
+from typing import cast
 
 from flwr.app import Error, Message, RecordDict
+from flwr.serverapp.strategy import FedAvg, Strategy
 
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import records
 from fedcomp.flower._compat import ErrorCode, log, make_message
 from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.further_records import FurtherRecords
+from fedcomp.flower.server.strategy_state import nested_strategies
+from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.sync import Ledger, Publisher, Reply, Update, check_norm, dense_change
 
 MAX_EXAMPLE_WEIGHT = float(1 << 53)
@@ -38,31 +42,90 @@ class ValidatedReply:
         return self.reply.update
 
 
+class MissingRecordError(CorruptError):
+    """A reply lacks a record that the strategy needs, as if its app were written for another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyNeeds:
+    """What a strategy needs of each reply, in training if `train`, otherwise in evaluation.
+
+    `weight_key` names the metric that weighs a reply, None if the strategy names none.  If `strict`, the strategy would end the
+    run for a reply that lacks it, has another number of MetricRecords than one, or, in training, has no model.  If
+    `one_array_record`, it would for one with an ArrayRecord beside the model.
+    """
+
+    train: bool
+    weight_key: str | None = None
+    strict: bool = False
+    one_array_record: bool = False
+
+    @classmethod
+    def of(cls, strategy: Strategy, *, train: bool) -> "ReplyNeeds":
+        """Return the needs of `strategy`, or of the one that aggregates inside it."""
+        for _, each in nested_strategies(strategy):
+            if isinstance(each, FedAvg):
+                method = type(each).aggregate_train if train else type(each).aggregate_evaluate
+                strict = method.__module__.startswith(("flwr.", "fedcomp."))
+                one = strict and train and reply_use_of(each) is not ReplyUse.MEAN
+                return cls(train, each.weighted_by_key, strict, one)
+        return cls(train)
+
+    def check(self, content: RecordDict, update: Update | None) -> None:
+        """Raise `CorruptError` for a reply that lacks something; `content` are its records, and `update` is in its frame."""
+        metrics, arrays = records.metric_records(content), records.array_records(content)
+        if self.strict and len(metrics) != 1:
+            raise MissingRecordError(f"it holds {len(metrics)} MetricRecords; one is needed")
+        if self.strict and self.train and update is None:
+            raise MissingRecordError("none of its ArrayRecords has the names and shapes of the model")
+        if self.one_array_record and len(arrays) != 1:
+            raise MissingRecordError(f"it holds the ArrayRecords {sorted(arrays)}; the strategy needs the model alone")
+        if self.strict and any(self.weight_key not in record for record in metrics.values()):
+            raise MissingRecordError(f"its metrics hold no {self.weight_key!r}, by which the strategy weighs it")
+        for record in metrics.values():
+            weight = record.get(self.weight_key, 1) if self.weight_key else 1
+            if not isinstance(weight, int | float) or not 0 <= weight <= MAX_EXAMPLE_WEIGHT:
+                raise CorruptError(f"its weight {self.weight_key!r} is {weight}; a number from 0 to 2^53 is needed")
+
+    def weight(self, content: RecordDict) -> float:
+        """Return the weight of a reply that passed `check`; 1 where it need not have one."""
+        if not self.strict or not self.weight_key:
+            return 1
+        (metrics,) = records.metric_records(content).values()
+        return cast(float, metrics[self.weight_key])
+
+
 @dataclass(frozen=True, slots=True)
 class ReplyValidator:
     """Validates the replies of one round, and adds their sizes to the ledger.
 
-    `dense_size` is the size of a plain model in bytes; `weight_key` names the metric that weighs an update, None if there is
-    none; `order` gives the rank of a node id; `dense_records` counts the arrays that no frame holds.
-    `further_records` decodes those that have a compressor; `max_norm` is the largest norm of an update, None for no bound.
+    `dense_size` is the size of a plain model in bytes; `needs` is what the strategy needs of a reply; `order` gives the rank of
+    a node id; `dense_records` counts the arrays that no frame holds.  `further_records` decodes those that have a compressor;
+    `max_norm` is the largest norm of an update, None for no bound.  `asked` is the number of nodes that were asked to train, if
+    no update has arrived in the run so far; otherwise 0.
     """
 
     publisher: Publisher
     ledger: Ledger
     server_round: int
     dense_size: int
-    weight_key: str | None
+    needs: ReplyNeeds
     order: Callable[[int], int]
     dense_records: DenseRecords
     further_records: FurtherRecords
     max_norm: float | None = None
+    asked: int = 0
 
     def validate(self, messages: Iterable[Message], *, train: bool) -> tuple[list[ValidatedReply], list[Message]]:
         """Return the valid replies in the order of their nodes, and the failures, which include the refused replies.
 
         No update is acknowledged yet: that is for when it has gone into the model.
+
+        Raises `ValueError` if all of several nodes were `asked` for their first update, and each reply lacks a record: their
+        app does not fit the strategy.  A single node cannot end a run.
         """
         replies: list[ValidatedReply] = []
+        misfits = 0
         failed: list[Message] = []
         for message in messages:
             if message.has_error():
@@ -72,10 +135,19 @@ class ReplyValidator:
                 replies.append(self._validate(message, train))
             except FedcompError as error:
                 failed.append(self._refuse(message, error))
+                misfits += isinstance(error, MissingRecordError)
+                if misfits == self.asked > 1:
+                    raise ValueError(
+                        f"the replies of all {misfits} nodes are dropped; of the last one, {error}"
+                    ) from None
+        replies.sort(key=lambda reply: (self.order(reply.node), reply.node))
         fitting = _fitting(replies)
         others = CorruptError("its records are not those of the other replies")
         failed += [self._refuse(reply.message, others) for reply in replies if reply not in fitting]
-        return sorted(fitting, key=lambda reply: (self.order(reply.node), reply.node)), failed
+        if fitting and not any(self.needs.weight(reply.message.content) for reply in fitting):
+            none = CorruptError("its weight is 0, and so are all others")
+            return [], [*failed, *(self._refuse(reply.message, none) for reply in fitting)]
+        return fitting, failed
 
     def _validate(self, message: Message, train: bool) -> ValidatedReply:
         node = message.metadata.src_node_id
@@ -89,10 +161,9 @@ class ReplyValidator:
         self.ledger.add(self.server_round, node, uplink_bytes=packed_size + others_size)
         start_s = time.perf_counter()
         reply = self.publisher.parse_reply(node, data)
-        if reply.update is not None and train:
-            self._check_weight(message.content)
-            if self.max_norm is not None:
-                check_norm(reply.update, self.publisher.replica, self.max_norm)
+        self.needs.check(message.content, reply.update)
+        if reply.update is not None and train and self.max_norm is not None:
+            check_norm(reply.update, self.publisher.replica, self.max_norm)
         published = self.publisher.replica
         further, further_size = self.further_records.decode(message.content, reply.frame.after, published.layout)
         self.publisher.confirm(node, reply)
@@ -112,12 +183,6 @@ class ReplyValidator:
             message.content[key] = records.model_record(arrays)
             return ValidatedReply(message, records.KEY, replace(reply, update=None))
         return ValidatedReply(message, key, reply)
-
-    def _check_weight(self, content: RecordDict) -> None:
-        for record in records.metric_records(content).values():
-            weight = record.get(self.weight_key, 1) if self.weight_key else 1
-            if not isinstance(weight, int | float) or not 0 <= weight <= MAX_EXAMPLE_WEIGHT:
-                raise CorruptError(f"its weight {self.weight_key!r} is {weight}; a number from 0 to 2^53 is needed")
 
     def _refuse(self, message: Message, error: FedcompError) -> Message:
         node = message.metadata.src_node_id

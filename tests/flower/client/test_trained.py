@@ -64,7 +64,7 @@ def test_other_shapes_under_other_names_are_not_taken_for_the_model() -> None:
     def reversed_list(arrays: list[NDArray[np.float32]]) -> ArrayRecord:
         return ArrayRecord(arrays[::-1])
 
-    with pytest.raises(ValueError, match="missing"):
+    with pytest.raises(ValueError, match="names and shapes of the model"):
         _final(reversed_list, model())
 
 

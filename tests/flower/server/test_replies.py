@@ -1,6 +1,7 @@
 """A reply is validated completely, also against the others, before any of it counts; updates count only if aggregated."""
 
 import random
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, cast
@@ -43,8 +44,15 @@ Change = Callable[[Message], list[Message]]
 class Meddling(LocalGrid):
     """A grid that changes one node's replies to messages of one type."""
 
-    def __init__(self, change: Change, node: int = 2, kind: str = "train", client_app: ClientApp | None = None) -> None:
-        super().__init__(client_app or app(), NODES)
+    def __init__(
+        self,
+        change: Change,
+        node: int = 2,
+        kind: str = "train",
+        client_app: ClientApp | None = None,
+        nodes: int = NODES,
+    ) -> None:
+        super().__init__(client_app or app(), nodes)
         self._change, self._node, self._kind = change, node, kind
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
@@ -141,6 +149,83 @@ def test_a_reply_that_does_not_fit_is_dropped_counted_and_logged_and_the_round_c
     assert strategy.ledger.refused == strategy.ledger.by_node()[2].refused == 3
     assert flower_log.text.count("the reply of node 2 is dropped") == 3
     _conserved(grid, Watching(), node=2)
+
+
+@pytest.mark.parametrize("inner", ["FedAvg", "FedMedian"])
+@pytest.mark.parametrize("name", MISFITS)
+def test_a_lone_reply_that_does_not_fit_does_not_end_the_run(name: str, inner: str) -> None:
+    kind = type(INNER[inner]())
+    strategy = CompressedStrategy(kind(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0))
+    strategy.start(Meddling(MISFITS[name], node=1, nodes=1), model(), num_rounds=2)
+    assert (strategy.ledger.refused, strategy.version) in ((2, 0), (0, 2))
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (MetricRecord({"num-examples": -12, "sum": 1.0}), "weight 'num-examples' is -12"),
+        (MetricRecord({"num-examples": float("nan"), "sum": 1.0}), "is nan"),
+        (MetricRecord({"num-examples": [1], "sum": 1.0}), r"is \[1\]"),
+        (MetricRecord({"sum": 1.0}), "no 'num-examples'"),
+        (None, "0 MetricRecords"),
+    ],
+)
+@pytest.mark.parametrize("nodes", [1, NODES])
+def test_an_evaluation_that_cannot_be_weighed_is_dropped(
+    record: MetricRecord | None, reason: str, nodes: int, flower_log: pytest.LogCaptureFixture
+) -> None:
+    change = _without_metrics if record is None else _set("metrics", record)
+    strategy = CompressedStrategy(FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1))
+    grid = Meddling(change, node=1, kind="evaluate", nodes=nodes)
+    result = strategy.start(grid, model(), num_rounds=2)
+    assert strategy.ledger.by_node()[1].refused == 2
+    assert re.search(reason, flower_log.text)
+    assert (2 in result.evaluate_metrics_clientapp) == (nodes > 1)
+
+
+def test_evaluations_that_all_weigh_nothing_are_dropped() -> None:
+    change = _set("metrics", MetricRecord({"num-examples": 0, "sum": 1.0}))
+    strategy = CompressedStrategy(FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1))
+    result = strategy.start(Meddling(change, node=1, kind="evaluate", nodes=1), model(), num_rounds=2)
+    assert not result.evaluate_metrics_clientapp
+    strategy = CompressedStrategy(FedAvg())
+    result = strategy.start(Meddling(change, node=1, kind="evaluate"), model(), num_rounds=2)
+    assert strategy.ledger.refused == 0, "beside others, a weight of 0 is one of the possible weights"
+    assert 2 in result.evaluate_metrics_clientapp
+
+
+def test_which_of_two_unlike_replies_counts_does_not_depend_on_the_order_of_arrival() -> None:
+    class Reversed(Meddling):
+        def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+            return list(super().send_and_receive(messages, timeout=timeout))[::-1]
+
+    dropped = []
+    for kind in (Meddling, Reversed):
+        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+        strategy.start(kind(MISFITS["other metrics"], nodes=2), model(), num_rounds=2)
+        dropped.append({node: totals.refused for node, totals in strategy.ledger.by_node().items() if node})
+    assert dropped == [{1: 0, 2: 2}] * 2
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_an_app_that_does_not_fit_the_strategy_is_named_in_the_first_round(inner: str) -> None:
+    unweighted = ClientApp(mods=[CompressionMod()])
+
+    @unweighted.train()
+    def train(message: Message, context: Context) -> Message:
+        reply = _step(message, context, weight=1)
+        if cast(int, cast(ConfigRecord, message.content["config"])["server-round"]) >= first:
+            reply.content["metrics"] = MetricRecord({"examples": 1})
+        return reply
+
+    strategy, first = CompressedStrategy(INNER[inner]()), 1
+    with pytest.raises(
+        ValueError, match="all 5 nodes are dropped; of the last one, its metrics hold no 'num-examples'"
+    ):
+        strategy.start(LocalGrid(unweighted, NODES), model(), num_rounds=2)
+    strategy, first = CompressedStrategy(INNER[inner]()), 2
+    strategy.start(LocalGrid(unweighted, NODES), model(), num_rounds=2)
+    assert (strategy.version, strategy.ledger.refused) == (1, NODES), "an app that has worked once does not end the run"
 
 
 def test_an_evaluation_with_other_metrics_is_dropped() -> None:
