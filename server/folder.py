@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fedcomp.core import write_atomically
 from server.run_records import RoundRecord, from_row, to_row
@@ -130,4 +130,4 @@ def _settings_in(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} holds no JSON ({error})") from None
     if not isinstance(settings, dict) or "checkpoint-every" not in settings:
         raise ValueError(f"{path} holds {settings!r}; the settings of a run are needed")
-    return settings
+    return cast(dict[str, Any], settings)
