@@ -64,4 +64,4 @@ class NonFiniteError(DivergedError):
 
 
 CORRUPTION_ERRORS = (FedcompError, ValueError, KeyError, TypeError)
-"""What is raised where the parts of a saved state, each readable by itself, do not belong together."""
+"""The errors of reading a saved state whose parts are valid alone, but not together."""

@@ -39,7 +39,7 @@ def main(grid: Grid, context: Context) -> None:
     except (ValueError, FedcompError) as error:
         raise SettingsError(str(error)) from None
     except OSError as error:
-        raise SettingsError(f"{error.filename} cannot be used: {error.strerror}") from None
+        raise SettingsError(f"a file or a connection cannot be used: {error}") from error
     print(f"{settings.dataset}, {settings.model}, {settings.strategy}: {folder.path}", flush=True)
     status = RunStatus(folder, strategy, partitions, settings.num_rounds)
     rounds = Rounds(settings, folder, evaluator, strategy, status)

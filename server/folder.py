@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
+from uuid import uuid4
 
 from fedcomp.core import write_atomically
 from server.run_records import RoundRecord, from_row, to_row
@@ -71,21 +72,21 @@ class RunFolder:
 def create_folder(settings: Settings) -> RunFolder:
     """Return a new folder, named after the run or numbered after the dataset; raise `ValueError` if that is impossible.
 
-    A start that is stopped here leaves no folder of that name.
+    A start that is killed here leaves no folder of that name, but perhaps one named ``.<name>.<letters>.partial``.
     """
     runs, name = Path(settings.runs_dir).expanduser().absolute(), settings.run_name
     try:
         runs.mkdir(parents=True, exist_ok=True)
         for new in [name] if name else (f"{settings.dataset}-{number:03}" for number in count(1)):
             if not (runs / new).exists() or _is_empty(runs / new):
-                partial = RunFolder(runs / f".{new}.partial")
-                shutil.rmtree(partial.path, ignore_errors=True)
+                partial = RunFolder(runs / f".{new}.{uuid4().hex}.partial")
                 try:
                     partial.write_json(partial.settings.name, settings.to_config())
                     return RunFolder(partial.path.rename(runs / new))
-                except OSError:
+                except BaseException as error:
                     shutil.rmtree(partial.path, ignore_errors=True)
-                    if not (runs / new).exists():  # otherwise another run has just taken the name
+                    taken = (runs / new).exists() and not _is_empty(runs / new)  # by another run, just now
+                    if not (isinstance(error, OSError) and taken):
                         raise
     except OSError as error:
         raise ValueError(f"runs-dir is {str(runs)!r}; a writable folder is needed ({error.strerror})") from None

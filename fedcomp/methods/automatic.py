@@ -50,8 +50,8 @@ FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 MAX_DELAY_SHARE = 0.02
 """The longest delay by the server's error feedback, as a share of the run's rounds.
 
-What the last version leaves out is not sent: it is about as many rounds of progress, and the noise of many means, which cost
-the CNN and the adapters of the studies about a point when a precise last version brought it at once.
+The last version leaves out as much as any other.  To send all of it at once would bring the noise of many means back: in
+trial runs, a precise last version cost the CNN and the adapters of the studies about a point.
 """
 MIN_BOOST, MAX_BOOST = 0.5, 8.0
 BOOST_STEP = 1.25

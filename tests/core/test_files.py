@@ -54,23 +54,25 @@ def test_only_the_owner_may_read_it_unless_the_mode_says_otherwise(tmp_path: Pat
             os.umask(before)
 
 
-def test_a_size_beyond_the_memory_is_damage_if_the_checksum_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "archive"
-    write_archive(path, {"zeros": np.zeros(10_000)})
-    data = path.read_bytes()
-    shape, huge = b"(10000,), }".ljust(24), b"(999999999999999999,), }"
-    assert data.count(shape) == 1
-    path.write_bytes(data.replace(shape, huge))
-    with pytest.raises(CorruptError, match="beyond the memory"):
-        read_archive(path)
-
+def test_a_machine_without_memory_is_not_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise MemoryError
 
-    path.write_bytes(data)
-    assert read_archive(path)["zeros"].shape == (10_000,)
+    write_archive(tmp_path / "archive", {"zeros": np.zeros(10)})
     monkeypatch.setattr(np.lib.format, "read_array", full)
     with pytest.raises(MemoryError):
-        read_archive(path)
+        read_archive(tmp_path / "archive")
+
+
+def test_every_flipped_bit_of_the_heads_is_harmless_or_damage(tmp_path: Path) -> None:
+    """Of an array that is too large for its checksum to be known when its head is read."""
+    path = tmp_path / "archive"
+    write_archive(path, {"zeros": np.zeros(10_000)})
+    data = path.read_bytes()
+    for place in range(data.index(b"}")):
+        for bit in range(8):
+            path.write_bytes(data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
+            try:
+                assert not read_archive(path)["zeros"].any()
+            except (CorruptError, KeyError):
+                continue

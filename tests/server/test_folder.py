@@ -2,7 +2,9 @@
 
 import errno
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,21 @@ def test_two_starts_at_once_do_not_share_a_folder(settings: MakeSettings, monkey
         create_folder(mine)
     assert [path.name for path in others[0].parent.iterdir()] == ["mine"]
     assert json.loads((others[0] / "settings.json").read_text()) == {"of": "another"}
+
+
+def test_starts_at_the_same_time_each_get_a_folder_with_their_own_settings(settings: MakeSettings) -> None:
+    barrier = threading.Barrier(8)
+
+    def start(seed: int) -> RunFolder:
+        barrier.wait()
+        return create_folder(settings(seed=seed))
+
+    for _ in range(3):
+        with ThreadPoolExecutor(8) as pool:
+            folders = list(pool.map(start, range(8)))
+        assert len({folder.path for folder in folders}) == 8
+        for seed, folder in enumerate(folders):
+            assert json.loads(folder.settings.read_text())["seed"] == seed
 
 
 def test_records_come_back_but_those_after_the_checkpoint_and_half_a_line_are_dropped(settings: MakeSettings) -> None:

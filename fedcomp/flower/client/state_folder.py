@@ -87,8 +87,9 @@ class StateFiles:
         if replica is None:
             self._model, self._frames = "", ()
         elif not self._can_replay_to(replica):
-            self._model, self._frames = _model_name(replica.version, replica.fingerprint), ()
-            _write(self._state.with_name(self._model), state.model() | {"plain": to_json(state.plain())})
+            name = _model_name(replica.version, replica.fingerprint)
+            _write(self._state.with_name(name), state.model() | {"plain": to_json(state.plain())})
+            self._model, self._frames = name, ()
         for path in self._state.parent.glob(".*.partial"):  # left by a writer that was killed
             _remove(path)
         records: dict[str, Any] = dict(state.records())
@@ -154,7 +155,7 @@ class StateFolder:
         path = self._path / f"{training_id:016x}"
         self._files = StateFiles(path)
         try:
-            if path.is_symlink() or (path.exists() and not path.is_dir()):
+            if not path.is_dir() and (path.exists() or path.is_symlink()):
                 raise CorruptError("it is no folder")
             if self._files.written_ns:
                 return for_training(self._files.read(), training_id)

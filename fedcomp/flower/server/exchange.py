@@ -36,7 +36,6 @@ class Exchange:
         self._inner, self._order = inner, order
         self.dense_records = DenseRecords()
         self._max_norm: float | None = None  # of an update of this round
-        self._any_update = False  # has arrived
         self.restore(Ledger())
 
     def restore(self, ledger: Ledger) -> None:
@@ -89,11 +88,9 @@ class Exchange:
             self.dense_records,
             self.further_records,
             self._max_norm,
-            asked if train and not self._any_update else 0,
+            asked if train and not model.publisher.replica.version else 0,
         )
-        valid, failed = validator.validate(replies, train=train)
-        self._any_update |= train and bool(valid)
-        return valid, failed
+        return validator.validate(replies, train=train)
 
     def log_dense_records(self, server_round: int) -> None:
         """Log the records that have travelled as they are for the first time."""

@@ -12,10 +12,9 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import records
-from fedcomp.flower._compat import ErrorCode, log, make_message
+from fedcomp.flower._compat import ErrorCode, aggregate_metricrecords, log, make_message
 from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.further_records import FurtherRecords
-from fedcomp.flower.server.strategy_state import nested_strategies
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.sync import Ledger, Publisher, Reply, Update, check_norm, dense_change
 
@@ -42,6 +41,20 @@ class ValidatedReply:
         return self.reply.update
 
 
+def _is_known(code: object) -> bool:
+    return code.__module__.startswith(("flwr.", "fedcomp."))
+
+
+def _unwrapped(strategy: Strategy) -> Strategy:
+    """Return the strategy inside the wrappers of Flower and fedcomp, which pass all replies on."""
+    while not isinstance(strategy, FedAvg) and _is_known(type(strategy)):
+        inner = [value for value in vars(strategy).values() if isinstance(value, Strategy)]
+        if len(inner) != 1:
+            break
+        strategy = inner[0]
+    return strategy
+
+
 class MissingRecordError(CorruptError):
     """A reply lacks a record that the strategy needs, as if its app were written for another one."""
 
@@ -50,26 +63,28 @@ class MissingRecordError(CorruptError):
 class ReplyNeeds:
     """What a strategy needs of each reply, in training if `train`, otherwise in evaluation.
 
-    `weight_key` names the metric that weighs a reply, None if the strategy names none.  If `strict`, the strategy would end the
-    run for a reply that lacks it, has another number of MetricRecords than one, or, in training, has no model.  If
-    `one_array_record`, it would for one with an ArrayRecord beside the model.
+    `weight_key` names the metric that weighs a reply, None if the strategy names none.  A `strict` strategy ends the run unless
+    each reply has one MetricRecord, which holds the weight, and in training the model.  With `one_array_record`, it also ends
+    for an ArrayRecord beside the model.  With `divides`, it ends if all weights are 0.
     """
 
     train: bool
     weight_key: str | None = None
     strict: bool = False
     one_array_record: bool = False
+    divides: bool = False
 
     @classmethod
     def of(cls, strategy: Strategy, *, train: bool) -> "ReplyNeeds":
-        """Return the needs of `strategy`, or of the one that aggregates inside it."""
-        for _, each in nested_strategies(strategy):
-            if isinstance(each, FedAvg):
-                method = type(each).aggregate_train if train else type(each).aggregate_evaluate
-                strict = method.__module__.startswith(("flwr.", "fedcomp."))
-                one = strict and train and reply_use_of(each) is not ReplyUse.MEAN
-                return cls(train, each.weighted_by_key, strict, one)
-        return cls(train)
+        """Return the needs of `strategy`: those of the code of Flower and fedcomp in it, since other code is unknown."""
+        mean = train and reply_use_of(strategy) is ReplyUse.MEAN
+        inner = _unwrapped(strategy)
+        if not isinstance(inner, FedAvg):
+            return cls(train, getattr(inner, "weighted_by_key", None))
+        method = type(inner).aggregate_train if train else type(inner).aggregate_evaluate
+        strict = mean or _is_known(method)
+        divides = strict and (train or inner.evaluate_metrics_aggr_fn is aggregate_metricrecords)
+        return cls(train, inner.weighted_by_key, strict, strict and train and not mean, divides)
 
     def check(self, content: RecordDict, update: Update | None) -> None:
         """Raise `CorruptError` for a reply that lacks something; `content` are its records, and `update` is in its frame."""
@@ -88,8 +103,8 @@ class ReplyNeeds:
                 raise CorruptError(f"its weight {self.weight_key!r} is {weight}; a number from 0 to 2^53 is needed")
 
     def weight(self, content: RecordDict) -> float:
-        """Return the weight of a reply that passed `check`; 1 where it need not have one."""
-        if not self.strict or not self.weight_key:
+        """Return the weight of a reply that passed `check`; 1 if it does not matter."""
+        if not self.divides or not self.weight_key:
             return 1
         (metrics,) = records.metric_records(content).values()
         return cast(float, metrics[self.weight_key])
@@ -101,8 +116,8 @@ class ReplyValidator:
 
     `dense_size` is the size of a plain model in bytes; `needs` is what the strategy needs of a reply; `order` gives the rank of
     a node id; `dense_records` counts the arrays that no frame holds.  `further_records` decodes those that have a compressor;
-    `max_norm` is the largest norm of an update, None for no bound.  `asked` is the number of nodes that were asked to train, if
-    no update has arrived in the run so far; otherwise 0.
+    `max_norm` is the largest norm of an update, None for no bound.  `asked` is the number of nodes that were asked to train
+    if no version came after the first one; otherwise 0.
     """
 
     publisher: Publisher
@@ -125,7 +140,7 @@ class ReplyValidator:
         app does not fit the strategy.  A single node cannot end a run.
         """
         replies: list[ValidatedReply] = []
-        misfits = 0
+        misfits: set[int] = set()
         failed: list[Message] = []
         for message in messages:
             if message.has_error():
@@ -135,10 +150,11 @@ class ReplyValidator:
                 replies.append(self._validate(message, train))
             except FedcompError as error:
                 failed.append(self._refuse(message, error))
-                misfits += isinstance(error, MissingRecordError)
-                if misfits == self.asked > 1:
+                if isinstance(error, MissingRecordError):
+                    misfits.add(message.metadata.src_node_id)
+                if len(misfits) == self.asked > 1:
                     raise ValueError(
-                        f"the replies of all {misfits} nodes are dropped; of the last one, {error}"
+                        f"the replies of all {self.asked} nodes are dropped; of the last one, {error}"
                     ) from None
         replies.sort(key=lambda reply: (self.order(reply.node), reply.node))
         fitting = _fitting(replies)
@@ -161,12 +177,12 @@ class ReplyValidator:
         self.ledger.add(self.server_round, node, uplink_bytes=packed_size + others_size)
         start_s = time.perf_counter()
         reply = self.publisher.parse_reply(node, data)
-        self.needs.check(message.content, reply.update)
         if reply.update is not None and train and self.max_norm is not None:
             check_norm(reply.update, self.publisher.replica, self.max_norm)
         published = self.publisher.replica
         further, further_size = self.further_records.decode(message.content, reply.frame.after, published.layout)
-        self.publisher.confirm(node, reply)
+        self.publisher.confirm(node, reply)  # the node holds the version, even if its reply is of no use
+        self.needs.check(message.content, reply.update)
         self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size + further_size)
         self.dense_records.add(Link.TRAIN_REPLY if train else Link.EVALUATE_REPLY, others)
         if (update := reply.update) is not None:

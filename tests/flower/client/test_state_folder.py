@@ -245,6 +245,16 @@ def test_what_is_no_folder_in_place_of_a_training_is_set_aside(odd: Callable[[Pa
         _same(opened.load(7), _state())
 
 
+def test_a_training_behind_a_link_continues(tmp_path: Path) -> None:
+    _save(tmp_path / "other disk", _state())
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / f"{7:016x}").symlink_to(tmp_path / "other disk" / f"{7:016x}")
+    for number in (1, 2):
+        with StateFolder(tmp_path / "node", RecordDict()) as opened:
+            _same(opened.load(7), _state(number))
+            opened.save(_state(2))
+
+
 def test_damaged_files_are_set_aside_where_a_file_or_a_link_has_the_name(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
@@ -376,7 +386,8 @@ def test_a_state_never_names_a_missing_model(tmp_path: Path, monkeypatch: pytest
             patched.setattr(Path, "replace", fail_for_models)
             with pytest.raises(ValueError, match="No space left"):
                 folder.save(_state(2))
-        _same(folder.load(7), _state(1))
+        folder.save(_state(2))
+        _same(folder.load(7), _state(2))
 
 
 def test_a_clock_that_ran_ahead_does_not_remove_the_newest_training(tmp_path: Path) -> None:
