@@ -274,11 +274,13 @@ def test_a_strategy_of_the_users_own_may_complete_the_replies() -> None:
         def __init__(self) -> None:
             self.inner = FedAvg(fraction_evaluate=0.0)
 
-        def configure_train(self, *arguments: Any) -> Messages:
-            return self.inner.configure_train(*arguments)
+        def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
+            return self.inner.configure_train(server_round, arrays, config, grid)
 
-        def configure_evaluate(self, *arguments: Any) -> Messages:
-            return self.inner.configure_evaluate(*arguments)
+        def configure_evaluate(
+            self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        ) -> Messages:
+            return self.inner.configure_evaluate(server_round, arrays, config, grid)
 
         def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
             replies = list(replies)
