@@ -63,7 +63,10 @@ class RunFolder:
         for number, line in enumerate(text.splitlines(keepends=True), start=1):
             if line.endswith("\n"):
                 try:
-                    lines.append((line, from_row(RoundRecord, json.loads(line))))
+                    record = from_row(RoundRecord, json.loads(line))
+                    if not isinstance(record.round, int):  # from_row takes any number, and none
+                        raise TypeError(f"its round is {record.round}")
+                    lines.append((line, record))
                 except (ValueError, TypeError) as error:
                     raise ValueError(f"{self.rounds}: line {number} is no record of a round ({error})") from None
         return lines

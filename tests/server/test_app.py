@@ -147,6 +147,26 @@ def test_resuming_a_finished_run_needs_more_rounds(short: Config) -> None:
         run(named | {"resume": True}, grid)
 
 
+def test_a_checkpoint_that_cannot_be_opened_is_named(
+    short: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = short | {"run-name": "shut", "checkpoint-every": 1}
+    grid = LocalGrid(client_app, NODES, named)
+    run(named, grid)
+    opened = Path.open
+
+    def refuse(self: Path, *args: Any, **kwargs: Any) -> Any:
+        if self.name == "checkpoint":
+            raise PermissionError(13, "Permission denied", str(self))
+        return opened(self, *args, **kwargs)
+
+    before = lines(tmp_path / "runs" / "shut")
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(SettingsError, match=r"Permission denied: '.*checkpoint'"):
+        run(named | {"resume": True, "num-rounds": 9}, grid)
+    assert lines(tmp_path / "runs" / "shut") == before
+
+
 def test_a_damaged_checkpoint_is_refused(short: Config, tmp_path: Path) -> None:
     named = short | {"run-name": "hurt", "checkpoint-every": 1}
     grid = LocalGrid(client_app, NODES, named)

@@ -135,7 +135,18 @@ def test_a_run_whose_checkpoint_is_gone_is_not_begun_anew(link: bool, settings: 
     assert folder.rounds.read_bytes() == before
 
 
-@pytest.mark.parametrize("junk", [b"\0\0", b"not JSON\n", b"[1]\n", b"{}\n", b'{"round": "three"}\n', b"\xff\xfe\n"])
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"\0\0",
+        b"not JSON\n",
+        b"[1]\n",
+        b"{}\n",
+        b'{"round": "three"}\n',
+        b'{"round": null, "accuracy": 1, "loss": 1}\n',
+        b"\xff\xfe\n",
+    ],
+)
 def test_junk_in_a_file_is_an_error_that_names_it(junk: bytes, settings: MakeSettings) -> None:
     mine = settings(run_name="mine", resume=True, checkpoint_every=1)
     folder = create_folder(mine)

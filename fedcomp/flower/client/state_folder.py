@@ -63,10 +63,8 @@ class StateFiles:
         plain, kept = from_json(arrays.pop("plain")), from_json(arrays.pop("kept"))
         if kept["format"] != FORMAT:
             raise CorruptError(f"state format {kept['format']}; this version reads format {FORMAT}")
-        records, frames = (
-            record_from_bytes(arrays.pop("records").tobytes()),
-            parse_frames(arrays.pop("frames").tobytes()),
-        )
+        records = record_from_bytes(arrays.pop("records").tobytes())
+        frames = parse_frames(arrays.pop("frames").tobytes())
         replica: Replica | None = None
         if kept["model"]:
             model = read_archive(self._state.with_name(kept["model"]))

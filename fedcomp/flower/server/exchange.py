@@ -16,7 +16,8 @@ from fedcomp.flower.server.links import log_totals
 from fedcomp.flower.server.missing_mod import check_mod
 from fedcomp.flower.server.participation import Participation
 from fedcomp.flower.server.published_model import PublishedModel
-from fedcomp.flower.server.replies import ReplyNeeds, ReplyValidator, ValidatedReply
+from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
+from fedcomp.flower.server.reply_needs import ReplyNeeds
 from fedcomp.sync import Ledger
 
 

@@ -5,21 +5,16 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from logging import WARNING
-from typing import cast
 
-from flwr.app import Error, Message, RecordDict
-from flwr.serverapp.strategy import FedAvg, Strategy
+from flwr.app import Error, Message
 
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import records
-from fedcomp.flower._compat import ErrorCode, aggregate_metricrecords, log, make_message
+from fedcomp.flower._compat import ErrorCode, log, make_message
 from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.further_records import FurtherRecords
-from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
+from fedcomp.flower.server.reply_needs import MissingRecordError, ReplyNeeds
 from fedcomp.sync import Ledger, Publisher, Reply, Update, check_norm, dense_change
-
-MAX_EXAMPLE_WEIGHT = float(1 << 53)
-"""The largest weight of an update: float64 counts up to it exactly."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,75 +34,6 @@ class ValidatedReply:
     def update(self) -> Update | None:
         """What the node learned; None if it did not train."""
         return self.reply.update
-
-
-def _is_known(code: object) -> bool:
-    return code.__module__.startswith(("flwr.", "fedcomp."))
-
-
-def _unwrapped(strategy: Strategy) -> Strategy:
-    """Return the strategy inside the wrappers of Flower and fedcomp, which pass all replies on."""
-    while not isinstance(strategy, FedAvg) and _is_known(type(strategy)):
-        inner = [value for value in vars(strategy).values() if isinstance(value, Strategy)]
-        if len(inner) != 1:
-            break
-        strategy = inner[0]
-    return strategy
-
-
-class MissingRecordError(CorruptError):
-    """A reply lacks a record that the strategy needs, as if its app were written for another one."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyNeeds:
-    """What a strategy needs of each reply, in training if `train`, otherwise in evaluation.
-
-    `weight_key` names the metric that weighs a reply, None if the strategy names none.  A `strict` strategy ends the run unless
-    each reply has one MetricRecord, which holds the weight, and in training the model.  With `one_array_record`, it also ends
-    for an ArrayRecord beside the model.  With `divides`, it ends if all weights are 0.
-    """
-
-    train: bool
-    weight_key: str | None = None
-    strict: bool = False
-    one_array_record: bool = False
-    divides: bool = False
-
-    @classmethod
-    def of(cls, strategy: Strategy, *, train: bool) -> "ReplyNeeds":
-        """Return the needs of `strategy`: those of the code of Flower and fedcomp in it, since other code is unknown."""
-        mean = train and reply_use_of(strategy) is ReplyUse.MEAN
-        inner = _unwrapped(strategy)
-        if not isinstance(inner, FedAvg):
-            return cls(train, getattr(inner, "weighted_by_key", None))
-        method = type(inner).aggregate_train if train else type(inner).aggregate_evaluate
-        strict = mean or _is_known(method)
-        divides = strict and (train or inner.evaluate_metrics_aggr_fn is aggregate_metricrecords)
-        return cls(train, inner.weighted_by_key, strict, strict and train and not mean, divides)
-
-    def check(self, content: RecordDict, update: Update | None) -> None:
-        """Raise `CorruptError` for a reply that lacks something; `content` are its records, and `update` is in its frame."""
-        metrics, arrays = records.metric_records(content), records.array_records(content)
-        if self.strict and len(metrics) != 1:
-            raise MissingRecordError(f"it holds {len(metrics)} MetricRecords; one is needed")
-        if self.strict and self.train and update is None:
-            raise MissingRecordError("none of its ArrayRecords has the names and shapes of the model")
-        if self.one_array_record and len(arrays) != 1:
-            raise MissingRecordError(f"it holds the ArrayRecords {sorted(arrays)}; the strategy needs the model alone")
-        if self.strict and any(self.weight_key not in record for record in metrics.values()):
-            raise MissingRecordError(f"its metrics hold no {self.weight_key!r}, by which the strategy weighs it")
-        for record in metrics.values():
-            weight = record.get(self.weight_key, 1) if self.weight_key else 1
-            if not isinstance(weight, int | float) or not 0 <= weight <= MAX_EXAMPLE_WEIGHT:
-                raise CorruptError(f"its weight {self.weight_key!r} is {weight}; a number from 0 to 2^53 is needed")
-
-    def weight(self, content: RecordDict) -> float:
-        """Return the weight of a reply that passed `check`; 1 if it does not matter."""
-        if not self.divides or not self.weight_key:
-            return 1
-        (metrics,) = records.metric_records(content).values()
-        return cast(float, metrics[self.weight_key])
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from flwr.serverapp.strategy import (
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, records
 from fedcomp.flower.local_grid import Fault
+from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse
 from fedcomp.wire.frame import SECONDS, Frame, Kind, parse_single_frame
 from tests.flower.toy import (
     Aggregate,
@@ -197,6 +198,31 @@ def test_evaluations_that_all_weigh_nothing_are_dropped() -> None:
     result = strategy.start(Meddling(change, node=1, kind="evaluate"), model(), num_rounds=2)
     assert strategy.ledger.refused == 0, "beside others, a weight of 0 is one of the possible weights"
     assert 2 in result.evaluate_metrics_clientapp
+
+
+def test_evaluations_that_weigh_nothing_reach_a_metrics_function_of_the_users_own() -> None:
+    seen: list[int] = []
+
+    def count(contents: list[RecordDict], _: str) -> MetricRecord:
+        seen.append(len(contents))
+        return MetricRecord({"count": len(contents)})
+
+    change = _set("metrics", MetricRecord({"num-examples": 0, "sum": 1.0}))
+    strategy = CompressedStrategy(FedAvg(evaluate_metrics_aggr_fn=count))
+    strategy.start(Meddling(change, node=0, kind="evaluate"), model(), num_rounds=1)
+    assert seen == [NODES]
+
+
+def test_a_lone_reply_without_metrics_does_not_end_a_strategy_that_declares_the_mean() -> None:
+    class Declared(FedAvg, ReplyDeclaration):
+        reply_use = ReplyUse.MEAN
+
+        def aggregate_train(self, server_round: int, replies: Messages) -> Aggregate:
+            return super().aggregate_train(server_round, replies)
+
+    strategy = CompressedStrategy(Declared(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0))
+    strategy.start(Meddling(_without_metrics, node=1, nodes=1), model(), num_rounds=2)
+    assert strategy.ledger.refused == 2
 
 
 def test_which_of_two_unlike_replies_counts_does_not_depend_on_the_order_of_arrival() -> None:
