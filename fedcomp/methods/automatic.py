@@ -36,6 +36,8 @@ MEAN_ERROR = 0.2
 """The squared error of a round's mean as a share of an update's squared norm: errors of independent rotations average out."""
 VERSION_ERROR, MAX_VERSION_ERROR = 0.5, 3.0
 """The squared error of a version as a share of an update's squared norm, and the largest one: means change the model less."""
+MANY_ROUNDS = 100
+"""Shorter runs allow less error, in proportion to the square root of their rounds: they end while they still learn fast."""
 MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
 SENDS_PER_NODE = 12.0
@@ -100,6 +102,11 @@ class RoundFacts:
         """The expected share of messages that are a node's first, with nodes drawn at random in each round."""
         return min(1.0, (1 - (1 - self.participation) ** self.num_rounds) / self.requests)
 
+    @property
+    def tolerance(self) -> float:
+        """The share of the error allowed in a long run that this one is allowed."""
+        return min(1.0, math.sqrt(self.num_rounds / MANY_ROUNDS))
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -117,7 +124,9 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
     least = {
-        f"the errors of {facts.averaged:.3g} updates a round average out": eden_bits(MEAN_ERROR * facts.averaged),
+        f"the errors of {facts.averaged:.3g} updates a round average out": eden_bits(
+            MEAN_ERROR * facts.averaged * facts.tolerance
+        ),
         f"a model of {facts.n} entries is small": math.sqrt(ONE_BIT_ENTRIES / facts.n),
         f"{facts.first_contacts:.0%} of the messages are a node's first and hold the whole model": (
             FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts
@@ -147,7 +156,7 @@ def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = F
     returning = (1 - first) / facts.participation  # deltas that a message brings on average
     least = {
         f"a version is the mean of {facts.averaged:.3g} updates": eden_bits(
-            min(VERSION_ERROR * facts.averaged, MAX_VERSION_ERROR)
+            min(VERSION_ERROR * facts.averaged, MAX_VERSION_ERROR) * facts.tolerance
         ),
         f"a model of {facts.n} entries is small": math.sqrt(ONE_BIT_ENTRIES / facts.n),
         f"{first:.0%} of the messages are a node's first and hold the whole model": (

@@ -27,7 +27,9 @@ def bits(compressor: fedcomp.Compressor, n: int) -> float:
     ("known", "uplink", "downlink"),
     [
         (facts(15, 25, 4, 4), "dense()", "dense()"),  # logistic regression on iris
-        (facts(20_000, 10, 10, 10), "eden(bits=0.96)", "eden(bits=1.07)"),
+        (facts(20_000, 10, 10, 10), "eden(bits=0.962)", "eden(bits=1.07)"),
+        (facts(20_000, 30, 10, 10), "eden(bits=0.75)", "eden(bits=0.594)"),
+        (facts(20_000, 50, 20, 5), "eden(bits=0.92)", "eden(bits=0.568)"),
         (facts(20_000, 100, 10, 10), "eden(bits=0.524)", "eden(bits=0.393)"),
         (facts(20_000, 1000, 10, 10), "stc(density=0.012)", "stc(density=0.015)"),
         (facts(20_000, 100, 20, 1), "eden(bits=1.91)", "eden(bits=1.16)"),
