@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Hint, RandomStream, RightFactors, Shapes, Vector, check_int
-from fedcomp.quantized import MAX_PRODUCT, Dense, Matrix, Product, Segments, join_dense, worthwhile
+from fedcomp.quantized import MAX_PRODUCT, MAX_RANK, Dense, Matrix, Product, Segments, join_dense, worthwhile
 
-MAX_RANK = 1024
 MAX_EXPONENT = 40
 """Matrices whose largest product with the start is within 2^±40 are not scaled; others are divided by a power of two."""
 MAX_UNBALANCED = 60

@@ -28,7 +28,16 @@ from fedcomp.quantized.rotated import (
     wide_blocks,
 )
 from fedcomp.quantized.rotation import MAX_CHUNK, Rotation, power_of_two_parts
-from fedcomp.quantized.segments import MAX_PRODUCT, Matrix, Product, Segments, join_dense, right_factors, worthwhile
+from fedcomp.quantized.segments import (
+    MAX_PRODUCT,
+    MAX_RANK,
+    Matrix,
+    Product,
+    Segments,
+    join_dense,
+    right_factors,
+    worthwhile,
+)
 from fedcomp.quantized.vectors import (
     NUM_SEEDS,
     Dense,
@@ -48,6 +57,7 @@ __all__ = [
     "MAX_CHUNK",
     "MAX_GAIN",
     "MAX_PRODUCT",
+    "MAX_RANK",
     "MAX_SCALE",
     "NUM_SEEDS",
     "POWERS",

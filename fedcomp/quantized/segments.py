@@ -15,6 +15,8 @@ from fedcomp.quantized.vectors import Dense, Ternary, add_blocks, collect
 
 Matrix = NDArray[np.float32]
 
+MAX_RANK = 128
+"""The largest rank of a product, whose entries take as many multiplications each; more than 32 are hardly of use."""
 MAX_PRODUCT = MAX_FLOAT32 * (1 - 2.0**-10)
 """The largest `bound` of a product, with room for rounding below the end of float32."""
 

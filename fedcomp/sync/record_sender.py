@@ -20,8 +20,8 @@ from fedcomp.wire import (
     Kind,
     Layout,
     bfloat16_to_float32,
-    codec_by_id,
     codec_id,
+    decode_body,
     layout_of,
     parse_layout,
     parse_single_frame,
@@ -52,7 +52,7 @@ class RecordSender:
         if self.pending and self.pending_number != accepted and self.layout is not None:
             frame = parse_single_frame(self.pending)
             body, _ = split_payload(frame, _layout_and_rest(frame)[1], self.layout, b"")
-            lost = codec_by_id(frame.codec).decode(body, n=self.layout.n)
+            lost = decode_body(frame.codec, body, self.layout)
             self.memory |= parse(self.uplink).memory.rollback(lost, self.memory)
         self.pending, self.pending_number = b"", 0
 
@@ -118,7 +118,7 @@ def decode_record(data: bytes, number: int, model: Layout) -> dict[str, NDArray[
         raise CorruptError(f"the frame's flags do not fit its {layout.exact_size} bytes of exact tensors")
     body, exact = split_payload(frame, rest, layout, b"")
     layout.check_exact(exact)
-    vector = codec_by_id(frame.codec).decode(body, n=layout.n).dense()
+    vector = decode_body(frame.codec, body, layout).dense()
     arrays = layout.unflatten(vector, exact)
     floats = (bfloat16_to_float32(a) if a.dtype == BFLOAT16 else a for a in arrays.values() if a.dtype.kind in "fV")
     if not max(vector.max(), -vector.min()) <= MAX_WEIGHT_MAGNITUDE or not all(np.isfinite(a).all() for a in floats):

@@ -12,7 +12,7 @@ from fedcomp.core import Vector
 from fedcomp.errors import CorruptError, LayoutError, TruncatedError, VersionError
 from fedcomp.quantized import Indices
 from fedcomp.sync.fingerprint import MODULUS_MASK, change, exact_part, fingerprint
-from fedcomp.wire import FLAG_EXACT, NO_BODY, Frame, Kind, Layout, codec_by_id, parse_layout
+from fedcomp.wire import FLAG_EXACT, NO_BODY, Frame, Kind, Layout, decode_body, parse_layout
 
 LENGTH = struct.Struct("<I")
 STEP_BLOCK_ENTRIES = 1 << 14
@@ -117,7 +117,7 @@ class DeltaStep:
         body, exact = split_payload(frame, frame.payload, layout, replica.exact)
         if frame.flags & FLAG_EXACT:
             layout.check_exact(exact)
-        quantized = codec_by_id(frame.codec).decode(body, n=layout.n)
+        quantized = decode_body(frame.codec, body, layout)
         with np.errstate(over="ignore"):
             sparse = quantized.sparse()
             values = quantized.dense() if sparse is None else sparse.values

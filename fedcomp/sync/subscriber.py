@@ -29,8 +29,8 @@ from fedcomp.wire import (
     ServerMessage,
     ack_of,
     check_ties,
-    codec_by_id,
     codec_id,
+    decode_body,
     parse_single_frame,
 )
 
@@ -95,7 +95,7 @@ class Subscriber:
             frame, layout = parse_single_frame(self.pending), self.replica.layout
             if frame.layout == layout.digest:
                 body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
-                lost = codec_by_id(frame.codec).decode(body, n=layout.n)
+                lost = decode_body(frame.codec, body, layout)
                 self.memory |= parse(self.uplink).memory.rollback(lost, self.memory)
         self._drop_pending()
         return accepted

@@ -21,7 +21,7 @@ from fedcomp.wire import (
     Kind,
     Layout,
     bfloat16_to_float32,
-    codec_by_id,
+    decode_body,
 )
 
 MAX_WEIGHT_MAGNITUDE = 1e38
@@ -84,7 +84,7 @@ def decode_update(frame: Frame, published: Replica) -> Update:
         raise CorruptError(f"{encode_seconds:g} and {decode_seconds:g} seconds; 0 to {MAX_SECONDS:g} are possible")
     layout = published.layout
     body, exact = split_payload(frame, frame.payload[SECONDS.size :], layout, published.exact)
-    change = codec_by_id(frame.codec).decode(body, n=layout.n)
+    change = decode_body(frame.codec, body, layout)
     if frame.flags & FLAG_EXACT:
         layout.check_exact(exact)
     _check_magnitude(change, published)

@@ -1,5 +1,6 @@
 """What crosses the network: frames, the codecs they name, and the layout of the model behind them.  See FORMAT.md."""
 
+from fedcomp.wire.body import decode_body
 from fedcomp.wire.codec_ids import CODECS, NO_BODY, codec_by_id, codec_id, register_codec
 from fedcomp.wire.frame import (
     FLAG_EXACT,
@@ -39,6 +40,7 @@ __all__ = [
     "check_ties",
     "codec_by_id",
     "codec_id",
+    "decode_body",
     "float32_to_bfloat16",
     "layout_of",
     "parse_frame",

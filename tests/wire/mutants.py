@@ -16,12 +16,14 @@ from fedcomp.sync import DeltaStep
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.replica import LENGTH
 from fedcomp.wire import FLAG_EXACT, SECONDS, Frame, Kind, ServerMessage, frame, server_message
-from tests.wire import specimens
+from tests.wire import adversaries, specimens
 from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_instruction
 
 SIZES = (10, 10_000, 1_000_000)
 """Entries of the models."""
 SHARES = (0.96, 0.038, 0.002)
+HOSTILE = 0.65
+"""The share of the bodies that come from `adversaries`: more than half of all mutants."""
 BODY, INSTRUCTION = "body", "instruction"
 KINDS = (BODY, Kind.DELTA.name, Kind.UPDATE.name, Kind.KEY.name, INSTRUCTION, Kind.ACK.name, Kind.RESYNC.name)
 WEIGHTS = (30, 25, 25, 7, 10, 2, 1)
@@ -56,13 +58,16 @@ def mutant(seed: int, number: int) -> Mutant:
 
 
 def _body(rng: Random, n: int) -> tuple[int, bytes]:
-    """Return a codec id and a body, which may be damaged or belong to another codec."""
-    codec, body = specimens.body(n, rng.choice(specimens.numbers(n)))
+    """Return a codec id and a body, which may be slow to decode, damaged, or that of another codec."""
+    if rng.random() < HOSTILE:
+        codec, body = adversaries.body(n, rng.randrange(adversaries.count()))
+    else:
+        codec, body = specimens.body(n, rng.choice(specimens.numbers(n)))
     what = rng.random()
-    if what < 0.03:
+    if what < 0.1:
         return codec, body
     other = specimens.body(n, rng.choice(specimens.numbers(n)))[1] if what < 0.2 else b""
-    return (codec, other) if what < 0.05 else (codec, disturb(rng, body, other))
+    return (codec, other) if what < 0.12 else (codec, disturb(rng, body, other))
 
 
 def _alone(rng: Random, n: int) -> Mutant:

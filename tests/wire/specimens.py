@@ -27,10 +27,12 @@ SETTINGS = {
     "natural_dithering": ("", "levels=3, norm='l2'"),
     "cgx": ("", "adaptive=True, dense_below=10", "bucket=1"),
     "eden": ("bits=0.3", "bits=0.5", "bits=0.99", "bits=1.5", "bits=2", "bits=4"),
-    "powersgd": ("rank=1", "rank=4"),
+    "powersgd": ("rank=1", "rank=4", "rank=16", "rank=64", "rank=128"),
 }
 """Settings that give bodies of every form; the settings of other methods do not change the form."""
 TEXTS = tuple(f"{name}({settings})" for name in fedcomp.METHODS for settings in SETTINGS.get(name, ("",)))
+VECTORS = 4
+"""The vectors that are encoded with each setting."""
 VERSION, NUMBER = 41, 9
 """The version of the held model, and the number of the last message that was followed."""
 Body = tuple[int, bytes]
@@ -85,10 +87,11 @@ def world(n: int) -> World:
 
 
 def _vector(n: int, which: int) -> Vector:
-    """Return a Gaussian vector, a sparse one, or a heavy-tailed one."""
+    """Return a Gaussian vector, a sparse one, a heavy-tailed one, or one of powers of two."""
     rng = np.random.default_rng([n, which])
     gaussian = rng.standard_normal(n, np.float32) * np.float32(0.1)
-    return (gaussian, np.where(rng.random(n) < 0.02, gaussian, np.float32(0)), gaussian**5)[which]
+    powers = np.copysign(np.ldexp(np.float32(1), -rng.geometric(0.6, n)).astype(np.float32), gaussian)
+    return (gaussian, np.where(rng.random(n) < 0.02, gaussian, np.float32(0)), gaussian**5, powers)[which]
 
 
 def _encoded(text: str, which: int, n: int) -> Body:
@@ -122,7 +125,7 @@ def _ternary(share: float, n: int) -> Body:
 
 def _makers() -> Iterator[Callable[[int], Body]]:
     for text in TEXTS:
-        for which in range(3):
+        for which in range(VECTORS):
             yield partial(_encoded, text, which)
     for kind in positions.KINDS:
         for share in (0.5, 1.0):
@@ -140,7 +143,9 @@ MANY = 100_000
 @lru_cache(maxsize=8)
 def numbers(n: int) -> tuple[int, ...]:
     """Return the numbers of the makers to use for `n` entries."""
-    return tuple(number for number in range(len(MAKERS)) if n < MANY or number >= 3 * len(TEXTS) or not number % 3)
+    return tuple(
+        number for number in range(len(MAKERS)) if n < MANY or number >= VECTORS * len(TEXTS) or not number % VECTORS
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -63,13 +63,15 @@ class ChunkedBitReader:
 
     def __init__(self, reader: ByteReader, count: int, what: str) -> None:
         self.what = what
-        log = reader.byte(what)
-        if not MIN_CHUNK_LOG <= log <= MAX_CHUNK_LOG:
-            raise CorruptError(f"{what}: chunks of 2^{log}; 2^{MIN_CHUNK_LOG} to 2^{MAX_CHUNK_LOG} are allowed")
-        self.size = 1 << log
-        total = reader.varint(what)
+        log, total = reader.byte(what), reader.varint(what)
         if total < count or total > 8 * reader.left:
             raise CorruptError(f"{what}: {total} bits of {count} codewords; {reader.left} bytes are left")
+        longest = _chunk_log(
+            count, total
+        )  # longer chunks of fewer codewords would take a step for each of few codewords
+        if not MIN_CHUNK_LOG <= log <= longest:
+            raise CorruptError(f"{what}: chunks of 2^{log}; 2^{MIN_CHUNK_LOG} to 2^{longest} are allowed")
+        self.size = 1 << log
         chunks = -(-count // self.size)
         self.last = count - (chunks - 1) * self.size
         sizes = _read_sizes(reader, chunks - 1, what)
@@ -122,7 +124,7 @@ class ChunkedBitReader:
 
 
 def _chunk_log(count: int, total: int) -> int:
-    """Return the binary logarithm of the codewords in a chunk."""
+    """Return the binary logarithm of the codewords in a chunk; a reader refuses longer chunks."""
     if count >> MAX_CHUNK_LOG >= 1 << 10:
         return MAX_CHUNK_LOG
     bits = MIN_SHORT_CHUNK_BITS if count < SHORT_STREAM else MIN_CHUNK_BITS

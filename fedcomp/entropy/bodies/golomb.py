@@ -13,6 +13,8 @@ from fedcomp.entropy.codes.golomb_positions import MAX_RICE, indices_of, runs_of
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.quantized import Indices, Ternary
 
+ROUNDING = 1
+"""A sender whose logarithm is rounded otherwise may find a Rice parameter that differs by this."""
 STRETCH = 1 << 12
 """Bytes read at a time."""
 
@@ -84,9 +86,9 @@ class GolombTernaryInterleaved:
         total, k, magnitude = read_head(reader, n)
         if not k:
             return Ternary(total, np.empty(0, np.int64), np.empty(0, np.bool_), magnitude)
-        rice = reader.byte("Rice parameter")
-        if rice > MAX_RICE:
-            raise CorruptError(f"a Rice parameter of {rice}; at most {MAX_RICE} is allowed")
+        rice, most = reader.byte("Rice parameter"), min(MAX_RICE, rice_parameter(k / total) + ROUNDING)
+        if rice > most:  # each bit of a remainder takes time
+            raise CorruptError(f"a Rice parameter of {rice} for {k} of {total} entries; at most {most} is allowed")
         if 8 * reader.left > k * (rice + 2) + (total >> rice) + 7:
             raise CorruptError(f"{reader.left} bytes of gaps; {k} within {total} entries take fewer")
         runs, negative, bits = _read(np.frombuffer(value, np.uint8, offset=reader.offset), k, rice, total)

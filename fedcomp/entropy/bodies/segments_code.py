@@ -14,7 +14,7 @@ from fedcomp.entropy.bodies.dense import LevelsCode, Raw
 from fedcomp.entropy.bodies.golomb import GolombTernary
 from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized import MAX_PRODUCT, Dense, Levels, Product, Segments, Ternary, worthwhile
+from fedcomp.quantized import MAX_PRODUCT, MAX_RANK, Dense, Levels, Product, Segments, Ternary, worthwhile
 
 CODES: tuple[tuple[type, EntropyCode[Any]], ...] = ((Dense, Raw()), (Levels, LevelsCode()), (Ternary, GolombTernary()))
 """By number: the pieces that a code is for, and the code."""
@@ -47,6 +47,10 @@ class SegmentsCode:
             bodies.append(body)
         return b"".join(table + bodies)
 
+    def count_pieces(self, value: bytes, /) -> int:
+        """Return the number of pieces."""
+        return _read_count(ByteReader(value), "pieces")
+
     def decode(self, value: bytes, /, n: int | None = None) -> Segments:
         """Return the pieces.  Without `n`, a body may claim as many entries as one of `LevelsCode`."""
         reader = ByteReader(value)
@@ -64,10 +68,15 @@ class SegmentsCode:
         return Segments(tuple(pieces))
 
 
-def _read_rows(reader: ByteReader) -> list[Row]:
-    count = reader.varint("number of pieces")
+def _read_count(reader: ByteReader, what: str) -> int:
+    count = reader.varint(f"number of {what}")
     if count > MAX_TENSORS:
-        raise CorruptError(f"{count} pieces; at most {MAX_TENSORS} are allowed")
+        raise CorruptError(f"{count} {what}; at most {MAX_TENSORS} are allowed")
+    return count
+
+
+def _read_rows(reader: ByteReader) -> list[Row]:
+    count = _read_count(reader, "pieces")
     if count > reader.left // MIN_ROW_BYTES:
         raise TruncatedError(f"{reader.left} bytes are left; {count} pieces need {MIN_ROW_BYTES} or more each")
     rows: list[Row] = []
@@ -104,6 +113,12 @@ class LowRankRaw:
                 raise ValueError(f"a part of type {type(part).__name__}; Product or Dense is needed")
         return b"".join(table + [array.astype("<f4", copy=False).tobytes() for array in numbers])
 
+    def count_pieces(self, value: bytes, /) -> int:
+        """Return the number of parts."""
+        reader = ByteReader(value)
+        head.read_n(reader, None)
+        return _read_count(reader, "parts")
+
     def decode(self, value: bytes, /, n: int | None = None) -> Segments:
         """Return the factors and the entries between the matrices."""
         reader = ByteReader(value)
@@ -124,9 +139,7 @@ def _number_count(part: Part) -> int:
 
 def _read_table(reader: ByteReader, n: int) -> list[Part]:
     """Return the parts: `n` entries together, and no more numbers than bytes are left for."""
-    count = reader.varint("number of parts")
-    if count > MAX_TENSORS:
-        raise CorruptError(f"{count} parts; at most {MAX_TENSORS} are allowed")
+    count = _read_count(reader, "parts")
     table: list[Part] = []
     left, numbers = n, 0
     for number in range(count):
@@ -139,6 +152,8 @@ def _read_table(reader: ByteReader, n: int) -> list[Part]:
             part = rows, 0, 0, 0
         else:
             columns = reader.varint("second side of a part")
+            if rank > MAX_RANK:
+                raise CorruptError(f"part {number} is of rank {rank}; at most {MAX_RANK} is allowed")
             if rows * columns >= left + columns or not worthwhile(rows, columns, rank):
                 raise CorruptError(f"part {number} is {rows} x {columns} of rank {rank}; {left} entries are left")
             part = min(rows * columns, left), rank, rows, columns

@@ -129,6 +129,8 @@ def read(reader: ByteReader, n: int, k: int) -> Indices:
 def _read_remainders(reader: ByteReader, rice: NDArray[np.int64], runs: NDArray[np.int64], n: int) -> None:
     """Turn quotients into `runs`: shift them, and add the low bits."""
     sizes = _remainder_sizes(rice, runs.size)
+    if 8 * int(sizes.sum()) > (most := max_remainder_bits(n, runs.size)):
+        raise CorruptError(f"{sizes.sum()} bytes of remainders; {runs.size} gaps within {n} entries take {most} bits")
     octets = np.zeros(int(rice.sum()) * CHUNK_GAPS // 8, np.uint8)
     last = int(rice[-1]) * (runs.size - CHUNK_GAPS * (rice.size - 1))
     found = reader.bits(int(sizes[:-1].sum()) * 8 + last, "remainders")
@@ -146,6 +148,14 @@ def _read_remainders(reader: ByteReader, rice: NDArray[np.int64], runs: NDArray[
         elif shift:
             packed = octets[starts[rows.start] :][: -(-group.size // 8) * shift]
             group |= packing.read(packed, shift, group.size)
+
+
+def max_remainder_bits(n: int, k: int) -> int:
+    """Return the most bits that remainders of `k` gaps within `n` entries take with the best Rice parameters, and 7 of padding.
+
+    The best one of a chunk is at most 1 above the logarithm of its mean gap, and the logarithm is concave.
+    """
+    return math.floor(k * (1 + math.log2(n / k))) + 8
 
 
 def _add_low_bits(octets: Octets, starts: NDArray[np.int64], rice: NDArray[np.int64], runs: NDArray[np.int64]) -> None:

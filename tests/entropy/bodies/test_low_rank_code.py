@@ -65,6 +65,7 @@ def test_a_body_is_as_long_as_its_numbers() -> None:
         ("09 01 01 02 04" + REST * 6, "8 entries; 9"),
         ("0a 01 02 03 03" + REST * 12, "3 x 3 of rank 2; 10"),
         ("06 01 01 03 03" + LEFT + RIGHT, "3 x 3 of rank 1; 6"),
+        ("c09a0c 01 8101 c003 c003" + REST * 129 * 896, "part 0 is of rank 129; at most 128"),
         ("0a 02 01 03 03 00 01" + LEFT + RIGHT + "0000807f", "NaN or infinity"),
         ("0a 02 01 03 03 00 01" + LEFT + "0000c07f 00000000 000080bf" + REST, "NaN or infinity"),
         ("0a 02 01 03 03 00 01" + LEFT + "ffff7f7f 00000000 000080bf" + REST, r"6\.8\S+; at most 3\.39"),

@@ -227,7 +227,7 @@ def test_fixed_width_is_chosen_at_once_only_if_no_other_plan_is_shorter() -> Non
         ("02 03 01 1221 0b 04 00", 5, 3, "0x21"),
         ("02 03 01 1230 0b 04 00", 5, 3, "28672 of 32768"),
         ("02 03 01 1220 0b 04 00", 5, 3, "4 bits of 5 .* 1 bytes"),
-        ("02 03 01 1220 0b 06 00", 5, 3, "chunk 0 ends at bit 5; 6"),
+        ("02 03 01 1220 09 06 00", 5, 3, "chunk 0 ends at bit 5; 6"),
         ("02 03 05 02 0001 11 09 01 80", 1, 3, "symbol of 1 .* 0"),
         ("03 03", 9, 3, "3 common"),
         ("03 01 40 05", 9, 3, "5 other symbols of 9"),
