@@ -1,8 +1,8 @@
 """One cell of a study: a complete run of the Flower app on `LocalGrid`, with the code and the bytes of ``flwr run``.
 
-A run diverges when numbers leave the range of float32. Nodes and server refuse to send those, so the app would go on with
-fewer nodes, or with none and a model that does not change. Plain averaging would have accepted them and lost the model. A
-study therefore ends such a run, and records that it has no accuracy.
+A run diverges when numbers leave the range that can be sent. Nodes and server refuse them, so the app goes on with fewer
+nodes, or with none and a model that does not change. Plain averaging would have accepted them and lost the model. In a study,
+such a run ends with the first round in which that happens, which has no accuracy.
 """
 
 import contextlib
@@ -12,8 +12,10 @@ import re
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -85,7 +87,15 @@ def run_cell(cell: Cell, data_dir: str, scratch: Path | None = None) -> pd.DataF
         except DivergedError:
             diverged = True
         lines = (Path(folder) / "cell" / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
-    return _rows(cell, [json.loads(line) for line in lines], grid.client_seconds, diverged)
+    records = [json.loads(line) for line in lines]
+    whole = list(takewhile(_is_whole, records))
+    return _rows(cell, whole, grid.client_seconds, diverged or len(whole) < len(records))
+
+
+def _is_whole(record: Mapping[str, Any]) -> bool:
+    """Return whether all updates of a round could be used, and its loss, if it was evaluated, is a number."""
+    evaluated = record["accuracy"] is not None
+    return not record["no_result"] and not record["refused"] and not (evaluated and record["loss"] is None)
 
 
 def _warm_up(cell: Cell, config: Mapping[str, Value]) -> None:

@@ -10,6 +10,7 @@ from flwr.serverapp import Grid, ServerApp
 import fedcomp
 from fedcomp import FedcompError
 from fedcomp.data import load, parse_partition, partition_train, read_card
+from fedcomp.errors import DivergedError
 from fedcomp.flower import CompressedStrategy, DynamicSampling, check_links
 from server import report
 from server.evaluate import Evaluator, build_evaluator, to_npz
@@ -57,6 +58,10 @@ def main(grid: Grid, context: Context) -> None:
     folder.write("accuracy.png", report.figure(settings, rounds.records))
     folder.write("model.npz", to_npz(strategy.arrays))
     print(report.table(settings, rounds.records, totals), flush=True)
+    if strategy.version == 0:
+        raise RuntimeError("no round had a result; see the errors of the nodes and of the rounds in the log")
+    if rounds.records[-1].loss is None:
+        raise DivergedError("the loss of the last round is no number: the training has diverged")
 
 
 def prepare(settings: Settings, grid: Grid) -> Evaluator:

@@ -48,7 +48,9 @@ class Rounds:
         if server_round % self.settings.evaluate_every == 0 or server_round == self.settings.num_rounds:
             loss, accuracy = self.evaluator(arrays)
         ledger = self.strategy.ledger
-        record = round_record(server_round, None if loss is None else finite(loss), accuracy, ledger, seconds)
+        no_result = server_round in self.strategy.failed_rounds
+        loss = None if loss is None else finite(loss)
+        record = round_record(server_round, loss, accuracy, ledger, seconds, no_result=no_result)
         if server_round == 1 and record.traffic.uplink_bytes == 0:  # in later rounds, all nodes may be late at once
             raise RuntimeError(f"no node sent an update in round {server_round}; see the errors of the nodes")
         self.records.append(record)

@@ -15,7 +15,7 @@ class RoundRecord:
 
     `accuracy` is in [0, 1]; `None` if the model was not evaluated.  `slowest_uplink_bytes` and `slowest_downlink_bytes`
     belong to the node with the most of each, for which the others wait.  `server_seconds` were spent on compressing the
-    new version.
+    new version.  `no_result` says that the round led to no new model, because the strategy failed or its model diverged.
     """
 
     round: int
@@ -26,6 +26,7 @@ class RoundRecord:
     slowest_downlink_bytes: int = 0
     server_seconds: float = 0.0
     seconds: float = 0.0
+    no_result: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,13 @@ class NodeStatus:
 
 
 def round_record(
-    server_round: int, loss: float | None, accuracy: float | None, ledger: Ledger, seconds: float
+    server_round: int,
+    loss: float | None,
+    accuracy: float | None,
+    ledger: Ledger,
+    seconds: float,
+    *,
+    no_result: bool = False,
 ) -> RoundRecord:
     """Return the record of a round that took `seconds`, with its traffic in `ledger`."""
     nodes = ledger.nodes_of_round(server_round)
@@ -52,7 +59,9 @@ def round_record(
     uplink = max((node.uplink_bytes for node in nodes.values()), default=0)
     downlink = max((node.downlink_bytes for node in nodes.values()), default=0)
     traffic = ledger.of_round(server_round)
-    return RoundRecord(server_round, accuracy, loss, traffic, uplink, downlink, server.encode_seconds, seconds)
+    return RoundRecord(
+        server_round, accuracy, loss, traffic, uplink, downlink, server.encode_seconds, seconds, no_result
+    )
 
 
 def to_row(record: RoundRecord | NodeStatus) -> dict[str, Any]:

@@ -65,6 +65,8 @@ class Publisher:
         round off.  The compressor may differ from version to version; the state of another compressor's memory is kept
         until that is used again.
 
+        A change that cannot be published is left out of the memory too.
+
         Raises:
             NonFiniteError: The change, alone or with the residual, holds NaN or infinity; the error names the tensor.
             DivergedError: The next model would not be finite.
@@ -86,12 +88,20 @@ class Publisher:
         try:
             frame, step = self.replica.delta(codec_id(compressor.entropy), body, exact)
         except CorruptError as error:
+            self._take_back(body, compressor, change)
             raise DivergedError(f"version {self.replica.version + 1} cannot be published: {error}") from error
         if RESIDUAL.name in memory:
             lost = _rounding_error(compressor.entropy.decode(body, n=layout.n), self.replica.vector, step)
             self.memory |= RESIDUAL.rollback(lost, self.memory)
         self.replica = self.replica.after(step)
         self.history.append(frame)
+
+    def _take_back(self, body: bytes, compressor: Compressor, change: Vector) -> None:
+        """Undo what encoding `change` as `body` did to the residual, up to rounding."""
+        if RESIDUAL.name in compressor.memory.vectors:
+            lost = compressor.entropy.decode(body, n=self.replica.layout.n)
+            self.memory |= RESIDUAL.rollback(lost, self.memory)
+            self.memory |= RESIDUAL.rollback(Dense(-change), self.memory)
 
     def forget(self, compressor: Compressor) -> None:
         """Drop what `compressor` has left out so far."""

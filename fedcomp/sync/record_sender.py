@@ -12,14 +12,12 @@ from fedcomp.memory import State
 from fedcomp.methods import parse
 from fedcomp.sync.replica import LENGTH, Replica, split_payload
 from fedcomp.sync.subscriber import known_compressor
-from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE
+from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE, float_values
 from fedcomp.wire import (
-    BFLOAT16,
     FLAG_EXACT,
     Frame,
     Kind,
     Layout,
-    bfloat16_to_float32,
     codec_id,
     decode_body,
     layout_of,
@@ -120,8 +118,9 @@ def decode_record(data: bytes, number: int, model: Layout) -> dict[str, NDArray[
     layout.check_exact(exact)
     vector = decode_body(frame.codec, body, layout).dense()
     arrays = layout.unflatten(vector, exact)
-    floats = (bfloat16_to_float32(a) if a.dtype == BFLOAT16 else a for a in arrays.values() if a.dtype.kind in "fV")
-    if not max(vector.max(), -vector.min()) <= MAX_WEIGHT_MAGNITUDE or not all(np.isfinite(a).all() for a in floats):
+    if not all(
+        float(np.abs(a).max(initial=0)) <= MAX_WEIGHT_MAGNITUDE for a in (vector, *float_values(arrays).values())
+    ):
         raise CorruptError(f"it holds values beyond {MAX_WEIGHT_MAGNITUDE:g} or beyond their dtype")
     return arrays
 

@@ -20,12 +20,17 @@ from fedcomp.wire import (
     Frame,
     Kind,
     Layout,
+    Tensor,
     bfloat16_to_float32,
     decode_body,
 )
 
-MAX_WEIGHT_MAGNITUDE = 1e38
-"""The largest weight that an update may lead to: beyond any useful model, and small enough that means stay finite."""
+MAX_WEIGHT_MAGNITUDE = 1e15
+"""The largest weight that an update may lead to, unless the published one is larger.
+
+Far beyond any useful model, and small enough that sums over rounds, and the squares of a whole model, stay within float32.
+"""
+MAX_FLOAT16 = float(np.finfo(np.float16).max)
 MAX_SECONDS = 1e9
 """The longest time that a node may report."""
 
@@ -75,7 +80,8 @@ def check_reply(frame: Frame, record: NodeRecord, published: Replica) -> None:
 def decode_update(frame: Frame, published: Replica) -> Update:
     """Return the update in a frame that `check_reply` accepted.
 
-    Raises `FedcompError` for a damaged frame, and for an update that leads to weights beyond `MAX_WEIGHT_MAGNITUDE`.
+    Raises `FedcompError` for a damaged frame, and for an update that leads to weights or exact tensors beyond
+    `MAX_WEIGHT_MAGNITUDE` or their dtype.
     """
     if len(frame.payload) < SECONDS.size:
         raise TruncatedError(f"{len(frame.payload)} bytes of update; the seconds alone need {SECONDS.size}")
@@ -87,19 +93,50 @@ def decode_update(frame: Frame, published: Replica) -> Update:
     change = decode_body(frame.codec, body, layout)
     if frame.flags & FLAG_EXACT:
         layout.check_exact(exact)
+        _check_exact_magnitude(exact, published)
     _check_magnitude(change, published)
     return Update(change, exact, encode_seconds, decode_seconds, bool(frame.flags & FLAG_FIRST))
 
 
 def _check_magnitude(change: QuantizedVector, published: Replica) -> None:
-    sparse = change.sparse()
+    sparse, layout = change.sparse(), published.layout
     values = change.dense() if sparse is None else sparse.values
+    limits = np.array([max_magnitude(tensor) for tensor, _ in layout.parts])
     for start in range(0, values.size, BLOCK_ENTRIES):
         part = slice(start, start + BLOCK_ENTRIES)
+        selection = part if sparse is None else sparse.indices[part]
         with np.errstate(over="ignore"):
-            weights = published.vector[part if sparse is None else sparse.indices[part]] + values[part]
-        if not max(weights.max(), -weights.min()) <= MAX_WEIGHT_MAGNITUDE:
-            raise CorruptError(f"its update leads to weights beyond {MAX_WEIGHT_MAGNITUDE:g}")
+            weights = published.vector[selection] + values[part]
+        if max(weights.max(), -weights.min()) <= limits.min():
+            continue
+        indices = np.arange(start, start + weights.size) if sparse is None else sparse.indices[part]
+        tensors = np.searchsorted([part.stop for _, part in layout.parts], indices, side="right")
+        sizes = np.abs(weights)
+        beyond = np.flatnonzero((sizes > limits[tensors]) & (sizes > np.abs(published.vector[selection])))
+        if beyond.size:
+            raise _too_large("its update leads to a weight", layout.parts[tensors[beyond[0]]][0], weights[beyond[0]])
+
+
+def _check_exact_magnitude(exact: bytes, published: Replica) -> None:
+    layout = published.layout
+    new, old = (float_values(layout.unflatten_exact(each)) for each in (exact, published.exact))
+    for tensor in layout.exact_tensors:
+        if tensor.name in new:
+            values, before = np.abs(new[tensor.name]), np.abs(old[tensor.name])
+            beyond = values[(values > max_magnitude(tensor)) & (values > before)]
+            if beyond.size:
+                raise _too_large("it holds", tensor, beyond[0])
+
+
+def max_magnitude(tensor: Tensor) -> float:
+    """Return the largest magnitude that an entry of `tensor` may grow to."""
+    return MAX_FLOAT16 if tensor.dtype == "float16" else MAX_WEIGHT_MAGNITUDE
+
+
+def _too_large(what: str, tensor: Tensor, value: object) -> CorruptError:
+    return CorruptError(
+        f"{what} of {value:g} in tensor {tensor.name!r}; at most {max_magnitude(tensor):g} is allowed in {tensor.dtype}"
+    )
 
 
 def weighted_mean(updates: Sequence[tuple[Update, float]], layout: Layout) -> tuple[Vector, ExactArrays]:
@@ -126,4 +163,10 @@ def dense_change(update: Update, layout: Layout) -> tuple[Vector, ExactArrays]:
 
 def _exact_values(update: Update, layout: Layout) -> ExactArrays:
     arrays = layout.unflatten_exact(update.exact)
-    return {name: bfloat16_to_float32(a) if a.dtype == BFLOAT16 else a for name, a in arrays.items()}
+    return arrays | float_values(arrays)
+
+
+def float_values(arrays: ExactArrays) -> ExactArrays:
+    """Return the arrays of floats among `arrays`, bfloat16 as float32."""
+    values = {name: bfloat16_to_float32(a) if a.dtype == BFLOAT16 else a for name, a in arrays.items()}
+    return {name: array for name, array in values.items() if array.dtype.kind == "f"}

@@ -16,7 +16,7 @@ from fedcomp.wire.frame import (
 )
 from fedcomp.wire.layout import Layout, layout_of, parse_layout
 from fedcomp.wire.server_message import MESSAGE_FORMAT, MESSAGE_MAGIC, Ack, ServerMessage, ack_of, parse_server_message
-from fedcomp.wire.tensor import BFLOAT16, bfloat16_to_float32, float32_to_bfloat16
+from fedcomp.wire.tensor import BFLOAT16, Tensor, bfloat16_to_float32, float32_to_bfloat16
 from fedcomp.wire.ties import check_ties, probable_ties
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Kind",
     "Layout",
     "ServerMessage",
+    "Tensor",
     "ack_of",
     "bfloat16_to_float32",
     "check_ties",

@@ -3,7 +3,6 @@
 import re
 import tracemalloc
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,15 +10,11 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp.strategy import FedAvg, FedMedian, Krum, Strategy
 
 import fedcomp
-from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.flower import CompressedStrategy, LocalGrid, records
-from fedcomp.sync.replica import start_replica
-from fedcomp.wire.frame import SECONDS, Frame, parse_single_frame
-from fedcomp.wire.layout import layout_of
-from tests.flower.toy import app, arrays_of, floats, model
-from tests.wire.mutations import seal_frame
+from tests.flower.attacks import NODES, Forge, another_model, frame_of, garbage, gigabytes, lying_length, nans
+from tests.flower.toy import app, floats, model
 
-NODES, HOSTILE = 5, 3
+HOSTILE = 3
 Replies = dict[int, Message]
 """The replies of a round, by node."""
 Attack = Callable[["Besieged", Replies], list[Message]]
@@ -59,66 +54,20 @@ def _bytes(reply: Message) -> bytes:
     return found[1]
 
 
-def _sends(forge: Callable[[Frame], Iterable[bytes]]) -> Attack:
+def _sends(forge: Forge) -> Attack:
     """Return the attack that sends `forge` of the frame that the node would have sent."""
     return lambda _, replies: [
-        _copy(replies[HOSTILE], data) for data in forge(parse_single_frame(_bytes(replies[HOSTILE])))
+        _copy(replies[HOSTILE], made if isinstance(made, bytes) else made.to_bytes())
+        for made in forge(frame_of(replies[HOSTILE]))
     ]
 
 
-def _garbage(_: Frame) -> Iterable[bytes]:
-    rng = np.random.default_rng(3)
-    return b"", bytes(70), rng.bytes(3000), b"FCMP\1\3" + rng.bytes(300), b"FCMP" * 500_000
-
-
-def _another_model(frame: Frame) -> Iterable[bytes]:
-    tensors = arrays_of(model((25, 40)))
-    other = start_replica(layout_of(tensors), tensors)
-    yield replace(frame, layout=other.layout.digest, before=other.fingerprint).to_bytes()
-    yield replace(frame, layout=other.layout.digest).to_bytes()
-
-
-def _with_body(frame: Frame, codec: int, body: bytes) -> bytes:
-    return replace(frame, codec=codec, flags=0, payload=frame.payload[: SECONDS.size] + body).to_bytes()
-
-
-def _nans(frame: Frame) -> Iterable[bytes]:
-    for value in (np.nan, np.inf, -np.inf):
-        vector = np.zeros(1025, "<f4")
-        vector[77] = value
-        yield _with_body(frame, 1, vector.tobytes())
-    yield _with_body(
-        frame, 2, write_varint(1025) + write_varint(1) + np.array(np.nan, "<f4").tobytes() + bytes([0, 1, 0, 0])
-    )
-
-
-def _lying_length(frame: Frame) -> Iterable[bytes]:
-    whole = frame.to_bytes()
-    for length in (0, len(frame.payload) - 1, len(frame.payload) + 1, 2**32, 2**63 - 1, 2**64 - 1):
-        yield seal_frame(whole[:40] + length.to_bytes(8, "little") + whole[48:], length=False)
-
-
-def _gigabytes(frame: Frame) -> Iterable[bytes]:
-    """Claims of 2 GB in a hundred bytes: as the payload's length, as entries, as kept entries, as parts of a vector."""
-    whole = frame.to_bytes()
-    yield whole[:40] + (2 << 30).to_bytes(8, "little") + whole[48:]
-    yield seal_frame(whole[:40] + (2 << 30).to_bytes(8, "little") + whole[48:], length=False)
-    entries, ours, one = write_varint(2**29), write_varint(1025), np.array(1, "<f4").tobytes()
-    for codec in (2, 3, 4, 5, 6, 8):
-        yield _with_body(frame, codec, entries + entries + one + bytes(40))
-    for codec in (2, 3, 4, 5, 6, 9):
-        yield _with_body(frame, codec, ours + entries + one + bytes(40))
-    equal_levels = bytes([0]) + write_varint(3) + entries + one + bytes([0, 1, 0b0100_0000])
-    yield _with_body(frame, 7, entries + equal_levels)
-    yield _with_body(frame, 10, write_varint(1) + bytes([1]) + entries + bytes([16]) + entries + equal_levels)
-
-
 ATTACKS: dict[int, tuple[str, Attack]] = {
-    2: ("the bytes begin with|bytes; a frame's head needs|frame format 70|the head promises", _sends(_garbage)),
-    3: ("it is for another model", _sends(_another_model)),
-    4: ("NaN or infinity|a magnitude of nan", _sends(_nans)),
-    5: ("the head promises|bytes follow the frame", _sends(_lying_length)),
-    6: ("2147483648|536870912", _sends(_gigabytes)),
+    2: ("the bytes begin with|bytes; a frame's head needs|frame format 70|the head promises", _sends(garbage)),
+    3: ("it is for another model", _sends(another_model)),
+    4: ("NaN or infinity|a magnitude of nan", _sends(nans)),
+    5: ("the head promises|bytes follow the frame", _sends(lying_length)),
+    6: ("2147483648|536870912", _sends(gigabytes)),
     7: ("it answers message", lambda grid, _: [_copy(grid.past[1])]),
     8: ("it answers message", lambda _, replies: [_copy(replies[HOSTILE], _bytes(replies[1]))]),
     9: ("", lambda grid, replies: []),

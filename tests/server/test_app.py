@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.serverapp.strategy import FedMedian
 
 from clients.app import app as client_app
 from clients.devices import available
 from fedcomp.data import load, read_card, write_own
-from fedcomp.flower import LocalGrid
+from fedcomp.errors import DivergedError
+from fedcomp.flower import LocalGrid, records
 from fedcomp.flower.client.mod import open_store
 from server.app import CARDS
 from server.app import app as server_app
@@ -263,3 +265,38 @@ def test_dense_links_compress_nothing(short: Config, tmp_path: Path) -> None:
     run(short | {"uplink": "dense()", "downlink": "dense()"})
     summary = json.loads((tmp_path / "runs" / "digits-001" / "summary.json").read_text())
     assert summary["ratio"] < 1.05
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_run_that_diverges_writes_its_results_and_ends_with_an_error(short: Config, tmp_path: Path) -> None:
+    with pytest.raises(DivergedError, match="the loss of the last round is no number"):
+        run(short | {"strategy": "fedavgm(server_learning_rate=1e38)", "downlink": "dense()", "run-name": "wild"})
+    summary = json.loads((tmp_path / "runs" / "wild" / "summary.json").read_text())
+    assert (summary["rounds"], summary["loss"]) == (4, None)
+
+
+def test_a_run_in_which_no_update_can_be_used_ends_with_an_error(short: Config, tmp_path: Path) -> None:
+    class Cutting(LocalGrid):
+        def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+            for reply in super().send_and_receive(messages, timeout=timeout):
+                found = records.packed(reply.content) if reply.has_content() else None
+                if found is not None:
+                    reply.content[found[0]] = records.pack(found[1][:-1])
+                yield reply
+
+    with pytest.raises(RuntimeError, match="no round had a result"):
+        run(short | {"run-name": "cut"}, Cutting(client_app, NODES, short))
+    assert [line["refused"] for line in lines(tmp_path / "runs" / "cut")] == [0, 2, 2, 2, 2]
+
+
+def test_a_round_that_fails_is_recorded(short: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = FedMedian.aggregate_train
+
+    def fail(self: FedMedian, server_round: int, replies: Iterable[Message]) -> Any:
+        if server_round == 2:
+            raise RuntimeError("a bug")
+        return whole(self, server_round, replies)
+
+    monkeypatch.setattr(FedMedian, "aggregate_train", fail)
+    run(short | {"run-name": "stumbles", "strategy": "fedmedian"})
+    assert [line["no_result"] for line in lines(tmp_path / "runs" / "stumbles")] == [False, False, True, False, False]

@@ -1,9 +1,12 @@
 """An update is checked before it counts: the memory that this needs, and the weights that it may lead to."""
 
 import tracemalloc
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.core.compensated_update import BLOCK_ENTRIES
@@ -12,8 +15,9 @@ from fedcomp.errors import CorruptError
 from fedcomp.sync import updates
 from fedcomp.sync.replica import Replica, start_replica
 from fedcomp.wire.codec_ids import codec_id
-from fedcomp.wire.frame import SECONDS, Frame, Kind
+from fedcomp.wire.frame import FLAG_EXACT, SECONDS, Frame, Kind
 from fedcomp.wire.layout import layout_of
+from fedcomp.wire.tensor import BFLOAT16
 
 N = 4 * BLOCK_ENTRIES + 1
 
@@ -25,7 +29,7 @@ def published(value: float = 1) -> Replica:
 
 def update(replica: Replica, text: str, vector: Vector) -> Frame:
     compressor = fedcomp.parse(text)
-    body, _ = compressor.encode(vector, compressor.init(N))
+    body, _ = compressor.encode(vector, compressor.init(vector.size))
     here = (replica.version, replica.version, replica.layout.digest, replica.fingerprint, 9)
     return Frame(Kind.UPDATE, codec_id(compressor.entropy), 0, *here, SECONDS.pack(1, 2) + body)
 
@@ -37,16 +41,19 @@ def test_one_entry_that_leads_to_a_weight_too_large_is_found_at_any_index(text: 
     vector = np.random.default_rng(0).standard_normal(N, np.float32)
     replica = published()
     updates.decode_update(update(replica, text, vector), replica)
-    vector[place] = sign * 1.01e38
-    with pytest.raises(CorruptError, match="its update leads to weights beyond 1e\\+38"):
+    vector[place] = sign * 1.01e15
+    with pytest.raises(
+        CorruptError, match="its update leads to a weight of -?1.01e\\+15 in tensor 'w'; at most 1e\\+15"
+    ):
         updates.decode_update(update(replica, text, vector), replica)
 
 
 def test_the_resulting_weight_is_limited_not_the_update() -> None:
+    """A model may hold larger weights, as masks do; they may not grow."""
     replica = published(-9e37)
     vector = np.full(N, 1.8e38, np.float32)
     updates.decode_update(update(replica, "dense()", vector), replica)
-    with pytest.raises(CorruptError, match="beyond 1e\\+38"):
+    with pytest.raises(CorruptError, match="a weight of -2.7e\\+38 .* at most 1e\\+15"):
         updates.decode_update(update(replica, "dense()", -vector), replica)
 
 
@@ -59,3 +66,55 @@ def test_decoding_an_update_needs_at_most_four_times_the_model_in_memory(text: s
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4 * 4 * N + len(frame.payload)
+
+
+def mixed() -> Replica:
+    """Return a model of several dtypes, with an exact tensor of floats."""
+    arrays: dict[str, NDArray[Any]] = {
+        "half": np.array([1, -60_000], np.float16),
+        "brain": np.zeros(2, np.uint16).view(BFLOAT16),
+        "whole": np.zeros(2, np.float64),
+        "norm.running_var": np.array([1, 3e38], np.float32),
+        "steps": np.array(2**62),
+    }
+    return start_replica(layout_of(arrays), arrays)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value", "text"),
+    [
+        (0, 65_503, None),
+        (0, 65_504, r"6\S+ in tensor 'half'; at most 65504 .* float16"),
+        (1, 125_000, None),
+        (1, -6_000, "-66000 in tensor 'half'"),
+        (2, 1e15, None),
+        (3, -1.1e15, r"-1.1e\+15 in tensor 'brain'; at most 1e\+15 .* bfloat16"),
+        (5, 2e38, r"2e\+38 in tensor 'whole'"),
+    ],
+)
+@pytest.mark.parametrize("method", ["dense()", "topk(density=0.01)"])
+def test_a_weight_stays_within_its_dtype(method: str, entry: int, value: float, text: str | None) -> None:
+    replica, vector = mixed(), np.zeros(6, np.float32)
+    vector[entry] = value
+    frame = update(replica, method, vector)
+    if text is None:
+        updates.decode_update(frame, replica)
+    else:
+        with pytest.raises(CorruptError, match=text):
+            updates.decode_update(frame, replica)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [([0, -2.9e38], None), ([1e15, 0], None), ([3e38, 0], r"3e\+38 in tensor 'norm.running_var'; at most 1e\+15")],
+)
+def test_exact_floats_may_not_grow_beyond_any_use(value: list[float], text: str | None) -> None:
+    replica = mixed()
+    frame = update(replica, "dense()", np.zeros(6, np.float32))
+    exact = np.array(value, "<f4").tobytes() + np.array(-(2**62), "<i8").tobytes()
+    frame = replace(frame, flags=FLAG_EXACT, payload=frame.payload + exact)
+    if text is None:
+        assert updates.decode_update(frame, replica).exact == exact
+    else:
+        with pytest.raises(CorruptError, match=text):
+            updates.decode_update(frame, replica)

@@ -3,7 +3,8 @@
 Nothing is rounded to the model's dtype: a mean too small for a float16 weight is published once it has added up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from logging import INFO, WARNING
 from typing import cast
 
@@ -45,8 +46,7 @@ def aggregate(
     """
     if any(publisher.lost_its_estimate(reply.node, reply.reply) for reply in replies):
         log(WARNING, "fedcomp: a node has lost its estimate; all estimates start from zero, and this round is undone")
-        restart(inner)
-        publisher.begin_epoch()
+        _restart(inner, publisher)
         return None, None
     use, published = reply_use_of(inner), publisher.replica
     if use is ReplyUse.MEAN and all(reply.update is not None for reply in replies):
@@ -62,6 +62,25 @@ def aggregate(
             reply.message.content[reply.key] = record
     arrays, metrics = inner.aggregate_train(server_round, [*(reply.message for reply in replies), *failed])
     return _change_to(arrays, inner, published), metrics
+
+
+@contextmanager
+def undone_on_error(inner: Strategy, publisher: Publisher) -> Generator[None]:
+    """Start the estimates of a strategy that sums increments from zero if the block raises.
+
+    It may have summed increments that are not acknowledged, and that their nodes therefore take back.
+    """
+    try:
+        yield
+    except Exception:
+        if reply_use_of(inner) is ReplyUse.INCREMENTS:
+            _restart(inner, publisher)
+        raise
+
+
+def _restart(inner: Strategy, publisher: Publisher) -> None:
+    restart(inner)
+    publisher.begin_epoch()
 
 
 def _aggregate_mean(

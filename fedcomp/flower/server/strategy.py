@@ -1,7 +1,7 @@
 """Any Flower strategy, with compressed traffic both ways."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from logging import INFO
 from pathlib import Path
 
@@ -14,16 +14,18 @@ from fedcomp.core import check_int
 from fedcomp.flower._compat import log
 from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservingGrid
 from fedcomp.flower.records import Messages
-from fedcomp.flower.server.aggregation import aggregate
+from fedcomp.flower.server.aggregation import Change, aggregate, undone_on_error
 from fedcomp.flower.server.checkpoint import Checkpoint
 from fedcomp.flower.server.choice import LinkCompressors
 from fedcomp.flower.server.dense_records import Link
 from fedcomp.flower.server.dp_strategies import check_order
 from fedcomp.flower.server.exchange import Exchange
+from fedcomp.flower.server.failed_rounds import FailedRounds
 from fedcomp.flower.server.links import check_links, evaluation_uplink, log_ratio
 from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, overrides_start, start_rounds
 from fedcomp.flower.server.participation import NodeState
 from fedcomp.flower.server.published_model import PublishedModel
+from fedcomp.flower.server.replies import ValidatedReply
 from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
@@ -112,6 +114,7 @@ class CompressedStrategy(Strategy):
         self._hook = RoundHook(on_round)
         self._settings = scalars_of(inner)
         self._offset = 0  # the rounds before the current start of Flower's
+        self._failed = FailedRounds()
         self._random = IsolatedRandom()
         self._exchange = Exchange(inner, records, order)
         self._model: PublishedModel | None = None
@@ -137,6 +140,11 @@ class CompressedStrategy(Strategy):
     def version(self) -> int:
         """The number of the published version."""
         return self.publisher.replica.version
+
+    @property
+    def failed_rounds(self) -> tuple[int, ...]:
+        """The rounds since `start` that had no result, because the inner strategy raised an exception or its model diverged."""
+        return tuple(self._failed.numbers)
 
     @property
     def nodes(self) -> dict[int, NodeState]:
@@ -169,13 +177,18 @@ class CompressedStrategy(Strategy):
         Called again, or after `load`, it continues from the published model; `initial_arrays` only need to be of the same
         model then.  A model without floating tensors, such as XGBoost's bytes, travels as it is.
 
+        A round in which the inner strategy raises an exception while it aggregates, or makes a model with numbers that cannot
+        be sent, has no result: the log says why, the updates go back to their nodes, and the next round begins.  If no round
+        has a result, the last of these exceptions is raised at the end.
+
         Raises `ValueError` if the arrays are of another model, or if they cannot be published.
         """
+        self._failed.begin()
         steps: Strategy = self
         offset = self.round  # each start of Flower's counts from 1
         if self._model is None and not self.local and is_incompressible(initial_arrays):
             check_uncompressed(initial_arrays, self._checkpoint, self._exchange.further_records.compressors)
-            steps = UncompressedStrategy(self.inner, self._exchange, self._hook, offset)
+            steps = UncompressedStrategy(self.inner, self._exchange, self._hook, self._failed, offset)
         else:
             grid = FramesOnlyGrid(grid, type(self.inner).__name__)
             initial_arrays = self._begin(initial_arrays, num_rounds)
@@ -197,6 +210,7 @@ class CompressedStrategy(Strategy):
             )
             self._hook.end(self.ledger)
             self._exchange.log_totals()
+            self._failed.end()
         finally:
             self._offset = 0
             self._hook.cancel()
@@ -257,30 +271,39 @@ class CompressedStrategy(Strategy):
         """Return the next published model and the inner strategy's metrics."""
         server_round += self._offset
         valid, failed = self._exchange.validate(server_round, replies, self.model, train=True)
-        with self._random.used():
-            change, metrics = aggregate(self.inner, server_round, valid, failed, self.publisher)
-        if change is not None:
-            start_s = time.perf_counter()
-            self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)
-            self._links.end_round(valid, change[0], self.publisher.memory)
-            self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.perf_counter() - start_s)
-            # Acknowledge only now: an update that went into no model goes back to its node.
-            for reply in valid:
-                self.publisher.acknowledge(reply.node, reply.reply, summed=self._links.uplink.memory.incremental)
+        before, metrics = self.version, None
+        with self._failed.guard(server_round, "training"), undone_on_error(self.inner, self.publisher):
+            with self._random.used():
+                change, metrics = aggregate(self.inner, server_round, valid, failed, self.publisher)
+            if change is not None:
+                self._publish(server_round, valid, change)
+        published = self.version != before
+        self._failed.results += published
         self.round = server_round
         if self._checkpoint is not None and server_round % self._checkpoint[1] == 0:
             self.save(self._checkpoint[0])
         self._exchange.log_dense_records(server_round)
         log_ratio(server_round, self.ledger, self._links.uplink)
         self._hook.begin(server_round, metrics)
-        return (None if change is None else self.model.public), metrics
+        return (self.model.public if published else None), metrics
+
+    def _publish(self, server_round: int, replies: Sequence[ValidatedReply], change: Change) -> None:
+        """Publish the next version, which `replies` led to, and acknowledge their updates."""
+        start_s = time.perf_counter()
+        self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)
+        # Acknowledge only now: an update that went into no model goes back to its node.
+        for reply in replies:
+            self.publisher.acknowledge(reply.node, reply.reply, summed=self._links.uplink.memory.incremental)
+        self._links.end_round(replies, change[0], self.publisher.memory)
+        self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.perf_counter() - start_s)
 
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
         """Return the inner strategy's metrics."""
         server_round += self._offset
         valid, failed = self._exchange.validate(server_round, replies, self.model, train=False)
         self._exchange.log_dense_records(server_round)
-        with self._random.used():
+        metrics = None
+        with self._failed.guard(server_round, "evaluation"), self._random.used():
             metrics = self.inner.aggregate_evaluate(server_round, [*(reply.message for reply in valid), *failed])
         self._hook.add(server_round, evaluate=metrics)
         return metrics

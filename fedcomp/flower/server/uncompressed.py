@@ -12,6 +12,7 @@ from fedcomp.flower._compat import log
 from fedcomp.flower.records import Messages
 from fedcomp.flower.server.dense_records import Link
 from fedcomp.flower.server.exchange import Exchange
+from fedcomp.flower.server.failed_rounds import FailedRounds
 from fedcomp.flower.server.round_hook import RoundHook
 
 INTEGERS = ("int", "uint", "bool")
@@ -34,11 +35,11 @@ def check_uncompressed(arrays: ArrayRecord, checkpoint: object, compressors: Map
 
 
 class UncompressedStrategy(Strategy):
-    """`inner` as it is; its messages are counted by `exchange`, and its rounds go to `hook`."""
+    """`inner` as it is; its messages are counted by `exchange`, its rounds go to `hook`, and those that fail to `failed`."""
 
-    def __init__(self, inner: Strategy, exchange: Exchange, hook: RoundHook, offset: int) -> None:
+    def __init__(self, inner: Strategy, exchange: Exchange, hook: RoundHook, failed: FailedRounds, offset: int) -> None:
         """Count `offset` rounds before the first one, which Flower numbers 1."""
-        self._inner, self._exchange, self._hook, self._offset = inner, exchange, hook, offset
+        self._inner, self._exchange, self._hook, self._failed, self._offset = inner, exchange, hook, failed, offset
 
     def summary(self) -> None:
         """Log the inner strategy's summary."""
@@ -60,18 +61,20 @@ class UncompressedStrategy(Strategy):
     def aggregate_train(self, server_round: int, replies: Messages) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the inner strategy's model and metrics."""
         server_round += self._offset
-        arrays, metrics = self._inner.aggregate_train(
-            server_round, self._received(Link.TRAIN_REPLY, server_round, replies)
-        )
+        received = self._received(Link.TRAIN_REPLY, server_round, replies)
+        arrays, metrics = None, None
+        with self._failed.guard(server_round, "training"):
+            arrays, metrics = self._inner.aggregate_train(server_round, received)
+        self._failed.results += arrays is not None
         self._hook.begin(server_round, metrics)
         return arrays, metrics
 
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
         """Return the inner strategy's metrics."""
         server_round += self._offset
-        metrics = self._inner.aggregate_evaluate(
-            server_round, self._received(Link.EVALUATE_REPLY, server_round, replies)
-        )
+        received, metrics = self._received(Link.EVALUATE_REPLY, server_round, replies), None
+        with self._failed.guard(server_round, "evaluation"):
+            metrics = self._inner.aggregate_evaluate(server_round, received)
         self._hook.add(server_round, evaluate=metrics)
         return metrics
 

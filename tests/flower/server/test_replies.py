@@ -3,7 +3,6 @@
 import random
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +24,18 @@ import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, records
 from fedcomp.flower.local_grid import Fault
 from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse
-from fedcomp.wire.frame import SECONDS, Frame, Kind, parse_single_frame
+from fedcomp.wire.frame import SECONDS, parse_single_frame
+from tests.flower.attacks import (
+    FIT_ALONE,
+    MISFITS,
+    NODES,
+    Change,
+    Meddling,
+    frame_of,
+    held,
+    set_record,
+    without_metrics,
+)
 from tests.flower.toy import (
     Aggregate,
     Messages,
@@ -39,98 +49,6 @@ from tests.flower.toy import (
     sum_of_updates,
 )
 
-NODES = 5
-Change = Callable[[Message], list[Message]]
-
-
-class Meddling(LocalGrid):
-    """A grid that changes the replies of one node, of all if that is 0, to messages of one type."""
-
-    def __init__(
-        self,
-        change: Change,
-        node: int = 2,
-        kind: str = "train",
-        client_app: ClientApp | None = None,
-        nodes: int = NODES,
-    ) -> None:
-        super().__init__(client_app or app(), nodes)
-        self._change, self._node, self._kind = change, node, kind
-
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        for reply in super().send_and_receive(messages, timeout=timeout):
-            meddle = self._node in (0, reply.metadata.src_node_id) and reply.metadata.message_type == self._kind
-            yield from self._change(reply) if meddle and reply.has_content() else [reply]
-
-
-def _set(key: str, record: MetricRecord | ArrayRecord) -> Change:
-    def change(reply: Message) -> list[Message]:
-        reply.content[key] = record
-        return [reply]
-
-    return change
-
-
-def _without_metrics(reply: Message) -> list[Message]:
-    if "metrics" in reply.content:  # a node that asks for a key frame sends none
-        del reply.content["metrics"]
-    return [reply]
-
-
-def _frame(reply: Message) -> Frame:
-    found = records.packed(reply.content)
-    assert found is not None
-    return parse_single_frame(found[1])
-
-
-def _sends(forge: Callable[[Frame], Frame | bytes]) -> Change:
-    """Return the change that sends `forge` of the node's own frame."""
-
-    def change(reply: Message) -> list[Message]:
-        forged = forge(_frame(reply))
-        reply.content["arrays"] = records.pack(forged if isinstance(forged, bytes) else forged.to_bytes())
-        return [reply]
-
-    return change
-
-
-def _with_body(frame: Frame, codec: int, body: bytes) -> Frame:
-    return replace(frame, codec=codec, flags=0, payload=frame.payload[: SECONDS.size] + body)
-
-
-def _held(frame: Frame) -> Frame:
-    return replace(frame, kind=Kind.ACK, payload=b"", flags=0, codec=0)
-
-
-STC = fedcomp.stc()
-MISFITS: dict[str, Change] = {
-    "no weight": _set("metrics", MetricRecord({"loss": 1.0})),
-    "other metrics": _set("metrics", MetricRecord({"num-examples": 1, "lost": 1.0})),
-    "a list for a number": _set("metrics", MetricRecord({"num-examples": 1, "loss": [1.0, 2.0]})),
-    "a list for the weight": _set("metrics", MetricRecord({"num-examples": [1], "loss": 1.0})),
-    "two metric records": _set("more", MetricRecord({"num-examples": 1, "loss": 1.0})),
-    "no metric record": _without_metrics,
-    "an array record too many": _set("more", ArrayRecord({"w": Array(np.ones(3))})),
-    "plain arrays": _set("arrays", ArrayRecord({"w": Array(np.ones(3))})),
-    "a huge weight": _set("metrics", MetricRecord({"num-examples": 1.7e308, "loss": 1.0})),
-    "a weight that no float holds": _set("metrics", MetricRecord({"num-examples": 10**400, "loss": 1.0})),
-    "an infinite weight": _set("metrics", MetricRecord({"num-examples": float("inf"), "loss": 1.0})),
-    "a weight of NaN": _set("metrics", MetricRecord({"num-examples": float("nan"), "loss": 0.0})),
-    "a negative weight": _set("metrics", MetricRecord({"num-examples": -5, "loss": 0.0})),
-    "no update": _sends(_held),
-    "a huge update": _sends(lambda frame: _with_body(frame, 1, np.full(1025, 3.3e38, "<f4").tobytes())),
-    "another length": _sends(lambda frame: _with_body(frame, 2, STC.encode(np.ones(99, np.float32), STC.init(99))[0])),
-    "cut short": _sends(lambda frame: frame.to_bytes()[:-3]),
-    "one bit flipped": _sends(lambda frame: bytes(b ^ (i == 60) for i, b in enumerate(frame.to_bytes()))),
-    "bytes behind it": _sends(lambda frame: frame.to_bytes() + b"x"),
-    "another version": _sends(lambda frame: replace(frame, version=77)),
-    "another base": _sends(lambda frame: replace(frame, before=77)),
-    "an unknown codec": _sends(lambda frame: replace(frame, codec=99)),
-    "the server's own kind": _sends(lambda frame: replace(frame, kind=Kind.DELTA)),
-}
-"""Replies that do not fit; those of `tests/flower/test_hostile_nodes.py` are hostile in other ways."""
-FIT_ALONE = {"other metrics", "a list for a number"}
-"""Those that do not fit the other replies."""
 INNER: dict[str, Callable[[], FedAvg]] = {
     "FedAvg": lambda: FedAvg(fraction_train=1.0, fraction_evaluate=0.0),
     "FedMedian": lambda: FedMedian(fraction_train=1.0, fraction_evaluate=0.0),
@@ -180,7 +98,7 @@ def test_a_lone_reply_that_does_not_fit_does_not_end_the_run(name: str, inner: s
 def test_an_evaluation_that_cannot_be_weighed_is_dropped(
     record: MetricRecord | None, reason: str, nodes: int, flower_log: pytest.LogCaptureFixture
 ) -> None:
-    change = _without_metrics if record is None else _set("metrics", record)
+    change = without_metrics if record is None else set_record("metrics", record)
     strategy = CompressedStrategy(FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1))
     grid = Meddling(change, node=1, kind="evaluate", nodes=nodes)
     result = strategy.start(grid, model(), num_rounds=2)
@@ -190,7 +108,7 @@ def test_an_evaluation_that_cannot_be_weighed_is_dropped(
 
 
 def test_evaluations_that_all_weigh_nothing_are_dropped() -> None:
-    change = _set("metrics", MetricRecord({"num-examples": 0, "sum": 1.0}))
+    change = set_record("metrics", MetricRecord({"num-examples": 0, "sum": 1.0}))
     strategy = CompressedStrategy(FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1))
     result = strategy.start(Meddling(change, node=1, kind="evaluate", nodes=1), model(), num_rounds=2)
     assert not result.evaluate_metrics_clientapp
@@ -207,7 +125,7 @@ def test_evaluations_that_weigh_nothing_reach_a_metrics_function_of_the_users_ow
         seen.append(len(contents))
         return MetricRecord({"count": len(contents)})
 
-    change = _set("metrics", MetricRecord({"num-examples": 0, "sum": 1.0}))
+    change = set_record("metrics", MetricRecord({"num-examples": 0, "sum": 1.0}))
     strategy = CompressedStrategy(FedAvg(evaluate_metrics_aggr_fn=count))
     strategy.start(Meddling(change, node=0, kind="evaluate"), model(), num_rounds=1)
     assert seen == [NODES]
@@ -221,7 +139,7 @@ def test_a_lone_reply_without_metrics_does_not_end_a_strategy_that_declares_the_
             return super().aggregate_train(server_round, replies)
 
     strategy = CompressedStrategy(Declared(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0))
-    strategy.start(Meddling(_without_metrics, node=1, nodes=1), model(), num_rounds=2)
+    strategy.start(Meddling(without_metrics, node=1, nodes=1), model(), num_rounds=2)
     assert strategy.ledger.refused == 2
 
 
@@ -260,7 +178,7 @@ def test_an_app_that_does_not_fit_the_strategy_is_named_in_the_first_round(inner
 
 
 def _twice(reply: Message) -> list[Message]:
-    _without_metrics(reply)
+    without_metrics(reply)
     again = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
     again.metadata.__dict__.update(reply.metadata.__dict__)
     return [reply, again]
@@ -278,7 +196,7 @@ def test_an_app_that_has_worked_before_a_restart_does_not_end_the_run(tmp_path: 
     first.save(tmp_path / "state")
     second = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
     second.load(tmp_path / "state")
-    second.start(Meddling(_without_metrics, node=0, nodes=2), second.arrays, num_rounds=2)
+    second.start(Meddling(without_metrics, node=0, nodes=2), second.arrays, num_rounds=2)
     assert second.ledger.refused == 4, "each node asks for a key frame, and then replies without metrics"
 
 
@@ -287,7 +205,7 @@ def test_a_node_whose_replies_are_dropped_holds_the_version_nevertheless(kind: s
     """So it gets the next delta, and no key frame in each round."""
     stc = fedcomp.stc(density=0.01)
     strategy = CompressedStrategy(FedAvg(), uplink=stc, downlink=stc)
-    strategy.start(Meddling(_without_metrics, node=1, kind=kind), model(), num_rounds=6)
+    strategy.start(Meddling(without_metrics, node=1, kind=kind), model(), num_rounds=6)
     totals = strategy.ledger.by_node()
     assert totals[1].refused == 6
     assert totals[1].downlink_bytes < 1.2 * totals[2].downlink_bytes
@@ -321,7 +239,7 @@ def test_a_strategy_of_the_users_own_may_complete_the_replies() -> None:
             """Say nothing."""
 
     strategy = CompressedStrategy(Completing())
-    strategy.start(Meddling(_without_metrics, node=0, nodes=2), model(), num_rounds=2)
+    strategy.start(Meddling(without_metrics, node=0, nodes=2), model(), num_rounds=2)
     assert (strategy.version, strategy.ledger.refused) == (2, 0)
 
 
@@ -333,7 +251,7 @@ def test_under_server_side_privacy_each_reply_holds_the_model_alone() -> None:
 
 
 def test_an_evaluation_with_other_metrics_is_dropped() -> None:
-    change = _set("metrics", MetricRecord({"num-examples": 1, "else": 1.0}))
+    change = set_record("metrics", MetricRecord({"num-examples": 1, "else": 1.0}))
     strategy = CompressedStrategy(FedAvg(fraction_train=1.0, fraction_evaluate=1.0))
     result = strategy.start(Meddling(change, kind="evaluate"), model(), num_rounds=2)
     assert strategy.ledger.by_node()[2].refused == 2
@@ -344,7 +262,7 @@ def test_a_message_can_be_answered_only_once() -> None:
     def both(reply: Message) -> list[Message]:
         other = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
         other.metadata.__dict__.update(reply.metadata.__dict__)
-        other.content["arrays"] = records.pack(_held(_frame(reply)).to_bytes())
+        other.content["arrays"] = records.pack(held(frame_of(reply)).to_bytes())
         return [reply, other]
 
     inner = Recording()

@@ -1,0 +1,73 @@
+"""Every strategy bears every reply that one of five nodes, or the only one, may send: no reply ends the run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedcomp
+from fedcomp.flower import CompressedStrategy
+from server.strategies import STRATEGIES, parse_strategy
+from tests.flower.attacks import EVALUATIONS, EXTREMES, FORGERIES, MISFITS, NODES, Change, Meddling, forged
+from tests.flower.toy import floats, model
+
+ATTACKS: dict[str, Change] = MISFITS | {
+    f"{forge.__name__} {number}": change for forge in FORGERIES for number, change in enumerate(forged(forge))
+}
+SETTINGS: Mapping[str, str] = {
+    "krum": "num_malicious_nodes=1",
+    "multikrum": "num_malicious_nodes=1, num_nodes_to_select=3",
+}
+ROBUST = ("krum", "multikrum", "fedmedian", "fedtrimmedavg", "majorityvote")
+"""Strategies that bear any update of one of five nodes; Bulyan needs more nodes than these."""
+
+
+def build(name: str, nodes: int, **settings: Any) -> CompressedStrategy:
+    text = f"{name}({SETTINGS.get(name, '') if nodes == NODES else ''})"
+    inner = parse_strategy(text)(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1, **settings)
+    uplink = fedcomp.ef21(density=0.1) if name == "ef21" else fedcomp.stc(density=0.1)
+    return CompressedStrategy(inner, uplink=uplink, downlink=fedcomp.stc(density=0.1))
+
+
+class Attacked(Meddling):
+    """A grid in which a node sends another attack in each round but the first."""
+
+    def __init__(self, attacks: Mapping[str, Change], nodes: int, kind: str = "train") -> None:
+        rounds = iter([lambda reply: [reply], *attacks.values()])  # type: ignore[list-item]
+        super().__init__(lambda reply: next(rounds)(reply), node=1, kind=kind, nodes=nodes)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("nodes", [NODES, 1])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_no_reply_ends_the_run(name: str, nodes: int) -> None:
+    strategy = build(name, nodes, fraction_evaluate=0.0)
+    strategy.start(Attacked(ATTACKS, nodes), model(), num_rounds=1 + len(ATTACKS))
+    assert strategy.round == 1 + len(ATTACKS)
+    assert not strategy.failed_rounds
+    assert np.isfinite(floats(strategy.arrays)).all()
+    if nodes == NODES:
+        assert strategy.version == 1 + len(ATTACKS), "the others' updates count in each round"
+        assert strategy.ledger.refused == strategy.ledger.by_node()[1].refused == len(ATTACKS)
+
+
+@pytest.mark.parametrize("nodes", [NODES, 1])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_no_evaluation_ends_the_run(name: str, nodes: int) -> None:
+    strategy = build(name, nodes)
+    strategy.start(Attacked(EVALUATIONS, nodes, "evaluate"), model(), num_rounds=1 + len(EVALUATIONS))
+    assert strategy.round == 1 + len(EVALUATIONS)
+    assert not strategy.failed_rounds
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("attack", EXTREMES)
+def test_no_extreme_value_ends_the_run(name: str, attack: str) -> None:
+    strategy = build(name, NODES, fraction_evaluate=0.0)
+    grid = Meddling(EXTREMES[attack], node=1)
+    strategy.start(grid, model(), num_rounds=5)
+    assert strategy.version == 5
+    assert not strategy.failed_rounds
+    assert np.isfinite(floats(strategy.arrays)).all()
+    if name in ROBUST:
+        assert abs(floats(strategy.arrays) - floats(model())).max() < 10, "the honest nodes decide"
