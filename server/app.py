@@ -12,6 +12,7 @@ from fedcomp import FedcompError
 from fedcomp.data import load, parse_partition, partition_train, read_card
 from fedcomp.errors import DivergedError
 from fedcomp.flower import CompressedStrategy, DynamicSampling, check_links
+from fedcomp.sync import Clipping
 from server import report
 from server.evaluate import Evaluator, build_evaluator, to_npz
 from server.folder import RunFolder, create_folder, reopen_folder
@@ -85,12 +86,14 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
         min_available_nodes=1,  # min-nodes is for the start; later, the others do not wait for a device that is off
     )
     uplink, downlink = fedcomp.parse(settings.uplink), fedcomp.parse(settings.downlink)
-    check_links(inner, uplink, downlink)
+    check_links(inner, uplink, downlink, Clipping(settings.clip_norm, settings.clip_median))
     folder = reopen_folder(settings) if settings.resume else create_folder(settings)
     strategy = CompressedStrategy(
         DynamicSampling(inner, beta=settings.sampling_decay) if settings.sampling_decay else inner,
         uplink=uplink,
         downlink=downlink,
+        clip_norm=settings.clip_norm,
+        clip_median=settings.clip_median,
         seed=settings.seed,
         checkpoint=folder.checkpoint if settings.checkpoint_every else None,
         checkpoint_every=max(settings.checkpoint_every, 1),

@@ -55,6 +55,8 @@ class Settings(BaseModel):
     seed: Count
     strategy: Annotated[str, Field(description="a text such as 'fedavg'"), _accepted_by(parse_strategy)]
     weighting: Annotated[Literal["examples", "equal"], Field(description="'examples' or 'equal'")]
+    clip_norm: Number
+    clip_median: Number
     num_rounds: PositiveCount
     fraction_train: PositiveShare
     sampling_decay: Number

@@ -4,7 +4,7 @@ A `Publisher` publishes a model version by version; each `Subscriber` follows it
 publisher; in gossip, every node is one.
 """
 
-from fedcomp.sync.clipping import check_norm
+from fedcomp.sync.clipping import Clipping, check_norm, scaled
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.ledger import SERVER_NODE, Ledger, Traffic
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
@@ -27,6 +27,7 @@ __all__ = [
     "MAX_WEIGHT_MAGNITUDE",
     "SERVER_NODE",
     "UNKNOWN_VERSION",
+    "Clipping",
     "DeltaStep",
     "FrameDecoder",
     "History",
@@ -49,6 +50,7 @@ __all__ = [
     "first_number",
     "from_key_frame",
     "resync",
+    "scaled",
     "split_payload",
     "start_replica",
     "weighted_mean",

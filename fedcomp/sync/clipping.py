@@ -1,13 +1,17 @@
-"""The norm of an update, exact tensors included: differential privacy bounds the update as a whole."""
+"""The norm of an update, exact tensors included: differential privacy and robust averages bound the update as a whole."""
 
 import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedcomp.core import check_range
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import l2_norm
 from fedcomp.sync.replica import Replica
-from fedcomp.sync.updates import Update
+from fedcomp.sync.updates import Update, float_values
 from fedcomp.wire import BFLOAT16, Layout, bfloat16_to_float32
 
 TOLERANCE = 1e-6
@@ -36,6 +40,52 @@ def check_norm(update: Update, published: Replica, max_norm: float) -> None:
         raise CorruptError(
             f"its update has norm {norm:g}; the clipping norm is {max_norm:g}: update fedcomp on the node"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Clipping:
+    """Bounds the l2 norm of each update before it is averaged, so that no node moves the mean as far as it likes.
+
+    `max_norm` is the largest norm, 0 for no bound: norm bounding as in Sun, Kairouz, Suresh, McMahan, "Can You Really Backdoor
+    Federated Learning?", arXiv:1911.07963.  `times_median` bounds it by that many times the median norm of the round's updates,
+    0 for no bound, and needs no knowledge of the task; a minority of the nodes cannot move the median far.
+    """
+
+    max_norm: float = 0.0
+    times_median: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_range("clip_norm", self.max_norm, least=0, what="the largest norm of an update, 0 for no bound")
+        check_range("clip_median", self.times_median, least=0, what="a multiple of the median norm, 0 for no bound")
+
+    def __bool__(self) -> bool:
+        """Return whether there is a bound."""
+        return self.max_norm > 0 or self.times_median > 0
+
+    def scales(self, updates: Sequence[Update], published: Replica) -> list[float]:
+        """Return the factor of each update, at most 1: that of a longer one brings it to the bound."""
+        norms = [_norm(update, published) for update in updates]
+        bound = self.max_norm or math.inf
+        if self.times_median and norms:
+            bound = min(bound, self.times_median * statistics.median(norms))
+        return [bound / norm if norm > bound else 1.0 for norm in norms]
+
+
+def scaled(update: Update, factor: float, published: Replica) -> Update:
+    """Return `update` with `factor` times its change; its exact floats are moved towards the published ones likewise."""
+    layout = published.layout
+    held, new = layout.unflatten_exact(published.exact), layout.unflatten_exact(update.exact)
+    base, floats = float_values(held), float_values(new)
+    moved = {name: base[name] + factor * (floats[name].astype(np.float64) - base[name]) for name in floats}
+    return replace(update, factor=update.factor * factor, exact=layout.exact_bytes(new | moved))
+
+
+def _norm(update: Update, published: Replica) -> float:
+    """Return the l2 norm of the change of all floats.  Integers and bools count nothing: they are no parameters."""
+    layout = published.layout
+    new, old = (float_values(layout.unflatten_exact(exact)) for exact in (update.exact, published.exact))
+    squares = (float(np.square(new[name].astype(np.float64) - old[name]).sum()) for name in new)
+    return math.hypot(l2_norm(update.change), math.sqrt(sum(squares)))
 
 
 def _distance(first: bytes, second: bytes, layout: Layout) -> float:

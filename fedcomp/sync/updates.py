@@ -42,7 +42,8 @@ ExactArrays = dict[str, NDArray[Any]]
 class Update:
     """What a node learned: the `change` of the published vector, the `exact` tensors' bytes, and its seconds of work.
 
-    `first` marks the first increment of an estimate that starts from zero.
+    `first` marks the first increment of an estimate that starts from zero.  The change counts `factor` times: an update that is
+    too long is clipped.
     """
 
     change: QuantizedVector
@@ -50,6 +51,7 @@ class Update:
     encode_seconds: float
     decode_seconds: float
     first: bool = False
+    factor: float = 1.0
 
 
 def check_reply(frame: Frame, record: NodeRecord, published: Replica) -> None:
@@ -148,7 +150,7 @@ def weighted_mean(updates: Sequence[tuple[Update, float]], layout: Layout) -> tu
     change = np.zeros(layout.n, np.float32)
     exact: ExactArrays = {}
     for update, weight in updates:
-        update.change.add_to(change, weight / total)
+        update.change.add_to(change, weight / total * update.factor)
         for name, array in _exact_values(update, layout).items():
             exact[name] = exact.get(name, 0) + array * (weight / total)
     return change, exact
@@ -157,7 +159,7 @@ def weighted_mean(updates: Sequence[tuple[Update, float]], layout: Layout) -> tu
 def dense_change(update: Update, layout: Layout) -> tuple[Vector, ExactArrays]:
     """Return the change of one update, float32 (n,), and its exact tensors."""
     change = np.zeros(layout.n, np.float32)
-    update.change.add_to(change)
+    update.change.add_to(change, update.factor)
     return change, _exact_values(update, layout)
 
 

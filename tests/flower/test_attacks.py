@@ -34,8 +34,8 @@ class Attacked(Meddling):
     """A grid in which a node sends another attack in each round but the first."""
 
     def __init__(self, attacks: Mapping[str, Change], nodes: int, kind: str = "train") -> None:
-        rounds = iter([lambda reply: [reply], *attacks.values()])  # type: ignore[list-item]
-        super().__init__(lambda reply: next(rounds)(reply), node=1, kind=kind, nodes=nodes)  # type: ignore[no-any-return]
+        rounds = iter([lambda reply: [reply], *attacks.values()])
+        super().__init__(lambda reply: next(rounds)(reply), node=1, kind=kind, nodes=nodes)
 
 
 @pytest.mark.parametrize("nodes", [NODES, 1])
@@ -71,3 +71,23 @@ def test_no_extreme_value_ends_the_run(name: str, attack: str) -> None:
     assert np.isfinite(floats(strategy.arrays)).all()
     if name in ROBUST:
         assert abs(floats(strategy.arrays) - floats(model())).max() < 10, "the honest nodes decide"
+
+
+@pytest.mark.parametrize(("clip_median", "clip_norm"), [(3, 0), (0, 1)])
+@pytest.mark.parametrize("name", ["fedavg", "fedavgm", "fedadam", "fedprox"])
+def test_a_bound_of_the_norm_keeps_an_update_from_poisoning_the_average(
+    name: str, clip_median: float, clip_norm: float, flower_log: pytest.LogCaptureFixture
+) -> None:
+    inner = parse_strategy(name)(fraction_evaluate=0.0)
+    uplink = fedcomp.stc(density=0.1)
+    strategy = CompressedStrategy(inner, uplink=uplink, clip_median=clip_median, clip_norm=clip_norm)
+    strategy.start(Meddling(EXTREMES["an update of 9.9e+14"], node=1), model(), num_rounds=5)
+    moved = floats(strategy.arrays) - floats(model())
+    assert np.linalg.norm(moved) < 10
+    assert "the update of node 1 is clipped to" in flower_log.text
+    assert "the update of node 2 is clipped to" not in flower_log.text
+
+
+def test_increments_are_not_clipped() -> None:
+    with pytest.raises(ValueError, match="clip_norm and clip_median do not go with EF21"):
+        CompressedStrategy(parse_strategy("ef21")(), uplink=fedcomp.ef21(density=0.1), clip_norm=1.0)

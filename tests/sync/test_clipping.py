@@ -7,9 +7,9 @@ import pytest
 
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import Sparse
-from fedcomp.sync.clipping import check_norm, clip_exact
+from fedcomp.sync.clipping import Clipping, check_norm, clip_exact, scaled
 from fedcomp.sync.replica import Replica, start_replica
-from fedcomp.sync.updates import Update
+from fedcomp.sync.updates import Update, dense_change, weighted_mean
 from fedcomp.wire import layout_of
 
 
@@ -66,3 +66,52 @@ def test_counters_and_numbers_that_are_not_finite_count_for_the_receiver() -> No
     for damaged in (update(0, [1, 1], 20), update(math.nan, [1, 1], 7), update(0, [math.nan, 1], 7)):
         with pytest.raises(CorruptError, match="clipping norm is 12"):
             check_norm(damaged, replica, 12)
+
+
+# ---- robust averages -------------------------------------------------------------------------------------------------
+
+
+def update_of(values: list[float], mean: list[float] | None = None, count: int = 7) -> Update:
+    return Update(Sparse(3, np.arange(3), np.array(values, np.float32)), exact(mean or [1, 1], count), 0, 0)
+
+
+def test_an_update_longer_than_the_bound_is_brought_to_it() -> None:
+    long, short = update_of([0, 3, 4]), update_of([1, 0, 0])
+    assert Clipping(max_norm=2.5).scales([long, short], published()) == [0.5, 1]
+    assert Clipping(times_median=2).scales([short, long, short], published()) == [1, 0.4, 1]
+    assert Clipping(2.0, 2.0).scales([short, long, long, long], published()) == [1, 0.4, 0.4, 0.4]
+    assert Clipping().scales([long, short], published()) == [1, 1]
+    assert Clipping(times_median=3).scales([], published()) == []
+
+
+def test_floats_that_are_sent_exactly_count_and_counters_do_not() -> None:
+    assert Clipping(max_norm=1).scales([update_of([0, 0, 3], [1, 5]), update_of([0, 0, 1], count=99)], published()) == [
+        0.2,
+        1,
+    ]
+
+
+def test_half_an_update_is_half_of_every_float() -> None:
+    half, replica = scaled(update_of([0, 3, 4], [1, 5], count=9), 0.5, published()), published()
+    change, arrays = dense_change(half, replica.layout)
+    assert change.tolist() == [0, 1.5, 2]
+    assert arrays["norm.running_mean"].tolist() == [1, 3]
+    assert arrays["norm.num_batches_tracked"] == 9
+    mean, _ = weighted_mean([(half, 1.0), (update_of([0, 0, 0]), 3.0)], replica.layout)
+    assert mean.tolist() == [0, 0.375, 0.5]
+    quarter, _ = dense_change(scaled(half, 0.5, replica), replica.layout)
+    assert quarter.tolist() == [0, 0.75, 1]
+
+
+def test_if_most_updates_are_zero_the_median_bound_leaves_nothing_of_the_others() -> None:
+    assert Clipping(times_median=3).scales([update_of([0, 0, 0])] * 2 + [update_of([0, 3, 4])], published()) == [
+        1,
+        1,
+        0,
+    ]
+
+
+@pytest.mark.parametrize("settings", [{"max_norm": -1.0}, {"times_median": math.nan}])
+def test_a_bound_out_of_range_is_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="clip_(norm|median) is"):
+        Clipping(**settings)

@@ -18,7 +18,7 @@ from fedcomp.flower.server.participation import Participation
 from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
 from fedcomp.flower.server.reply_needs import ReplyNeeds
-from fedcomp.sync import Ledger
+from fedcomp.sync import Clipping, Ledger
 
 
 class Exchange:
@@ -31,10 +31,16 @@ class Exchange:
         further_records: The compressors of further records in training replies.
     """
 
-    def __init__(self, inner: Strategy, records: Mapping[str, Compressor] | None, order: Callable[[int], int]) -> None:
-        """Start with an empty ledger; `records` and `order` are those of `CompressedStrategy`."""
+    def __init__(
+        self,
+        inner: Strategy,
+        records: Mapping[str, Compressor] | None,
+        order: Callable[[int], int],
+        clipping: Clipping,
+    ) -> None:
+        """Start with an empty ledger; `records` and `order` are those of `CompressedStrategy`, `clipping` bounds updates."""
         self.further_records = FurtherRecords(records)
-        self._inner, self._order = inner, order
+        self._inner, self._order, self._clipping = inner, order, clipping
         self.dense_records = DenseRecords()
         self._max_norm: float | None = None  # of an update of this round
         self.restore(Ledger())
@@ -88,6 +94,7 @@ class Exchange:
             self._order,
             self.dense_records,
             self.further_records,
+            self._clipping,
             self._max_norm,
             asked if train and not model.publisher.replica.version else 0,
         )

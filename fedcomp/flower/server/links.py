@@ -10,7 +10,7 @@ from fedcomp.flower.server.dp_strategies import check_bound
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.methods import METHODS, eden
-from fedcomp.sync import Ledger
+from fedcomp.sync import Clipping, Ledger
 from fedcomp.wire import codec_id
 
 OLD_API = ("flwr.server.", "flwr.compat.")
@@ -27,8 +27,8 @@ def evaluation_uplink(uplink: Compressor) -> Compressor:
     return uplink if uplink.name == "dense" else eden(bits=4)
 
 
-def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> None:
-    """Raise `ValueError` for a compressor on a link that it is not made for, and for increments that nobody sums."""
+def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipping: Clipping | None = None) -> None:
+    """Raise `ValueError` for a compressor on a link that it is not made for, and for increments clipped or not summed."""
     if any(kind.__name__ == "Strategy" and kind.__module__.startswith(OLD_API) for kind in type(inner).__mro__):
         raise ValueError(
             f"the inner strategy is the {type(inner).__name__} of {type(inner).__module__}, Flower's old API; "
@@ -48,6 +48,10 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor) -> No
         raise ValueError(
             f"uplink {uplink} sends {sends}, and {type(aggregating(inner)).__name__} needs {needs}; "
             "the uplink ef21 and the strategy EF21 belong together"
+        )
+    if sums and clipping:
+        raise ValueError(
+            "clip_norm and clip_median do not go with EF21: its sum would no longer hold what the nodes have sent"
         )
     check_bound(inner, uplink)
 

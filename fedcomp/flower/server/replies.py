@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
-from logging import WARNING
+from logging import INFO, WARNING
 
 from flwr.app import Error, Message
 
@@ -14,7 +14,7 @@ from fedcomp.flower._compat import ErrorCode, log, make_message
 from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.further_records import FurtherRecords
 from fedcomp.flower.server.reply_needs import MissingRecordError, ReplyNeeds
-from fedcomp.sync import Ledger, Publisher, Reply, Update, check_norm, dense_change
+from fedcomp.sync import Clipping, Ledger, Publisher, Reply, Update, check_norm, dense_change, scaled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,8 +42,8 @@ class ReplyValidator:
 
     `dense_size` is the size of a plain model in bytes; `needs` is what the strategy needs of a reply; `order` gives the rank of
     a node id; `dense_records` counts the arrays that no frame holds.  `further_records` decodes those that have a compressor;
-    `max_norm` is the largest norm of an update, None for no bound.  `asked` is the number of nodes that were asked to train
-    if no version came after the first one; otherwise 0.
+    `clipping` scales long updates down; those longer than `max_norm`, if it is a number, are refused.  `asked` is the number
+    of nodes that were asked to train if no version came after the first one; otherwise 0.
     """
 
     publisher: Publisher
@@ -54,6 +54,7 @@ class ReplyValidator:
     order: Callable[[int], int]
     dense_records: DenseRecords
     further_records: FurtherRecords
+    clipping: Clipping
     max_norm: float | None = None
     asked: int = 0
 
@@ -89,7 +90,20 @@ class ReplyValidator:
         if fitting and not any(self.needs.weight(reply.message.content) for reply in fitting):
             none = CorruptError("its weight is 0, and so are all others")
             return [], [*failed, *(self._refuse(reply.message, none) for reply in fitting)]
-        return fitting, failed
+        return self._clipped(fitting) if train and self.clipping else fitting, failed
+
+    def _clipped(self, replies: list[ValidatedReply]) -> list[ValidatedReply]:
+        """Return the replies with their updates within the bound; log which were longer."""
+        updates, published = [reply.update for reply in replies if reply.update is not None], self.publisher.replica
+        if len(updates) < len(replies):  # none of them trained
+            return replies
+        clipped: list[ValidatedReply] = []
+        for reply, update, factor in zip(replies, updates, self.clipping.scales(updates, published), strict=True):
+            if factor < 1:
+                log(INFO, "fedcomp: the update of node %d is clipped to %.3g times its norm", reply.node, factor)
+                reply = replace(reply, reply=replace(reply.reply, update=scaled(update, factor, published)))
+            clipped.append(reply)
+        return clipped
 
     def _validate(self, message: Message, train: bool) -> ValidatedReply:
         node = message.metadata.src_node_id

@@ -30,7 +30,7 @@ from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
 from fedcomp.methods import auto
-from fedcomp.sync import SERVER_NODE, Ledger, NodeRegistry, Publisher, derive_seed
+from fedcomp.sync import SERVER_NODE, Clipping, Ledger, NodeRegistry, Publisher, derive_seed
 
 Configure = Callable[[int, ArrayRecord, ConfigRecord, Grid], Messages]
 """`configure_train` or `configure_evaluate` of a strategy."""
@@ -60,6 +60,8 @@ class CompressedStrategy(Strategy):
             ordinary records.  Records that add up over the rounds, as differences do, need a compressor with a memory; those of
             which only the newest counts need one without, such as ``eden(bits=4)``.  Further records in messages to nodes stay
             dense, because they have no versions; the log names them.
+        clip_norm: The largest l2 norm of an update; a longer one is scaled down to it before `inner` gets it.  0 for no bound.
+        clip_median: As `clip_norm`, as a multiple of the median norm of the round's updates.
         seed: The seed of compressors that draw random numbers, at least 0.
         checkpoint: A file that gets the whole state before the first message of every `checkpoint_every`-th version leaves,
             the first version included.
@@ -90,6 +92,8 @@ class CompressedStrategy(Strategy):
         local: Iterable[str] = (),
         tied: Iterable[Iterable[str]] = (),
         records: Mapping[str, Compressor] | None = None,
+        clip_norm: float = 0.0,
+        clip_median: float = 0.0,
         seed: int = 0,
         checkpoint: str | Path | None = None,
         checkpoint_every: int = 1,
@@ -105,7 +109,8 @@ class CompressedStrategy(Strategy):
         self.inner = inner
         self.uplink = uplink if uplink is not None else auto()
         self.downlink = downlink if downlink is not None else auto()
-        check_links(inner, self.uplink, self.downlink)
+        clipping = Clipping(clip_norm, clip_median)
+        check_links(inner, self.uplink, self.downlink, clipping)
         self._links = LinkCompressors(inner)
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
@@ -116,7 +121,7 @@ class CompressedStrategy(Strategy):
         self._offset = 0  # the rounds before the current start of Flower's
         self._failed = FailedRounds()
         self._random = IsolatedRandom()
-        self._exchange = Exchange(inner, records, order)
+        self._exchange = Exchange(inner, records, order, clipping)
         self._model: PublishedModel | None = None
 
     @property
