@@ -48,8 +48,11 @@ class NodeRegistry(dict[int, NodeRecord]):
 
     @classmethod
     def from_array(cls, rows: NDArray[np.void]) -> "NodeRegistry":
-        """Return the registry that wrote `rows` with `to_array`."""
+        """Return the registry that wrote `rows` with `to_array`, without the numbers of messages.
+
+        No reply to a message of a server that has ended counts: its node may have been told since that it did not.
+        """
         registry = cls()
-        for node, version, fingerprint, number, acked_number, acked_crc, summed in rows.tolist():
-            registry[node] = NodeRecord(version, fingerprint, number, acked=Ack(acked_number, acked_crc), summed=summed)
+        for node, version, fingerprint, _, acked_number, acked_crc, summed in rows.tolist():
+            registry[node] = NodeRecord(version, fingerprint, acked=Ack(acked_number, acked_crc), summed=summed)
         return registry

@@ -1,6 +1,6 @@
 """The publisher's side of the protocol: one model, each version published once, in the same bytes to every node."""
 
-import time
+import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +15,18 @@ from fedcomp.sync.history import History, Route
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
 from fedcomp.sync.replica import DeltaStep, Replica
 from fedcomp.sync.updates import Update, check_reply, decode_update
-from fedcomp.wire import Ack, Frame, Kind, ServerMessage, ack_of, codec_id, parse_single_frame
+from fedcomp.wire import COUNTER_BITS, Ack, Frame, Kind, ServerMessage, ack_of, codec_id, parse_single_frame
+
+NAME_BITS = 63 - COUNTER_BITS
 
 
 def first_number() -> int:
-    """Return the time in microseconds, from which a server numbers its messages: so they grow across restarts too."""
-    return time.time_ns() // 1000
+    """Return a number from which a server counts its messages: a random name of the server above `COUNTER_BITS` zeros.
+
+    Nodes tell a server that has restarted, even from an old checkpoint, from the one before by its name, and need no clock.
+    Epochs are numbers of messages too, and at most 2^63 - 1.
+    """
+    return (1 + secrets.randbelow((1 << NAME_BITS) - 1)) << COUNTER_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,7 @@ class Publisher:
     def message_to(self, node: int, uplink: str, seed: int) -> tuple[ServerMessage, Route]:
         """Return the next message to `node`, and the route in it; `uplink` is the compressor that `node` answers with.
 
-        A key frame goes with the id of the training; deltas fit no other training's model.
+        It names the training: a node may take part in several that start from the same model.
         """
         self.number += 1
         record = self.nodes[node]
@@ -125,7 +131,7 @@ class Publisher:
             seed,
             uplink,
             route.frames,
-            self.training_id if route.key else 0,
+            self.training_id,
             self.epoch,
         )
         return message, route

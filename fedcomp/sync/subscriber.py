@@ -19,6 +19,7 @@ from fedcomp.sync.difference import is_difference
 from fedcomp.sync.replica import FrameDecoder, Replica, apply_frame, split_payload
 from fedcomp.sync.seeds import derive_seed
 from fedcomp.wire import (
+    COUNTER_BITS,
     FLAG_EXACT,
     FLAG_FIRST,
     NO_BODY,
@@ -34,6 +35,8 @@ from fedcomp.wire import (
     parse_single_frame,
 )
 
+MAX_PAST_SERVERS = 16
+"""The number of former servers that a node remembers."""
 UNCHANGED = topk().entropy
 """The code of an update that changes nothing."""
 
@@ -44,7 +47,7 @@ class Subscriber:
 
     `number` is that of the last message followed, `acked_number` that of the last message whose answer the server accepted.
     `pending` is the update frame that answers message `pending_number`, made by the compressor `uplink`, empty if there is
-    none.  `node` is the id under which the node took part, 0 at first.
+    none.  `node` is the id under which the node took part, 0 at first.  `past_servers` are the names of former servers.
     """
 
     replica: Replica | None = None
@@ -55,6 +58,7 @@ class Subscriber:
     uplink: str = ""
     acked_number: int = 0
     node: int = 0
+    past_servers: tuple[int, ...] = ()
 
     @property
     def held(self) -> Replica:
@@ -67,9 +71,10 @@ class Subscriber:
         """Return whether `message` has come before, so that `pending` is its answer.
 
         The same update must answer it again, because the server may have accepted it by now.  Raises `StaleError` for a
-        message that is older than the last one followed.
+        message that is older than the last one followed, or of a server that another one has replaced.
         """
-        if message.number < self.number:
+        server, followed = (number >> COUNTER_BITS for number in (message.number, self.number))
+        if server in self.past_servers or (server == followed and message.number < self.number):
             raise StaleError(f"message {message.number}; message {self.number} was followed already")
         return message.number == self.pending_number
 
@@ -85,11 +90,12 @@ class Subscriber:
             accepted = self.pending_number
             self.node, self.acked_number = node, acked.number
             self._drop_pending()
-        if acked.number < self.acked_number:
-            # The server has resumed from an older state: its sum lacks increments that the estimate here contains.
+        is_accepted = bool(self.pending) and ack_of(self.pending_number, self.pending) == acked
+        if acked.number != self.acked_number and not is_accepted:
+            # The server or this node has gone back to an older state: the sum there and the estimate here differ.
             self._forget_estimate()
         self.acked_number = acked.number
-        if self.pending and ack_of(self.pending_number, self.pending) == acked:
+        if is_accepted:
             accepted = self.pending_number
         elif self.pending and self.replica is not None:
             frame, layout = parse_single_frame(self.pending), self.replica.layout
@@ -126,6 +132,8 @@ class Subscriber:
                 f"the frames lead to version {replica.version} ({replica.fingerprint:016x}); "
                 f"version {message.version} ({message.fingerprint:016x}) is needed"
             )
+        if (server := self.number >> COUNTER_BITS) not in (0, message.number >> COUNTER_BITS):
+            self.past_servers = (*self.past_servers, server)[-MAX_PAST_SERVERS:]
         self.number = message.number
 
     def update(

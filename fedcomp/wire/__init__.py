@@ -15,13 +15,22 @@ from fedcomp.wire.frame import (
     parse_single_frame,
 )
 from fedcomp.wire.layout import Layout, layout_of, parse_layout
-from fedcomp.wire.server_message import MESSAGE_FORMAT, MESSAGE_MAGIC, Ack, ServerMessage, ack_of, parse_server_message
+from fedcomp.wire.server_message import (
+    COUNTER_BITS,
+    MESSAGE_FORMAT,
+    MESSAGE_MAGIC,
+    Ack,
+    ServerMessage,
+    ack_of,
+    parse_server_message,
+)
 from fedcomp.wire.tensor import BFLOAT16, Tensor, bfloat16_to_float32, float32_to_bfloat16
 from fedcomp.wire.ties import check_ties, probable_ties
 
 __all__ = [
     "BFLOAT16",
     "CODECS",
+    "COUNTER_BITS",
     "FLAG_EXACT",
     "FLAG_FIRST",
     "FRAME_FORMAT",

@@ -15,6 +15,8 @@ CRC = struct.Struct("<I")
 TRAINING_ID = 1  # flag: the training id follows the text
 EPOCH = 2  # flag: the epoch follows the text and the training id
 OPTIONAL = struct.Struct("<Q")
+COUNTER_BITS = 32
+"""The lower bits of a message's number are a counter, and the others name its server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +36,12 @@ def ack_of(number: int, data: bytes) -> Ack:
 class ServerMessage:
     """What the server sends to a node.
 
-    `number` grows with every message of a server; `acked` is the last update that it accepted from the node.  `version` and
-    `fingerprint` name the newest version, and `frames` bring the node there.  `uplink` is the text of the compressor to
-    answer with, `seed` the seed of its random numbers.
+    `number` grows with every message of a server, which its upper bits name (`COUNTER_BITS`); `acked` is the last update that
+    it accepted from the node.  `version` and `fingerprint` name the newest version, and `frames` bring the node there.
+    `uplink` is the text of the compressor to answer with, `seed` the seed of its random numbers.
 
     Two fields are optional, and 0 if absent.  `training_id` names the training that the model belongs to, through all
-    restarts of its server; it comes with key frames.  `epoch` numbers the server's sum of increments (EF21): a node whose
+    restarts of its server.  `epoch` numbers the server's sum of increments (EF21): a node whose
     estimate belongs to another epoch starts its estimate from zero.
     """
 

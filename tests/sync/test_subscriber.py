@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.errors import DivergedError, FedcompError, NonFiniteError, StaleError, UnknownFormatError, VersionError
-from fedcomp.sync import Publisher, Subscriber, weighted_mean
+from fedcomp.sync import Publisher, Subscriber, first_number, weighted_mean
 from fedcomp.sync.replica import start_replica
+from fedcomp.sync.subscriber import MAX_PAST_SERVERS
 from fedcomp.wire.frame import FLAG_FIRST, Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of
-from fedcomp.wire.server_message import Ack, ServerMessage, parse_server_message
+from fedcomp.wire.server_message import COUNTER_BITS, Ack, ServerMessage, parse_server_message
 
 N = 200
 Step = NDArray[np.float32]
@@ -101,6 +102,23 @@ def test_an_older_message_is_refused() -> None:
         subscriber.is_repeated(old)
 
 
+def test_a_server_that_another_one_has_replaced_is_refused_whatever_its_numbers() -> None:
+    servers, subscriber = [publisher() for _ in range(MAX_PAST_SERVERS + 1)], Subscriber()
+    for server in servers:
+        follow(subscriber, server.message_to(1, "dense()", 0)[0].to_bytes())
+        assert not subscriber.is_repeated(server.message_to(1, "dense()", 0)[0])
+    for server in servers[:-1]:
+        with pytest.raises(StaleError):
+            subscriber.is_repeated(server.message_to(1, "dense()", 0)[0])
+    assert len(subscriber.past_servers) == MAX_PAST_SERVERS
+
+
+def test_names_of_servers_differ_and_leave_room_for_the_epoch() -> None:
+    numbers = [publisher().number for _ in range(1000)]
+    assert len({number >> COUNTER_BITS for number in numbers}) == 1000
+    assert all(0 < number < 2**63 and number % 2**COUNTER_BITS == 0 for number in numbers)
+
+
 def test_a_message_of_another_version_is_refused_and_its_number_does_not_count() -> None:
     server, subscriber = publisher(), Subscriber()
     with pytest.raises(FedcompError, match="key frame"):
@@ -147,3 +165,29 @@ def test_the_first_increment_of_an_epoch_is_marked() -> None:
         server.confirm(1, parsed)
         server.acknowledge(1, parsed, summed=True)
     assert flags == [True, False, True, False]
+
+
+@pytest.mark.parametrize("goes_back", ["node", "server"])
+def test_whichever_side_goes_back_to_an_older_state_the_estimate_starts_from_zero(goes_back: str) -> None:
+    """The server's sum and the node's estimate would differ by the increments in between."""
+    server, node = publisher(), Subscriber()
+    uplink, rng = "ef21(density=0.1)", np.random.default_rng(0)
+
+    def once(server: Publisher, node: Subscriber) -> bool:
+        """Let the node answer, and return whether its estimate starts from zero."""
+        data = server.message_to(1, uplink, 0)[0].to_bytes()
+        update = answer(node, data, 1, rng.standard_normal(N, np.float32))
+        reply = server.parse_reply(1, update)
+        assert reply.update is not None
+        server.confirm(1, reply)
+        server.acknowledge(1, reply, summed=True)
+        return reply.update.first
+
+    assert [once(server, node), once(server, node)] == [True, False]
+    old_server, old_node = copy.deepcopy(server), copy.deepcopy(node)
+    old_server.number = first_number()
+    assert not once(server, node)
+    assert not once(server, node)
+    pair = (server, old_node) if goes_back == "node" else (old_server, node)
+    assert once(*pair)
+    assert not once(*pair)

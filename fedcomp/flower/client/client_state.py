@@ -71,6 +71,7 @@ class ClientState:
             "taken_number": str(subscriber.acked_number),
             "version": str(version),
             "fingerprint": str(fingerprint),
+            "past_servers": " ".join(map(str, subscriber.past_servers)),
         } | ({"records": json.dumps(senders)} if senders else {})
 
     def arrays(self) -> Arrays:
@@ -125,6 +126,7 @@ def from_parts(
         uplink=_without_epoch(plain["uplink"]),
         acked_number=int(plain["taken_number"]),
         node=int(plain.get("node", 0)),
+        past_servers=tuple(map(int, plain.get("past_servers", "").split())),
     )
     if subscriber.pending:
         parse_single_frame(subscriber.pending)

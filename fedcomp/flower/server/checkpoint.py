@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import Strategy
 from fedcomp.core import Arrays, from_json, octets, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
 from fedcomp.flower.server.strategy_state import Scalars, restore, state_of
-from fedcomp.sync import History, Ledger, NodeRegistry, Publisher, first_number, from_key_frame
+from fedcomp.sync import History, Ledger, NodeRegistry, Publisher, from_key_frame
 from fedcomp.wire import parse_frames, parse_single_frame
 
 FORMAT = 1
@@ -47,7 +47,6 @@ class Checkpoint:
         plain |= {
             "format": FORMAT,
             "round": self.round,
-            "number": publisher.number,
             "epoch": publisher.epoch,
             "lineage": publisher.training_id,
             "random": self.random_state,
@@ -72,7 +71,6 @@ class Checkpoint:
                 History(replica.key_frame().size, parse_frames(arrays["history"].tobytes())),
                 memory=_below(arrays, "memory/"),
                 nodes=NodeRegistry.from_array(arrays["roster"]),
-                number=max(plain["number"] + 1, first_number()),
                 epoch=plain["epoch"],
                 training_id=plain.get("lineage", 0),
             )

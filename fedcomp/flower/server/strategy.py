@@ -324,8 +324,6 @@ class CompressedStrategy(Strategy):
     def load(self, path: str | Path) -> None:
         """Return to the state that `save` wrote, the inner strategy's included; raise `FedcompError` for a damaged file."""
         saved = Checkpoint.load(path, self.inner)
-        if self._model is not None:
-            saved.publisher.number = max(saved.publisher.number, self.publisher.number)
         self._model = PublishedModel(saved.publisher, saved.local)
         self._model.lead(self.inner)
         self._exchange.restore(saved.ledger)

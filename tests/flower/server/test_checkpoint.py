@@ -70,7 +70,7 @@ def test_a_resumed_run_ends_in_the_same_bits_as_an_uninterrupted_one(name: str, 
 
     np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
     assert list(result.train_metrics_clientapp) == [6, 7, 8, 9]
-    # The message numbers of both runs start from the clock, so they differ; the traffic is the same.
+    # The message numbers of both runs start from random names, so they differ; the traffic is the same.
     for direction in ("uplink_bytes", "downlink_bytes", "catch_up_bytes"):
         assert getattr(second.ledger, direction) == getattr(whole.ledger, direction)
     for node, context in grid.contexts.items():
