@@ -1,7 +1,8 @@
-"""A Flower Array that stays a numpy array until its bytes are needed.
+"""Flower Arrays that make their bytes only when they are needed.
 
 Flower's ``Array`` writes its bytes when it is made and parses them whenever it is read.  Between a ClientApp and a mod in
-the same process that costs two copies and a file format for each message.
+the same process that costs two copies and a file format for each message; and the messages of a round would each hold a copy
+of the same key frame.
 """
 
 from collections.abc import Mapping
@@ -17,11 +18,50 @@ from fedcomp.flower._compat import SType
 FIELDS = ("dtype", "shape", "stype", "data")
 
 
-class LazyArray(Array):
+class DeferredArray(Array):
+    """An Array whose `data` is a property.  It equals the Array with the same fields, and is sent and pickled as that Array."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Array):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in FIELDS)
+
+    __hash__ = None  # type: ignore[assignment]  # as of every Array
+
+    def plain(self) -> Array:
+        """Return an ordinary Array with the same fields."""
+        return Array(self.dtype, self.shape, self.stype, self.data)
+
+    def deflate(self) -> bytes:
+        """Return the object that Flower sends: that of the plain Array, since the object names its class."""
+        return self.plain().deflate()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Array, (self.dtype, self.shape, self.stype, self.data)
+
+
+class JoinedArray(DeferredArray):
+    """An Array of the bytes of `parts`, one behind the other, which are joined whenever they are read, and never kept."""
+
+    def __init__(self, stype: str, *parts: bytes) -> None:
+        """Hold `parts` themselves."""
+        self._parts = parts
+        vars(self).update(dtype="uint8", shape=(sum(map(len, parts)),), stype=stype)
+
+    @property  # where Array has an attribute
+    def data(self) -> bytes:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The bytes of all parts."""
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    @data.setter
+    def data(self, data: bytes) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._parts = (data,)
+
+
+class LazyArray(DeferredArray):
     """An Array that holds a numpy array and makes `data` only when it is read.
 
-    It equals the Array with the same fields, and is sent and pickled as that Array.  Once a field is set it holds no numpy
-    array any more, and works from its bytes as every Array does.
+    Once a field is set it holds no numpy array any more, and works from its bytes as every Array does.
     """
 
     def __init__(self, values: NDArray[Any]) -> None:
@@ -50,24 +90,6 @@ class LazyArray(Array):
         if name in FIELDS and self._values is not None:
             self._data, self._values = self.data, None
         super().__setattr__(name, value)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Array):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in FIELDS)
-
-    __hash__ = None  # type: ignore[assignment]  # as of every Array
-
-    def plain(self) -> Array:
-        """Return an ordinary Array with the same fields."""
-        return Array(self.dtype, self.shape, self.stype, self.data)
-
-    def deflate(self) -> bytes:
-        """Return the object that Flower sends: that of the plain Array, since the object names its class."""
-        return self.plain().deflate()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Array, (self.dtype, self.shape, self.stype, self.data)
 
     def numpy(self) -> NDArray[Any]:
         """Return a copy of the array, which the caller may write to."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError
 from fedcomp.flower._compat import SType
-from fedcomp.flower.lazy_array import LazyArray, record_of, to_record
+from fedcomp.flower.lazy_array import JoinedArray, LazyArray, record_of, to_record
 from fedcomp.wire import BFLOAT16, bfloat16_to_float32
 
 Messages = Iterable[Message]
@@ -26,9 +26,9 @@ NPY_1 = b"\x93NUMPY\x01\x00"
 """The start of a file in the npy format, version 1.0."""
 
 
-def pack(data: bytes, stype: str = STYPE) -> ArrayRecord:
-    """Return `data` as an ArrayRecord of one Array."""
-    return record_of({KEY: Array("uint8", (len(data),), stype, data)})
+def pack(*parts: bytes, stype: str = STYPE) -> ArrayRecord:
+    """Return the bytes of `parts` as an ArrayRecord of one Array, which shares them with others until it is sent."""
+    return record_of({KEY: JoinedArray(stype, *parts)})
 
 
 def packed(content: RecordDict) -> tuple[str, bytes] | None:
@@ -36,10 +36,15 @@ def packed(content: RecordDict) -> tuple[str, bytes] | None:
 
     Raises `CorruptError` if there are several.
     """
-    found = [(key, each[KEY].data) for key, each in array_records(content).items() if _is_packed(each, STYPE)]
+    found = [(key, each) for key, each in array_records(content).items() if _is_packed(each, STYPE)]
     if len(found) > 1:
         raise CorruptError(f"{len(found)} fedcomp records in one message; one is needed")
-    return found[0] if found else None
+    return (found[0][0], found[0][1][KEY].data) if found else None
+
+
+def has_frame(content: RecordDict) -> bool:
+    """Return whether `content` has a record that `pack` made of a message or a frame."""
+    return any(_is_packed(each, STYPE) for each in array_records(content).values())
 
 
 def further_packed(content: RecordDict) -> dict[str, bytes]:

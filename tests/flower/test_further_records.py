@@ -241,7 +241,7 @@ def test_a_damaged_record_is_refused_by_name_and_its_mass_returns(
                 packed = records.further_packed(reply.content)
                 if self.round == 3 and packed and reply.metadata.src_node_id == 2:
                     for key, data in forgery(packed["control"]).items():
-                        reply.content[key] = records.pack(data, records.RECORD_STYPE)
+                        reply.content[key] = records.pack(data, stype=records.RECORD_STYPE)
                 yield reply
 
     grid, strategy = Damaging(_app(), 3), _strategy()

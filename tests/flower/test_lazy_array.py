@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord, RecordDict
 
 from fedcomp.flower import to_record
 from fedcomp.flower._compat import record_from_objects, record_to_bytes, record_to_objects
-from fedcomp.flower.lazy_array import LazyArray
+from fedcomp.flower.lazy_array import JoinedArray, LazyArray
 from fedcomp.flower.records import to_arrays
 
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -80,3 +80,20 @@ def test_setting_its_serialisation_type_makes_numpy_refuse_it() -> None:
     assert lazy.data == Array(VALUES).data
     with pytest.raises(TypeError, match="other/1"):
         lazy.numpy()
+
+
+def test_joined_bytes_are_those_of_a_plain_array_to_everybody_else() -> None:
+    head, shared = b"head", b"shared"
+    joined, plain = JoinedArray("some.type", head, shared), Array("uint8", (10,), "some.type", b"headshared")
+    assert (joined.dtype, joined.shape, joined.stype, joined.data) == ("uint8", (10,), "some.type", b"headshared")
+    assert joined == plain
+    assert plain == joined
+    for copied in (pickle.loads(pickle.dumps(joined)), copy.deepcopy(joined)):  # noqa: S301
+        assert type(copied) is Array
+        assert copied == plain
+    assert joined.deflate() == plain.deflate()
+    assert joined.object_id == plain.object_id
+    content, same = (RecordDict({"r": ArrayRecord({"a": array})}) for array in (joined, plain))
+    assert record_to_bytes(content) == record_to_bytes(same)
+    joined.data = b"other"
+    assert joined.data == b"other"

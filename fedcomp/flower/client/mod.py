@@ -81,7 +81,7 @@ def _answer(
         content = RecordDict(dict(state.answer.items()))
         for name, sender in state.senders.items():
             if sender.pending_number == request.number:
-                content[name] = records.pack(sender.pending, records.RECORD_STYPE)
+                content[name] = records.pack(sender.pending, stype=records.RECORD_STYPE)
         update = records.pack(state.subscriber.pending)
         return Message(_with_record(content, state.answer_key, update), reply_to=message)
     if not _follow(state, request, frames, context.node_id, cache):
@@ -157,7 +157,7 @@ def _packed_records(
         except ValueError as error:
             raise ValueError(f"the record {name!r} of the reply cannot be compressed: {error}") from error
         state.senders[name] = sender
-        packed[name] = records.pack(data, records.RECORD_STYPE)
+        packed[name] = records.pack(data, stype=records.RECORD_STYPE)
     return packed
 
 

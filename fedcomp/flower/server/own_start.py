@@ -106,7 +106,7 @@ class FramesOnlyGrid(GridWrapper):
         messages = list(messages)
         for message in messages:
             kind = message.metadata.message_type.split(".")[0]
-            if kind not in (MessageType.TRAIN, MessageType.EVALUATE) or records.packed(message.content) is not None:
+            if kind not in (MessageType.TRAIN, MessageType.EVALUATE) or records.has_frame(message.content):
                 continue
             if any(records.array_records(message.content).values()):
                 raise ValueError(

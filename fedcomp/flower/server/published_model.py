@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from logging import INFO
 
 from flwr.app import ArrayRecord, Message
@@ -99,11 +99,11 @@ class PublishedModel:
                 f"{sender} sends node {node} no record of the published model; only that can be compressed"
             )
         request, route = self.publisher.message_to(node, uplink, seed)
-        data = request.to_bytes()
+        parts = replace(request, frames=()).to_bytes(), *request.frames
         message.content = dense.copy()  # a strategy may give several messages one content
-        message.content[key] = records.pack(data)
+        message.content[key] = records.pack(*parts)
         return {
-            "downlink_bytes": len(data) + sum(records.dense_sizes(message.content).values()),
+            "downlink_bytes": sum(map(len, parts)) + sum(records.dense_sizes(message.content).values()),
             "catch_up_bytes": route.catch_up_bytes,
             "dense_downlink_bytes": sum(map(records.dense_size, arrays.values())),
         }

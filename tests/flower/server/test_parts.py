@@ -1,6 +1,7 @@
 """The parts of the server on their own: the published model as records, and the messages that go out."""
 
 import doctest
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -96,3 +97,19 @@ def test_rounds_of_a_later_start_continue_the_numbers() -> None:
 def test_the_example_of_the_strategy_prints_what_it_shows() -> None:
     failed, count = doctest.testmod(strategy)
     assert (failed, count > 0) == (0, True)
+
+
+def test_the_messages_of_a_round_share_one_key_frame() -> None:
+    n, nodes = 500_000, 60
+    model = PublishedModel.begin(to_record({"w": np.ones(n, np.float32)}), ())
+    content = RecordDict({"arrays": model.inner})
+    tracemalloc.start()
+    messages = [Message(content, node, "train") for node in range(1, 1 + nodes)]
+    sent = sum(model.pack(message, "dense()", 5, "FedAvg")["downlink_bytes"] for message in messages)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sent > nodes * 4 * n
+    assert peak < 4 * 4 * n
+    for message in messages[:2]:
+        request, frames = parse_server_message(message.content.array_records["arrays"]["fedcomp"].data)
+        assert (len(request.frames), frames[0].version) == (1, 0)
