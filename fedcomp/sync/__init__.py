@@ -6,7 +6,7 @@ publisher; in gossip, every node is one.
 
 from fedcomp.sync.clipping import Clipping, check_norm, scaled
 from fedcomp.sync.history import History, Route
-from fedcomp.sync.ledger import SERVER_NODE, Ledger, Traffic
+from fedcomp.sync.ledger import ROW, SAVED_PARTS, SERVER_NODE, Ledger, Traffic
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
 from fedcomp.sync.publisher import Publisher, Reply, first_number
 from fedcomp.sync.record_sender import RecordSender, decode_record
@@ -25,6 +25,8 @@ from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE, Update, decode_update, de
 
 __all__ = [
     "MAX_WEIGHT_MAGNITUDE",
+    "ROW",
+    "SAVED_PARTS",
     "SERVER_NODE",
     "UNKNOWN_VERSION",
     "Clipping",

@@ -1,6 +1,7 @@
 """The bytes that a run really sent, by round and node: sums of ``len(bytes)``, never a formula."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 
@@ -52,13 +53,27 @@ COLUMNS = {field.name: "<i8" if field.type is int else "<f8" for field in fields
 """Name -> numpy dtype of each field of `Traffic`."""
 ROW = np.dtype([("round", "<i8"), ("node", "<u8"), *COLUMNS.items()])
 """One row of `Ledger.to_array`: the traffic of one node in one round."""
+NODE_ROW = np.dtype([("node", "<u8"), *COLUMNS.items()])
+"""One row of `Ledger.nodes_to_array`: the traffic of one node in the whole run."""
+MAX_ROUNDS, MAX_PARTS = 1000, 100_000
+"""The rounds that a ledger holds, the last ones, and the parts of rounds by node: together at most some 50 MB."""
+SAVED_PARTS = 4096
+"""The parts that are saved with the sums, at least those of the last round."""
+Key = tuple[int, int]
+"""A round and a node id."""
 
 
 class Ledger(Traffic):
-    """The traffic of a run: the sums over the whole run as attributes, and those of its parts from methods."""
+    """The traffic of a run: the sums over the whole run as attributes, and those of its parts from methods.
+
+    The sums of each node are of the whole run too.  Rounds, and their parts by node, are those of the last `MAX_ROUNDS` rounds
+    or fewer: memory does not grow with the rounds.  `take_new` returns what was added, for a record of all rounds elsewhere.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self._num_parts = 0
+        self._new: defaultdict[Key, Traffic] | None = None
         self._rounds: defaultdict[int, Traffic] = defaultdict(Traffic)
         self._nodes: defaultdict[int, Traffic] = defaultdict(Traffic)
         self._parts: defaultdict[int, defaultdict[int, Traffic]] = defaultdict(
@@ -67,20 +82,39 @@ class Ledger(Traffic):
 
     def add(self, server_round: int, node: int, **amounts: float) -> None:
         """Add `amounts`, named as the fields of `Traffic`, to a round and a node."""
-        for sums in (self, self._rounds[server_round], self._nodes[node], self._parts[server_round][node]):
+        parts = self._parts[server_round]
+        self._num_parts += node not in parts
+        places = [self, self._rounds[server_round], self._nodes[node], parts[node]]
+        if self._new is not None:
+            places.append(self._new[server_round, node])
+        for sums in places:
             for name, amount in amounts.items():
                 setattr(sums, name, getattr(sums, name) + amount)
+        while len(self._parts) > MAX_ROUNDS or (self._num_parts > MAX_PARTS and len(self._parts) > 1):
+            oldest = min(self._parts)
+            self._num_parts -= len(self._parts.pop(oldest))
+            del self._rounds[oldest]
+
+    def collect_new(self) -> None:
+        """Collect what is added for `take_new`, from what this ledger holds of its rounds on."""
+        self._new = defaultdict(Traffic, {key: replace(part) for key, part in self.by_round_and_node().items()})
+
+    def take_new(self) -> NDArray[np.void]:
+        """Return what was added since the last call, or since `collect_new`, as rows of dtype `ROW`."""
+        rows = _rows(self._new or {})
+        self._new = defaultdict(Traffic)
+        return rows
 
     def total(self) -> Traffic:
         """Return the sums over the run, as a copy."""
         return Traffic(*(getattr(self, name) for name in COLUMNS))
 
     def of_round(self, server_round: int) -> Traffic:
-        """Return the sums of one round."""
+        """Return the sums of one of the last rounds."""
         return replace(self._rounds.get(server_round, Traffic()))
 
     def by_round(self) -> dict[int, Traffic]:
-        """Return round -> sums over its nodes."""
+        """Return round -> sums over its nodes, for the last rounds."""
         return {number: replace(part) for number, part in self._rounds.items()}
 
     def by_node(self) -> dict[int, Traffic]:
@@ -88,23 +122,57 @@ class Ledger(Traffic):
         return {node: replace(part) for node, part in self._nodes.items()}
 
     def nodes_of_round(self, server_round: int) -> dict[int, Traffic]:
-        """Return node id -> sums of one round; `SERVER_NODE` is the server's own work."""
+        """Return node id -> sums of one of the last rounds; `SERVER_NODE` is the server's own work."""
         return {node: replace(part) for node, part in self._parts.get(server_round, dict[int, Traffic]()).items()}
 
     def by_round_and_node(self) -> dict[tuple[int, int], Traffic]:
-        """Return (round, node id) -> sums."""
+        """Return (round, node id) -> sums, for the last rounds."""
         return {(number, node): part for number in self._parts for node, part in self.nodes_of_round(number).items()}
 
-    def to_array(self) -> NDArray[np.void]:
-        """Return one row per round and node, of dtype `ROW`."""
-        rows = [(*key, *(getattr(part, name) for name in COLUMNS)) for key, part in self.by_round_and_node().items()]
-        return np.array(rows, ROW)
+    def to_array(self, most: int = MAX_PARTS) -> NDArray[np.void]:
+        """Return one row per round and node, of dtype `ROW`: the last rounds with about `most` parts, one round at least."""
+        rounds: list[int] = []
+        count = 0
+        for number in sorted(self._parts, reverse=True):
+            if rounds and count + len(self._parts[number]) > most:
+                break
+            rounds.append(number)
+            count += len(self._parts[number])
+        return _rows(
+            {(number, node): part for number in reversed(rounds) for node, part in self._parts[number].items()}
+        )
+
+    def nodes_to_array(self) -> NDArray[np.void]:
+        """Return one row per node, of dtype `NODE_ROW`."""
+        return np.array([(node, *_amounts(part)) for node, part in self._nodes.items()], NODE_ROW)
 
     @classmethod
-    def from_array(cls, rows: NDArray[np.void]) -> "Ledger":
-        """Return the ledger that wrote `rows` with `to_array`; columns that an older version did not count are zero."""
+    def from_array(cls, rows: NDArray[np.void], nodes: NDArray[np.void] | None = None) -> "Ledger":
+        """Return the ledger that wrote `rows` with `to_array`, and `nodes` with `nodes_to_array`.
+
+        Without `nodes`, `rows` are those of the whole run.  Columns that an older version did not count are zero.
+        """
         ledger = cls()
-        names = [name for name in COLUMNS if name in (rows.dtype.names or ())]
         for row in rows:
-            ledger.add(int(row["round"]), int(row["node"]), **{name: row[name].item() for name in names})
+            ledger.add(int(row["round"]), int(row["node"]), **_named(row))
+        if nodes is not None:
+            ledger._nodes.clear()
+            for name in COLUMNS:
+                setattr(ledger, name, type(getattr(ledger, name))(0))
+            for row in nodes:
+                for name, amount in _named(row).items():
+                    for sums in (ledger, ledger._nodes[int(row["node"])]):
+                        setattr(sums, name, getattr(sums, name) + amount)
         return ledger
+
+
+def _rows(parts: Mapping[Key, Traffic]) -> NDArray[np.void]:
+    return np.array([(*key, *_amounts(part)) for key, part in parts.items()], ROW)
+
+
+def _amounts(part: Traffic) -> tuple[float, ...]:
+    return tuple(getattr(part, name) for name in COLUMNS)
+
+
+def _named(row: np.void) -> dict[str, float]:
+    return {name: row[name].item() for name in COLUMNS if name in (row.dtype.names or ())}

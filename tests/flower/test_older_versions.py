@@ -29,6 +29,7 @@ def test_a_checkpoint_of_0_1_loads() -> None:
     assert publisher.training_id == TRAINING_ID
     assert {node: record.summed for node, record in publisher.nodes.items()} == {1: True, 2: True}
     assert resumed.ledger.refused == 1
+    assert {node: state.heard for node, state in resumed.nodes.items()} == {1: ROUNDS, 2: ROUNDS}
 
 
 def test_the_state_of_a_node_of_0_1_loads_with_its_epoch_and_its_pending_update(tmp_path: Path) -> None:

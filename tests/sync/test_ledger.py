@@ -6,7 +6,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from fedcomp.sync.ledger import ROW, SERVER_NODE, Ledger, Traffic
+from fedcomp.sync.ledger import MAX_PARTS, MAX_ROUNDS, ROW, SERVER_NODE, Ledger, Traffic
 
 
 def test_the_ledger_adds_up_by_round_by_node_and_in_total() -> None:
@@ -66,3 +66,59 @@ def test_a_ledger_can_be_pickled() -> None:
     again.add(1, 4, uplink_bytes=5)
     assert {node: part.uplink_bytes for node, part in again.nodes_of_round(1).items()} == {2: 3, 4: 5}
     assert again.uplink_bytes == 8
+
+
+# ---- runs of many rounds ---------------------------------------------------------------------------------------------
+
+
+def test_a_ledger_holds_the_last_rounds_and_the_sums_of_all() -> None:
+    ledger = Ledger()
+    for number in range(1, 2 * MAX_ROUNDS + 1):
+        ledger.add(number, number % 3, uplink_bytes=1)
+    assert list(ledger.by_round()) == list(range(MAX_ROUNDS + 1, 2 * MAX_ROUNDS + 1))
+    assert len(ledger.by_round_and_node()) == MAX_ROUNDS
+    assert ledger.uplink_bytes == 2 * MAX_ROUNDS
+    assert sum(part.uplink_bytes for part in ledger.by_node().values()) == 2 * MAX_ROUNDS
+    assert ledger.of_round(1) == Traffic()
+
+
+def test_rounds_of_many_nodes_are_held_for_a_shorter_time() -> None:
+    ledger = Ledger()
+    for number in (1, 2, 3):
+        for node in range(MAX_PARTS // 2):
+            ledger.add(number, node, uplink_bytes=1)
+    assert set(ledger.by_round()) == {2, 3}
+    for node in range(MAX_PARTS + 5):
+        ledger.add(4, node, uplink_bytes=1)
+    assert set(ledger.by_round()) == {4}, "the last round is always whole"
+    assert ledger.of_round(4).uplink_bytes == MAX_PARTS + 5
+
+
+def test_the_last_rounds_and_the_sums_of_nodes_come_back() -> None:
+    ledger = Ledger()
+    for number in range(1, 6):
+        for node in (7, 8):
+            ledger.add(number, node, uplink_bytes=number, encode_seconds=0.5)
+    rows = ledger.to_array(most=5)
+    assert rows["round"].tolist() == [4, 4, 5, 5]
+    assert ledger.to_array(most=1)["round"].tolist() == [5, 5]
+    again = Ledger.from_array(rows, ledger.nodes_to_array())
+    assert again.total() == ledger.total()
+    assert again.by_node() == ledger.by_node()
+    assert again.of_round(5) == ledger.of_round(5)
+    again.add(6, 7, uplink_bytes=1)
+    assert again.by_node()[7].uplink_bytes == 16
+
+
+def test_what_is_new_adds_up_to_all() -> None:
+    ledger, taken = Ledger(), []
+    ledger.add(1, 7, uplink_bytes=5)
+    ledger.collect_new()
+    for number in range(1, 5):
+        ledger.add(number, 7, uplink_bytes=number)
+        taken.append(ledger.take_new())
+        ledger.add(number, 7, downlink_bytes=2)  # an evaluation, after the round was saved
+    taken.append(ledger.take_new())
+    assert not ledger.take_new().size
+    again = Ledger.from_array(np.concatenate(taken))
+    assert again.by_round_and_node() == ledger.by_round_and_node()

@@ -7,22 +7,27 @@ from typing import Any
 
 import numpy as np
 from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
 
 from fedcomp.core import Arrays, from_json, octets, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
 from fedcomp.flower.server.strategy_state import Scalars, restore, state_of
-from fedcomp.sync import History, Ledger, NodeRegistry, Publisher, from_key_frame
+from fedcomp.sync import SAVED_PARTS, History, Ledger, NodeRegistry, Publisher, from_key_frame
 from fedcomp.wire import parse_frames, parse_single_frame
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, FORMAT)
+"""Format 1, of fedcomp 0.1, holds the parts of all rounds in place of the sums of nodes."""
+HEARD_ROW = np.dtype([("node", "<u8"), ("round", "<i8")])
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A server between two rounds.
 
-    `local` are the tensors that never travel; `random_state` is that of the module `random` for the strategy.  `choice` is
-    the state of the automatic choice of compressors, in plain values.
+    `local` are the tensors that never travel; `random_state` is that of the module `random` for the strategy.  `heard` is the
+    round in which each node last answered, `recorded` the size of the record of all traffic in bytes.  `choice` is the state of
+    the automatic choice of compressors, in plain values.
     """
 
     round: int
@@ -30,6 +35,8 @@ class Checkpoint:
     ledger: Ledger
     local: Arrays
     random_state: Any
+    heard: Mapping[int, int]
+    recorded: int = 0
     choice: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def save(self, path: str | Path, inner: Strategy, settings: Scalars) -> None:
@@ -42,11 +49,14 @@ class Checkpoint:
             "replica": octets(publisher.replica.key_frame().to_bytes()),
             "history": octets(b"".join(frame.to_bytes() for frame in publisher.history.frames())),
             "roster": publisher.nodes.to_array(),
-            "ledger": self.ledger.to_array(),
+            "ledger": self.ledger.to_array(SAVED_PARTS),
+            "ledger_nodes": self.ledger.nodes_to_array(),
+            "heard": np.array(list(self.heard.items()), HEARD_ROW),
         }
         plain |= {
             "format": FORMAT,
             "round": self.round,
+            "recorded": self.recorded,
             "epoch": publisher.epoch,
             "lineage": publisher.training_id,
             "random": self.random_state,
@@ -63,8 +73,8 @@ class Checkpoint:
         try:
             arrays = read_archive(Path(path))
             plain = from_json(arrays["plain"])
-            if plain["format"] != FORMAT:
-                raise CorruptError(f"checkpoint format {plain['format']}; this version reads format {FORMAT}")
+            if plain["format"] not in READABLE:
+                raise CorruptError(f"checkpoint format {plain['format']}; this version reads format 1 and {FORMAT}")
             replica = from_key_frame(parse_single_frame(arrays["replica"].tobytes()))
             publisher = Publisher(
                 replica,
@@ -75,13 +85,30 @@ class Checkpoint:
                 training_id=plain.get("lineage", 0),
             )
             version, words, gauss = plain["random"]
-            ledger = Ledger.from_array(arrays["ledger"])
-            local, random_state = _below(arrays, "local/"), (version, tuple(words), gauss)
-            saved = cls(plain["round"], publisher, ledger, local, random_state, plain.get("choice", {}))
+            rows = arrays["ledger"]
+            saved = cls(
+                plain["round"],
+                publisher,
+                Ledger.from_array(rows, arrays.get("ledger_nodes")),
+                _below(arrays, "local/"),
+                (version, tuple(words), gauss),
+                dict(arrays["heard"].tolist()) if "heard" in arrays else _heard(rows),
+                plain.get("recorded", 0),
+                plain.get("choice", {}),
+            )
         except CORRUPTION_ERRORS as error:
             raise CorruptError(f"{path} is not a valid checkpoint: {error}") from error
         restore(inner, arrays, plain)
         return saved
+
+
+def _heard(rows: NDArray[np.void]) -> dict[int, int]:
+    """Return the round in which each node last answered, from the parts of all rounds."""
+    answered = rows["uplink_bytes"] > 0
+    if "failed" in (rows.dtype.names or ()):
+        answered |= rows["failed"] > 0
+    found = np.sort(rows[answered][["round", "node"]], order="round")
+    return dict(zip(found["node"].tolist(), found["round"].tolist(), strict=True))
 
 
 def _below(arrays: Arrays, prefix: str) -> Arrays:

@@ -43,11 +43,11 @@ class Exchange:
         self._inner, self._order, self._clipping = inner, order, clipping
         self.dense_records = DenseRecords()
         self._max_norm: float | None = None  # of an update of this round
-        self.restore(Ledger())
+        self.restore(Ledger(), {})
 
-    def restore(self, ledger: Ledger) -> None:
-        """Go on with the ledger of an earlier run."""
-        self.ledger, self.participation = ledger, Participation(ledger)
+    def restore(self, ledger: Ledger, heard: Mapping[int, int]) -> None:
+        """Go on with the ledger of an earlier run, and the rounds in which its nodes were last heard."""
+        self.ledger, self.participation = ledger, Participation(heard)
 
     def pack(
         self,

@@ -1,6 +1,6 @@
 """Which nodes were asked, which answered, and when each last did, for operators."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
 
@@ -32,14 +32,11 @@ class NodeState:
 class Participation:
     """Counts per node the replies that are errors and those that did not arrive, and logs late nodes once per round."""
 
-    def __init__(self, ledger: Ledger | None = None) -> None:
-        """Start with the rounds in which nodes answered according to the `ledger` of an earlier run."""
-        self.heard: dict[int, int] = {}
+    def __init__(self, heard: Mapping[int, int] | None = None) -> None:
+        """Start with the rounds in which nodes were last `heard` in an earlier run."""
+        self.heard = dict(heard or {})
         self._absent: set[int] = set()
         self._asked: set[int] = set()
-        for (server_round, node), part in ledger.by_round_and_node().items() if ledger else ():
-            if part.uplink_bytes or part.failed:
-                self.heard[node] = max(server_round, self.heard.get(node, 0))
 
     def ask(self, nodes: Iterable[int]) -> None:
         """Expect replies from these nodes alone."""

@@ -28,6 +28,7 @@ from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.replies import ValidatedReply
 from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
+from fedcomp.flower.server.traffic_record import TrafficRecord
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
 from fedcomp.methods import auto
 from fedcomp.sync import SERVER_NODE, Clipping, Ledger, NodeRegistry, Publisher, derive_seed
@@ -64,7 +65,8 @@ class CompressedStrategy(Strategy):
         clip_median: As `clip_norm`, as a multiple of the median norm of the round's updates.
         seed: The seed of compressors that draw random numbers, at least 0.
         checkpoint: A file that gets the whole state before the first message of every `checkpoint_every`-th version leaves,
-            the first version included.
+            the first version included.  Beside it, `checkpoint` with ``.traffic`` behind its name grows by the traffic of each
+            round and node.
         checkpoint_every: At least 1.
         order: Gives the rank of a node id; updates are summed in that order.  Flower draws new ids in each simulation, so a
             simulation that must be repeatable needs another order than that of the ids.
@@ -116,6 +118,7 @@ class CompressedStrategy(Strategy):
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
         self.seed, self.order, self.round = seed, order, 0
         self._checkpoint = (Path(checkpoint), checkpoint_every) if checkpoint is not None else None
+        self._record = TrafficRecord(Path(checkpoint)) if checkpoint is not None else None
         self._hook = RoundHook(on_round)
         self._settings = scalars_of(inner)
         self._offset = 0  # the rounds before the current start of Flower's
@@ -314,10 +317,20 @@ class CompressedStrategy(Strategy):
         return metrics
 
     def save(self, path: str | Path) -> None:
-        """Write everything that the server must not lose into one file, atomically."""
+        """Write everything that the server must not lose into one file, atomically.
+
+        If it is the file `checkpoint`, the record of all traffic beside it grows by what is new.
+        """
         self._random.hold()
         state = Checkpoint(
-            self.round, self.publisher, self.ledger, self.model.local, self._random.state, self._links.state()
+            self.round,
+            self.publisher,
+            self.ledger,
+            self.model.local,
+            self._random.state,
+            self._exchange.participation.heard,
+            self._record.append(self.ledger) if self._record is not None and self._record.belongs_to(path) else 0,
+            self._links.state(),
         )
         state.save(path, self.inner, self._settings)
 
@@ -326,7 +339,9 @@ class CompressedStrategy(Strategy):
         saved = Checkpoint.load(path, self.inner)
         self._model = PublishedModel(saved.publisher, saved.local)
         self._model.lead(self.inner)
-        self._exchange.restore(saved.ledger)
+        self._exchange.restore(saved.ledger, saved.heard)
+        if self._record is not None:
+            self._record.resume(saved.recorded if self._record.belongs_to(path) else 0, saved.ledger)
         self.round = saved.round
         self._random.state = saved.random_state
         self._links.restore(saved.choice, saved.publisher.memory)

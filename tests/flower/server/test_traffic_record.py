@@ -1,0 +1,113 @@
+"""A checkpoint does not grow with the rounds; the record beside it does, and agrees with it after any end."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Message
+from flwr.serverapp.strategy import FedAvg
+
+import fedcomp
+from fedcomp.flower import CompressedStrategy, LocalGrid
+from fedcomp.flower.server.traffic_record import SUFFIX
+from fedcomp.sync import ROW, Ledger
+from tests.flower.toy import app, model
+
+NODES = 3
+STC = fedcomp.stc(density=0.1)
+
+
+def build(path: Path) -> CompressedStrategy:
+    return CompressedStrategy(FedAvg(), uplink=STC, downlink=STC, checkpoint=path)
+
+
+def record(path: Path) -> Ledger:
+    return Ledger.from_array(np.fromfile(path.with_name(path.name + SUFFIX), ROW))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
+def test_the_record_holds_the_traffic_of_all_rounds_but_the_last_evaluation(path: Path) -> None:
+    strategy = build(path)
+    strategy.start(LocalGrid(app(), NODES), model(), num_rounds=4)
+    found, whole = record(path).by_round_and_node(), strategy.ledger.by_round_and_node()
+    assert {key for key, part in found.items() if part != whole[key]} == {(4, node) for node in range(1, NODES + 1)}
+    strategy.save(path)
+    assert record(path).by_round_and_node() == whole
+
+
+def test_a_checkpoint_of_many_rounds_is_as_large_as_one_of_few(path: Path) -> None:
+    strategy, sizes = build(path), []
+    strategy.start(LocalGrid(app(), NODES), model(), num_rounds=2)
+    for rounds in (3_000, 6_000):
+        for number in range(strategy.round + 1, rounds):
+            for node in range(1, NODES + 1):
+                strategy.ledger.add(number, node, uplink_bytes=1)
+        strategy.round = rounds - 1
+        strategy.save(path)
+        sizes.append(path.stat().st_size)
+    assert abs(sizes[1] - sizes[0]) < 100
+    assert path.with_name(path.name + SUFFIX).stat().st_size > 17_000 * ROW.itemsize
+
+
+class Ending(LocalGrid):
+    """A grid that ends the server at its `last`-th call, when it has sent messages and gets no replies."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__(app(), NODES)
+        self.left = last
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+        return super().send_and_receive(messages, timeout=timeout)
+
+
+@pytest.mark.parametrize("last", [1, 2, 4, 5])
+def test_a_server_that_is_ended_and_resumed_counts_no_traffic_twice(last: int, path: Path) -> None:
+    grid, strategy = Ending(last), build(path)
+    with pytest.raises(KeyboardInterrupt):
+        strategy.start(grid, model(), num_rounds=4)
+    with path.with_name(path.name + SUFFIX).open("ab") as file:
+        file.write(b"torn")  # of a save that did not end
+    again = build(path)
+    again.load(path)
+    again.start(grid, model(), num_rounds=4 - again.round)
+    again.save(path)
+    assert record(path).by_round_and_node() == again.ledger.by_round_and_node()
+    assert record(path).total() == again.ledger.total()
+    assert again.nodes[1].heard == 4
+
+
+def test_a_lost_record_is_a_warning_and_the_sums_are_whole(path: Path, flower_log: pytest.LogCaptureFixture) -> None:
+    grid, strategy = LocalGrid(app(), NODES), build(path)
+    strategy.start(grid, model(), num_rounds=2)
+    path.with_name(path.name + SUFFIX).unlink()
+    again = build(path)
+    again.load(path)
+    assert "checkpoint.traffic holds 0 of" in flower_log.text
+    assert {state.heard for state in again.nodes.values()} == {2}
+    again.start(grid, model(), num_rounds=2)
+    assert set(record(path).by_round()) == {3, 4}
+    assert set(again.ledger.by_round()) == {1, 2, 3, 4}
+    assert again.nodes.keys() == strategy.nodes.keys()
+
+
+def test_a_run_that_goes_on_under_another_checkpoint_begins_a_record_there(path: Path) -> None:
+    grid, strategy = LocalGrid(app(), NODES), build(path)
+    strategy.start(grid, model(), num_rounds=2)
+    other = path.with_name("other")
+    again = build(other)
+    again.load(path)
+    again.start(grid, model(), num_rounds=2)
+    again.save(other)
+    assert record(other).by_round_and_node() == again.ledger.by_round_and_node()
+    fresh = build(other)
+    fresh.start(LocalGrid(app(), NODES), model(), num_rounds=1)
+    fresh.save(other)
+    assert set(record(other).by_round()) == {1}, "a new run begins a new record"
