@@ -1,4 +1,4 @@
-# make install | demo | test | flower-lowest | flower-highest | system | chaos | fuzz | lint | types | docs | clean
+# make install | demo | test | flower-lowest | flower-highest | system | chaos | fuzz | soak | lint | types | docs | clean
 # Other settings of a demo: make demo ARGS='-c "uplink=stc(density=0.01)"'
 
 PYTHON ?= python3.11
@@ -11,7 +11,7 @@ FLOWER := $(shell sed -n "s/.*flwr>=\([0-9.]*\),<\([0-9.]*\); extra.*/\1 \2/p" p
 # Compiled modules are kept even where the environment says otherwise: the tests start dozens of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 
-.PHONY: install demo test flower-lowest flower-highest flower-tests system chaos fuzz lint types mypy pyright docs clean
+.PHONY: install demo test flower-lowest flower-highest flower-tests system chaos fuzz soak lint types mypy pyright docs clean
 
 install: $(STAMP)
 
@@ -58,6 +58,9 @@ chaos: install
 
 fuzz: install
 	$(BIN)/python -m tests.wire.fuzz $(ARGS)
+
+soak: install
+	$(BIN)/python -m tests.flower.soak $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .

@@ -1,0 +1,44 @@
+"""A small share of `soak.py`, which runs a hundred thousand rounds outside the test suite; and that it finds what is broken."""
+
+import re
+
+import pytest
+
+from fedcomp.memory import Ef21, LinearFeedback
+from tests.flower import soak
+
+SEED = 20
+"""Another seed than those of the long runs."""
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_faults_break_a_law(part: int) -> None:
+    result = soak.soak(SEED, 100 * part, lambda result: result.rounds >= 200)
+    assert not result.broken, next(iter(result.broken.values()))
+    assert len(result.faults) > 5
+    assert len(result.seen) > 15
+
+
+def test_a_trial_is_the_same_on_every_run() -> None:
+    first, second = (soak.soak(SEED, 3, lambda result: result.trials == 2) for _ in range(2))
+    assert list(first.lines()) == list(second.lines())
+
+
+def test_the_command_line_prints_the_sums(capsys: pytest.CaptureFixture[str]) -> None:
+    assert soak.main(["--rounds", "1", "--seed", str(SEED), "--first", "7"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^1 trials, \d+ rounds", printed)
+    assert printed.endswith("0 broke a law\n")
+    with pytest.raises(SystemExit):
+        soak.main(["--rounds", "0"])
+
+
+def test_a_memory_that_takes_nothing_back_is_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for memory in (LinearFeedback, Ef21):
+        monkeypatch.setattr(memory, "rollback", lambda self, lost, state: state)
+    result = soak.soak(SEED, 0, lambda result: bool(result.broken) or result.trials == 60)
+    (number,) = result.broken
+    assert "is off by" in result.broken[number]
+    assert f"trial {number} of seed {SEED} broke a law" in capsys.readouterr().out
