@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from logging import INFO, WARNING
 
-from flwr.app import Error, Message
+from flwr.app import Error, Message, MessageType
 
-from fedcomp.errors import CorruptError, FedcompError
+from fedcomp.errors import CorruptError, FedcompError, StaleError
 from fedcomp.flower import records
 from fedcomp.flower._compat import ErrorCode, log, make_message
 from fedcomp.flower.server.dense_records import DenseRecords, Link
@@ -107,6 +107,9 @@ class ReplyValidator:
 
     def _validate(self, message: Message, train: bool) -> ValidatedReply:
         node = message.metadata.src_node_id
+        other = MessageType.EVALUATE if train else MessageType.TRAIN
+        if message.metadata.message_type.split(".")[0] == other:
+            raise StaleError(f"it answers a message of type {message.metadata.message_type!r}, which is over")
         packed = records.packed(message.content)
         if packed is None:
             raise CorruptError("the reply holds no frame; is CompressionMod in the ClientApp's mods?")

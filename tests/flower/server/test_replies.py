@@ -472,3 +472,24 @@ def test_a_wrong_argument_is_refused_at_construction(inner: Any, settings: dict[
 
 def test_local_may_be_a_single_pattern() -> None:
     assert CompressedStrategy(FedAvg(), local="head.*").local == ("head.*",)
+
+
+@pytest.mark.parametrize("late", ["evaluate", "train"])
+def test_a_late_reply_of_another_kind_is_dropped(late: str, flower_log: pytest.LogCaptureFixture) -> None:
+    """It would answer the newest message to its node, which is not asked in this step."""
+
+    class Late(LocalGrid):
+        kept: tuple[Message, ...] = ()
+
+        def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+            replies = list(super().send_and_receive(messages, timeout=timeout))
+            if replies[0].metadata.message_type == late:
+                self.kept = tuple(reply for reply in replies if reply.metadata.src_node_id == 2)
+                return [reply for reply in replies if reply not in self.kept]
+            return [*replies, *self.kept]
+
+    strategy = CompressedStrategy(Watching())
+    strategy.start(Late(app(), NODES), model(), num_rounds=3)
+    assert f"it answers a message of type '{late}', which is over" in flower_log.text
+    assert not strategy.failed_rounds
+    assert strategy.version == 3
