@@ -6,6 +6,7 @@ their parent was killed.
 """
 
 import signal
+import string
 import subprocess
 import sys
 import time
@@ -18,6 +19,8 @@ from typing import NoReturn
 import psutil
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+BOX = "│╭╮╰╯─"
+"""What Flower's command line draws around errors."""
 MARK = "FEDCOMP_PART"
 """The environment variable that holds the mark of a process."""
 POLL_S = 0.1
@@ -105,9 +108,9 @@ class Program:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def last_line(self) -> str:
-        """Return the last line of the log that is not blank."""
-        lines = [line.strip() for line in self.log_text().split("\n") if line.strip()]
-        return lines[-1] if lines else "it wrote no log"
+        """Return the last line of the log that says something: not a blank one, nor the border of a box, which is left out."""
+        lines = [line.strip(f"{string.whitespace}{BOX}") for line in self.log_text().split("\n")]
+        return next((line for line in reversed(lines) if line), "it wrote no log")
 
 
 def is_alive(process: psutil.Process) -> bool:

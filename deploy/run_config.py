@@ -1,5 +1,7 @@
 """The app to run: its folder, its defaults, and the settings that a command line changes."""
 
+import math
+import os
 import re
 import shutil
 import tomllib
@@ -10,12 +12,20 @@ from typing import Any
 import click
 import tomli_w
 
+from fedcomp.core import parse_call
+from fedcomp.data import read_card, split_partition
 from fedcomp.flower._compat import parse_config_args
+from server.fit import check_fit
 from server.settings import Settings, SettingsError
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = ("data-dir", "runs-dir")  # the run's processes have other working directories: these must be absolute
 NEVER_COPIED = (".*", "__pycache__", "*.egg-info", "build", "dist", "runs")
+GPU_OPTIONS = ("client-resources-num-gpus", "init-args-num-gpus")
+SHARED_OPTIONS = ("client-resources-num-gpus",)
+"""Options that may be fractions."""
+FREE_OPTIONS = ("backend-name", "init-args-logging-level", "init-args-log-to-driver")
+MAX_GPUS = 1024
 PAIR = re.compile(r"""([^\s=]+)=('[^']*'|"[^"]*"|\S+)""")
 
 Config = dict[str, object]
@@ -81,6 +91,49 @@ def run_config(texts: list[str], defaults: Mapping[str, object], num_nodes: int)
         Settings.from_config({**defaults, **config})
     except SettingsError as error:
         raise LaunchError(str(error)) from None
+    return config
+
+
+def check_run(config: Mapping[str, object], num_nodes: int) -> None:
+    """Raise `LaunchError` for a run config that does not fit `num_nodes` simulated nodes, its dataset, or this machine.
+
+    `config` is what `run_config` returned.
+    """
+    # torch takes a while to import, and the other commands do not need it
+    from clients.devices import pick_device
+    from fedcomp.tasks import build_model, input_shape
+
+    try:
+        settings = Settings.from_config({**app_of(ROOT)["config"], **config})
+        check_fit(settings, num_nodes)
+        card = read_card(settings.dataset, ROOT / "datasets")
+        scheme, positional, named = parse_call(split_partition(settings.partition)[0])
+        count = next(iter([*positional, *named.values()]), 0)
+        if scheme == "classes" and isinstance(count, int) and count > card.num_classes:
+            raise SettingsError(f"partition is {settings.partition!r}; {card.name} has {card.num_classes} classes")
+        pick_device(settings.device)
+        build_model(settings.model, input_shape(card), card.num_classes, 0)
+    except ValueError as error:
+        raise LaunchError(str(error)) from None
+
+
+def federation_config(texts: list[str]) -> Config:
+    """Return the options of Flower's simulation in `texts`; raise `LaunchError` for one that is unknown or out of range."""
+    cores = os.cpu_count() or 1
+    most = {"client-resources-num-cpus": cores, "init-args-num-cpus": cores} | dict.fromkeys(GPU_OPTIONS, MAX_GPUS)
+    config = parse_config(texts)
+    for key, value in config.items():
+        if key == "num-supernodes":
+            raise LaunchError("num-supernodes is set by --nodes; leave it out of --federation")
+        if key in FREE_OPTIONS:
+            continue
+        if key not in most:
+            known = ", ".join(sorted({*most, *FREE_OPTIONS}))
+            raise LaunchError(f"unknown option {key!r} of the simulation; there are: {known}")
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+        least = 0 if key in GPU_OPTIONS else 1
+        if not least <= number <= most[key] or (key not in SHARED_OPTIONS and number != int(number)):
+            raise LaunchError(f"{key} is {value!r}; a number from {least} to {most[key]} is needed on this machine")
     return config
 
 

@@ -18,15 +18,16 @@ from deploy.environment import environment
 from deploy.federation import end_all
 from deploy.flower_programs import SuperLink
 from deploy.program import Program, ignore_end_signals, signals_as_exits
-from deploy.run_config import ROOT, Config, LaunchError, app_of, parse_config, run_config
+from deploy.run_config import ROOT, Config, LaunchError, app_of, check_run, federation_config, run_config
 
 
 def simulate(args: argparse.Namespace) -> None:
     """Run the app once, on simulated nodes; raise `LaunchError` if it fails."""
     config = run_config(args.config, app_of(ROOT)["config"], args.nodes)
+    check_run(config, args.nodes)
     workers = min(args.workers or os.cpu_count() or 1, args.nodes)
     federation: Config = {"client-resources-num-cpus": 1, "init-args-num-cpus": workers}
-    federation |= parse_config(args.federation) | {"num-supernodes": args.nodes}
+    federation |= federation_config(args.federation) | {"num-supernodes": args.nodes}
     short = "/tmp" if Path("/tmp").is_dir() else None  # noqa: S108  (Ray's sockets need a short path)
     home = Path(tempfile.mkdtemp(prefix="fedcomp-", dir=short))
     mark = f"{secrets.token_hex(16)}/"

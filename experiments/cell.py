@@ -80,16 +80,19 @@ def run_cell(cell: Cell, data_dir: str, scratch: Path | None = None) -> pd.DataF
         config = {**cell.config(), "data-dir": data_dir, "runs-dir": folder, "run-name": "cell"}
         grid = StudyGrid(cell, config)
         _warm_up(cell, config)
-        diverged = False
+        failure: Exception | None = None
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 server_app(grid, Context(1, 0, {}, RecordDict(), dict(config)))
-        except DivergedError:
-            diverged = True
+        except (DivergedError, RuntimeError) as error:
+            failure = error
         lines = (Path(folder) / "cell" / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
     whole = list(takewhile(_is_whole, records))
-    return _rows(cell, whole, grid.client_seconds, diverged or len(whole) < len(records))
+    diverged = isinstance(failure, DivergedError) or len(whole) < len(records)
+    if failure is not None and not diverged:
+        raise failure
+    return _rows(cell, whole, grid.client_seconds, diverged)
 
 
 def _is_whole(record: Mapping[str, Any]) -> bool:

@@ -11,10 +11,10 @@ import fedcomp
 from fedcomp import FedcompError
 from fedcomp.data import load, parse_partition, partition_train, read_card
 from fedcomp.errors import DivergedError
-from fedcomp.flower import CompressedStrategy, DynamicSampling, check_links
-from fedcomp.sync import Clipping
+from fedcomp.flower import CompressedStrategy, DynamicSampling
 from server import report
 from server.evaluate import Evaluator, build_evaluator, to_npz
+from server.fit import check_fit
 from server.folder import RunFolder, create_folder, reopen_folder
 from server.nodes import OrderedGrid, query_partitions, wait_for_nodes
 from server.rounds import Rounds
@@ -70,6 +70,7 @@ def prepare(settings: Settings, grid: Grid) -> Evaluator:
     dataset = load(read_card(settings.dataset, CARDS), settings.data_dir or None)
     evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device)
     num_nodes = wait_for_nodes(grid, settings.min_nodes, settings.node_timeout)
+    check_fit(settings, num_nodes)
     if not parse_partition(settings.partition).own:
         partition_train(dataset, settings.partition, num_nodes, settings.seed)
     return evaluator
@@ -86,7 +87,6 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
         min_available_nodes=1,  # min-nodes is for the start; later, the others do not wait for a device that is off
     )
     uplink, downlink = fedcomp.parse(settings.uplink), fedcomp.parse(settings.downlink)
-    check_links(inner, uplink, downlink, Clipping(settings.clip_norm, settings.clip_median))
     folder = reopen_folder(settings) if settings.resume else create_folder(settings)
     strategy = CompressedStrategy(
         DynamicSampling(inner, beta=settings.sampling_decay) if settings.sampling_decay else inner,

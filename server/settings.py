@@ -28,12 +28,17 @@ def _accepted_by(parse: Callable[[str], object]) -> AfterValidator:
 
 # The description of a type completes the sentence "... is needed".
 Text = Annotated[str, Field(description="a text")]
-Count = Annotated[int, Field(ge=0, description="a whole number, 0 or more,")]
-PositiveCount = Annotated[int, Field(ge=1, description="a whole number, 1 or more,")]
+MAX_COUNT = 10**9
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT, description="a whole number from 0 to 10^9")]
+PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT, description="a whole number from 1 to 10^9")]
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1, description="a whole number from 0 to 2^63 - 1")]
+Threads = Annotated[int, Field(ge=0, le=1024, description="a whole number from 0 to 1024")]
+Seconds = Annotated[float, Field(ge=1, le=1e9, description="a number of seconds from 1 to 10^9")]
 Share = Annotated[float, Field(ge=0, le=1, description="a number from 0 to 1")]
 PositiveShare = Annotated[float, Field(gt=0, le=1, description="a number above 0 and at most 1")]
-Number = Annotated[float, Field(ge=0, description="a number, 0 or more,")]
-PositiveNumber = Annotated[float, Field(gt=0, description="a number above 0")]
+Number = Annotated[float, Field(ge=0, le=1e9, description="a number from 0 to 10^9")]
+Step = Annotated[float, Field(gt=0, le=1e6, description="a number above 0 and at most 10^6")]
+Decay = Annotated[float, Field(ge=0, le=1e6, description="a number from 0 to 10^6")]
 Method = Annotated[str, Field(description="a text such as 'stc(density=0.01)'"), _accepted_by(fedcomp.parse)]
 
 
@@ -52,34 +57,37 @@ class Settings(BaseModel):
     data_dir: Text
     partition: Annotated[str, Field(description="a text such as 'classes(2)'"), _accepted_by(parse_partition)]
     model: Annotated[str, Field(pattern=r"^\w+$", description="the name of a model")]
-    seed: Count
+    seed: Seed
     strategy: Annotated[str, Field(description="a text such as 'fedavg'"), _accepted_by(parse_strategy)]
     weighting: Annotated[Literal["examples", "equal"], Field(description="'examples' or 'equal'")]
     clip_norm: Number
     clip_median: Number
     num_rounds: PositiveCount
     fraction_train: PositiveShare
-    sampling_decay: Number
+    sampling_decay: Decay
     fraction_evaluate: Share
     min_nodes: PositiveCount
     local_epochs: PositiveCount
     local_steps: Count
     batch_size: PositiveCount
-    learning_rate: PositiveNumber
+    learning_rate: Step
     momentum: Share
-    weight_decay: Number
+    weight_decay: Decay
     uplink: Method
     downlink: Method
     device: Annotated[
         str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, cuda, cuda:<number> or mps")
     ]
-    num_threads: Count
+    num_threads: Threads
     evaluate_every: PositiveCount
     runs_dir: Annotated[str, Field(min_length=1, description="a folder")]
-    run_name: Annotated[str, Field(pattern=r"^([\w-][\w.-]*)?$", description="a plain name, without folders,")]
+    run_name: Annotated[
+        str,
+        Field(pattern=r"^([\w-][\w.-]{0,99})?$", description="a plain name of at most 100 letters, without folders,"),
+    ]
     checkpoint_every: Count
     resume: Annotated[bool, Field(description="true or false")]
-    round_timeout: PositiveNumber
+    round_timeout: Seconds
     node_timeout: Number
 
     @classmethod

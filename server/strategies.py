@@ -21,6 +21,8 @@ from fedcomp.core import check_int, check_range, parse_call
 from fedcomp.flower import EF21, FedAMS, MajorityVote, QcmdAdagrad, QrdaAdagrad
 
 MAX_NODES = 1 << 31
+MAX_STEP = 1e6
+"""The largest step size, regulariser and the like: larger ones only diverge."""
 ADAPTIVE = ("eta", "eta_l", "tau")
 PROXIMAL = ("eta", "delta", "l1_strength")
 
@@ -44,11 +46,12 @@ STRATEGIES: Mapping[str, tuple[Callable[..., FedAvg], tuple[str, ...]]] = {
 }
 """Name -> class, and the settings that a text may give it; the settings that all share come from the run config."""
 
-_positive, _share = partial(check_range, above=0), partial(check_range, least=0, most=1)
+_positive, _share = partial(check_range, above=0, most=MAX_STEP), partial(check_range, least=0, most=1)
 RANGES: Mapping[str, Callable[[str, object], None]] = {
     **dict.fromkeys((*ADAPTIVE, "server_learning_rate"), _positive),
-    **dict.fromkeys(("beta", "beta_1", "beta_2", "server_momentum"), _share),
-    "proximal_mu": partial(check_range, least=0),
+    **dict.fromkeys(("beta_1", "beta_2", "server_momentum"), _share),
+    "beta": partial(check_range, least=0, most=0.49),  # of the updates, cut off at each end
+    "proximal_mu": partial(check_range, least=0, most=MAX_STEP),
     "num_malicious_nodes": partial(check_int, least=0, most=MAX_NODES),
     "num_nodes_to_select": partial(check_int, least=1, most=MAX_NODES),
 }

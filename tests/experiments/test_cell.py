@@ -66,11 +66,9 @@ def test_the_same_cell_gives_the_same_rows_whatever_ran_before() -> None:
 @pytest.mark.parametrize(
     ("settings", "ends_in"),
     [
-        ({"learning_rate": 1e20}, 1),  # no node has numbers to send
         ({"learning_rate": 1e3}, 2),  # the first round has a loss
-        ({"learning_rate": 1e5}, 1),  # the loss is no number
-        ({"strategy": "fedadam(eta=1e38)", "downlink": "stc(density=0.02)"}, 1),  # the server's step diverges
-        ({"strategy": "fedavgm(server_learning_rate=1e45)", "downlink": "dense()"}, 1),
+        ({"learning_rate": 1e6}, 1),  # the loss is no number
+        ({"strategy": "fedavgm(server_learning_rate=1e6)", "downlink": "dense()"}, 4),  # the server's step diverges
     ],
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

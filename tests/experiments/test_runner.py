@@ -22,7 +22,7 @@ def outcomes(events: list[Event]) -> dict[Cell, type[Event]]:
 
 def test_a_cell_that_fails_or_diverges_ends_alone() -> None:
     fits, fails = cell(partition=UNEVEN, seed=0), cell(partition=UNEVEN, seed=1)
-    diverges, last = cell(model="mlp", learning_rate=1e20), cell(seed=2)
+    diverges, last = cell(model="mlp", learning_rate=1e6), cell(seed=2)
     events = {event.cell: event for event in run_cells([fits, fails, diverges, last], "", Workers(2))}
     assert outcomes(list(events.values())) == {fits: Finished, fails: Failure, diverges: Finished, last: Finished}
     failure, divergence, finish = events[fails], events[diverges], events[last]

@@ -29,14 +29,14 @@ def test_a_missing_setting_is_refused(config: Config) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "needed"),
     [
-        ("num-rounds", 0, "1 or more"),
+        ("num-rounds", 0, "from 1 to"),
         ("num-rounds", 2.0, "whole number"),
         ("num-rounds", True, "whole number"),
         ("num-rounds", "3", "whole number"),
         ("fraction-train", 0.0, "above 0 and at most 1"),
         ("fraction-train", 1.5, "above 0 and at most 1"),
         ("fraction-train", True, "above 0 and at most 1"),
-        ("sampling-decay", -0.1, "0 or more"),
+        ("sampling-decay", -0.1, "from 0 to"),
         ("fraction-evaluate", -0.1, "0 to 1"),
         ("learning-rate", float("nan"), "above 0"),
         ("learning-rate", float("inf"), "above 0"),
