@@ -1,7 +1,6 @@
 """The app to run: its folder, its defaults, and the settings that a command line changes."""
 
 import math
-import os
 import re
 import shutil
 import tomllib
@@ -25,7 +24,7 @@ GPU_OPTIONS = ("client-resources-num-gpus", "init-args-num-gpus")
 SHARED_OPTIONS = ("client-resources-num-gpus",)
 """Options that may be fractions."""
 FREE_OPTIONS = ("backend-name", "init-args-logging-level", "init-args-log-to-driver")
-MAX_GPUS = 1024
+MAX_PROCESSORS = 1024
 PAIR = re.compile(r"""([^\s=]+)=('[^']*'|"[^"]*"|\S+)""")
 
 Config = dict[str, object]
@@ -117,11 +116,15 @@ def check_run(config: Mapping[str, object], num_nodes: int) -> None:
         raise LaunchError(str(error)) from None
 
 
-def federation_config(texts: list[str]) -> Config:
-    """Return the options of Flower's simulation in `texts`; raise `LaunchError` for one that is unknown or out of range."""
-    cores = os.cpu_count() or 1
-    most = {"client-resources-num-cpus": cores, "init-args-num-cpus": cores} | dict.fromkeys(GPU_OPTIONS, MAX_GPUS)
+def federation_config(texts: list[str], workers: int) -> Config:
+    """Return the options of Flower's simulation in `texts`; raise `LaunchError` for one that is unknown or out of range.
+
+    A node can have as many CPUs as Ray is told that there are: `workers`, unless `init-args-num-cpus` is among the options.
+    """
     config = parse_config(texts)
+    cpus = config.get("init-args-num-cpus", workers)
+    most = {"init-args-num-cpus": MAX_PROCESSORS, "client-resources-num-cpus": cpus if isinstance(cpus, int) else 1}
+    most |= dict.fromkeys(GPU_OPTIONS, MAX_PROCESSORS)
     for key, value in config.items():
         if key == "num-supernodes":
             raise LaunchError("num-supernodes is set by --nodes; leave it out of --federation")
@@ -133,7 +136,7 @@ def federation_config(texts: list[str]) -> Config:
         number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
         least = 0 if key in GPU_OPTIONS else 1
         if not least <= number <= most[key] or (key not in SHARED_OPTIONS and number != int(number)):
-            raise LaunchError(f"{key} is {value!r}; a number from {least} to {most[key]} is needed on this machine")
+            raise LaunchError(f"{key} is {value!r}; a number from {least} to {most[key]} is needed")
     return config
 
 

@@ -27,7 +27,7 @@ def simulate(args: argparse.Namespace) -> None:
     check_run(config, args.nodes)
     workers = min(args.workers or os.cpu_count() or 1, args.nodes)
     federation: Config = {"client-resources-num-cpus": 1, "init-args-num-cpus": workers}
-    federation |= federation_config(args.federation) | {"num-supernodes": args.nodes}
+    federation |= federation_config(args.federation, workers) | {"num-supernodes": args.nodes}
     short = "/tmp" if Path("/tmp").is_dir() else None  # noqa: S108  (Ray's sockets need a short path)
     home = Path(tempfile.mkdtemp(prefix="fedcomp-", dir=short))
     mark = f"{secrets.token_hex(16)}/"

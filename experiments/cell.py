@@ -2,7 +2,7 @@
 
 A run diverges when numbers leave the range that can be sent. Nodes and server refuse them, so the app goes on with fewer
 nodes, or with none and a model that does not change. Plain averaging would have accepted them and lost the model. In a study,
-such a run ends with the first round in which that happens, which has no accuracy.
+the rows of such a run end with the first round in which that happens, which has no accuracy.
 """
 
 import contextlib
@@ -30,6 +30,7 @@ from experiments.results import COLUMNS, SETTINGS, SLOWEST, TRAFFIC
 from fedcomp.errors import DivergedError, NonFiniteError
 from fedcomp.flower import LocalGrid
 from fedcomp.tasks import build_model, input_shape
+from server.app import NO_RESULT
 from server.app import app as server_app
 
 DIVERGED = re.compile("|".join(rf"\b{kind.__name__}\b" for kind in (DivergedError, NonFiniteError)))
@@ -84,7 +85,11 @@ def run_cell(cell: Cell, data_dir: str, scratch: Path | None = None) -> pd.DataF
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 server_app(grid, Context(1, 0, {}, RecordDict(), dict(config)))
-        except (DivergedError, RuntimeError) as error:
+        except DivergedError as error:
+            failure = error
+        except RuntimeError as error:
+            if NO_RESULT not in str(error):
+                raise
             failure = error
         lines = (Path(folder) / "cell" / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]

@@ -26,6 +26,8 @@ WEIGHT_METRICS = {"examples": "num-examples", "equal": "equal-weight"}
 """The setting `weighting` -> the metric that every node reports and that means are weighted by, of models and metrics."""
 CARDS = Path(__file__).resolve().parents[1] / "datasets"
 
+NO_RESULT = "no round had a result"
+
 app = ServerApp()
 
 
@@ -60,7 +62,7 @@ def main(grid: Grid, context: Context) -> None:
     folder.write("model.npz", to_npz(strategy.arrays))
     print(report.table(settings, rounds.records, totals), flush=True)
     if strategy.version == 0:
-        raise RuntimeError("no round had a result; see the errors of the nodes and of the rounds in the log")
+        raise RuntimeError(f"{NO_RESULT}; see the errors of the nodes and of the rounds in the log")
     if rounds.records[-1].loss is None:
         raise DivergedError("the loss of the last round is no number: the training has diverged")
 
@@ -70,7 +72,7 @@ def prepare(settings: Settings, grid: Grid) -> Evaluator:
     dataset = load(read_card(settings.dataset, CARDS), settings.data_dir or None)
     evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device)
     num_nodes = wait_for_nodes(grid, settings.min_nodes, settings.node_timeout)
-    check_fit(settings, num_nodes)
+    check_fit(settings)  # more nodes may come than there are now
     if not parse_partition(settings.partition).own:
         partition_train(dataset, settings.partition, num_nodes, settings.seed)
     return evaluator

@@ -1,5 +1,7 @@
 """Whether the settings of a run fit together and the number of its nodes: what can be known before anything starts."""
 
+import math
+
 import fedcomp
 from fedcomp.core import parse_call
 from fedcomp.flower import check_links
@@ -8,24 +10,29 @@ from server.settings import Settings, SettingsError
 from server.strategies import parse_strategy
 
 
-def check_fit(settings: Settings, num_nodes: int) -> None:
-    """Raise `SettingsError` for settings that do not fit together, or need more than `num_nodes` nodes."""
+def check_fit(settings: Settings, num_nodes: int | None = None) -> None:
+    """Raise `SettingsError` for settings that do not fit together, or need more than `num_nodes` nodes, if that is known."""
     uplink, downlink = fedcomp.parse(settings.uplink), fedcomp.parse(settings.downlink)
     try:
         inner = parse_strategy(settings.strategy)()
         check_links(inner, uplink, downlink, Clipping(settings.clip_norm, settings.clip_median))
     except ValueError as error:
         raise SettingsError(str(error)) from None
+    if num_nodes is None:
+        return
     if settings.min_nodes > num_nodes:
         raise SettingsError(
             f"min-nodes is {settings.min_nodes}; there are {num_nodes} nodes, and at most as many are possible"
         )
     sampled = max(1, int(settings.fraction_train * num_nodes))
+    if settings.sampling_decay:
+        last = settings.fraction_train * math.exp(-settings.sampling_decay * (settings.num_rounds - 1)) * num_nodes
+        sampled = min(sampled, max(2, math.ceil(last)))
     needed = _needed(settings.strategy)
     if sampled < needed:
         raise SettingsError(
-            f"strategy is {settings.strategy!r}, which needs {needed} updates in a round; fraction-train is "
-            f"{settings.fraction_train:g} of {num_nodes} nodes, that is {sampled}"
+            f"strategy is {settings.strategy!r}, which needs {needed} updates in each round; with fraction-train "
+            f"{settings.fraction_train:g} and sampling-decay {settings.sampling_decay:g}, {sampled} of {num_nodes} nodes train"
         )
 
 

@@ -47,8 +47,8 @@ class Clipping:
     """Bounds the l2 norm of each update before it is averaged, so that no node moves the mean as far as it likes.
 
     `max_norm` is the largest norm, 0 for no bound: norm bounding as in Sun, Kairouz, Suresh, McMahan, "Can You Really Backdoor
-    Federated Learning?", arXiv:1911.07963.  `times_median` bounds it by that many times the median norm of the round's updates,
-    0 for no bound, and needs no knowledge of the task; a minority of the nodes cannot move the median far.
+    Federated Learning?", arXiv:1911.07963.  `times_median` bounds it by that many times the median norm of those updates of
+    the round that change something, 0 for no bound, and needs no knowledge of the task; a minority cannot move the median far.
     """
 
     max_norm: float = 0.0
@@ -67,7 +67,7 @@ class Clipping:
         norms = [_norm(update, published) for update in updates]
         bound = self.max_norm or math.inf
         if self.times_median and norms:
-            bound = min(bound, self.times_median * statistics.median(norms))
+            bound = min(bound, self.times_median * statistics.median([norm for norm in norms if norm] or [0.0]))
         return [bound / norm if norm > bound else 1.0 for norm in norms]
 
 

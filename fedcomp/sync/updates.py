@@ -96,11 +96,12 @@ def decode_update(frame: Frame, published: Replica) -> Update:
     if frame.flags & FLAG_EXACT:
         layout.check_exact(exact)
         _check_exact_magnitude(exact, published)
-    _check_magnitude(change, published)
+    check_magnitude(change, published)
     return Update(change, exact, encode_seconds, decode_seconds, bool(frame.flags & FLAG_FIRST))
 
 
-def _check_magnitude(change: QuantizedVector, published: Replica) -> None:
+def check_magnitude(change: QuantizedVector, published: Replica) -> None:
+    """Raise `CorruptError` if `change` leads to a weight that is no number, or grows beyond `max_magnitude`."""
     sparse, layout = change.sparse(), published.layout
     values = change.dense() if sparse is None else sparse.values
     limits = np.array([max_magnitude(tensor) for tensor, _ in layout.parts])
@@ -114,7 +115,7 @@ def _check_magnitude(change: QuantizedVector, published: Replica) -> None:
         indices = np.arange(start, start + weights.size) if sparse is None else sparse.indices[part]
         tensors = np.searchsorted([part.stop for _, part in layout.parts], indices, side="right")
         sizes = np.abs(weights)
-        beyond = np.flatnonzero((sizes > limits[tensors]) & (sizes > np.abs(published.vector[selection])))
+        beyond = np.flatnonzero(~((sizes <= limits[tensors]) | (sizes <= np.abs(published.vector[selection]))))
         if beyond.size:
             raise _too_large("its update leads to a weight", layout.parts[tensors[beyond[0]]][0], weights[beyond[0]])
 

@@ -57,13 +57,14 @@ WRONG: list[str] = [
         )
     ),
     "strategy=bulyan fraction-train=0.5",
+    "strategy=bulyan fraction-train=1.0 sampling-decay=1.0",
     "min-nodes=5",
     "colour=red",
     "uplink",
     "= =",
 ]  # fmt: skip
 WRONG_FEDERATION = [
-    *(f"client-resources-num-cpus={value}" for value in ("0", "-1", "99999", "lots", "1.5", "true")),
+    *(f"client-resources-num-cpus={value}" for value in ("0", "-1", "3", "lots", "1.5", "true")),
     *(f"init-args-num-cpus={value}" for value in ("0", "99999", "x")),
     *(f"client-resources-num-gpus={value}" for value in ("-1", "1e30", "x")),
     *(f"init-args-num-gpus={value}" for value in ("-1", "0.5")),
@@ -98,7 +99,7 @@ def test_a_wrong_setting_is_refused_in_one_sentence_that_names_it(text: str) -> 
 @pytest.mark.parametrize("text", WRONG_FEDERATION)
 def test_a_wrong_option_of_the_simulation_is_refused_in_one_sentence(text: str) -> None:
     with pytest.raises(LaunchError) as caught:
-        federation_config([text])
+        federation_config([text], 2)
     assert text.split("=")[0] in sentence(caught.value)
 
 
@@ -111,7 +112,7 @@ def test_right_settings_pass() -> None:
         "clip-median=3.0 clip-norm=10.0 learning-rate=1 round-timeout=1",
     ):
         check_run(run_config([text], app_of(ROOT)["config"], 7), 7)
-    assert federation_config(["client-resources-num-cpus=1 client-resources-num-gpus=0.25"]) == {
+    assert federation_config(["client-resources-num-cpus=1 client-resources-num-gpus=0.25"], 2) == {
         "client-resources-num-cpus": 1,
         "client-resources-num-gpus": 0.25,
     }

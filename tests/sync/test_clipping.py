@@ -103,12 +103,10 @@ def test_half_an_update_is_half_of_every_float() -> None:
     assert quarter.tolist() == [0, 0.75, 1]
 
 
-def test_if_most_updates_are_zero_the_median_bound_leaves_nothing_of_the_others() -> None:
-    assert Clipping(times_median=3).scales([update_of([0, 0, 0])] * 2 + [update_of([0, 3, 4])], published()) == [
-        1,
-        1,
-        0,
-    ]
+def test_the_median_is_that_of_the_updates_that_change_something() -> None:
+    updates = [update_of([0, 0, 0])] * 4 + [update_of([0, 3, 4]), update_of([1, 0, 0]), update_of([0, 1, 0])]
+    assert Clipping(times_median=2).scales(updates, published()) == [1, 1, 1, 1, 0.4, 1, 1]
+    assert Clipping(times_median=2).scales(updates[:4], published()) == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("settings", [{"max_norm": -1.0}, {"times_median": math.nan}])

@@ -12,6 +12,7 @@ import fedcomp
 from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.core.types import Vector
 from fedcomp.errors import CorruptError
+from fedcomp.quantized import Dense
 from fedcomp.sync import updates
 from fedcomp.sync.replica import Replica, start_replica
 from fedcomp.wire.codec_ids import codec_id
@@ -118,3 +119,9 @@ def test_exact_floats_may_not_grow_beyond_any_use(value: list[float], text: str 
     else:
         with pytest.raises(CorruptError, match=text):
             updates.decode_update(frame, replica)
+
+
+def test_a_weight_that_is_no_number_is_refused_whatever_the_code_lets_through() -> None:
+    change = Dense(np.array([0, 0, np.nan, 0, 0, 0], np.float32))
+    with pytest.raises(CorruptError, match="nan in tensor 'brain'"):
+        updates.check_magnitude(change, mixed())

@@ -66,9 +66,8 @@ class ChunkedBitReader:
         log, total = reader.byte(what), reader.varint(what)
         if total < count or total > 8 * reader.left:
             raise CorruptError(f"{what}: {total} bits of {count} codewords; {reader.left} bytes are left")
-        longest = _chunk_log(
-            count, total
-        )  # longer chunks of fewer codewords would take a step for each of few codewords
+        # longer chunks of fewer codewords would take a step for each of few codewords
+        longest = _chunk_log(count, total)
         if not MIN_CHUNK_LOG <= log <= longest:
             raise CorruptError(f"{what}: chunks of 2^{log}; 2^{MIN_CHUNK_LOG} to 2^{longest} are allowed")
         self.size = 1 << log

@@ -151,7 +151,7 @@ def _read_remainders(reader: ByteReader, rice: NDArray[np.int64], runs: NDArray[
 
 
 def max_remainder_bits(n: int, k: int) -> int:
-    """Return the most bits that remainders of `k` gaps within `n` entries take with the best Rice parameters, and 7 of padding.
+    """Return the most bits of remainders of `k` gaps within `n` entries with the best Rice parameters, and 8 for padding.
 
     The best one of a chunk is at most 1 above the logarithm of its mean gap, and the logarithm is concave.
     """

@@ -107,9 +107,6 @@ class ReplyValidator:
 
     def _validate(self, message: Message, train: bool) -> ValidatedReply:
         node = message.metadata.src_node_id
-        other = MessageType.EVALUATE if train else MessageType.TRAIN
-        if message.metadata.message_type.split(".")[0] == other:
-            raise StaleError(f"it answers a message of type {message.metadata.message_type!r}, which is over")
         packed = records.packed(message.content)
         if packed is None:
             raise CorruptError("the reply holds no frame; is CompressionMod in the ClientApp's mods?")
@@ -118,6 +115,9 @@ class ReplyValidator:
         others_size = sum(others.values())
         packed_size = len(data) + sum(map(len, records.further_packed(message.content).values()))
         self.ledger.add(self.server_round, node, uplink_bytes=packed_size + others_size)
+        other = MessageType.EVALUATE if train else MessageType.TRAIN
+        if message.metadata.message_type.split(".")[0] == other:
+            raise StaleError(f"it answers a message of type {message.metadata.message_type!r}, which is over")
         start_s = time.perf_counter()
         reply = self.publisher.parse_reply(node, data)
         if reply.update is not None and train and self.max_norm is not None:

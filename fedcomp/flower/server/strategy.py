@@ -186,8 +186,9 @@ class CompressedStrategy(Strategy):
         model then.  A model without floating tensors, such as XGBoost's bytes, travels as it is.
 
         A round in which the inner strategy raises an exception while it aggregates, or makes a model with numbers that cannot
-        be sent, has no result: the log says why, the updates go back to their nodes, and the next round begins.  If no round
-        has a result, the last of these exceptions is raised at the end.
+        be sent, has no result: the log says why, the updates go back to their nodes, and the next round begins.  What the
+        inner strategy has added to moments of its own stays there.  If no round has a result, the last of these exceptions is
+        raised at the end.
 
         Raises `ValueError` if the arrays are of another model, or if they cannot be published.
         """
@@ -280,13 +281,15 @@ class CompressedStrategy(Strategy):
         server_round += self._offset
         valid, failed = self._exchange.validate(server_round, replies, self.model, train=True)
         before, metrics = self.version, None
-        with self._failed.guard(server_round, "training"), undone_on_error(self.inner, self.publisher):
+        with self._failed.guard(server_round, "training", counts=True), undone_on_error(self.inner, self.publisher):
             with self._random.used():
                 change, metrics = aggregate(self.inner, server_round, valid, failed, self.publisher)
             if change is not None:
                 self._publish(server_round, valid, change)
-        published = self.version != before
-        self._failed.results += published
+        if published := self.version != before:
+            self._failed.succeed()
+        else:
+            self.model.lead(self.inner)
         self.round = server_round
         if self._checkpoint is not None and server_round % self._checkpoint[1] == 0:
             self.save(self._checkpoint[0])
@@ -311,7 +314,7 @@ class CompressedStrategy(Strategy):
         valid, failed = self._exchange.validate(server_round, replies, self.model, train=False)
         self._exchange.log_dense_records(server_round)
         metrics = None
-        with self._failed.guard(server_round, "evaluation"), self._random.used():
+        with self._failed.guard(server_round, "evaluation", counts=False), self._random.used():
             metrics = self.inner.aggregate_evaluate(server_round, [*(reply.message for reply in valid), *failed])
         self._hook.add(server_round, evaluate=metrics)
         return metrics
@@ -335,7 +338,10 @@ class CompressedStrategy(Strategy):
         state.save(path, self.inner, self._settings)
 
     def load(self, path: str | Path) -> None:
-        """Return to the state that `save` wrote, the inner strategy's included; raise `FedcompError` for a damaged file."""
+        """Return to the state that `save` wrote, the inner strategy's included; raise `FedcompError` for a damaged file.
+
+        From another file than `checkpoint`, the record of all traffic begins anew, with the rounds that this one holds.
+        """
         saved = Checkpoint.load(path, self.inner)
         self._model = PublishedModel(saved.publisher, saved.local)
         self._model.lead(self.inner)

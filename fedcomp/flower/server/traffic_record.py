@@ -24,7 +24,7 @@ class TrafficRecord:
 
     def belongs_to(self, path: str | Path) -> bool:
         """Return whether `path` is that of the checkpoint."""
-        return Path(path).absolute() == self._checkpoint.absolute()
+        return Path(path).resolve() == self._checkpoint.resolve()
 
     def append(self, ledger: Ledger) -> int:
         """Write what is new in `ledger`; return the size of the record, which the checkpoint must hold."""

@@ -63,9 +63,10 @@ class UncompressedStrategy(Strategy):
         server_round += self._offset
         received = self._received(Link.TRAIN_REPLY, server_round, replies)
         arrays, metrics = None, None
-        with self._failed.guard(server_round, "training"):
+        with self._failed.guard(server_round, "training", counts=True):
             arrays, metrics = self._inner.aggregate_train(server_round, received)
-        self._failed.results += arrays is not None
+        if arrays is not None:
+            self._failed.succeed()
         self._hook.begin(server_round, metrics)
         return arrays, metrics
 
@@ -73,7 +74,7 @@ class UncompressedStrategy(Strategy):
         """Return the inner strategy's metrics."""
         server_round += self._offset
         received, metrics = self._received(Link.EVALUATE_REPLY, server_round, replies), None
-        with self._failed.guard(server_round, "evaluation"):
+        with self._failed.guard(server_round, "evaluation", counts=False):
             metrics = self._inner.aggregate_evaluate(server_round, received)
         self._hook.add(server_round, evaluate=metrics)
         return metrics
