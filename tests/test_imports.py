@@ -28,7 +28,7 @@ RULES = {
     "fedcomp/compressor.py": "numpy fedcomp.core fedcomp.entropy fedcomp.memory fedcomp.quantize fedcomp.quantized",
     "fedcomp/methods/": """numpy fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.memory fedcomp.quantize
         fedcomp.quantized""",
-    "fedcomp/wire/": "numpy fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.methods",
+    "fedcomp/wire/": "numpy fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.methods fedcomp.quantized",
     "fedcomp/sync/": """numpy
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.quantized fedcomp.wire""",
     "fedcomp/flower/": """numpy filelock flwr google
@@ -42,13 +42,15 @@ RULES = {
     "fedcomp/testing.py": """numpy fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.memory
         fedcomp.methods fedcomp.quantized""",
     # the Flower app: its two sides never import each other, and torch stays out of the server's loop
-    "server/": "flwr matplotlib rich fedcomp fedcomp.core fedcomp.data fedcomp.flower fedcomp.flower._compat fedcomp.sync",
+    "server/": """flwr matplotlib rich fedcomp fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower
+        fedcomp.flower._compat fedcomp.sync""",
     "server/settings.py": "pydantic pydantic_core fedcomp fedcomp.data",
     "server/evaluate.py": "numpy torch flwr fedcomp.data fedcomp.tasks",
     "clients/": "numpy torch flwr fedcomp.data fedcomp.flower fedcomp.tasks",
     # tools
     "deploy/": "cryptography filelock grpc grpc_health psutil pydantic fedcomp.core fedcomp.data",
-    "deploy/run_config.py": "click tomli_w fedcomp.flower._compat server.settings",
+    "deploy/run_config.py": """click tomli_w fedcomp.core fedcomp.data fedcomp.flower._compat fedcomp.tasks clients.devices
+        server.fit server.settings""",
     "deploy/monitor/": """prometheus_client rich fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",
     "benchmarks/": """numpy torch flwr matplotlib pandas psutil seaborn fedcomp fedcomp.compressor fedcomp.core fedcomp.data
@@ -57,6 +59,7 @@ RULES = {
     "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync flwr fedcomp.flower._compat
         fedcomp.flower.client.client_state fedcomp.flower.client.context_store fedcomp.flower.client.state_folder""",
     "benchmarks/rounds_app/": "numpy flwr fedcomp fedcomp.flower",
+    "benchmarks/hostile_bodies.py": "numpy fedcomp.wire tests",
     "experiments/": """numpy torch flwr filelock huggingface_hub jinja2 joblib matplotlib pandas pydantic ray rich seaborn
         fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.methods fedcomp.sync fedcomp.tasks
         clients.app clients.devices clients.local clients.samples

@@ -231,7 +231,7 @@ def test_an_entry_that_is_not_finite_is_refused_with_its_index(
         (lambda: Eden(1, "best"), "'best'.*'unbiased', 'minimal'"),
         (lambda: LowRank(0), "rank is 0.* 1 to 128"),
         (lambda: LowRank(1.5), "rank is 1.5.* 1 to 128"),  # type: ignore[arg-type]
-        (lambda: LowRank(1025), "rank is 129.* 1 to 128"),
+        (lambda: LowRank(129), "rank is 129.* 1 to 128"),
         (lambda: TopK(1.5), "density is 1.5.* 0 .* 1"),
         (lambda: TensorTopK(1.5), "density is 1.5.* 0 .* 1"),
         (lambda: SeededSubset(1.5, False), "density is 1.5.* 0 .* 1"),
