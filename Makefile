@@ -54,7 +54,7 @@ system: install
 	$(PYTEST) -m system -n 2 --dist loadfile $(ARGS)
 
 chaos: install
-	$(PYTEST) -m chaos $(ARGS)
+	$(PYTEST) -m chaos -o faulthandler_timeout=0 $(ARGS)
 
 fuzz: install
 	$(BIN)/python -m tests.wire.fuzz $(ARGS)

@@ -32,6 +32,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield run
     for program in programs:
         program.signal(signal.SIGKILL)
+        program.collect()
 
 
 def says(program: Program, line: str) -> bool:
@@ -49,7 +50,7 @@ def test_a_program_is_found_by_its_id_and_writes_its_log(start: Start) -> None:
 def test_descendants_that_left_their_parent_and_session_are_found(start: Start) -> None:
     program = start("setsid sleep 1000 & setsid sleep 1000 & exit 0")
     assert wait_until(lambda: not program.running(), 10)
-    assert len(program.processes()) == 2
+    assert wait_until(lambda: len(program.processes()) == 2, 10)  # one that starts has no environment for a moment
     program.signal(signal.SIGKILL)
     assert wait_until(lambda: not program.processes(), 10)
 
@@ -102,3 +103,9 @@ def test_more_ports_than_exist_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("deploy.environment.PORTS", range(20000, 20003))
     with pytest.raises(RuntimeError, match="3 free .*20000 to 20003; 4"):
         free_ports(4)
+
+
+def test_the_last_line_is_not_the_border_of_a_box(start: Start) -> None:
+    assert says(
+        start("printf '╭─ Error ─╮\\n│ num-rounds is too large │\\n╰─────────╯\\n\\n'"), "num-rounds is too large"
+    )

@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -40,8 +41,9 @@ def kill_long_runs(scratch: Path, stop: threading.Event) -> None:
         for record in scratch.glob("*/cell/rounds.jsonl"):
             if len(record.read_bytes().splitlines()) >= 10:
                 for process in psutil.Process().children():
-                    if any("popen_loky" in word for word in process.cmdline()):
-                        process.kill()
+                    with suppress(psutil.Error):  # it has ended
+                        if any("popen_loky" in word for word in process.cmdline()):
+                            process.kill()
                 shutil.rmtree(record.parents[1])
 
 
