@@ -1,30 +1,23 @@
 """The app to run: its folder, its defaults, and the settings that a command line changes."""
 
-import math
 import re
 import shutil
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 import tomli_w
+from pydantic import Field
 
-from fedcomp.core import parse_call
-from fedcomp.data import read_card, split_partition
 from fedcomp.flower._compat import parse_config_args
-from server.fit import check_fit
-from server.settings import Settings, SettingsError
+from server.fit import check_partition, check_strategy, load_dataset
+from server.settings import CheckedConfig, Settings, SettingsError
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = ("data-dir", "runs-dir")  # the run's processes have other working directories: these must be absolute
 NEVER_COPIED = (".*", "__pycache__", "*.egg-info", "build", "dist", "runs")
-GPU_OPTIONS = ("client-resources-num-gpus", "init-args-num-gpus")
-SHARED_OPTIONS = ("client-resources-num-gpus",)
-"""Options that may be fractions."""
-FREE_OPTIONS = ("backend-name", "init-args-logging-level", "init-args-log-to-driver")
-MAX_PROCESSORS = 1024
 PAIR = re.compile(r"""([^\s=]+)=('[^']*'|"[^"]*"|\S+)""")
 
 Config = dict[str, object]
@@ -98,46 +91,50 @@ def check_run(config: Mapping[str, object], num_nodes: int) -> None:
 
     `config` is what `run_config` returned.
     """
-    # torch takes a while to import, and the other commands do not need it
-    from clients.devices import pick_device
-    from fedcomp.tasks import build_model, input_shape
-
+    settings = Settings.from_config({**app_of(ROOT)["config"], **config})
     try:
-        settings = Settings.from_config({**app_of(ROOT)["config"], **config})
-        check_fit(settings, num_nodes)
-        card = read_card(settings.dataset, ROOT / "datasets")
-        scheme, positional, named = parse_call(split_partition(settings.partition)[0])
-        count = next(iter([*positional, *named.values()]), 0)
-        if scheme == "classes" and isinstance(count, int) and count > card.num_classes:
-            raise SettingsError(f"partition is {settings.partition!r}; {card.name} has {card.num_classes} classes")
+        check_strategy(settings, num_nodes)
+        # torch takes a while to import, and the other commands do not need it
+        from clients.devices import pick_device
+        from fedcomp.tasks import build_model, input_shape
+
         pick_device(settings.device)
-        build_model(settings.model, input_shape(card), card.num_classes, 0)
-    except ValueError as error:
+        dataset = load_dataset(settings)
+        build_model(settings.model, input_shape(dataset.card), dataset.card.num_classes, settings.seed)
+        check_partition(settings, dataset, num_nodes)
+    except (OSError, ValueError) as error:
         raise LaunchError(str(error)) from None
 
 
-def federation_config(texts: list[str], workers: int) -> Config:
-    """Return the options of Flower's simulation in `texts`; raise `LaunchError` for one that is unknown or out of range.
+class FederationOptions(CheckedConfig):
+    """The options of Flower's simulation that a command line may give."""
 
-    A node can have as many CPUs as Ray is told that there are: `workers`, unless `init-args-num-cpus` is among the options.
+    client_resources_num_cpus: Annotated[int, Field(ge=1, le=1024, description="a whole number from 1 to 1024")] = 1
+    client_resources_num_gpus: Annotated[float, Field(ge=0, le=1024, description="a number from 0 to 1024")] | None = (
+        None
+    )
+    init_args_num_cpus: Annotated[int, Field(ge=1, le=1024, description="a whole number from 1 to 1024")]
+    init_args_num_gpus: Annotated[int, Field(ge=0, le=1024, description="a whole number from 0 to 1024")] | None = None
+    init_args_logging_level: Annotated[str, Field(description="a text")] | None = None
+    init_args_log_to_driver: Annotated[bool, Field(description="true or false")] | None = None
+    backend_name: Annotated[str, Field(description="a text")] | None = None
+
+
+def federation_config(texts: list[str], workers: int) -> Config:
+    """Return the options of Flower's simulation, of which `texts` give some; raise `LaunchError` for a wrong one.
+
+    Unless `init-args-num-cpus` is among them, `workers` nodes work at once.
     """
-    config = parse_config(texts)
-    cpus = config.get("init-args-num-cpus", workers)
-    most = {"init-args-num-cpus": MAX_PROCESSORS, "client-resources-num-cpus": cpus if isinstance(cpus, int) else 1}
-    most |= dict.fromkeys(GPU_OPTIONS, MAX_PROCESSORS)
-    for key, value in config.items():
-        if key == "num-supernodes":
-            raise LaunchError("num-supernodes is set by --nodes; leave it out of --federation")
-        if key in FREE_OPTIONS:
-            continue
-        if key not in most:
-            known = ", ".join(sorted({*most, *FREE_OPTIONS}))
-            raise LaunchError(f"unknown option {key!r} of the simulation; there are: {known}")
-        number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-        least = 0 if key in GPU_OPTIONS else 1
-        if not least <= number <= most[key] or (key not in SHARED_OPTIONS and number != int(number)):
-            raise LaunchError(f"{key} is {value!r}; a number from {least} to {most[key]} is needed")
-    return config
+    try:
+        options = FederationOptions.from_config({"init-args-num-cpus": workers} | parse_config(texts))
+    except SettingsError as error:
+        raise LaunchError(str(error)) from None
+    if options.client_resources_num_cpus > options.init_args_num_cpus:
+        raise LaunchError(
+            f"client-resources-num-cpus is {options.client_resources_num_cpus}; "
+            f"at most init-args-num-cpus, {options.init_args_num_cpus}, is needed: otherwise no node can work"
+        )
+    return dict(options.to_config())
 
 
 def to_toml(config: Mapping[str, object]) -> str:

@@ -18,7 +18,7 @@ from deploy.environment import environment
 from deploy.federation import end_all
 from deploy.flower_programs import SuperLink
 from deploy.program import Program, ignore_end_signals, signals_as_exits
-from deploy.run_config import ROOT, Config, LaunchError, app_of, check_run, federation_config, run_config
+from deploy.run_config import ROOT, LaunchError, app_of, check_run, federation_config, run_config
 
 
 def simulate(args: argparse.Namespace) -> None:
@@ -26,8 +26,7 @@ def simulate(args: argparse.Namespace) -> None:
     config = run_config(args.config, app_of(ROOT)["config"], args.nodes)
     check_run(config, args.nodes)
     workers = min(args.workers or os.cpu_count() or 1, args.nodes)
-    federation: Config = {"client-resources-num-cpus": 1, "init-args-num-cpus": workers}
-    federation |= federation_config(args.federation, workers) | {"num-supernodes": args.nodes}
+    federation = federation_config(args.federation, workers) | {"num-supernodes": args.nodes}
     short = "/tmp" if Path("/tmp").is_dir() else None  # noqa: S108  (Ray's sockets need a short path)
     home = Path(tempfile.mkdtemp(prefix="fedcomp-", dir=short))
     mark = f"{secrets.token_hex(16)}/"

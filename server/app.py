@@ -2,19 +2,17 @@
 
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 import fedcomp
 from fedcomp import FedcompError
-from fedcomp.data import load, parse_partition, partition_train, read_card
 from fedcomp.errors import DivergedError
 from fedcomp.flower import CompressedStrategy, DynamicSampling
 from server import report
 from server.evaluate import Evaluator, build_evaluator, to_npz
-from server.fit import check_fit
+from server.fit import check_partition, check_strategy, load_dataset
 from server.folder import RunFolder, create_folder, reopen_folder
 from server.nodes import OrderedGrid, query_partitions, wait_for_nodes
 from server.rounds import Rounds
@@ -24,7 +22,6 @@ from server.strategies import parse_strategy
 
 WEIGHT_METRICS = {"examples": "num-examples", "equal": "equal-weight"}
 """The setting `weighting` -> the metric that every node reports and that means are weighted by, of models and metrics."""
-CARDS = Path(__file__).resolve().parents[1] / "datasets"
 
 NO_RESULT = "no round had a result"
 
@@ -68,13 +65,11 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def prepare(settings: Settings, grid: Grid) -> Evaluator:
-    """Return the evaluator; raise `ValueError` if dataset, model, nodes and partition do not fit together."""
-    dataset = load(read_card(settings.dataset, CARDS), settings.data_dir or None)
+    """Return the evaluator; raise `ValueError` if strategy, dataset, model, nodes and partition do not fit together."""
+    check_strategy(settings)  # the number of nodes may still grow
+    dataset = load_dataset(settings)
     evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device)
-    num_nodes = wait_for_nodes(grid, settings.min_nodes, settings.node_timeout)
-    check_fit(settings)  # more nodes may come than there are now
-    if not parse_partition(settings.partition).own:
-        partition_train(dataset, settings.partition, num_nodes, settings.seed)
+    check_partition(settings, dataset, wait_for_nodes(grid, settings.min_nodes, settings.node_timeout))
     return evaluator
 
 

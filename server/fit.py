@@ -1,23 +1,25 @@
-"""Whether the settings of a run fit together and the number of its nodes: what can be known before anything starts."""
+"""Whether the settings of a run fit together, its data and the number of its nodes: what is known before anything starts."""
 
 import math
+from pathlib import Path
+
+from flwr.serverapp.strategy import Bulyan, FedAvg, MultiKrum
 
 import fedcomp
-from fedcomp.core import parse_call
+from fedcomp.data import Dataset, load, parse_partition, partition_train, read_card
 from fedcomp.flower import check_links
 from fedcomp.sync import Clipping
 from server.settings import Settings, SettingsError
 from server.strategies import parse_strategy
 
+CARDS = Path(__file__).resolve().parents[1] / "datasets"
 
-def check_fit(settings: Settings, num_nodes: int | None = None) -> None:
-    """Raise `SettingsError` for settings that do not fit together, or need more than `num_nodes` nodes, if that is known."""
+
+def check_strategy(settings: Settings, num_nodes: int | None = None) -> None:
+    """Raise `ValueError` for a strategy that does not fit the links, or needs more than `num_nodes` nodes, if that is known."""
     uplink, downlink = fedcomp.parse(settings.uplink), fedcomp.parse(settings.downlink)
-    try:
-        inner = parse_strategy(settings.strategy)()
-        check_links(inner, uplink, downlink, Clipping(settings.clip_norm, settings.clip_median))
-    except ValueError as error:
-        raise SettingsError(str(error)) from None
+    inner = parse_strategy(settings.strategy)()
+    check_links(inner, uplink, downlink, Clipping(settings.clip_norm, settings.clip_median))
     if num_nodes is None:
         return
     if settings.min_nodes > num_nodes:
@@ -28,7 +30,7 @@ def check_fit(settings: Settings, num_nodes: int | None = None) -> None:
     if settings.sampling_decay:
         last = settings.fraction_train * math.exp(-settings.sampling_decay * (settings.num_rounds - 1)) * num_nodes
         sampled = min(sampled, max(2, math.ceil(last)))
-    needed = _needed(settings.strategy)
+    needed = updates_needed(inner)
     if sampled < needed:
         raise SettingsError(
             f"strategy is {settings.strategy!r}, which needs {needed} updates in each round; with fraction-train "
@@ -36,16 +38,26 @@ def check_fit(settings: Settings, num_nodes: int | None = None) -> None:
         )
 
 
-def _needed(strategy: str) -> int:
+def updates_needed(strategy: FedAvg) -> int:
     """Return the fewest updates of a round with which a strategy bears the malicious nodes that it is set up for.
 
     Krum, and MultiKrum, which also selects m of the n updates: n >= 2 f + 3 (Blanchard et al., NeurIPS 2017, proposition 4.2);
     Bulyan: n >= 4 f + 3 (El Mhamdi et al., ICML 2018).
     """
-    name, _, settings = parse_call(strategy)
-    malicious = int(str(settings.get("num_malicious_nodes", 0)))
-    if name in ("krum", "multikrum"):
-        return max(2 * malicious + 3 if malicious else 1, int(str(settings.get("num_nodes_to_select", 1))))
-    if name == "bulyan":
-        return 4 * malicious + 3
+    if isinstance(strategy, Bulyan):
+        return 4 * strategy.num_malicious_nodes + 3
+    if isinstance(strategy, MultiKrum):
+        malicious = strategy.num_malicious_nodes
+        return max(2 * malicious + 3 if malicious else 1, strategy.num_nodes_to_select)
     return 1
+
+
+def load_dataset(settings: Settings) -> Dataset:
+    """Return the dataset of a run; raise `ValueError` or `OSError` if it cannot be loaded."""
+    return load(read_card(settings.dataset, CARDS), settings.data_dir or None)
+
+
+def check_partition(settings: Settings, dataset: Dataset, num_nodes: int) -> None:
+    """Raise `ValueError` for a dataset that cannot be partitioned among `num_nodes` nodes."""
+    if not parse_partition(settings.partition).own:
+        partition_train(dataset, settings.partition, num_nodes, settings.seed)

@@ -4,7 +4,7 @@ An error is one sentence that names the setting, its value, and what is needed.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -42,8 +42,8 @@ Decay = Annotated[float, Field(ge=0, le=1e6, description="a number from 0 to 10^
 Method = Annotated[str, Field(description="a text such as 'stc(density=0.01)'"), _accepted_by(fedcomp.parse)]
 
 
-class Settings(BaseModel):
-    """One run.  The names are those of `[tool.flwr.app.config]`, with underscores; all defaults are there."""
+class CheckedConfig(BaseModel):
+    """Settings from a command line, by their names with hyphens; an error is one sentence."""
 
     model_config = ConfigDict(
         alias_generator=lambda name: name.replace("_", "-"),
@@ -52,6 +52,35 @@ class Settings(BaseModel):
         strict=True,
         allow_inf_nan=False,
     )
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object]) -> Self:
+        """Return the settings in `config`; raise `SettingsError` for an unknown, missing or impossible one."""
+        try:
+            return cls.model_validate(dict(config))
+        except ValidationError as error:
+            details = error.errors()
+            unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
+            raise SettingsError(cls._sentence((unknown or details)[0])) from None
+
+    def to_config(self) -> dict[str, str | int | float | bool]:
+        """Return `config`, without settings that are None."""
+        return self.model_dump(by_alias=True, exclude_none=True)
+
+    @classmethod
+    def _sentence(cls, detail: ErrorDetails) -> str:
+        fields = {str(field.alias): field for field in cls.model_fields.values()}
+        key = str(detail["loc"][0])
+        if detail["type"] == "extra_forbidden":
+            return f"unknown setting {key!r}; there are: {', '.join(sorted(fields))}"
+        if detail["type"] == "missing":
+            return f"setting {key!r} is missing; a run needs all of: {', '.join(sorted(fields))}"
+        needed = detail.get("ctx", {}).get("error") or f"{fields[key].description} is needed"
+        return f"{key} is {detail['input']!r}; {needed}"
+
+
+class Settings(CheckedConfig):
+    """One run.  The names are those of `[tool.flwr.app.config]`, with underscores; all defaults are there."""
 
     dataset: Annotated[str, Field(pattern=r"^[\w.-]+$", description="the name of a card in datasets/")]
     data_dir: Text
@@ -91,29 +120,9 @@ class Settings(BaseModel):
     node_timeout: Number
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object]) -> "Settings":
+    def from_config(cls, config: Mapping[str, object]) -> Self:
         """Return the settings in a run config; raise `SettingsError` for an unknown, missing or impossible one."""
-        try:
-            settings = cls.model_validate(dict(config))
-        except ValidationError as error:
-            details = error.errors()
-            unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
-            raise SettingsError(cls._sentence((unknown or details)[0])) from None
+        settings = super().from_config(config)
         if settings.resume and not settings.run_name:
             raise SettingsError("resume is true, but run-name is empty; the name of the run to resume is needed")
         return settings
-
-    def to_config(self) -> dict[str, str | int | float | bool]:
-        """Return the run config of these settings."""
-        return self.model_dump(by_alias=True)
-
-    @classmethod
-    def _sentence(cls, detail: ErrorDetails) -> str:
-        fields = {str(field.alias): field for field in cls.model_fields.values()}
-        key = str(detail["loc"][0])
-        if detail["type"] == "extra_forbidden":
-            return f"unknown setting {key!r}; there are: {', '.join(sorted(fields))}"
-        if detail["type"] == "missing":
-            return f"setting {key!r} is missing; a run needs all of: {', '.join(sorted(fields))}"
-        needed = detail.get("ctx", {}).get("error") or f"{fields[key].description} is needed"
-        return f"{key} is {detail['input']!r}; {needed}"

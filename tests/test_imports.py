@@ -49,7 +49,7 @@ RULES = {
     "clients/": "numpy torch flwr fedcomp.data fedcomp.flower fedcomp.tasks",
     # tools
     "deploy/": "cryptography filelock grpc grpc_health psutil pydantic fedcomp.core fedcomp.data",
-    "deploy/run_config.py": """click tomli_w fedcomp.core fedcomp.data fedcomp.flower._compat fedcomp.tasks clients.devices
+    "deploy/run_config.py": """click pydantic tomli_w fedcomp.flower._compat fedcomp.tasks clients.devices
         server.fit server.settings""",
     "deploy/monitor/": """prometheus_client rich fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",

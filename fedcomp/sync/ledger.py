@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,13 +157,9 @@ class Ledger(Traffic):
         for row in rows:
             ledger.add(int(row["round"]), int(row["node"]), **_named(row))
         if nodes is not None:
-            ledger._nodes.clear()
+            ledger._nodes = defaultdict(Traffic, {int(row["node"]): Traffic(**_named(row)) for row in nodes})
             for name in COLUMNS:
-                setattr(ledger, name, type(getattr(ledger, name))(0))
-            for row in nodes:
-                for name, amount in _named(row).items():
-                    for sums in (ledger, ledger._nodes[int(row["node"])]):
-                        setattr(sums, name, getattr(sums, name) + amount)
+                setattr(ledger, name, sum(getattr(part, name) for part in ledger._nodes.values()))
         return ledger
 
 
@@ -174,5 +171,5 @@ def _amounts(part: Traffic) -> tuple[float, ...]:
     return tuple(getattr(part, name) for name in COLUMNS)
 
 
-def _named(row: np.void) -> dict[str, float]:
+def _named(row: np.void) -> dict[str, Any]:
     return {name: row[name].item() for name in COLUMNS if name in (row.dtype.names or ())}

@@ -34,7 +34,7 @@ WRONG: list[str] = [
     "num-threads=1000000000",
     *(f"partition='{text}'" for text in ("classes(0)", "even", "dirichlet(alpha=-1)", "classes(2", "iid() + iid()")),
     *(f"partition='iid() + {text}'" for text in ("rotation(degrees=999)", "noise(sigma=-1)", "noise(sigma=1) + iid()")),
-    "partition='classes(11)'",
+    *(f"partition='{text}'" for text in ("classes(11)", "stc(classes=11)", "sizes([5])", "shards(2000)", 'natural("x")')),
     "dataset=nothing",
     *(f"model={name}" for name in ("nothing", "kws_cnn", "vgg11s")),  # digits are too small for two of them
     *(
@@ -92,8 +92,8 @@ def test_a_wrong_setting_is_refused_in_one_sentence_that_names_it(text: str) -> 
         check_run(run_config([text], app_of(ROOT)["config"], NODES), NODES)
     told = sentence(caught.value)
     if "=" in text and " " not in text:
-        key = text.split("=")[0]
-        assert key in told or key in ("strategy", "uplink", "downlink", "resume"), told
+        key, value = text.split("=", 1)
+        assert key in told or value.strip("'") in told or key in ("strategy", "uplink", "downlink", "resume"), told
 
 
 @pytest.mark.parametrize("text", WRONG_FEDERATION)
@@ -115,7 +115,9 @@ def test_right_settings_pass() -> None:
     assert federation_config(["client-resources-num-cpus=1 client-resources-num-gpus=0.25"], 2) == {
         "client-resources-num-cpus": 1,
         "client-resources-num-gpus": 0.25,
+        "init-args-num-cpus": 2,
     }
+    assert federation_config([], 3) == {"client-resources-num-cpus": 1, "init-args-num-cpus": 3}
 
 
 @pytest.mark.parametrize("arguments", [["-c", "strategy='krum(num_malicious_nodes=50)'"], ["--federation", "foo=1"]])

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
@@ -24,6 +24,13 @@ Change = Callable[[Message], list[Message]]
 """Returns the messages that arrive in place of a reply."""
 Forge = Callable[[Frame], Iterable[Frame | bytes]]
 """Returns what an attacker makes of a frame."""
+
+
+def copied(reply: Message) -> Message:
+    """Return a copy of a reply, which may be changed."""
+    other = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
+    other.metadata.__dict__.update(reply.metadata.__dict__)
+    return other
 
 
 class Meddling(LocalGrid):

@@ -36,7 +36,8 @@ from fedcomp.flower.client.mod import open_store
 from fedcomp.flower.local_grid import Fault
 from fedcomp.methods import METHODS
 from server.strategies import STRATEGIES, parse_strategy
-from tests.flower.toy import Aggregate, Arrays, Messages
+from tests.flower.attacks import copied
+from tests.flower.toy import Aggregate, Arrays, Messages, arrays_of
 from tests.wire import specimens
 
 Books = dict[int, dict[str, np.ndarray[Any, Any]]]
@@ -75,11 +76,6 @@ def draw_model(rng: random.Random) -> ArrayRecord:
     for name in rng.sample(sorted(others), rng.randrange(6)):
         arrays[name] = others[name]
     return to_record(arrays)
-
-
-def arrays_of(record: ArrayRecord) -> Arrays:
-    """Return numpy arrays by name."""
-    return {name: array.numpy() for name, array in record.items()}
 
 
 def difference(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +138,7 @@ class SoakGrid(LocalGrid):
                 raise KilledError
             replies += super().send_and_receive([message], timeout=timeout)
         late = [reply for reply in self.old if self.rng.random() < 0.5] if self.rng.random() < self.damage else []
-        self.old = [self._twin(reply) for reply in replies if reply.has_content()]
+        self.old = [copied(reply) for reply in replies if reply.has_content()]
         arrived = [reply for reply in (self._damaged(reply) for reply in replies) if reply is not None]
         return late + arrived
 
@@ -154,13 +150,8 @@ class SoakGrid(LocalGrid):
             return reply
         data = bytearray(found[1])
         data[self.rng.randrange(len(data))] ^= 1 << self.rng.randrange(8)
-        twin = self._twin(reply)
+        twin = copied(reply)
         twin.content[found[0]] = records.pack(bytes(data))
-        return twin
-
-    def _twin(self, reply: Message) -> Message:
-        twin = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
-        twin.metadata.__dict__.update(reply.metadata.__dict__)
         return twin
 
 

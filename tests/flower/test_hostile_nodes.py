@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
-from flwr.app import Message, RecordDict
+from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg, FedMedian, Krum, Strategy
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid, records
-from tests.flower.attacks import NODES, Forge, another_model, frame_of, garbage, gigabytes, lying_length, nans
+from tests.flower.attacks import NODES, Forge, another_model, copied, frame_of, garbage, gigabytes, lying_length, nans
 from tests.flower.toy import app, floats, model
 
 HOSTILE = 3
@@ -41,8 +41,7 @@ class Besieged(LocalGrid):
 
 def _copy(reply: Message, data: bytes | None = None) -> Message:
     """Return a copy of the reply, with other bytes if they are given."""
-    other = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
-    other.metadata.__dict__.update(reply.metadata.__dict__)
+    other = copied(reply)
     if data is not None:
         other.content["arrays"] = records.pack(data)
     return other

@@ -15,6 +15,7 @@ from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.local_grid import Fault
 from fedcomp.wire import server_message
 from fedcomp.wire.frame import Kind
+from tests.flower.attacks import copied
 from tests.flower.toy import Arrays, Recording, Watching, app, floats, model, state_of, training
 
 
@@ -127,18 +128,12 @@ def test_a_node_that_missed_too_much_gets_a_key_frame_because_it_is_smaller() ->
 
 
 def test_an_update_counts_once_however_often_it_arrives() -> None:
-    twice, once = Tapped(3, lambda reply: [reply, _copy(reply), _copy(reply)]), Tapped(3)
+    twice, once = Tapped(3, lambda reply: [reply, copied(reply), copied(reply)]), Tapped(3)
     strategies = _wrapped(), _wrapped()
     for strategy, grid in zip(strategies, (twice, once), strict=True):
         strategy.start(grid, model(), num_rounds=3)
     np.testing.assert_array_equal(floats(strategies[0].arrays), floats(strategies[1].arrays))
     assert strategies[0].ledger.refused == 2 * 3 * 3
-
-
-def _copy(reply: Message) -> Message:
-    other = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
-    other.metadata.__dict__.update(reply.metadata.__dict__)
-    return other
 
 
 def test_a_late_reply_is_dropped_because_its_node_has_taken_the_mass_back() -> None:
@@ -147,7 +142,7 @@ def test_a_late_reply_is_dropped_because_its_node_has_taken_the_mass_back() -> N
     def late(reply: Message) -> list[Message]:
         if reply.metadata.src_node_id != 1:
             return [reply]
-        held.append(_copy(reply))
+        held.append(copied(reply))
         return [held[-2]] if len(held) > 1 else []
 
     grid = Tapped(3, late)

@@ -16,9 +16,9 @@ from fedcomp.data import load, read_card, write_own
 from fedcomp.errors import DivergedError
 from fedcomp.flower import LocalGrid, records
 from fedcomp.flower.client.mod import open_store
-from server.app import CARDS
 from server.app import app as server_app
 from server.evaluate import Evaluator, build_evaluator
+from server.fit import CARDS
 from server.nodes import wait_for_nodes
 from server.settings import SettingsError
 from server.strategies import STRATEGIES
@@ -302,3 +302,10 @@ def test_a_round_that_fails_is_recorded(short: Config, tmp_path: Path, monkeypat
     monkeypatch.setattr(FedMedian, "aggregate_train", fail)
     run(short | {"run-name": "stumbles", "strategy": "fedmedian"})
     assert [line["no_result"] for line in lines(tmp_path / "runs" / "stumbles")] == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize("bound", [{"clip-norm": 1e-6}, {"clip-median": 1e-6}])
+def test_the_bounds_of_updates_reach_the_strategy(short: Config, tmp_path: Path, bound: Config) -> None:
+    run(short | bound | {"run-name": "still", "downlink": "dense()"})
+    accuracy = [line["accuracy"] for line in lines(tmp_path / "runs" / "still")]
+    assert len(set(accuracy)) == 1, "the updates are too short to change a prediction"

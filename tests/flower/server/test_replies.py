@@ -31,6 +31,7 @@ from tests.flower.attacks import (
     NODES,
     Change,
     Meddling,
+    copied,
     frame_of,
     held,
     set_record,
@@ -260,8 +261,7 @@ def test_an_evaluation_with_other_metrics_is_dropped() -> None:
 
 def test_a_message_can_be_answered_only_once() -> None:
     def both(reply: Message) -> list[Message]:
-        other = Message(RecordDict(dict(reply.content.items())), reply_to=reply)
-        other.metadata.__dict__.update(reply.metadata.__dict__)
+        other = copied(reply)
         other.content["arrays"] = records.pack(held(frame_of(reply)).to_bytes())
         return [reply, other]
 

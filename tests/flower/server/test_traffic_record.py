@@ -40,14 +40,19 @@ def test_the_record_holds_the_traffic_of_all_rounds_but_the_last_evaluation(path
     assert record(path).by_round_and_node() == whole
 
 
+def add_rounds(strategy: CompressedStrategy, until: int) -> None:
+    """Add rounds before `until`, in each of which each node sends a byte."""
+    for number in range(strategy.round + 1, until):
+        for node in range(1, NODES + 1):
+            strategy.ledger.add(number, node, uplink_bytes=1)
+    strategy.round = until - 1
+
+
 def test_a_checkpoint_of_many_rounds_is_as_large_as_one_of_few(path: Path) -> None:
     strategy, sizes = build(path), []
     strategy.start(LocalGrid(app(), NODES), model(), num_rounds=2)
     for rounds in (3_000, 6_000):
-        for number in range(strategy.round + 1, rounds):
-            for node in range(1, NODES + 1):
-                strategy.ledger.add(number, node, uplink_bytes=1)
-        strategy.round = rounds - 1
+        add_rounds(strategy, rounds)
         strategy.save(path)
         sizes.append(path.stat().st_size)
     assert abs(sizes[1] - sizes[0]) < 100
@@ -82,6 +87,20 @@ def test_a_server_that_is_ended_and_resumed_counts_no_traffic_twice(last: int, p
     assert record(path).by_round_and_node() == again.ledger.by_round_and_node()
     assert record(path).total() == again.ledger.total()
     assert again.nodes[1].heard == 4
+
+
+def test_another_spelling_of_the_path_is_the_same_checkpoint(path: Path) -> None:
+    strategy = build(path)
+    strategy.start(LocalGrid(app(), NODES), model(), num_rounds=1)
+    add_rounds(strategy, 500)
+    strategy.save(path)
+    link = path.with_name("link")
+    link.symlink_to(path.parent)
+    again = build(path)
+    again.load(link / path.name)
+    add_rounds(again, 501)
+    again.save(path.parent / ".." / path.parent.name / path.name)
+    assert set(record(path).by_round()) == set(range(1, 501))
 
 
 def test_a_lost_record_is_a_warning_and_the_sums_are_whole(path: Path, flower_log: pytest.LogCaptureFixture) -> None:
