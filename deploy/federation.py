@@ -46,7 +46,7 @@ class Federation(AbstractContextManager["Federation"]):
         keys = self.folder / "keys"
         self.authority = keys / "ca.pem"
         """The certificate that verifies the SuperLink's."""
-        if not (keys / "server.key").exists():
+        if not (keys / "server.pem").exists():
             make_server(keys)
         flags = ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
         flags += ["--ssl-ca-certfile", str(self.authority), "--ssl-certfile", str(keys / "server.pem")]

@@ -91,7 +91,7 @@ class SuperNode:
         data, state = folder / "data", folder / "state"
         for needed in (folder / "home", data, state):
             needed.mkdir(parents=True, exist_ok=True)
-        if not (folder / "key").exists():
+        if not (folder / "key" / "node.pub").exists():
             make_node(folder / "key")
         config: Config = {"partition-id": number, "num-partitions": count}
         config |= {"data-dir": str(data), "state-dir": str(state)}

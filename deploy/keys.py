@@ -6,7 +6,8 @@ private key never leaves the device.
     python -m deploy.keys server FOLDER --host superlink.example.org --host 192.0.2.7
     python -m deploy.keys node FOLDER                # on the node; only FOLDER/node.pub leaves it
 
-A private key is created with mode 0600, in a folder of mode 0700, and is never overwritten.
+A private key is created with mode 0600, in a folder of mode 0700, and is never overwritten.  One without its other file,
+which a command that was killed leaves, gets that file from the next command.
 """
 
 import argparse
@@ -14,16 +15,23 @@ import ipaddress
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-from cryptography.hazmat.primitives.serialization import load_pem_private_key as load_pem
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_ssh_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CURVE = ec.SECP384R1()
@@ -36,6 +44,8 @@ PURPOSES = (
     *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
 EXISTS = "{} exists already; keys are never overwritten: move it away, or name another folder"
+UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm)
+"""What `cryptography` raises for a damaged key, one that a password protects, and one of another kind."""
 CLOCK_SKEW = timedelta(days=1)  # the clock of a device without a battery may be behind
 
 
@@ -47,17 +57,14 @@ def make_server(folder: Path, hosts: Sequence[str] = (), days: int = SERVER_DAYS
     """Make `server.key` and `server.pem` in `folder`, signed by the authority there, which is made if there is none.
 
     The certificate is valid for `days` days, for the loopback names and for `hosts`: names or addresses at which nodes
-    reach the SuperLink.  Raises `KeyFileError` for an impossible host, and if there is a server key already.
+    reach the SuperLink.  Raises `KeyFileError` for an impossible host, and if there is a certificate already.
     """
     names = [_name(host) for host in dict.fromkeys((*LOOPBACK, *hosts))]
     if days < 1:
         raise KeyFileError(f"a certificate for {days} days; at least 1 is needed")
     _private_folder(folder)
-    for path in (folder / "server.key", folder / "server.pem"):  # before an authority is made
-        if path.exists():
-            raise KeyFileError(EXISTS.format(path))
+    key = _own_key(folder / "server.key", folder / "server.pem", load_pem_private_key)
     authority, signer = _authority(folder)
-    key = ec.generate_private_key(CURVE)
     builder = (
         _certificate(f"SuperLink {hosts[0] if hosts else LOOPBACK[0]}", authority.subject, key, days)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -73,13 +80,26 @@ def make_server(folder: Path, hosts: Sequence[str] = (), days: int = SERVER_DAYS
 def make_node(folder: Path) -> None:
     """Make `node.key`, for `flower-supernode`, and `node.pub`, for `flwr supernode register`, in `folder`.
 
-    Both have OpenSSH's format, as ``ssh-keygen -t ecdsa -b 384`` makes them.  Raises `KeyFileError` if one exists.
+    Both have OpenSSH's format, as ``ssh-keygen -t ecdsa -b 384`` makes them.  Raises `KeyFileError` if there is a
+    public key already.
     """
     _private_folder(folder)
-    key = ec.generate_private_key(CURVE)
+    key = _own_key(folder / "node.key", folder / "node.pub", load_ssh_private_key)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n"
     _write_pair(folder / "node.key", private, folder / "node.pub", public)
+
+
+def _own_key(path: Path, public_path: Path, load: Callable[[bytes, None], object]) -> ec.EllipticCurvePrivateKey:
+    """Return the private key in `path`, or a new one if there is no such file; refuse if its other file is there already."""
+    if public_path.exists():
+        raise KeyFileError(EXISTS.format(path if path.exists() else public_path))
+    if not path.exists():
+        return ec.generate_private_key(CURVE)
+    with suppress(*UNREADABLE):
+        if isinstance(key := load(path.read_bytes(), None), ec.EllipticCurvePrivateKey):
+            return key
+    raise KeyFileError(EXISTS.format(path))
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
@@ -87,14 +107,14 @@ def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateK
     key_path, path = folder / "ca.key", folder / "ca.pem"
     if key_path.exists() and path.exists():
         try:
-            key = load_pem(key_path.read_bytes(), None)
+            key = load_pem_private_key(key_path.read_bytes(), None)
             certificate = x509.load_pem_x509_certificate(path.read_bytes())
-        except ValueError as error:
+        except UNREADABLE as error:
             raise KeyFileError(f"{folder} holds an authority that cannot be read: {error}") from None
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
             raise KeyFileError(f"{key_path} is not the key of {path}")
         return certificate, key
-    key = ec.generate_private_key(CURVE)
+    key = _own_key(key_path, path, load_pem_private_key)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"fedcomp {os.urandom(4).hex()}")])
     builder = (
         _certificate("", name, key, AUTHORITY_DAYS)
@@ -152,11 +172,12 @@ def _private_folder(folder: Path) -> None:
 
 
 def _write_pair(private_path: Path, private: bytes, public_path: Path, public: bytes) -> None:
-    """Make both files or none; every user may read the second one."""
+    """Make both files or none, or the second one for a first one that is there; every user may read the second one."""
     with ExitStack() as undo:
-        for path, data, mode in ((private_path, private, 0o600), (public_path, public, 0o644)):
-            _write(path, data, mode)
-            undo.callback(path.unlink)
+        if not private_path.exists():
+            _write(private_path, private, 0o600)
+            undo.callback(private_path.unlink)
+        _write(public_path, public, 0o644)
         undo.pop_all()
 
 

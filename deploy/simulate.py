@@ -2,16 +2,13 @@
 
 `flwr run .` alone starts a SuperLink that outlives the run, may build a second environment for the app, and returns
 zero for a run that failed.  This launcher starts a SuperLink of its own on a free loopback port, runs the app on it,
-returns the outcome of the run, and ends every process that it started, however it ends itself.
+returns the outcome of the run, and ends every process that it started, however it ends itself; if it is killed, its next
+start ends them.
 """
 
 import argparse
 import os
-import secrets
-import shutil
 import sys
-import tempfile
-from pathlib import Path
 
 from deploy.control import Control
 from deploy.environment import environment
@@ -19,6 +16,7 @@ from deploy.federation import end_all
 from deploy.flower_programs import SuperLink
 from deploy.program import Program, ignore_end_signals, signals_as_exits
 from deploy.run_config import ROOT, LaunchError, app_of, check_run, federation_config, run_config
+from deploy.scratch import mark_of_folder, scratch_folder
 
 
 def simulate(args: argparse.Namespace) -> None:
@@ -27,21 +25,19 @@ def simulate(args: argparse.Namespace) -> None:
     check_run(config, args.nodes)
     workers = min(args.workers or os.cpu_count() or 1, args.nodes)
     federation = federation_config(args.federation, workers) | {"num-supernodes": args.nodes}
-    short = "/tmp" if Path("/tmp").is_dir() else None  # noqa: S108  (Ray's sockets need a short path)
-    home = Path(tempfile.mkdtemp(prefix="fedcomp-", dir=short))
-    mark = f"{secrets.token_hex(16)}/"
-    superlink = SuperLink(
-        Program("SuperLink", f"{mark}superlink/", home / "superlink.log"), ["--insecure", "--simulation"]
-    )
-    try:
-        superlink.start(home, environment(home))
-        control = Control(home, mark)
-        control.connect(superlink.address)
-        control.run(ROOT, config, home / "started", federation).follow(verbose=args.verbose)
-    finally:
-        ignore_end_signals()
-        end_all([superlink.program], mark)
-        shutil.rmtree(home, ignore_errors=True)
+    with scratch_folder() as home:
+        mark = mark_of_folder(home)
+        superlink = SuperLink(
+            Program("SuperLink", f"{mark}superlink/", home / "superlink.log"), ["--insecure", "--simulation"]
+        )
+        try:
+            superlink.start(home, environment(home))
+            control = Control(home, mark)
+            control.connect(superlink.address)
+            control.run(ROOT, config, home / "started", federation).follow(verbose=args.verbose)
+        finally:
+            ignore_end_signals()
+            end_all([superlink.program], mark)
 
 
 def main() -> int:

@@ -106,6 +106,27 @@ def test_a_key_is_never_overwritten_and_nothing_is_made(tmp_path: Path, name: st
     assert {path.name: path.read_text() for path in folder.iterdir()} == {name: "precious"}
 
 
+@pytest.mark.parametrize("left", [{"ca.key"}, {"ca.key", "ca.pem"}, {"ca.key", "ca.pem", "server.key"}])
+def test_a_command_that_was_killed_is_finished_by_the_next(keys: Path, left: set[str]) -> None:
+    before = {path.name: path.read_bytes() for path in keys.iterdir() if path.name in left}
+    for path in keys.iterdir():
+        if path.name not in left:
+            path.unlink()
+    make_server(keys)
+    assert {path.name for path in keys.iterdir()} == {"ca.key", "ca.pem", "server.key", "server.pem"}
+    assert before.items() <= {path.name: path.read_bytes() for path in keys.iterdir()}.items()
+    handshake(keys, keys / "ca.pem", "localhost")
+
+
+def test_a_node_key_without_its_other_file_gets_it(tmp_path: Path) -> None:
+    make_node(tmp_path)
+    private, public = tmp_path / "node.key", tmp_path / "node.pub"
+    before = private.read_bytes(), public.read_bytes()
+    public.unlink()
+    make_node(tmp_path)
+    assert (private.read_bytes(), public.read_bytes()) == before
+
+
 def test_a_damaged_authority_is_refused(keys: Path, tmp_path: Path) -> None:
     make_server(tmp_path / "other")
     for name in ("server.key", "server.pem"):

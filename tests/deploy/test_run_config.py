@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from flwr.common.config import parse_config_args
 
+from deploy.federation import Federation
 from deploy.flower_programs import SuperNode
 from deploy.run_config import (
     ROOT,
@@ -66,6 +67,17 @@ def test_a_node_config_survives_any_name_of_its_folder(tmp_path: Path, name: str
 def test_a_node_keeps_its_key(tmp_path: Path) -> None:
     first = SuperNode.make(0, 2, tmp_path / "node", "a/").public_key.read_bytes()
     assert SuperNode.make(0, 5, tmp_path / "node", "b/").public_key.read_bytes() == first
+
+
+def test_keys_that_a_killed_start_left_half_made_are_finished(tmp_path: Path) -> None:
+    (tmp_path / "node-0" / "key").mkdir(mode=0o700, parents=True)
+    Federation(tmp_path, 1)
+    made = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    (tmp_path / "keys" / "server.pem").unlink()
+    (tmp_path / "node-0" / "key" / "node.pub").unlink()
+    Federation(tmp_path, 1)
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == made
+    assert {"server.pem", "node.pub", "node.key"} <= made
 
 
 def test_settings_are_toml_values_or_bare_texts() -> None:

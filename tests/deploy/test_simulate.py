@@ -100,3 +100,18 @@ def test_an_interrupted_run_ends_all_of_its_processes(launcher: Launcher) -> Non
     process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT
     assert not [each for each in started if is_alive(each)]
+
+
+@pytest.mark.system
+def test_the_next_run_ends_the_processes_of_one_that_was_killed(launcher: Launcher) -> None:
+    first = launcher.start("--nodes", "4", "-c", "num-rounds=100000 fraction-train=0.5")
+    assert first.stdout is not None
+    next(line for line in first.stdout if line.startswith("round      1/"))
+    first.kill()
+    first.communicate(timeout=60)
+    left = [each for each in launcher.processes() if is_alive(each)]
+    assert any("ray" in each.name() for each in left)
+    again = launcher.start("--nodes", "2", "-c", "num-rounds=1 fraction-train=1.0 model=logistic runs-dir=again")
+    output, _ = again.communicate(timeout=300)
+    assert again.returncode == 0, output
+    assert not [each for each in left if is_alive(each)]
