@@ -27,10 +27,10 @@ def scratch_folder() -> Generator[Path]:
     parent = Path("/tmp" if Path("/tmp").is_dir() else tempfile.gettempdir())  # noqa: S108  (Ray's sockets need a short path)
     for folder in parent.glob(f"{PREFIX}*"):
         _remove_if_left(folder)
-    lock = None
-    while lock is None:  # another launcher may take the folder for one that was left, before its lock is held
+    while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        lock = _try_to_lock(folder)
+        if lock := _try_to_lock(folder):
+            break  # otherwise, another launcher has taken the folder for one that was left
     try:
         yield folder
     finally:

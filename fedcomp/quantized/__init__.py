@@ -46,6 +46,7 @@ from fedcomp.quantized.vectors import (
     Seeded,
     Sparse,
     Ternary,
+    held_bytes,
     l2_norm,
     seeded_indices,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "group_count",
     "half_bits",
     "half_exponent",
+    "held_bytes",
     "join_dense",
     "l2_norm",
     "level_type",

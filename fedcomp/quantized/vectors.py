@@ -3,8 +3,8 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -192,6 +192,17 @@ def l2_norm(vector: QuantizedVector) -> float:
     values = vector.dense() if sparse is None else sparse.values
     blocks = (values[start : start + BLOCK_ENTRIES] for start in range(0, values.size, BLOCK_ENTRIES))
     return math.sqrt(math.fsum(float(np.square(block, dtype=np.float64).sum()) for block in blocks))
+
+
+def held_bytes(value: object) -> int:
+    """Return the bytes of the arrays that a quantized vector holds, those in its parts included."""
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes)
+    if isinstance(value, tuple):
+        return sum(map(held_bytes, cast(tuple[object, ...], value)))
+    if is_dataclass(value):
+        return sum(held_bytes(getattr(value, each.name)) for each in fields(value))
+    return 0
 
 
 def seeded_indices(n: int, k: int, seed: int) -> Indices:

@@ -21,7 +21,7 @@ from fedcomp.sync.replica import (
 )
 from fedcomp.sync.seeds import derive_seed
 from fedcomp.sync.subscriber import Subscriber, resync
-from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE, Update, decode_update, dense_change, weighted_mean
+from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE, Undecoded, Update, decode_update, dense_change, weighted_mean
 
 __all__ = [
     "MAX_WEIGHT_MAGNITUDE",
@@ -42,6 +42,7 @@ __all__ = [
     "Route",
     "Subscriber",
     "Traffic",
+    "Undecoded",
     "Update",
     "apply_frame",
     "check_norm",

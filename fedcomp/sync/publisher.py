@@ -1,7 +1,7 @@
 """The publisher's side of the protocol: one model, each version published once, in the same bytes to every node."""
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from fedcomp.quantized import Dense, QuantizedVector, Sparse
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
 from fedcomp.sync.replica import DeltaStep, Replica
-from fedcomp.sync.updates import Update, check_reply, decode_update
-from fedcomp.wire import COUNTER_BITS, Ack, Frame, Kind, ServerMessage, ack_of, codec_id, parse_single_frame
+from fedcomp.sync.updates import Undecoded, Update, check_reply, decode_update
+from fedcomp.wire import COUNTER_BITS, Ack, Frame, Kind, Layout, ServerMessage, ack_of, codec_id, parse_single_frame
 
 NAME_BITS = 63 - COUNTER_BITS
 
@@ -36,6 +36,10 @@ class Reply:
     frame: Frame
     update: Update | None
     ack: Ack
+
+    def undecoded(self, layout: Layout) -> "Reply":
+        """Return this reply with an update that is decoded again whenever it is used, and takes memory only then."""
+        return replace(self, update=self.update and replace(self.update, change=Undecoded(self.frame, layout)))
 
 
 RESIDUAL = LinearFeedback()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, Vector
 from fedcomp.errors import CorruptError, LayoutError, StaleError, TruncatedError, VersionError
-from fedcomp.quantized import QuantizedVector
+from fedcomp.quantized import QuantizedVector, Sparse, held_bytes
 from fedcomp.sync.node_registry import NodeRecord
 from fedcomp.sync.replica import Replica, split_payload
 from fedcomp.wire import (
@@ -53,6 +53,39 @@ class Update:
     first: bool = False
     factor: float = 1.0
 
+    @property
+    def decoded_bytes(self) -> int:
+        """The memory of the decoded change, in bytes."""
+        return held_bytes(self.change)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Undecoded:
+    """The quantized vector in the `frame` of an update, which is decoded whenever it is used: it takes no memory between."""
+
+    frame: Frame
+    layout: Layout
+
+    @property
+    def n(self) -> int:
+        """Entries of the vector, zeros included."""
+        return self.layout.n
+
+    def dense(self) -> Vector:
+        """Return the vector, float32 (n,)."""
+        return self._decoded().dense()
+
+    def sparse(self) -> Sparse | None:
+        """Return the kept entries; None if the vector keeps all."""
+        return self._decoded().sparse()
+
+    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
+        """Add ``weight`` times the vector to `vector` (n,), in place and in the precision of `vector`."""
+        self._decoded().add_to(vector, weight)
+
+    def _decoded(self) -> QuantizedVector:
+        return _parts_of(self.frame, self.layout, b"")[0]
+
 
 def check_reply(frame: Frame, record: NodeRecord, published: Replica) -> None:
     """Refuse a reply unless it answers the newest message to its node, for the first time and from the published version.
@@ -90,14 +123,18 @@ def decode_update(frame: Frame, published: Replica) -> Update:
     encode_seconds, decode_seconds = SECONDS.unpack_from(frame.payload)
     if not (0 <= encode_seconds < MAX_SECONDS and 0 <= decode_seconds < MAX_SECONDS):
         raise CorruptError(f"{encode_seconds:g} and {decode_seconds:g} seconds; 0 to {MAX_SECONDS:g} are possible")
-    layout = published.layout
-    body, exact = split_payload(frame, frame.payload[SECONDS.size :], layout, published.exact)
-    change = decode_body(frame.codec, body, layout)
+    change, exact = _parts_of(frame, published.layout, published.exact)
     if frame.flags & FLAG_EXACT:
-        layout.check_exact(exact)
+        published.layout.check_exact(exact)
         _check_exact_magnitude(exact, published)
     check_magnitude(change, published)
     return Update(change, exact, encode_seconds, decode_seconds, bool(frame.flags & FLAG_FIRST))
+
+
+def _parts_of(frame: Frame, layout: Layout, exact: bytes) -> tuple[QuantizedVector, bytes]:
+    """Return the change and the exact tensors in the frame of an update; `exact` if the frame holds none."""
+    body, exact = split_payload(frame, frame.payload[SECONDS.size :], layout, exact)
+    return decode_body(frame.codec, body, layout), exact
 
 
 def check_magnitude(change: QuantizedVector, published: Replica) -> None:

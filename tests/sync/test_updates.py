@@ -12,13 +12,14 @@ import fedcomp
 from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.core.types import Vector
 from fedcomp.errors import CorruptError
-from fedcomp.quantized import Dense
+from fedcomp.quantized import Dense, held_bytes
 from fedcomp.sync import updates
 from fedcomp.sync.replica import Replica, start_replica
 from fedcomp.wire.codec_ids import codec_id
 from fedcomp.wire.frame import FLAG_EXACT, SECONDS, Frame, Kind
 from fedcomp.wire.layout import layout_of
 from fedcomp.wire.tensor import BFLOAT16
+from tests.wire.specimens import TEXTS
 
 N = 4 * BLOCK_ENTRIES + 1
 
@@ -125,3 +126,39 @@ def test_a_weight_that_is_no_number_is_refused_whatever_the_code_lets_through() 
     change = Dense(np.array([0, 0, np.nan, 0, 0, 0], np.float32))
     with pytest.raises(CorruptError, match="nan in tensor 'brain'"):
         updates.check_magnitude(change, mixed())
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_an_update_that_is_decoded_later_is_the_same(text: str) -> None:
+    arrays = {"w": np.ones((50, 40), np.float32), "steps": np.array(3)}
+    replica = start_replica(layout_of(arrays), arrays, 3)
+    compressor, vector = fedcomp.parse(text), np.random.default_rng(0).standard_normal(2000, np.float32)
+    body, _ = compressor.encode(vector, compressor.init(2000), 5, shapes=replica.layout.shapes)
+    here = (3, 3, replica.layout.digest, replica.fingerprint, 9)
+    payload = SECONDS.pack(1, 2) + body + replica.exact
+    frame = Frame(Kind.UPDATE, codec_id(compressor.entropy), FLAG_EXACT, *here, payload)
+    now, later = updates.decode_update(frame, replica).change, updates.Undecoded(frame, replica.layout)
+    sums = np.ones(2000), np.ones(2000)
+    for change, total in zip((now, later), sums, strict=True):
+        change.add_to(total, 0.3)
+    np.testing.assert_array_equal(*sums)
+    np.testing.assert_array_equal(later.dense(), now.dense())
+    assert later.n == now.n == 2000
+    assert (later.sparse() is None) == (now.sparse() is None)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_memory_of_a_decoded_update_is_counted(text: str) -> None:
+    arrays = {"w": np.ones((1000, 200), np.float32)}
+    replica = start_replica(layout_of(arrays), arrays, 3)
+    compressor, vector = fedcomp.parse(text), np.random.default_rng(0).standard_normal(200_000, np.float32)
+    body, _ = compressor.encode(vector, compressor.init(vector.size), 5, shapes=replica.layout.shapes)
+    compressor.entropy.decode(body, n=vector.size)  # what is kept for later calls is here now
+    tracemalloc.start()
+    try:
+        change = compressor.entropy.decode(body, n=vector.size)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes(change) > taken - 10_000
+    assert held_bytes(change) < taken + len(body) + 10_000  # some are views of the body

@@ -16,6 +16,9 @@ from fedcomp.flower.server.further_records import FurtherRecords
 from fedcomp.flower.server.reply_needs import MissingRecordError, ReplyNeeds
 from fedcomp.sync import Clipping, Ledger, Publisher, Reply, Update, check_norm, dense_change, scaled
 
+MAX_DECODED_BYTES = 512 * 2**20
+"""The memory for decoded updates of a round; those beyond it are decoded a second time, when they are used."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValidatedReply:
@@ -67,6 +70,7 @@ class ReplyValidator:
         app does not fit the strategy.  A single node cannot end a run.
         """
         replies: list[ValidatedReply] = []
+        decoded_bytes = 0
         misfits: set[int] = set()
         failed: list[Message] = []
         for message in messages:
@@ -74,7 +78,7 @@ class ReplyValidator:
                 failed.append(message)
                 continue
             try:
-                replies.append(self._validate(message, train))
+                reply = self._validate(message, train)
             except FedcompError as error:
                 failed.append(self._refuse(message, error))
                 if isinstance(error, MissingRecordError):
@@ -83,6 +87,13 @@ class ReplyValidator:
                     raise ValueError(
                         f"the replies of all {self.asked} nodes are dropped; of the last one, {error}"
                     ) from None
+                continue
+            size = reply.update.decoded_bytes if reply.update else 0
+            if decoded_bytes + size > MAX_DECODED_BYTES:
+                reply = replace(reply, reply=reply.reply.undecoded(self.publisher.replica.layout))
+            else:
+                decoded_bytes += size
+            replies.append(reply)
         replies.sort(key=lambda reply: (self.order(reply.node), reply.node))
         fitting = _fitting(replies)
         others = CorruptError("its records are not those of the other replies")

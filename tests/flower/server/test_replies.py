@@ -23,7 +23,9 @@ from flwr.serverapp.strategy import (
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, records
 from fedcomp.flower.local_grid import Fault
+from fedcomp.flower.server import replies
 from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse
+from fedcomp.sync import Undecoded
 from fedcomp.wire.frame import SECONDS, parse_single_frame
 from tests.flower.attacks import (
     FIT_ALONE,
@@ -50,6 +52,7 @@ from tests.flower.toy import (
     sum_of_updates,
 )
 
+VALIDATE = replies.ReplyValidator.validate
 INNER: dict[str, Callable[[], FedAvg]] = {
     "FedAvg": lambda: FedAvg(fraction_train=1.0, fraction_evaluate=0.0),
     "FedMedian": lambda: FedMedian(fraction_train=1.0, fraction_evaluate=0.0),
@@ -493,3 +496,29 @@ def test_a_late_reply_of_another_kind_is_dropped(late: str, flower_log: pytest.L
     assert f"it answers a message of type '{late}', which is over" in flower_log.text
     assert not strategy.failed_rounds
     assert strategy.version == 3
+
+
+@pytest.mark.parametrize("text", ["stc(density=0.1)", "eden(bits=1)"])
+@pytest.mark.parametrize("inner", INNER)
+def test_updates_that_take_too_much_memory_decoded_are_decoded_when_they_are_used(
+    inner: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models: list[ArrayRecord] = []
+    for limit in (2**30, 1500):  # 1500 bytes hold one of them, or none
+        monkeypatch.setattr(replies, "MAX_DECODED_BYTES", limit)
+        kept: list[bool] = []
+
+        def spy(self: replies.ReplyValidator, messages: Messages, *, train: bool) -> Any:
+            valid, failed = VALIDATE(self, messages, train=train)
+            kept.extend(not isinstance(one.update.change, Undecoded) for one in valid if one.update)  # noqa: B023
+            return valid, failed
+
+        monkeypatch.setattr(replies.ReplyValidator, "validate", spy)
+        link = fedcomp.parse(text)
+        strategy = CompressedStrategy(INNER[inner](), uplink=link, downlink=link, clip_median=2.0)
+        strategy.start(LocalGrid(app(), NODES), model(), num_rounds=3)
+        models.append(strategy.arrays)
+        assert len(kept) == 3 * NODES
+        assert (sum(kept) == len(kept)) == (limit > 1500)
+        assert sum(kept) <= 3 or limit > 1500
+    np.testing.assert_array_equal(floats(models[0]), floats(models[1]))
