@@ -15,7 +15,7 @@ from fedcomp import __version__
 from fedcomp.errors import FedcompError, TruncatedError, UnknownFormatError
 from fedcomp.methods import markdown_lines, text_lines
 from fedcomp.quantized import Ternary
-from fedcomp.sync import from_key_frame, split_payload
+from fedcomp.sync import from_key_frame, layout_in, split_payload
 from fedcomp.wire import (
     FLAG_EXACT,
     FLAG_FIRST,
@@ -79,7 +79,7 @@ def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
     flags = ", ".join(text for flag, text in meanings.items() if frame.flags & flag)
     yield "flags", f"{frame.flags:#x}{f' ({flags})' if flags else ''}"
     yield "layout", f"{frame.layout:016x}"
-    if frame.kind in (Kind.KEY, Kind.DELTA):
+    if frame.kind in (Kind.KEY, Kind.START, Kind.DELTA):
         yield "versions", f"{frame.base_version} -> {frame.version}"
         yield "fingerprints", f"{frame.before:016x} -> {frame.after:016x}"
     else:
@@ -87,10 +87,11 @@ def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
         yield "fingerprint", f"{frame.before:016x}"
         yield "answers", f"server message {frame.after}"
     yield "payload", f"{len(frame.payload)} bytes"
-    if frame.kind is Kind.KEY:
-        layout = from_key_frame(frame).layout
+    if frame.kind in (Kind.KEY, Kind.START):
+        layout = from_key_frame(frame).layout if frame.kind is Kind.KEY else layout_in(frame)[0]
         layouts[layout.digest] = layout
-        yield "vector", f"{layout.n} entries, {4 * layout.n} bytes; exact tensors {layout.exact_size} bytes"
+        sent = f", {4 * layout.n} bytes; exact tensors {layout.exact_size} bytes" if frame.kind is Kind.KEY else ""
+        yield "vector", f"{layout.n} entries{sent or '; the node makes them itself'}"
         for tensor in layout.tensors:
             yield "tensor", f"{tensor.name!r} {tensor.dtype} {tensor.shape} {tensor.policy_text}"
     elif frame.kind in (Kind.DELTA, Kind.UPDATE):

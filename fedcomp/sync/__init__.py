@@ -13,9 +13,11 @@ from fedcomp.sync.record_sender import RecordSender, decode_record
 from fedcomp.sync.replica import (
     DeltaStep,
     FrameDecoder,
+    MakeStart,
     Replica,
     apply_frame,
     from_key_frame,
+    layout_in,
     split_payload,
     start_replica,
 )
@@ -34,6 +36,7 @@ __all__ = [
     "FrameDecoder",
     "History",
     "Ledger",
+    "MakeStart",
     "NodeRegistry",
     "Publisher",
     "RecordSender",
@@ -52,6 +55,7 @@ __all__ = [
     "derive_seed",
     "first_number",
     "from_key_frame",
+    "layout_in",
     "resync",
     "scaled",
     "split_payload",

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from fedcomp.wire import Ack
 
-COLUMNS = ("node", "version", "fingerprint", "number", "taken_number", "taken_crc", "summed")
-ROW = np.dtype({"names": COLUMNS, "formats": ("<u8", "<i8", "<u8", "<u8", "<u8", "<u4", "?")})
+COLUMNS = ("node", "version", "fingerprint", "number", "taken_number", "taken_crc", "summed", "needs_key")
+ROW = np.dtype({"names": COLUMNS, "formats": ("<u8", "<i8", "<u8", "<u8", "<u8", "<u4", "?", "?")})
 """One row of `NodeRegistry.to_array`, as checkpoints hold it."""
 UNKNOWN_VERSION = -1
 """The version of a node that has confirmed none."""
@@ -20,7 +20,7 @@ class NodeRecord:
 
     `version` and `fingerprint` are those that it confirmed, `number` is that of the newest message to it, `answered` that of
     the last message that it answered.  `acked` names its last update that went into the model; `summed` says that the
-    strategy's sum holds increments from it.
+    strategy's sum holds increments from it; `needs_key` that it once could not follow: it gets no start frame any more.
     """
 
     version: int = UNKNOWN_VERSION
@@ -29,6 +29,7 @@ class NodeRecord:
     answered: int = 0
     acked: Ack = field(default_factory=Ack)
     summed: bool = False
+    needs_key: bool = False
 
 
 class NodeRegistry(dict[int, NodeRecord]):
@@ -41,7 +42,7 @@ class NodeRegistry(dict[int, NodeRecord]):
     def to_array(self) -> NDArray[np.void]:
         """Return one row per node, of dtype `ROW`."""
         rows = [
-            (node, r.version, r.fingerprint, r.number, r.acked.number, r.acked.crc, r.summed)
+            (node, r.version, r.fingerprint, r.number, r.acked.number, r.acked.crc, r.summed, r.needs_key)
             for node, r in self.items()
         ]
         return np.array(rows, ROW)
@@ -53,6 +54,6 @@ class NodeRegistry(dict[int, NodeRecord]):
         No reply to a message of a server that has ended counts: its node may have been told since that it did not.
         """
         registry = cls()
-        for node, version, fingerprint, _, acked_number, acked_crc, summed in rows.tolist():
-            registry[node] = NodeRecord(version, fingerprint, acked=Ack(acked_number, acked_crc), summed=summed)
+        for node, version, fingerprint, _, acked_number, acked_crc, *flags in rows.tolist():  # older rows have one flag
+            registry[node] = NodeRecord(version, fingerprint, 0, 0, Ack(acked_number, acked_crc), *flags)
         return registry

@@ -52,6 +52,7 @@ class Publisher:
 
     `number` is that of the last message to any node.  `epoch` numbers the sum of increments, 0 at first; it is the number
     of a message, so that no epoch comes twice.  `training_id` names the training through all restarts, 0 if it has no name.
+    `start` is the start frame of the first version, if nodes can make that themselves.
     """
 
     replica: Replica
@@ -61,12 +62,14 @@ class Publisher:
     number: int = field(default_factory=first_number)
     epoch: int = 0
     training_id: int = 0
+    start: Frame | None = None
     _key: tuple[int, bytes] | None = None
 
     @classmethod
-    def begin(cls, replica: Replica, training_id: int = 0) -> "Publisher":
-        """Return the publisher whose first version is `replica`."""
-        return cls(replica, History(replica.key_frame().size), training_id=training_id)
+    def begin(cls, replica: Replica, training_id: int = 0, *, shared_start: bool = False) -> "Publisher":
+        """Return the publisher whose first version is `replica`; with `shared_start`, nodes can make that themselves."""
+        start = replica.start_frame() if shared_start else None
+        return cls(replica, History(replica.key_frame().size), training_id=training_id, start=start)
 
     def publish(self, change: Vector, exact: bytes, compressor: Compressor, seed: int) -> None:
         """Publish the next version: `change`, float32 (n,), as `compressor` encodes it, and the bytes of the exact tensors.
@@ -126,7 +129,7 @@ class Publisher:
         self.number += 1
         record = self.nodes[node]
         record.number = self.number
-        route = self.route(record.version, record.fingerprint)
+        route = self.route(record.version, record.fingerprint, needs_key=record.needs_key)
         message = ServerMessage(
             self.number,
             record.acked,
@@ -140,17 +143,28 @@ class Publisher:
         )
         return message, route
 
-    def route(self, version: int, fingerprint: int) -> Route:
-        """Return the cheapest exact route from a version to the published one; the key frame is made once per version."""
+    def route(self, version: int, fingerprint: int, *, needs_key: bool = False) -> Route:
+        """Return the cheapest exact route from a version to the published one; the key frame is made once per version.
+
+        A node that `needs_key` cannot make the first version itself.
+        """
         newest = self.replica
-        if (version, fingerprint) == (newest.version, newest.fingerprint):
-            return Route((), 0)
-        route = self.history.route(version, fingerprint)
-        if route is not None:
+        if (route := self._missed(version, fingerprint)) is not None:
             return route
+        if self.start is not None and not needs_key:
+            missed = self._missed(self.start.version, self.start.after)
+            if missed is not None:
+                start = self.start.to_bytes()
+                return Route((start, *missed.frames), len(start) + missed.catch_up_bytes)
         if self._key is None or self._key[0] != newest.version:
             self._key = (newest.version, newest.key_frame().to_bytes())
         return Route((self._key[1],), len(self._key[1]), key=True)
+
+    def _missed(self, version: int, fingerprint: int) -> Route | None:
+        """Return the deltas from a version on, none from the newest; None if they are not all there."""
+        if (version, fingerprint) == (self.replica.version, self.replica.fingerprint):
+            return Route((), 0)
+        return self.history.route(version, fingerprint)
 
     def parse_reply(self, node: int, data: bytes) -> Reply:
         """Return the reply of `node` in `data`; a node that asks for a key frame gets one with its next message.
@@ -162,7 +176,7 @@ class Publisher:
         record = self.nodes[node]
         check_reply(frame, record, self.replica)
         if frame.kind is Kind.RESYNC:
-            record.version = UNKNOWN_VERSION
+            record.version, record.needs_key = UNKNOWN_VERSION, True
             raise CorruptError("the node cannot follow; it gets a key frame next")
         update = decode_update(frame, self.replica) if frame.kind is Kind.UPDATE else None
         return Reply(frame, update, ack_of(frame.after, data))

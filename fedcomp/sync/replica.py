@@ -1,7 +1,7 @@
 """A model at a version, and the step to the next one: the same float32 additions, in the same order, on every machine."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -14,6 +14,8 @@ from fedcomp.quantized import Indices
 from fedcomp.sync.fingerprint import MODULUS_MASK, change, exact_part, fingerprint
 from fedcomp.wire import FLAG_EXACT, NO_BODY, Frame, Kind, Layout, decode_body, parse_layout
 
+MakeStart = Callable[[], Mapping[str, NDArray[Any]]]
+"""Returns the tensors of the first version of a model."""
 LENGTH = struct.Struct("<I")
 STEP_BLOCK_ENTRIES = 1 << 14
 """Entries of a step that are computed at a time, so that the temporaries stay in the cache."""
@@ -44,6 +46,11 @@ class Replica:
         )
         here = (self.version, self.version, layout.digest, self.fingerprint, self.fingerprint)
         return Frame(Kind.KEY, NO_BODY, FLAG_EXACT, *here, payload)
+
+    def start_frame(self) -> Frame:
+        """Return the frame that names this model, for nodes that can make it themselves: the layout and the fingerprint."""
+        here = (self.version, self.version, self.layout.digest, self.fingerprint, self.fingerprint)
+        return Frame(Kind.START, NO_BODY, 0, *here, LENGTH.pack(len(self.layout.text)) + self.layout.text)
 
     def delta(self, codec: int, body: bytes, exact: bytes) -> "tuple[Frame, DeltaStep]":
         """Return the frame that adds the vector in `body` and replaces the exact tensors, and its step to the next version.
@@ -143,16 +150,26 @@ def start_replica(layout: Layout, arrays: Mapping[str, NDArray[Any]], version: i
     return Replica(layout, version, vector, exact, fingerprint(vector, exact))
 
 
+def layout_in(frame: Frame) -> tuple[Layout, int]:
+    """Return the layout at the beginning of the payload of a key or start frame, and the offset behind it.
+
+    Raises `FedcompError` for a payload that does not begin with the layout of the frame's digest.
+    """
+    payload = frame.payload
+    if len(payload) < LENGTH.size or len(payload) < (end := LENGTH.size + LENGTH.unpack_from(payload)[0]):
+        raise TruncatedError(f"{len(payload)} bytes of payload end within the layout")
+    layout = parse_layout(payload[LENGTH.size : end])
+    if layout.digest != frame.layout:
+        raise CorruptError("the layout in the frame does not fit the digest in its head")
+    return layout, end
+
+
 def from_key_frame(frame: Frame) -> Replica:
     """Return the replica that a key frame holds; raise `FedcompError` for a frame that is not a valid key frame."""
     if frame.kind is not Kind.KEY:
         raise CorruptError(f"a frame of kind {frame.kind.name}; a key frame is needed")
     payload = frame.payload
-    if len(payload) < LENGTH.size or len(payload) < (begin := LENGTH.size + LENGTH.unpack_from(payload)[0]):
-        raise TruncatedError(f"{len(payload)} bytes of key frame end within the layout")
-    layout = parse_layout(payload[LENGTH.size : begin])
-    if layout.digest != frame.layout:
-        raise CorruptError("the layout in the key frame does not fit the digest in its head")
+    layout, begin = layout_in(frame)
     if len(payload) != begin + 4 * layout.n + layout.exact_size:
         raise CorruptError(
             f"{len(payload) - begin} bytes of model; the layout needs {4 * layout.n + layout.exact_size}"
@@ -168,6 +185,28 @@ def from_key_frame(frame: Frame) -> Replica:
     return Replica(layout, frame.version, vector, exact, mark)
 
 
+def from_start_frame(frame: Frame, make_start: MakeStart | None) -> Replica:
+    """Return the replica that a start frame names, of the arrays that `make_start` returns.
+
+    Raises `VersionError` if these are of another model, or differ from the named one in any bit; `FedcompError` for a frame
+    that is not a valid start frame.
+    """
+    layout, end = layout_in(frame)
+    if len(frame.payload) != end or frame.before != frame.after or frame.base_version != frame.version:
+        raise CorruptError("the start frame does not name one version")
+    if make_start is None:
+        raise VersionError("the server asks for a model that is made here; CompressionMod(start=...) says how")
+    try:
+        replica = start_replica(layout, make_start(), frame.version)
+    except Exception as error:
+        raise VersionError(f"the start cannot be made here: {type(error).__name__}: {error}") from error
+    if replica.fingerprint != frame.after:
+        raise VersionError(
+            f"the start made here ({replica.fingerprint:016x}) is not that of the server ({frame.after:016x})"
+        )
+    return replica
+
+
 class FrameDecoder(Protocol):
     """Computes the effect of frames, such as a cache that several replicas share."""
 
@@ -180,17 +219,24 @@ class FrameDecoder(Protocol):
         ...
 
 
-def apply_frame(replica: Replica | None, frame: Frame, decoder: FrameDecoder | None = None) -> Replica:
+def apply_frame(
+    replica: Replica | None,
+    frame: Frame,
+    decoder: FrameDecoder | None = None,
+    make_start: MakeStart | None = None,
+) -> Replica:
     """Return the replica after `frame`.  The replica passed in is spent.
 
-    A key frame replaces the replica, unless it holds the same version; a delta to an older version changes nothing.
-    `decoder` computes the effect of the frame, by default without a shared cache.  Raises as `Replica.advance` does, and
-    `VersionError` for a delta if `replica` is None.
+    A key or start frame replaces the replica, unless it holds the same version; a delta to an older version changes nothing.
+    `decoder` computes the effect of the frame, by default without a shared cache; `make_start` returns the arrays that a start
+    frame names.  Raises as `Replica.advance` and `from_start_frame` do, and `VersionError` for a delta if `replica` is None.
     """
-    if frame.kind is Kind.KEY:
+    if frame.kind in (Kind.KEY, Kind.START):
         same = replica is not None and replica.layout.digest == frame.layout
         if replica is not None and same and (replica.version, replica.fingerprint) == (frame.version, frame.after):
             return replica
+        if frame.kind is Kind.START:
+            return from_start_frame(frame, make_start)
         return decoder.begin(frame) if decoder else from_key_frame(frame)
     if replica is None:
         raise VersionError(f"a delta from version {frame.base_version}; no model is held")

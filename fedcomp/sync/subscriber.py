@@ -16,7 +16,7 @@ from fedcomp.methods import parse, topk
 from fedcomp.quantized import Sparse
 from fedcomp.sync.clipping import clip_exact
 from fedcomp.sync.difference import is_difference
-from fedcomp.sync.replica import FrameDecoder, Replica, apply_frame, split_payload
+from fedcomp.sync.replica import FrameDecoder, MakeStart, Replica, apply_frame, split_payload
 from fedcomp.sync.seeds import derive_seed
 from fedcomp.wire import (
     COUNTER_BITS,
@@ -115,15 +115,21 @@ class Subscriber:
                 self.memory.pop(name, None)
             self._drop_pending()
 
-    def follow(self, message: ServerMessage, frames: tuple[Frame, ...], decoder: FrameDecoder | None = None) -> None:
-        """Bring the replica to the version of `message` by its `frames`; `decoder` computes their effect.
+    def follow(
+        self,
+        message: ServerMessage,
+        frames: tuple[Frame, ...],
+        decoder: FrameDecoder | None = None,
+        make_start: MakeStart | None = None,
+    ) -> None:
+        """Bring the replica to the version of `message` by its `frames`, as `apply_frame` does with the other arguments.
 
         A key frame of another model empties the memory.  Raises `FedcompError` if the frames do not lead to that version;
         the replica is then at the last version that they reached.
         """
         for frame in frames:
             before = self.replica
-            self.replica = apply_frame(before, frame, decoder)
+            self.replica = apply_frame(before, frame, decoder, make_start)
             if before is not None and before.layout.digest != self.replica.layout.digest:
                 self.memory = {}
         replica = self.held

@@ -26,6 +26,7 @@ class Kind(enum.IntEnum):
     UPDATE = 3  # the update of a node, relative to the version that it trained from
     ACK = 4  # no payload: the node holds that version
     RESYNC = 5  # no payload: the node cannot follow and needs a key frame
+    START = 6  # the first version of the model, which the node makes itself
 
 
 KINDS = {kind.value: kind for kind in Kind}

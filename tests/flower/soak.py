@@ -169,6 +169,7 @@ class Trial:
         self.memory = rng.choice(MEMORIES)
         self.uplink, self.downlink = self._links()
         self.model = draw_model(rng)
+        self.shared_start = rng.random() < 0.5
         self.fractions = rng.choice((0.5, 1.0)), rng.choice((0.0, 0.5))
         self.rate = rng.choice((0.0, 0.1, 0.3, 0.5))
         self.learned: Books = {}
@@ -191,7 +192,10 @@ class Trial:
         self.strategy = self._build()
 
     def __str__(self) -> str:
-        return f"{self.name}, up {self.uplink}, down {self.downlink}, {self.memory}, {self.num_nodes} nodes, {list(self.model)}"
+        return (
+            f"{self.name}, up {self.uplink}, down {self.downlink}, {self.memory}, {self.num_nodes} nodes, {list(self.model)}"
+            + (", shared start" if self.shared_start else "")
+        )
 
     def _node_config(self, node: int) -> UserConfig:
         return {"state-dir": str(self.folder / f"node-{node}")}
@@ -219,6 +223,7 @@ class Trial:
             downlink=self.downlink,
             seed=self.rng.randrange(2**32),
             checkpoint=self.checkpoint,
+            shared_start=self.shared_start,
         )
         save = strategy.save
 
@@ -232,9 +237,21 @@ class Trial:
         strategy.save = save_with_accounts  # type: ignore[method-assign]
         return strategy
 
+    def _start(self, context: Context) -> ArrayRecord | Arrays:
+        """Return the first model; every fourth node makes another one, and every fourth cannot make any."""
+        kind = context.node_id % 4
+        if kind == 3:
+            raise ValueError("there is no model here")
+        arrays = arrays_of(self.model)
+        return (
+            {name: -array if array.dtype.kind == "f" else array for name, array in arrays.items()}
+            if kind == 2
+            else self.model
+        )
+
     def _app(self) -> ClientApp:
         """Return an app that checks that it gets the published model, and learns noise."""
-        client_app = ClientApp(mods=[CompressionMod()])
+        client_app = ClientApp(mods=[CompressionMod(self._start)])
 
         @client_app.train()
         def train(message: Message, context: Context) -> Message:

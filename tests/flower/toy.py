@@ -21,6 +21,8 @@ Arrays = dict[str, NDArray[Any]]
 Messages = Iterable[Message]
 Aggregate = tuple[ArrayRecord | None, MetricRecord | None]
 """The result of a strategy's `aggregate_train`."""
+Start = Callable[[Context], Mapping[str, NDArray[Any]] | ArrayRecord]
+"""Makes the model with which training starts."""
 
 
 def model(sides: tuple[int, int] = (40, 25)) -> ArrayRecord:
@@ -45,9 +47,9 @@ def floats(record: ArrayRecord) -> NDArray[np.float64]:
     return np.concatenate([record[name].numpy().ravel() for name in ("layer.weight", "layer.bias")]).astype(np.float64)
 
 
-def app(*, with_mod: bool = True) -> ClientApp:
+def app(*, with_mod: bool = True, start: Start | None = None) -> ClientApp:
     """Return an app that adds seeded noise to the model; ``Context.state`` holds the sum of the updates."""
-    client_app = ClientApp(mods=[CompressionMod()] if with_mod else [])
+    client_app = ClientApp(mods=[CompressionMod(start)] if with_mod else [])
 
     @client_app.train()
     def train(message: Message, context: Context) -> Message:
@@ -71,9 +73,11 @@ def app(*, with_mod: bool = True) -> ClientApp:
     return client_app
 
 
-def training(change: Callable[[Arrays, Context, int], Mapping[str, Any]], weight: float = 1) -> ClientApp:
+def training(
+    change: Callable[[Arrays, Context, int], Mapping[str, Any]], weight: float = 1, start: Start | None = None
+) -> ClientApp:
     """Return an app whose nodes train to ``change(arrays, context, round)``, a model that the arrays may hold already."""
-    client_app = ClientApp(mods=[CompressionMod()])
+    client_app = ClientApp(mods=[CompressionMod(start)])
 
     @client_app.train()
     def train(message: Message, context: Context) -> Message:

@@ -16,10 +16,11 @@ from fedcomp.methods import parse
 from fedcomp.sync import Replica, Subscriber, apply_frame, updates
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.node_registry import NodeRecord
-from fedcomp.wire import Kind, codec_ids, frame, server_message
+from fedcomp.wire import Kind, decode_body, frame, server_message
 from tests.wire import specimens
 from tests.wire.mutants import BODY, INSTRUCTION, Mutant
 
+TO_NODES = (Kind.KEY.name, Kind.START.name, Kind.DELTA.name)
 MAX_VECTORS = 4
 """Memory that decoding may take, in vectors of the model's size ..."""
 MAX_COPIES = 2
@@ -51,9 +52,7 @@ def bound(mutant: Mutant) -> int:
 
 def pass_through(mutant: Mutant) -> Outcome:
     """Give `mutant` to the receiver that it is meant for; raise `BrokenLaw` if it breaks the law."""
-    door = {BODY: _decoder, INSTRUCTION: _node, Kind.KEY.name: _replica, Kind.DELTA.name: _replica}.get(
-        mutant.kind, _server
-    )
+    door = {BODY: _decoder, INSTRUCTION: _node, **dict.fromkeys(TO_NODES, _replica)}.get(mutant.kind, _server)
     enter, check = door(mutant)
     refused, begin = "", time.process_time()
     with _limited():
@@ -77,10 +76,10 @@ Door = tuple[Callable[[], None], Callable[[bool], None]]
 
 
 def _decoder(mutant: Mutant) -> Door:
-    found: list[Vector] = []
+    layout, found = specimens.world(mutant.n).replica.layout, list[Vector]()
 
     def enter() -> None:
-        found.append(codec_ids.codec_by_id(mutant.codec).decode(mutant.data, n=mutant.n).dense())
+        found.append(decode_body(mutant.codec, mutant.data, layout).dense())
 
     def check(refused: bool) -> None:
         if not refused:
@@ -113,10 +112,10 @@ def _server(mutant: Mutant) -> Door:
 
 def _replica(mutant: Mutant) -> Door:
     world = specimens.world(mutant.n)
-    held, found = world.copy(), list[Replica]()
+    held, found, start = world.copy(), list[Replica](), world.replica.arrays()
 
     def enter() -> None:
-        found.append(apply_frame(held, frame.parse_single_frame(mutant.data)))
+        found.append(apply_frame(held, frame.parse_single_frame(mutant.data), make_start=lambda: start))
 
     def check(refused: bool) -> None:
         if refused:
@@ -130,13 +129,13 @@ def _replica(mutant: Mutant) -> Door:
 def _node(mutant: Mutant) -> Door:
     """Do what `CompressionMod` does before the ClientApp runs; it parses the compressor only later."""
     world = specimens.world(mutant.n)
-    state = Subscriber(replica=world.copy(), number=specimens.NUMBER)
+    state, start = Subscriber(replica=world.copy(), number=specimens.NUMBER), world.replica.arrays()
 
     def enter() -> None:
         message, frames = server_message.parse_server_message(mutant.data)
         with suppress(ValueError):
             parse(message.uplink)
-        state.follow(message, frames)
+        state.follow(message, frames, make_start=lambda: start)
 
     def check(_: bool) -> None:
         _need(state.replica is not None, "the node has lost its model")

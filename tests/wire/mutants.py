@@ -25,8 +25,17 @@ SHARES = (0.96, 0.038, 0.002)
 HOSTILE = 0.65
 """The share of the bodies that come from `adversaries`: more than half of all mutants."""
 BODY, INSTRUCTION = "body", "instruction"
-KINDS = (BODY, Kind.DELTA.name, Kind.UPDATE.name, Kind.KEY.name, INSTRUCTION, Kind.ACK.name, Kind.RESYNC.name)
-WEIGHTS = (30, 25, 25, 7, 10, 2, 1)
+KINDS = (
+    BODY,
+    Kind.DELTA.name,
+    Kind.UPDATE.name,
+    Kind.KEY.name,
+    Kind.START.name,
+    INSTRUCTION,
+    Kind.ACK.name,
+    Kind.RESYNC.name,
+)
+WEIGHTS = (30, 25, 25, 6, 2, 10, 1, 1)
 TEXTS = (
     *(b"", b"(" * 60_000, b"-" * 60_000, b"nobody()", b"stc(**{})", b"stc(density=1e999)", b"stc(density=-0.0)"),
     *(b"stc(density=%s)" % (b"9" * digits) for digits in (400, 4300, 50_000)),
@@ -106,17 +115,37 @@ def _delta(rng: Random, n: int) -> Mutant:
     return Mutant(Kind.DELTA.name, n, codec, _outside(rng, made.to_bytes()))
 
 
+def _layout(rng: Random, text: bytes) -> bytes:
+    """Return the text of a layout, damaged or with another number."""
+    if rng.random() < 0.6:
+        return disturb(rng, text)
+    side = rng.choice(re.findall(rb"\d+", text))
+    return text.replace(side, str(rng.choice((*HUGE, -1))).encode(), 1)
+
+
+def _start(rng: Random, n: int) -> Mutant:
+    """Return a start frame of a damaged layout with the right digest, or one that names another model."""
+    held = specimens.world(n).replica
+    text, mark = held.layout.text, held.fingerprint
+    if rng.random() < 0.8:
+        text = _layout(rng, text)
+    elif rng.random() < 0.5:
+        mark ^= 1 << rng.randrange(64)
+    digest = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+    version = specimens.VERSION + rng.randrange(-1, 2)
+    payload = LENGTH.pack(len(text)) + text + rng.choice((b"", b"", b"", bytes(4)))
+    data = Frame(Kind.START, 0, 0, version, version, digest, mark, mark, payload).to_bytes()
+    return Mutant(Kind.START.name, n, 0, _outside(rng, data))
+
+
 def _key(rng: Random, n: int) -> Mutant:
     """Return a key frame of a damaged layout or model with the right digest and fingerprint."""
     payload = specimens.world(n).replica.key_frame().payload
     cut = LENGTH.size + LENGTH.unpack_from(payload)[0]
     text, model = payload[LENGTH.size : cut], payload[cut:]
     what = rng.random()
-    if what < 0.3:
-        text = disturb(rng, text)
-    elif what < 0.5:
-        side = rng.choice(re.findall(rb"\d+", text))
-        text = text.replace(side, str(rng.choice((*HUGE, -1))).encode(), 1)
+    if what < 0.5:
+        text = _layout(rng, text)
     elif what < 0.9:
         model = disturb(rng, model)
     mark, count = 0, specimens.world(n).n
@@ -191,6 +220,7 @@ MAKERS: dict[str, Callable[[Random, int], Mutant]] = {
     Kind.DELTA.name: _delta,
     Kind.UPDATE.name: _update,
     Kind.KEY.name: _key,
+    Kind.START.name: _start,
     INSTRUCTION: _instruction,
     Kind.ACK.name: partial(_answer, Kind.ACK),
     Kind.RESYNC.name: partial(_answer, Kind.RESYNC),

@@ -182,11 +182,12 @@ def instruction(n: int, route: int, training_id: int) -> ServerMessage:
     """Return the next message, with one of the `ROUTES` to the version of the model or to one of the next two."""
     held = world(n)
     key, (one, two) = held.replica.key_frame().to_bytes(), held.steps
-    frames = ((), (key,), (one,), (one, two), (key, one, two))[route]
-    newest = held.replicas[sum(frame is not key for frame in frames)]
+    start = held.replica.start_frame().to_bytes()
+    frames = ((), (key,), (one,), (one, two), (key, one, two), (start,), (start, one))[route]
+    newest = held.replicas[sum(frame in held.steps for frame in frames)]
     acked = ack_of(NUMBER, one) if route % 2 else ack_of(NUMBER - 1, two)
     text = TEXTS[route * 7 % len(TEXTS)]
     return ServerMessage(NUMBER + 1, acked, newest.version, newest.fingerprint, 5, text, frames, training_id)
 
 
-ROUTES = range(5)
+ROUTES = range(7)

@@ -14,6 +14,7 @@ import fedcomp
 from fedcomp.entropy import SparseLevelsCode
 from fedcomp.quantized import Ternary
 from fedcomp.sync import start_replica
+from fedcomp.sync.replica import from_start_frame
 from fedcomp.wire import FLAG_EXACT, Ack, Kind, ServerMessage, codec_ids, layout_of, parse_single_frame, server_message
 from tests.reference import coins, interleaved_entries, rotated_entries, slow_fingerprint, split_body
 
@@ -112,6 +113,13 @@ def test_the_library_writes_the_frame_and_it_leads_to_the_next_version() -> None
     assert after.version == 8
     assert after.arrays()["steps"] == 42
     assert {int(i): float(after.vector[i]) for i in np.flatnonzero(after.vector)} == ENTRIES
+
+
+def test_the_start_frame_on_the_page_names_version_7() -> None:
+    replica, text = start_replica(layout_of(ARRAYS), ARRAYS, version=7), block("layout").strip().encode()
+    assert replica.start_frame().to_bytes() == octets("start") + text
+    frame = parse_single_frame(octets("start") + text)
+    assert from_start_frame(frame, lambda: ARRAYS).key_frame() == replica.key_frame()
 
 
 def test_plain_integers_find_the_fields_of_the_frame() -> None:

@@ -11,6 +11,7 @@ from fedcomp.core import parse_call
 from fedcomp.entropy import GolombTernary, GolombTernaryInterleaved, Raw, SeededValues, SparseLevelsCode, SparseValues
 from fedcomp.quantized import Dense, Sparse, SparseLevels
 from fedcomp.sync import Replica, from_key_frame, split_payload, start_replica
+from fedcomp.sync.replica import from_start_frame
 from fedcomp.wire import (
     CODECS,
     FLAG_EXACT,
@@ -64,7 +65,7 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
         *("raw.body", "golomb.body", "golomb_interleaved.body", "empty.body", "stc.body"),
         *("sparse_fp32.body", "sparse_bf16.body", "sparse_fp16.body", "sparse_natural.body"),
         *("levels.body", "levels_series.body", "seeded.body"),
-        *("key.frame", "delta.frame", "delta_dense.frame", "update.frame", "held.frame", "lost.frame"),
+        *("key.frame", "delta.frame", "delta_dense.frame", "update.frame", "held.frame", "lost.frame", "start.frame"),
         "message.instruction",
         "first.instruction",
         "epoch.instruction",
@@ -155,6 +156,12 @@ def test_the_key_frame() -> None:
         assert (array.dtype, array.shape, array.tobytes()) == (sent[name].dtype, sent[name].shape, sent[name].tobytes())
     assert held.fingerprint == slow_fingerprint(held.vector, held.exact)
     assert start_replica(layout, sent, 41).key_frame().to_bytes() == golden("key.frame")
+
+
+def test_the_start_frame() -> None:
+    frame = parse_single_frame(golden("start.frame"))
+    assert from_start_frame(frame, lambda: MODEL).key_frame().to_bytes() == golden("key.frame")
+    assert replica().start_frame().to_bytes() == golden("start.frame")
 
 
 def test_the_delta_frames() -> None:

@@ -11,7 +11,7 @@ from fedcomp.core import Arrays, format_call, octets, parse_call
 from fedcomp.errors import LayoutError
 from fedcomp.memory import check_state
 from fedcomp.methods import parse
-from fedcomp.sync import FrameDecoder, RecordSender, Replica, Subscriber
+from fedcomp.sync import FrameDecoder, MakeStart, RecordSender, Replica, Subscriber
 from fedcomp.wire import Ack, Frame, ServerMessage, parse_layout, parse_single_frame
 
 LOCAL = "fedcomp.local"
@@ -45,11 +45,17 @@ class ClientState:
         for sender in self.senders.values():
             sender.settle(accepted)
 
-    def follow(self, message: ServerMessage, frames: tuple[Frame, ...], decoder: FrameDecoder | None) -> None:
-        """Bring the replica to the version of `message`; raise `FedcompError` if the frames do not lead there."""
+    def follow(
+        self,
+        message: ServerMessage,
+        frames: tuple[Frame, ...],
+        decoder: FrameDecoder | None,
+        make_start: MakeStart | None = None,
+    ) -> None:
+        """Bring the replica to the version of `message`, as `Subscriber.follow` does."""
         before = self.subscriber.replica
         try:
-            self.subscriber.follow(message, frames, decoder)
+            self.subscriber.follow(message, frames, decoder, make_start)
         finally:
             after = self.subscriber.replica
             if before is not None and after is not None and before.layout.digest != after.layout.digest:

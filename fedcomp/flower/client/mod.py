@@ -1,11 +1,14 @@
 """The node's side in Flower: a mod that turns frames into the arrays that a ClientApp expects, and its reply into a frame."""
 
 import time
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from logging import WARNING
 from pathlib import Path
+from typing import Any
 
 from flwr.app import ArrayRecord, Context, Message, RecordDict
+from numpy.typing import NDArray
 
 from fedcomp.errors import FedcompError
 from fedcomp.flower import records
@@ -17,7 +20,7 @@ from fedcomp.flower.client.state_folder import StateFolder
 from fedcomp.flower.client.trained import returned_model, trained_model
 from fedcomp.flower.lazy_array import record_of, to_record
 from fedcomp.flower.privacy import clipping_norm
-from fedcomp.sync import RecordSender, Subscriber, derive_seed, resync
+from fedcomp.sync import MakeStart, RecordSender, Subscriber, derive_seed, resync
 from fedcomp.wire import Frame, ServerMessage, parse_server_message
 
 StateStore = ContextStore | InMemoryState | StateFolder
@@ -29,13 +32,26 @@ STATE_DIR = "state-dir"
 class CompressionMod:
     """The mod of a compressed ClientApp: ``ClientApp(mods=[CompressionMod()])``.
 
-    It needs no settings, because each message says how to answer; a message from a server without `CompressedStrategy`
+    Each message says how to answer, so the mod needs no settings for that; a message from a server without `CompressedStrategy`
     passes unchanged.  The mod itself has no state: a node's state is in ``Context.state``, or, with ``state-dir`` in the
     node's config, in the files of that folder, where it outlives a restart.
 
     Where the message's config holds Flower's ``clipping_norm``, as under `DifferentialPrivacyClientSideFixedClipping`, the
     decoded update that is sent has at most that norm; error feedback keeps the rest.  Put Flower's mods after this one.
+
+    Args:
+        start: A function of the Context that returns the model with which training starts, as named numpy arrays or an
+            ArrayRecord: from a seed, or from a file of pretrained weights.  Under ``CompressedStrategy(shared_start=True)``
+            that model is not sent.  It must be the same on server and nodes in every bit; a node whose model differs gets
+            the server's.  It is called when the node holds no model.
+
+    Examples:
+        >>> import numpy as np
+        >>> mod = CompressionMod(start=lambda context: {"weight": np.zeros((10, 4), np.float32)})
     """
+
+    def __init__(self, start: Callable[[Context], Mapping[str, NDArray[Any]] | ArrayRecord] | None = None) -> None:
+        self._start = start
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         """Return the ClientApp's reply to `message`, compressed.
@@ -46,7 +62,17 @@ class CompressionMod:
         if packed is None:
             return call_next(message, context)
         with open_store(context) as store:
-            return _answer(message, *packed, context, call_next, store)
+            return _answer(message, *packed, context, call_next, store, self._make_start(context))
+
+    def _make_start(self, context: Context) -> MakeStart | None:
+        if (start := self._start) is None:
+            return None
+
+        def make() -> Mapping[str, NDArray[Any]]:
+            made = start(context)
+            return records.to_arrays(made) if isinstance(made, ArrayRecord) else made
+
+        return make
 
 
 def open_store(context: Context) -> AbstractContextManager[StateStore]:
@@ -70,7 +96,13 @@ def open_store(context: Context) -> AbstractContextManager[StateStore]:
 
 
 def _answer(
-    message: Message, key: str, data: bytes, context: Context, call_next: ClientAppCallable, store: StateStore
+    message: Message,
+    key: str,
+    data: bytes,
+    context: Context,
+    call_next: ClientAppCallable,
+    store: StateStore,
+    make_start: MakeStart | None,
 ) -> Message:
     """Return the reply to `message`, whose record `key` holds `data`: follow the frames, run the app, pack its update."""
     start_s = time.perf_counter()
@@ -84,7 +116,7 @@ def _answer(
                 content[name] = records.pack(sender.pending, stype=records.RECORD_STYPE)
         update = records.pack(state.subscriber.pending)
         return Message(_with_record(content, state.answer_key, update), reply_to=message)
-    if not _follow(state, request, frames, context.node_id, cache):
+    if not _follow(state, request, frames, context.node_id, cache, make_start):
         # Store nothing from this message: accepting a forged number would make every genuine one look stale.
         return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
     decode_seconds = time.perf_counter() - start_s + (cache.saved_seconds if cache else 0.0)
@@ -115,7 +147,12 @@ def _places(request: ServerMessage, frames: tuple[Frame, ...]) -> set[tuple[int,
 
 
 def _follow(
-    state: ClientState, request: ServerMessage, frames: tuple[Frame, ...], node: int, cache: DecodeCache | None
+    state: ClientState,
+    request: ServerMessage,
+    frames: tuple[Frame, ...],
+    node: int,
+    cache: DecodeCache | None,
+    make_start: MakeStart | None,
 ) -> bool:
     """Settle the pending update and follow the frames; return False, and log why, if they do not lead to the version."""
     subscriber = state.subscriber
@@ -124,7 +161,7 @@ def _follow(
         log(WARNING, text, subscriber.node, node)
     state.settle(request.acked, node)
     try:
-        state.follow(request, frames, cache)
+        state.follow(request, frames, cache, make_start)
     except FedcompError as error:
         log(WARNING, "fedcomp: this node cannot follow: %s", error)
         return False

@@ -21,7 +21,7 @@ from fedcomp.flower._compat import log, record_from_bytes, record_to_bytes
 from fedcomp.flower.client.client_state import ClientState, for_training, from_parts, replica_of
 from fedcomp.flower.client.context_store import ContextStore
 from fedcomp.sync import Replica, apply_frame
-from fedcomp.wire import Frame, parse_frames
+from fedcomp.wire import Frame, Kind, parse_frames
 
 FORMAT = "1"
 DAMAGE_ERRORS = (DecodeError, *CORRUPTION_ERRORS)
@@ -106,8 +106,13 @@ class StateFiles:
         """Return whether a model is written, and the frames since then lead to `replica` and are few and small enough."""
         size = sum(frame.size for frame in self._frames)
         too_long = len(self._frames) > MAX_REPLAYED_FRAMES or size * MIN_MODEL_PER_FRAMES > replica.vector.nbytes
+        makes_model = any(frame.kind is Kind.START for frame in self._frames)
         end = _model_name(self._frames[-1].version, self._frames[-1].after) if self._frames else self._model
-        return bool(self._model) and not too_long and end == _model_name(replica.version, replica.fingerprint)
+        return (
+            bool(self._model)
+            and not (too_long or makes_model)
+            and end == _model_name(replica.version, replica.fingerprint)
+        )
 
 
 def _model_name(version: int, fingerprint: int) -> str:

@@ -49,6 +49,7 @@ class Checkpoint:
             "replica": octets(publisher.replica.key_frame().to_bytes()),
             "history": octets(b"".join(frame.to_bytes() for frame in publisher.history.frames())),
             "roster": publisher.nodes.to_array(),
+            "start": octets(publisher.start.to_bytes() if publisher.start else b""),
             "ledger": self.ledger.to_array(SAVED_PARTS),
             "ledger_nodes": self.ledger.nodes_to_array(),
             "heard": np.array(list(self.heard.items()), HEARD_ROW),
@@ -83,6 +84,7 @@ class Checkpoint:
                 nodes=NodeRegistry.from_array(arrays["roster"]),
                 epoch=plain["epoch"],
                 training_id=plain.get("lineage", 0),
+                start=parse_single_frame(start) if (start := arrays.get("start", octets(b"")).tobytes()) else None,
             )
             version, words, gauss = plain["random"]
             rows = arrays["ledger"]

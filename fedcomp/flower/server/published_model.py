@@ -41,9 +41,16 @@ class PublishedModel:
 
     @classmethod
     def begin(
-        cls, arrays: ArrayRecord, patterns: Iterable[str], tied: Iterable[Iterable[str]] = ()
+        cls,
+        arrays: ArrayRecord,
+        patterns: Iterable[str],
+        tied: Iterable[Iterable[str]] = (),
+        *,
+        shared_start: bool = False,
     ) -> "PublishedModel":
         """Publish `arrays` as version 0; names that match `patterns` are local, and each group of `tied` names is one tensor.
+
+        With `shared_start`, nodes can make that version themselves.
 
         Raises `ValueError` as `layout_of` does, and for tied tensors that differ.
         """
@@ -52,7 +59,7 @@ class PublishedModel:
         check_ties(layout.tensors, plain)
         _log_probable_ties(probable_ties(layout.tensors, plain))
         local = {tensor.name: plain[tensor.name] for tensor in layout.tensors if tensor.policy == "local"}
-        return cls(Publisher.begin(start_replica(layout, plain)), local)
+        return cls(Publisher.begin(start_replica(layout, plain), shared_start=shared_start), local)
 
     def publish(self, change: Change, compressor: Compressor, seed: int, strategy: Strategy) -> None:
         """Publish the next version, which `strategy` made; raises as `Publisher.publish` does."""

@@ -10,7 +10,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import check_int
+from fedcomp.core import check_bool, check_int
 from fedcomp.flower._compat import log
 from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservingGrid
 from fedcomp.flower.records import Messages
@@ -68,6 +68,8 @@ class CompressedStrategy(Strategy):
             the first version included.  Beside it, `checkpoint` with ``.traffic`` behind its name grows by the traffic of each
             round and node.
         checkpoint_every: At least 1.
+        shared_start: Whether nodes can make the initial model themselves, by `CompressionMod(start=...)`: then it is not sent.
+            A node that makes another one, differing in as little as a bit, says so, and gets the model in its next round.
         order: Gives the rank of a node id; updates are summed in that order.  Flower draws new ids in each simulation, so a
             simulation that must be repeatable needs another order than that of the ids.
         on_round: Called with a `Round` when a round is over, evaluation included: before the next round begins, and before
@@ -99,6 +101,7 @@ class CompressedStrategy(Strategy):
         seed: int = 0,
         checkpoint: str | Path | None = None,
         checkpoint_every: int = 1,
+        shared_start: bool = False,
         order: Callable[[int], int] = int,
         on_round: OnRound | None = None,
     ) -> None:
@@ -108,6 +111,7 @@ class CompressedStrategy(Strategy):
             raise ValueError("the inner strategy is or holds a CompressedStrategy already; wrap the plain one")
         check_int("checkpoint_every", checkpoint_every, 1, 2**63 - 1)
         check_int("seed", seed, 0, 2**64 - 1)
+        check_bool("shared_start", shared_start)
         self.inner = inner
         self.uplink = uplink if uplink is not None else auto()
         self.downlink = downlink if downlink is not None else auto()
@@ -117,6 +121,7 @@ class CompressedStrategy(Strategy):
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
         self.seed, self.order, self.round = seed, order, 0
+        self.shared_start = shared_start
         self._checkpoint = (Path(checkpoint), checkpoint_every) if checkpoint is not None else None
         self._record = TrafficRecord(Path(checkpoint)) if checkpoint is not None else None
         self._hook = RoundHook(on_round)
@@ -232,7 +237,7 @@ class CompressedStrategy(Strategy):
     def _begin(self, arrays: ArrayRecord, num_rounds: int) -> ArrayRecord:
         """Publish `arrays`, or continue from the published model; return that, with which `num_rounds` rounds begin."""
         if self._model is None:
-            self._model = PublishedModel.begin(arrays, self.local, self.tied)
+            self._model = self._publish_first(arrays)
         elif arrays is not self._model.public:
             self._model.check_layout(arrays, self.local, self.tied)
             log(INFO, "fedcomp: continues from version %d; the initial arrays are not used", self.version)
@@ -241,6 +246,9 @@ class CompressedStrategy(Strategy):
         if self._checkpoint is not None and self.round == 0:
             self.save(self._checkpoint[0])  # a server that restarts before the first round has ended is still the same
         return self.arrays
+
+    def _publish_first(self, arrays: ArrayRecord) -> PublishedModel:
+        return PublishedModel.begin(arrays, self.local, self.tied, shared_start=self.shared_start)
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages, each with the frames that its node needs.
@@ -260,7 +268,7 @@ class CompressedStrategy(Strategy):
         self, configure: Configure, link: Link, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         if self._model is None:
-            self._model = PublishedModel.begin(arrays, self.local, self.tied)
+            self._model = self._publish_first(arrays)
         self._model.check(arrays)
         server_round += self._offset
         with self._random.used():
