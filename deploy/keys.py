@@ -183,6 +183,8 @@ def _write_pair(private_path: Path, private: bytes, public_path: Path, public: b
 
 def _write(path: Path, data: bytes, mode: int) -> None:
     """Make the file atomically, with that mode; refuse to replace one."""
+    for left in path.parent.glob(f".{path.name}.{8 * '?'}"):  # by a command that was killed
+        left.unlink()
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:

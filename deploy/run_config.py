@@ -5,19 +5,23 @@ import shutil
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import click
 import tomli_w
 from pydantic import Field
 
+from fedcomp.data import parse_partition
 from fedcomp.flower._compat import parse_config_args
 from server.fit import check_partition, check_strategy, load_dataset
+from server.folder import check_folder
 from server.settings import CheckedConfig, Settings, SettingsError
 
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = ("data-dir", "runs-dir")  # the run's processes have other working directories: these must be absolute
 NEVER_COPIED = (".*", "__pycache__", "*.egg-info", "build", "dist", "runs")
+MOST = 1024
+"""Processors of a simulation, and of one node."""
 PAIR = re.compile(r"""([^\s=]+)=('[^']*'|"[^"]*"|\S+)""")
 
 Config = dict[str, object]
@@ -78,7 +82,10 @@ def run_config(texts: list[str], defaults: Mapping[str, object], num_nodes: int)
     for key in PATHS:
         path = config.get(key, defaults.get(key))
         if isinstance(path, str) and path:
-            config[key] = str(Path(path).expanduser().absolute())
+            try:
+                config[key] = str(Path(path).expanduser().absolute())
+            except RuntimeError as error:  # of a home that is not known
+                raise LaunchError(f"{key} is {path!r}: {error}") from None
     try:
         Settings.from_config({**defaults, **config})
     except SettingsError as error:
@@ -93,7 +100,10 @@ def check_run(config: Mapping[str, object], num_nodes: int) -> None:
     """
     settings = Settings.from_config({**app_of(ROOT)["config"], **config})
     try:
+        if parse_partition(settings.partition).own:
+            raise SettingsError("partition is own(): simulated nodes have no data of their own; another one is needed")
         check_strategy(settings, num_nodes)
+        check_folder(settings)
         # torch takes a while to import, and the other commands do not need it
         from clients.devices import pick_device
         from fedcomp.tasks import build_model, input_shape
@@ -109,15 +119,21 @@ def check_run(config: Mapping[str, object], num_nodes: int) -> None:
 class FederationOptions(CheckedConfig):
     """The options of Flower's simulation that a command line may give."""
 
-    client_resources_num_cpus: Annotated[int, Field(ge=1, le=1024, description="a whole number from 1 to 1024")] = 1
-    client_resources_num_gpus: Annotated[float, Field(ge=0, le=1024, description="a number from 0 to 1024")] | None = (
+    client_resources_num_cpus: Annotated[int, Field(ge=1, le=MOST, description=f"a whole number from 1 to {MOST}")] = 1
+    client_resources_num_gpus: Annotated[
+        float | None, Field(ge=0, le=MOST, description=f"a number from 0 to {MOST}")
+    ] = None
+    init_args_num_cpus: Annotated[int, Field(ge=1, le=MOST, description=f"a whole number from 1 to {MOST}")]
+    init_args_num_gpus: Annotated[int | None, Field(ge=0, le=MOST, description=f"a whole number from 0 to {MOST}")] = (
         None
     )
-    init_args_num_cpus: Annotated[int, Field(ge=1, le=1024, description="a whole number from 1 to 1024")]
-    init_args_num_gpus: Annotated[int, Field(ge=0, le=1024, description="a whole number from 0 to 1024")] | None = None
-    init_args_logging_level: Annotated[str, Field(description="a text")] | None = None
-    init_args_log_to_driver: Annotated[bool, Field(description="true or false")] | None = None
-    backend_name: Annotated[str, Field(description="a text")] | None = None
+    init_args_logging_level: Annotated[
+        Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] | None,
+        Field(description="DEBUG, INFO, WARNING, ERROR or CRITICAL"),
+    ] = None
+    init_args_log_to_driver: Annotated[bool | None, Field(description="true or false")] = None
+    backend: Annotated[Literal["ray"] | None, Field(description="ray, the only backend,")] = None
+    verbose: Annotated[bool | None, Field(description="true or false")] = None
 
 
 def federation_config(texts: list[str], workers: int) -> Config:
@@ -134,7 +150,25 @@ def federation_config(texts: list[str], workers: int) -> Config:
             f"client-resources-num-cpus is {options.client_resources_num_cpus}; "
             f"at most init-args-num-cpus, {options.init_args_num_cpus}, is needed: otherwise no node can work"
         )
+    _check_gpus(options)
     return dict(options.to_config())
+
+
+def _check_gpus(options: FederationOptions) -> None:
+    """Raise `LaunchError` for more GPUs than this machine has, or than Ray is told that it has."""
+    if not (options.client_resources_num_gpus or options.init_args_num_gpus):
+        return
+    from torch.cuda import device_count
+
+    found = device_count()
+    if (told := options.init_args_num_gpus) is not None and told > found:
+        raise LaunchError(f"init-args-num-gpus is {told}; this machine has {found}")
+    if (needed := options.client_resources_num_gpus) is not None and needed > (
+        known := found if told is None else told
+    ):
+        raise LaunchError(
+            f"client-resources-num-gpus is {needed:g}; at most {known}, the GPUs of the simulation, is needed"
+        )
 
 
 def to_toml(config: Mapping[str, object]) -> str:

@@ -34,7 +34,7 @@ def scratch_folder() -> Generator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         lock.release()
 
 
@@ -45,11 +45,21 @@ def mark_of_folder(folder: Path) -> str:
 
 def _remove_if_left(folder: Path) -> None:
     """Remove the folder and its processes if its launcher does not live, and if this user may."""
-    with suppress(OSError):
-        if (folder / LOCK).exists() and (lock := _try_to_lock(folder)):
+    with suppress(OSError, RuntimeError):  # a process that survives is the next launcher's
+        if not folder.is_symlink() and (folder / LOCK).exists() and (lock := _try_to_lock(folder)):
             end([Program("left", mark_of_folder(folder), Path())], grace_s=0)
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
             lock.release()
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder, its lock last: without it, no launcher would know the folder again."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != LOCK:
+            path.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _try_to_lock(folder: Path) -> BaseFileLock | None:

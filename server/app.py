@@ -45,6 +45,7 @@ def main(grid: Grid, context: Context) -> None:
     status = RunStatus(folder, strategy, partitions, settings.num_rounds)
     rounds = Rounds(settings, folder, evaluator, strategy, status)
     random.seed(settings.seed)  # the strategy samples nodes with it, unless its checkpoint holds a later state
+    begun = strategy.round, strategy.version if strategy.round > 0 else 0
     with status:
         strategy.start(
             ordered,
@@ -58,10 +59,10 @@ def main(grid: Grid, context: Context) -> None:
     folder.write("accuracy.png", report.figure(settings, rounds.records))
     folder.write("model.npz", to_npz(strategy.arrays))
     print(report.table(settings, rounds.records, totals), flush=True)
-    if strategy.version == 0:
+    if strategy.round > begun[0] and strategy.version == begun[1]:
         raise RuntimeError(f"{NO_RESULT}; see the errors of the nodes and of the rounds in the log")
-    if rounds.records[-1].loss is None:
-        raise DivergedError("the loss of the last round is no number: the training has diverged")
+    if rounds.diverged:
+        raise DivergedError("the last loss is no number: the training has diverged")
 
 
 def prepare(settings: Settings, grid: Grid) -> Evaluator:

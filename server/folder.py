@@ -1,6 +1,7 @@
 """The folder of a run: created for a new run, or reopened to resume one; no run overwrites another."""
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from itertools import count
@@ -67,9 +68,22 @@ class RunFolder:
                     if not isinstance(record.round, int):  # from_row takes any number, and none
                         raise TypeError(f"its round is {record.round}")
                     lines.append((line, record))
-                except (ValueError, TypeError) as error:
+                except (ValueError, TypeError, RecursionError) as error:
                     raise ValueError(f"{self.rounds}: line {number} is no record of a round ({error})") from None
         return lines
+
+
+def check_folder(settings: Settings) -> None:
+    """Raise `ValueError` where `create_folder` or `reopen_folder` would; nothing is made or removed."""
+    if settings.resume:
+        _resumable(settings)
+        return
+    runs = Path(settings.runs_dir).expanduser().absolute()
+    if settings.run_name and (runs / settings.run_name).exists() and not _is_empty(runs / settings.run_name):
+        raise _taken(runs / settings.run_name)
+    nearest = next(path for path in (runs, *runs.parents) if path.exists() or path.is_symlink())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+        raise ValueError(f"runs-dir is {str(runs)!r}; a writable folder is needed ({nearest} is none)")
 
 
 def create_folder(settings: Settings) -> RunFolder:
@@ -93,7 +107,11 @@ def create_folder(settings: Settings) -> RunFolder:
                         raise
     except OSError as error:
         raise ValueError(f"runs-dir is {str(runs)!r}; a writable folder is needed ({error.strerror})") from None
-    raise ValueError(f"{runs / name} holds a run already; choose another run-name, or resume it with resume=true")
+    raise _taken(runs / name)
+
+
+def _taken(path: Path) -> ValueError:
+    return ValueError(f"{path} holds a run already; choose another run-name, or resume it with resume=true")
 
 
 def reopen_folder(settings: Settings) -> RunFolder:
@@ -101,6 +119,14 @@ def reopen_folder(settings: Settings) -> RunFolder:
 
     A run that ended before its first checkpoint starts again.
     """
+    folder = _resumable(settings)
+    for left in folder.path.glob(".*.partial"):  # by a server that was killed
+        left.unlink()
+    return folder
+
+
+def _resumable(settings: Settings) -> RunFolder:
+    """Return the folder of the run to resume; raise `ValueError` as `reopen_folder` does."""
     folder = RunFolder(Path(settings.runs_dir).expanduser().absolute() / settings.run_name)
     if not folder.settings.exists():
         raise ValueError(f"resume is true, but there is no run {settings.run_name!r} in {folder.path.parent}")
@@ -110,16 +136,15 @@ def reopen_folder(settings: Settings) -> RunFolder:
             raise ValueError(
                 f"{folder.path} has no checkpoint; a run with checkpoint-every above 0 is needed to resume"
             )
-        if last := max((record.round for record in folder.records()), default=0):
+        last = max((record.round for record in folder.records()), default=0)
+        if last or folder.summary.exists():
+            done = f"has finished round {last}" if last else "has ended"
             raise ValueError(
-                f"{folder.checkpoint} is missing, and the run has finished round {last}; put the file back, or start"
-                " a run with another run-name"
+                f"{folder.checkpoint} is missing, and the run {done}; put the file back, or start a run with another run-name"
             )
     for key, value in settings.to_config().items():
         if key not in FREE_ON_RESUME and before.get(key) != value:
             raise ValueError(f"{key} is {value!r}; {before.get(key)!r}, as run {settings.run_name!r} has it, is needed")
-    for left in folder.path.glob(".*.partial"):  # by a server that was killed
-        left.unlink()
     return folder
 
 
@@ -130,7 +155,7 @@ def _is_empty(path: Path) -> bool:
 def _settings_in(path: Path) -> dict[str, Any]:
     try:
         settings = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} holds no JSON ({error})") from None
     if not isinstance(settings, dict) or "checkpoint-every" not in settings:
         raise ValueError(f"{path} holds {settings!r}; the settings of a run are needed")

@@ -34,6 +34,12 @@ class Rounds:
     def __post_init__(self) -> None:
         self.records, self._progress = self.folder.records(), Progress(self.settings.num_rounds)
 
+    @property
+    def diverged(self) -> bool:
+        """Whether the last loss that was measured is no number."""
+        measured = [record.loss for record in self.records if record.accuracy is not None]
+        return bool(measured) and measured[-1] is None
+
     def __call__(self, server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
         """Return the test metrics of the published model, or `None` for a round that is not evaluated.
 

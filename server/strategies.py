@@ -23,6 +23,8 @@ from fedcomp.flower import EF21, FedAMS, MajorityVote, QcmdAdagrad, QrdaAdagrad
 MAX_NODES = 1 << 31
 MAX_STEP = 1e6
 """The largest step size, regulariser and the like: larger ones only diverge."""
+MAX_DECAY = 0.9999
+"""The largest decay of a moment: with 1, nothing new would ever count."""
 ADAPTIVE = ("eta", "eta_l", "tau")
 PROXIMAL = ("eta", "delta", "l1_strength")
 
@@ -46,10 +48,11 @@ STRATEGIES: Mapping[str, tuple[Callable[..., FedAvg], tuple[str, ...]]] = {
 }
 """Name -> class, and the settings that a text may give it; the settings that all share come from the run config."""
 
-_positive, _share = partial(check_range, above=0, most=MAX_STEP), partial(check_range, least=0, most=1)
+_positive = partial(check_range, above=0, most=MAX_STEP)
 RANGES: Mapping[str, Callable[[str, object], None]] = {
-    **dict.fromkeys((*ADAPTIVE, "server_learning_rate"), _positive),
-    **dict.fromkeys(("beta_1", "beta_2", "server_momentum"), _share),
+    **dict.fromkeys((*ADAPTIVE, "server_learning_rate", "step"), _positive),
+    **dict.fromkeys(("beta_1", "beta_2", "server_momentum"), partial(check_range, least=0, most=MAX_DECAY)),
+    **dict.fromkeys(("delta", "l1_strength"), partial(check_range, least=0, most=MAX_STEP)),
     "beta": partial(check_range, least=0, most=0.49),  # of the updates, cut off at each end
     "proximal_mu": partial(check_range, least=0, most=MAX_STEP),
     "num_malicious_nodes": partial(check_int, least=0, most=MAX_NODES),

@@ -26,9 +26,11 @@ from fedcomp.wire import (
 )
 
 MAX_MODELS_PER_RECORD = 4
-"""A record may have as many times the entries of the model."""
+"""A record may have as many times the entries of the model, and as many times its tensors."""
 MIN_RECORD_LIMIT = 1 << 16
 """Entries that a record may have, however small the model is."""
+MIN_TENSOR_LIMIT = 256
+"""Tensors that a record may have, however few the model has."""
 
 
 @dataclass(slots=True)
@@ -112,6 +114,8 @@ def decode_record(data: bytes, number: int, model: Layout) -> dict[str, NDArray[
         t.policy in ("compressed", "exact") for t in layout.tensors
     ):
         raise CorruptError(f"{layout.n} entries; at most {limit} are possible, and no tied or local tensors")
+    if len(layout.tensors) > (most := max(MAX_MODELS_PER_RECORD * len(model.tensors), MIN_TENSOR_LIMIT)):
+        raise CorruptError(f"{len(layout.tensors)} tensors; at most {most} are possible")
     if bool(frame.flags & FLAG_EXACT) != bool(layout.exact_size):
         raise CorruptError(f"the frame's flags do not fit its {layout.exact_size} bytes of exact tensors")
     body, exact = split_payload(frame, rest, layout, b"")

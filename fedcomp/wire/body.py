@@ -13,7 +13,7 @@ def decode_body(codec: int, body: bytes, layout: Layout) -> QuantizedVector:
 
     Raises `FedcompError` for a damaged body, for one of another number of entries, and for one in more pieces than the layout
     has compressed tensors: each takes time, and honest senders make one of a tensor, or of several.  A code whose bodies have
-    pieces counts them: its method ``count_pieces(body)``.
+    pieces, or groups that are tensors, counts them: its method ``count_pieces(body)``.
     """
     code = codec_by_id(codec)
     count: Callable[[bytes], int] | None = getattr(code, "count_pieces", None)  # for Protocols, isinstance is slow

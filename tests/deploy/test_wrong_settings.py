@@ -2,12 +2,15 @@
 
 import contextlib
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deploy import simulate
 from deploy.run_config import ROOT, LaunchError, app_of, check_run, federation_config, run_config
+from server.folder import create_folder
+from server.settings import Settings
 
 NODES = 4
 COUNTS = ("num-rounds", "min-nodes", "local-epochs", "batch-size", "evaluate-every")
@@ -60,6 +63,11 @@ WRONG: list[str] = [
     "strategy=bulyan fraction-train=1.0 sampling-decay=1.0",
     "min-nodes=5",
     "colour=red",
+    "resume=true run-name=nothing",
+    "partition='own()'",
+    "runs-dir=/dev/null",
+    "runs-dir=~nobodyatall/x",
+    "data-dir=~nobodyatall",
     "uplink",
     "= =",
 ]  # fmt: skip
@@ -67,7 +75,13 @@ WRONG_FEDERATION = [
     *(f"client-resources-num-cpus={value}" for value in ("0", "-1", "3", "lots", "1.5", "true")),
     *(f"init-args-num-cpus={value}" for value in ("0", "99999", "x")),
     *(f"client-resources-num-gpus={value}" for value in ("-1", "1e30", "x")),
-    *(f"init-args-num-gpus={value}" for value in ("-1", "0.5")),
+    *(f"init-args-num-gpus={value}" for value in ("-1", "0.5", "1000")),
+    "client-resources-num-gpus=0.5 init-args-num-gpus=0",
+    "init-args-logging-level=foo",
+    "init-args-log-to-driver=2",
+    "backend=slurm",
+    "backend-name=ray",
+    "verbose=3",
     "foo=1",
     "num-supernodes=7",
     "words",
@@ -100,10 +114,13 @@ def test_a_wrong_setting_is_refused_in_one_sentence_that_names_it(text: str) -> 
 def test_a_wrong_option_of_the_simulation_is_refused_in_one_sentence(text: str) -> None:
     with pytest.raises(LaunchError) as caught:
         federation_config([text], 2)
-    assert text.split("=")[0] in sentence(caught.value)
+    told = sentence(caught.value)
+    assert text.split("=")[0] in told
+    assert "None" not in told
 
 
-def test_right_settings_pass() -> None:
+def test_right_settings_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     for text in (
         "strategy='krum(num_malicious_nodes=1)' fraction-train=1.0",
         "strategy='bulyan(num_malicious_nodes=1)' fraction-train=1.0",
@@ -132,3 +149,34 @@ def test_the_launcher_starts_nothing_for_them(
     with contextlib.suppress(SystemExit):
         assert simulate.main() == 1
     assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_more_gpus_than_there_are_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert federation_config(["client-resources-num-gpus=2"], 2)["client-resources-num-gpus"] == 2
+    for text, needed in (
+        ("init-args-num-gpus=4", "init-args-num-gpus is 4; this machine has 2"),
+        ("client-resources-num-gpus=3", "client-resources-num-gpus is 3; at most 2, "),
+        ("client-resources-num-gpus=2 init-args-num-gpus=1", "client-resources-num-gpus is 2; at most 1, "),
+    ):
+        with pytest.raises(LaunchError, match=needed):
+            federation_config([text], 2)
+
+
+def test_a_run_that_exists_and_one_that_does_not_fit_are_refused(tmp_path: Path) -> None:
+    defaults = app_of(ROOT)["config"]
+
+    def check(*texts: str) -> None:
+        check_run(run_config([f"runs-dir={tmp_path}", *texts], defaults, NODES), NODES)
+
+    check("run-name=mine")
+    settings = Settings.from_config({**defaults, "runs-dir": str(tmp_path), "run-name": "mine", "min-nodes": NODES})
+    create_folder(settings)
+    for text, needed in (
+        ("run-name=mine", "holds a run already; choose another run-name"),
+        ("run-name=mine resume=true", "has no checkpoint"),
+        ("run-name=other resume=true", "there is no run 'other'"),
+    ):
+        with pytest.raises(LaunchError, match=needed):
+            check(text)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -200,6 +200,8 @@ def exact_of(value: NDArray[Any]) -> Change:
 
 EXTREMES: dict[str, Change] = {
     "a weight of 0": update_of(1, 0),
+    "no change, of weight 0": update_of(0, 0),
+    "no change, of the smallest weight": update_of(0, 5e-324),
     "the smallest weight": update_of(1, 5e-324),
     "the largest weight": update_of(1, 2**53),
     "the smallest update": update_of(1e-45),

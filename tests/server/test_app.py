@@ -271,7 +271,7 @@ def test_a_run_that_diverges_writes_its_results_and_ends_with_an_error(
     short: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Evaluator, "__call__", lambda self, arrays: (float("nan"), 0.1))
-    with pytest.raises(DivergedError, match="the loss of the last round is no number"):
+    with pytest.raises(DivergedError, match="the last loss is no number"):
         run(short | {"run-name": "wild"})
     summary = json.loads((tmp_path / "runs" / "wild" / "summary.json").read_text())
     assert (summary["rounds"], summary["loss"]) == (4, None)

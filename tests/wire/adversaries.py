@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedcomp.entropy.bits import prefix_stream
 from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.entropy.bodies import head
+from fedcomp.entropy.bodies.dense import TENSORS
 from fedcomp.entropy.bodies.golomb import ROUNDING, rice_parameter, write_head
 from fedcomp.entropy.bodies.sparse import LISTED, SEED
 from fedcomp.entropy.codes import alphabet, positions, values
@@ -147,11 +148,13 @@ def seeded(rng: Random, n: int) -> Body:
     return 6, head.write(n, k) + SEED.pack(rng.randrange(2**64)) + _natural(rng, k)
 
 
-def levels(rng: Random, n: int) -> Body:
-    """Return codec 7 with levels in a slow form, in buckets of one entry or of all."""
-    count, bucket = rng.choice((2, 256, 511)), rng.choice((1, n))
-    begin = write_varint(n) + bytes([LINEAR]) + write_varint(count) + write_varint(bucket)
-    return 7, begin + np.full(-(-n // bucket), ONE, "<f4").tobytes() + _symbols(rng, n, count)
+def levels(rng: Random, n: int, tensors: int = 3) -> Body:
+    """Return codec 7 with levels in a slow form, in buckets of one entry or of all, or in groups that are `tensors`."""
+    count, tensors = rng.choice((2, 256, 511)), min(tensors, n)
+    groups, sizes = rng.choice((([1], n), ([n], 1), ([tensors, *[1] * (tensors - 1), n - tensors + 1], tensors)))
+    kind = LINEAR | (TENSORS if len(groups) > 1 else 0)
+    begin = write_varint(n) + bytes([kind]) + b"".join(map(write_varint, (count, *groups)))
+    return 7, begin + np.full(sizes, ONE, "<f4").tobytes() + _symbols(rng, n, count)
 
 
 def low_rank(rng: Random, n: int) -> Body:
@@ -175,7 +178,7 @@ def pieces(rng: Random, n: int, count: int = 3) -> Body:
     sizes.append(n - sum(sizes))
     rows, bodies = [write_varint(len(sizes))], []
     for size in sizes:
-        body = levels(rng, size)[1]
+        body = levels(rng, size, 1)[1]
         rows.append(bytes([1]) + write_varint(size) + write_varint(len(body)))
         bodies.append(body)
     return 10, b"".join(rows + bodies)
@@ -191,6 +194,16 @@ MAKERS: tuple[Maker, ...] = (
     low_rank,
     pieces,
 )
+
+
+def many_tensors(rng: Random, n: int) -> Body:
+    """Return codec 7, alone or as a piece of codec 10, with groups that are more tensors than the model has."""
+    tensors = rng.choice((4, n // 8, n))
+    begin = (
+        write_varint(n) + bytes([LINEAR | TENSORS]) + b"".join(map(write_varint, (2, tensors, *[1] * (tensors - 1))))
+    )
+    body = begin + write_varint(n - tensors + 1) + np.full(tensors, ONE, "<f4").tobytes() + _symbols(rng, n, 2)
+    return rng.choice(((7, body), (10, b"\1\1" + write_varint(n) + write_varint(len(body)) + body)))
 
 
 def many_pieces(rng: Random, n: int) -> Body:
@@ -223,7 +236,7 @@ def mixed_remainders(rng: Random, n: int) -> Body:
     return 2, write_head(Ternary(n, np.arange(n), np.zeros(n, np.bool_), ONE)) + stream + bytes(-(-n // 8))
 
 
-FORBIDDEN: tuple[Maker, ...] = (many_pieces, long_chunks, high_rank, mixed_remainders)
+FORBIDDEN: tuple[Maker, ...] = (many_tensors, many_pieces, long_chunks, high_rank, mixed_remainders)
 DRAWS = 32
 """Bodies of each maker that `body` knows."""
 

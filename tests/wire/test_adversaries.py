@@ -5,10 +5,12 @@ from collections import defaultdict
 from random import Random
 from types import FrameType
 
+import numpy as np
 import pytest
 
 from fedcomp.errors import CorruptError
-from fedcomp.wire import Kind, decode_body
+from fedcomp.sync import updates
+from fedcomp.wire import Kind, decode_body, parse_single_frame
 from tests.wire import adversaries, specimens
 from tests.wire.adversaries import FORBIDDEN, MAKERS, Maker
 from tests.wire.doors import pass_through
@@ -21,8 +23,12 @@ BUDGET = 5
 
 
 def work(body: Body) -> int:
-    """Return the calls that decoding takes: numpy works on many entries in each, so a body of many small steps takes many."""
-    layout, calls = specimens.world(N).replica.layout, 0
+    """Return the calls that an update with this body takes: it is decoded, checked and added to a sum.
+
+    numpy works on many entries in each, so a body of many small steps takes many.
+    """
+    published, calls, total = specimens.world(N).replica, 0, np.zeros(N, np.float32)
+    update = parse_single_frame(specimens.update(N, *body))
 
     def count(frame: FrameType, event: str, argument: object) -> None:
         nonlocal calls
@@ -30,7 +36,7 @@ def work(body: Body) -> int:
 
     sys.setprofile(count)
     try:
-        decode_body(*body, layout)
+        updates.decode_update(update, published).change.add_to(total)
     finally:
         sys.setprofile(None)
     return calls

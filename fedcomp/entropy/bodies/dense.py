@@ -61,6 +61,13 @@ class LevelsCode:
             )
         )
 
+    def count_pieces(self, value: bytes, /) -> int:
+        """Return the number of tensors that are groups, 1 if the groups are buckets: those take no time of their own."""
+        reader = ByteReader(value)
+        head.read_n(reader, None)
+        _, flags = _read_scale(reader)
+        return reader.varint("number of tensors") if flags & TENSORS else 1
+
     def decode(self, value: bytes, /, n: int | None = None) -> Levels:
         """Return the levels.
 

@@ -48,8 +48,12 @@ class SegmentsCode:
         return b"".join(table + bodies)
 
     def count_pieces(self, value: bytes, /) -> int:
-        """Return the number of pieces."""
-        return _read_count(ByteReader(value), "pieces")
+        """Return the number of pieces, and of the tensors that are groups in them."""
+        reader, count = ByteReader(value), 0
+        for number, _, length in _read_rows(reader):
+            body = reader.take(length, "piece").tobytes()
+            count += LevelsCode().count_pieces(body) if CODES[number][0] is Levels else 1
+        return count
 
     def decode(self, value: bytes, /, n: int | None = None) -> Segments:
         """Return the pieces.  Without `n`, a body may claim as many entries as one of `LevelsCode`."""

@@ -4,6 +4,7 @@ Each holds two archives.  ``state`` is replaced after each message.  ``model-...
 since then are in ``state``, so that a round writes only what has changed.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Collection
@@ -49,8 +50,12 @@ class StateFiles:
 
     @property
     def written_ns(self) -> int:
-        """The time of the last write, in nanoseconds; 0 if there was none."""
-        return self._state.stat().st_mtime_ns if self._state.exists() else 0
+        """The time of the last write, in nanoseconds; -1 if there was none."""
+        return self._state.stat().st_mtime_ns if self._state.exists() else -1
+
+    def make_oldest(self) -> None:
+        """Date the last write before all others."""
+        os.utime(self._state, ns=(0, 0))
 
     def place(self) -> tuple[int, int] | None:
         """Return version and fingerprint of the replica, None if there is none; raise one of `DAMAGE_ERRORS`."""
@@ -160,7 +165,7 @@ class StateFolder:
         try:
             if not path.is_dir() and (path.exists() or path.is_symlink()):
                 raise CorruptError("it is no folder")
-            if self._files.written_ns:
+            if self._files.written_ns >= 0:
                 return for_training(self._files.read(), training_id)
         except DAMAGE_ERRORS as error:
             self._set_aside(path, error)
@@ -183,10 +188,11 @@ class StateFolder:
         self._records[LAST] = ConfigRecord({"lineage": f"{state.training_id:016x}"})
 
     def _remove_old(self, newest: int) -> None:
-        # The clock may have jumped, so this training need not be the first of all.
-        others = [training_id for training_id in self._trainings() if training_id != newest]
-        for old in others[MAX_TRAININGS - 1 :]:
-            shutil.rmtree(self._path / f"{old:016x}")
+        for files in (StateFiles(self._path / f"{each:016x}") for each in self._trainings()):
+            if files.written_ns > self._files.written_ns:  # under another clock; it would outlive those in use
+                files.make_oldest()
+        for old in [each for each in self._trainings() if each != newest][MAX_TRAININGS - 1 :]:
+            shutil.rmtree(self._path / f"{old:016x}", ignore_errors=True)
 
     def _unusable(self, error: Exception) -> ValueError:
         need = f"a writable folder with file locks is needed ({error})"

@@ -113,8 +113,8 @@ class LinkCompressors:
     def end_round(self, replies: Sequence[ValidatedReply], change: Vector, memory: State) -> None:
         """Measure a round: the weights of its `replies`, and the `memory` of the downlink after publishing `change`."""
         if self._weight_key and any(weights := weights_of(replies, self._weight_key)):
-            squares = sum(weight**2 for weight in weights)
-            self._measured.evenness = sum(weights) ** 2 / squares / len(weights)
+            shares = [weight / max(weights) for weight in weights]  # squares of tiny weights would be 0
+            self._measured.evenness = sum(shares) ** 2 / sum(share**2 for share in shares) / len(shares)
         # The most so far: a server that restarts has forgotten which nodes evaluated after its checkpoint.
         self._measured.reached, self._reached = max(self._measured.reached, len(self._reached)), set()
         chosen = self._measured.downlink and RESIDUAL in self.downlink.memory.vectors

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from flwr.app import RecordDict
-from flwr.serverapp.strategy import FedAvg, Strategy
+from flwr.serverapp.strategy import FedAvg, MultiKrum, Strategy
 
 from fedcomp.errors import CorruptError
 from fedcomp.flower import records
@@ -40,7 +40,8 @@ class ReplyNeeds:
 
     `weight_key` names the metric that weighs a reply, None if the strategy names none.  A `strict` strategy ends the run unless
     each reply has one MetricRecord, which holds the weight, and in training the model.  With `one_array_record`, it also ends
-    for an ArrayRecord beside the model.  With `divides`, it ends if all weights are 0.
+    for an ArrayRecord beside the model.  With `divides`, it ends if all weights are 0; one that `selects` replies, if all
+    weights of those are, so none may be.
     """
 
     train: bool
@@ -48,6 +49,7 @@ class ReplyNeeds:
     strict: bool = False
     one_array_record: bool = False
     divides: bool = False
+    selects: bool = False
 
     @classmethod
     def of(cls, strategy: Strategy, *, train: bool) -> "ReplyNeeds":
@@ -59,7 +61,8 @@ class ReplyNeeds:
         method = type(inner).aggregate_train if train else type(inner).aggregate_evaluate
         strict = mean or _is_library_code(method)
         divides = strict and (train or inner.evaluate_metrics_aggr_fn is aggregate_metricrecords)
-        return cls(train, inner.weighted_by_key, strict, strict and train and not mean, divides)
+        selects = strict and train and isinstance(inner, MultiKrum)
+        return cls(train, inner.weighted_by_key, strict, strict and train and not mean, divides, selects)
 
     def check(self, content: RecordDict, update: Update | None) -> None:
         """Raise `CorruptError` for a reply that lacks something; `content` are its records, and `update` is in its frame."""
@@ -76,6 +79,8 @@ class ReplyNeeds:
             weight = record.get(self.weight_key, 1) if self.weight_key else 1
             if not isinstance(weight, int | float) or not 0 <= weight <= MAX_EXAMPLE_WEIGHT:
                 raise CorruptError(f"its weight {self.weight_key!r} is {weight}; a number from 0 to 2^53 is needed")
+            if self.selects and not weight:
+                raise CorruptError("its weight is 0; the strategy may select it alone, and needs a weight above 0")
 
     def weight(self, content: RecordDict) -> float:
         """Return the weight of a reply that passed `check`; 1 if it does not matter."""

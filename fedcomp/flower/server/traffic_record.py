@@ -31,8 +31,10 @@ class TrafficRecord:
         if ledger is not self._ledger:  # the first save of a run
             ledger.collect_new()
             self._ledger = ledger
+        self._check()
         data = ledger.take_new().tobytes()
         with self.path.open("r+b" if self.path.exists() else "wb") as file:
+            self._size = min(self._size, file.seek(0, os.SEEK_END) // ROW.itemsize * ROW.itemsize)  # someone may cut it
             file.truncate(self._size)
             file.seek(self._size)
             file.write(data)
@@ -46,6 +48,7 @@ class TrafficRecord:
 
         A warning says if the file has fewer bytes.
         """
+        self._check()
         found = self.path.stat().st_size if self.path.exists() else 0
         if found < size:
             text = (
@@ -56,3 +59,8 @@ class TrafficRecord:
         if size:
             ledger.take_new()
         self._size, self._ledger = min(size, found) // ROW.itemsize * ROW.itemsize, ledger
+
+    def _check(self) -> None:
+        """Raise `ValueError` for a folder or a link in place of the file: what it leads to is not the record's."""
+        if self.path.is_symlink() or self.path.is_dir():
+            raise ValueError(f"{self.path} is a folder or a link; the record of the traffic is a file: move it away")
