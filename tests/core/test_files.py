@@ -76,3 +76,17 @@ def test_every_flipped_bit_of_the_heads_is_harmless_or_damage(tmp_path: Path) ->
                 assert not read_archive(path)["zeros"].any()
             except (CorruptError, KeyError):
                 continue
+
+
+def test_sizes_beyond_the_file_are_damage_and_take_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "archive"
+    write_archive(path, {"a": np.arange(20)})
+    data = path.read_bytes()
+    directory = data.index(b"PK\x01\x02")
+    for place in (20, 24):  # of the compressed and the whole size of a member
+        for bit in (29, 30, 31):
+            changed = bytearray(data)
+            changed[directory + place + bit // 8] ^= 1 << bit % 8
+            path.write_bytes(changed)
+            with pytest.raises(CorruptError, match="a.npy claims .* the file has"):
+                read_archive(path)

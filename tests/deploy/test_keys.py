@@ -188,3 +188,9 @@ def test_the_command_refuses_in_one_sentence(tmp_path: Path) -> None:
     done = command("node", str(tmp_path / "node"))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith(f"error: {tmp_path}/node/node.key ")
+
+
+def test_a_copy_of_a_key_that_a_killed_command_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".node.key.0123abcd").write_text("secret")
+    make_node(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"node.key", "node.pub"}

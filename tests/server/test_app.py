@@ -277,6 +277,20 @@ def test_a_run_that_diverges_writes_its_results_and_ends_with_an_error(
     assert (summary["rounds"], summary["loss"]) == (4, None)
 
 
+def test_a_last_round_that_is_not_evaluated_is_no_divergence(short: Config, tmp_path: Path) -> None:
+    run(short | {"run-name": "seldom", "num-rounds": 3, "evaluate-every": 3, "checkpoint-every": 1})
+    folder = tmp_path / "runs" / "seldom"
+    text = "".join(
+        json.dumps(json.loads(line) | {"loss": None, "accuracy": None}) + "\n"
+        if json.loads(line)["round"] == 3
+        else line + "\n"
+        for line in (folder / "rounds.jsonl").read_text().splitlines()
+    )
+    (folder / "rounds.jsonl").write_text(text)
+    (folder / "summary.json").unlink()
+    run(short | {"run-name": "seldom", "num-rounds": 3, "evaluate-every": 3, "checkpoint-every": 1, "resume": True})
+
+
 def test_a_run_in_which_no_update_can_be_used_ends_with_an_error(short: Config, tmp_path: Path) -> None:
     class Cutting(LocalGrid):
         def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:

@@ -136,3 +136,9 @@ def test_a_float16_beyond_its_range_is_refused() -> None:
     )  # fmt: skip
     with pytest.raises(FedcompError):
         decode_record(forged.to_bytes(), 5, MODEL.layout)
+
+
+def test_a_record_of_far_more_tensors_than_the_model_is_refused() -> None:
+    decode_record(_data({f"t{i}": np.ones(1, np.float32) for i in range(256)}), 5, MODEL.layout)
+    with pytest.raises(FedcompError, match="257 tensors; at most 256"):
+        decode_record(_data({f"t{i}": np.ones(1, np.float32) for i in range(257)}), 5, MODEL.layout)

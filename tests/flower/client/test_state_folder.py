@@ -430,6 +430,27 @@ def _leads_to(link: Path, path: Path) -> bool:
         return False
 
 
+def test_trainings_that_are_dated_in_the_future_do_not_outlive_those_in_use(tmp_path: Path) -> None:
+    for old in (1, 2, 3):
+        _save(tmp_path, _state(training_id=old))
+    for folder in tmp_path.iterdir():
+        if folder.is_dir():
+            os.utime(folder / "state", ns=(2**62, 2**62))
+    for number in (1, 2, 3):
+        for training_id in (7, 8):
+            with StateFolder(tmp_path, RecordDict()) as files:
+                found = files.load(training_id)
+                assert (found.subscriber.replica is None) == (number == 1)
+                files.save(_state(training_id=training_id) if number == 1 else found)
+
+
+def test_a_state_that_is_dated_at_the_epoch_is_read(tmp_path: Path) -> None:
+    _save(tmp_path, _state())
+    os.utime(tmp_path / f"{7:016x}" / "state", ns=(0, 0))
+    with StateFolder(tmp_path, RecordDict()) as folder:
+        assert folder.load(7).subscriber.replica is not None
+
+
 def test_two_flower_runs_that_take_turns_keep_their_trainings(tmp_path: Path) -> None:
     mine, yours = RecordDict(), RecordDict()
     for number in (1, 2, 3):

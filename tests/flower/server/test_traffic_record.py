@@ -130,3 +130,26 @@ def test_a_run_that_goes_on_under_another_checkpoint_begins_a_record_there(path:
     fresh.start(LocalGrid(app(), NODES), model(), num_rounds=1)
     fresh.save(other)
     assert set(record(other).by_round()) == {1}, "a new run begins a new record"
+
+
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_a_folder_or_link_in_place_of_the_record_is_refused_and_left_alone(kind: str, path: Path) -> None:
+    strategy = build(path)
+    strategy.start(LocalGrid(app(), NODES), model(), num_rounds=2)
+    traffic = path.with_name(path.name + SUFFIX)
+    traffic.unlink()
+    traffic.mkdir() if kind == "folder" else traffic.symlink_to(path.parent / "elsewhere")
+    with pytest.raises(ValueError, match=r"checkpoint\.traffic is a folder or a link"):
+        build(path).load(path)
+    with pytest.raises(ValueError, match="move it away"):
+        strategy.save(path)
+    assert not (path.parent / "elsewhere").exists()
+
+
+def test_a_record_that_is_removed_during_a_run_has_no_empty_rows(path: Path) -> None:
+    strategy = build(path)
+    strategy.start(LocalGrid(app(), NODES), model(), num_rounds=2)
+    path.with_name(path.name + SUFFIX).unlink()
+    strategy.start(LocalGrid(app(), NODES), strategy.arrays, num_rounds=2)
+    strategy.save(path)
+    assert min(record(path).by_round()) > 0
