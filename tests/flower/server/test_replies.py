@@ -37,6 +37,7 @@ from tests.flower.attacks import (
     frame_of,
     held,
     set_record,
+    update_of,
     without_metrics,
 )
 from tests.flower.toy import (
@@ -522,3 +523,11 @@ def test_updates_that_take_too_much_memory_decoded_are_decoded_when_they_are_use
         assert (sum(kept) == len(kept)) == (limit > 1500)
         assert sum(kept) <= 3 or limit > 1500
     np.testing.assert_array_equal(floats(models[0]), floats(models[1]))
+
+
+@pytest.mark.parametrize(("inner", "refused"), [("Krum", 2), ("FedAvg", 0)])
+def test_a_weight_of_0_is_refused_where_the_strategy_may_select_that_reply_alone(inner: str, refused: int) -> None:
+    strategy = CompressedStrategy(INNER[inner](), uplink=fedcomp.stc(density=0.1), downlink=fedcomp.dense())
+    strategy.start(Meddling(update_of(0, 0), node=1), model(), num_rounds=2)
+    assert strategy.ledger.by_node()[1].refused == refused
+    assert not strategy.failed_rounds
