@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
 
 import fedcomp
@@ -24,8 +25,8 @@ VECTOR = np.random.default_rng(0).standard_normal(3660, np.float32)
 class RecordingGrid(LocalGrid):
     """A grid that keeps the compressor that each message asks for; `per_round` has one text a round."""
 
-    def __init__(self) -> None:
-        super().__init__(app(), NODES, in_memory=True)
+    def __init__(self, client_app: ClientApp | None = None) -> None:
+        super().__init__(client_app or app(), NODES, in_memory=True)
         self.per_round: list[str] = []
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -117,6 +118,15 @@ def test_updates_of_uneven_weights_take_more_bits() -> None:
     first, *others = run(100)[1].per_round
     assert first == "eden(bits=0.714)", "1.57 / (1 + 0.2 * 6)"
     assert set(others) == {"eden(bits=0.774)"}, "1.57 / (1 + 0.2 * 5.14)"
+
+
+def test_weights_whose_squares_are_no_numbers_are_even() -> None:
+    """The squares of 1e-200 are 0."""
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    grid = RecordingGrid(training(lambda arrays, *_: arrays, weight=1e-200))
+    strategy.start(grid, model((60, 60)), num_rounds=100)
+    assert set(grid.per_round) == {"eden(bits=0.714)"}, "as with six even weights"
+    assert strategy.failed_rounds == ()
 
 
 def test_the_log_names_the_choice_and_its_reason_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
