@@ -96,10 +96,10 @@ def _own_key(path: Path, public_path: Path, load: Callable[[bytes, None], object
         raise KeyFileError(EXISTS.format(path if path.exists() else public_path))
     if not path.exists():
         return ec.generate_private_key(CURVE)
-    with suppress(*UNREADABLE):
+    with suppress(*UNREADABLE, OSError):
         if isinstance(key := load(path.read_bytes(), None), ec.EllipticCurvePrivateKey):
             return key
-    raise KeyFileError(EXISTS.format(path))
+    raise KeyFileError(f"{path} cannot be read as a private key of an elliptic curve; keys are never overwritten: move it away")
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:

@@ -92,6 +92,9 @@ class Layout:
             raise ValueError(
                 f"tensors differ from the model's: missing {sorted(missing)}, unexpected {sorted(unexpected)}"
             )
+        for tensor in self.tensors:  # before memory is taken: a layout from the wire may claim any size
+            if tensor.name in expected and tensor.policy != "tied":
+                tensor.check_shape(np.asarray(arrays[tensor.name]))
         vector = np.empty(self.n, np.float32)
         for tensor, part in self.parts:
             values = tensor.values_of(np.asarray(arrays[tensor.name])).ravel()

@@ -97,13 +97,17 @@ class Tensor:
         fits = math.prod(side or 1 for side in self.shape) <= MAX_ENTRIES
         return fits and (self.policy != "compressed" or self.dtype in FLOATS)
 
+    def check_shape(self, array: NDArray[Any]) -> None:
+        """Raise `ValueError` for another shape than the tensor's."""
+        if array.shape != self.shape:
+            raise ValueError(f"tensor {self.name!r} has shape {array.shape}; the model's has {self.shape}")
+
     def values_of(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return `array` as numbers that numpy computes with.
 
         Raises `ValueError` for another shape than the tensor's, and `DivergedError` for NaN or infinity.
         """
-        if array.shape != self.shape:
-            raise ValueError(f"tensor {self.name!r} has shape {array.shape}; the model's has {self.shape}")
+        self.check_shape(array)
         if is_bfloat16(array.dtype):
             array = bfloat16_to_float32(array)
         if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -194,3 +194,12 @@ def test_a_copy_of_a_key_that_a_killed_command_left_is_removed(tmp_path: Path) -
     (tmp_path / ".node.key.0123abcd").write_text("secret")
     make_node(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"node.key", "node.pub"}
+
+
+@pytest.mark.parametrize("kind", ["folder", "text"])
+def test_something_else_in_the_place_of_a_key_is_named_and_left_alone(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "node.key"
+    path.mkdir() if kind == "folder" else path.write_text("no key")
+    with pytest.raises(KeyFileError, match=r"node\.key cannot be read as a private key"):
+        make_node(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["node.key"]

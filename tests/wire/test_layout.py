@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -286,3 +287,14 @@ def test_impossible_exact_tensors_are_refused(name: str, array: NDArray[Any], ex
     layout.check_exact(array.tobytes())
     with pytest.raises(CorruptError, match=f"the exact tensor {text}"):
         layout.check_exact(exact)
+
+
+def test_a_layout_of_a_huge_model_takes_no_memory_before_the_tensors_are_checked() -> None:
+    layout = parse_layout(b'[["w","float32",[2,3],"compressed"],["v","float32",[1000,1000,1000],"compressed"]]')
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="tensor 'v' has shape"):
+            layout.flatten({"w": SMALL["w"], "v": SMALL["w"]})
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
