@@ -99,7 +99,9 @@ def _own_key(path: Path, public_path: Path, load: Callable[[bytes, None], object
     with suppress(*UNREADABLE, OSError):
         if isinstance(key := load(path.read_bytes(), None), ec.EllipticCurvePrivateKey):
             return key
-    raise KeyFileError(f"{path} cannot be read as a private key of an elliptic curve; keys are never overwritten: move it away")
+    raise KeyFileError(
+        f"{path} cannot be read as a private key of an elliptic curve; keys are never overwritten: move it away"
+    )
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
