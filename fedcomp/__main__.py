@@ -19,6 +19,7 @@ from fedcomp.sync import from_key_frame, layout_in, split_payload
 from fedcomp.wire import (
     FLAG_EXACT,
     FLAG_FIRST,
+    FLAG_GRID,
     FRAME_FORMAT,
     MESSAGE_FORMAT,
     MESSAGE_MAGIC,
@@ -75,11 +76,15 @@ def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
     """Yield the fields of a frame.  `layouts` holds those of the key frames before it, by digest."""
     yield "format", f"{FRAME_FORMAT}"
     yield "codec", f"{frame.codec} ({_codec_name(frame.codec)})"
-    meanings = {FLAG_EXACT: "exact tensors follow the body", FLAG_FIRST: "first message of an estimate"}
+    meanings = {
+        FLAG_EXACT: "exact tensors follow the body",
+        FLAG_FIRST: "first message of an estimate",
+        FLAG_GRID: "on the grid",
+    }
     flags = ", ".join(text for flag, text in meanings.items() if frame.flags & flag)
     yield "flags", f"{frame.flags:#x}{f' ({flags})' if flags else ''}"
     yield "layout", f"{frame.layout:016x}"
-    if frame.kind in (Kind.KEY, Kind.START, Kind.DELTA):
+    if frame.kind in (Kind.KEY, Kind.START, Kind.DELTA, Kind.JUMP):
         yield "versions", f"{frame.base_version} -> {frame.version}"
         yield "fingerprints", f"{frame.before:016x} -> {frame.after:016x}"
     else:
@@ -94,7 +99,7 @@ def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
         yield "vector", f"{layout.n} entries{sent or '; the node makes them itself'}"
         for tensor in layout.tensors:
             yield "tensor", f"{tensor.name!r} {tensor.dtype} {tensor.shape} {tensor.policy_text}"
-    elif frame.kind in (Kind.DELTA, Kind.UPDATE):
+    elif frame.kind in (Kind.DELTA, Kind.JUMP, Kind.UPDATE):
         yield from _payload_fields(frame, layouts.get(frame.layout))
 
 

@@ -5,6 +5,7 @@ Data that arrived cannot be used:
 FedcompError
 ├── TruncatedError      fewer bytes than announced
 ├── CorruptError        a checksum, a range or a padding bit is wrong
+│   └── OffGridError    a step that the grid of a downlink cannot hold
 ├── UnknownFormatError  a magic number, format, frame kind or codec id that this version does not know
 ├── LayoutError         the frame is for another model
 ├── VersionError        the frame starts from another version than the receiver holds
@@ -28,6 +29,10 @@ class TruncatedError(FedcompError):
 
 class CorruptError(FedcompError):
     """The bytes contradict themselves."""
+
+
+class OffGridError(CorruptError):
+    """A value is no whole multiple of the grid's unit, or a sum has too many units."""
 
 
 class UnknownFormatError(FedcompError):

@@ -30,7 +30,8 @@ RULES = {
         fedcomp.quantized""",
     "fedcomp/wire/": "numpy fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.methods fedcomp.quantized",
     "fedcomp/sync/": """numpy
-        fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.quantized fedcomp.wire""",
+        fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.quantize fedcomp.quantized
+        fedcomp.wire""",
     "fedcomp/flower/": """numpy filelock flwr google
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.sync fedcomp.wire""",
     "fedcomp/data/": "numpy datasets flwr_datasets sklearn fedcomp.core",

@@ -9,6 +9,7 @@ from fedcomp.entropy.bodies.golomb import GolombTernary, GolombTernaryInterleave
 from fedcomp.entropy.bodies.rotated_code import RotatedBits
 from fedcomp.entropy.bodies.segments_code import LowRankRaw, SegmentsCode
 from fedcomp.entropy.bodies.sparse import SeededValues, SparseLevelsCode, SparseValues
+from fedcomp.entropy.bodies.steps_code import StepsCode
 from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "SegmentsCode",
     "SparseLevelsCode",
     "SparseValues",
+    "StepsCode",
 ]

@@ -4,6 +4,7 @@ from fedcomp.quantize.cgx import Cgx
 from fedcomp.quantize.eden import Eden
 from fedcomp.quantize.magnitudes import LloydMagnitudes, Logarithmic, MagnitudeHierarchy, RoundValues, Ternarize
 from fedcomp.quantize.norm_bound import NormBound
+from fedcomp.quantize.on_grid import OnGrid
 from fedcomp.quantize.per_tensor import PerTensor, TensorTopK
 from fedcomp.quantize.power_iteration import LowRank
 from fedcomp.quantize.protocol import Identity, Quantizer, chain
@@ -24,6 +25,7 @@ __all__ = [
     "Natural",
     "NaturalDithering",
     "NormBound",
+    "OnGrid",
     "OneBit",
     "PerTensor",
     "Qsgd",

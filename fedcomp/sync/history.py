@@ -14,7 +14,7 @@ from fedcomp.wire import Frame
 class Route:
     """The frames that bring a node to the newest version.
 
-    `catch_up_bytes` is the size of all of them but the newest delta; `key` says that the route is a key frame.
+    `catch_up_bytes` is what they take in addition to the newest delta; `key` says that one of them is a key frame.
     """
 
     frames: tuple[bytes, ...]
@@ -39,16 +39,19 @@ class History:
         while self._size >= self._key_size:
             self._size -= self._deltas.popleft()[0].size
 
-    def route(self, version: int, fingerprint: int) -> Route | None:
-        """Return the deltas from this version on, or None if they are not all here."""
-        missed: list[bytes] = []
-        size = 0
+    @property
+    def newest_size(self) -> int:
+        """The bytes of the newest delta, 0 if there is none."""
+        return len(self._deltas[-1][1]) if self._deltas else 0
+
+    def since(self, version: int, fingerprint: int) -> tuple[tuple[Frame, bytes], ...]:
+        """Return the deltas from this version on, each also as bytes; none if they are not all here."""
+        missed: list[tuple[Frame, bytes]] = []
         for frame, data in reversed(self._deltas):
-            missed.append(data)
-            size += len(data)
+            missed.append((frame, data))
             if (frame.base_version, frame.before) == (version, fingerprint):
-                return Route(tuple(reversed(missed)), size - len(missed[0]))
-        return None
+                return tuple(reversed(missed))
+        return ()
 
     def frames(self) -> tuple[Frame, ...]:
         """Return the deltas, the oldest first."""

@@ -8,10 +8,12 @@ import numpy as np
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import BLOCK_ENTRIES, Vector
-from fedcomp.errors import CorruptError, DivergedError, NonFiniteError
+from fedcomp.errors import CorruptError, DivergedError, NonFiniteError, OffGridError
 from fedcomp.memory import LinearFeedback, State
+from fedcomp.quantize import OnGrid
 from fedcomp.quantized import Dense, QuantizedVector, Sparse
 from fedcomp.sync.history import History, Route
+from fedcomp.sync.jumps import Jumps
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
 from fedcomp.sync.replica import DeltaStep, Replica
 from fedcomp.sync.updates import Undecoded, Update, check_reply, decode_update
@@ -63,7 +65,8 @@ class Publisher:
     epoch: int = 0
     training_id: int = 0
     start: Frame | None = None
-    _key: tuple[int, bytes] | None = None
+    _key: tuple[tuple[int, int], bytes] | None = None
+    _jumps: Jumps = field(default_factory=Jumps)
 
     @classmethod
     def begin(cls, replica: Replica, training_id: int = 0, *, shared_start: bool = False) -> "Publisher":
@@ -86,6 +89,8 @@ class Publisher:
 
         """
         layout = self.replica.layout
+        if RESIDUAL.name in compressor.memory.vectors:  # it keeps what the grid takes away
+            compressor = replace(compressor, quantizer=OnGrid(compressor.quantizer))
         try:
             body, memory = compressor.encode(
                 change,
@@ -99,15 +104,22 @@ class Publisher:
             raise layout.explain(error) from None
         self.memory |= memory
         try:
-            frame, step = self.replica.delta(codec_id(compressor.entropy), body, exact)
+            frame, step = self._delta(codec_id(compressor.entropy), body, exact)
         except CorruptError as error:
             self._take_back(body, compressor, change)
             raise DivergedError(f"version {self.replica.version + 1} cannot be published: {error}") from error
-        if RESIDUAL.name in memory:
+        if RESIDUAL.name in memory and step.counts is None:  # on the grid, nothing is rounded off for good
             lost = _rounding_error(compressor.entropy.decode(body, n=layout.n), self.replica.vector, step)
             self.memory |= RESIDUAL.rollback(lost, self.memory)
-        self.replica = self.replica.after(step)
+        self.replica = self.replica.after(step, frame.version)
         self.history.append(frame)
+
+    def _delta(self, codec: int, body: bytes, exact: bytes) -> tuple[Frame, DeltaStep]:
+        """Return the next delta and its step, on the grid if that can hold it."""
+        try:
+            return self.replica.delta(codec, body, exact, grid=True)
+        except OffGridError:
+            return self.replica.delta(codec, body, exact)
 
     def _take_back(self, body: bytes, compressor: Compressor, change: Vector) -> None:
         """Undo what encoding `change` as `body` did to the residual, up to rounding."""
@@ -144,11 +156,10 @@ class Publisher:
         return message, route
 
     def route(self, version: int, fingerprint: int, *, needs_key: bool = False) -> Route:
-        """Return the cheapest exact route from a version to the published one; the key frame is made once per version.
+        """Return the cheapest exact route from a version to the published one; each jump is made once.
 
         A node that `needs_key` cannot make the first version itself.
         """
-        newest = self.replica
         if (route := self._missed(version, fingerprint)) is not None:
             return route
         if self.start is not None and not needs_key:
@@ -156,15 +167,30 @@ class Publisher:
             if missed is not None:
                 start = self.start.to_bytes()
                 return Route((start, *missed.frames), len(start) + missed.catch_up_bytes)
-        if self._key is None or self._key[0] != newest.version:
-            self._key = (newest.version, newest.key_frame().to_bytes())
-        return Route((self._key[1],), len(self._key[1]), key=True)
+        first = self.replica if self.replica.origin is None else self.replica.origin.base
+        if self._key is None or self._key[0] != first.place:
+            self._key = (first.place, first.key_frame().to_bytes())
+        missed = self._missed(*first.place) or Route((), 0)
+        return Route((self._key[1], *missed.frames), len(self._key[1]) + missed.catch_up_bytes, key=True)
 
     def _missed(self, version: int, fingerprint: int) -> Route | None:
-        """Return the deltas from a version on, none from the newest; None if they are not all there."""
-        if (version, fingerprint) == (self.replica.version, self.replica.fingerprint):
+        """Return the smaller of the deltas and the jump from a version on, no frames from the newest; None if there is neither.
+
+        A node that has confirmed a version after the origin holds the origin too, and can jump from there.
+        """
+        replica = self.replica
+        if (version, fingerprint) == replica.place:
             return Route((), 0)
-        return self.history.route(version, fingerprint)
+        deltas = self.history.since(version, fingerprint)
+        routes = [tuple(data for _, data in deltas)] if deltas else []
+        if len(deltas) > 1 and (jump := self._jumps.along(tuple(frame for frame, _ in deltas), replica)) is not None:
+            routes.append((jump,))
+        if len(deltas) != 1 and replica.origin is not None and version >= replica.origin.base.version:
+            routes.append((self._jumps.from_origin(replica.origin, replica),))
+        if not routes:
+            return None
+        size, frames = min(((sum(map(len, frames)), frames) for frames in routes), key=lambda route: route[0])
+        return Route(frames, max(0, size - self.history.newest_size))
 
     def parse_reply(self, node: int, data: bytes) -> Reply:
         """Return the reply of `node` in `data`; a node that asks for a key frame gets one with its next message.

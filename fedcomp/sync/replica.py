@@ -9,10 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import Vector
-from fedcomp.errors import CorruptError, LayoutError, TruncatedError, VersionError
-from fedcomp.quantized import Indices
+from fedcomp.errors import CorruptError, LayoutError, OffGridError, TruncatedError, VersionError
+from fedcomp.quantized import MAX_STEPS, UNIT, Indices, StepCounts, Steps, steps_in
 from fedcomp.sync.fingerprint import MODULUS_MASK, change, exact_part, fingerprint
-from fedcomp.wire import FLAG_EXACT, NO_BODY, Frame, Kind, Layout, decode_body, parse_layout
+from fedcomp.wire import (
+    FLAG_EXACT,
+    FLAG_GRID,
+    NO_BODY,
+    STEPS_CODEC,
+    Frame,
+    Kind,
+    Layout,
+    codec_by_id,
+    decode_body,
+    parse_layout,
+)
 
 MakeStart = Callable[[], Mapping[str, NDArray[Any]]]
 """Returns the tensors of the first version of a model."""
@@ -22,10 +33,49 @@ STEP_BLOCK_ENTRIES = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The version `base` from which a replica counts its steps: its vector is that of `base` plus `counts` times `UNIT`.
+
+    `counts` int32 (n,) change in place; `base` does not change.  Counts add up without rounding, and each entry is rounded to
+    float32 once, so every order of the same steps ends in the same bits.
+    """
+
+    base: "Replica"
+    counts: StepCounts
+
+    @classmethod
+    def at(cls, replica: "Replica") -> "Origin":
+        """Return the origin of steps that start from `replica`, whose vector will change."""
+        base = replace(replica, vector=replica.vector.copy(), origin=None)
+        return cls(base, np.zeros(base.vector.size, np.int32))
+
+    def vector(self) -> Vector:
+        """Return the vector that the counts lead to, float32 (n,)."""
+        vector = np.empty_like(self.base.vector)
+        for start in range(0, vector.size, STEP_BLOCK_ENTRIES):
+            part = slice(start, start + STEP_BLOCK_ENTRIES)
+            vector[part] = on_grid(self.base.vector[part], self.counts[part])
+        return vector
+
+    def steps(self) -> Steps:
+        """Return the counts that are not 0."""
+        indices = np.flatnonzero(self.counts)
+        return Steps(self.counts.size, indices, self.counts[indices])
+
+
+def on_grid(base: Vector, counts: NDArray[Any]) -> Vector:
+    """Return ``base + counts * UNIT``, added in float64 and rounded to float32."""
+    total = np.multiply(counts, UNIT, dtype=np.float64)
+    total += base
+    return total.astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
 class Replica:
     """A model: `vector`, float32 (n,), the bytes of the `exact` tensors, and the `fingerprint` of both.
 
     A version is its number and its fingerprint: a server that resumes from an older checkpoint reuses numbers, but no pair.
+    `origin` is where its steps on the grid are counted from; None if there were none.
     """
 
     layout: Layout
@@ -33,6 +83,12 @@ class Replica:
     vector: Vector
     exact: bytes
     fingerprint: int
+    origin: Origin | None = None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Version and fingerprint."""
+        return self.version, self.fingerprint
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the tensors in the layout's dtypes, without the local ones."""
@@ -52,21 +108,28 @@ class Replica:
         here = (self.version, self.version, self.layout.digest, self.fingerprint, self.fingerprint)
         return Frame(Kind.START, NO_BODY, 0, *here, LENGTH.pack(len(self.layout.text)) + self.layout.text)
 
-    def delta(self, codec: int, body: bytes, exact: bytes) -> "tuple[Frame, DeltaStep]":
+    def delta(self, codec: int, body: bytes, exact: bytes, *, grid: bool = False) -> "tuple[Frame, DeltaStep]":
         """Return the frame that adds the vector in `body` and replaces the exact tensors, and its step to the next version.
 
-        Raises `CorruptError` if the sum is not finite.
+        Raises `CorruptError` if the sum is not finite, and `OffGridError` if `grid` is true and the grid cannot hold it.
         """
-        flags = 0 if exact == self.exact else FLAG_EXACT
+        flags = (FLAG_GRID if grid else 0) | (0 if exact == self.exact else FLAG_EXACT)
         place = (self.version, self.version + 1, self.layout.digest, self.fingerprint, 0)
-        frame = Frame(Kind.DELTA, codec, flags, *place, body + exact if flags else body)
+        frame = Frame(Kind.DELTA, codec, flags, *place, body + exact if flags & FLAG_EXACT else body)
         step = DeltaStep.of(self, frame)
         return replace(frame, after=step.fingerprint), step
 
-    def advance(self, frame: Frame, decoder: "FrameDecoder | None" = None) -> "Replica":
-        """Return the replica after a delta frame.  This replica is spent: its vector lives on in the new one.
+    def jump_frame(self, start: tuple[int, int], steps: Steps, *, exact: bool) -> Frame:
+        """Return the frame that leads here by `steps` from the version `start`; with `exact`, it holds the exact tensors."""
+        payload = codec_by_id(STEPS_CODEC).encode(steps) + (self.exact if exact else b"")
+        versions = (start[0], self.version, self.layout.digest, start[1], self.fingerprint)
+        return Frame(Kind.JUMP, STEPS_CODEC, FLAG_EXACT if exact else 0, *versions, payload)
 
-        A frame that was applied before changes nothing.  `decoder` computes the step, by default without a shared cache.
+    def advance(self, frame: Frame, decoder: "FrameDecoder | None" = None) -> "Replica":
+        """Return the replica after a delta or a jump.  This replica is spent: its vector lives on in the new one.
+
+        A frame that was applied before changes nothing.  A jump may also start from this replica's origin.  `decoder` computes
+        the step, by default without a shared cache.
 
         Raises:
             VersionError: The frame starts from another version.
@@ -74,40 +137,58 @@ class Replica:
             CorruptError: The frame does not end in the version that it names.  The replica is unchanged in all cases.
 
         """
-        if frame.kind is not Kind.DELTA:
-            raise CorruptError(f"a frame of kind {frame.kind.name}; a delta is needed")
+        if frame.kind not in (Kind.DELTA, Kind.JUMP):
+            raise CorruptError(f"a frame of kind {frame.kind.name}; a delta or a jump is needed")
         if frame.layout != self.layout.digest:
-            raise LayoutError("a delta for another model")
-        if (frame.version, frame.after) == (self.version, self.fingerprint):
+            raise LayoutError(f"a {frame.kind.name.lower()} for another model")
+        if (frame.version, frame.after) == self.place:
             return self
-        if (frame.base_version, frame.before) != (self.version, self.fingerprint):
-            raise VersionError(
-                f"a delta from version {frame.base_version} ({frame.before:016x}); "
-                f"version {self.version} ({self.fingerprint:016x}) is held"
+        start = self._start_of(frame)
+        step = decoder.step(start, frame) if decoder else DeltaStep.of(start, frame)
+        distance = frame.version - start.version
+        if (distance != 1 if frame.kind is Kind.DELTA else distance < 1) or step.fingerprint != frame.after:
+            raise CorruptError(
+                f"a {frame.kind.name.lower()} that does not end in the version {frame.version} ({frame.after:016x}) "
+                "that it names"
             )
-        step = decoder.step(self, frame) if decoder else DeltaStep.of(self, frame)
-        if frame.version != self.version + 1 or step.fingerprint != frame.after:
-            text = f"a delta that does not end in the version {frame.version} ({frame.after:016x}) that it names"
-            raise CorruptError(text)
-        return self.after(step)
+        return start.after(step, frame.version)
 
-    def after(self, step: "DeltaStep") -> "Replica":
-        """Return the replica after `step`, which leads to the next version.  This replica is spent."""
+    def _start_of(self, frame: Frame) -> "Replica":
+        """Return this replica or a copy of its origin's base, whichever the frame starts from."""
+        start = (frame.base_version, frame.before)
+        if start == self.place:
+            return self
+        if self.origin is not None and frame.kind is Kind.JUMP and start == self.origin.base.place:
+            base = self.origin.base
+            return replace(base, vector=base.vector.copy(), origin=Origin(base, np.zeros_like(self.origin.counts)))
+        raise VersionError(
+            f"a {frame.kind.name.lower()} from version {frame.base_version} ({frame.before:016x}); "
+            f"version {self.version} ({self.fingerprint:016x}) is held"
+        )
+
+    def after(self, step: "DeltaStep", version: int) -> "Replica":
+        """Return the replica after `step`, which leads to `version`.  This replica is spent."""
+        origin: Origin | None = None
+        if step.counts is not None:
+            origin = self.origin or Origin.at(self)
+            origin.counts[step.selection] = step.counts
         self.vector[step.selection] = step.values
-        return Replica(self.layout, self.version + 1, self.vector, step.exact, step.fingerprint)
+        return Replica(self.layout, version, self.vector, step.exact, step.fingerprint, origin)
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaStep:
-    """The effect of a delta frame on a replica, computed before anything changes.
+    """The effect of a delta or a jump on a replica, computed before anything changes.
 
-    ``vector[selection] = values`` is the step; `exact` and `fingerprint` are those after it.
+    ``vector[selection] = values`` is the step; `exact` and `fingerprint` are those after it.  On the grid, `counts` are the
+    counts of the same entries after it.
     """
 
     selection: Indices | slice
     values: Vector
     exact: bytes
     fingerprint: int
+    counts: StepCounts | None = None
 
     @property
     def size(self) -> int:
@@ -118,13 +199,19 @@ class DeltaStep:
     def of(cls, replica: Replica, frame: Frame) -> "DeltaStep":
         """Return the step of `frame` from `replica`; equal replicas give equal steps.
 
-        Raises `FedcompError` for a damaged body, and `CorruptError` if the new model is not finite.
+        Raises `FedcompError` for a damaged body, `OffGridError` for a step that the grid cannot hold, and `CorruptError` if the
+        new model is not finite.
         """
         layout = replica.layout
         body, exact = split_payload(frame, frame.payload, layout, replica.exact)
         if frame.flags & FLAG_EXACT:
             layout.check_exact(exact)
         quantized = decode_body(frame.codec, body, layout)
+        if frame.kind is Kind.JUMP or frame.flags & FLAG_GRID:
+            steps = steps_in(quantized)
+            if steps is None:
+                raise OffGridError(f"codec {frame.codec} holds entries that are no steps on the grid")
+            return _steps_from(replica, steps, exact)
         with np.errstate(over="ignore"):
             sparse = quantized.sparse()
             values = quantized.dense() if sparse is None else sparse.values
@@ -134,14 +221,42 @@ class DeltaStep:
                 part = slice(start, start + STEP_BLOCK_ENTRIES)
                 old = replica.vector[part if sparse is None else sparse.indices[part]]
                 np.add(old, values[part], out=new[part])
-                if not np.isfinite(new[part]).all():
-                    raise CorruptError("a delta leads to weights beyond float32; finite ones are needed")
+                _check_finite(new[part])
                 if sparse is not None:
                     fingerprint_change += change(sparse.indices[part], old, new[part])
         if sparse is None:
             return cls(slice(None), new, exact, fingerprint(new, exact))
-        total = replica.fingerprint + fingerprint_change - exact_part(replica.exact) + exact_part(exact)
-        return cls(sparse.indices, new, exact, total & MODULUS_MASK)
+        return cls(sparse.indices, new, exact, _moved(replica, fingerprint_change, exact))
+
+
+def _steps_from(replica: Replica, steps: Steps, exact: bytes) -> DeltaStep:
+    """Return the step of a frame on the grid; `steps` are handed over."""
+    base = replica.origin.base.vector if replica.origin is not None else replica.vector
+    counts = steps.counts  # in place: memory would exceed four times the model
+    new, fingerprint_change = np.empty(counts.size, np.float32), 0
+    for start in range(0, new.size, STEP_BLOCK_ENTRIES):
+        part = slice(start, start + STEP_BLOCK_ENTRIES)
+        indices = steps.indices[part]
+        total = counts[part].astype(np.int64)
+        if replica.origin is not None:
+            total += replica.origin.counts[indices]
+        if (np.abs(total) > MAX_STEPS).any():
+            raise OffGridError(f"an entry would be more than {MAX_STEPS} units from where it began")
+        counts[part], new[part] = total, on_grid(base[indices], total)
+        _check_finite(new[part])
+        fingerprint_change += change(indices, replica.vector[indices], new[part])
+    return DeltaStep(steps.indices, new, exact, _moved(replica, fingerprint_change, exact), counts)
+
+
+def _check_finite(values: Vector) -> None:
+    if not np.isfinite(values).all():
+        raise CorruptError("a step leads to weights beyond float32; finite ones are needed")
+
+
+def _moved(replica: Replica, fingerprint_change: int, exact: bytes) -> int:
+    """Return the fingerprint of `replica` after its vector changes it by `fingerprint_change`, with other exact tensors."""
+    total = replica.fingerprint + fingerprint_change - exact_part(replica.exact) + exact_part(exact)
+    return total & MODULUS_MASK
 
 
 def start_replica(layout: Layout, arrays: Mapping[str, NDArray[Any]], version: int = 0) -> Replica:
@@ -208,10 +323,10 @@ def from_start_frame(frame: Frame, make_start: MakeStart | None) -> Replica:
 
 
 class FrameDecoder(Protocol):
-    """Computes the effect of frames, such as a cache that several replicas share."""
+    """Computes the effects of frames, such as a cache that several replicas share."""
 
     def step(self, replica: Replica, frame: Frame, /) -> DeltaStep:
-        """Return the effect of a delta frame on `replica`."""
+        """Return the effect of a delta or jump on `replica`."""
         ...
 
     def begin(self, frame: Frame, /) -> Replica:
@@ -227,7 +342,8 @@ def apply_frame(
 ) -> Replica:
     """Return the replica after `frame`.  The replica passed in is spent.
 
-    A key or start frame replaces the replica, unless it holds the same version; a delta to an older version changes nothing.
+    A key or start frame replaces the replica, unless it holds the same version; a delta or jump to an older version changes
+    nothing.
     `decoder` computes the effect of the frame, by default without a shared cache; `make_start` returns the arrays that a start
     frame names.  Raises as `Replica.advance` and `from_start_frame` do, and `VersionError` for a delta if `replica` is None.
     """
@@ -239,9 +355,9 @@ def apply_frame(
             return from_start_frame(frame, make_start)
         return decoder.begin(frame) if decoder else from_key_frame(frame)
     if replica is None:
-        raise VersionError(f"a delta from version {frame.base_version}; no model is held")
-    is_older = frame.kind is Kind.DELTA and frame.layout == replica.layout.digest and frame.version < replica.version
-    return replica if is_older else replica.advance(frame, decoder)
+        raise VersionError(f"a frame from version {frame.base_version}; no model is held")
+    is_step, same = frame.kind in (Kind.DELTA, Kind.JUMP), frame.layout == replica.layout.digest
+    return replica if is_step and same and frame.version < replica.version else replica.advance(frame, decoder)
 
 
 def split_payload(frame: Frame, payload: bytes, layout: Layout, exact: bytes) -> tuple[bytes, bytes]:

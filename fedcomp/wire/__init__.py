@@ -1,10 +1,11 @@
 """What crosses the network: frames, the codecs they name, and the layout of the model behind them.  See FORMAT.md."""
 
 from fedcomp.wire.body import decode_body
-from fedcomp.wire.codec_ids import CODECS, NO_BODY, codec_by_id, codec_id, register_codec
+from fedcomp.wire.codec_ids import CODECS, NO_BODY, STEPS_CODEC, codec_by_id, codec_id, register_codec
 from fedcomp.wire.frame import (
     FLAG_EXACT,
     FLAG_FIRST,
+    FLAG_GRID,
     FRAME_FORMAT,
     KINDS,
     SECONDS,
@@ -33,12 +34,14 @@ __all__ = [
     "COUNTER_BITS",
     "FLAG_EXACT",
     "FLAG_FIRST",
+    "FLAG_GRID",
     "FRAME_FORMAT",
     "KINDS",
     "MESSAGE_FORMAT",
     "MESSAGE_MAGIC",
     "NO_BODY",
     "SECONDS",
+    "STEPS_CODEC",
     "Ack",
     "Frame",
     "Kind",

@@ -14,12 +14,15 @@ from fedcomp.entropy import (
     SegmentsCode,
     SparseLevelsCode,
     SparseValues,
+    StepsCode,
 )
 from fedcomp.errors import UnknownFormatError
 from fedcomp.methods import METHODS
 
 NO_BODY = 0
 """The codec id of a frame that has no body."""
+STEPS_CODEC = 11
+"""The codec of jumps."""
 CODECS: dict[int, EntropyCode[Any]] = {
     1: Raw(),
     2: GolombTernary(),
@@ -31,6 +34,7 @@ CODECS: dict[int, EntropyCode[Any]] = {
     8: RotatedBits(),
     9: LowRankRaw(),
     10: SegmentsCode(),
+    STEPS_CODEC: StepsCode(),
 }
 """Codec id -> code, with the codes of third parties that `register_codec` added."""
 THIRD_PARTY_IDS = range(128, 256)

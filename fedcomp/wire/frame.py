@@ -14,6 +14,8 @@ FLAG_EXACT = 1
 """The exact tensors follow the body."""
 FLAG_FIRST = 2
 """In an update alone: the first increment of an estimate that starts from zero."""
+FLAG_GRID = 4
+"""In a delta alone: its values are added on the grid."""
 SECONDS = struct.Struct("<ff")
 """The first fields of an update: the seconds that the node took to encode and to decode."""
 
@@ -27,8 +29,11 @@ class Kind(enum.IntEnum):
     ACK = 4  # no payload: the node holds that version
     RESYNC = 5  # no payload: the node cannot follow and needs a key frame
     START = 6  # the first version of the model, which the node makes itself
+    JUMP = 7  # from one version of the model to a later one, on the grid
 
 
+OWN_FLAGS = {Kind.UPDATE: FLAG_FIRST, Kind.DELTA: FLAG_GRID}
+"""The flags that frames of one kind alone may have."""
 KINDS = {kind.value: kind for kind in Kind}
 """Kinds by their numbers: a call of the enumeration would take longer than the rest of `parse_frame`."""
 
@@ -92,9 +97,9 @@ def parse_frame(data: bytes, offset: int = 0) -> tuple[Frame, int]:
         raise CorruptError(f"a frame with the CRC32 {found:#010x}; its head promises {crc:#010x}")
     if kind not in KINDS:
         raise UnknownFormatError(f"frame kind {kind}; known are {', '.join(f'{k.value} ({k.name})' for k in Kind)}")
-    if flags & ~(FLAG_EXACT | FLAG_FIRST if kind == Kind.UPDATE else FLAG_EXACT):
+    if flags & ~(FLAG_EXACT | OWN_FLAGS.get(kind, 0)):
         raise UnknownFormatError(
-            f"frame flags {flags:#x}; known are {FLAG_EXACT:#x} and, in an update, {FLAG_FIRST:#x}"
+            f"frame flags {flags:#x}; known are {FLAG_EXACT:#x}, in an update {FLAG_FIRST:#x}, in a delta {FLAG_GRID:#x}"
         )
     return Frame(KINDS[kind], codec, flags, base, version, layout, before, after, bytes(view[begin:end])), end
 

@@ -3,16 +3,18 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
+from numpy.typing import NDArray
 
 from fedcomp.core import Arrays, format_call, octets, parse_call
 from fedcomp.errors import LayoutError
 from fedcomp.memory import check_state
 from fedcomp.methods import parse
-from fedcomp.sync import FrameDecoder, MakeStart, RecordSender, Replica, Subscriber
-from fedcomp.wire import Ack, Frame, ServerMessage, parse_layout, parse_single_frame
+from fedcomp.sync import FrameDecoder, MakeStart, Origin, RecordSender, Replica, Subscriber
+from fedcomp.wire import Ack, Frame, Layout, ServerMessage, parse_layout, parse_single_frame
 
 LOCAL = "fedcomp.local"
 ANSWER = "fedcomp.answer."
@@ -65,7 +67,8 @@ class ClientState:
     def plain(self) -> dict[str, str]:
         """Return the numbers and names as texts, because JSON has no 64-bit integers."""
         subscriber, replica = self.subscriber, self.subscriber.replica
-        version, fingerprint = (replica.version, replica.fingerprint) if replica is not None else ("", "")
+        version, fingerprint = replica.place if replica is not None else ("", "")
+        base = replica.origin.base if replica is not None and replica.origin is not None else None
         senders = [(key, each.uplink, str(each.pending_number)) for key, each in self.senders.items()]
         return {
             "lineage": str(self.training_id),
@@ -78,7 +81,9 @@ class ClientState:
             "version": str(version),
             "fingerprint": str(fingerprint),
             "past_servers": " ".join(map(str, subscriber.past_servers)),
-        } | ({"records": json.dumps(senders)} if senders else {})
+            **({"origin": f"{base.version} {base.fingerprint}"} if base is not None else {}),
+            **({"records": json.dumps(senders)} if senders else {}),
+        }
 
     def arrays(self) -> Arrays:
         """Return the memories, the pending update and the pending records by name, without copying the memories."""
@@ -95,7 +100,11 @@ class ClientState:
         replica = self.subscriber.replica
         if replica is None:
             return {}
-        return {"vector": replica.vector, "exact": octets(replica.exact), "layout": octets(replica.layout.text)}
+        arrays = {"vector": replica.vector, "exact": octets(replica.exact), "layout": octets(replica.layout.text)}
+        if replica.origin is not None:  # the vector follows from these
+            base = replica.origin.base
+            arrays |= {"vector": base.vector, "origin_exact": octets(base.exact), "counts": replica.origin.counts}
+        return arrays
 
     def records(self) -> dict[str, Record]:
         """Return the records that came from the ClientApp, by the keys under which they are saved."""
@@ -107,12 +116,24 @@ def replica_of(plain: Mapping[str, str], model: Arrays) -> Replica | None:
     """Return the replica with the arrays `model`, which are handed over; None if `plain` names no version."""
     if not plain["version"]:
         return None
-    layout, exact = parse_layout(model["layout"].tobytes()), model["exact"].tobytes()
-    if model["vector"].shape != (layout.n,) or model["vector"].dtype != np.float32:
-        raise LayoutError(f"a stored vector of {model['vector'].size} entries; the stored layout has {layout.n}")
+    layout, vector, exact = parse_layout(model["layout"].tobytes()), model["vector"], model["exact"].tobytes()
+    _check_model(layout, vector, np.float32, exact)
+    place = int(plain["version"]), int(plain["fingerprint"])
+    if "origin" not in plain:
+        return Replica(layout, place[0], vector, exact, place[1])
+    counts, origin_exact = model["counts"], model["origin_exact"].tobytes()
+    _check_model(layout, counts, np.int32, origin_exact)
+    version, fingerprint = map(int, plain["origin"].split())
+    origin = Origin(Replica(layout, version, vector, origin_exact, fingerprint), counts)
+    return Replica(layout, place[0], origin.vector(), exact, place[1], origin)
+
+
+def _check_model(layout: Layout, vector: NDArray[Any], dtype: type[np.generic], exact: bytes) -> None:
+    """Raise `LayoutError` for stored arrays that the layout does not have."""
+    if vector.shape != (layout.n,) or vector.dtype != dtype:
+        raise LayoutError(f"a stored vector of {vector.size} entries; the stored layout has {layout.n}")
     if len(exact) != layout.exact_size:
         raise LayoutError(f"{len(exact)} bytes of exact tensors are stored; the stored layout has {layout.exact_size}")
-    return Replica(layout, int(plain["version"]), model["vector"], exact, int(plain["fingerprint"]))
 
 
 def from_parts(

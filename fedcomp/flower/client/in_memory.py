@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord, RecordDict
 from fedcomp.core import Arrays
 from fedcomp.flower.client.client_state import ClientState, for_training
 from fedcomp.flower.lazy_array import LazyArray, record_of
-from fedcomp.sync import DeltaStep, Replica, from_key_frame
+from fedcomp.sync import DeltaStep, Origin, Replica, from_key_frame
 from fedcomp.wire import Frame
 
 CACHE_BYTES = 1 << 28
@@ -33,7 +33,7 @@ class DecodeCache:
         self._plain: tuple[tuple[int, int, int], Arrays] | None = None
 
     def step(self, replica: Replica, frame: Frame) -> DeltaStep:
-        """Return ``DeltaStep.of(replica, frame)``, which is the same for every replica at the frame's base version."""
+        """Return ``DeltaStep.of(replica, frame)``, which is the same for every replica where the frame starts."""
         known = self._steps.get(frame)
         if known is not None:
             self.saved_seconds += known[1]
@@ -54,7 +54,8 @@ class DecodeCache:
             self._key = (frame, replica, time.perf_counter() - start_s)
         else:
             self.saved_seconds += self._key[2]
-        return replace(self._key[1], vector=self._key[1].vector.copy())  # each replica owns its vector
+        base = self._key[1]  # each replica owns its vector and its counts
+        return replace(base, vector=base.vector.copy(), origin=Origin(base, np.zeros(base.vector.size, np.int32)))
 
     def plain(self, replica: Replica) -> ArrayRecord:
         """Return the tensors of `replica`, without the local ones, as a ClientApp gets them."""

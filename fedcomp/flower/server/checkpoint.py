@@ -1,7 +1,7 @@
 """Everything that the server must not lose, in one archive: numpy's own format without pickle, written atomically."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedcomp.core import Arrays, from_json, octets, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
 from fedcomp.flower.server.strategy_state import Scalars, restore, state_of
-from fedcomp.sync import SAVED_PARTS, History, Ledger, NodeRegistry, Publisher, from_key_frame
+from fedcomp.sync import SAVED_PARTS, History, Ledger, NodeRegistry, Origin, Publisher, Replica, from_key_frame
 from fedcomp.wire import parse_frames, parse_single_frame
 
 FORMAT = 2
@@ -54,6 +54,8 @@ class Checkpoint:
             "ledger_nodes": self.ledger.nodes_to_array(),
             "heard": np.array(list(self.heard.items()), HEARD_ROW),
         }
+        if (origin := publisher.replica.origin) is not None:
+            arrays |= {"origin": octets(origin.base.key_frame().to_bytes()), "counts": origin.counts}
         plain |= {
             "format": FORMAT,
             "round": self.round,
@@ -77,6 +79,9 @@ class Checkpoint:
             if plain["format"] not in READABLE:
                 raise CorruptError(f"checkpoint format {plain['format']}; this version reads format 1 and {FORMAT}")
             replica = from_key_frame(parse_single_frame(arrays["replica"].tobytes()))
+            if "origin" in arrays:
+                base = from_key_frame(parse_single_frame(arrays["origin"].tobytes()))
+                replica = _from_origin(replica, base, arrays["counts"])
             publisher = Publisher(
                 replica,
                 History(replica.key_frame().size, parse_frames(arrays["history"].tobytes())),
@@ -102,6 +107,14 @@ class Checkpoint:
             raise CorruptError(f"{path} is not a valid checkpoint: {error}") from error
         restore(inner, arrays, plain)
         return saved
+
+
+def _from_origin(replica: Replica, base: Replica, counts: NDArray[Any]) -> Replica:
+    """Return `replica` with its steps counted from `base`; raise `CorruptError` if these lead to another vector."""
+    fits = base.layout == replica.layout and counts.dtype == np.int32 and counts.shape == base.vector.shape
+    if not fits or not np.array_equal((origin := Origin(base, counts)).vector(), replica.vector):
+        raise CorruptError("the origin and its steps do not lead to the published model")
+    return replace(replica, origin=origin)
 
 
 def _heard(rows: NDArray[np.void]) -> dict[int, int]:

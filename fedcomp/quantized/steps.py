@@ -1,0 +1,70 @@
+"""Vectors on a grid: whole multiples of one unit, whose sums are exact in any order."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.core import BLOCK_ENTRIES, Vector
+from fedcomp.quantized.vectors import Indices, KeptEntries, QuantizedVector, Sparse, Ternary
+
+UNIT = 2.0**-24
+"""The unit of the grid: a power of two below every change that matters to float32 weights."""
+MAX_STEPS = 2**31 - 1
+"""The most units that an entry may have, either way."""
+
+StepCounts = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps(KeptEntries):
+    """The kept entries of a vector of `n`, in units: `indices` int64 (k,) ascending, `counts` int32 (k,), none of them 0."""
+
+    n: int
+    indices: Indices
+    counts: StepCounts
+
+    def sparse(self) -> Sparse:
+        """Return the kept entries, each rounded to float32."""
+        values = np.empty(self.counts.size, np.float32)
+        for start in range(0, values.size, BLOCK_ENTRIES):
+            part = slice(start, start + BLOCK_ENTRIES)
+            np.multiply(self.counts[part], UNIT, out=values[part], casting="unsafe", dtype=np.float64)
+        return Sparse(self.n, self.indices, values)
+
+
+def counts_of(values: Vector) -> StepCounts | None:
+    """Return float32 `values` in units; None if one of them is no whole multiple, or has too many units."""
+    counts = np.empty(values.size, np.int32)
+    for start in range(0, values.size, BLOCK_ENTRIES):
+        part = slice(start, start + BLOCK_ENTRIES)
+        units = np.multiply(values[part], 1 / UNIT, dtype=np.float64)
+        if (np.abs(units) > MAX_STEPS).any() or (units != np.rint(units)).any():
+            return None
+        counts[part] = units
+    return counts
+
+
+def steps_in(quantized: QuantizedVector) -> Steps | None:
+    """Return a quantized vector on the grid as `Steps`; None if it keeps all entries, or if one of them is off the grid."""
+    if isinstance(quantized, Steps):
+        return quantized
+    sparse = quantized.sparse()
+    counts = counts_of(sparse.values) if sparse is not None else None
+    return Steps(sparse.n, sparse.indices, counts) if sparse is not None and counts is not None else None
+
+
+def onto_grid(quantized: Any) -> Any:
+    """Return a ternary vector with its magnitude rounded to the nearest power of two; any other vector as it is.
+
+    Sums of powers of two that hardly change from one version to the next are small multiples of the least of them.
+    """
+    if not isinstance(quantized, Ternary):
+        return quantized
+    fraction, exponent = math.frexp(float(quantized.magnitude))  # fraction in [1/2, 1)
+    power = math.ldexp(1.0, exponent if fraction > math.sqrt(0.5) else exponent - 1)
+    if not UNIT <= power <= 1.0:
+        return quantized
+    return Ternary(quantized.n, quantized.indices, quantized.negative, np.float32(power))
