@@ -225,6 +225,26 @@ def levels_entries(body: bytes) -> tuple[int, dict[int, float]]:
     return n, dict(zip(indices, values, strict=True))
 
 
+def steps_entries(body: bytes) -> tuple[int, dict[int, int]]:
+    """Return n and index -> count of a body of codec 11, bit by bit; its lengths must be at fixed width."""
+    n, offset = varint_at(body, 0)
+    k, offset = varint_at(body, offset)
+    shift = body[offset]
+    indices, offset = slow_positions(body, offset + 1, n, k)
+    signs = bits_of(body[offset : offset + -(-k // 8)])
+    lengths, offset = slow_fixed(body, offset + -(-k // 8), k, 31)
+    counts = [1 << length for length in lengths]
+    for plane in range(max(lengths)):
+        longer = [place for place in range(k) if lengths[place] > plane]
+        bits = bits_of(body[offset : offset + -(-len(longer) // 8)])
+        offset += -(-len(longer) // 8)
+        for order, place in enumerate(longer):
+            counts[place] |= int(bits[order]) << plane
+    assert offset == len(body)
+    signed = [-count << shift if sign == "1" else count << shift for count, sign in zip(counts, signs, strict=False)]
+    return n, dict(zip(indices, signed, strict=True))
+
+
 def coins(seed: int, count: int) -> NDArray[np.bool_]:
     """Return the first coins of stream 0 of `seed`: the bits of its words, byte by byte from the lowest byte."""
     words = np.random.PCG64(np.random.SeedSequence([seed, 0])).random_raw(-(-count // 64))

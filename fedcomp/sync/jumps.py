@@ -1,7 +1,7 @@
 """Jumps: the sum of many deltas in one frame, which is far smaller than the deltas one after the other.
 
-Published deltas hit the same entries again and again, and signs cancel.  On the grid (`fedcomp.quantized.steps`) the sum is exact,
-so a jump ends in the same bits as the deltas.
+Published deltas hit the same entries again and again, and signs cancel.  On the grid (`fedcomp.quantized.steps`) the sum is
+exact, so a jump ends in the same bits as the deltas.
 """
 
 from collections.abc import Iterable

@@ -140,8 +140,9 @@ class Publisher:
         """
         self.number += 1
         record = self.nodes[node]
+        behind = record.number == record.answered
         record.number = self.number
-        route = self.route(record.version, record.fingerprint, needs_key=record.needs_key)
+        route = self.route(record.version, record.fingerprint, certain=behind, needs_key=record.needs_key)
         message = ServerMessage(
             self.number,
             record.acked,
@@ -155,12 +156,13 @@ class Publisher:
         )
         return message, route
 
-    def route(self, version: int, fingerprint: int, *, needs_key: bool = False) -> Route:
+    def route(self, version: int, fingerprint: int, *, certain: bool = True, needs_key: bool = False) -> Route:
         """Return the cheapest exact route from a version to the published one; each jump is made once.
 
-        A node that `needs_key` cannot make the first version itself.
+        Unless it is `certain` that the node still holds the version, the route fits later ones too: a node whose reply was lost
+        is ahead of what it has confirmed.  A node that `needs_key` cannot make the first version itself.
         """
-        if (route := self._missed(version, fingerprint)) is not None:
+        if (route := self._missed(version, fingerprint, certain=certain)) is not None:
             return route
         if self.start is not None and not needs_key:
             missed = self._missed(self.start.version, self.start.after)
@@ -173,18 +175,20 @@ class Publisher:
         missed = self._missed(*first.place) or Route((), 0)
         return Route((self._key[1], *missed.frames), len(self._key[1]) + missed.catch_up_bytes, key=True)
 
-    def _missed(self, version: int, fingerprint: int) -> Route | None:
-        """Return the smaller of the deltas and the jump from a version on, no frames from the newest; None if there is neither.
+    def _missed(self, version: int, fingerprint: int, *, certain: bool = True) -> Route | None:
+        """Return the smallest of the deltas and the jumps from a version on, no frames from the newest; None if there is none.
 
-        A node that has confirmed a version after the origin holds the origin too, and can jump from there.
+        A node ahead of the version passes over the deltas that it knows.  A node that has confirmed a version after the origin
+        holds the origin too, and can jump from there; another jump needs a node that certainly holds its start.
         """
         replica = self.replica
         if (version, fingerprint) == replica.place:
             return Route((), 0)
         deltas = self.history.since(version, fingerprint)
         routes = [tuple(data for _, data in deltas)] if deltas else []
-        if len(deltas) > 1 and (jump := self._jumps.along(tuple(frame for frame, _ in deltas), replica)) is not None:
-            routes.append((jump,))
+        if certain and len(deltas) > 1:
+            jump = self._jumps.along(tuple(frame for frame, _ in deltas), replica)
+            routes += [(jump,)] if jump is not None else []
         if len(deltas) != 1 and replica.origin is not None and version >= replica.origin.base.version:
             routes.append((self._jumps.from_origin(replica.origin, replica),))
         if not routes:

@@ -118,12 +118,13 @@ def test_an_absent_node_catches_up_and_a_present_one_does_not() -> None:
     assert last[2].downlink_bytes == last[1].downlink_bytes + last[2].catch_up_bytes
 
 
-def test_a_node_that_missed_too_much_gets_a_key_frame_because_it_is_smaller() -> None:
+def test_a_node_that_missed_more_than_the_server_keeps_jumps_from_the_start() -> None:
     grid = Tapped(2)
     strategy = CompressedStrategy(OftenAndSeldom(last=40), downlink=fedcomp.stc(density=0.5))
     strategy.start(grid, model(), num_rounds=40)
     _, frames = server_message.parse_server_message(_data(grid.sent[-1]))
-    assert [frame.kind for frame in frames] == [Kind.KEY]
+    assert [frame.kind for frame in frames] == [Kind.JUMP]
+    assert frames[0].base_version == 0
     assert state_of(grid.contexts[2]).held.version == 39
 
 
@@ -175,7 +176,7 @@ def test_a_node_without_a_replica_asks_for_a_key_frame_and_gets_it() -> None:
     strategy.start(grid, model(), num_rounds=1)
     last = next(message for message in reversed(grid.sent) if message.metadata.dst_node_id == 1)
     _, frames = server_message.parse_server_message(_data(last))
-    assert [frame.kind for frame in frames] == [Kind.KEY]
+    assert [frame.kind for frame in frames] == [Kind.KEY, Kind.JUMP]
     assert strategy.ledger.by_round_and_node()[5, 1].refused == 0
 
 

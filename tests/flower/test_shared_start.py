@@ -116,7 +116,7 @@ def test_a_node_with_another_start_is_served_in_its_next_round(
 
     grid, strategy = Tapped(start), build()  # type: ignore[arg-type]
     strategy.start(grid, model(), num_rounds=4)
-    assert grid.routes[2] == [[Kind.START], [Kind.KEY], [Kind.DELTA], [Kind.DELTA]]
+    assert grid.routes[2] == [[Kind.START], [Kind.KEY, Kind.DELTA], [Kind.DELTA], [Kind.DELTA]]
     assert grid.routes[1] == [[Kind.START], [Kind.DELTA], [Kind.DELTA], [Kind.DELTA]]
     assert held_by(grid, 1) == held_by(grid, 2)
     assert strategy.ledger.by_node()[2].refused == strategy.ledger.refused == 1
@@ -134,11 +134,11 @@ def test_without_a_start_a_node_gets_key_frames_and_says_what_is_missing(
     assert "CompressionMod(start=...)" in flower_log.text
 
 
-def test_a_late_node_makes_the_start_and_replays_the_deltas() -> None:
+def test_a_late_node_makes_the_start_and_jumps_from_there() -> None:
     grid, strategy = Tapped(large), build()
     grid.order(3, *[Fault.LOSE_MESSAGE] * 3)
     strategy.start(grid, large(None), num_rounds=5)
-    assert grid.routes[3][3] == [Kind.START, Kind.DELTA, Kind.DELTA, Kind.DELTA]
+    assert grid.routes[3][3] == [Kind.START, Kind.JUMP]
     assert held_by(grid, 3) == held_by(grid, 1)
 
 

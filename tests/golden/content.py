@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.quantized import Seeded, Sparse, SparseLevels, Ternary, geometric
+from fedcomp.quantized import Seeded, Sparse, SparseLevels, Steps, Ternary, geometric
 
 N = 40_000
 
@@ -84,6 +84,14 @@ def seeded() -> Seeded:
     """Return 150 of N entries, the seed 2^63 + 5: the first different ones of the raw words modulo N."""
     indices = sorted(list(dict.fromkeys(word % N for word in raw(160)))[:150])
     return Seeded(N, 2**63 + 5, np.array(indices, np.int64), update(150) / np.float32(3))
+
+
+def steps(n: int = N, shift: int = 5) -> Steps:
+    """Return the entries of `ternary()` below `n`, counts of 1 to 4 bits, each length about equally often, times 2^shift."""
+    values = hashed(1300)
+    counts = [((value & 15 | 16) >> 4 - (value >> 6 & 3) << shift) * (-1 if value & 4096 else 1) for value in values]
+    kept = ternary().indices < n
+    return Steps(n, ternary().indices[kept], np.array(counts, np.int32)[kept])
 
 
 UPDATE = update(N)

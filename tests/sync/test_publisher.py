@@ -54,20 +54,20 @@ def test_catch_up_is_all_but_the_newest_delta() -> None:
     assert publisher.route(*places[3]).catch_up_bytes == 0
 
 
-def test_an_unknown_node_and_one_of_another_training_get_the_key_frame() -> None:
-    publisher, places = published(3)
-    for place in ((UNKNOWN_VERSION, 0), (2, places[2][1] ^ 1), (99, 5)):
-        route = publisher.route(*place)
-        (data,) = route.frames
-        frame = parse_single_frame(data)
-        assert frame.kind is Kind.KEY
-        assert route.catch_up_bytes == len(data)
-        np.testing.assert_array_equal(from_key_frame(frame).vector, publisher.replica.vector)
+def test_an_unknown_node_gets_the_origin_and_a_jump() -> None:
+    publisher, places = published(30, density=0.3)
+    route = publisher.route(UNKNOWN_VERSION, 0)
+    key, jump = map(parse_single_frame, route.frames)
+    assert (key.kind, jump.kind) == (Kind.KEY, Kind.JUMP)
+    assert route.key
+    assert route.catch_up_bytes == key.size + jump.size - publisher.history.frames()[-1].size
+    assert from_key_frame(key).place == places[0]
+    assert from_key_frame(key).advance(jump).place == publisher.replica.place
 
 
 def test_deltas_that_are_larger_than_a_key_frame_are_dropped() -> None:
     publisher, places = published(60, density=0.2)
-    assert History(100).route(0, 0) is None
+    assert History(100).since(0, 0) == ()
     frames, key_size = publisher.history.frames(), publisher.replica.key_frame().size
     assert sum(frame.size for frame in frames) <= key_size
     assert 1 < len(frames) < 60

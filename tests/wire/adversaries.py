@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.entropy.bits import prefix_stream
-from fedcomp.entropy.bits.byte_reader import write_varint
+from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.bodies.dense import TENSORS
 from fedcomp.entropy.bodies.golomb import ROUNDING, rice_parameter, write_head
 from fedcomp.entropy.bodies.sparse import LISTED, SEED
+from fedcomp.entropy.bodies.steps_code import LENGTHS
 from fedcomp.entropy.codes import alphabet, positions, values
 from fedcomp.entropy.codes.delta_keys import MAX_GAP_BITS, DeltaKeys
 from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS, GolombPositions, max_remainder_bits, runs_of
@@ -184,6 +185,16 @@ def pieces(rng: Random, n: int, count: int = 3) -> Body:
     return 10, b"".join(rows + bodies)
 
 
+def steps(rng: Random, n: int) -> Body:
+    """Return codec 11 with positions and lengths in slow forms, and many planes of bits."""
+    indices, stream = _positions(rng, n)
+    symbols = _symbols(rng, indices.size, LENGTHS, rng.choice((2, 8, LENGTHS)))
+    lengths = alphabet.read(ByteReader(symbols), indices.size, LENGTHS)
+    planes = (bytes(-(-int(np.count_nonzero(lengths > plane)) // 8)) for plane in range(int(lengths.max())))
+    signs = bytes(-(-indices.size // 8))
+    return 11, head.write(n, indices.size) + b"\0" + stream + signs + symbols + b"".join(planes)
+
+
 MAKERS: tuple[Maker, ...] = (
     ternary,
     interleaved,
@@ -193,6 +204,7 @@ MAKERS: tuple[Maker, ...] = (
     levels,
     low_rank,
     pieces,
+    steps,
 )
 
 

@@ -15,7 +15,7 @@ from fedcomp.errors import FedcompError
 from fedcomp.sync import DeltaStep
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.replica import LENGTH
-from fedcomp.wire import FLAG_EXACT, SECONDS, Frame, Kind, ServerMessage, frame, server_message
+from fedcomp.wire import FLAG_EXACT, FLAG_GRID, SECONDS, STEPS_CODEC, Frame, Kind, ServerMessage, frame, server_message
 from tests.wire import adversaries, specimens
 from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_instruction
 
@@ -28,6 +28,7 @@ BODY, INSTRUCTION = "body", "instruction"
 KINDS = (
     BODY,
     Kind.DELTA.name,
+    Kind.JUMP.name,
     Kind.UPDATE.name,
     Kind.KEY.name,
     Kind.START.name,
@@ -35,7 +36,7 @@ KINDS = (
     Kind.ACK.name,
     Kind.RESYNC.name,
 )
-WEIGHTS = (30, 25, 25, 6, 2, 10, 1, 1)
+WEIGHTS = (26, 22, 15, 18, 6, 2, 10, 1, 1)
 TEXTS = (
     *(b"", b"(" * 60_000, b"-" * 60_000, b"nobody()", b"stc(**{})", b"stc(density=1e999)", b"stc(density=-0.0)"),
     *(b"stc(density=%s)" % (b"9" * digits) for digits in (400, 4300, 50_000)),
@@ -108,11 +109,32 @@ def _delta(rng: Random, n: int) -> Mutant:
         0 if exact is None else FLAG_EXACT,
         (held.version, held.version + 1, held.layout.digest, held.fingerprint),
     )
+    if codec == STEPS_CODEC or rng.random() < 0.2:
+        flags |= FLAG_GRID
     made = Frame(Kind.DELTA, codec, flags, *here, 0, body + (exact or b""))
     if rng.random() < 0.9:
         with suppress(FedcompError):
             made = replace(made, after=DeltaStep.of(held, made).fingerprint)
     return Mutant(Kind.DELTA.name, n, codec, _outside(rng, made.to_bytes()))
+
+
+def _jump(rng: Random, n: int) -> Mutant:
+    """Return a jump from the held version or its origin, most often with the fingerprint that it leads to, if to one."""
+    codec, body = rng.choice(specimens.STEPS)(n)
+    if rng.random() < 0.1:
+        codec, body = _body(rng, n)
+    elif rng.random() < 0.8:
+        body = disturb(rng, body)
+    exact, held = _exact(rng, n), specimens.world(n).replica
+    assert held.origin is not None
+    start = rng.choice((held, held.origin.base))
+    versions = (start.version, held.version + rng.choice((0, 1, 1, 1, 40, -1)))
+    flags = 0 if exact is None else FLAG_EXACT
+    made = Frame(Kind.JUMP, codec, flags, *versions, held.layout.digest, start.fingerprint, 0, body + (exact or b""))
+    if rng.random() < 0.9:
+        with suppress(FedcompError):
+            made = replace(made, after=DeltaStep.of(start, made).fingerprint)
+    return Mutant(Kind.JUMP.name, n, 0, _outside(rng, made.to_bytes()))
 
 
 def _layout(rng: Random, text: bytes) -> bytes:
@@ -218,6 +240,7 @@ def _with_other_text(rng: Random, message: ServerMessage, data: bytes) -> bytes:
 MAKERS: dict[str, Callable[[Random, int], Mutant]] = {
     BODY: _alone,
     Kind.DELTA.name: _delta,
+    Kind.JUMP.name: _jump,
     Kind.UPDATE.name: _update,
     Kind.KEY.name: _key,
     Kind.START.name: _start,

@@ -9,12 +9,12 @@ import numpy as np
 
 import fedcomp
 from fedcomp.core import Vector
-from fedcomp.entropy import GolombTernary, SparseLevelsCode
+from fedcomp.entropy import GolombTernary, SparseLevelsCode, StepsCode
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import positions, values
-from fedcomp.quantized import Indices, SparseLevels, Ternary
-from fedcomp.sync import Replica, start_replica
-from fedcomp.wire import FLAG_EXACT, SECONDS, Frame, Kind, ServerMessage, ack_of, codec_ids, layout_of
+from fedcomp.quantized import Indices, SparseLevels, Steps, Ternary
+from fedcomp.sync import Origin, Replica, start_replica
+from fedcomp.wire import FLAG_EXACT, SECONDS, STEPS_CODEC, Frame, Kind, ServerMessage, ack_of, codec_ids, layout_of
 
 SETTINGS = {
     "stc": ("", "density=0.3", "density=1.0", "density=0.05, order='interleaved'", "density=1.0, order='interleaved'"),
@@ -54,7 +54,9 @@ class World:
 
     def copy(self) -> Replica:
         """Return a copy of the held replica, which may be changed."""
-        return replace(self.replica, vector=self.replica.vector.copy())
+        held = self.replica
+        origin = held.origin and Origin(held.origin.base, held.origin.counts.copy())
+        return replace(held, vector=held.vector.copy(), origin=origin)
 
 
 @lru_cache(maxsize=8)
@@ -71,7 +73,8 @@ def world(n: int) -> World:
         "mask": np.array([True, False, True]),
         "double": rng.standard_normal(rest - rest // 2),
     }
-    held = start_replica(layout_of(model), model, VERSION)
+    base = start_replica(layout_of(model), model, VERSION - 1)
+    held = replace(base, version=VERSION, vector=base.vector.copy(), origin=Origin(base, np.zeros(n, np.int32)))
     replicas, steps = [held], []
     for text, exact in (("stc(density=0.1)", held.exact), ("dense()", held.exact[:-3] + bytes(3))):
         here = replicas[-1]
@@ -79,7 +82,7 @@ def world(n: int) -> World:
         encoded, _ = compressor.encode(_vector(n, 0), compressor.init(n))
         made = here.delta(codec_ids.codec_id(compressor.entropy), encoded, exact)[0]
         steps.append(made.to_bytes())
-        replicas.append(replace(here, vector=here.vector.copy()).advance(made))
+        replicas.append(replace(here, vector=here.vector.copy(), origin=None).advance(made))
     return World(n, (replicas[0], replicas[1], replicas[2]), (steps[0], steps[1]))
 
 
@@ -123,6 +126,18 @@ def _ternary(share: float, n: int) -> Body:
     return 2, GolombTernary().encode(Ternary(n, indices, indices % 2 == 1, np.float32(0.5)))
 
 
+def _steps(share: float, bits: int, n: int) -> Body:
+    """Return a body of counts of at most that many bits, beside the sign."""
+    indices = _kept(share, n)
+    rng = np.random.default_rng([n, bits])
+    counts = rng.integers(1, 1 << bits, indices.size) * rng.choice([-1, 1], indices.size)
+    return STEPS_CODEC, StepsCode().encode(Steps(n, indices, counts.astype(np.int32)))
+
+
+STEPS = tuple(partial(_steps, share, bits) for share in (0.01, 0.5, 1.0) for bits in (1, 3, 12, 31))
+"""The makers of the bodies of jumps."""
+
+
 def _makers() -> Iterator[Callable[[int], Body]]:
     for text in TEXTS:
         for which in range(VECTORS):
@@ -133,6 +148,7 @@ def _makers() -> Iterator[Callable[[int], Body]]:
             yield partial(_sparse_levels, kind, share)
     for share in (0.5, 0.9):
         yield partial(_ternary, share)
+    yield from STEPS
 
 
 MAKERS = tuple(_makers())

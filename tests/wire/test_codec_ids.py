@@ -45,6 +45,7 @@ def test_the_ids_of_all_codes_are_pinned() -> None:
         8: "RotatedBits",
         9: "LowRankRaw",
         10: "SegmentsCode",
+        11: "StepsCode",
     }
 
 

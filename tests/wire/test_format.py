@@ -60,6 +60,7 @@ WORKED: dict[str, tuple[int, int, dict[int, float]]] = {
     "body 8": (8, 6, dict(enumerate(ROTATED))),
     "body 9": (9, 10, {0: 1, 2: -1, 3: 2, 5: -2, 9: 0.5}),
     "body 10": (10, 2, {0: 1, 1: -2}),
+    "body 11": (11, 200, {4: 0.25, 13: -0.75, 14: 0.5, 100: 2.5}),
 }
 """The contents of each further body on the page: codec, n, entries that are not zero."""
 
@@ -120,6 +121,20 @@ def test_the_start_frame_on_the_page_names_version_7() -> None:
     assert replica.start_frame().to_bytes() == octets("start") + text
     frame = parse_single_frame(octets("start") + text)
     assert from_start_frame(frame, lambda: ARRAYS).key_frame() == replica.key_frame()
+
+
+def test_the_jump_on_the_page_leads_from_version_7_or_from_later_ones_to_version_9() -> None:
+    replica = start_replica(layout_of(ARRAYS), ARRAYS, version=7)
+    start, jump = replica.place, parse_single_frame(octets("jump"))
+    assert (jump.kind, jump.codec, jump.payload) == (Kind.JUMP, 11, octets("body 11") + (43).to_bytes(8, "little"))
+    body, exact = octets("body 2"), (42).to_bytes(8, "little")
+    later = start_replica(layout_of(ARRAYS), ARRAYS, version=7)
+    later = later.advance(later.delta(2, body, exact, grid=True)[0])
+    for after in (replica.advance(jump), later.advance(jump)):
+        assert (after.version, after.arrays()["steps"]) == (9, 43)
+        assert {int(i): float(after.vector[i]) for i in np.flatnonzero(after.vector)} == WORKED["body 11"][2]
+        steps = codec_ids.codec_by_id(11).decode(octets("body 11"))
+        assert after.jump_frame(start, steps, exact=True).to_bytes() == octets("jump")
 
 
 def test_plain_integers_find_the_fields_of_the_frame() -> None:

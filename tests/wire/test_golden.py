@@ -8,8 +8,16 @@ import pytest
 
 import fedcomp
 from fedcomp.core import parse_call
-from fedcomp.entropy import GolombTernary, GolombTernaryInterleaved, Raw, SeededValues, SparseLevelsCode, SparseValues
-from fedcomp.quantized import Dense, Sparse, SparseLevels
+from fedcomp.entropy import (
+    GolombTernary,
+    GolombTernaryInterleaved,
+    Raw,
+    SeededValues,
+    SparseLevelsCode,
+    SparseValues,
+    StepsCode,
+)
+from fedcomp.quantized import Dense, Sparse, SparseLevels, Ternary
 from fedcomp.sync import Replica, from_key_frame, split_payload, start_replica
 from fedcomp.sync.replica import from_start_frame
 from fedcomp.wire import (
@@ -35,6 +43,7 @@ from tests.golden.content import (
     seeded,
     series,
     sparse,
+    steps,
     ternary,
 )
 from tests.golden.method_file import FOLDER, MethodFile, digest, encode
@@ -45,6 +54,7 @@ from tests.reference import (
     slow_stc,
     sparse_entries,
     split_body,
+    steps_entries,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -64,7 +74,7 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
     assert names == {
         *("raw.body", "golomb.body", "golomb_interleaved.body", "empty.body", "stc.body"),
         *("sparse_fp32.body", "sparse_bf16.body", "sparse_fp16.body", "sparse_natural.body"),
-        *("levels.body", "levels_series.body", "seeded.body"),
+        *("levels.body", "levels_series.body", "seeded.body", "steps.body", "delta_grid.frame", "jump.frame"),
         *("key.frame", "delta.frame", "delta_dense.frame", "update.frame", "held.frame", "lost.frame", "start.frame"),
         "message.instruction",
         "first.instruction",
@@ -72,7 +82,7 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
     }
     assert {parse_single_frame(golden(name)).kind for name in names if name.endswith(".frame")} == set(Kind)
     methods = {codec_id(fedcomp.parse(file.text).entropy) for file in METHODS.values()}
-    assert methods | {2, 3} == set(CODECS), "a new codec needs a golden file"
+    assert methods | {2, 3, 11} == set(CODECS), "a new codec needs a golden file"
 
 
 def test_the_raw_body() -> None:
@@ -147,6 +157,15 @@ def test_the_body_of_sparse_ternary_compression() -> None:
     assert compressor.encode(UPDATE, compressor.init(N))[0] == golden("stc.body")
 
 
+def test_the_body_of_steps() -> None:
+    found = StepsCode().decode(golden("steps.body"), N)
+    assert np.array_equal(found.indices, steps().indices)
+    assert np.array_equal(found.counts, steps().counts)
+    assert StepsCode().encode(steps()) == golden("steps.body")
+    counts = dict(zip(steps().indices.tolist(), steps().counts.tolist(), strict=True))
+    assert steps_entries(golden("steps.body")) == (N, counts)
+
+
 def test_the_key_frame() -> None:
     sent = {name: array for name, array in MODEL.items() if not name.startswith("head")}
     layout = layout_of(MODEL, local=["head.*"])
@@ -184,6 +203,25 @@ def test_the_delta_frames_are_written_again_to_the_byte() -> None:
     held = held.advance(delta)
     dense = parse_single_frame(golden("delta_dense.frame"))
     assert held.delta(1, dense.payload, held.exact)[0].to_bytes() == golden("delta_dense.frame")
+
+
+def test_the_frames_on_the_grid() -> None:
+    """Both lead away from version 41: a node that has followed the delta goes back there to follow the jump."""
+    held, start = replica(), replica()
+    n = held.layout.n
+    kept = ternary().indices < n
+    body = GolombTernary().encode(Ternary(n, ternary().indices[kept], ternary().negative[kept], np.float32(2**-6)))
+    assert held.delta(2, body, held.exact, grid=True)[0].to_bytes() == golden("delta_grid.frame")
+    held = held.advance(parse_single_frame(golden("delta_grid.frame")))
+    jump = parse_single_frame(golden("jump.frame"))
+    vector = start.vector.astype(np.float64)
+    for index, count in steps_entries(jump.payload[: -len(held.exact)])[1].items():
+        vector[index] += count / 2**24
+    for end in (start.advance(jump), held.advance(jump)):
+        assert (end.version, end.vector.tobytes()) == (43, vector.astype(np.float32).tobytes())
+        assert end.arrays()["norm.num_batches_tracked"] == 1234
+        assert end.fingerprint == slow_fingerprint(end.vector, end.exact)
+        assert end.jump_frame((41, jump.before), steps(n, 14), exact=True).to_bytes() == golden("jump.frame")
 
 
 def test_the_answers_of_a_node() -> None:

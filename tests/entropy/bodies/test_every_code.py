@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from fedcomp.core import CompensatedUpdate, EncodeContext, Vector
-from fedcomp.entropy import MAX_ENTRIES, EntropyCode
+from fedcomp.entropy import MAX_ENTRIES, EntropyCode, StepsCode
 from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.methods import parse
-from fedcomp.quantized import QuantizedVector
+from fedcomp.quantized import QuantizedVector, Steps
 from fedcomp.wire import CODECS, codec_id
 from tests.entropy.laws import check_cheap_refusals, check_truncations, survivors
 from tests.wire.specimens import TEXTS
@@ -35,7 +35,17 @@ def quantized(text: str, values: Vector) -> Example:
     return compressor.entropy, compressor.quantizer.quantize(compensated)
 
 
-EXAMPLES = {f"{text} {seed}": quantized(text, vector(seed)) for text in TEXTS for seed in (0, 1)}
+def steps(seed: int) -> Example:
+    """Return counts of few and of many bits, which share no zero bits for odd seeds."""
+    rng = np.random.default_rng(seed)
+    indices = np.flatnonzero(rng.random(N) < 0.3)
+    counts = rng.integers(1, 2**20, indices.size) * rng.choice([-1, 1], indices.size) << (0 if seed % 2 else 7)
+    return StepsCode(), Steps(N, indices, counts.astype(np.int32))
+
+
+EXAMPLES = {f"{text} {seed}": quantized(text, vector(seed)) for text in TEXTS for seed in (0, 1)} | {
+    f"steps {seed}": steps(seed) for seed in (0, 1)
+}
 examples = pytest.mark.parametrize("example", EXAMPLES.values(), ids=list(EXAMPLES))
 
 
