@@ -14,7 +14,7 @@ from pathlib import Path
 from fedcomp import __version__
 from fedcomp.errors import FedcompError, TruncatedError, UnknownFormatError
 from fedcomp.methods import markdown_lines, text_lines
-from fedcomp.quantized import Ternary
+from fedcomp.quantized import Steps, Ternary
 from fedcomp.sync import from_key_frame, layout_in, split_payload
 from fedcomp.wire import (
     FLAG_EXACT,
@@ -137,6 +137,10 @@ def _payload_fields(frame: Frame, layout: Layout | None) -> Iterator[Field]:
         yield "k", f"{k}, {8 * len(body) / max(1, k):.3f} bits per kept entry"
         yield "density", f"{k / max(1, quantized.n):.6g}"
         yield "magnitude", f"{quantized.magnitude:.9g}"
+    if isinstance(quantized, Steps):
+        k = quantized.indices.size
+        yield "k", f"{k}, {8 * len(body) / max(1, k):.3f} bits per kept entry"
+        yield "largest", f"{abs(quantized.sparse().values).max(initial=0):.9g}"
     if exact:
         yield "exact", f"{len(exact)} bytes"
 

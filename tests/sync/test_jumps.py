@@ -1,0 +1,258 @@
+"""The grid and its jumps: whatever way a node takes from one version to another, it ends in the same bits."""
+
+import copy
+import random
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import fedcomp
+from fedcomp.compressor import Compressor
+from fedcomp.errors import CorruptError, OffGridError, TruncatedError, VersionError
+from fedcomp.quantized import MAX_STEPS, UNIT, Steps
+from fedcomp.sync import DeltaStep, Publisher, Replica, apply_frame, start_replica
+from fedcomp.wire import FLAG_EXACT, FLAG_GRID, STEPS_CODEC, Frame, Kind, codec_by_id, layout_of, parse_single_frame
+
+N = 300
+STC = fedcomp.stc(density=0.05)
+METHODS = [STC, fedcomp.stc(density=0.3), fedcomp.topk(density=0.1, values="natural")]
+
+
+def start() -> Replica:
+    arrays = {"w": np.random.default_rng(0).standard_normal(N, np.float32), "steps": np.array(0)}
+    return start_replica(layout_of(arrays), arrays)
+
+
+def exact(counter: int) -> bytes:
+    return counter.to_bytes(8, "little")
+
+
+def owned(replica: Replica) -> Replica:
+    """Return a copy that shares no array."""
+    return copy.deepcopy(replica)
+
+
+def bits(replica: Replica) -> tuple[object, ...]:
+    return *replica.place, replica.vector.tobytes(), replica.exact
+
+
+class Log:
+    """A publisher whose changes hit the same entries again and again, and whose exact tensors change now and then."""
+
+    def __init__(self, seed: int = 0, compressor: Compressor = STC, off_grid: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.publisher = Publisher.begin(start())
+        self.compressor, self.off_grid = compressor, off_grid
+        self.heat = self.rng.random(N).astype(np.float32) ** 8
+
+    def publish(self) -> None:
+        version = self.publisher.replica.version + 1
+        size = np.float32(0.01 * 2.0 ** (-version / 30))
+        change = self.rng.standard_normal(N, np.float32) * self.heat * size
+        off_grid = self.off_grid and version % self.off_grid == 0
+        counter = exact(version) if version % 7 == 0 else self.publisher.replica.exact
+        self.publisher.publish(change, counter, fedcomp.eden() if off_grid else self.compressor, seed=version)
+
+
+@dataclass(slots=True)
+class Node:
+    replica: Replica
+    confirmed: tuple[int, int]
+
+
+def check_routes(seed: int, versions: int, compressor: Compressor, off_grid: int = 0, nodes: int = 8) -> int:
+    """Let nodes follow at random, lose answers and return to older states; return how many routes led to the same bits."""
+    draw, log = random.Random(seed), Log(seed, compressor, off_grid)
+    publisher = log.publisher
+    first = publisher.replica.place
+    held = [Node(start(), first) for _ in range(nodes)]
+    followed = 0
+    for _ in range(versions):
+        log.publish()
+        for place, node in enumerate(held):
+            if draw.random() > 1 / (1 + place) ** 1.5:
+                continue  # away
+            certain = node.confirmed == node.replica.place
+            route = publisher.route(*node.confirmed, certain=certain)
+            before = owned(node.replica)
+            replica = node.replica
+            for data in route.frames:
+                replica = apply_frame(replica, parse_single_frame(data))
+            assert bits(replica) == bits(publisher.replica)
+            followed += 1
+            lost = draw.random()
+            if lost < 0.1:
+                node.replica = before  # the device dies before it saves its state
+            else:
+                node.replica = replica
+                node.confirmed = node.confirmed if lost < 0.3 else replica.place  # else the answer is lost
+    return followed
+
+
+@pytest.mark.parametrize("compressor", METHODS, ids=str)
+@pytest.mark.parametrize("off_grid", [0, 13])
+def test_every_route_from_every_version_ends_in_the_same_bits(compressor: Compressor, off_grid: int) -> None:
+    assert check_routes(1, 400, compressor, off_grid) == 800
+
+
+def test_chains_of_jumps_end_in_the_same_bits() -> None:
+    """One node jumps at once, one in four jumps, one follows each delta."""
+    log = Log()
+    replicas = [start(), start(), start()]
+    for version in range(1, 41):
+        log.publish()
+        for replica, every in zip(range(3), (40, 10, 1), strict=True):
+            if version % every == 0:
+                (data,) = log.publisher.route(*replicas[replica].place).frames
+                assert parse_single_frame(data).kind is (Kind.DELTA if every == 1 else Kind.JUMP)
+                replicas[replica] = apply_frame(replicas[replica], parse_single_frame(data))
+    assert len({bits(replica) for replica in (*replicas, log.publisher.replica)}) == 1
+    origins = [replica.origin for replica in (*replicas, log.publisher.replica)]
+    assert len({origin.counts.tobytes() for origin in origins if origin is not None}) == 1
+
+
+def test_a_jump_is_far_smaller_than_its_deltas() -> None:
+    log = Log()
+    for _ in range(60):
+        log.publish()
+    (jump,) = log.publisher.route(*start().place).frames
+    assert 3 * len(jump) < sum(frame.size for frame in log.publisher.history.frames())
+
+
+def test_a_node_that_may_be_ahead_gets_no_jump_but_one_from_the_origin() -> None:
+    log = Log()
+    places = [log.publisher.replica.place]
+    for _ in range(60):
+        log.publish()
+        places.append(log.publisher.replica.place)
+    for version in range(1, 60):
+        frames = [
+            list(map(parse_single_frame, log.publisher.route(*places[version], certain=certain).frames))
+            for certain in (True, False)
+        ]
+        assert sum(frame.size for frame in frames[0]) <= sum(frame.size for frame in frames[1])
+        bases = [{frame.base_version for frame in route if frame.kind is Kind.JUMP} for route in frames]
+        assert bases[0] <= {0, version}
+        assert bases[1] <= {0}
+    assert [frame.base_version for frame in map(parse_single_frame, log.publisher.route(*places[54]).frames)] == [54]
+
+
+def test_a_delta_off_the_grid_begins_a_new_origin_and_no_jump_crosses_it() -> None:
+    log = Log(off_grid=20)
+    places = [log.publisher.replica.place]
+    for _ in range(30):
+        log.publish()
+        places.append(log.publisher.replica.place)
+    assert log.publisher.replica.origin is not None
+    assert log.publisher.replica.origin.base.version == 20
+    kinds = [parse_single_frame(data).kind for data in log.publisher.route(*places[15]).frames]
+    assert kinds == [Kind.DELTA] * 15
+    assert [parse_single_frame(data).kind for data in log.publisher.route(*places[21]).frames] == [Kind.JUMP]
+
+
+def test_counts_that_would_leave_32_bits_are_published_off_the_grid() -> None:
+    publisher, change = Publisher.begin(start()), np.zeros(N, np.float32)
+    before, change[7] = float(publisher.replica.vector[7]), 1.0
+    flags: list[int] = []
+    for _ in range(130):
+        publisher.publish(change, publisher.replica.exact, fedcomp.stc(density=1 / N), seed=0)
+        flags.append(publisher.history.frames()[-1].flags & FLAG_GRID)
+    assert flags == [FLAG_GRID] * 127 + [0] + [FLAG_GRID] * 2, "2^31 units of 2^-24 are 128"
+    assert publisher.replica.vector[7] == pytest.approx(before + 130, abs=1e-4)
+    assert publisher.replica.origin is not None
+    assert publisher.replica.origin.base.version == 128
+
+
+def test_changes_below_the_last_bit_of_a_weight_add_up() -> None:
+    replica = start_replica(layout_of({"w": np.ones(4, np.float32)}), {"w": np.ones(4, np.float32)})
+    body = codec_by_id(STEPS_CODEC).encode(Steps(4, np.array([2]), np.array([1], np.int32)))
+    for _ in range(100):
+        replica = replica.advance(replica.delta(STEPS_CODEC, body, b"", grid=True)[0])
+    assert replica.vector.tolist() == [1, 1, 1 + 100 * UNIT, 1]
+
+
+# ---- what a receiver refuses -----------------------------------------------------------------------------------------
+
+
+def held() -> Replica:
+    """Return a replica some steps from its origin."""
+    log = Log()
+    replica = start()
+    for _ in range(5):
+        log.publish()
+        replica = replica.advance(log.publisher.history.frames()[-1])
+    return replica
+
+
+def jump(replica: Replica, counts: NDArray[np.int32], **changes: object) -> Frame:
+    """Return the jump of the first entries by `counts`, with the fingerprint that it leads to, and other fields than that."""
+    body = codec_by_id(STEPS_CODEC).encode(Steps(N, np.arange(counts.size), counts))
+    place = (replica.version, replica.version + 3, replica.layout.digest, replica.fingerprint, 0)
+    frame = Frame(Kind.JUMP, STEPS_CODEC, FLAG_EXACT, *place, body + exact(9))
+    if not (np.abs(counts.astype(np.int64)) >= MAX_STEPS).any():
+        frame = replace(frame, after=DeltaStep.of(replica, frame).fingerprint)
+    return replace(frame, **changes)  # type: ignore[arg-type]
+
+
+ONES = np.ones(3, np.int32)
+
+
+def test_the_undamaged_jump_is_followed() -> None:
+    replica = held()
+    after = replica.advance(jump(replica, ONES))
+    assert (after.version, after.exact) == (8, exact(9))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"version": 5}, CorruptError, "does not end"),
+        ({"version": 4}, CorruptError, "does not end"),
+        ({"after": 1}, CorruptError, "does not end"),
+        ({"before": 1}, VersionError, "version 5"),
+        ({"base_version": 6}, VersionError, "a jump from version 6"),
+        ({"codec": 1, "payload": bytes(4 * N + 8)}, OffGridError, "no steps"),
+        ({"payload": exact(9)[:7]}, TruncatedError, "7 bytes"),
+    ],
+)
+def test_a_jump_that_contradicts_itself_is_refused_and_the_replica_unchanged(
+    changes: dict[str, object], error: type[Exception], text: str
+) -> None:
+    replica = held()
+    before = owned(replica)
+    with pytest.raises(error, match=text):
+        replica.advance(jump(replica, ONES, **changes))
+    assert bits(replica) == bits(before)
+    assert replica.origin is not None
+    assert before.origin is not None
+    assert replica.origin.counts.tobytes() == before.origin.counts.tobytes()
+
+
+def test_counts_whose_sum_leaves_32_bits_are_refused() -> None:
+    replica = held()
+    assert replica.origin is not None
+    index = int(np.flatnonzero(replica.origin.counts)[0])
+    counts = np.ones(index + 1, np.int32)
+    counts[index] = MAX_STEPS * np.sign(replica.origin.counts[index])
+    with pytest.raises(OffGridError, match="units from where it began"):
+        replica.advance(jump(replica, counts))
+
+
+def test_a_delta_with_the_flag_whose_values_are_no_multiples_is_refused() -> None:
+    replica = held()
+    body = fedcomp.topk(density=0.1).encode(np.full(N, 0.1, np.float32), {"residual": np.zeros(N, np.float32)})[0]
+    frame = replica.delta(4, body, replica.exact)[0]
+    with pytest.raises(OffGridError):
+        replica.advance(replace(frame, flags=FLAG_GRID))
+    assert replica.advance(frame).origin is None
+
+
+def test_a_jump_to_an_older_version_is_passed_over() -> None:
+    replica = held()
+    assert replica.origin is not None
+    base = replica.origin.base
+    frame = jump(replace(base, vector=base.vector.copy()), ONES)
+    assert frame.version == 3
+    assert apply_frame(replica, frame) is replica
