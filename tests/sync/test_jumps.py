@@ -12,7 +12,7 @@ import fedcomp
 from fedcomp.compressor import Compressor
 from fedcomp.errors import CorruptError, OffGridError, TruncatedError, VersionError
 from fedcomp.quantized import MAX_STEPS, UNIT, Steps
-from fedcomp.sync import DeltaStep, Publisher, Replica, apply_frame, start_replica
+from fedcomp.sync import DeltaStep, History, Publisher, Replica, apply_frame, start_replica
 from fedcomp.wire import FLAG_EXACT, FLAG_GRID, STEPS_CODEC, Frame, Kind, codec_by_id, layout_of, parse_single_frame
 
 N = 300
@@ -152,17 +152,52 @@ def test_a_delta_off_the_grid_begins_a_new_origin_and_no_jump_crosses_it() -> No
     assert [parse_single_frame(data).kind for data in log.publisher.route(*places[21]).frames] == [Kind.JUMP]
 
 
-def test_counts_that_would_leave_32_bits_are_published_off_the_grid() -> None:
-    publisher, change = Publisher.begin(start()), np.zeros(N, np.float32)
-    before, change[7] = float(publisher.replica.vector[7]), 1.0
-    flags: list[int] = []
-    for _ in range(130):
+def pushed(publisher: Publisher, values: list[float]) -> list[Replica]:
+    """Publish these changes of entry 7, each alone; return what a node holds that follows each of them."""
+    held = [owned(publisher.replica)]
+    for value in values:
+        change = np.zeros(N, np.float32)
+        change[7] = value
         publisher.publish(change, publisher.replica.exact, fedcomp.stc(density=1 / N), seed=0)
-        flags.append(publisher.history.frames()[-1].flags & FLAG_GRID)
-    assert flags == [FLAG_GRID] * 127 + [0] + [FLAG_GRID] * 2, "2^31 units of 2^-24 are 128"
+        held.append(owned(held[-1]).advance(publisher.history.frames()[-1]))
+    return held
+
+
+def follow(publisher: Publisher, replica: Replica) -> Replica:
+    for data in publisher.route(*replica.place).frames:
+        replica = apply_frame(replica, parse_single_frame(data))
+    return replica
+
+
+def test_counts_that_would_leave_32_bits_are_published_off_the_grid() -> None:
+    publisher = Publisher.begin(start())
+    before = float(publisher.replica.vector[7])
+    held = pushed(publisher, [1.0] * 130)
+    flags = [frame.flags & FLAG_GRID for frame in publisher.history.frames()]
+    assert flags[-13:] == [FLAG_GRID] * 10 + [0] + [FLAG_GRID] * 2, "2^31 units of 2^-24 are 128"
     assert publisher.replica.vector[7] == pytest.approx(before + 130, abs=1e-4)
     assert publisher.replica.origin is not None
     assert publisher.replica.origin.base.version == 128
+    assert bits(follow(publisher, held[-6])) == bits(publisher.replica), "from before the version off the grid"
+
+
+def test_a_sum_of_more_than_32_bits_is_no_jump() -> None:
+    publisher = Publisher.begin(start())
+    publisher.history = History(1 << 20)
+    held = pushed(publisher, [1.0] * 127 + [-1.0] * 254)
+    assert all(frame.flags & FLAG_GRID for frame in publisher.history.frames())
+    assert bits(follow(publisher, held[127])) == bits(publisher.replica)
+
+
+def test_a_weight_that_is_rounded_keeps_nothing_back_twice() -> None:
+    """On the grid the counts hold what float32 rounds off; off the grid the residual does."""
+    arrays = {"w": np.ones(1, np.float32)}
+    publisher = Publisher.begin(start_replica(layout_of(arrays), arrays))
+    for _ in range(3):
+        publisher.publish(np.full(1, UNIT, np.float32), b"", fedcomp.stc(density=1.0), seed=0)
+    assert publisher.replica.origin is not None
+    assert publisher.replica.origin.counts.tolist() == [3]
+    assert publisher.memory["residual"].tolist() == [0]
 
 
 def test_changes_below_the_last_bit_of_a_weight_add_up() -> None:
