@@ -65,7 +65,7 @@ class Origin:
 
 def on_grid(base: Vector, counts: NDArray[Any]) -> Vector:
     """Return ``base + counts * UNIT``, added in float64 and rounded to float32."""
-    total = np.multiply(counts, UNIT, dtype=np.float64)
+    total: NDArray[np.float64] = np.multiply(counts, UNIT, dtype=np.float64)
     total += base
     return total.astype(np.float32)
 

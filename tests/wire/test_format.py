@@ -126,7 +126,7 @@ def test_the_start_frame_on_the_page_names_version_7() -> None:
 def test_the_jump_on_the_page_leads_from_version_7_or_from_later_ones_to_version_9() -> None:
     replica = start_replica(layout_of(ARRAYS), ARRAYS, version=7)
     start, jump = replica.place, parse_single_frame(octets("jump"))
-    assert (jump.kind, jump.codec, jump.payload) == (Kind.JUMP, 11, octets("body 11") + (43).to_bytes(8, "little"))
+    assert jump.payload == octets("body 11") + (43).to_bytes(8, "little")
     body, exact = octets("body 2"), (42).to_bytes(8, "little")
     later = start_replica(layout_of(ARRAYS), ARRAYS, version=7)
     later = later.advance(later.delta(2, body, exact, grid=True)[0])

@@ -100,7 +100,11 @@ class ClientState:
         replica = self.subscriber.replica
         if replica is None:
             return {}
-        arrays = {"vector": replica.vector, "exact": octets(replica.exact), "layout": octets(replica.layout.text)}
+        arrays: Arrays = {
+            "vector": replica.vector,
+            "exact": octets(replica.exact),
+            "layout": octets(replica.layout.text),
+        }
         if replica.origin is not None:  # the vector follows from these
             base = replica.origin.base
             arrays |= {"vector": base.vector, "origin_exact": octets(base.exact), "counts": replica.origin.counts}

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from fedcomp.core import Vector
 from fedcomp.entropy import StepsCode
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import MAX_STEPS, Steps
@@ -12,7 +12,7 @@ from tests.reference import entropy_bits
 CODE, N = StepsCode(), 50_000
 
 
-def steps(counts: list[int] | Vector, n: int = N) -> Steps:
+def steps(counts: list[int] | NDArray[np.integer], n: int = N) -> Steps:
     indices = np.sort(np.random.default_rng(1).choice(n, len(counts), replace=False))
     return Steps(n, indices, np.array(counts, np.int32))
 
