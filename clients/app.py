@@ -23,7 +23,15 @@ from fedcomp.tasks import evaluate as evaluate_model
 
 EVALUATION_BATCH = 1000
 
-app = ClientApp(mods=[CompressionMod()])
+
+def first_model(context: Context) -> ArrayRecord:
+    """Return the model of the run's seed, as the server makes it: nobody needs to send it."""
+    run = context.run_config
+    card = own_card(str(run["dataset"]))
+    return _record(build_model(str(run["model"]), input_shape(card), card.num_classes, int(run["seed"])))
+
+
+app = ClientApp(mods=[CompressionMod(start=first_model)])
 
 
 @app.train()
@@ -46,8 +54,7 @@ def train(message: Message, context: Context) -> Message:
     )
     seed_torch(int(rng.integers(2**63)), device)  # for models with random parts, such as dropout
     loss = train_locally(model, x, y, plan, rng)
-    weights = to_record({name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()})
-    return _reply(message, weights_of(run, len(y)) | {"train-loss": loss}, arrays=weights)
+    return _reply(message, weights_of(run, len(y)) | {"train-loss": loss}, arrays=_record(model))
 
 
 @app.evaluate()
@@ -100,6 +107,10 @@ def _model(message: Message, run: Mapping[str, object], device: torch.device) ->
 def _module(name: str, card: Card, device: torch.device) -> nn.Module:
     """Return the model with any weights: a message replaces them all, so a process builds it once."""
     return build_model(name, input_shape(card), card.num_classes, seed=0).to(device)
+
+
+def _record(model: nn.Module) -> ArrayRecord:
+    return to_record({name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()})
 
 
 def _reply(message: Message, metrics: Mapping[str, int | float], **records: ArrayRecord) -> Message:

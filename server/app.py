@@ -95,6 +95,7 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
         seed=settings.seed,
         checkpoint=folder.checkpoint if settings.checkpoint_every else None,
         checkpoint_every=max(settings.checkpoint_every, 1),
+        shared_start=True,
         order=order,
     )
     if settings.resume:

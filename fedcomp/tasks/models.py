@@ -5,14 +5,15 @@ and raises `ValueError` if the shape does not fit.  No model has BatchNorm or dr
 Sattler et al., IEEE TNNLS 2019, table II.
 """
 
+import math
 from collections.abc import Callable, Mapping
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import convert_conv2d_weight_memory_format
 
 from fedcomp.core import check_int
+from fedcomp.tasks.first_weights import HeConv2d, ZeroLinear, draw_weights, uniform
 
 Shape = tuple[int, int, int]
 
@@ -69,11 +70,10 @@ class AdaptedLinear(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, rank: int = 8) -> None:
         super().__init__()
-        frozen = torch.randn(outputs, inputs, generator=torch.Generator().manual_seed(0)) * (2 / inputs) ** 0.5
+        frozen = uniform((outputs, inputs), math.sqrt(6 / inputs), 0)  # of variance 2 / inputs
         self.register_buffer("frozen", frozen, persistent=False)
         self.a = nn.Linear(inputs, rank, bias=False)
-        self.b = nn.Linear(rank, outputs, bias=False)
-        nn.init.zeros_(self.b.weight)
+        self.b = ZeroLinear(rank, outputs, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, outputs) of vectors (N, inputs)."""
@@ -114,19 +114,15 @@ class RowLstm(nn.Module):
 def vgg11s(shape: Shape, num_classes: int) -> nn.Module:
     """VGG11*, the STC paper's narrow VGG11 (Simonyan and Zisserman, 2015); 865,482 parameters at 3x32x32.
 
-    Convolutions are initialised as in He et al. (ICCV 2015, eq. 14, fan-out), with zero biases.  With torch's defaults the
-    signal fades over eight layers without BatchNorm, and SGD stays at chance for thousands of steps.
+    Convolutions start as He et al. (ICCV 2015, eq. 14, fan-out) say, with zero biases.  With torch's defaults the signal fades
+    over eight layers without BatchNorm, and SGD stays at chance for thousands of steps.
     """
     channels, height, width = shape
     _check_size("vgg11s", shape, least=32)
     layers: list[nn.Module] = []
     for maps, pool in ((32, True), (64, True), (128, False), (128, True)) + 2 * ((128, False), (128, True)):
-        layers += _conv(channels, maps, kernel=3, padding=1, pool=pool)
+        layers += _conv(channels, maps, kernel=3, padding=1, pool=pool, convolution=HeConv2d)
         channels = maps
-    for layer in layers:
-        if isinstance(layer, nn.Conv2d):
-            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-            nn.init.zeros_(cast(Tensor, layer.bias))
     return nn.Sequential(
         *layers,
         nn.Flatten(),
@@ -151,9 +147,9 @@ MODELS: Mapping[str, Callable[[Shape, int], nn.Module]] = {
 
 
 def build_model(name: str, shape: Shape, num_classes: int, seed: int) -> nn.Module:
-    """Return the model on the CPU with weights drawn from `seed`; torch's global random state does not change.
+    """Return the model on the CPU with weights drawn from `seed`: the same bits on every machine (`first_weights.py`).
 
-    Raises `ValueError` for an unknown model, and for a shape that does not fit it.
+    Torch's global random state does not change.  Raises `ValueError` for an unknown model, and for a shape that does not fit.
     """
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r}; there are: {', '.join(MODELS)}")
@@ -161,18 +157,21 @@ def build_model(name: str, shape: Shape, num_classes: int, seed: int) -> nn.Modu
         raise ValueError(f"shape {shape} and {num_classes} classes; (C, H, W) and at least 2 classes are needed")
     check_int("seed", seed, 0, 2**63 - 1)
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs too
         # Channels last in memory: on a CPU, pooling is several times faster and a step of the CNN twice as fast.
-        return convert_conv2d_weight_memory_format(MODELS[name](shape, num_classes), torch.channels_last)
+        model = convert_conv2d_weight_memory_format(MODELS[name](shape, num_classes), torch.channels_last)
+    draw_weights(model, seed)
+    return model
 
 
-def _conv(maps_in: int, maps_out: int, *, kernel: int, padding: int, pool: bool) -> list[nn.Module]:
+def _conv(
+    maps_in: int, maps_out: int, *, kernel: int, padding: int, pool: bool, convolution: type[nn.Conv2d] = nn.Conv2d
+) -> list[nn.Module]:
     """Return a convolution, a 2x2 max-pool if `pool`, and ReLU.
 
     ReLU after the max-pool gives the same values and gradients to the bit, with a quarter of the work.
     """
-    convolution = nn.Conv2d(maps_in, maps_out, kernel, padding=padding)
-    return [convolution, nn.MaxPool2d(2), nn.ReLU()] if pool else [convolution, nn.ReLU()]
+    layer = convolution(maps_in, maps_out, kernel, padding=padding)
+    return [layer, nn.MaxPool2d(2), nn.ReLU()] if pool else [layer, nn.ReLU()]
 
 
 def _check_size(name: str, shape: Shape, least: int) -> None:

@@ -1,5 +1,6 @@
 """The models: parameter counts, shapes, seeds, and shapes that do not fit."""
 
+import hashlib
 from itertools import pairwise
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedcomp.tasks.first_weights import HeConv2d, ZeroLinear, draw_weights
 from fedcomp.tasks.models import MODELS, AdaptedLinear, Shape, build_model
 
 
@@ -136,3 +138,41 @@ def test_the_signal_of_vgg11s_does_not_fade() -> None:
         assert isinstance(model, nn.Sequential)
         features = model[: next(at for at, layer in enumerate(model) if isinstance(layer, nn.Flatten))](x).flatten(1)
         assert 0.01 < features.std(0).mean() < 10
+
+
+def test_the_first_weights_are_the_same_bits_on_every_machine() -> None:
+    """Written down once; numpy promises the words of PCG64, and one product each is rounded as IEEE 754 says."""
+    digests = {}
+    for name in MODELS:
+        digest = hashlib.sha256()
+        for tensor in build_model(name, (3, 32, 32), 10, seed=7).state_dict().values():
+            digest.update(tensor.contiguous().numpy().astype("<f4").tobytes())
+        digests[name] = digest.hexdigest()[:16]
+    assert digests == {
+        "logistic": "5562922067c0e178",
+        "mlp": "63d99f27a7e85ed6",
+        "cnn": "b1337b208a61b70e",
+        "lora": "ed64dbf500693cda",
+        "kws_cnn": "d6676128cef24c8f",
+        "lstm": "37b4f5b2a8c8f303",
+        "vgg11s": "53b679bd9584ffe7",
+    }
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_first_weights_have_the_variance_of_torchs_layers(name: str) -> None:
+    model = build_model(name, (3, 32, 32), 10, seed=3)
+    for module in model.requires_grad_(False).modules():
+        if not isinstance(module, nn.Linear | nn.Conv2d | nn.LSTM) or isinstance(module, HeConv2d | ZeroLinear):
+            continue
+        drawn = {key: value.clone() for key, value in module.named_parameters()}
+        module.reset_parameters()
+        for key, parameter in module.named_parameters():
+            if parameter.numel() > 1000:
+                assert float(drawn[key].std()) == pytest.approx(float(parameter.std()), rel=0.05)
+                assert abs(float(drawn[key].mean())) < 0.1 * float(drawn[key].std())
+
+
+def test_a_layer_without_a_known_start_is_refused() -> None:
+    with pytest.raises(ValueError, match="BatchNorm2d"):
+        draw_weights(nn.BatchNorm2d(3), 0)
