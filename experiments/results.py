@@ -52,8 +52,8 @@ SECONDS = {
 MEASURED = PROGRESS | TRAFFIC | SLOWEST | SECONDS
 COLUMNS = SETTINGS | MEASURED
 """Column -> dtype, in the order of the file."""
-ADDED = {"weighting": "examples"}
-"""Columns that older files lack -> the value of their rows."""
+ADDED = {"weighting": "examples", "first_model_bytes": "0"}
+"""Columns that older files lack -> the value of their rows; they count first models as catch-up."""
 
 
 def read_csv(path: Path) -> pd.DataFrame:

@@ -40,7 +40,8 @@ def table(settings: Settings, records: Sequence[RoundRecord], totals: Traffic) -
     for name, sent, dense in (
         ("up", up, totals.dense_uplink_bytes),
         ("down", down, totals.dense_downlink_bytes),
-        ("  of it catch-up", totals.catch_up_bytes, None),
+        ("  first models", totals.first_model_bytes, None),
+        ("  catch-up", totals.catch_up_bytes, None),
         ("both", up + down, totals.dense_bytes),
     ):
         ratio = "" if dense is None else f"{dense / sent:.1f}x" if sent else "-"

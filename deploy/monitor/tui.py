@@ -32,17 +32,19 @@ def render(view: RunSnapshot, height: int | None = None) -> Group:
 def _head(view: RunSnapshot) -> list[RenderableType]:
     settings = view.settings
     words = [str(settings.get(key, "-")) for key in ("dataset", "model", "strategy")]
-    first = Text.assemble((view.name, "bold"), f"  {', '.join(words)}")
+    title = Text.assemble((view.name, "bold"), f"  {', '.join(words)}")
     links = Text(f"up {settings.get('uplink', '-')}, down {settings.get('downlink', '-')}", style="dim")
-    for line in (first, links):
+    for line in (title, links):
         line.no_wrap, line.overflow = True, "ellipsis"
     up = sum(each.traffic.uplink_bytes for each in view.rounds)
     down = sum(each.traffic.downlink_bytes for each in view.rounds)
+    first = sum(each.traffic.first_model_bytes for each in view.rounds)
     catch_up = sum(each.traffic.catch_up_bytes for each in view.rounds)
     dense = sum(each.traffic.dense_bytes for each in view.rounds)
     ratio = f"; dense {format_bytes(dense)}, ratio {dense / (up + down):.1f}" if up + down else ""
-    sent = Text(f"sent: up {format_bytes(up)}, down {format_bytes(down)} (catch-up {format_bytes(catch_up)}){ratio}")
-    return [first, links, _state(view), sent, *_accuracy(view.rounds)]
+    extra = f"first models {format_bytes(first)}, catch-up {format_bytes(catch_up)}"
+    sent = Text(f"sent: up {format_bytes(up)}, down {format_bytes(down)} ({extra}){ratio}")
+    return [title, links, _state(view), sent, *_accuracy(view.rounds)]
 
 
 def _state(view: RunSnapshot) -> Text:

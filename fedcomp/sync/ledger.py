@@ -17,8 +17,8 @@ SERVER_NODE = 0
 class Traffic:
     """Sums over a part of a run: one round, one node, or all of it.
 
-    `downlink_bytes` includes `catch_up_bytes`: all frames but the newest delta, so the price of absence and of the first
-    contact.  The dense bytes are those of the messages that plain Flower would have sent instead.
+    `downlink_bytes` includes all frames beyond the newest delta: `first_model_bytes` for nodes that held nothing, and
+    `catch_up_bytes`, the price of absence, for those that held something.  The dense bytes are those of the messages that plain Flower would have sent instead.
     Three counts are of replies that were not used: `refused` were invalid, `failed` were errors of the node, `missing` did
     not arrive in time.
     """
@@ -33,6 +33,7 @@ class Traffic:
     missing: int = 0
     encode_seconds: float = 0.0
     decode_seconds: float = 0.0
+    first_model_bytes: int = 0
 
     @property
     def sent_bytes(self) -> int:

@@ -222,7 +222,7 @@ def test_only_a_node_that_lost_its_state_needs_a_key_frame(result: ChaosResult) 
         number: [
             server_round
             for (server_round, node), totals in rows.items()
-            if node == result.ids[number] and totals.catch_up_bytes >= key_size
+            if node == result.ids[number] and totals.first_model_bytes >= key_size
         ]
         for number in range(NODES)
     }

@@ -89,7 +89,9 @@ def test_the_ledger_sums_the_bytes_of_all_messages() -> None:
     assert sum(part.uplink_bytes for part in ledger.by_node().values()) == ledger.uplink_bytes
     assert sum(ledger.of_round(number).downlink_bytes for number in (1, 2, 3)) == ledger.downlink_bytes
     first = ledger.of_round(1)
-    assert first.catch_up_bytes > 4 * 4 * 1025, "the first contact needs the whole model"
+    assert first.first_model_bytes > 4 * 4 * 1025, "the first contact needs the whole model"
+    assert first.catch_up_bytes == 0
+    assert 0 < ledger.catch_up_bytes + ledger.first_model_bytes < ledger.downlink_bytes
     assert ledger.encode_seconds > 0
     assert ledger.decode_seconds > 0
 

@@ -16,6 +16,7 @@ TOTALS = Traffic(
     uplink_bytes=10_000,
     downlink_bytes=30_000,
     catch_up_bytes=5_000,
+    first_model_bytes=7_000,
     dense_uplink_bytes=1_000_000,
     dense_downlink_bytes=1_400_000,
     encode_seconds=1.25,
@@ -32,7 +33,7 @@ def test_the_summary_has_the_promised_keys_and_no_others(settings: MakeSettings)
     summary = report.summarize(settings(), RECORDS, TOTALS)
     assert list(summary) == [
         "rounds", "accuracy", "loss", "uplink_bytes", "downlink_bytes", "catch_up_bytes",
-        "dense_uplink_bytes", "dense_downlink_bytes", "ratio", "settings",
+        "dense_uplink_bytes", "dense_downlink_bytes", "first_model_bytes", "ratio", "settings",
     ]  # fmt: skip
 
 
@@ -57,14 +58,23 @@ def test_the_table_shows_both_directions_catch_up_dense_ratio_and_seconds(settin
     rows = {line.split("│")[1].strip(): line for line in text.splitlines() if "│" in line}
     assert all(part in rows["up"] for part in ("10.0 kB", "1.0 MB", "100.0x"))
     assert all(part in rows["down"] for part in ("30.0 kB", "1.4 MB", "46.7x"))
-    assert "5.0 kB" in rows["of it catch-up"]
+    assert "7.0 kB" in rows["first models"]
+    assert "5.0 kB" in rows["catch-up"]
     assert all(part in rows["both"] for part in ("40.0 kB", "2.4 MB", "60.0x"))
     assert "accuracy 50.0%, loss 1.000; encode 1.2 s, decode 0.5 s" in text
 
 
 def test_a_record_has_the_traffic_of_its_round() -> None:
     ledger = Ledger()
-    ledger.add(3, 7, uplink_bytes=4_000, downlink_bytes=21_000, catch_up_bytes=5_000, dense_uplink_bytes=1_000_000)
+    ledger.add(
+        3,
+        7,
+        uplink_bytes=4_000,
+        downlink_bytes=21_000,
+        catch_up_bytes=5_000,
+        first_model_bytes=7_000,
+        dense_uplink_bytes=1_000_000,
+    )
     ledger.add(3, 8, uplink_bytes=6_000, downlink_bytes=9_000, dense_downlink_bytes=1_400_000, decode_seconds=0.5)
     ledger.add(3, 8, encode_seconds=0.25)
     ledger.add(3, SERVER_NODE, encode_seconds=1.0)

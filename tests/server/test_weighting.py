@@ -15,9 +15,13 @@ from server.settings import Settings
 EXAMPLES = {1: 97, 2: 1, 3: 1, 4: 1}
 
 
+def first_model() -> ArrayRecord:
+    return ArrayRecord({"w": Array(np.zeros(3, np.float32))})
+
+
 def node_app() -> ClientApp:
     """Node 1 answers with ones, every other node with zeros: the mean is the weight of node 1."""
-    app = ClientApp(mods=[CompressionMod()])
+    app = ClientApp(mods=[CompressionMod(start=lambda _: first_model())])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -49,7 +53,7 @@ def test_a_node_with_97_of_100_examples_counts_97_percent_or_a_quarter_of_four_n
     )
     _, compressed = open_run(chosen, int)
     grid = LocalGrid(node_app(), len(EXAMPLES), dict(chosen.to_config()))
-    result = compressed.start(grid, ArrayRecord({"w": Array(np.zeros(3, np.float32))}), num_rounds=1)
+    result = compressed.start(grid, first_model(), num_rounds=1)
     np.testing.assert_allclose(compressed.arrays["w"].numpy(), weight, rtol=1e-6)
     assert result.train_metrics_clientapp[1]["loss"] == pytest.approx(weight)
     assert result.evaluate_metrics_clientapp[1]["loss"] == pytest.approx(weight)

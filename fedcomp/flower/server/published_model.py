@@ -15,7 +15,7 @@ from fedcomp.flower._compat import log
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.server.aggregation import Change
 from fedcomp.flower.strategies.reply_use import starts_from_published
-from fedcomp.sync import Publisher, start_replica
+from fedcomp.sync import UNKNOWN_VERSION, Publisher, start_replica
 from fedcomp.wire import BFLOAT16, bfloat16_to_float32, check_ties, layout_of, probable_ties
 
 MAX_TIES_LOGGED = 3
@@ -105,13 +105,14 @@ class PublishedModel:
             raise ValueError(
                 f"{sender} sends node {node} no record of the published model; only that can be compressed"
             )
+        held_nothing = self.publisher.nodes[node].version == UNKNOWN_VERSION
         request, route = self.publisher.message_to(node, uplink, seed)
         parts = replace(request, frames=()).to_bytes(), *request.frames
         message.content = dense.copy()  # a strategy may give several messages one content
         message.content[key] = records.pack(*parts)
         return {
             "downlink_bytes": sum(map(len, parts)) + sum(records.dense_sizes(message.content).values()),
-            "catch_up_bytes": route.catch_up_bytes,
+            "first_model_bytes" if held_nothing else "catch_up_bytes": route.catch_up_bytes,
             "dense_downlink_bytes": sum(map(records.dense_size, arrays.values())),
         }
 

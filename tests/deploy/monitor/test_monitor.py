@@ -86,7 +86,7 @@ def test_the_view_shows_progress_bytes_and_the_status_of_each_node() -> None:
         "mine  digits, mlp, fedavg",
         "up stc(), down dense()",
         "running: round 4 of 12, version 4, 16 s left, last news 3 s ago",
-        "sent: up 4.0 kB, down 80.0 kB (catch-up 60.0 kB); dense 2.5 MB, ratio 30.0",
+        "sent: up 4.0 kB, down 80.0 kB (first models 0 B, catch-up 60.0 kB); dense 2.5 MB, ratio 30.0",
         "accuracy ████ 87.5%, best 87.5%",
         "",
         "round  accuracy   loss      up     down  catch-up  ratio        time  lost replies",

@@ -176,13 +176,13 @@ def test_a_damaged_file_is_set_aside_and_the_node_gets_a_key_frame(
     caplog.set_level("WARNING", logger="flwr")
     grid = LocalGrid(app(), NODES, node_config=_in(tmp_path))
     strategy.inner.fraction_train = 1.0  # type: ignore[attr-defined]
-    before = strategy.ledger.by_node()[1].catch_up_bytes
+    before = strategy.ledger.by_node()[1].first_model_bytes
     strategy.start(grid, strategy.arrays, num_rounds=2)
     messages = [record.getMessage() for record in caplog.records]
     if (file, damage) != ("state", "away"):  # then there is nothing to set aside
         assert any(str(path.parent) in text for text in messages), messages
         assert path.parent.with_suffix(".damaged").is_dir()
-    assert strategy.ledger.by_node()[1].catch_up_bytes - before > 4000, "a key frame of 1025 entries"
+    assert strategy.ledger.by_node()[1].first_model_bytes - before > 4000, "a key frame of 1025 entries"
     assert strategy.ledger.by_node()[1].refused == 1, "the node asked for a key frame once"
     for context in grid.contexts.values():
         assert state_of(context).held.version == strategy.version - 1
