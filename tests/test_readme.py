@@ -4,6 +4,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+
+from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -40,6 +49,32 @@ def test_the_flower_app_in_the_readme_runs_and_is_compressed(tmp_path: Path) -> 
     assert float(loss[1]) < 1.0, "it starts at ln 10 = 2.3"
     assert int(ratio[1]) > 25, "one bit an entry, of 32"
     assert "fedcomp: round 1: uplink" in done.stderr
+
+
+@pytest.mark.parametrize("start", ["from_file", "from_seed"])
+def test_the_first_model_in_the_readme_is_not_sent(start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = (block for block in _blocks("python") if "from_file" in block)
+    names: dict[str, Any] = {"np": np, "ClientApp": ClientApp, "FedAvg": FedAvg}
+    names |= {"CompressionMod": CompressionMod, "CompressedStrategy": CompressedStrategy}
+    monkeypatch.chdir(tmp_path)
+    exec(block.replace("start=from_file", f"start={start}"), names)  # noqa: S102 - it is the page's
+    weights = {"w": np.random.Generator(np.random.PCG64(7)).random((10, 64), np.float32)}
+    np.savez("pretrained.npz", **weights)  # type: ignore[arg-type]
+    app, strategy = names["app"], names["strategy"]
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        content = {"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 1})}
+        return Message(RecordDict(content), reply_to=message)  # type: ignore[arg-type]
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        return Message(RecordDict({"metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
+
+    grid = LocalGrid(app, 3, {"seed": 7})
+    strategy.start(grid, ArrayRecord({"w": Array(weights["w"])}), num_rounds=2)
+    assert strategy.ledger.refused == 0
+    assert strategy.ledger.first_model_bytes < 3 * 200, "three names of a model of 2,560 bytes"
 
 
 def test_the_codec_example_prints_the_output_below_it() -> None:
