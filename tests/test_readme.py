@@ -57,15 +57,16 @@ def test_the_first_model_in_the_readme_is_not_sent(start: str, tmp_path: Path, m
     names: dict[str, Any] = {"np": np, "ClientApp": ClientApp, "FedAvg": FedAvg}
     names |= {"CompressionMod": CompressionMod, "CompressedStrategy": CompressedStrategy}
     monkeypatch.chdir(tmp_path)
-    exec(block.replace("start=from_file", f"start={start}"), names)  # noqa: S102 - it is the page's
+    exec(block.replace("[from_file]", f"[{start}]"), names)  # noqa: S102 - it is the page's
     weights = {"w": np.random.Generator(np.random.PCG64(7)).random((10, 64), np.float32)}
     np.savez("pretrained.npz", **weights)  # type: ignore[arg-type]
-    app, strategy = names["app"], names["strategy"]
+    app: ClientApp = names["app"]
+    strategy: CompressedStrategy = names["strategy"]
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         content = {"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 1})}
-        return Message(RecordDict(content), reply_to=message)  # type: ignore[arg-type]
+        return Message(RecordDict(content), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:

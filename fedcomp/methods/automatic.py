@@ -42,7 +42,7 @@ MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
 SENDS_PER_NODE = 12.0
 """How often a node sends each entry in a run, on average, with error feedback."""
-MIN_ROUNDS = 150
+MIN_ROUNDS = 100
 """Error feedback on the server needs this many rounds.  The server takes part in each of them, however few nodes do."""
 SENDS_BY_SERVER = 15.0
 """How often the server sends each entry in a run, on average, with error feedback."""
