@@ -33,7 +33,7 @@ def bits(compressor: fedcomp.Compressor, n: int) -> float:
         (facts(20_000, 100, 10, 10), "eden(bits=0.524)", "eden(bits=0.393)"),
         (facts(20_000, 1000, 10, 10), "stc(density=0.012)", "stc(density=0.015)"),
         (facts(20_000, 100, 20, 1), "eden(bits=1.91)", "stc(density=0.15)"),
-        (facts(20_000, 99, 20, 1), "eden(bits=1.93)", "eden(bits=1.16)"),
+        (facts(20_000, 99, 20, 1), "eden(bits=1.93)", "eden(bits=1.17)"),
         (facts(20_000, 300, 20, 5), "eden(bits=0.785)", "stc(density=0.05)"),
         (facts(10**7, 300, 10_000, 100), "eden(bits=3.04)", "stc(density=0.05)"),
         (facts(650, 10, 10, 10), "eden(bits=1.52)", "eden(bits=1.52)"),
