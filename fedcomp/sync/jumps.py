@@ -17,9 +17,13 @@ Place = tuple[int, int]
 
 
 class Jumps:
-    """Makes the jumps to one version, each once."""
+    """Makes the jumps to one version, each once.
+
+    `origin_size` is the size of the last jump from an origin, 0 if there was none.
+    """
 
     def __init__(self) -> None:
+        self.origin_size = 0
         self._end: Place | None = None
         self._made: dict[Place, bytes | None] = {}
 
@@ -39,6 +43,7 @@ class Jumps:
         if (jump := made.get(start)) is None:
             frame = replica.jump_frame(start, origin.steps(), exact=origin.base.exact != replica.exact)
             made[start] = jump = frame.to_bytes()
+            self.origin_size = len(jump)
         return jump
 
     def _made_to(self, replica: Replica) -> dict[Place, bytes | None]:

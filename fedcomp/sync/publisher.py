@@ -189,12 +189,14 @@ class Publisher:
         if certain and len(deltas) > 1:
             jump = self._jumps.along(tuple(frame for frame, _ in deltas), replica)
             routes += [(jump,)] if jump is not None else []
-        if len(deltas) != 1 and replica.origin is not None and version >= replica.origin.base.version:
+        # A jump from the origin holds all entries that ever moved: one that is likely larger than another route is not made.
+        may_help = not routes or (len(deltas) > 1 and min(map(_size, routes)) > self._jumps.origin_size)
+        if may_help and replica.origin is not None and version >= replica.origin.base.version:
             routes.append((self._jumps.from_origin(replica.origin, replica),))
         if not routes:
             return None
-        size, frames = min(((sum(map(len, frames)), frames) for frames in routes), key=lambda route: route[0])
-        return Route(frames, max(0, size - self.history.newest_size))
+        frames = min(routes, key=_size)
+        return Route(frames, max(0, _size(frames) - self.history.newest_size))
 
     def parse_reply(self, node: int, data: bytes) -> Reply:
         """Return the reply of `node` in `data`; a node that asks for a key frame gets one with its next message.
@@ -233,6 +235,10 @@ class Publisher:
         self.epoch = self.number
         for record in self.nodes.values():
             record.summed = False
+
+
+def _size(frames: tuple[bytes, ...]) -> int:
+    return sum(map(len, frames))
 
 
 def _rounding_error(change: QuantizedVector, vector: Vector, step: DeltaStep) -> QuantizedVector:

@@ -193,7 +193,8 @@ class DeltaStep:
     @property
     def size(self) -> int:
         """Approximate size in memory, in bytes."""
-        return 2 * self.values.nbytes + len(self.exact)
+        counts = 0 if self.counts is None else self.counts.nbytes
+        return 2 * self.values.nbytes + counts + len(self.exact)
 
     @classmethod
     def of(cls, replica: Replica, frame: Frame) -> "DeltaStep":
