@@ -1,6 +1,7 @@
 """Vectors on a grid: whole multiples of one unit, whose sums are exact in any order."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,10 +30,27 @@ class Steps(KeptEntries):
     def sparse(self) -> Sparse:
         """Return the kept entries, each rounded to float32."""
         values = np.empty(self.counts.size, np.float32)
-        for start in range(0, values.size, BLOCK_ENTRIES):
-            part = slice(start, start + BLOCK_ENTRIES)
-            np.multiply(self.counts[part], UNIT, out=values[part], casting="unsafe", dtype=np.float64)
+        for part, block in self._blocks():
+            values[part] = block
         return Sparse(self.n, self.indices, values)
+
+    def dense(self) -> Vector:
+        """Return the vector, float32 (n,)."""
+        whole = np.zeros(self.n, np.float32)
+        for part, block in self._blocks():
+            whole[self.indices[part]] = block
+        return whole
+
+    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
+        """Add ``weight`` times the kept entries to `vector`, O(k)."""
+        for part, block in self._blocks():
+            np.add.at(vector, self.indices[part], np.multiply(block, weight, dtype=vector.dtype))
+
+    def _blocks(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield (part, values of those kept entries) in order."""
+        for start in range(0, self.counts.size, BLOCK_ENTRIES):
+            part = slice(start, start + BLOCK_ENTRIES)
+            yield part, np.multiply(self.counts[part], UNIT, dtype=np.float64).astype(np.float32)
 
 
 def counts_of(values: Vector) -> StepCounts | None:

@@ -151,20 +151,26 @@ class Replica:
                 f"a {frame.kind.name.lower()} that does not end in the version {frame.version} ({frame.after:016x}) "
                 "that it names"
             )
-        return start.after(step, frame.version)
+        here = self if start is self or self.origin is None else self._back_at(self.origin)
+        return here.after(step, frame.version)
 
     def _start_of(self, frame: Frame) -> "Replica":
-        """Return this replica or a copy of its origin's base, whichever the frame starts from."""
+        """Return this replica or the base of its origin, whichever the frame starts from."""
         start = (frame.base_version, frame.before)
         if start == self.place:
             return self
         if self.origin is not None and frame.kind is Kind.JUMP and start == self.origin.base.place:
-            base = self.origin.base
-            return replace(base, vector=base.vector.copy(), origin=Origin(base, np.zeros_like(self.origin.counts)))
+            return self.origin.base
         raise VersionError(
             f"a {frame.kind.name.lower()} from version {frame.base_version} ({frame.before:016x}); "
             f"version {self.version} ({self.fingerprint:016x}) is held"
         )
+
+    def _back_at(self, origin: Origin) -> "Replica":
+        """Return the replica at its origin, in the same memory.  This replica is spent."""
+        self.vector[:] = origin.base.vector
+        origin.counts[:] = 0
+        return replace(origin.base, vector=self.vector, origin=origin)
 
     def after(self, step: "DeltaStep", version: int) -> "Replica":
         """Return the replica after `step`, which leads to `version`.  This replica is spent."""
