@@ -266,6 +266,11 @@ def test_dense_links_compress_nothing(short: Config, tmp_path: Path) -> None:
     last = json.loads((tmp_path / "runs" / "digits-001" / "rounds.jsonl").read_text().splitlines()[-1])
     dense, sent = ([last[f"{kind}{link}link_bytes"] for link in ("up", "down")] for kind in ("dense_", ""))
     assert sum(dense) < 1.1 * sum(sent), "the first models are made by the nodes; the rest is not compressed"
+    summary = json.loads((tmp_path / "runs" / "digits-001" / "summary.json").read_text())
+    first = json.loads((tmp_path / "runs" / "digits-001" / "rounds.jsonl").read_text().splitlines()[1])
+    assert 0 < first["first_model_bytes"] < 0.2 * first["dense_downlink_bytes"]
+    assert summary["first_model_bytes"] >= first["first_model_bytes"]
+    assert first["refused"] == 0
 
 
 def test_a_run_that_diverges_writes_its_results_and_ends_with_an_error(

@@ -83,6 +83,10 @@ def test_a_key_frame_is_decoded_once_and_every_node_owns_its_vector() -> None:
     assert shared.saved_seconds > 0
     np.testing.assert_array_equal(second.vector, arrays["w"])
     assert (second.version, second.fingerprint) == (first.version, first.fingerprint)
+    assert first.origin is not None
+    assert second.origin is not None
+    assert second.origin.base is first.origin.base, "nodes share what does not change"
+    assert not np.shares_memory(second.origin.counts, first.origin.counts)
 
 
 def test_the_grid_reports_the_seconds_of_each_node_per_round() -> None:
