@@ -43,9 +43,8 @@ def compare(n: int, density: float, versions: int) -> Iterator[dict[str, object]
     for missed, publisher, start in logs(n, density, versions):
         replay = sum(frame.size for frame in publisher.history.frames())
 
-        def make(publisher: Publisher = publisher, place: tuple[int, int] = start.place) -> None:
-            publisher._jumps = Jumps()  # noqa: SLF001 - it would be made once
-            publisher.route(*place)
+        def make(publisher: Publisher = publisher) -> None:
+            Jumps().along(publisher.history.frames(), publisher.replica)
 
         (jump,) = publisher.route(*start.place).frames
         held = [copy.deepcopy(start) for _ in range(REPEATS + 1)]

@@ -16,6 +16,9 @@ UNIT = 2.0**-24
 MAX_STEPS = 2**31 - 1
 """The most units that an entry may have, either way."""
 
+MAX_MAGNITUDE = 64.0
+"""The largest magnitude that is rounded to a power of two; one step of 128 would have too many units."""
+
 StepCounts = NDArray[np.int32]
 
 
@@ -83,6 +86,6 @@ def onto_grid(quantized: Any) -> Any:
         return quantized
     fraction, exponent = math.frexp(float(quantized.magnitude))  # fraction in [1/2, 1)
     power = math.ldexp(1.0, exponent if fraction > math.sqrt(0.5) else exponent - 1)
-    if not UNIT <= power <= 1.0:
+    if not UNIT <= power <= MAX_MAGNITUDE:
         return quantized
     return Ternary(quantized.n, quantized.indices, quantized.negative, np.float32(power))

@@ -43,7 +43,7 @@ class Jumps:
         if (jump := made.get(start)) is None:
             frame = replica.jump_frame(start, origin.steps(), exact=origin.base.exact != replica.exact)
             made[start] = jump = frame.to_bytes()
-            self.origin_size = len(jump)
+        self.origin_size = len(jump)
         return jump
 
     def _made_to(self, replica: Replica) -> dict[Place, bytes | None]:

@@ -17,8 +17,8 @@ SERVER_NODE = 0
 class Traffic:
     """Sums over a part of a run: one round, one node, or all of it.
 
-    `downlink_bytes` includes all frames beyond the newest delta: `first_model_bytes` for nodes that held nothing, and
-    `catch_up_bytes`, the price of absence, for those that held something.  The dense bytes are those of the messages that
+    `downlink_bytes` includes all frames beyond the newest delta: `first_model_bytes` for nodes that held nothing or could
+    not follow, and `catch_up_bytes`, the price of absence, for the others.  The dense bytes are those of the messages that
     plain Flower would have sent instead.
     Three counts are of replies that were not used: `refused` were invalid, `failed` were errors of the node, `missing` did
     not arrive in time.

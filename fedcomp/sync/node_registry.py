@@ -7,8 +7,18 @@ from numpy.typing import NDArray
 
 from fedcomp.wire import Ack
 
-COLUMNS = ("node", "version", "fingerprint", "number", "taken_number", "taken_crc", "summed", "needs_key")
-ROW = np.dtype({"names": COLUMNS, "formats": ("<u8", "<i8", "<u8", "<u8", "<u8", "<u4", "?", "?")})
+COLUMNS = (
+    "node",
+    "version",
+    "fingerprint",
+    "number",
+    "taken_number",
+    "taken_crc",
+    "summed",
+    "needs_key",
+    "may_be_ahead",
+)
+ROW = np.dtype({"names": COLUMNS, "formats": ("<u8", "<i8", "<u8", "<u8", "<u8", "<u4", "?", "?", "?")})
 """One row of `NodeRegistry.to_array`, as checkpoints hold it."""
 UNKNOWN_VERSION = -1
 """The version of a node that has confirmed none."""
@@ -31,6 +41,11 @@ class NodeRecord:
     summed: bool = False
     needs_key: bool = False
 
+    @property
+    def may_be_ahead(self) -> bool:
+        """Whether the newest message has no answer yet: the node may hold a later version than it confirmed."""
+        return self.number != self.answered
+
 
 class NodeRegistry(dict[int, NodeRecord]):
     """Node id -> record; looking up a new node adds a record for it."""
@@ -42,7 +57,10 @@ class NodeRegistry(dict[int, NodeRecord]):
     def to_array(self) -> NDArray[np.void]:
         """Return one row per node, of dtype `ROW`."""
         rows = [
-            (node, r.version, r.fingerprint, r.number, r.acked.number, r.acked.crc, r.summed, r.needs_key)
+            (
+                *(node, r.version, r.fingerprint, r.number, r.acked.number, r.acked.crc),
+                *(r.summed, r.needs_key, r.may_be_ahead),
+            )
             for node, r in self.items()
         ]
         return np.array(rows, ROW)
@@ -54,6 +72,9 @@ class NodeRegistry(dict[int, NodeRecord]):
         No reply to a message of a server that has ended counts: its node may have been told since that it did not.
         """
         registry = cls()
-        for node, version, fingerprint, _, acked_number, acked_crc, *flags in rows.tolist():  # older rows have one flag
-            registry[node] = NodeRecord(version, fingerprint, 0, 0, Ack(acked_number, acked_crc), *flags)
+        for node, version, fingerprint, _, acked_number, acked_crc, *flags in rows.tolist():
+            summed, needs_key, may_be_ahead = (*flags, False, False)[:3]  # older rows have one flag
+            answered = -1 if may_be_ahead else 0
+            acked = Ack(acked_number, acked_crc)
+            registry[node] = NodeRecord(version, fingerprint, 0, answered, acked, summed, needs_key)
         return registry

@@ -108,9 +108,11 @@ class Publisher:
         except CorruptError as error:
             self._take_back(body, compressor, change)
             raise DivergedError(f"version {self.replica.version + 1} cannot be published: {error}") from error
-        if RESIDUAL.name in memory and step.counts is None:  # on the grid, nothing is rounded off for good
+        if RESIDUAL.name in memory and step.counts is None:  # on the grid, the counts hold what is rounded off
             lost = _rounding_error(compressor.entropy.decode(body, n=layout.n), self.replica.vector, step)
             self.memory |= RESIDUAL.rollback(lost, self.memory)
+        if (origin := self.replica.origin) is not None and step.counts is None and RESIDUAL.name in self.memory:
+            self.memory |= RESIDUAL.rollback(Dense(origin.rounded_off()), self.memory)  # its counts end here
         self.replica = self.replica.after(step, frame.version)
         self.history.append(frame)
 
@@ -140,9 +142,9 @@ class Publisher:
         """
         self.number += 1
         record = self.nodes[node]
-        behind = record.number == record.answered
+        certain = not record.may_be_ahead
         record.number = self.number
-        route = self.route(record.version, record.fingerprint, certain=behind, needs_key=record.needs_key)
+        route = self.route(record.version, record.fingerprint, certain=certain, needs_key=record.needs_key)
         message = ServerMessage(
             self.number,
             record.acked,

@@ -57,6 +57,16 @@ class Origin:
             vector[part] = on_grid(self.base.vector[part], self.counts[part])
         return vector
 
+    def rounded_off(self) -> Vector:
+        """Return what the counts lead to minus the vector, float32 (n,): what the rounding of each entry left out."""
+        error = np.empty_like(self.base.vector)
+        for start in range(0, error.size, STEP_BLOCK_ENTRIES):
+            part = slice(start, start + STEP_BLOCK_ENTRIES)
+            base, counts = self.base.vector[part], self.counts[part]
+            moved = on_grid(base, counts).astype(np.float64) - base
+            error[part] = np.multiply(counts, UNIT, dtype=np.float64) - moved
+        return error
+
     def steps(self) -> Steps:
         """Return the counts that are not 0."""
         indices = np.flatnonzero(self.counts)
@@ -64,9 +74,9 @@ class Origin:
 
 
 def on_grid(base: Vector, counts: NDArray[Any]) -> Vector:
-    """Return ``base + counts * UNIT``, added in float64 and rounded to float32."""
-    total: NDArray[np.float64] = np.multiply(counts, UNIT, dtype=np.float64)
-    total += base
+    """Return ``base + counts * UNIT``, added in float64 and rounded to float32; where the count is 0, the bits of `base`."""
+    total: NDArray[np.float64] = np.multiply(np.negative(counts), UNIT, dtype=np.float64)
+    np.subtract(base, total, out=total)  # unlike -0.0 + 0.0, -0.0 - 0.0 is -0.0
     return total.astype(np.float32)
 
 
@@ -216,7 +226,7 @@ class DeltaStep:
         quantized = decode_body(frame.codec, body, layout)
         if frame.kind is Kind.JUMP or frame.flags & FLAG_GRID:
             steps = steps_in(quantized)
-            if steps is None:
+            if steps is None or (frame.kind is Kind.JUMP and frame.codec != STEPS_CODEC):
                 raise OffGridError(f"codec {frame.codec} holds entries that are no steps on the grid")
             return _steps_from(replica, steps, exact)
         with np.errstate(over="ignore"):

@@ -36,6 +36,8 @@ def draw_weights(model: nn.Module, seed: int) -> None:
 
 def uniform(shape: torch.Size | tuple[int, ...], bound: float, *seed: int) -> Tensor:
     """Return float32 numbers from -`bound` to `bound`, evenly distributed; `seed` as for `RandomStream`."""
+    if not bound:
+        return torch.zeros(shape)
     numbers = RandomStream(*seed).uniform(math.prod(shape))
     numbers *= 2  # exact, as is the difference
     numbers -= 1

@@ -21,7 +21,9 @@ METHODS = [STC, fedcomp.stc(density=0.3), fedcomp.topk(density=0.1, values="natu
 
 
 def start() -> Replica:
-    arrays = {"w": np.random.default_rng(0).standard_normal(N, np.float32), "steps": np.array(0)}
+    """Return a model of which a third is 0 and a third is -0, as pruned ones have them."""
+    weights = np.random.default_rng(0).standard_normal(N, np.float32) * (np.arange(N) % 3 == 0)
+    arrays = {"w": weights.astype(np.float32), "steps": np.array(0)}
     return start_replica(layout_of(arrays), arrays)
 
 
@@ -192,6 +194,30 @@ def test_a_sum_of_more_than_32_bits_is_no_jump() -> None:
     assert bits(follow(publisher, held[127])) == bits(publisher.replica)
 
 
+def test_an_entry_that_returns_to_minus_zero_has_its_first_bits_again() -> None:
+    arrays = {"w": np.full(4, -0.0, np.float32)}
+    publisher = Publisher.begin(start_replica(layout_of(arrays), arrays))
+    first = owned(publisher.replica)
+    for value in (0.5, 0.25, -0.5, -0.25):
+        publisher.publish(np.full(4, value, np.float32), b"", fedcomp.stc(density=1.0), seed=0)
+    assert publisher.replica.vector.tobytes() == first.vector.tobytes()
+    assert bits(follow(publisher, first)) == bits(publisher.replica)
+
+
+def test_what_the_counts_hold_beyond_float32_returns_to_the_memory_where_an_origin_ends() -> None:
+    arrays = {"w": np.full(2, 4096, np.float32)}  # whose last bit is 2^-11
+    publisher = Publisher.begin(start_replica(layout_of(arrays), arrays))
+    grid, off_grid = fedcomp.stc(density=1.0), fedcomp.topk(density=1.0)
+    step = np.float32(2.0**-14)
+    for number in range(16):
+        publisher.publish(np.full(2, step), b"", off_grid if number % 2 else grid, seed=0)
+    moved = publisher.replica.vector.astype(np.float64) - 4096
+    held = publisher.memory["residual"]
+    if publisher.replica.origin is not None:
+        held = held + publisher.replica.origin.rounded_off()
+    assert (moved + held).tolist() == [16 * step] * 2
+
+
 def test_a_weight_that_is_rounded_keeps_nothing_back_twice() -> None:
     """On the grid the counts hold what float32 rounds off; off the grid the residual does."""
     arrays = {"w": np.ones(1, np.float32)}
@@ -252,6 +278,7 @@ def test_the_undamaged_jump_is_followed() -> None:
         ({"before": 1}, VersionError, "version 5"),
         ({"base_version": 6}, VersionError, "a jump from version 6"),
         ({"codec": 1, "payload": bytes(4 * N + 8)}, OffGridError, "no steps"),
+        ({"codec": 4, "payload": b"\xac\x02\x00" + exact(9)}, OffGridError, "codec 4"),
         ({"payload": exact(9)[:7]}, TruncatedError, "7 bytes"),
     ],
 )

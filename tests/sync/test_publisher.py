@@ -46,11 +46,14 @@ def test_the_route_from_any_version_ends_in_the_published_bits() -> None:
         assert replica.fingerprint == publisher.replica.fingerprint
 
 
-def test_catch_up_is_all_but_the_newest_delta() -> None:
+def test_catch_up_is_what_a_route_takes_beyond_the_newest_delta() -> None:
     publisher, places = published(4)
-    assert [len(publisher.route(*place).frames) for place in places] == [4, 3, 2, 1, 0]
-    route = publisher.route(*places[1])
-    assert route.catch_up_bytes == sum(map(len, route.frames[:-1]))
+    newest = publisher.history.frames()[-1].size
+    for place in places[:4]:
+        route = publisher.route(*place)
+        assert route.catch_up_bytes == sum(map(len, route.frames)) - newest
+    assert publisher.route(*places[1]).catch_up_bytes > 0
+    assert publisher.route(*places[4]).frames == ()
     assert publisher.route(*places[3]).catch_up_bytes == 0
 
 
@@ -63,6 +66,18 @@ def test_an_unknown_node_gets_the_origin_and_a_jump() -> None:
     assert route.catch_up_bytes == key.size + jump.size - publisher.history.frames()[-1].size
     assert from_key_frame(key).place == places[0]
     assert from_key_frame(key).advance(jump).place == publisher.replica.place
+
+
+def test_a_node_whose_answer_was_lost_may_be_ahead_after_a_restart_too() -> None:
+    publisher, places = published(30, density=0.3)
+    publisher.nodes[1].version, publisher.nodes[1].fingerprint = places[20]
+    bases = []
+    for _ in range(3):  # nothing is unanswered; then the first message, whose answer is lost; then the second
+        publisher.nodes = NodeRegistry.from_array(publisher.nodes.to_array())
+        frames = list(map(parse_single_frame, publisher.message_to(1, str(DENSE), 0)[1].frames))
+        bases.append([frame.base_version for frame in frames if frame.kind is Kind.JUMP])
+    assert bases[0] == [20]
+    assert [20] not in bases[1:]
 
 
 def test_deltas_that_are_larger_than_a_key_frame_are_dropped() -> None:
@@ -144,5 +159,6 @@ def test_the_registry_comes_back_from_its_rows() -> None:
     registry[2**63 + 5] = NodeRecord(4, 2**64 - 1, 2**60, acked=Ack(2**60 - 1, 2**32 - 1), summed=True)
     found = NodeRegistry.from_array(registry.to_array())
     assert [record.number for record in found.values()] == [0, 0], "no answer to a message from before counts"
-    registry[2**63 + 5].number = 0
+    assert [record.may_be_ahead for record in found.values()] == [False, True]
+    registry[2**63 + 5].number, registry[2**63 + 5].answered = 0, -1
     assert found == registry

@@ -100,15 +100,11 @@ class ClientState:
         replica = self.subscriber.replica
         if replica is None:
             return {}
-        arrays: Arrays = {
-            "vector": replica.vector,
-            "exact": octets(replica.exact),
-            "layout": octets(replica.layout.text),
-        }
-        if replica.origin is not None:  # the vector follows from these
-            base = replica.origin.base
-            arrays |= {"vector": base.vector, "origin_exact": octets(base.exact), "counts": replica.origin.counts}
-        return arrays
+        arrays: Arrays = {"exact": octets(replica.exact), "layout": octets(replica.layout.text)}
+        if replica.origin is None:
+            return arrays | {"vector": replica.vector}
+        base = replica.origin.base  # the vector follows from these
+        return arrays | {"base": base.vector, "base_exact": octets(base.exact), "counts": replica.origin.counts}
 
     def records(self) -> dict[str, Record]:
         """Return the records that came from the ClientApp, by the keys under which they are saved."""
@@ -120,15 +116,16 @@ def replica_of(plain: Mapping[str, str], model: Arrays) -> Replica | None:
     """Return the replica with the arrays `model`, which are handed over; None if `plain` names no version."""
     if not plain["version"]:
         return None
-    layout, vector, exact = parse_layout(model["layout"].tobytes()), model["vector"], model["exact"].tobytes()
+    layout, exact = parse_layout(model["layout"].tobytes()), model["exact"].tobytes()
+    vector = model["base" if "origin" in plain else "vector"]
     _check_model(layout, vector, np.float32, exact)
     place = int(plain["version"]), int(plain["fingerprint"])
     if "origin" not in plain:
         return Replica(layout, place[0], vector, exact, place[1])
-    counts, origin_exact = model["counts"], model["origin_exact"].tobytes()
-    _check_model(layout, counts, np.int32, origin_exact)
+    counts, base_exact = model["counts"], model["base_exact"].tobytes()
+    _check_model(layout, counts, np.int32, base_exact)
     version, fingerprint = map(int, plain["origin"].split())
-    origin = Origin(Replica(layout, version, vector, origin_exact, fingerprint), counts)
+    origin = Origin(Replica(layout, version, vector, base_exact, fingerprint), counts)
     return Replica(layout, place[0], origin.vector(), exact, place[1], origin)
 
 

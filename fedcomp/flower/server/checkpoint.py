@@ -112,7 +112,7 @@ class Checkpoint:
 def _from_origin(replica: Replica, base: Replica, counts: NDArray[Any]) -> Replica:
     """Return `replica` with its steps counted from `base`; raise `CorruptError` if these lead to another vector."""
     fits = base.layout == replica.layout and counts.dtype == np.int32 and counts.shape == base.vector.shape
-    if not fits or not np.array_equal((origin := Origin(base, counts)).vector(), replica.vector):
+    if not fits or (origin := Origin(base, counts)).vector().tobytes() != replica.vector.tobytes():
         raise CorruptError("the origin and its steps do not lead to the published model")
     return replace(replica, origin=origin)
 

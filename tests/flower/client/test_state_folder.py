@@ -151,7 +151,7 @@ def test_a_damaged_file_is_set_aside_and_the_node_gets_a_key_frame(
     strategy.start(LocalGrid(app(), NODES, node_config=_in(tmp_path)), model(), num_rounds=4)
     (path,) = (tmp_path / "node-1").glob(f"*/{file}")
     data = path.read_bytes()
-    place = data.index(b"residual" if file == "state" else b"vector") + 400
+    place = data.index(b"residual" if file == "state" else b"base.npy") + 400
     path.write_bytes(
         {
             "cut": data[: len(data) // 2],
@@ -170,8 +170,8 @@ def test_a_damaged_file_is_set_aside_and_the_node_gets_a_key_frame(
         key, old, new = ("kept", b'"1"', b'"2"') if file == "state" else ("plain", b'"version": "', b'"version": "7')
         assert old in arrays[key]
         arrays[key] = arrays[key].replace(old, new)
-        floats32 = ("vector", "memory.residual")
-        parts = {name: np.frombuffer(a, np.float32 if name in floats32 else np.uint8) for name, a in arrays.items()}
+        dtypes = {"vector": np.float32, "base": np.float32, "memory.residual": np.float32, "counts": np.int32}
+        parts = {name: np.frombuffer(a, dtypes.get(name, np.uint8)) for name, a in arrays.items()}
         write_archive(path, parts)
     caplog.set_level("WARNING", logger="flwr")
     grid = LocalGrid(app(), NODES, node_config=_in(tmp_path))
