@@ -4,24 +4,14 @@ A `Publisher` publishes a model version by version; each `Subscriber` follows it
 publisher; in gossip, every node is one.
 """
 
+from fedcomp.sync.apply import MakeStart, apply_frame, from_key_frame, from_start_frame, layout_in
 from fedcomp.sync.clipping import Clipping, check_norm, scaled
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.ledger import ROW, SAVED_PARTS, SERVER_NODE, Ledger, Traffic
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
 from fedcomp.sync.publisher import Publisher, Reply, first_number
 from fedcomp.sync.record_sender import RecordSender, decode_record
-from fedcomp.sync.replica import (
-    DeltaStep,
-    FrameDecoder,
-    MakeStart,
-    Origin,
-    Replica,
-    apply_frame,
-    from_key_frame,
-    layout_in,
-    split_payload,
-    start_replica,
-)
+from fedcomp.sync.replica import DeltaStep, FrameDecoder, Origin, Replica, split_payload, start_replica
 from fedcomp.sync.seeds import derive_seed
 from fedcomp.sync.subscriber import Subscriber, resync
 from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE, Undecoded, Update, decode_update, dense_change, weighted_mean
@@ -57,6 +47,7 @@ __all__ = [
     "derive_seed",
     "first_number",
     "from_key_frame",
+    "from_start_frame",
     "layout_in",
     "resync",
     "scaled",

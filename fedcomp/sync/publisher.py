@@ -8,7 +8,7 @@ import numpy as np
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import BLOCK_ENTRIES, Vector
-from fedcomp.errors import CorruptError, DivergedError, NonFiniteError, OffGridError
+from fedcomp.errors import CorruptError, DivergedError, NonFiniteError
 from fedcomp.memory import LinearFeedback, State
 from fedcomp.quantize import OnGrid
 from fedcomp.quantized import Dense, QuantizedVector, Sparse
@@ -104,7 +104,7 @@ class Publisher:
             raise layout.explain(error) from None
         self.memory |= memory
         try:
-            frame, step = self._delta(codec_id(compressor.entropy), body, exact)
+            frame, step = self.replica.delta(codec_id(compressor.entropy), body, exact, grid=True)
         except CorruptError as error:
             self._take_back(body, compressor, change)
             raise DivergedError(f"version {self.replica.version + 1} cannot be published: {error}") from error
@@ -115,13 +115,6 @@ class Publisher:
             self.memory |= RESIDUAL.rollback(Dense(origin.rounded_off()), self.memory)  # its counts end here
         self.replica = self.replica.after(step, frame.version)
         self.history.append(frame)
-
-    def _delta(self, codec: int, body: bytes, exact: bytes) -> tuple[Frame, DeltaStep]:
-        """Return the next delta and its step, on the grid if that can hold it."""
-        try:
-            return self.replica.delta(codec, body, exact, grid=True)
-        except OffGridError:
-            return self.replica.delta(codec, body, exact)
 
     def _take_back(self, body: bytes, compressor: Compressor, change: Vector) -> None:
         """Undo what encoding `change` as `body` did to the residual, up to rounding."""
@@ -193,7 +186,7 @@ class Publisher:
             routes += [(jump,)] if jump is not None else []
         # A jump from the origin holds all entries that ever moved: one that is likely larger than another route is not made.
         may_help = not routes or (len(deltas) > 1 and min(map(_size, routes)) > self._jumps.origin_size)
-        if may_help and replica.origin is not None and version >= replica.origin.base.version:
+        if may_help and replica.origin is not None and replica.origin.base.version <= version < replica.version:
             routes.append((self._jumps.from_origin(replica.origin, replica),))
         if not routes:
             return None

@@ -1,7 +1,8 @@
 """A model at a version, and the step to the next one: the same float32 additions, in the same order, on every machine."""
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import Vector
 from fedcomp.errors import CorruptError, LayoutError, OffGridError, TruncatedError, VersionError
-from fedcomp.quantized import MAX_STEPS, UNIT, Indices, StepCounts, Steps, steps_in
+from fedcomp.quantized import MAX_STEPS, UNIT, Indices, QuantizedVector, StepCounts, Steps, steps_in
 from fedcomp.sync.fingerprint import MODULUS_MASK, change, exact_part, fingerprint
 from fedcomp.wire import (
     FLAG_EXACT,
@@ -22,11 +23,8 @@ from fedcomp.wire import (
     Layout,
     codec_by_id,
     decode_body,
-    parse_layout,
 )
 
-MakeStart = Callable[[], Mapping[str, NDArray[Any]]]
-"""Returns the tensors of the first version of a model."""
 LENGTH = struct.Struct("<I")
 STEP_BLOCK_ENTRIES = 1 << 14
 """Entries of a step that are computed at a time, so that the temporaries stay in the cache."""
@@ -121,13 +119,18 @@ class Replica:
     def delta(self, codec: int, body: bytes, exact: bytes, *, grid: bool = False) -> "tuple[Frame, DeltaStep]":
         """Return the frame that adds the vector in `body` and replaces the exact tensors, and its step to the next version.
 
-        Raises `CorruptError` if the sum is not finite, and `OffGridError` if `grid` is true and the grid cannot hold it.
+        With `grid`, it is added on the grid, if that can hold it.  Raises `CorruptError` if the sum or `exact` is not finite.
         """
-        flags = (FLAG_GRID if grid else 0) | (0 if exact == self.exact else FLAG_EXACT)
-        place = (self.version, self.version + 1, self.layout.digest, self.fingerprint, 0)
-        frame = Frame(Kind.DELTA, codec, flags, *place, body + exact if flags & FLAG_EXACT else body)
-        step = DeltaStep.of(self, frame)
-        return replace(frame, after=step.fingerprint), step
+        if exact != self.exact:
+            self.layout.check_exact(exact)
+        quantized, step = decode_body(codec, body, self.layout), None
+        if grid and (steps := steps_in(quantized)) is not None:
+            with suppress(OffGridError):
+                step = _add_steps(self, steps, exact)
+        flags = (FLAG_GRID if step is not None else 0) | (0 if exact == self.exact else FLAG_EXACT)
+        step = step or _add_values(self, quantized, exact)
+        versions = (self.version, self.version + 1, self.layout.digest, self.fingerprint, step.fingerprint)
+        return Frame(Kind.DELTA, codec, flags, *versions, body + exact if flags & FLAG_EXACT else body), step
 
     def jump_frame(self, start: tuple[int, int], steps: Steps, *, exact: bool) -> Frame:
         """Return the frame that leads here by `steps` from the version `start`; with `exact`, it holds the exact tensors."""
@@ -223,31 +226,37 @@ class DeltaStep:
         body, exact = split_payload(frame, frame.payload, layout, replica.exact)
         if frame.flags & FLAG_EXACT:
             layout.check_exact(exact)
-        quantized = decode_body(frame.codec, body, layout)
-        if frame.kind is Kind.JUMP or frame.flags & FLAG_GRID:
-            steps = steps_in(quantized)
-            if steps is None or (frame.kind is Kind.JUMP and frame.codec != STEPS_CODEC):
-                raise OffGridError(f"codec {frame.codec} holds entries that are no steps on the grid")
-            return _steps_from(replica, steps, exact)
-        with np.errstate(over="ignore"):
-            sparse = quantized.sparse()
-            values = quantized.dense() if sparse is None else sparse.values
-            del quantized, body  # with them, memory would exceed four times the model
-            new, fingerprint_change = np.empty_like(values), 0
-            for start in range(0, new.size, STEP_BLOCK_ENTRIES):
-                part = slice(start, start + STEP_BLOCK_ENTRIES)
-                old = replica.vector[part if sparse is None else sparse.indices[part]]
-                np.add(old, values[part], out=new[part])
-                _check_finite(new[part])
-                if sparse is not None:
-                    fingerprint_change += change(sparse.indices[part], old, new[part])
-        if sparse is None:
-            return cls(slice(None), new, exact, fingerprint(new, exact))
-        return cls(sparse.indices, new, exact, _moved(replica, fingerprint_change, exact))
+        if frame.kind is not Kind.JUMP and not frame.flags & FLAG_GRID:
+            return _add_values(replica, decode_body(frame.codec, body, layout), exact)
+        if frame.kind is Kind.JUMP and frame.codec != STEPS_CODEC:
+            raise CorruptError(f"a jump with a body of codec {frame.codec}; {STEPS_CODEC} is needed")
+        steps = steps_in(decode_body(frame.codec, body, layout))
+        if steps is None:
+            raise OffGridError(f"codec {frame.codec} holds entries that are no steps on the grid")
+        return _add_steps(replica, steps, exact)
 
 
-def _steps_from(replica: Replica, steps: Steps, exact: bytes) -> DeltaStep:
-    """Return the step of a frame on the grid; `steps` are handed over."""
+def _add_values(replica: Replica, quantized: QuantizedVector, exact: bytes) -> DeltaStep:
+    """Return the step that adds `quantized` in float32."""
+    with np.errstate(over="ignore"):
+        sparse = quantized.sparse()
+        values = quantized.dense() if sparse is None else sparse.values
+        del quantized  # with them, memory would exceed four times the model
+        new, fingerprint_change = np.empty_like(values), 0
+        for start in range(0, new.size, STEP_BLOCK_ENTRIES):
+            part = slice(start, start + STEP_BLOCK_ENTRIES)
+            old = replica.vector[part if sparse is None else sparse.indices[part]]
+            np.add(old, values[part], out=new[part])
+            _check_finite(new[part])
+            if sparse is not None:
+                fingerprint_change += change(sparse.indices[part], old, new[part])
+    if sparse is None:
+        return DeltaStep(slice(None), new, exact, fingerprint(new, exact))
+    return DeltaStep(sparse.indices, new, exact, _moved(replica, fingerprint_change, exact))
+
+
+def _add_steps(replica: Replica, steps: Steps, exact: bytes) -> DeltaStep:
+    """Return the step that adds `steps` on the grid; they are handed over."""
     base = replica.origin.base.vector if replica.origin is not None else replica.vector
     counts = steps.counts  # in place: memory would exceed four times the model
     new, fingerprint_change = np.empty(counts.size, np.float32), 0
@@ -282,63 +291,6 @@ def start_replica(layout: Layout, arrays: Mapping[str, NDArray[Any]], version: i
     return Replica(layout, version, vector, exact, fingerprint(vector, exact))
 
 
-def layout_in(frame: Frame) -> tuple[Layout, int]:
-    """Return the layout at the beginning of the payload of a key or start frame, and the offset behind it.
-
-    Raises `FedcompError` for a payload that does not begin with the layout of the frame's digest.
-    """
-    payload = frame.payload
-    if len(payload) < LENGTH.size or len(payload) < (end := LENGTH.size + LENGTH.unpack_from(payload)[0]):
-        raise TruncatedError(f"{len(payload)} bytes of payload end within the layout")
-    layout = parse_layout(payload[LENGTH.size : end])
-    if layout.digest != frame.layout:
-        raise CorruptError("the layout in the frame does not fit the digest in its head")
-    return layout, end
-
-
-def from_key_frame(frame: Frame) -> Replica:
-    """Return the replica that a key frame holds; raise `FedcompError` for a frame that is not a valid key frame."""
-    if frame.kind is not Kind.KEY:
-        raise CorruptError(f"a frame of kind {frame.kind.name}; a key frame is needed")
-    payload = frame.payload
-    layout, begin = layout_in(frame)
-    if len(payload) != begin + 4 * layout.n + layout.exact_size:
-        raise CorruptError(
-            f"{len(payload) - begin} bytes of model; the layout needs {4 * layout.n + layout.exact_size}"
-        )
-    vector = np.frombuffer(payload, "<f4", layout.n, begin).astype(np.float32)
-    exact = payload[begin + 4 * layout.n :]
-    if not np.isfinite(vector).all():
-        raise CorruptError("the key frame holds NaN or infinity")
-    layout.check_exact(exact)
-    mark = fingerprint(vector, exact)
-    if mark != frame.after or frame.before != frame.after or frame.base_version != frame.version:
-        raise CorruptError("the key frame does not hold the version that its head names")
-    return Replica(layout, frame.version, vector, exact, mark)
-
-
-def from_start_frame(frame: Frame, make_start: MakeStart | None) -> Replica:
-    """Return the replica that a start frame names, of the arrays that `make_start` returns.
-
-    Raises `VersionError` if these are of another model, or differ from the named one in any bit; `FedcompError` for a frame
-    that is not a valid start frame.
-    """
-    layout, end = layout_in(frame)
-    if len(frame.payload) != end or frame.before != frame.after or frame.base_version != frame.version:
-        raise CorruptError("the start frame does not name one version")
-    if make_start is None:
-        raise VersionError("the server asks for a model that is made here; CompressionMod(start=...) says how")
-    try:
-        replica = start_replica(layout, make_start(), frame.version)
-    except Exception as error:
-        raise VersionError(f"the start cannot be made here: {type(error).__name__}: {error}") from error
-    if replica.fingerprint != frame.after:
-        raise VersionError(
-            f"the start made here ({replica.fingerprint:016x}) is not that of the server ({frame.after:016x})"
-        )
-    return replica
-
-
 class FrameDecoder(Protocol):
     """Computes the effects of frames, such as a cache that several replicas share."""
 
@@ -349,32 +301,6 @@ class FrameDecoder(Protocol):
     def begin(self, frame: Frame, /) -> Replica:
         """Return the replica that a key frame holds."""
         ...
-
-
-def apply_frame(
-    replica: Replica | None,
-    frame: Frame,
-    decoder: FrameDecoder | None = None,
-    make_start: MakeStart | None = None,
-) -> Replica:
-    """Return the replica after `frame`.  The replica passed in is spent.
-
-    A key or start frame replaces the replica, unless it holds the same version; a delta or jump to an older version changes
-    nothing.
-    `decoder` computes the effect of the frame, by default without a shared cache; `make_start` returns the arrays that a start
-    frame names.  Raises as `Replica.advance` and `from_start_frame` do, and `VersionError` for a delta if `replica` is None.
-    """
-    if frame.kind in (Kind.KEY, Kind.START):
-        same = replica is not None and replica.layout.digest == frame.layout
-        if replica is not None and same and (replica.version, replica.fingerprint) == (frame.version, frame.after):
-            return replica
-        if frame.kind is Kind.START:
-            return from_start_frame(frame, make_start)
-        return decoder.begin(frame) if decoder else from_key_frame(frame)
-    if replica is None:
-        raise VersionError(f"a frame from version {frame.base_version}; no model is held")
-    is_step, same = frame.kind in (Kind.DELTA, Kind.JUMP), frame.layout == replica.layout.digest
-    return replica if is_step and same and frame.version < replica.version else replica.advance(frame, decoder)
 
 
 def split_payload(frame: Frame, payload: bytes, layout: Layout, exact: bytes) -> tuple[bytes, bytes]:

@@ -14,9 +14,10 @@ from fedcomp.errors import NonFiniteError, StaleError, UnknownFormatError, Versi
 from fedcomp.memory import Incremental, State
 from fedcomp.methods import parse, topk
 from fedcomp.quantized import Sparse
+from fedcomp.sync.apply import MakeStart, apply_frame
 from fedcomp.sync.clipping import clip_exact
 from fedcomp.sync.difference import is_difference
-from fedcomp.sync.replica import FrameDecoder, MakeStart, Replica, apply_frame, split_payload
+from fedcomp.sync.replica import FrameDecoder, Replica, split_payload
 from fedcomp.sync.seeds import derive_seed
 from fedcomp.wire import (
     COUNTER_BITS,

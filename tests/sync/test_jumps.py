@@ -277,8 +277,8 @@ def test_the_undamaged_jump_is_followed() -> None:
         ({"after": 1}, CorruptError, "does not end"),
         ({"before": 1}, VersionError, "version 5"),
         ({"base_version": 6}, VersionError, "a jump from version 6"),
-        ({"codec": 1, "payload": bytes(4 * N + 8)}, OffGridError, "no steps"),
-        ({"codec": 4, "payload": b"\xac\x02\x00" + exact(9)}, OffGridError, "codec 4"),
+        ({"codec": 1, "payload": bytes(4 * N + 8)}, CorruptError, "codec 1; 11 is needed"),
+        ({"codec": 4, "payload": b"\xac\x02\x00" + exact(9)}, CorruptError, "codec 4; 11 is needed"),
         ({"payload": exact(9)[:7]}, TruncatedError, "7 bytes"),
     ],
 )

@@ -5,9 +5,8 @@ import pytest
 
 import fedcomp
 from fedcomp.errors import CorruptError, DivergedError, NonFiniteError, StaleError
-from fedcomp.sync import History, Publisher, Subscriber, resync
+from fedcomp.sync import History, Publisher, Replica, Subscriber, apply_frame, from_key_frame, resync, start_replica
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRecord, NodeRegistry
-from fedcomp.sync.replica import Replica, apply_frame, from_key_frame, start_replica
 from fedcomp.wire.frame import Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of
 from fedcomp.wire.server_message import Ack, parse_server_message
@@ -59,6 +58,8 @@ def test_catch_up_is_what_a_route_takes_beyond_the_newest_delta() -> None:
 
 def test_an_unknown_node_gets_the_origin_and_a_jump() -> None:
     publisher, places = published(30, density=0.3)
+    for place in ((99, 5), (30, publisher.replica.fingerprint ^ 1)):
+        assert publisher.route(*place) == publisher.route(UNKNOWN_VERSION, 0), "of another training"
     route = publisher.route(UNKNOWN_VERSION, 0)
     key, jump = map(parse_single_frame, route.frames)
     assert (key.kind, jump.kind) == (Kind.KEY, Kind.JUMP)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 import fedcomp
 from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.errors import CorruptError, FedcompError, LayoutError, TruncatedError, UnknownFormatError, VersionError
+from fedcomp.sync import Replica, apply_frame, from_key_frame, start_replica
 from fedcomp.sync.fingerprint import fingerprint
-from fedcomp.sync.replica import LENGTH, STEP_BLOCK_ENTRIES, Replica, apply_frame, from_key_frame, start_replica
+from fedcomp.sync.replica import LENGTH, STEP_BLOCK_ENTRIES
 from fedcomp.wire.codec_ids import codec_id
 from fedcomp.wire.frame import FLAG_EXACT, Frame, Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 import fedcomp
 from fedcomp.entropy import SparseLevelsCode
 from fedcomp.quantized import Ternary
-from fedcomp.sync import start_replica
-from fedcomp.sync.replica import from_start_frame
+from fedcomp.sync import from_start_frame, start_replica
 from fedcomp.wire import FLAG_EXACT, Ack, Kind, ServerMessage, codec_ids, layout_of, parse_single_frame, server_message
 from tests.reference import coins, interleaved_entries, rotated_entries, slow_fingerprint, split_body
 

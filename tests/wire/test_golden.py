@@ -18,8 +18,7 @@ from fedcomp.entropy import (
     StepsCode,
 )
 from fedcomp.quantized import Dense, Sparse, SparseLevels, Ternary
-from fedcomp.sync import Replica, from_key_frame, split_payload, start_replica
-from fedcomp.sync.replica import from_start_frame
+from fedcomp.sync import Replica, from_key_frame, from_start_frame, split_payload, start_replica
 from fedcomp.wire import (
     CODECS,
     FLAG_EXACT,
