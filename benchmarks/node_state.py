@@ -29,7 +29,7 @@ from fedcomp.flower._compat import (
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.context_store import ContextStore
 from fedcomp.flower.client.state_folder import MAX_REPLAYED_FRAMES, StateFolder
-from fedcomp.sync import Subscriber, start_replica
+from fedcomp.sync import Publisher, Subscriber, start_replica
 from fedcomp.wire import SECONDS, Frame, Kind, codec_id, layout_of
 
 TENSORS = 60
@@ -40,10 +40,11 @@ def node(entries: int) -> ClientState:
     """Return the state of a node between two rounds of STC 1/400 in both directions."""
     rng = np.random.default_rng(0)
     arrays = {f"layer.{i}": rng.standard_normal(entries // TENSORS, np.float32) for i in range(TENSORS)}
-    replica = start_replica(layout_of(arrays), arrays)
-    stc = fedcomp.stc(density=1 / 400)
+    publisher, stc = Publisher.begin(start_replica(layout_of(arrays), arrays)), fedcomp.stc(density=1 / 400)
+    publisher.publish(publisher.replica.vector / 100, publisher.replica.exact, stc, seed=0)
+    replica = publisher.replica  # as a node holds it: the origin of its steps, and their counts
     body, memory = stc.encode(replica.vector, stc.init(replica.layout.n), seed=0)
-    here = (0, 0, replica.layout.digest, replica.fingerprint, 1)
+    here = (1, 1, replica.layout.digest, replica.fingerprint, 1)
     payload = SECONDS.pack(0, 0) + body
     pending = Frame(Kind.UPDATE, codec_id(stc.entropy), 0, *here, payload).to_bytes()
     return ClientState(Subscriber(replica, dict(memory), 1, pending, 1, str(stc), node=1), training_id=1)

@@ -52,8 +52,9 @@ SECONDS = {
 MEASURED = PROGRESS | TRAFFIC | SLOWEST | SECONDS
 COLUMNS = SETTINGS | MEASURED
 """Column -> dtype, in the order of the file."""
-ADDED = {"weighting": "examples", "first_model_bytes": "0"}
-"""Columns that older files lack -> the value of their rows; they count first models as catch-up."""
+NEW_TRAFFIC = ("first_model_bytes", "key_bytes", "jump_bytes", "delta_bytes", "replay_bytes")
+ADDED = {"weighting": "examples"} | dict.fromkeys(NEW_TRAFFIC, "0")
+"""Columns that older files lack -> the value of their rows; they count first models as catch-up, and no kinds of frames."""
 
 
 def read_csv(path: Path) -> pd.DataFrame:

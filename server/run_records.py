@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 from fedcomp.sync import SERVER_NODE, Ledger, Traffic
 
+TEXTS = ("uplink", "downlink")
+"""The fields of records that are no numbers."""
 T = TypeVar("T", "RoundRecord", "NodeStatus")
 
 
@@ -16,6 +18,7 @@ class RoundRecord:
     `accuracy` is in [0, 1]; `None` if the model was not evaluated.  `slowest_uplink_bytes` and `slowest_downlink_bytes`
     belong to the node with the most of each, for which the others wait.  `server_seconds` were spent on compressing the
     new version.  `no_result` says that the round led to no new model, because the strategy failed or its model diverged.
+    `uplink` and `downlink` are the compressors of the round, which `auto()` and `balanced()` choose.
     """
 
     round: int
@@ -27,6 +30,8 @@ class RoundRecord:
     server_seconds: float = 0.0
     seconds: float = 0.0
     no_result: bool = False
+    uplink: str = ""
+    downlink: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +57,16 @@ def round_record(
     seconds: float,
     *,
     no_result: bool = False,
+    compressors: tuple[str, str] = ("", ""),
 ) -> RoundRecord:
-    """Return the record of a round that took `seconds`, with its traffic in `ledger`."""
+    """Return the record of a round that took `seconds`, with its traffic in `ledger`; `compressors` are those up and down."""
     nodes = ledger.nodes_of_round(server_round)
     server = nodes.pop(SERVER_NODE, Traffic())
     uplink = max((node.uplink_bytes for node in nodes.values()), default=0)
     downlink = max((node.downlink_bytes for node in nodes.values()), default=0)
     traffic = ledger.of_round(server_round)
     return RoundRecord(
-        server_round, accuracy, loss, traffic, uplink, downlink, server.encode_seconds, seconds, no_result
+        server_round, accuracy, loss, traffic, uplink, downlink, server.encode_seconds, seconds, no_result, *compressors
     )
 
 
@@ -76,9 +82,14 @@ def to_row(record: RoundRecord | NodeStatus) -> dict[str, Any]:
 def from_row(kind: type[T], row: Mapping[str, Any]) -> T:
     """Return the record that `to_row` gave; unknown keys are ignored, and missing ones have their defaults.
 
-    Raises `TypeError` for a value that is no number, and for a missing key without a default.
+    Raises `TypeError` for a value that is no number where one is needed, and for a missing key without a default.
     """
     known, traffic = ({item.name: row[item.name] for item in fields(of) if item.name in row} for of in (kind, Traffic))
-    if wrong := {name: value for name, value in (known | traffic).items() if not isinstance(value, int | float | None)}:
-        raise TypeError(f"a record has {wrong}; numbers are needed")
+    wrong = {
+        name: value
+        for name, value in (known | traffic).items()
+        if not isinstance(value, str if name in TEXTS else int | float | None)
+    }
+    if wrong:
+        raise TypeError(f"a record has {wrong}; numbers are needed, and texts for {' and '.join(TEXTS)}")
     return kind(**known, traffic=Traffic(**traffic))

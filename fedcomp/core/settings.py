@@ -59,7 +59,8 @@ def check_bool(name: str, value: object) -> None:
 def parse_call(text: object) -> tuple[str, tuple[object, ...], dict[str, object]]:
     """Return name, positional and keyword arguments of ``name(...)``; ``name`` alone is ``name()``.
 
-    Arguments are Python literals; nothing is evaluated.  Raises `ValueError` for anything else.
+    Arguments are Python literals, or of the same form ``name(...)``, which gives a text; nothing is evaluated.  Raises
+    `ValueError` for anything else.
     """
     if not isinstance(text, str):
         raise ValueError(f"a {type(text).__name__}; a text of the form name(setting=value) is needed")
@@ -68,8 +69,8 @@ def parse_call(text: object) -> tuple[str, tuple[object, ...], dict[str, object]
         if isinstance(node, ast.Name):
             return node.id, (), {}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            args = tuple(ast.literal_eval(arg) for arg in node.args)
-            kwargs = {word.arg: ast.literal_eval(word.value) for word in node.keywords if word.arg is not None}
+            args = tuple(_value(arg) for arg in node.args)
+            kwargs = {word.arg: _value(word.value) for word in node.keywords if word.arg is not None}
             if len(kwargs) == len(node.keywords):
                 return node.func.id, args, kwargs
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
@@ -77,6 +78,11 @@ def parse_call(text: object) -> tuple[str, tuple[object, ...], dict[str, object]
     raise ValueError(
         f"{text[:MAX_QUOTED]!r} is not of the form name(setting=value), with plain numbers and texts as values"
     )
+
+
+def _value(node: ast.expr) -> object:
+    """Return a literal's value; of a call, its text."""
+    return ast.unparse(node) if isinstance(node, ast.Call) else ast.literal_eval(node)
 
 
 def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str) -> T:

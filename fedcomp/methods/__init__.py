@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import build
-from fedcomp.methods import automatic, quantization, rotation_low_rank, sign_based, sparsification
+from fedcomp.methods import automatic, balance, quantization, rotation_low_rank, sign_based, sparsification
 from fedcomp.methods.automatic import *
 from fedcomp.methods.automatic import MAX_BOOST as MAX_BOOST
 from fedcomp.methods.automatic import MIN_BOOST as MIN_BOOST
@@ -18,6 +18,11 @@ from fedcomp.methods.automatic import RoundFacts as RoundFacts
 from fedcomp.methods.automatic import choose_downlink as choose_downlink
 from fedcomp.methods.automatic import choose_uplink as choose_uplink
 from fedcomp.methods.automatic import next_boost as next_boost
+from fedcomp.methods.balance import *
+from fedcomp.methods.balance import balance_of as balance_of
+from fedcomp.methods.balance import first_share as first_share
+from fedcomp.methods.balance import next_share as next_share
+from fedcomp.methods.balance import with_share as with_share
 from fedcomp.methods.quantization import *
 from fedcomp.methods.registry import METHODS as METHODS
 from fedcomp.methods.registry import Parts as Parts
@@ -30,7 +35,7 @@ from fedcomp.methods.table import text_lines as text_lines
 
 if not TYPE_CHECKING:  # mypy cannot add lists of names; without `__all__` it exports what is imported by * or by `as`
     __all__ = ["METHODS", "Parts", "parse", "register"]
-    for _family in (automatic, quantization, rotation_low_rank, sign_based, sparsification):
+    for _family in (automatic, balance, quantization, rotation_low_rank, sign_based, sparsification):
         __all__ += _family.__all__
 
 

@@ -14,6 +14,7 @@ from fedcomp.compressor import Compressor
 from fedcomp.core import check_range
 from fedcomp.entropy import RotatedBits
 from fedcomp.memory import NoMemory
+from fedcomp.methods.balance import toward_balance
 from fedcomp.methods.quantization import dense
 from fedcomp.methods.registry import Parts, register
 from fedcomp.methods.rotation_low_rank import eden
@@ -54,13 +55,17 @@ SENDS_BY_SERVER = 15.0
 MAX_DENSITY = 0.25
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals go out."""
-MAX_DELAY_SHARE = 0.02
-"""The longest delay by the server's error feedback, as a share of the run's rounds.
+MAX_DELAY_SHARE, MAX_BALANCED_DELAY_SHARE = 0.02, 0.08
+"""The longest delay by the server's error feedback, as a share of the run's rounds; the second one where nodes fetch much.
 
 The last version leaves out as much as any other.  To send all of it at once would bring the noise of many means back: in
 trial runs, a precise last version cost the CNN and the adapters of the studies about a point.
 """
-MIN_BOOST, MAX_BOOST = 0.5, 8.0
+AUTO_BALANCE = 1.0
+"""Nodes fetch much if they fetch more than this multiple of what they send."""
+MIN_BOOST, MAX_BOOST = 1 / 32, 8.0
+MIN_UNBALANCED_BOOST = 0.5
+"""The least factor of the downlink's density because of a short delay alone."""
 BOOST_STEP = 1.25
 
 
@@ -182,16 +187,23 @@ def eden_bits(error: float) -> float:
     return (1 + EDEN_ERRORS[0]) / (1 + error)  # of a share of the entries, each scaled up by its inverse
 
 
-def next_boost(boost: float, delay: float, num_rounds: int) -> float:
+def next_boost(
+    boost: float, delay: float, num_rounds: int, *, fetched: float = 0.0, sent: float = 0.0, participation: float = 1.0
+) -> float:
     """Return the factor of the downlink's density after a version with a measured `delay`.
 
     `delay` is the norm of the residual over that of a round's change: about the rounds by which the published model is late.
+    `fetched` and `sent` are the bytes of returning nodes in the last rounds, as for `toward_balance`.
     """
     check_range("delay", delay, least=0)
-    longest = MAX_DELAY_SHARE * num_rounds
+    unbalanced = fetched > AUTO_BALANCE * sent
+    longest = num_rounds * (MAX_BALANCED_DELAY_SHARE if unbalanced else MAX_DELAY_SHARE)
     if delay > longest:
         return min(boost * BOOST_STEP, MAX_BOOST)
-    return max(boost / BOOST_STEP, MIN_BOOST) if delay < longest / 2 else boost
+    if unbalanced:
+        boost = toward_balance(boost, fetched=fetched, sent=sent, balance=AUTO_BALANCE, participation=participation)
+        return max(MIN_BOOST, boost)
+    return max(boost / BOOST_STEP, min(boost, MIN_UNBALANCED_BOOST)) if delay < longest / 2 else boost
 
 
 def _tiny(n: int) -> Choice | None:

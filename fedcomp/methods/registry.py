@@ -85,7 +85,7 @@ class MethodRegistry(Mapping[str, Callable[..., Compressor]]):
                 given.apply_defaults()
                 parts = compose(*given.args, **given.kwargs)
                 settings = tuple(
-                    (key, value)
+                    (key, str(value) if isinstance(value, Compressor) else value)
                     for key, value in given.arguments.items()
                     if key == first or value != signature.parameters[key].default
                 )

@@ -3,11 +3,11 @@
 This is the exact form of STC's cache of partial sums (Sattler et al., TNNLS 2020, section V-C).
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fedcomp.wire import Frame
+from fedcomp.wire import Frame, Kind, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,16 @@ class Route:
     frames: tuple[bytes, ...]
     catch_up_bytes: int
     key: bool = False
+
+    def bytes_by_kind(self) -> dict[str, int]:
+        """Return the bytes of the frames under the names of `Traffic`."""
+        kinds = [kind_of(frame) for frame in self.frames]
+        deltas = "replay_bytes" if kinds.count(Kind.DELTA) > 1 else "delta_bytes"
+        names = {Kind.KEY: "key_bytes", Kind.START: "key_bytes", Kind.JUMP: "jump_bytes", Kind.DELTA: deltas}
+        sizes: Counter[str] = Counter()
+        for kind, frame in zip(kinds, self.frames, strict=True):
+            sizes[names[kind]] += len(frame)
+        return dict(sizes)
 
 
 class History:

@@ -18,8 +18,10 @@ class Traffic:
     """Sums over a part of a run: one round, one node, or all of it.
 
     `downlink_bytes` includes all frames beyond the newest delta: `first_model_bytes` for nodes that held nothing or could
-    not follow, and `catch_up_bytes`, the price of absence, for the others.  The dense bytes are those of the messages that
-    plain Flower would have sent instead.
+    not follow, and `catch_up_bytes`, the price of absence, for the others.  By their kinds, frames take `delta_bytes` where
+    one delta is all that a node missed, `replay_bytes` where it gets several, `jump_bytes`, and `key_bytes` for key frames
+    and the start frames in their place; the heads of messages are the rest.  The dense bytes are those of the messages
+    that plain Flower would have sent instead.
     Three counts are of replies that were not used: `refused` were invalid, `failed` were errors of the node, `missing` did
     not arrive in time.
     """
@@ -35,6 +37,10 @@ class Traffic:
     encode_seconds: float = 0.0
     decode_seconds: float = 0.0
     first_model_bytes: int = 0
+    key_bytes: int = 0
+    jump_bytes: int = 0
+    delta_bytes: int = 0
+    replay_bytes: int = 0
 
     @property
     def sent_bytes(self) -> int:

@@ -77,6 +77,11 @@ class Frame:
         return HEAD.size + len(self.payload)
 
 
+def kind_of(data: bytes) -> Kind:
+    """Return the kind of a frame that was made here."""
+    return KINDS[data[len(MAGIC) + 1]]
+
+
 def parse_frame(data: bytes, offset: int = 0) -> tuple[Frame, int]:
     """Return the frame at `offset`, and the offset behind it.
 

@@ -7,7 +7,7 @@ import pytest
 
 import fedcomp
 from fedcomp.methods import RoundFacts, choose_downlink, choose_uplink, next_boost
-from fedcomp.methods.automatic import MAX_BOOST, MIN_BOOST, eden_bits
+from fedcomp.methods.automatic import MAX_BOOST, MIN_BOOST, MIN_UNBALANCED_BOOST, eden_bits
 
 MANY = RoundFacts(n=20_000, server_round=1, num_rounds=1000, num_nodes=10, sampled=10, averaged=10)
 
@@ -97,11 +97,21 @@ def test_the_boost_follows_the_delay_between_its_bounds() -> None:
     boost = 1.0
     for delay in (0.0, 1e9):
         seen = [boost := next_boost(boost, delay, 100) for _ in range(20)]
-        assert seen[-1] == (MAX_BOOST if delay else MIN_BOOST)
+        assert seen[-1] == (MAX_BOOST if delay else MIN_UNBALANCED_BOOST)
     assert next_boost(1.0, 1.5, 100) == 1.0, "a delay within the bound, and above half of it, changes nothing"
     assert next_boost(1.0, 2.01, 100) > 1.0, "two percent of the rounds are the longest"
     with pytest.raises(ValueError, match="nan"):
         next_boost(1.0, float("nan"), 100)
+
+
+def test_the_boost_falls_while_nodes_fetch_more_than_they_send() -> None:
+    much = {"fetched": 3.0, "sent": 1.0, "participation": 0.2}
+    assert next_boost(1.0, 5.0, 100, **much) == pytest.approx(3**-0.1), "half of the participation is the gain"
+    assert next_boost(1.0, 5.0, 100, **much | {"fetched": 0.9}) > 1.0, "in balance, two percent of delay are the most"
+    assert next_boost(1.0, 8.01, 100, **much) > 1.0, "eight percent are the most in any case"
+    assert next_boost(MIN_BOOST, 5.0, 100, **much) == MIN_BOOST
+    low = next_boost(0.1, 0.0, 100, **much | {"fetched": 0.9})
+    assert low == 0.1, "a short delay alone lowers no factor that the traffic has lowered"
 
 
 def test_every_choice_is_a_text_that_nodes_can_parse_and_works_both_ways() -> None:

@@ -1,4 +1,4 @@
-"""The compressors of a run's two links: those that the user named, or for `auto()`, a choice for each round."""
+"""The compressors of a run's two links: those that the user named; for `auto()` and `balanced()`, a choice for each round."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,19 +26,27 @@ from fedcomp.methods import (
     Choice,
     RoundFacts,
     auto,
+    balance_of,
+    balanced,
     choose_downlink,
     choose_uplink,
+    first_share,
     next_boost,
+    next_share,
     parse,
     stc,
+    with_share,
 )
+from fedcomp.sync import SERVER_NODE, Traffic
 
-AUTO = auto()
+AUTO, BALANCED = auto(), balanced().name
 RESIDUAL = LinearFeedback().name
 SECOND_MOMENTS = (FedAdagrad, FedAdam, FedYogi, ServerOptimizer)
 """Strategies that square the mean, with its error: errors do not average out there."""
 UNKNOWN_ROUNDS = 100
 """Rounds to come that a choice expects if nobody said how many there are."""
+KEPT_TRAFFIC = 0.8
+"""The weight of the traffic so far beside that of the newest round: an average over some five rounds."""
 
 
 @dataclass(slots=True)
@@ -47,7 +55,8 @@ class Measurements:
 
     `uplink` and `downlink` are the texts of the last chosen compressors, empty at first.  `evenness` is the share of
     the updates that would average out as well if all weights were equal, `reached` the largest number of nodes that got a
-    message between two versions, and `boost` the factor of the downlink's density.
+    message between two versions, and `boost` the factor of the downlink's density that `auto()` chooses, and `share` that of
+    `balanced()`, 0 at first.  `fetched` and `sent` are the bytes of returning nodes in the last rounds.
     """
 
     uplink: str = ""
@@ -55,6 +64,9 @@ class Measurements:
     evenness: float = 1.0
     reached: int = 0
     boost: float = 1.0
+    share: float = 0.0
+    fetched: float = 0.0
+    sent: float = 0.0
 
 
 class LinkCompressors:
@@ -69,22 +81,24 @@ class LinkCompressors:
         self._weight_key = averaging.weighted_by_key if self._averages and isinstance(averaging, FedAvg) else ""
         self._measured = Measurements()
         self._reached: set[int] = set()
+        self._participation, self._balance = 1.0, 0.0
 
     def begin_round(
         self, uplink: Compressor, downlink: Compressor, server_round: int, n: int, nodes: Sequence[int], grid: Grid
     ) -> None:
-        """Take `uplink` and `downlink`, or choose where they are `auto()`.
+        """Take `uplink` and `downlink`, or choose where they are `auto()` or `balanced()`.
 
         In the round, `nodes` train, of those of `grid`; the vector has `n` entries.
         """
         measured = self._measured
         self.reach(nodes)
-        self.uplink, self.downlink = uplink, downlink
-        if AUTO not in (uplink, downlink):
+        self.uplink, self.downlink, self._balance = uplink, downlink, 0.0
+        if AUTO not in (uplink, downlink) and downlink.name != BALANCED:
             return
         averaged = max(1.0, measured.evenness * len(nodes)) if self._averages else 1.0
         num_rounds = self.num_rounds or server_round + UNKNOWN_ROUNDS
         facts = RoundFacts(n, server_round, num_rounds, len(list(grid.get_node_ids())), len(nodes), averaged)
+        self._participation = facts.participation
         choices: dict[str, Choice] = {}
         if uplink == AUTO:
             choices["uplink"] = choose_uplink(facts, keep_stc=_is_stc(measured.uplink))
@@ -93,6 +107,9 @@ class LinkCompressors:
             facts = replace(facts, sampled=max(len(nodes), measured.reached))
             choices["downlink"] = choose_downlink(facts, boost=measured.boost, keep_stc=_is_stc(measured.downlink))
             self.downlink = choices["downlink"].compressor
+        elif downlink.name == BALANCED:
+            measured.share = measured.share or first_share(facts.participation)
+            self.downlink, self._balance = with_share(downlink, measured.share), balance_of(downlink)
         self._remember(choices, server_round)
 
     def _remember(self, choices: Mapping[str, Choice], server_round: int) -> None:
@@ -110,17 +127,25 @@ class LinkCompressors:
         """Count `nodes` among those that get a message between two versions."""
         self._reached |= set(nodes)
 
-    def end_round(self, replies: Sequence[ValidatedReply], change: Vector, memory: State) -> None:
-        """Measure a round: the weights of its `replies`, and the `memory` of the downlink after publishing `change`."""
+    def end_round(
+        self, replies: Sequence[ValidatedReply], change: Vector, memory: State, traffic: Mapping[int, Traffic]
+    ) -> None:
+        """Measure a round: its `replies`, the `memory` of the downlink after publishing `change`, and the `traffic` by node."""
+        measured = self._measured
         if self._weight_key and any(weights := weights_of(replies, self._weight_key)):
             shares = [weight / max(weights) for weight in weights]  # squares of tiny weights would be 0
-            self._measured.evenness = sum(shares) ** 2 / sum(share**2 for share in shares) / len(shares)
+            measured.evenness = sum(shares) ** 2 / sum(share**2 for share in shares) / len(shares)
         # The most so far: a server that restarts has forgotten which nodes evaluated after its checkpoint.
-        self._measured.reached, self._reached = max(self._measured.reached, len(self._reached)), set()
-        chosen = self._measured.downlink and RESIDUAL in self.downlink.memory.vectors
+        measured.reached, self._reached = max(measured.reached, len(self._reached)), set()
+        returned = [each for node, each in traffic.items() if node != SERVER_NODE and _has_returned(each)]
+        measured.fetched = KEPT_TRAFFIC * measured.fetched + sum(each.downlink_bytes for each in returned)
+        measured.sent = KEPT_TRAFFIC * measured.sent + sum(each.uplink_bytes for each in returned)
+        balance = {"fetched": measured.fetched, "sent": measured.sent, "participation": self._participation}
+        chosen = measured.downlink and RESIDUAL in self.downlink.memory.vectors
         if chosen and self.num_rounds and (size := _norm(change)):
-            delay = _norm(memory[RESIDUAL]) / size
-            self._measured.boost = next_boost(self._measured.boost, delay, self.num_rounds)
+            measured.boost = next_boost(measured.boost, _norm(memory[RESIDUAL]) / size, self.num_rounds, **balance)
+        if self._balance:
+            measured.share = next_share(measured.share, balance=self._balance, **balance)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
@@ -140,6 +165,9 @@ class LinkCompressors:
                 parse(text)
             check_range("boost", measured.boost, least=MIN_BOOST, most=MAX_BOOST)
             check_range("evenness", measured.evenness, above=0, most=1 + 1e-9)
+            check_range("share", measured.share, least=0, most=1)
+            check_range("fetched", measured.fetched, least=0)
+            check_range("sent", measured.sent, least=0)
             check_int("reached", measured.reached, 0, 2**63 - 1)
         except (AttributeError, TypeError, ValueError) as error:
             raise CorruptError(f"the automatic choice in the checkpoint is damaged: {error}") from error
@@ -151,6 +179,11 @@ class LinkCompressors:
 def _norm(vector: Vector) -> float:
     """Return the l2 norm, without overflow."""
     return math.sqrt(float(np.einsum("i,i->", vector, vector, dtype=np.float64)))
+
+
+def _has_returned(traffic: Traffic) -> bool:
+    """Return whether the node of this traffic held a model, and has answered."""
+    return bool(traffic.uplink_bytes) and not traffic.first_model_bytes
 
 
 def _is_stc(text: str) -> bool:

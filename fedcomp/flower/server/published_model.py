@@ -114,6 +114,7 @@ class PublishedModel:
             "downlink_bytes": sum(map(len, parts)) + sum(records.dense_sizes(message.content).values()),
             "first_model_bytes" if held_nothing else "catch_up_bytes": route.catch_up_bytes,
             "dense_downlink_bytes": sum(map(records.dense_size, arrays.values())),
+            **route.bytes_by_kind(),
         }
 
     def _key_in(self, arrays: Mapping[str, ArrayRecord]) -> str | None:

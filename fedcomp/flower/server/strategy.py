@@ -155,6 +155,11 @@ class CompressedStrategy(Strategy):
         return self.publisher.replica.version
 
     @property
+    def compressors(self) -> tuple[str, str]:
+        """The texts of the compressors of the newest round, up and down: where they are chosen, those that were chosen."""
+        return str(self._links.uplink), str(self._links.downlink)
+
+    @property
     def failed_rounds(self) -> tuple[int, ...]:
         """The rounds since `start` that had no result, because the inner strategy raised an exception or its model diverged."""
         return tuple(self._failed.numbers)
@@ -313,7 +318,8 @@ class CompressedStrategy(Strategy):
         # Acknowledge only now: an update that went into no model goes back to its node.
         for reply in replies:
             self.publisher.acknowledge(reply.node, reply.reply, summed=self._links.uplink.memory.incremental)
-        self._links.end_round(replies, change[0], self.publisher.memory)
+        traffic = self.ledger.nodes_of_round(server_round)
+        self._links.end_round(replies, change[0], self.publisher.memory, traffic)
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.perf_counter() - start_s)
 
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:

@@ -173,7 +173,7 @@ def test_a_damaged_choice_in_a_checkpoint_is_refused(tmp_path: Path) -> None:
     assert strategy.round == 2
 
 
-@pytest.mark.parametrize("damaged", [[1], "text", {"boost": -3.0}, {"boost": float("nan")}, {"reached": -1}])
+@pytest.mark.parametrize("damaged", [[1], "text", {"boost": -3.0}, {"boost": float("nan")}, {"reached": -1}, {"share": 2}, {"sent": -1}])
 def test_any_damage_of_the_choice_is_an_error_of_the_checkpoint(damaged: object, tmp_path: Path) -> None:
     strategy, _ = run(2, checkpoint=tmp_path / "state")
     parts = read_archive(tmp_path / "state")
@@ -199,3 +199,82 @@ def test_nodes_that_evaluate_count_as_reached() -> None:
     evaluated, _ = run(6, FedAvg(fraction_train=0.5, fraction_evaluate=1.0))
     few, many = (each.publisher.history.frames()[-2].size for each in (alone, evaluated))
     assert many < few
+
+
+UPLINK = fedcomp.stc(density=0.05)
+
+
+def balanced_run(
+    downlink: fedcomp.Compressor, rounds: int, checkpoint: Path | None = None, stop: int = 0
+) -> tuple[CompressedStrategy, LocalGrid, list[str]]:
+    """Run four of twenty nodes a round, and return what was used as downlink in each; after round `stop`, go on from the file."""
+    random.seed(5)
+    grid, used = LocalGrid(app(), 20, in_memory=True), list[str]()
+
+    def begin() -> CompressedStrategy:
+        strategy = CompressedStrategy(
+            FedAvg(fraction_train=0.2, fraction_evaluate=0.0),
+            uplink=UPLINK,
+            downlink=downlink,
+            checkpoint=checkpoint,
+            on_round=lambda _: used.append(strategy.compressors[1]),
+        )
+        return strategy
+
+    strategy = begin()
+    strategy.start(grid, model((60, 60)), num_rounds=stop or rounds)
+    if stop and checkpoint is not None:
+        strategy = begin()
+        strategy.load(checkpoint)
+        strategy.start(grid, strategy.arrays, num_rounds=rounds - stop)
+    return strategy, grid, used
+
+
+def fetched_per_sent(strategy: CompressedStrategy, last: int) -> float:
+    """Return what returning nodes have fetched over what they have sent in the last rounds."""
+    parts = [
+        part
+        for number in range(strategy.round - last + 1, strategy.round + 1)
+        for part in strategy.ledger.nodes_of_round(number).values()
+        if part.uplink_bytes and not part.first_model_bytes
+    ]
+    return sum(part.downlink_bytes for part in parts) / sum(part.uplink_bytes for part in parts)
+
+
+@pytest.mark.parametrize("balance", [1.0, 2.0])
+def test_returning_nodes_fetch_in_balance_with_what_they_send(balance: float) -> None:
+    plain, _, fixed = balanced_run(fedcomp.stc(density=0.1), 60)
+    assert set(fixed) == {"stc(density=0.1)"}
+    assert fetched_per_sent(plain, 30) > 3
+    strategy, _, used = balanced_run(fedcomp.balanced(fedcomp.stc(density=0.1), balance), 120)
+    assert fetched_per_sent(strategy, 60) == pytest.approx(balance, rel=0.1)
+    assert used[0] == "stc(density=0.02)", "a fifth of it, as the nodes of a round are a fifth of all"
+    assert len(set(used)) > 20
+    assert strategy.compressors == (str(UPLINK), used[-1])
+
+
+def test_the_density_is_never_above_the_named_one() -> None:
+    """Dense updates would balance any downlink."""
+    random.seed(5)
+    strategy = CompressedStrategy(
+        FedAvg(fraction_evaluate=0.0), uplink=fedcomp.dense(), downlink=fedcomp.balanced("stc(density=0.05)")
+    )
+    strategy.start(LocalGrid(app(), 4, in_memory=True), model(), num_rounds=30)
+    assert strategy.compressors[1] == "stc(density=0.05)"
+
+
+def test_a_restarted_server_balances_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    downlink = fedcomp.balanced(fedcomp.stc(density=0.05))
+    whole, _, expected = balanced_run(downlink, 40)
+    parts, _, used = balanced_run(downlink, 40, tmp_path / "state", stop=17)
+    assert used == expected
+    np.testing.assert_array_equal(floats(parts.arrays), floats(whole.arrays))
+
+
+def test_the_automatic_choice_balances_too() -> None:
+    """Until its delay is too long, which it is not: 8 % of 300 rounds."""
+    random.seed(5)
+    strategy = CompressedStrategy(FedAvg(fraction_train=0.2, fraction_evaluate=0.0), uplink=UPLINK)
+    strategy.start(LocalGrid(app(), 20, in_memory=True), model((60, 60)), num_rounds=300)
+    assert strategy.compressors[1].startswith("stc(")
+    assert fetched_per_sent(strategy, 100) < 1.3
