@@ -41,7 +41,7 @@ def node(entries: int) -> ClientState:
     rng = np.random.default_rng(0)
     arrays = {f"layer.{i}": rng.standard_normal(entries // TENSORS, np.float32) for i in range(TENSORS)}
     publisher, stc = Publisher.begin(start_replica(layout_of(arrays), arrays)), fedcomp.stc(density=1 / 400)
-    publisher.publish(publisher.replica.vector / 100, publisher.replica.exact, stc, seed=0)
+    publisher.publish(publisher.replica.vector * np.float32(0.01), publisher.replica.exact, stc, seed=0)
     replica = publisher.replica  # as a node holds it: the origin of its steps, and their counts
     body, memory = stc.encode(replica.vector, stc.init(replica.layout.n), seed=0)
     here = (1, 1, replica.layout.digest, replica.fingerprint, 1)

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import accumulate
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from fedcomp.methods import parse
 from fedcomp.sync import Traffic
 from server.progress import format_bytes
 from server.run_records import RoundRecord
 from server.settings import Settings
+
+BLUE, ORANGE, GREEN = "#0b6e99", "#c2571a", "#3a7d44"
 
 
 def summarize(settings: Settings, records: Sequence[RoundRecord], totals: Traffic) -> dict[str, object]:
@@ -65,7 +69,22 @@ def figure(settings: Settings, records: Sequence[RoundRecord]) -> bytes:
 
 
 def draw(settings: Settings, records: Sequence[RoundRecord]) -> Figure:
-    """Return a figure: test accuracy over the bytes sent so far, and over those of the same messages sent dense.
+    """Return a figure: accuracy over the bytes sent so far, and the bytes and the downlink's density of each round."""
+    drawing = Figure(figsize=(7.2, 6.4), dpi=150, layout="constrained")
+    upper, lower = drawing.subplots(2, height_ratios=(3, 2))
+    upper.set_title(
+        f"{settings.dataset}, {settings.model}: up {settings.uplink}, down {settings.downlink}", fontsize=10
+    )
+    _draw_accuracy(upper, records)
+    _draw_rounds(lower, [record for record in records if record.round > 0])
+    for axes in (upper, lower):
+        axes.grid(visible=True, which="major", alpha=0.35)
+        axes.spines[["top", "right"]].set_visible(False)
+    return drawing
+
+
+def _draw_accuracy(axes: Axes, records: Sequence[RoundRecord]) -> None:
+    """Draw test accuracy over the bytes sent so far, and over those of the same messages sent dense.
 
     The second line is the same run with other bytes, not a run without compression, and its label says so.
     """
@@ -77,11 +96,8 @@ def draw(settings: Settings, records: Sequence[RoundRecord]) -> Figure:
         for record, of_sent, of_dense in zip(records, sent, dense, strict=True)
         if record.accuracy is not None and of_sent > 0
     ]
-
-    drawing = Figure(figsize=(7.2, 4.4), dpi=150, layout="constrained")
-    axes = drawing.add_subplot()
     for column, color, style, name in (
-        (1, "#0b6e99", "-", "this run, measured"),
+        (1, BLUE, "-", "this run, measured"),
         (2, "#8a8a8a", ":", "this run, if its messages were dense"),
     ):
         megabytes = [point[column] for point in points]
@@ -92,11 +108,36 @@ def draw(settings: Settings, records: Sequence[RoundRecord]) -> Figure:
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("sent, up and down, all nodes together (MB, logarithmic)")
     axes.set_ylabel("test accuracy (%)")
-    axes.set_title(f"{settings.dataset}, {settings.model}: up {settings.uplink}, down {settings.downlink}", fontsize=10)
-    axes.grid(visible=True, which="major", alpha=0.35)
     axes.legend(loc="lower right", frameon=True)
-    axes.spines[["top", "right"]].set_visible(False)
-    return drawing
+
+
+def _draw_rounds(axes: Axes, records: Sequence[RoundRecord]) -> None:
+    """Draw the bytes of each round, up and down, and the density of the version that it published."""
+    rounds = [record.round for record in records]
+    for color, name in ((BLUE, "up"), (ORANGE, "down")):
+        kilobytes = [getattr(record.traffic, f"{name}link_bytes") / 1e3 for record in records]
+        axes.plot(rounds, kilobytes, color=color, linewidth=1.4, label=name)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("round")
+    axes.set_ylabel("kB in a round (logarithmic)")
+    densities = [(record.round, density) for record in records if (density := _density(record.downlink)) is not None]
+    if densities:
+        right = axes.twinx()
+        right.plot(*zip(*densities, strict=True), ":", color=GREEN, linewidth=1.6)
+        right.set_yscale("log")
+        right.yaxis.set_major_formatter("{x:.2g}")
+        right.yaxis.set_minor_formatter("{x:.2g}")
+        right.tick_params(which="minor", labelsize=7)
+        right.set_ylabel("density of the downlink", color=GREEN)
+        right.spines["top"].set_visible(False)
+    axes.legend(loc="upper right", frameon=True)
+
+
+def _density(compressor: str) -> float | None:
+    """Return the density that the text of a compressor names, if it names one."""
+    density = dict(parse(compressor).settings).get("density") if compressor else None
+    return density if isinstance(density, float) else None
 
 
 def finite(value: float) -> float | None:

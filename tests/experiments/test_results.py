@@ -20,7 +20,7 @@ def test_a_line_of_the_file_is_a_row_of_the_table(tmp_path: Path) -> None:
     assert head.startswith("cell,method,dataset,model,partition,clients,participation,")
     assert line == (
         'a,STC 1/100,mnist,logistic,"stc(classes=2, gamma=0.9)",100,0.1,1,20,0.04,0.0,0,fedavg,examples,stc(density=0.01),'
-        "stc(density=0.01),0,0,0.5,,0,0,0,0,0,0,0,0,0.0,0.0"
+        "stc(density=0.01),0,0,0.5,,0,0,0,0,0,0,0,0,0,0,0,0,0.0,0.0"
     )
 
 

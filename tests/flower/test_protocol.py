@@ -1,12 +1,14 @@
 """The messages of a federation, and replies that are late or doubled."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
@@ -22,8 +24,13 @@ from tests.flower.toy import Arrays, Recording, Watching, app, floats, model, st
 class Tapped(LocalGrid):
     """A grid that records its traffic, and can change replies."""
 
-    def __init__(self, num_nodes: int, change: Callable[[Message], list[Message]] | None = None) -> None:
-        super().__init__(app(), num_nodes)
+    def __init__(
+        self,
+        num_nodes: int,
+        change: Callable[[Message], list[Message]] | None = None,
+        client_app: ClientApp | None = None,
+    ) -> None:
+        super().__init__(client_app or app(), num_nodes)
         self.sent: list[Message] = []
         self.change = change
 
@@ -94,6 +101,32 @@ def test_the_ledger_sums_the_bytes_of_all_messages() -> None:
     assert 0 < ledger.catch_up_bytes + ledger.first_model_bytes < ledger.downlink_bytes
     assert ledger.encode_seconds > 0
     assert ledger.decode_seconds > 0
+
+
+@pytest.mark.parametrize(("downlink", "shared"), [("stc(density=0.3)", True), ("eden(bits=1)", False)])
+def test_the_ledger_counts_frames_by_their_kinds(downlink: str, shared: bool) -> None:
+    grid = Tapped(6, client_app=app(start=lambda _: model()) if shared else None)
+    strategy = CompressedStrategy(
+        FedAvg(fraction_train=0.34, fraction_evaluate=0.0), downlink=fedcomp.parse(downlink), shared_start=shared
+    )
+    random.seed(0)
+    strategy.start(grid, model(), num_rounds=12)
+    found: Counter[str] = Counter()
+    for message in grid.sent:
+        _, frames = server_message.parse_server_message(_data(message))
+        deltas = sum(frame.kind is Kind.DELTA for frame in frames)
+        for frame in frames:
+            name = "replay" if deltas > 1 and frame.kind is Kind.DELTA else frame.kind.name.lower()
+            found[name] += frame.size
+    ledger = strategy.ledger
+    counted = {"delta": ledger.delta_bytes, "replay": ledger.replay_bytes, "jump": ledger.jump_bytes}
+    assert counted == {name: found[name] for name in counted}
+    assert ledger.key_bytes == found["key"] + found["start"]
+    assert (found["start"] > 0) == shared
+    assert (found["jump"] > 0, found["replay"] > 0) == (shared, not shared), "STC is on the grid, EDEN is not"
+    assert ledger.delta_bytes > 0
+    heads = ledger.downlink_bytes - sum(counted.values()) - ledger.key_bytes
+    assert 0 < heads < 120 * len(grid.sent)
 
 
 class OftenAndSeldom(FedAvg):

@@ -33,7 +33,8 @@ def test_the_summary_has_the_promised_keys_and_no_others(settings: MakeSettings)
     summary = report.summarize(settings(), RECORDS, TOTALS)
     assert list(summary) == [
         "rounds", "accuracy", "loss", "uplink_bytes", "downlink_bytes", "catch_up_bytes",
-        "dense_uplink_bytes", "dense_downlink_bytes", "first_model_bytes", "ratio", "settings",
+        "dense_uplink_bytes", "dense_downlink_bytes", "first_model_bytes", "key_bytes", "jump_bytes", "delta_bytes",
+        "replay_bytes", "ratio", "settings",
     ]  # fmt: skip
 
 
@@ -94,9 +95,25 @@ def test_the_figure_is_a_png_of_readable_size(settings: MakeSettings) -> None:
 
 
 def test_the_line_of_dense_bytes_is_labelled_as_the_same_run(settings: MakeSettings) -> None:
-    (axes,) = report.draw(settings(), RECORDS).axes
+    axes, *_ = report.draw(settings(), RECORDS).axes
     measured, dense = axes.get_lines()
     assert np.asarray(measured.get_ydata()).tolist() == np.asarray(dense.get_ydata()).tolist() == [50.0]
     assert (measured.get_label(), dense.get_label()) == (
         "this run, measured: 20.0 kB", "this run, if its messages were dense: 500 kB",
     )  # fmt: skip
+
+
+def test_the_figure_shows_the_bytes_and_the_density_of_each_round(settings: MakeSettings) -> None:
+    densities = [0.02, 0.01, 0.005]
+    records = [
+        RoundRecord(number, 0.5, 1.0, Traffic(1000 * number, 2000 * number), downlink=f"stc(density={density})")
+        for number, density in enumerate(densities)
+    ]
+    _, rounds, right = report.draw(settings(), records).axes
+    up, down = rounds.get_lines()
+    assert np.asarray(up.get_ydata()).tolist() == [1.0, 2.0]
+    assert np.asarray(down.get_ydata()).tolist() == [2.0, 4.0]
+    (density,) = right.get_lines()
+    assert np.asarray(density.get_xydata()).tolist() == [[1.0, 0.01], [2.0, 0.005]]
+    without = report.draw(settings(), RECORDS)
+    assert len(without.axes) == 2, "no axis for a density if there is none"

@@ -173,7 +173,9 @@ def test_a_damaged_choice_in_a_checkpoint_is_refused(tmp_path: Path) -> None:
     assert strategy.round == 2
 
 
-@pytest.mark.parametrize("damaged", [[1], "text", {"boost": -3.0}, {"boost": float("nan")}, {"reached": -1}, {"share": 2}, {"sent": -1}])
+@pytest.mark.parametrize(
+    "damaged", [[1], "text", {"boost": -3.0}, {"boost": float("nan")}, {"reached": -1}, {"share": 2}, {"sent": -1}]
+)
 def test_any_damage_of_the_choice_is_an_error_of_the_checkpoint(damaged: object, tmp_path: Path) -> None:
     strategy, _ = run(2, checkpoint=tmp_path / "state")
     parts = read_archive(tmp_path / "state")
@@ -207,7 +209,7 @@ UPLINK = fedcomp.stc(density=0.05)
 def balanced_run(
     downlink: fedcomp.Compressor, rounds: int, checkpoint: Path | None = None, stop: int = 0
 ) -> tuple[CompressedStrategy, LocalGrid, list[str]]:
-    """Run four of twenty nodes a round, and return what was used as downlink in each; after round `stop`, go on from the file."""
+    """Run four of twenty nodes a round, and return the downlink of each; after round `stop`, go on from the checkpoint."""
     random.seed(5)
     grid, used = LocalGrid(app(), 20, in_memory=True), list[str]()
 
