@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from fedcomp.methods import parse
+from fedcomp import parse
 from fedcomp.sync import Traffic
 from server.progress import format_bytes
 from server.run_records import RoundRecord

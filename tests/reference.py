@@ -108,6 +108,17 @@ def split_body(body: bytes) -> SplitBody:
     return SplitBody(n, k, magnitude, rice, quotients, remainders, body[offset:])
 
 
+def ternary_entries(body: bytes) -> tuple[int, dict[int, float]]:
+    """Return n and index -> value of a body of codec 12, bit by bit."""
+    n, offset = varint_at(body, 0)
+    k, offset = varint_at(body, offset)
+    magnitude = float(np.frombuffer(body, "<f4", 1, offset)[0])
+    indices, offset = slow_positions(body, offset + 4, n, k)
+    signs = bits_of(body[offset:])
+    assert len(signs) == -(-k // 8) * 8
+    return n, {index: -magnitude if sign == "1" else magnitude for index, sign in zip(indices, signs, strict=False)}
+
+
 def interleaved_entries(body: bytes) -> tuple[int, dict[int, float]]:
     """Return n and index -> value of a body of codec 3, bit by bit."""
     n, offset = varint_at(body, 0)
@@ -134,6 +145,10 @@ def slow_positions(data: bytes, offset: int, n: int, k: int) -> tuple[list[int],
     if kind == 2:
         end = offset + -(-n // 8)
         return [index for index, bit in enumerate(bits_of(data[offset:end])) if bit == "1"], end
+    if kind == 4:
+        lengths, offset = slow_symbols(data, offset, k, 32)
+        gaps, offset = slow_gamma(data, offset, lengths)
+        return [sum(gaps[: place + 1]) - 1 for place in range(k)], offset
     assert kind == 3
     width = data[offset]
     size, offset = varint_at(data, offset + 1)
@@ -161,13 +176,60 @@ def slow_set(data: bytes, offset: int, bound: int) -> tuple[list[int], int]:
 
 
 def slow_fixed(data: bytes, offset: int, count: int, bound: int) -> tuple[list[int], int]:
-    """Return symbols at fixed width (`alphabet.FIXED`), bit by bit, and the offset of the next field."""
+    """Return symbols at fixed width (`plain_alphabet.FIXED`), bit by bit, and the offset of the next field."""
     assert data[offset] == 0
     used, offset = slow_set(data, offset + 1, bound)
     width = (len(used) - 1).bit_length()
     end = offset + -(-count * width // 8)
     bits = bits_of(data[offset:end])
     return [used[int("0" + bits[place * width : (place + 1) * width], 2)] for place in range(count)], end
+
+
+def slow_huffman(data: bytes, offset: int, count: int, bound: int) -> tuple[list[int], int]:
+    """Return symbols in Huffman code, bit by bit, and the offset of the next field."""
+    assert data[offset] == 2
+    used, offset = slow_set(data, offset + 1, bound)
+    digits, offset, numbers = data[offset], offset + 1, list(range(len(used)))
+    if digits > 1:
+        numbers, offset = slow_set(data, offset, len(used) ** digits)
+    bits = bits_of(data[offset : offset + -(-len(numbers) // 2)])
+    offset += -(-len(numbers) // 2)
+    lengths = [int(bits[4 * place : 4 * place + 4], 2) for place in range(len(numbers))]
+    words, total = {}, 0.0
+    for length, number in sorted(zip(lengths, numbers, strict=True)):
+        words[format(int(total * 2**length), f"0{length}b")] = number
+        total += 2.0**-length
+    chunk, tuples = 1 << data[offset], -(-count // digits)
+    size, offset = varint_at(data, offset + 1)
+    if tuples > chunk:
+        _, offset = varint_at(data, offset)
+        offset += 1 + -(-(-(-tuples // chunk) - 1) * data[offset] // 8)
+    bits, offset = bits_of(data[offset : offset + -(-size // 8)])[:size], offset + -(-size // 8)
+    found: list[int] = []
+    word = ""
+    for bit in bits:
+        word += bit
+        if word in words:
+            number, word = words[word], ""
+            found += [used[number // len(used) ** place % len(used)] for place in reversed(range(digits))]
+    return found[:count], offset
+
+
+def slow_symbols(data: bytes, offset: int, count: int, bound: int) -> tuple[list[int], int]:
+    """Return symbols at fixed width or in Huffman code, and the offset of the next field."""
+    return (slow_huffman if data[offset] == 2 else slow_fixed)(data, offset, count, bound)
+
+
+def slow_gamma(data: bytes, offset: int, lengths: list[int]) -> tuple[list[int], int]:
+    """Return numbers of these lengths, whose lower bits follow, and the offset of the next field."""
+    numbers = [1 << length for length in lengths]
+    for length in range(1, max(lengths) + 1):
+        places = [place for place, found in enumerate(lengths) if found == length]
+        end = offset + -(-len(places) * length // 8)
+        bits, offset = bits_of(data[offset:end]), end
+        for order, place in enumerate(places):
+            numbers[place] |= int(bits[order * length : (order + 1) * length], 2)
+    return numbers, offset
 
 
 def slow_values(data: bytes, offset: int, k: int) -> tuple[list[float], int]:
@@ -185,7 +247,7 @@ def slow_values(data: bytes, offset: int, k: int) -> tuple[list[float], int]:
         ], offset + 2 * k
     assert form == 3
     signs = bits_of(data[offset : offset + -(-k // 8)])
-    exponents, offset = slow_fixed(data, offset + -(-k // 8), k, 255)
+    exponents, offset = slow_symbols(data, offset + -(-k // 8), k, 255)
     magnitudes = [2.0 ** (exponent - 127) if exponent else 0.0 for exponent in exponents]
     return [-value if sign == "1" else value for value, sign in zip(magnitudes, signs, strict=False)], offset
 
@@ -226,20 +288,14 @@ def levels_entries(body: bytes) -> tuple[int, dict[int, float]]:
 
 
 def steps_entries(body: bytes) -> tuple[int, dict[int, int]]:
-    """Return n and index -> count of a body of codec 11, bit by bit; its lengths must be at fixed width."""
+    """Return n and index -> count of a body of codec 11, bit by bit."""
     n, offset = varint_at(body, 0)
     k, offset = varint_at(body, offset)
     shift = body[offset]
     indices, offset = slow_positions(body, offset + 1, n, k)
     signs = bits_of(body[offset : offset + -(-k // 8)])
-    lengths, offset = slow_fixed(body, offset + -(-k // 8), k, 31)
-    counts = [1 << length for length in lengths]
-    for plane in range(max(lengths)):
-        longer = [place for place in range(k) if lengths[place] > plane]
-        bits = bits_of(body[offset : offset + -(-len(longer) // 8)])
-        offset += -(-len(longer) // 8)
-        for order, place in enumerate(longer):
-            counts[place] |= int(bits[order]) << plane
+    lengths, offset = slow_symbols(body, offset + -(-k // 8), k, 31)
+    counts, offset = slow_gamma(body, offset, lengths)
     assert offset == len(body)
     signed = [-count << shift if sign == "1" else count << shift for count, sign in zip(counts, signs, strict=False)]
     return n, dict(zip(indices, signed, strict=True))

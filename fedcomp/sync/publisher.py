@@ -17,7 +17,18 @@ from fedcomp.sync.jumps import Jumps
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
 from fedcomp.sync.replica import DeltaStep, Replica
 from fedcomp.sync.updates import Undecoded, Update, check_reply, decode_update
-from fedcomp.wire import COUNTER_BITS, Ack, Frame, Kind, Layout, ServerMessage, ack_of, codec_id, parse_single_frame
+from fedcomp.wire import (
+    COUNTER_BITS,
+    Ack,
+    Frame,
+    Kind,
+    Layout,
+    ServerMessage,
+    ack_of,
+    codec_id,
+    parse_single_frame,
+    tightened,
+)
 
 NAME_BITS = 63 - COUNTER_BITS
 
@@ -104,7 +115,7 @@ class Publisher:
             raise layout.explain(error) from None
         self.memory |= memory
         try:
-            frame, step = self.replica.delta(codec_id(compressor.entropy), body, exact, grid=True)
+            frame, step = self.replica.delta(*tightened(codec_id(compressor.entropy), body, layout), exact, grid=True)
         except CorruptError as error:
             self._take_back(body, compressor, change)
             raise DivergedError(f"version {self.replica.version + 1} cannot be published: {error}") from error

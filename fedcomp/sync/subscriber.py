@@ -34,6 +34,7 @@ from fedcomp.wire import (
     codec_id,
     decode_body,
     parse_single_frame,
+    tightened,
 )
 
 MAX_PAST_SERVERS = 16
@@ -193,8 +194,9 @@ class Subscriber:
         except NonFiniteError as error:
             raise layout.explain(error) from None
         self.memory |= memory
+        codec, body = tightened(codec_id(compressor.entropy), body, layout)
         seconds = SECONDS.pack(time.perf_counter() - start_s, decode_seconds)
-        frame = self._update(message.number, codec_id(compressor.entropy), seconds + body, exact, first=first)
+        frame = self._update(message.number, codec, seconds + body, exact, first=first)
         self.pending, self.pending_number, self.uplink = frame.to_bytes(), message.number, message.uplink
         return self.pending
 

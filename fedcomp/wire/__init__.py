@@ -1,6 +1,6 @@
 """What crosses the network: frames, the codecs they name, and the layout of the model behind them.  See FORMAT.md."""
 
-from fedcomp.wire.body import decode_body
+from fedcomp.wire.body import decode_body, tightened
 from fedcomp.wire.codec_ids import CODECS, NO_BODY, STEPS_CODEC, codec_by_id, codec_id, register_codec
 from fedcomp.wire.frame import (
     FLAG_EXACT,
@@ -65,4 +65,5 @@ __all__ = [
     "parse_single_frame",
     "probable_ties",
     "register_codec",
+    "tightened",
 ]

@@ -15,6 +15,7 @@ from fedcomp.entropy import (
     SparseLevelsCode,
     SparseValues,
     StepsCode,
+    TernaryCode,
 )
 from fedcomp.errors import UnknownFormatError
 from fedcomp.methods import METHODS
@@ -35,6 +36,7 @@ CODECS: dict[int, EntropyCode[Any]] = {
     9: LowRankRaw(),
     10: SegmentsCode(),
     STEPS_CODEC: StepsCode(),
+    12: TernaryCode(),
 }
 """Codec id -> code, with the codes of third parties that `register_codec` added."""
 THIRD_PARTY_IDS = range(128, 256)

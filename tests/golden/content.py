@@ -50,6 +50,12 @@ def clustered() -> Sparse:
     return Sparse(N, np.array(indices, np.int64), update(300) * np.float32(2**-40))
 
 
+def ternary_clusters() -> Ternary:
+    """Return the entries of `clustered()` as plus or minus 2^-5: every third one is negative."""
+    indices = clustered().indices
+    return Ternary(N, indices, np.arange(indices.size) % 3 == 0, np.float32(2**-5))
+
+
 def powers() -> Sparse:
     """Return all of 100 entries, each 2^-3 or -2^-4."""
     values = np.array([1 / 8 if value & 4 else -1 / 16 for value in hashed(100)], np.float32)

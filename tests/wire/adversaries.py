@@ -12,14 +12,14 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.entropy.bits import prefix_stream
+from fedcomp.entropy.bits import packing, prefix_stream
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.bodies.dense import TENSORS
 from fedcomp.entropy.bodies.golomb import ROUNDING, rice_parameter, write_head
 from fedcomp.entropy.bodies.sparse import LISTED, SEED
 from fedcomp.entropy.bodies.steps_code import LENGTHS
-from fedcomp.entropy.codes import alphabet, positions, values
+from fedcomp.entropy.codes import alphabet, gamma, gamma_positions, plain_alphabet, positions, values
 from fedcomp.entropy.codes.delta_keys import MAX_GAP_BITS, DeltaKeys
 from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS, GolombPositions, max_remainder_bits, runs_of
 from fedcomp.quantized import LINEAR, MAX_RANK, Indices, Ternary, worthwhile
@@ -51,23 +51,42 @@ def _golomb(rng: Random, indices: Indices, n: int) -> bytes:
     return b"".join(GolombPositions(runs, k, rice, quotients).write())
 
 
-def _delta_keys(rng: Random, n: int) -> tuple[Indices, bytes]:
-    """Return indices with gaps of many lengths, and their delta keys in groups of few bits."""
+def _gaps(rng: Random, n: int) -> NDArray[np.int64]:
+    """Return gaps of 1, and one of each other length that there can be, in random order."""
     longest = max(1, (n // 4).bit_length() - 1)
     long = 1 << np.arange(longest)
     gaps = np.ones(max(1, n - int(long.sum())), np.int64)
     gaps[: min(gaps.size, longest)] = long[: gaps.size]
     np.random.default_rng(rng.randrange(2**32)).shuffle(gaps)
+    return gaps
+
+
+def _delta_keys(rng: Random, n: int) -> tuple[Indices, bytes]:
+    """Return indices with gaps of many lengths, and their delta keys in groups of few bits."""
+    gaps = _gaps(rng, n)
     lengths = np.frexp(gaps)[1].astype(np.uint8)  # in bits
     width = rng.choice((1, 1, 2, 3, 16))
     counts = np.bincount(-(-lengths.astype(np.int64) // width), minlength=-(-MAX_GAP_BITS // width) + 1)
     return np.cumsum(gaps) - 1, b"".join(DeltaKeys((gaps - 1).astype(np.uint32), lengths, width, counts).write())
 
 
+def _gamma(rng: Random, n: int) -> tuple[Indices, bytes]:
+    """Return indices with gaps of many lengths, and their gamma codes, the lengths in any code."""
+    gaps = _gaps(rng, n).astype(np.uint32)
+    lengths = gamma.lengths_of(gaps)
+    counts = plain_alphabet.histogram(lengths, gamma_positions.BOUND)
+    plans = [plain_alphabet.fixed(counts)]
+    if (used := int(np.count_nonzero(counts))) > 1:
+        plans += [plain_alphabet.coded(counts, length) for length in (1, packing.max_digits(used))]
+    stream = b"".join(rng.choice(plans).write(lengths))
+    return np.cumsum(gaps.astype(np.int64)) - 1, stream + b"".join(gamma.write_low_bits(gaps, lengths))
+
+
 def _positions(rng: Random, n: int) -> tuple[Indices, bytes]:
-    if rng.random() < 0.5:
-        indices, stream = _delta_keys(rng, n)
-        return indices, bytes([positions.DELTA]) + stream
+    kind = rng.choice((positions.DELTA, positions.GAMMA, positions.GOLOMB))
+    if kind != positions.GOLOMB:
+        indices, stream = (_delta_keys if kind == positions.DELTA else _gamma)(rng, n)
+        return indices, bytes([kind]) + stream
     indices = _indices(rng, n)
     return indices, bytes([positions.GOLOMB]) + _golomb(rng, indices, n)
 
@@ -79,21 +98,21 @@ def _symbols(rng: Random, count: int, bound: int, most: int = 512) -> bytes:
     symbols = np.where(rare, draws.integers(0, min(bound, most), count), draws.integers(0, 2, count))
     symbols[: min(2, count)] = [0, 1][:count]
     symbols = symbols.astype(np.uint8 if bound <= 256 else np.uint16)
-    counts = alphabet.histogram(symbols, bound)
+    counts = plain_alphabet.histogram(symbols, bound)
     used = int(np.count_nonzero(counts))
-    plans = [partial(alphabet.coded, counts, 1)] if used > 1 else [partial(alphabet.fixed, counts)]
+    plans = [partial(plain_alphabet.coded, counts, 1)] if used > 1 else [partial(plain_alphabet.fixed, counts)]
     plans += [
         partial(alphabet.common, counts, 1 << width)
         for width in range((used - 1).bit_length())
         if 2 * int(np.sort(counts)[: -(1 << width)].sum()) <= count
     ]
-    with mock.patch.object(alphabet, "plan", lambda counts, with_common=True: _longest(counts)):
+    with mock.patch.object(plain_alphabet, "plan", _longest):
         return b"".join(rng.choice(plans)().write(symbols))
 
 
-def _longest(counts: NDArray[np.int64]) -> alphabet.Plan:
+def _longest(counts: NDArray[np.int64]) -> plain_alphabet.Plan:
     """Return the Huffman code of single symbols, if there are two or more."""
-    return alphabet.coded(counts, 1) if np.count_nonzero(counts) > 1 else alphabet.fixed(counts)
+    return plain_alphabet.coded(counts, 1) if np.count_nonzero(counts) > 1 else plain_alphabet.fixed(counts)
 
 
 def _natural(rng: Random, k: int) -> bytes:
@@ -110,6 +129,13 @@ def ternary(rng: Random, n: int) -> Body:
     indices = _indices(rng, n)
     value = Ternary(n, indices, np.zeros(indices.size, np.bool_), ONE)
     return 2, write_head(value) + _golomb(rng, indices, n) + np.packbits(value.negative).tobytes()
+
+
+def ternary_positions(rng: Random, n: int) -> Body:
+    """Return codec 12 with positions in a code that may not be the smallest."""
+    indices, stream = _positions(rng, n)
+    value = Ternary(n, indices, np.zeros(indices.size, np.bool_), ONE)
+    return 12, write_head(value) + stream + np.packbits(value.negative).tobytes()
 
 
 def interleaved(rng: Random, n: int) -> Body:
@@ -186,17 +212,18 @@ def pieces(rng: Random, n: int, count: int = 3) -> Body:
 
 
 def steps(rng: Random, n: int) -> Body:
-    """Return codec 11 with positions and lengths in slow forms, and many planes of bits."""
+    """Return codec 11 with positions and lengths in slow forms, and counts of many lengths."""
     indices, stream = _positions(rng, n)
     symbols = _symbols(rng, indices.size, LENGTHS, rng.choice((2, 8, LENGTHS)))
     lengths = alphabet.read(ByteReader(symbols), indices.size, LENGTHS)
-    planes = (bytes(-(-int(np.count_nonzero(lengths > plane)) // 8)) for plane in range(int(lengths.max())))
+    low_bits = bytes(gamma.low_bytes(plain_alphabet.histogram(lengths, LENGTHS)))
     signs = bytes(-(-indices.size // 8))
-    return 11, head.write(n, indices.size) + b"\0" + stream + signs + symbols + b"".join(planes)
+    return 11, head.write(n, indices.size) + b"\0" + stream + signs + symbols + low_bits
 
 
 MAKERS: tuple[Maker, ...] = (
     ternary,
+    ternary_positions,
     interleaved,
     sparse_values,
     sparse_levels,
@@ -228,7 +255,9 @@ def long_chunks(rng: Random, n: int) -> Body:
     k = min(n, rng.randrange(1000, 2048))
     exponents = (np.arange(k) % 2).astype(np.uint8)
     with mock.patch.object(prefix_stream, "_chunk_log", return_value=prefix_stream.MAX_CHUNK_LOG):
-        symbols = b"".join(alphabet.coded(alphabet.histogram(exponents, values.EXPONENTS), 1).write(exponents))
+        symbols = b"".join(
+            plain_alphabet.coded(plain_alphabet.histogram(exponents, values.EXPONENTS), 1).write(exponents)
+        )
     return 6, head.write(n, k) + SEED.pack(0) + bytes([values.NATURAL]) + bytes(-(-k // 8)) + symbols
 
 

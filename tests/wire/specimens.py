@@ -9,7 +9,7 @@ import numpy as np
 
 import fedcomp
 from fedcomp.core import Vector
-from fedcomp.entropy import GolombTernary, SparseLevelsCode, StepsCode
+from fedcomp.entropy import SparseLevelsCode, StepsCode
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import positions, values
 from fedcomp.quantized import Indices, SparseLevels, Steps, Ternary
@@ -17,7 +17,14 @@ from fedcomp.sync import Origin, Replica, start_replica
 from fedcomp.wire import FLAG_EXACT, SECONDS, STEPS_CODEC, Frame, Kind, ServerMessage, ack_of, codec_ids, layout_of
 
 SETTINGS = {
-    "stc": ("", "density=0.3", "density=1.0", "density=0.05, order='interleaved'", "density=1.0, order='interleaved'"),
+    "stc": (
+        "",
+        "density=0.3",
+        "density=1.0",
+        "density=0.05, order='split'",
+        "density=0.05, order='interleaved'",
+        "density=1.0, order='interleaved'",
+    ),
     "topk": ("", "density=0.3, values='fp16'", "density=0.9, values='natural'", "density=1.0, values='bf16'"),
     "randk": ("", "density=0.5", "density=0.7", "density=1.0"),
     "hierarchical": ("", "density=0.4, levels=16, top_levels=4"),
@@ -121,9 +128,9 @@ def _sparse_levels(kind: str, share: float, n: int) -> Body:
     return 5, SparseLevelsCode(kind).encode(SparseLevels(n, indices, levels % 2 == 1, levels, magnitudes))
 
 
-def _ternary(share: float, n: int) -> Body:
+def _ternary(number: int, share: float, n: int) -> Body:
     indices = _kept(share, n)
-    return 2, GolombTernary().encode(Ternary(n, indices, indices % 2 == 1, np.float32(0.5)))
+    return number, codec_ids.codec_by_id(number).encode(Ternary(n, indices, indices % 2 == 1, np.float32(0.5)))
 
 
 def _steps(share: float, bits: int, n: int) -> Body:
@@ -147,7 +154,7 @@ def _makers() -> Iterator[Callable[[int], Body]]:
             yield partial(_sparse, kind, share)
             yield partial(_sparse_levels, kind, share)
     for share in (0.5, 0.9):
-        yield partial(_ternary, share)
+        yield from (partial(_ternary, number, share) for number in (2, 12))
     yield from STEPS
 
 

@@ -46,6 +46,7 @@ def test_the_ids_of_all_codes_are_pinned() -> None:
         9: "LowRankRaw",
         10: "SegmentsCode",
         11: "StepsCode",
+        12: "TernaryCode",
     }
 
 

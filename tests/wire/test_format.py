@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.entropy import SparseLevelsCode
+from fedcomp.entropy.bits.byte_reader import ByteReader
+from fedcomp.entropy.codes import positions
 from fedcomp.quantized import Ternary
 from fedcomp.sync import from_start_frame, start_replica
 from fedcomp.wire import FLAG_EXACT, Ack, Kind, ServerMessage, codec_ids, layout_of, parse_single_frame, server_message
-from tests.reference import coins, interleaved_entries, rotated_entries, slow_fingerprint, split_body
+from tests.reference import coins, interleaved_entries, rotated_entries, slow_fingerprint, slow_positions, split_body
 
 PAGE = (Path(fedcomp.__file__).parent / "wire" / "FORMAT.md").read_text(encoding="utf-8")
 ENTRIES = {4: 0.5, 13: -0.5, 14: -0.5, 100: 0.5}
@@ -59,6 +61,7 @@ WORKED: dict[str, tuple[int, int, dict[int, float]]] = {
     "body 8": (8, 6, dict(enumerate(ROTATED))),
     "body 9": (9, 10, {0: 1, 2: -1, 3: 2, 5: -2, 9: 0.5}),
     "body 10": (10, 2, {0: 1, 1: -2}),
+    "body 12": (12, 200, ENTRIES),
     "body 11": (11, 200, {4: 0.25, 13: -0.75, 14: 0.5, 100: 2.5}),
 }
 """The contents of each further body on the page: codec, n, entries that are not zero."""
@@ -75,6 +78,13 @@ def test_the_further_bodies_hold_the_entries_on_the_page(name: str) -> None:
         assert SparseLevelsCode("delta keys").encode(quantized) == octets(name)
     else:
         assert codec_ids.codec_by_id(number).encode(quantized) == octets(name)
+
+
+def test_the_gamma_positions_on_the_page() -> None:
+    stream, indices = octets("positions 4"), np.array(list(ENTRIES))
+    assert positions.write(indices, 200, "gamma") == stream
+    assert positions.read(ByteReader(stream), 200, 4).tolist() == indices.tolist()
+    assert slow_positions(stream, 0, 200, 4) == (indices.tolist(), len(stream))
 
 
 @pytest.mark.parametrize("name", ["body 8", "body 8 wide"])

@@ -16,6 +16,7 @@ from fedcomp.entropy import (
     SparseLevelsCode,
     SparseValues,
     StepsCode,
+    TernaryCode,
 )
 from fedcomp.quantized import Dense, Sparse, SparseLevels, Ternary
 from fedcomp.sync import Replica, from_key_frame, from_start_frame, split_payload, start_replica
@@ -44,6 +45,7 @@ from tests.golden.content import (
     sparse,
     steps,
     ternary,
+    ternary_clusters,
 )
 from tests.golden.method_file import FOLDER, MethodFile, digest, encode
 from tests.reference import (
@@ -54,6 +56,7 @@ from tests.reference import (
     sparse_entries,
     split_body,
     steps_entries,
+    ternary_entries,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -73,7 +76,15 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
     assert names == {
         *("raw.body", "golomb.body", "golomb_interleaved.body", "empty.body", "stc.body"),
         *("sparse_fp32.body", "sparse_bf16.body", "sparse_fp16.body", "sparse_natural.body"),
-        *("levels.body", "levels_series.body", "seeded.body", "steps.body", "delta_grid.frame", "jump.frame"),
+        *(
+            "levels.body",
+            "levels_series.body",
+            "seeded.body",
+            "steps.body",
+            "ternary_gamma.body",
+            "delta_grid.frame",
+            "jump.frame",
+        ),
         *("key.frame", "delta.frame", "delta_dense.frame", "update.frame", "held.frame", "lost.frame", "start.frame"),
         "message.instruction",
         "first.instruction",
@@ -81,7 +92,7 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
     }
     assert {parse_single_frame(golden(name)).kind for name in names if name.endswith(".frame")} == set(Kind)
     methods = {codec_id(fedcomp.parse(file.text).entropy) for file in METHODS.values()}
-    assert methods | {2, 3, 11} == set(CODECS), "a new codec needs a golden file"
+    assert methods | {2, 3, 11, 12} == set(CODECS), "a new codec needs a golden file"
 
 
 def test_the_raw_body() -> None:
@@ -98,6 +109,17 @@ def test_the_ternary_bodies(code: GolombTernary | GolombTernaryInterleaved) -> N
     assert np.array_equal(found.negative, expected.negative)
     assert (found.n, found.magnitude) == (N, expected.magnitude)
     assert code.encode(expected) == golden(name)
+
+
+def test_the_ternary_body_with_positions_in_gamma_code() -> None:
+    body, expected = golden("ternary_gamma.body"), ternary_clusters()
+    found = TernaryCode().decode(body, N)
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.array_equal(found.negative, expected.negative)
+    assert (found.n, found.magnitude) == (N, expected.magnitude)
+    assert TernaryCode().encode(expected) == body
+    sparse = expected.sparse()
+    assert ternary_entries(body) == (N, dict(zip(sparse.indices.tolist(), sparse.values.tolist(), strict=True)))
 
 
 def test_independent_decoders_find_the_same_ternary_entries() -> None:

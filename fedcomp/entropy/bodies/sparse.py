@@ -21,12 +21,17 @@ SEED = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class SparseValues:
-    """Each position in about the entropy of independent ones, each value in the smallest format that holds it."""
+    """Each value in the smallest format that holds it.  `positions` is the encoder's choice; any instance decodes."""
+
+    positions: str = positions.SMALLEST
+
+    def __post_init__(self) -> None:
+        check_choice("positions", self.positions, positions.CHOICES)
 
     def encode(self, value: Sparse, /) -> bytes:
         """Return the body: n, k, positions (`positions.py`), values (`values.py`)."""
         begin = head.write(value.n, value.indices.size)
-        return begin + positions.write(value.indices, value.n) + values.write(value.values)
+        return begin + positions.write(value.indices, value.n, self.positions) + values.write(value.values)
 
     def decode(self, value: bytes, /, n: int | None = None) -> Sparse:
         """Return the sparse vector; refuse values that are NaN or infinite."""
@@ -39,12 +44,12 @@ class SparseValues:
 
 @dataclass(frozen=True, slots=True)
 class SparseLevelsCode:
-    """Sparse levels.  `positions`, "smallest" or one of `positions.KINDS`, is the encoder's choice; any instance decodes."""
+    """Sparse levels.  `positions`, one of `positions.CHOICES`, is the encoder's choice; any instance decodes."""
 
     positions: str = positions.SMALLEST
 
     def __post_init__(self) -> None:
-        check_choice("positions", self.positions, (positions.SMALLEST, *positions.KINDS))
+        check_choice("positions", self.positions, positions.CHOICES)
 
     def encode(self, value: SparseLevels, /) -> bytes:
         """Return the body: n, k, the magnitudes, positions, signs and, if there are two magnitudes or more, levels."""

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
-from fedcomp.entropy.codes import alphabet, positions
+from fedcomp.entropy.codes import alphabet, gamma, positions
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import Steps
 
@@ -21,11 +20,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class StepsCode:
-    """Positions, signs, and the counts in Elias' gamma code, with the lengths of the counts in a code of their own.
-
-    P. Elias, "Universal codeword sets and representations of the integers", IEEE Trans. Inf. Theory 21, 1975.  Trailing zero
-    bits that all counts share are not written.
-    """
+    """Positions, signs, and the counts in gamma codes (`gamma.py`), without the trailing zero bits that all of them share."""
 
     def encode(self, value: Steps, /) -> bytes:
         """Return the body: n, k, shift, positions, signs, lengths, and bit 0, 1, ... of all counts that are longer."""
@@ -36,15 +31,15 @@ class StepsCode:
         counts = np.abs(value.counts.astype(np.int64))
         shift = _shared_zeros(counts)
         counts >>= shift
-        lengths = _lengths(counts)
+        lengths = gamma.lengths_of(counts)
         return b"".join(
             (
                 begin,
                 bytes([shift]),
-                positions.write(value.indices, value.n),
+                positions.write(value.indices, value.n, positions.TIGHTEST),
                 np.packbits(value.counts < 0).tobytes(),
                 alphabet.write(lengths, LENGTHS),
-                *(np.packbits(counts[lengths > plane] >> plane & 1).tobytes() for plane in range(int(lengths.max()))),
+                *gamma.write_low_bits(counts, lengths),
             )
         )
 
@@ -59,31 +54,14 @@ class StepsCode:
         lengths = alphabet.read(reader, k, LENGTHS)
         if (longest := int(lengths.max())) + shift >= LENGTHS:
             raise CorruptError(f"counts of {longest + 1} bits, shifted by {shift}; at most {LENGTHS} bits are allowed")
-        counts = np.left_shift(1, lengths, dtype=np.int32)
-        for plane in range(longest):
-            _add_plane(counts, lengths > plane, reader, plane)
+        counts = gamma.read_low_bits(reader, lengths, "counts", np.int32)
         counts <<= shift
         reader.end()
         np.negative(counts, out=counts, where=negative)
         return Steps(total, indices, counts)
 
 
-def _add_plane(counts: NDArray[np.int32], has: NDArray[np.bool_], reader: ByteReader, plane: int) -> None:
-    """Add bit number `plane` of the counts that have it."""
-    bits, begin = reader.flags(int(np.count_nonzero(has)), "counts"), 0
-    for start in range(0, counts.size, BLOCK_ENTRIES):
-        part = slice(start, start + BLOCK_ENTRIES)
-        end = begin + int(np.count_nonzero(has[part]))
-        counts[part][has[part]] |= bits[begin:end].astype(np.int32) << plane
-        begin = end
-
-
 def _shared_zeros(counts: Counts) -> int:
     """Return how many trailing zero bits all counts have."""
     bits = int(np.bitwise_or.reduce(counts))
     return (bits & -bits).bit_length() - 1
-
-
-def _lengths(counts: Counts) -> NDArray[np.uint8]:
-    """Return floor(log2(count)) of each count."""
-    return (np.frexp(counts.astype(np.float64))[1] - 1).astype(np.uint8)

@@ -1,7 +1,8 @@
 """Positions of kept entries, ascending, in the kind with the fewest bytes; the number of the kind begins the stream.
 
 ALL: every entry is kept, and nothing follows.  GOLOMB: `golomb_positions.py`.  BITMAP: a bit for each entry of the vector.
-DELTA: `delta_keys.py`.  Neither n nor k is in the stream: the reader knows them.  No positions take no bytes.
+DELTA: `delta_keys.py`.  GAMMA: `gamma_positions.py`.  Neither n nor k is in the stream: the reader knows them.  No positions
+take no bytes.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,14 +13,18 @@ import numpy as np
 
 from fedcomp.core import BLOCK_ENTRIES, check_choice
 from fedcomp.entropy.bits.byte_reader import ByteReader
-from fedcomp.entropy.codes import delta_keys, golomb_positions
+from fedcomp.entropy.codes import delta_keys, gamma_positions, golomb_positions
 from fedcomp.entropy.codes.golomb_positions import runs_of
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import Indices
 
-SMALLEST = "smallest"
-ALL, GOLOMB, BITMAP, DELTA = range(4)
-KINDS = {"Golomb": GOLOMB, "bitmap": BITMAP, "delta keys": DELTA}
+SMALLEST, TIGHTEST = "smallest", "tightest"
+"""Of the kinds that version 0.1.0 wrote, the one with the fewest bytes; and of all kinds."""
+ALL, GOLOMB, BITMAP, DELTA, GAMMA = range(5)
+KINDS = {"Golomb": GOLOMB, "bitmap": BITMAP, "delta keys": DELTA, "gamma": GAMMA}
+CHOICES = {SMALLEST: (GOLOMB, BITMAP, DELTA), TIGHTEST: tuple(KINDS.values())} | {
+    name: (number,) for name, number in KINDS.items()
+}
 
 
 class Measured(Protocol):
@@ -59,20 +64,20 @@ class Bitmap:
 
 def write(indices: Indices, n: int, kind: str = SMALLEST) -> bytes:
     """Return the stream of `indices`, ascending and below `n`, of the kind of that name or in the fewest bytes."""
-    check_choice("positions", kind, (SMALLEST, *KINDS))
+    check_choice("positions", kind, CHOICES)
     k = indices.size
     if not k:
         return b""
-    if k == n and kind == SMALLEST:
+    if k == n and kind in (SMALLEST, TIGHTEST):
         return bytes([ALL])
     runs = runs_of(indices, n)
     measure: dict[int, Callable[[], Measured]] = {
         GOLOMB: lambda: golomb_positions.measure(runs, k),
         BITMAP: lambda: Bitmap(indices, n),
         DELTA: lambda: delta_keys.measure(runs.ravel()[:k]),
+        GAMMA: lambda: gamma_positions.measure(runs.ravel()[:k]),
     }
-    numbers = KINDS.values() if kind == SMALLEST else (KINDS[kind],)
-    number, best = min(((number, measure[number]()) for number in numbers), key=lambda pair: pair[1].size)
+    number, best = min(((number, measure[number]()) for number in CHOICES[kind]), key=lambda pair: pair[1].size)
     return b"".join((bytes([number]), *best.write()))
 
 
@@ -94,7 +99,9 @@ def read(reader: ByteReader, n: int, k: int) -> Indices:
         return _read_bitmap(reader, n, k)
     if kind == DELTA:
         return delta_keys.read(reader, n, k)
-    raise CorruptError(f"positions of kind {kind}; {ALL} to {DELTA} are known")
+    if kind == GAMMA:
+        return gamma_positions.read(reader, n, k)
+    raise CorruptError(f"positions of kind {kind}; {ALL} to {GAMMA} are known")
 
 
 def _read_bitmap(reader: ByteReader, n: int, k: int) -> Indices:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedcomp.core import CompensatedUpdate, EncodeContext, Vector
-from fedcomp.entropy import MAX_ENTRIES, EntropyCode, StepsCode
+from fedcomp.entropy import MAX_ENTRIES, EntropyCode, StepsCode, TernaryCode
 from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.methods import parse
@@ -43,8 +43,14 @@ def steps(seed: int) -> Example:
     return StepsCode(), Steps(N, indices, counts.astype(np.int32))
 
 
+def ternary(seed: int) -> Example:
+    """Return a ternary vector whose kept entries come in clusters for odd seeds."""
+    _, value = quantized("stc(density=0.3)", vector(seed))
+    return TernaryCode(), value
+
+
 EXAMPLES = {f"{text} {seed}": quantized(text, vector(seed)) for text in TEXTS for seed in (0, 1)} | {
-    f"steps {seed}": steps(seed) for seed in (0, 1)
+    f"{make.__name__} {seed}": make(seed) for make in (steps, ternary) for seed in (0, 1)
 }
 examples = pytest.mark.parametrize("example", EXAMPLES.values(), ids=list(EXAMPLES))
 

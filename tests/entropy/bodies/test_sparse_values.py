@@ -72,7 +72,7 @@ def test_a_vector_too_long_to_encode_is_refused() -> None:
         ("03 04 01 04 02 1f00 4805 01 c03f 40bf a0bf 4040", "4 kept entries of 3 in 18 bytes"),
         ("8180808008 04 00", "2147483649 entries; .* 2147483648"),
         ("c801 00 00", "1 bytes"),
-        ("c801 04 04 04 02 1f00 4805 01 c03f 40bf a0bf 4040", "kind 4; 0 to 3"),
+        ("c801 04 05 04 02 1f00 4805 01 c03f 40bf a0bf 4040", "kind 5; 0 to 4"),
         ("64 04 01 04 02 1f00 4805 01 c03f 40bf a0bf 4040", "100 in a vector of 100"),
         ("c801 04 01 04 02 1f00 4805", "0 bytes .* 1"),
         ("c801 04 01 04 02 1f00 4805 01 c03f 40bf a0bf 80ff", "NaN or infinity"),

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bits.byte_reader import ByteReader
-from fedcomp.entropy.codes import alphabet
-from fedcomp.entropy.codes.alphabet import COMMON, FIXED, write
+from fedcomp.entropy.codes import alphabet, plain_alphabet
+from fedcomp.entropy.codes.alphabet import COMMON, write
+from fedcomp.entropy.codes.plain_alphabet import FIXED
 from fedcomp.errors import CorruptError, FedcompError
 from tests.entropy.laws import check_cheap_refusals, check_truncations, survivors
 from tests.entropy.slow_symbols import slow_symbols
@@ -83,14 +84,14 @@ def test_a_huffman_stream_is_the_one_written_by_hand() -> None:
     bits = "0" * 64 + "".join(f"1{place:04b}" for place in range(16))
     # mode, all of 17, tuples of one; the lengths; chunks of 2^9, 144 bits
     head = bytes.fromhex("02 11 01 155555555555555550 09 9001")
-    data = b"".join(alphabet.coded(alphabet.histogram(symbols, 17), 1).write(symbols))
+    data = b"".join(plain_alphabet.coded(plain_alphabet.histogram(symbols, 17), 1).write(symbols))
     assert data == head + int(bits, 2).to_bytes(18, "big")
     assert read(data, 80, 17).tolist() == symbols.tolist()
 
 
 def test_five_trits_share_a_codeword() -> None:
     symbols = np.array([2, 0, 0, 0, 0] + [0] * 10 + [0, 0, 0, 1], np.uint8)
-    data = b"".join(alphabet.coded(alphabet.histogram(symbols, 3), 5).write(symbols))
+    data = b"".join(plain_alphabet.coded(plain_alphabet.histogram(symbols, 3), 5).write(symbols))
     # mode, all of 3, tuples of five; of 243 a set of 3 as a list: 00000, 00010 (whose last zero is padding), 20000;
     # their lengths 1, 2, 2, so codewords 0, 10, 11; chunks of 2^9, 6 bits
     assert data == bytes.fromhex("02 03 05 03 0003a2 1220 09 06") + bytes([0b11_0_0_10_00])
@@ -138,11 +139,11 @@ def test_an_independent_decoder_finds_the_same_symbols(kind: Kind, count: int) -
 def test_no_mode_would_take_fewer_bytes_by_more_than_one_percent(kind: Kind) -> None:
     shares, bound, first, step = kind
     symbols = drawn(shares, 200_000, bound, first, step)
-    counts = alphabet.histogram(symbols, bound)
+    counts = plain_alphabet.histogram(symbols, bound)
     used = int(np.count_nonzero(counts))
-    plans: list[alphabet.Plan] = [alphabet.fixed(counts)]
+    plans: list[plain_alphabet.Plan] = [plain_alphabet.fixed(counts)]
     if used > 1:
-        plans += [alphabet.coded(counts, length) for length in {1, packing.max_digits(used)}]
+        plans += [plain_alphabet.coded(counts, length) for length in {1, packing.max_digits(used)}]
         plans += [alphabet.common(counts, 1 << width) for width in range(3) if 1 << width < used]
     written = {plan: len(b"".join(plan.write(symbols))) for plan in plans if plan.bits < math.inf}
     assert len(write(symbols, bound)) <= 1.01 * min(written.values()) + 8
@@ -178,7 +179,7 @@ def test_symbols_of_varying_density_come_back() -> None:
 def test_counts_are_those_of_numpy() -> None:
     for bound in (3, 8, 9, 300):
         symbols = drawn([1] * bound, 200_003, bound)
-        assert alphabet.histogram(symbols, bound).tolist() == np.bincount(symbols, minlength=bound).tolist()
+        assert plain_alphabet.histogram(symbols, bound).tolist() == np.bincount(symbols, minlength=bound).tolist()
 
 
 def test_fixed_width_is_chosen_at_once_only_if_no_other_plan_is_shorter() -> None:
@@ -192,7 +193,9 @@ def test_fixed_width_is_chosen_at_once_only_if_no_other_plan_is_shorter() -> Non
         chosen = alphabet.plan(counts)
         if used < 2 or (used == 3 and chosen.mode != FIXED):
             continue
-        others: list[alphabet.Plan] = [alphabet.coded(counts, length) for length in {1, packing.max_digits(used)}]
+        others: list[plain_alphabet.Plan] = [
+            plain_alphabet.coded(counts, length) for length in {1, packing.max_digits(used)}
+        ]
         others += [alphabet.common(counts, 1 << width) for width in range(max(used - 1, 1).bit_length())]
         assert chosen.bits <= min(other.bits for other in others), case
         fixed += chosen.mode == FIXED

@@ -6,9 +6,9 @@ import pytest
 from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.entropy.bits.byte_reader import ByteReader
-from fedcomp.entropy.codes import delta_keys, golomb_positions, positions
+from fedcomp.entropy.codes import delta_keys, gamma_positions, golomb_positions, positions
 from fedcomp.entropy.codes.golomb_positions import runs_of
-from fedcomp.entropy.codes.positions import ALL, BITMAP, DELTA, GOLOMB, KINDS, SMALLEST, write
+from fedcomp.entropy.codes.positions import ALL, BITMAP, DELTA, GAMMA, GOLOMB, KINDS, SMALLEST, TIGHTEST, write
 from fedcomp.errors import FedcompError
 from fedcomp.quantized import Indices
 from tests.entropy.laws import check_cheap_refusals, check_truncations, memory_below, survivors
@@ -19,8 +19,9 @@ STREAMS = {
     "Golomb": "01 04 02 1f00 4805",
     "bitmap": "02 0806" + "00" * 10 + "08" + "00" * 12,
     "delta keys": "03 04 01 10 5910 56",
+    "gamma": "04 00 04008660 63 40 20 58",
 }
-every = pytest.mark.parametrize("kind", [*KINDS, SMALLEST])
+every = pytest.mark.parametrize("kind", [*KINDS, SMALLEST, TIGHTEST])
 
 
 def read(data: bytes, n: int, k: int) -> Indices:
@@ -69,8 +70,27 @@ def test_all_positions_take_one_byte() -> None:
     ],
     ids=["sparse", "dense", "clustered", "all"],
 )
-def test_the_smallest_kind_is_written(indices: Indices, n: int, kind: int) -> None:
+def test_the_smallest_kind_of_the_first_three_is_written(indices: Indices, n: int, kind: int) -> None:
     stream = write(indices, n)
+    assert stream[0] == kind
+    if kind != ALL:
+        assert len(stream) == min(len(write(indices, n, name)) for name in KINDS if name != "gamma")
+
+
+@pytest.mark.parametrize(
+    ("indices", "n", "kind"),
+    [
+        (np.arange(1, 5000, 50), 5000, GAMMA),
+        (np.flatnonzero(np.random.default_rng(1).random(100_000) < 0.01), 100_000, GOLOMB),
+        (np.flatnonzero(np.random.default_rng(1).random(5000) < 0.5), 5000, BITMAP),
+        (clustered(600), 100_000, GAMMA),
+        (np.arange(600), 100_000, GAMMA),
+        (np.arange(5000), 5000, ALL),
+    ],
+    ids=["even", "sparse", "dense", "clustered", "first", "all"],
+)
+def test_the_tightest_kind_is_the_smallest_of_all(indices: Indices, n: int, kind: int) -> None:
+    stream = write(indices, n, TIGHTEST)
     assert stream[0] == kind
     if kind != ALL:
         assert len(stream) == min(len(write(indices, n, name)) for name in KINDS)
@@ -115,13 +135,16 @@ def test_sizes_are_known_before_anything_is_written() -> None:
             golomb_positions.measure(runs, indices.size),
             positions.Bitmap(indices, 100_000),
             delta_keys.measure(runs.ravel()[: indices.size]),
+            gamma_positions.measure(runs.ravel()[: indices.size]),
         ]
         for one in measured:
             assert one.size == len(b"".join(one.write()))
 
 
 def test_an_unknown_kind_is_the_callers_mistake() -> None:
-    with pytest.raises(ValueError, match="'Elias'; .*'smallest', 'Golomb', 'bitmap', 'delta keys'"):
+    with pytest.raises(
+        ValueError, match="'Elias'; .*'smallest', 'tightest', 'Golomb', 'bitmap', 'delta keys', 'gamma'"
+    ):
         write(BY_HAND, 200, "Elias")
 
 
@@ -132,13 +155,17 @@ def test_an_unknown_kind_is_the_callers_mistake() -> None:
     ("stream", "numbers"),
     [
         ("", "0 bytes .* 1"),
-        ("04", "kind 4; 0 to 3"),
+        ("05", "kind 5; 0 to 4"),
         ("00", "200 entries; 4"),
         ("01 04 02 1f00 48", "1 bytes .* 2"),
         ("02 0806" + "00" * 10 + "08" + "00" * 11, "24 bytes .* 25"),
         ("02 0806" + "00" * 23, "3 ones; 4"),
         ("02 0806" + "00" * 22 + "03", "5 ones; 4"),
         ("03 04 01 10 5910", "0 bytes .* 1"),
+        ("04 03 04008660 63 40 20 58", "mode 3; one of 0, 2"),
+        ("04 00 04008660 63 40 20", "0 bytes .* 1"),
+        ("04 00 01f8", "4 gaps of 8589934592 entries at least, in a vector of 200"),
+        ("04 00 020180 c0 fff0", "an index of 255 in a vector of 200"),
     ],
 )
 def test_a_stream_that_contradicts_itself_is_refused(stream: str, numbers: str) -> None:

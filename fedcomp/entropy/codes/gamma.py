@@ -1,0 +1,70 @@
+"""Whole numbers of 1 and more in Elias' gamma code, with their lengths in a code of their own.
+
+P. Elias, "Universal codeword sets and representations of the integers", IEEE Trans. Inf. Theory 21, 1975.  A number of
+length L = floor(log2(number)) is 2^L and L bits below that.  Elias writes L in unary; here the lengths are a stream of symbols
+of their own, in about the entropy that they have.  The bits below follow, those of all numbers of length 1 first, then those of
+length 2, and so on, each length padded to whole bytes.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.entropy.bits import packing
+from fedcomp.entropy.bits.byte_reader import ByteReader
+from fedcomp.entropy.codes.plain_alphabet import histogram
+
+Numbers = NDArray[np.integer[Any]]
+MAX_LENGTH = 31
+Lengths = NDArray[np.uint8]
+Counts = NDArray[np.int64]
+
+
+def lengths_of(numbers: Numbers) -> Lengths:
+    """Return floor(log2(number)) of each number, 1 to 2^32 - 1."""
+    lengths = np.empty(numbers.size, np.uint8)
+    for start in range(0, numbers.size, BLOCK_ENTRIES):
+        part = slice(start, start + BLOCK_ENTRIES)
+        exponents = numbers[part].astype(np.float64).view(np.int64)  # exact
+        exponents >>= 52
+        exponents -= 1023
+        lengths[part] = exponents
+    return lengths
+
+
+def low_bytes(counts: Counts) -> int:
+    """Return the bytes of the bits below, of numbers of which `counts` have length 0, 1, 2 ..."""
+    return sum(packing.size(count, length) for length, count in enumerate(counts.tolist()))
+
+
+def write_low_bits(numbers: Numbers, lengths: Lengths) -> Iterator[bytes]:
+    """Yield the bits below the highest one of each number, the numbers of length 1 first."""
+    ordered = numbers[np.argsort(lengths, kind="stable")]
+    for length, part in _groups(lengths):
+        for start in range(part.start, part.stop, BLOCK_ENTRIES):  # of whole bytes, whatever the length
+            yield packing.write(ordered[start : min(start + BLOCK_ENTRIES, part.stop)], length)
+
+
+def read_low_bits(reader: ByteReader, lengths: Lengths, what: str, dtype: type[np.integer[Any]]) -> NDArray[Any]:
+    """Return the numbers of these lengths, at most `MAX_LENGTH`, whose lower bits follow, as `dtype`."""
+    numbers = np.ones(lengths.size, dtype)
+    for length, part in _groups(lengths):
+        count = part.stop - part.start
+        octets, group = reader.bits(count * length, what), np.empty(count, np.uint32)
+        for begin, block in packing.read_blocks(octets, length, count):
+            group[begin] = block
+        group |= np.uint32(1 << length)
+        numbers[lengths == length] = group
+    return numbers
+
+
+def _groups(lengths: Lengths) -> Iterator[tuple[int, slice]]:
+    """Yield (length, the numbers that have it) for each length above 0, with the numbers in the order of their lengths."""
+    ends = np.cumsum(histogram(lengths, MAX_LENGTH + 1)).tolist()
+    for length, (start, end) in enumerate(pairwise(ends), 1):
+        if end > start:
+            yield length, slice(start, end)

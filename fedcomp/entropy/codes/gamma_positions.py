@@ -1,0 +1,58 @@
+"""Positions as gaps g >= 1 from one kept index to the next, the first one's from index -1, in gamma codes (`gamma.py`).
+
+Kept entries come in clusters: their gaps are many short ones and some long ones, which no Golomb code fits.  The code of the
+lengths follows the distribution that the gaps really have.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.entropy.bits.byte_reader import ByteReader
+from fedcomp.entropy.codes import gamma, plain_alphabet
+from fedcomp.entropy.codes.golomb_positions import indices_of
+from fedcomp.errors import CorruptError
+from fedcomp.quantized import Indices
+
+BOUND = gamma.MAX_LENGTH + 1
+"""A gap is at most 2^31."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GammaPositions:
+    """`gaps`, uint32 (k,), with their lengths, and the `stream` of these."""
+
+    gaps: NDArray[np.uint32]
+    lengths: gamma.Lengths
+    stream: bytes
+    low_bytes: int
+
+    @property
+    def size(self) -> int:
+        """The bytes that `write` takes."""
+        return len(self.stream) + self.low_bytes
+
+    def write(self) -> Iterator[bytes]:
+        """Yield the lengths, then the bits below."""
+        yield self.stream
+        yield from gamma.write_low_bits(self.gaps, self.lengths)
+
+
+def measure(runs: NDArray[np.uint32]) -> GammaPositions:
+    """Return the gaps `runs` + 1, uint32 (k,), ready to be written."""
+    gaps = runs + np.uint32(1)
+    lengths = gamma.lengths_of(gaps)
+    counts = plain_alphabet.histogram(lengths, BOUND)
+    stream = b"".join(plain_alphabet.plan(counts).write(lengths))
+    return GammaPositions(gaps, lengths, stream, gamma.low_bytes(counts))
+
+
+def read(reader: ByteReader, n: int, k: int) -> Indices:
+    """Return the next `k` indices below `n`."""
+    lengths = plain_alphabet.read(reader, k, BOUND)
+    least = plain_alphabet.histogram(lengths, BOUND) @ (1 << np.arange(BOUND, dtype=np.int64))
+    if least > n:
+        raise CorruptError(f"{k} gaps of {least} entries at least, in a vector of {n}")
+    return indices_of(gamma.read_low_bits(reader, lengths, "gaps", np.int64), n)

@@ -1,0 +1,145 @@
+"""A stream of small symbols in the fewest bytes of two modes.
+
+The symbols are uint8, or uint16 if their bound exceeds 256; each is below the bound, at most 512.  The reader knows their
+number and the bound; no symbols take no bytes.  A stream begins with the number of its mode and the set of the symbols that
+occur.  FIXED: as many bits each as the set needs, none for a lone symbol.  HUFFMAN: one by one, or as tuples of as many as fit
+a byte.  `alphabet.py` adds a third mode.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.entropy.bits import packing, prefix_stream
+from fedcomp.entropy.bits.byte_reader import ByteReader
+from fedcomp.entropy.codes import huffman, symbol_set
+from fedcomp.entropy.codes.symbol_set import Symbols, SymbolSet
+from fedcomp.errors import CorruptError
+from fedcomp.quantized import level_type
+
+FIXED, HUFFMAN = 0, 2
+MIN_OVERHEAD_BITS = 20
+"""Bits that HUFFMAN needs at least in addition to the symbols and their set."""
+
+Counts = NDArray[np.int64]
+"""How often each symbol below the bound occurs."""
+ReadMode = Callable[[ByteReader, int, SymbolSet], Symbols]
+"""Reads a number of symbols of a set, which a stream holds in one mode."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A way to write symbols of which only the counts are known: `rest` yields what follows the mode and the set."""
+
+    mode: int
+    used: SymbolSet
+    bits: float
+    """The expected size."""
+    rest: Callable[[Symbols], Iterator[bytes]]
+
+    def write(self, symbols: Symbols) -> Iterator[bytes]:
+        """Yield the stream."""
+        yield bytes([self.mode]) + self.used.write()
+        yield from self.rest(symbols)
+
+
+def histogram(symbols: Symbols, bound: int) -> Counts:
+    """Return how often each symbol below `bound` occurs."""
+    counts = np.zeros(bound, np.int64)
+    for start in range(0, symbols.size, BLOCK_ENTRIES):
+        block = symbols[start : start + BLOCK_ENTRIES]
+        if bound <= 8:  # comparing bytes is faster for so few symbols
+            counts += [np.count_nonzero(block == symbol) for symbol in range(bound)]
+        else:
+            counts += np.bincount(block, minlength=bound)
+    return counts
+
+
+def plan(counts: Counts) -> Plan:
+    """Return the plan with the fewest bits for symbols that occur `counts` times, one of them at least."""
+    best = fixed(counts)
+    used = best.used
+    if used.size == 1 or int(counts.sum()) * used.width <= entropy_bits(counts) + MIN_OVERHEAD_BITS:
+        return best
+    plans = [best, *(coded(counts, length) for length in sorted({1, packing.max_digits(used.size)}))]
+    return min(plans, key=lambda plan: plan.bits)
+
+
+def entropy_bits(counts: Counts) -> float:
+    """Return the fewest bits that independent symbols take which occur `counts` times."""
+    frequencies = counts[counts > 0]
+    return -float(frequencies @ np.log2(frequencies / frequencies.sum()))
+
+
+def fixed(counts: Counts) -> Plan:
+    """Return the plan of all symbols that occur, at fixed width."""
+    used = SymbolSet(np.flatnonzero(counts), counts.size)
+    return Plan(FIXED, used, head_bits(used) + int(counts.sum()) * used.width, used.write_ranks)
+
+
+def coded(counts: Counts, length: int) -> Plan:
+    """Return the plan of all symbols that occur, in a Huffman code of tuples of `length`, as if they were independent."""
+    used = SymbolSet(np.flatnonzero(counts), counts.size)
+    single = shares = counts[used.used] / counts.sum()
+    for _ in range(length - 1):
+        shares = np.multiply.outer(shares, single).ravel()
+    count = -(-int(counts.sum()) // length)
+    expected = count * shares
+    total = int(expected @ huffman.best_lengths(expected))
+    found = float(-np.expm1(-expected).sum())  # some tuples are too rare to occur
+    described = 4 * found + (shares.size if length > 1 else 0)
+
+    def rest(symbols: Symbols) -> Iterator[bytes]:
+        yield bytes([length])
+        inner, own = used, counts[used.used]
+        if length > 1:
+            blocks = used.ranks(symbols, length * packing.TUPLES)
+            symbols = np.concatenate([packing.join_digits(block, used.size, length) for block in blocks])
+            of_all = histogram(symbols, used.size**length)
+            inner = SymbolSet(np.flatnonzero(of_all), of_all.size)
+            own = of_all[inner.used]
+            yield inner.write()
+        yield huffman.write(inner.ranks(symbols, prefix_stream.BATCH), huffman.best_lengths(own), own)
+
+    bits = head_bits(used) + 8 + described + prefix_stream.head_bits(count, total) + total
+    return Plan(HUFFMAN, used, bits, rest)
+
+
+def head_bits(used: SymbolSet) -> int:
+    """Return the bits of the mode and of the set."""
+    return 8 + 8 * len(used.write())
+
+
+def read(reader: ByteReader, count: int, bound: int, others: Mapping[int, ReadMode] | None = None) -> Symbols:
+    """Return the next `count` symbols, each below `bound`; `others` are further modes that are allowed here.
+
+    A few bytes may stand for any number of symbols: the caller has made sure that memory may be taken for `count`.
+    """
+    if not count:
+        return np.empty(0, level_type(bound))
+    modes = {FIXED: _read_fixed, HUFFMAN: _read_huffman, **(others or {})}
+    mode = reader.byte("mode of the symbols")
+    if mode not in modes:
+        raise CorruptError(f"symbols in mode {mode}; one of {', '.join(map(str, modes))} is needed")
+    return modes[mode](reader, count, symbol_set.read(reader, bound))
+
+
+def _read_fixed(reader: ByteReader, count: int, used: SymbolSet) -> Symbols:
+    return used.read_ranks(reader, count)
+
+
+def _read_huffman(reader: ByteReader, count: int, used: SymbolSet) -> Symbols:
+    length, longest = reader.byte("length of the tuples"), packing.max_digits(used.size)
+    if length not in (1, longest):
+        raise CorruptError(f"tuples of {length} from a set of {used.size} symbols; 1 or {longest} is needed")
+    if length == 1:
+        return huffman.read(reader, count, used.used.astype(level_type(used.bound)))
+    inner = symbol_set.read(reader, used.size**length)
+    joined = huffman.read(reader, -(-count // length), inner.used.astype(np.uint8))
+    symbols = np.empty(count, level_type(used.bound))
+    for part, ranks in packing.split_digits(joined, used.size, length, count):
+        symbols[part] = ranks
+    return used.symbols(symbols)
