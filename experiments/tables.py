@@ -113,12 +113,23 @@ def ratio_tables(study: Study) -> list[Table]:
     return _grid_tables(study, caption, "up (up and down)", texts)
 
 
+FRAMES = ("key_bytes", "jump_bytes", "delta_bytes", "replay_bytes")
+"""The columns of the downlink's frames by their kinds."""
+
+
 def catch_up_tables(study: Study) -> list[Table]:
-    """Return the share of the downlink bytes of each method that went to nodes that had been absent."""
-    sums = study.runs.groupby(["scenario", "method"], observed=True)[["catch_up_bytes", "downlink_bytes"]].sum()
-    texts = {key: f"{100 * late / down:.1f} %" if down else "-" for key, late, down in sums.itertuples()}
-    caption = "The share of the downlink bytes that is catch-up, over complete runs{}. All seeds together."
-    return _grid_tables(study, caption, "catch-up", texts)
+    """Return the share of each method's downlink bytes that is catch-up, and the shares of its frames by their kinds."""
+    groups = study.runs.groupby(["scenario", "method"], observed=True)
+    sums = groups[["catch_up_bytes", "downlink_bytes", *FRAMES]].sum()
+    texts: dict[Any, str] = {}
+    for key, late, down, *frames in sums.itertuples():
+        shares = f" ({', '.join(f'{100 * size / down:.0f}' for size in frames)})" if any(frames) else ""
+        texts[key] = f"{100 * late / down:.1f} %{shares}" if down else "-"
+    caption = (
+        "The share of the downlink bytes that is catch-up, over complete runs{}; in brackets, in percent, key frames, jumps, "
+        "single deltas and several deltas; heads of messages are the rest. All seeds together."
+    )
+    return _grid_tables(study, caption, "catch-up (frames by kind)", texts)
 
 
 def byte_tables(study: Study) -> list[Table]:

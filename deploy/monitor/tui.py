@@ -13,7 +13,7 @@ from server.progress import NUM_RECENT, format_bytes, format_seconds, seconds_le
 from server.run_records import NodeStatus, RoundRecord
 from server.run_status import FAILED, RUNNING
 
-OTHER_LINES = 11
+OTHER_LINES = 12
 """Lines of the screen that are neither a round nor a node."""
 MAX_ROUNDS = 10
 MAX_BARS = 40
@@ -33,7 +33,7 @@ def _head(view: RunSnapshot) -> list[RenderableType]:
     settings = view.settings
     words = [str(settings.get(key, "-")) for key in ("dataset", "model", "strategy")]
     title = Text.assemble((view.name, "bold"), f"  {', '.join(words)}")
-    links = Text(f"up {settings.get('uplink', '-')}, down {settings.get('downlink', '-')}", style="dim")
+    links = Text(", ".join(_link(view, name) for name in ("up", "down")), style="dim")
     for line in (title, links):
         line.no_wrap, line.overflow = True, "ellipsis"
     up = sum(each.traffic.uplink_bytes for each in view.rounds)
@@ -44,7 +44,19 @@ def _head(view: RunSnapshot) -> list[RenderableType]:
     ratio = f"; dense {format_bytes(dense)}, ratio {dense / (up + down):.1f}" if up + down else ""
     extra = f"first models {format_bytes(first)}, catch-up {format_bytes(catch_up)}"
     sent = Text(f"sent: up {format_bytes(up)}, down {format_bytes(down)} ({extra}){ratio}")
-    return [title, links, _state(view), sent, *_accuracy(view.rounds)]
+    kinds = {
+        name: format_bytes(sum(getattr(each.traffic, f"{kind}_bytes") for each in view.rounds))
+        for name, kind in (("key frames", "key"), ("jumps", "jump"), ("single deltas", "delta"), ("replays", "replay"))
+    }
+    frames = Text(f"down in {', '.join(f'{name} {size}' for name, size in kinds.items())}", style="dim")
+    return [title, links, _state(view), sent, frames, *_accuracy(view.rounds)]
+
+
+def _link(view: RunSnapshot, name: str) -> str:
+    """Return the setting of a link, and the compressor of the newest round if it was chosen."""
+    setting = str(view.settings.get(f"{name}link", "-"))
+    newest = str(getattr(view.rounds[-1], f"{name}link")) if view.rounds else ""
+    return f"{name} {setting}" + (f": {newest}" if newest and newest.split("(")[0] != setting.split("(")[0] else "")
 
 
 def _state(view: RunSnapshot) -> Text:

@@ -204,6 +204,12 @@ def test_ratios_and_catch_up_of_complete_runs() -> None:
     assert catch_up.rows == (("STC 1/100", "50.0 %", "50.0 %"), ("FedAvg n = 25", "", "-"))
 
 
+def test_the_frames_of_the_downlink_are_shown_by_their_kinds() -> None:
+    runs = cell([0.1, 0.5], up=1000, down=4000).assign(jump_bytes=2000, delta_bytes=1000, key_bytes=40)
+    (table,) = catch_up_tables(study(runs))
+    assert table.rows == (("STC 1/100", "50.0 % (1, 50, 25, 0)"),)
+
+
 def test_of_two_axes_the_longer_has_the_columns_and_the_other_a_table_for_each_value() -> None:
     cells = [cell([0.1, 0.5], batch_size=size, partition="stc(classes=10)") for size in (1, 5, 20)]
     cells += [cell([0.1, 0.9], batch_size=20), dense([0.1, 0.8], batch_size=1), dense([0.1, 0.95], batch_size=20)]
