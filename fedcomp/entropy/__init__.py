@@ -11,12 +11,10 @@ from fedcomp.entropy.bodies.segments_code import LowRankRaw, SegmentsCode
 from fedcomp.entropy.bodies.sparse import SeededValues, SparseLevelsCode, SparseValues
 from fedcomp.entropy.bodies.steps_code import StepsCode
 from fedcomp.entropy.bodies.ternary import TernaryCode
-from fedcomp.entropy.codes.positions import TIGHTEST
 from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
 
 __all__ = [
     "MAX_ENTRIES",
-    "TIGHTEST",
     "EntropyCode",
     "GolombTernary",
     "GolombTernaryInterleaved",

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from fedcomp.entropy import TIGHTEST, EntropyCode, SparseLevelsCode, SparseValues, TernaryCode
+from fedcomp.entropy import EntropyCode, SparseLevelsCode, SparseValues, TernaryCode
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import QuantizedVector
 from fedcomp.wire.codec_ids import codec_by_id
 from fedcomp.wire.layout import Layout
 
 TIGHTER: dict[int, tuple[int, EntropyCode[Any]]] = {
-    2: (12, TernaryCode()),
-    4: (4, SparseValues(TIGHTEST)),
-    5: (5, SparseLevelsCode(TIGHTEST)),
+    2: (12, TernaryCode("gamma")),
+    4: (4, SparseValues("gamma")),
+    5: (5, SparseLevelsCode("gamma")),
 }
 """Codec id -> the id and the code that often take fewer bytes for the same quantized vector."""
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedcomp.core import check_choice
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.bodies.golomb import read_head, write_head
@@ -13,14 +14,22 @@ from fedcomp.quantized import Ternary
 
 @dataclass(frozen=True, slots=True)
 class TernaryCode:
-    """Ternary vectors.  On updates of real models, whose kept entries come in clusters, smaller than any Golomb code."""
+    """Ternary vectors.  `positions`, one of `positions.CHOICES`, is the encoder's choice; any instance decodes.
+
+    On updates of real models, whose kept entries come in clusters, it is smaller than any Golomb code.
+    """
+
+    positions: str = positions.TIGHTEST
+
+    def __post_init__(self) -> None:
+        check_choice("positions", self.positions, positions.CHOICES)
 
     def encode(self, value: Ternary, /) -> bytes:
         """Return the body: n, k, magnitude, positions (`positions.py`), signs."""
         if not value.indices.size:
             return head.write(value.n, 0)
         signs = np.packbits(value.negative).tobytes()
-        return b"".join((write_head(value), positions.write(value.indices, value.n, positions.TIGHTEST), signs))
+        return b"".join((write_head(value), positions.write(value.indices, value.n, self.positions), signs))
 
     def decode(self, value: bytes, /, n: int | None = None) -> Ternary:
         """Return the ternary vector."""
