@@ -167,7 +167,8 @@ def moved(found: Recording) -> float:
 def zstd(found: Recording) -> float:
     """Return the bits of the gaps by zstd."""
     gaps = np.diff(found[1], prepend=-1).astype("<u4").view(np.uint8).reshape(-1, 4)
-    return 8.0 * len(importlib.import_module("zstandard").ZstdCompressor(level=19).compress(gaps.T.tobytes()))
+    compressed: bytes = importlib.import_module("zstandard").ZstdCompressor(level=19).compress(gaps.T.tobytes())
+    return 8.0 * len(compressed)
 
 
 def range_coder(found: Recording) -> float:
@@ -179,7 +180,8 @@ def range_coder(found: Recording) -> float:
         own = lengths[before == length]
         shares = np.bincount(own, minlength=32) / own.size
         coder.encode(own, stream.model.Categorical(np.maximum(shares, 1e-9), perfect=False))
-    return 32.0 * coder.get_compressed().size + float(lengths.sum())
+    compressed: int = coder.get_compressed().size
+    return 32.0 * compressed + float(lengths.sum())
 
 
 CODES: dict[str, Callable[[Recording], float]] = {
@@ -228,7 +230,7 @@ def main() -> None:
             kept = sum(indices.size for _, indices, _ in found)
             bits = {name: f"{sum(map(code, found)) / kept:.2f}" for name, code in codes.items()}
             size = f"{found[0][0]:,}"
-            rows.append({"model": model, "entries": size, "density": f"1/{1 / density:.0f}", "": link} | bits)
+            rows.append({"model": model, "entries": size, "density": f"1/{1 / density:.0f}", "": link, **bits})
     print_table("bits of a position", rows)
 
 

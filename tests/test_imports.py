@@ -60,6 +60,10 @@ RULES = {
     "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync flwr fedcomp.flower._compat
         fedcomp.flower.client.client_state fedcomp.flower.client.context_store fedcomp.flower.client.state_folder""",
     "benchmarks/rounds_app/": "numpy flwr fedcomp fedcomp.flower",
+    "benchmarks/positions.py": """numpy torch flwr zstandard constriction fedcomp fedcomp.flower
+        fedcomp.flower.records fedcomp.quantized fedcomp.sync fedcomp.tasks fedcomp.wire
+        fedcomp.entropy.codes.gamma fedcomp.entropy.codes.positions clients.app clients.local clients.samples
+        deploy.run_config""",
     "benchmarks/jumps.py": "numpy fedcomp fedcomp.sync fedcomp.sync.jumps fedcomp.wire",
     "benchmarks/hostile_bodies.py": "numpy fedcomp.sync fedcomp.wire tests",
     "benchmarks/large_server.py": "numpy flwr fedcomp fedcomp.flower fedcomp.flower.records fedcomp.wire",

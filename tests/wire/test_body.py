@@ -17,7 +17,7 @@ def clustered() -> Vector:
     scale = np.full(N, 0.01)
     for start in rng.integers(0, N - 200, 12).tolist():
         scale[start : start + 200] = 1.0
-    return (rng.standard_normal(N) * scale).astype(np.float32)
+    return np.asarray(rng.standard_normal(N) * scale, np.float32)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def low_bytes(counts: Counts) -> int:
 
 def write_low_bits(numbers: Numbers, lengths: Lengths) -> Iterator[bytes]:
     """Yield the bits below the highest one of each number, the numbers of length 1 first."""
-    ordered = numbers[np.argsort(lengths, kind="stable")]
+    ordered = numbers[np.argsort(lengths, kind="stable")].astype(np.uint32, copy=False)
     for length, part in _groups(lengths):
         for start in range(part.start, part.stop, BLOCK_ENTRIES):  # of whole bytes, whatever the length
             yield packing.write(ordered[start : min(start + BLOCK_ENTRIES, part.stop)], length)
