@@ -117,10 +117,9 @@ def _draw_rounds(axes: Axes, records: Sequence[RoundRecord]) -> None:
     for color, name in ((BLUE, "up"), (ORANGE, "down")):
         kilobytes = [getattr(record.traffic, f"{name}link_bytes") / 1e3 for record in records]
         axes.plot(rounds, kilobytes, color=color, linewidth=1.4, label=name)
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_ylim(bottom=0)
     axes.set_xlabel("round")
-    axes.set_ylabel("kB in a round (logarithmic)")
+    axes.set_ylabel("kB in a round")
     densities = [(record.round, density) for record in records if (density := _density(record.downlink)) is not None]
     if densities:
         right = axes.twinx()
@@ -129,7 +128,7 @@ def _draw_rounds(axes: Axes, records: Sequence[RoundRecord]) -> None:
         right.yaxis.set_major_formatter("{x:.2g}")
         right.yaxis.set_minor_formatter("{x:.2g}")
         right.tick_params(which="minor", labelsize=7)
-        right.set_ylabel("density of the downlink", color=GREEN)
+        right.set_ylabel("density of the downlink (logarithmic)", color=GREEN)
         right.spines["top"].set_visible(False)
     axes.legend(loc="upper right", frameon=True)
 

@@ -4,6 +4,7 @@ Published deltas hit the same entries again and again, and signs cancel.  On the
 exact, so a jump ends in the same bits as the deltas.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
 import numpy as np
@@ -14,6 +15,8 @@ from fedcomp.wire import FLAG_EXACT, FLAG_GRID, Frame, decode_body
 
 Place = tuple[int, int]
 """Version and fingerprint."""
+MAX_DECODED_BYTES = 1 << 26
+"""The most memory of decoded deltas that is kept: nodes that were away for different times share most of what they missed."""
 
 
 class Jumps:
@@ -26,13 +29,15 @@ class Jumps:
         self.origin_size = 0
         self._end: Place | None = None
         self._made: dict[Place, bytes | None] = {}
+        self._decoded: OrderedDict[Place, Steps] = OrderedDict()
+        self._decoded_bytes = 0
 
     def along(self, deltas: tuple[Frame, ...], replica: Replica) -> bytes | None:
         """Return the jump in place of the consecutive `deltas` that lead to `replica`; None if one of them is off the grid."""
         start = (deltas[0].base_version, deltas[0].before)
         made = self._made_to(replica)
         if start not in made:
-            steps = _sum_of(deltas, replica) if all(frame.flags & FLAG_GRID for frame in deltas) else None
+            steps = self._sum_of(deltas, replica) if all(frame.flags & FLAG_GRID for frame in deltas) else None
             exact = any(frame.flags & FLAG_EXACT for frame in deltas)
             made[start] = None if steps is None else replica.jump_frame(start, steps, exact=exact).to_bytes()
         return made[start]
@@ -51,16 +56,32 @@ class Jumps:
             self._end, self._made = replica.place, {}
         return self._made
 
-
-def _sum_of(deltas: Iterable[Frame], replica: Replica) -> Steps | None:
-    """Return the sum of deltas on the grid; None if an entry has more units than a step can have."""
-    layout, total = replica.layout, np.zeros(replica.layout.n, np.int64)
-    for frame in deltas:
-        body, _ = split_payload(frame, frame.payload, layout, b"")
-        steps = steps_in(decode_body(frame.codec, body, layout))
-        if steps is None:
+    def _sum_of(self, deltas: Iterable[Frame], replica: Replica) -> Steps | None:
+        """Return the sum of deltas on the grid; None if an entry has more units than a step can have."""
+        total = np.zeros(replica.layout.n, np.int64)
+        for frame in deltas:
+            steps = self._steps_of(frame, replica)
+            if steps is None:
+                return None
+            total[steps.indices] += steps.counts  # no index is there twice
+        indices = np.flatnonzero(total)
+        counts = total[indices]
+        if (np.abs(counts) > MAX_STEPS).any():
             return None
-        total[steps.indices] += steps.counts  # no index is there twice
-    indices = np.flatnonzero(total)
-    counts = total[indices]
-    return Steps(layout.n, indices, counts.astype(np.int32)) if not (np.abs(counts) > MAX_STEPS).any() else None
+        return Steps(replica.layout.n, indices, counts.astype(np.int32))
+
+    def _steps_of(self, frame: Frame, replica: Replica) -> Steps | None:
+        """Return the steps of a delta, which are kept for other jumps; None if it is off the grid."""
+        place = (frame.version, frame.after)
+        if place in self._decoded:
+            self._decoded.move_to_end(place)
+            return self._decoded[place]
+        body, _ = split_payload(frame, frame.payload, replica.layout, b"")
+        steps = steps_in(decode_body(frame.codec, body, replica.layout))
+        if steps is not None:
+            self._decoded[place] = steps
+            self._decoded_bytes += steps.indices.nbytes + steps.counts.nbytes
+            while self._decoded_bytes > MAX_DECODED_BYTES:
+                _, oldest = self._decoded.popitem(last=False)
+                self._decoded_bytes -= oldest.indices.nbytes + oldest.counts.nbytes
+        return steps

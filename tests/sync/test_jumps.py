@@ -11,9 +11,20 @@ from numpy.typing import NDArray
 import fedcomp
 from fedcomp.compressor import Compressor
 from fedcomp.errors import CorruptError, OffGridError, TruncatedError, VersionError
-from fedcomp.quantized import MAX_STEPS, UNIT, Steps
-from fedcomp.sync import DeltaStep, History, Publisher, Replica, apply_frame, start_replica
-from fedcomp.wire import FLAG_EXACT, FLAG_GRID, STEPS_CODEC, Frame, Kind, codec_by_id, layout_of, parse_single_frame
+from fedcomp.quantized import MAX_STEPS, UNIT, QuantizedVector, Steps
+from fedcomp.sync import DeltaStep, History, Publisher, Replica, apply_frame, jumps, start_replica
+from fedcomp.wire import (
+    FLAG_EXACT,
+    FLAG_GRID,
+    STEPS_CODEC,
+    Frame,
+    Kind,
+    Layout,
+    codec_by_id,
+    decode_body,
+    layout_of,
+    parse_single_frame,
+)
 
 N = 300
 STC = fedcomp.stc(density=0.05)
@@ -121,6 +132,28 @@ def test_a_jump_is_far_smaller_than_its_deltas() -> None:
         log.publish()
     (jump,) = log.publisher.route(*start().place).frames
     assert 3 * len(jump) < sum(frame.size for frame in log.publisher.history.frames())
+
+
+@pytest.mark.parametrize("most", [jumps.MAX_DECODED_BYTES, 2000])
+def test_a_delta_is_decoded_once_for_jumps_from_many_versions(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as the memory for decoded ones lasts; the jumps are the same without it."""
+    decoded: list[int] = []
+
+    def decode(codec: int, body: bytes, layout: Layout) -> QuantizedVector:
+        decoded.append(codec)
+        return decode_body(codec, body, layout)
+
+    monkeypatch.setattr(jumps, "decode_body", decode)
+    monkeypatch.setattr(jumps, "MAX_DECODED_BYTES", most)
+    log, places = Log(), [start().place]
+    for _ in range(12):
+        log.publish()
+        places.append(log.publisher.replica.place)
+    frames, made = log.publisher.history.frames(), jumps.Jumps()
+    found = [made.along(frames[since:], log.publisher.replica) for since in range(10)]
+    monkeypatch.undo()
+    assert found == [jumps.Jumps().along(frames[since:], log.publisher.replica) for since in range(10)]
+    assert (len(decoded) == 12) == (most > 2000)
 
 
 def test_a_node_that_may_be_ahead_gets_no_jump_but_one_from_the_origin() -> None:
