@@ -22,7 +22,7 @@ def test_the_demo_sends_150_times_fewer_bytes_and_ends_within_a_point(config: di
     (text,) = re.findall(r"^DEMO := (.*)$", MAKEFILE.read_text(), re.MULTILINE)
     summaries = {}
     for name, links in (("demo", parse_config([text])), ("dense", {"uplink": "dense()", "downlink": "dense()"})):
-        run = config | links | {"runs-dir": str(tmp_path), "run-name": name, "min-nodes": NODES}
+        run: dict[str, Any] = config | links | {"runs-dir": str(tmp_path), "run-name": name, "min-nodes": NODES}
         server_app(LocalGrid(client_app, NODES, run, in_memory=True), Context(1, 0, {}, RecordDict(), run))
         summaries[name] = json.loads((tmp_path / name / "summary.json").read_text())
     assert summaries["demo"]["ratio"] > 150
