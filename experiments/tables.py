@@ -127,7 +127,7 @@ def catch_up_tables(study: Study) -> list[Table]:
         texts[key] = f"{100 * late / down:.1f} %{shares}" if down else "-"
     caption = (
         "The share of the downlink bytes that is catch-up, over complete runs{}; in brackets, in percent, key frames, jumps, "
-        "single deltas and several deltas; heads of messages are the rest. All seeds together."
+        "single deltas and several deltas; heads of messages are the rest, and in older results all. All seeds together."
     )
     return _grid_tables(study, caption, "catch-up (frames by kind)", texts)
 

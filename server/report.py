@@ -120,7 +120,7 @@ def _draw_rounds(axes: Axes, records: Sequence[RoundRecord]) -> None:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("round")
     axes.set_ylabel("kB in a round")
-    densities = [(record.round, density) for record in records if (density := _density(record.downlink)) is not None]
+    densities = [(record.round, density) for record in records if (density := _density(record)) is not None]
     if densities:
         right = axes.twinx()
         right.plot(*zip(*densities, strict=True), ":", color=GREEN, linewidth=1.6)
@@ -133,9 +133,14 @@ def _draw_rounds(axes: Axes, records: Sequence[RoundRecord]) -> None:
     axes.legend(loc="upper right", frameon=True)
 
 
-def _density(compressor: str) -> float | None:
-    """Return the density that the text of a compressor names, if it names one."""
-    density = dict(parse(compressor).settings).get("density") if compressor else None
+def _density(record: RoundRecord) -> float | None:
+    """Return the density of the version that a round published, if there is one that its compressor names."""
+    if record.no_result or not record.downlink:
+        return None
+    try:
+        density = dict(parse(record.downlink).settings).get("density")
+    except ValueError:  # of a plug-in that is not installed any more
+        return None
     return density if isinstance(density, float) else None
 
 

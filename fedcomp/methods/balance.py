@@ -19,9 +19,9 @@ def balanced(method: str | Compressor = "stc(density=0.02)", balance: float = 1.
     """Return `method` with a density that `CompressedStrategy` adapts: returning nodes fetch `balance` times what they send.
 
     A node that was away fetches all that it missed, so the same density costs more down than up.  From round to round the
-    density moves towards the one at which the bytes of both directions are in balance, as measured in the last rounds;
-    it is at most that of `method`, and at least 1/20 of it.  Nodes' first models do not count.  `method` is a compressor with a
-    setting `density`, or its text.  Alone, for a single message, it is `method` itself.
+    density moves towards the one at which the bytes of both directions are in balance, as measured in the last rounds,
+    evaluation included; it is at most that of `method`, and at least 1/20 of it.  Nodes' first models do not count.  `method`
+    is a compressor with a setting `density`, or its text.  Alone, for a single message, it is `method` itself.
 
     Examples:
         >>> from fedcomp.methods import stc
@@ -51,7 +51,7 @@ def with_share(compressor: Compressor, share: float) -> Compressor:
     density = settings.pop("density")
     if share == 1:
         return method
-    return METHODS[method.name](**settings, density=float(f"{density * share:.3g}"))  # type: ignore[operator]
+    return METHODS[method.name](**settings, density=float(f"{density * share:.3g}") or density)  # type: ignore[operator]
 
 
 def balance_of(compressor: Compressor) -> float:

@@ -14,7 +14,7 @@ TIGHTER: dict[int, tuple[int, EntropyCode[Any]]] = {
     4: (4, SparseValues("gamma")),
     5: (5, SparseLevelsCode("gamma")),
 }
-"""Codec id -> the id and the code that often take fewer bytes for the same quantized vector."""
+"""Codec id -> the id and the code that take the same quantized vector with positions in gamma code."""
 
 
 def decode_body(codec: int, body: bytes, layout: Layout) -> QuantizedVector:
@@ -33,10 +33,10 @@ def decode_body(codec: int, body: bytes, layout: Layout) -> QuantizedVector:
 
 
 def tightened(codec: int, body: bytes, layout: Layout) -> tuple[int, bytes]:
-    """Return the codec id and the body that hold the same quantized vector in the fewest bytes.
+    """Return a codec id and a body of the same quantized vector: with positions in gamma code, if that takes fewer bytes.
 
-    Compressors write positions as version 0.1.0 did.  Kept entries of real models come in clusters, and positions in gamma
-    code (`entropy/codes/gamma_positions.py`) follow these.
+    Compressors write positions in Golomb code, as a bitmap or as delta keys.  Kept entries of real models come in clusters,
+    which gamma code follows (`entropy/codes/gamma_positions.py`).
     """
     if codec not in TIGHTER:
         return codec, body

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.core.compensated_update import BLOCK_ENTRIES
+from fedcomp.entropy import StepsCode
 from fedcomp.errors import CorruptError, FedcompError, LayoutError, TruncatedError, UnknownFormatError, VersionError
-from fedcomp.sync import Replica, apply_frame, from_key_frame, start_replica
+from fedcomp.quantized import Steps
+from fedcomp.sync import DeltaStep, Origin, Replica, apply_frame, from_key_frame, start_replica
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.replica import LENGTH, STEP_BLOCK_ENTRIES
-from fedcomp.wire.codec_ids import codec_id
+from fedcomp.wire.codec_ids import STEPS_CODEC, codec_id
 from fedcomp.wire.frame import FLAG_EXACT, Frame, Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of
 from tests.reference import slow_fingerprint
@@ -208,6 +210,23 @@ def test_a_step_needs_at_most_four_times_the_model_in_memory(text: str) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4 * 4 * n + 8 * BLOCK_ENTRIES
+
+
+@pytest.mark.parametrize("most", [2, 4, 300, 2**20])
+def test_a_jump_needs_at_most_four_times_the_model_in_memory(most: int) -> None:
+    n = 8 * BLOCK_ENTRIES
+    arrays: Arrays = {"w": np.ones(n, np.float32)}
+    held = start_replica(layout_of(arrays), arrays)
+    counts = np.random.default_rng(0).integers(most, 2 * most, n)
+    body = StepsCode().encode(Steps(n, np.arange(n), counts.astype(np.int32)))
+    frame = Frame(Kind.JUMP, STEPS_CODEC, 0, 0, 2, held.layout.digest, held.fingerprint, 0, body)
+    frame = replace(frame, after=DeltaStep.of(held, frame).fingerprint)
+    held = replace(held, origin=Origin.at(held))
+    tracemalloc.start()
+    held.advance(frame)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * 4 * n + 16 * BLOCK_ENTRIES, "and the temporaries of a block"
 
 
 def test_exact_tensors_that_are_not_finite_are_refused() -> None:

@@ -23,7 +23,7 @@ class StepsCode:
     """Positions, signs, and the counts in gamma codes (`gamma.py`), without the trailing zero bits that all of them share."""
 
     def encode(self, value: Steps, /) -> bytes:
-        """Return the body: n, k, shift, positions, signs, lengths, and bit 0, 1, ... of all counts that are longer."""
+        """Return the body: n, k, shift, positions, signs, lengths and low bits of the counts."""
         k = value.indices.size
         begin = head.write(value.n, k)
         if not k:

@@ -14,15 +14,13 @@ from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.codes import plain_alphabet, positions
 from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS
-from fedcomp.entropy.codes.plain_alphabet import Counts, Plan, histogram
+from fedcomp.entropy.codes.plain_alphabet import MIN_OVERHEAD_BITS, Counts, Plan, histogram
 from fedcomp.entropy.codes.symbol_set import Symbols, SymbolSet
 from fedcomp.errors import CorruptError
 
 COMMON = 3
 MAX_COMMON_SHARE = 0.99
 """COMMON is the slowest mode: it is taken only if it takes no more than this share of the bits."""
-MIN_OVERHEAD_BITS = 20
-"""Bits that COMMON needs at least in addition to the symbols and their set."""
 
 
 def write(symbols: Symbols, bound: int) -> bytes:

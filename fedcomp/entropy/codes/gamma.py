@@ -54,11 +54,14 @@ def read_low_bits(reader: ByteReader, lengths: Lengths, what: str, dtype: type[n
     numbers = np.ones(lengths.size, dtype)
     for length, part in _groups(lengths):
         count = part.stop - part.start
-        octets, group = reader.bits(count * length, what), np.empty(count, np.uint32)
-        for begin, block in packing.read_blocks(octets, length, count):
-            group[begin] = block
-        group |= np.uint32(1 << length)
-        numbers[lengths == length] = group
+        blocks = packing.read_blocks(reader.bits(count * length, what), length, count)
+        ready = np.empty(0, np.int64)  # numbers of this length that have not found their places
+        for start in range(0, lengths.size, packing.BLOCK):
+            places = np.flatnonzero(lengths[start : start + packing.BLOCK] == length)
+            while ready.size < places.size:
+                ready = np.concatenate((ready, next(blocks)[1].astype(np.int64)))
+            numbers[start : start + packing.BLOCK][places] = ready[: places.size] | 1 << length
+            ready = ready[places.size :]
     return numbers
 
 

@@ -22,7 +22,7 @@ from fedcomp.quantized import level_type
 
 FIXED, HUFFMAN = 0, 2
 MIN_OVERHEAD_BITS = 20
-"""Bits that HUFFMAN needs at least in addition to the symbols and their set."""
+"""Bits that any mode but FIXED needs at least in addition to the symbols and their set."""
 
 Counts = NDArray[np.int64]
 """How often each symbol below the bound occurs."""

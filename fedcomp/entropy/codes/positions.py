@@ -19,7 +19,7 @@ from fedcomp.errors import CorruptError
 from fedcomp.quantized import Indices
 
 SMALLEST, TIGHTEST = "smallest", "tightest"
-"""Of the kinds that version 0.1.0 wrote, the one with the fewest bytes; and of all kinds."""
+"""The kind with the fewest bytes: of those that compressors write, and of all."""
 ALL, GOLOMB, BITMAP, DELTA, GAMMA = range(5)
 KINDS = {"Golomb": GOLOMB, "bitmap": BITMAP, "delta keys": DELTA, "gamma": GAMMA}
 CHOICES = {SMALLEST: (GOLOMB, BITMAP, DELTA), TIGHTEST: tuple(KINDS.values())} | {

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedcomp.core import Arrays, from_json, octets, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
 from fedcomp.flower.server.strategy_state import Scalars, restore, state_of
-from fedcomp.sync import SAVED_PARTS, History, Ledger, NodeRegistry, Origin, Publisher, Replica, from_key_frame
+from fedcomp.sync import ROW, SAVED_PARTS, History, Ledger, NodeRegistry, Origin, Publisher, Replica, from_key_frame
 from fedcomp.wire import parse_frames, parse_single_frame
 
 FORMAT = 2
@@ -26,8 +26,8 @@ class Checkpoint:
     """A server between two rounds.
 
     `local` are the tensors that never travel; `random_state` is that of the module `random` for the strategy.  `heard` is the
-    round in which each node last answered, `recorded` the size of the record of all traffic in bytes.  `choice` is the state of
-    the automatic choice of compressors, in plain values.
+    round in which each node last answered, `recorded` the size of the record of all traffic in bytes, in rows of `row_size`.
+    `choice` is the state of the automatic choice of compressors, in plain values.
     """
 
     round: int
@@ -38,6 +38,7 @@ class Checkpoint:
     heard: Mapping[int, int]
     recorded: int = 0
     choice: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    row_size: int = ROW.itemsize
 
     def save(self, path: str | Path, inner: Strategy, settings: Scalars) -> None:
         """Write this and the state of `inner` to `path`; `settings` are ``scalars_of(inner)`` when it was new."""
@@ -60,6 +61,7 @@ class Checkpoint:
             "format": FORMAT,
             "round": self.round,
             "recorded": self.recorded,
+            "row_size": self.row_size,
             "epoch": publisher.epoch,
             "lineage": publisher.training_id,
             "random": self.random_state,
@@ -102,6 +104,7 @@ class Checkpoint:
                 dict(arrays["heard"].tolist()) if "heard" in arrays else _heard(rows),
                 plain.get("recorded", 0),
                 plain.get("choice", {}),
+                plain.get("row_size", 0),
             )
         except CORRUPTION_ERRORS as error:
             raise CorruptError(f"{path} is not a valid checkpoint: {error}") from error

@@ -72,27 +72,38 @@ class Measurements:
 class LinkCompressors:
     """The compressors of the current round, `uplink` and `downlink`; `num_rounds` is the last round, 0 if it is unknown."""
 
-    def __init__(self, inner: Strategy) -> None:
-        """Start without a round; `inner` tells whether the errors of updates average out."""
-        self.uplink = self.downlink = AUTO
+    def __init__(self, inner: Strategy, uplink: Compressor = AUTO, downlink: Compressor = AUTO) -> None:
+        """Start without a round, with the named compressors; `inner` tells whether the errors of updates average out."""
+        self.uplink, self.downlink = uplink, downlink
         self.num_rounds = 0
         averaging = aggregating(inner)
         self._averages = reply_use_of(inner) is ReplyUse.MEAN and not isinstance(averaging, SECOND_MOMENTS)
         self._weight_key = averaging.weighted_by_key if self._averages and isinstance(averaging, FedAvg) else ""
         self._measured = Measurements()
         self._reached: set[int] = set()
-        self._participation, self._balance = 1.0, 0.0
+        self._participation, self._balance, self._chosen = 1.0, 0.0, False
 
     def begin_round(
-        self, uplink: Compressor, downlink: Compressor, server_round: int, n: int, nodes: Sequence[int], grid: Grid
+        self,
+        uplink: Compressor,
+        downlink: Compressor,
+        server_round: int,
+        n: int,
+        nodes: Sequence[int],
+        grid: Grid,
+        traffic: Mapping[int, Traffic],
     ) -> None:
         """Take `uplink` and `downlink`, or choose where they are `auto()` or `balanced()`.
 
-        In the round, `nodes` train, of those of `grid`; the vector has `n` entries.
+        In the round, `nodes` train, of those of `grid`; the vector has `n` entries.  `traffic` is that of the round before by
+        node, its evaluation included.
         """
         measured = self._measured
         self.reach(nodes)
-        self.uplink, self.downlink, self._balance = uplink, downlink, 0.0
+        returned = [each for node, each in traffic.items() if node != SERVER_NODE and _has_returned(each)]
+        measured.fetched = KEPT_TRAFFIC * measured.fetched + sum(each.downlink_bytes for each in returned)
+        measured.sent = KEPT_TRAFFIC * measured.sent + sum(each.uplink_bytes for each in returned)
+        self.uplink, self.downlink, self._balance, self._chosen = uplink, downlink, 0.0, downlink == AUTO
         if AUTO not in (uplink, downlink) and downlink.name != BALANCED:
             return
         averaged = max(1.0, measured.evenness * len(nodes)) if self._averages else 1.0
@@ -127,21 +138,16 @@ class LinkCompressors:
         """Count `nodes` among those that get a message between two versions."""
         self._reached |= set(nodes)
 
-    def end_round(
-        self, replies: Sequence[ValidatedReply], change: Vector, memory: State, traffic: Mapping[int, Traffic]
-    ) -> None:
-        """Measure a round: its `replies`, the `memory` of the downlink after publishing `change`, and the `traffic` by node."""
+    def end_round(self, replies: Sequence[ValidatedReply], change: Vector, memory: State) -> None:
+        """Measure a round: the weights of its `replies`, and the `memory` of the downlink after publishing `change`."""
         measured = self._measured
         if self._weight_key and any(weights := weights_of(replies, self._weight_key)):
             shares = [weight / max(weights) for weight in weights]  # squares of tiny weights would be 0
             measured.evenness = sum(shares) ** 2 / sum(share**2 for share in shares) / len(shares)
         # The most so far: a server that restarts has forgotten which nodes evaluated after its checkpoint.
         measured.reached, self._reached = max(measured.reached, len(self._reached)), set()
-        returned = [each for node, each in traffic.items() if node != SERVER_NODE and _has_returned(each)]
-        measured.fetched = KEPT_TRAFFIC * measured.fetched + sum(each.downlink_bytes for each in returned)
-        measured.sent = KEPT_TRAFFIC * measured.sent + sum(each.uplink_bytes for each in returned)
         balance = {"fetched": measured.fetched, "sent": measured.sent, "participation": self._participation}
-        chosen = measured.downlink and RESIDUAL in self.downlink.memory.vectors
+        chosen = self._chosen and RESIDUAL in self.downlink.memory.vectors
         if chosen and self.num_rounds and (size := _norm(change)):
             measured.boost = next_boost(measured.boost, _norm(memory[RESIDUAL]) / size, self.num_rounds, **balance)
         if self._balance:
@@ -182,8 +188,8 @@ def _norm(vector: Vector) -> float:
 
 
 def _has_returned(traffic: Traffic) -> bool:
-    """Return whether the node of this traffic held a model, and has answered."""
-    return bool(traffic.uplink_bytes) and not traffic.first_model_bytes
+    """Return whether the node of this traffic held a model, and has answered with nothing that was refused."""
+    return bool(traffic.uplink_bytes) and not traffic.first_model_bytes and not traffic.refused
 
 
 def _is_stc(text: str) -> bool:

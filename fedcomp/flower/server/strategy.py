@@ -117,7 +117,7 @@ class CompressedStrategy(Strategy):
         self.downlink = downlink if downlink is not None else auto()
         clipping = Clipping(clip_norm, clip_median)
         check_links(inner, self.uplink, self.downlink, clipping)
-        self._links = LinkCompressors(inner)
+        self._links = LinkCompressors(inner, self.uplink, self.downlink)
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
         self.seed, self.order, self.round = seed, order, 0
@@ -280,8 +280,9 @@ class CompressedStrategy(Strategy):
             messages = list(configure(server_round, self._model.inner, config, RngPreservingGrid(grid)))
         nodes = [message.metadata.dst_node_id for message in messages]
         if link is Link.TRAIN_MESSAGE:
-            n = self.publisher.replica.layout.n
-            self._links.begin_round(self.uplink, self.downlink, server_round, n, nodes, RngPreservingGrid(grid))
+            n, traffic = self.publisher.replica.layout.n, self.ledger.nodes_of_round(server_round - 1)
+            choosing_grid = RngPreservingGrid(grid)
+            self._links.begin_round(self.uplink, self.downlink, server_round, n, nodes, choosing_grid, traffic)
             uplink = self._links.uplink
         else:
             self._links.reach(nodes)
@@ -318,8 +319,7 @@ class CompressedStrategy(Strategy):
         # Acknowledge only now: an update that went into no model goes back to its node.
         for reply in replies:
             self.publisher.acknowledge(reply.node, reply.reply, summed=self._links.uplink.memory.incremental)
-        traffic = self.ledger.nodes_of_round(server_round)
-        self._links.end_round(replies, change[0], self.publisher.memory, traffic)
+        self._links.end_round(replies, change[0], self.publisher.memory)
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.perf_counter() - start_s)
 
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
@@ -361,7 +361,8 @@ class CompressedStrategy(Strategy):
         self._model.lead(self.inner)
         self._exchange.restore(saved.ledger, saved.heard)
         if self._record is not None:
-            self._record.resume(saved.recorded if self._record.belongs_to(path) else 0, saved.ledger)
+            size = saved.recorded if self._record.belongs_to(path) else 0
+            self._record.resume(size, saved.row_size, saved.ledger)
         self.round = saved.round
         self._random.state = saved.random_state
         self._links.restore(saved.choice, saved.publisher.memory)

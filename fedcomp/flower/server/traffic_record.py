@@ -43,12 +43,19 @@ class TrafficRecord:
         self._size += len(data)
         return self._size
 
-    def resume(self, size: int, ledger: Ledger) -> None:
+    def resume(self, size: int, row_size: int, ledger: Ledger) -> None:
         """Continue behind the `size` bytes that hold the traffic in `ledger`; with 0, begin with what `ledger` holds of it.
 
-        A warning says if the file has fewer bytes.
+        A warning says if the file has fewer bytes, or rows of another size than `ROW`'s: those are of another version, and the
+        file is set aside.
         """
         self._check()
+        if size and row_size != ROW.itemsize and self.path.exists():
+            aside = self.path.with_name(self.path.name + ".old")
+            self.path.replace(aside)
+            text = "fedcomp: %s has the rows of another version, and is now %s; the record begins with the last rounds"
+            log(WARNING, text, self.path, aside.name)
+            size = 0
         found = self.path.stat().st_size if self.path.exists() else 0
         if found < size:
             text = (

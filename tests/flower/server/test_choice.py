@@ -255,6 +255,50 @@ def test_returning_nodes_fetch_in_balance_with_what_they_send(balance: float) ->
     assert strategy.compressors == (str(UPLINK), used[-1])
 
 
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_what_nodes_fetch_to_evaluate_counts(share: float) -> None:
+    random.seed(5)
+    inner = FedAvg(fraction_train=0.2, fraction_evaluate=share)
+    strategy = CompressedStrategy(inner, uplink=UPLINK, downlink=fedcomp.balanced(fedcomp.stc(density=0.1)))
+    strategy.start(LocalGrid(app(), 20, in_memory=True), model((200, 200)), num_rounds=60)
+    assert fetched_per_sent(strategy, 20) == pytest.approx(1.0, rel=0.15)
+
+
+def test_bytes_of_refused_replies_do_not_count() -> None:
+    """One of ten nodes sends a damaged frame as large as a hundred updates, again and again."""
+
+    class Flooded(LocalGrid):
+        """A grid whose node 3 floods the server."""
+
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            replies = list(super().pull_messages(message_ids))
+            if len(self.contexts) and strategy.round > 20:
+                for reply in replies:
+                    if reply.metadata.src_node_id == 3:
+                        record = records.pack(bytes(100_000))
+                        (key,) = reply.content.array_records
+                        reply.content[key] = record
+            return replies
+
+    ends = []
+    for grid in (LocalGrid, Flooded):
+        random.seed(5)
+        strategy = CompressedStrategy(
+            FedAvg(fraction_train=0.4, fraction_evaluate=0.0),
+            uplink=UPLINK,
+            downlink=fedcomp.balanced(fedcomp.stc(density=0.1)),
+        )
+        strategy.start(grid(app(), 10, in_memory=True), model((60, 60)), num_rounds=60)
+        ends.append(float(fedcomp.parse(strategy.compressors[1]).settings[0][1]))  # type: ignore[arg-type]
+    assert ends[1] < 1.5 * ends[0]
+
+
+def test_before_the_first_round_the_named_compressors_are_those() -> None:
+    downlink = fedcomp.balanced("stc(density=0.05)")
+    strategy = CompressedStrategy(FedAvg(), uplink=UPLINK, downlink=downlink)
+    assert strategy.compressors == (str(UPLINK), str(downlink))
+
+
 def test_the_density_is_never_above_the_named_one() -> None:
     """Dense updates would balance any downlink."""
     random.seed(5)

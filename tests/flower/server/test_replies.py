@@ -26,6 +26,7 @@ from fedcomp.flower.local_grid import Fault
 from fedcomp.flower.server import replies
 from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse
 from fedcomp.sync import Undecoded
+from fedcomp.wire.codec_ids import codec_by_id
 from fedcomp.wire.frame import SECONDS, parse_single_frame
 from tests.flower.attacks import (
     FIT_ALONE,
@@ -281,7 +282,7 @@ def _conserved(grid: LocalGrid, inner: Watching, node: int) -> None:
     state = state_of(grid.contexts[node])
     frame = parse_single_frame(state.pending)
     end = len(frame.payload) - state.held.layout.exact_size * (frame.flags & 1)
-    pending = fedcomp.stc().decode(frame.payload[SECONDS.size : end]).astype(np.float64)
+    pending = codec_by_id(frame.codec).decode(frame.payload[SECONDS.size : end]).dense().astype(np.float64)
     acked = inner.acked.get(node, 0.0)
     target = sum_of_updates(grid.contexts[node])
     np.testing.assert_allclose(acked + state.memory["residual"] + pending, target, atol=1e-5)
