@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, Vector
+from fedcomp.quantized.levels import SparseLevels
 from fedcomp.quantized.vectors import Indices, KeptEntries, QuantizedVector, Sparse, Ternary
 
 UNIT = 2.0**-24
@@ -56,9 +57,12 @@ class Steps(KeptEntries):
             yield part, np.multiply(self.counts[part], UNIT, dtype=np.float64).astype(np.float32)
 
 
-def counts_of(values: Vector) -> StepCounts | None:
-    """Return float32 `values` in units; None if one of them is no whole multiple, or has too many units."""
-    counts = np.empty(values.size, np.int32)
+def counts_of(values: Vector, *, spent: bool = False) -> StepCounts | None:
+    """Return float32 `values` in units; None if one of them is no whole multiple, or has too many units.
+
+    With `spent`, the counts take the memory of `values`.
+    """
+    counts = values.view(np.int32) if spent else np.empty(values.size, np.int32)
     for start in range(0, values.size, BLOCK_ENTRIES):
         part = slice(start, start + BLOCK_ENTRIES)
         units = np.multiply(values[part], 1 / UNIT, dtype=np.float64)
@@ -73,7 +77,8 @@ def steps_in(quantized: QuantizedVector) -> Steps | None:
     if isinstance(quantized, Steps):
         return quantized
     sparse = quantized.sparse()
-    counts = counts_of(sparse.values) if sparse is not None else None
+    fresh = isinstance(quantized, Ternary | SparseLevels)  # others may share their values
+    counts = counts_of(sparse.values, spent=fresh) if sparse is not None else None
     return Steps(sparse.n, sparse.indices, counts) if sparse is not None and counts is not None else None
 
 

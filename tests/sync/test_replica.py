@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.core.compensated_update import BLOCK_ENTRIES
-from fedcomp.entropy import StepsCode
+from fedcomp.entropy import SparseLevelsCode, StepsCode
 from fedcomp.errors import CorruptError, FedcompError, LayoutError, TruncatedError, UnknownFormatError, VersionError
-from fedcomp.quantized import Steps
+from fedcomp.quantized import SparseLevels, Steps
 from fedcomp.sync import DeltaStep, Origin, Replica, apply_frame, from_key_frame, start_replica
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.replica import LENGTH, STEP_BLOCK_ENTRIES
 from fedcomp.wire.codec_ids import STEPS_CODEC, codec_id
-from fedcomp.wire.frame import FLAG_EXACT, Frame, Kind, parse_single_frame
+from fedcomp.wire.frame import FLAG_EXACT, FLAG_GRID, Frame, Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of
 from tests.reference import slow_fingerprint
 
@@ -210,6 +210,24 @@ def test_a_step_needs_at_most_four_times_the_model_in_memory(text: str) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4 * 4 * n + 8 * BLOCK_ENTRIES
+
+
+def test_a_delta_of_levels_on_the_grid_needs_at_most_four_times_the_model_in_memory() -> None:
+    n = 8 * BLOCK_ENTRIES
+    held, rng = (
+        start_replica(layout_of({"w": np.ones(n, np.float32)}), {"w": np.ones(n, np.float32)}),
+        np.random.default_rng(0),
+    )
+    magnitudes, levels = np.array([0.5, 0.25], np.float32), rng.integers(0, 2, n).astype(np.uint8)
+    body = SparseLevelsCode().encode(SparseLevels(n, np.arange(n), rng.random(n) < 0.5, levels, magnitudes))
+    frame = held.delta(5, body, b"", grid=True)[0]
+    held = replace(held, origin=Origin.at(held))
+    tracemalloc.start()
+    held.advance(frame)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert frame.flags == FLAG_GRID
+    assert peak < 4 * 4 * n + 16 * BLOCK_ENTRIES + 4 * len(body), "the levels and signs, as in the body"
 
 
 @pytest.mark.parametrize("most", [2, 4, 300, 2**20])
