@@ -4,7 +4,7 @@ import ast
 import inspect
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from typing import TypeVar
 
 from fedcomp.core.types import to_python
@@ -56,10 +56,10 @@ def check_bool(name: str, value: object) -> None:
         raise ValueError(f"{name} is {value!r}; it is True or False")
 
 
-def parse_call(text: object) -> tuple[str, tuple[object, ...], dict[str, object]]:
+def parse_call(text: object, nested: Container[str] = ()) -> tuple[str, tuple[object, ...], dict[str, object]]:
     """Return name, positional and keyword arguments of ``name(...)``; ``name`` alone is ``name()``.
 
-    Arguments are Python literals, or of the same form ``name(...)``, which gives a text; nothing is evaluated.  Raises
+    Arguments are Python literals; nothing is evaluated.  An argument that is a call of a name in `nested` is its text.  Raises
     `ValueError` for anything else.
     """
     if not isinstance(text, str):
@@ -69,8 +69,8 @@ def parse_call(text: object) -> tuple[str, tuple[object, ...], dict[str, object]
         if isinstance(node, ast.Name):
             return node.id, (), {}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            args = tuple(_value(arg) for arg in node.args)
-            kwargs = {word.arg: _value(word.value) for word in node.keywords if word.arg is not None}
+            args = tuple(_value(arg, nested) for arg in node.args)
+            kwargs = {word.arg: _value(word.value, nested) for word in node.keywords if word.arg is not None}
             if len(kwargs) == len(node.keywords):
                 return node.func.id, args, kwargs
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
@@ -80,9 +80,11 @@ def parse_call(text: object) -> tuple[str, tuple[object, ...], dict[str, object]
     )
 
 
-def _value(node: ast.expr) -> object:
-    """Return a literal's value; of a call, its text."""
-    return ast.unparse(node) if isinstance(node, ast.Call) else ast.literal_eval(node)
+def _value(node: ast.expr, nested: Container[str]) -> object:
+    """Return a literal's value, or the text of a call of a name in `nested`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in nested:
+        return ast.unparse(node)
+    return ast.literal_eval(node)
 
 
 def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str) -> T:
@@ -90,7 +92,7 @@ def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str) -> T:
 
     Raises `ValueError` for another form, an unknown name or an unknown setting.
     """
-    name, args, kwargs = parse_call(text)
+    name, args, kwargs = parse_call(text, makers)
     if name not in makers:
         raise ValueError(f"unknown {noun} {name[:MAX_QUOTED]!r}; there are: {', '.join(sorted(makers))}")
     try:

@@ -163,3 +163,12 @@ def test_fractions_of_small_integers_and_decimals_are_exact() -> None:
             for n in (1, 49, 100, 7850, 865_482, 2**31 - 1):
                 exact = math.ceil(Fraction(numerator, denominator) * n)
                 assert ceil_fraction(numerator / denominator, n) == exact
+
+
+def test_a_call_of_a_known_name_is_an_argument_as_text() -> None:
+    known = ("stc",)
+    expected = ("balanced", ("stc(density=0.1)",), {"balance": 2})
+    assert parse_call("balanced(stc( density = 0.1 ), balance=2)", known) == expected
+    for text in ("balanced(topk(density=0.1))", "balanced(stc)", "balanced(os.stc(1))", "balanced([stc(1)])"):
+        with pytest.raises(ValueError, match=r"name\(setting=value\)"):
+            parse_call(text, known)
