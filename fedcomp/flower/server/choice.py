@@ -55,7 +55,7 @@ class Measurements:
 
     `uplink` and `downlink` are the texts of the last chosen compressors, empty at first.  `evenness` is the share of
     the updates that would average out as well if all weights were equal, `reached` the largest number of nodes that got a
-    message between two versions, and `boost` the factor of the downlink's density that `auto()` chooses, and `share` that of
+    message between two versions, `boost` the factor of the downlink's density that `auto()` chooses, and `share` that of
     `balanced()`, 0 at first.  `fetched` and `sent` are the bytes of returning nodes in the last rounds.
     """
 
