@@ -25,6 +25,7 @@ from fedcomp.wire import (
     MESSAGE_MAGIC,
     NO_BODY,
     SECONDS,
+    STEP_KINDS,
     Frame,
     Kind,
     Layout,
@@ -32,6 +33,7 @@ from fedcomp.wire import (
     codec_by_id,
     parse_frame,
     parse_server_message,
+    split_bodies,
 )
 
 Field = tuple[str, str]
@@ -84,7 +86,7 @@ def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
     flags = ", ".join(text for flag, text in meanings.items() if frame.flags & flag)
     yield "flags", f"{frame.flags:#x}{f' ({flags})' if flags else ''}"
     yield "layout", f"{frame.layout:016x}"
-    if frame.kind in (Kind.KEY, Kind.START, Kind.DELTA, Kind.JUMP):
+    if frame.kind in (Kind.KEY, Kind.START, *STEP_KINDS):
         yield "versions", f"{frame.base_version} -> {frame.version}"
         yield "fingerprints", f"{frame.before:016x} -> {frame.after:016x}"
     else:
@@ -99,6 +101,12 @@ def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
         yield "vector", f"{layout.n} entries{sent or '; the node makes them itself'}"
         for tensor in layout.tensors:
             yield "tensor", f"{tensor.name!r} {tensor.dtype} {tensor.shape} {tensor.policy_text}"
+    elif frame.kind is Kind.REPLAY:
+        bodies, exact = split_bodies(frame.payload, frame.version - frame.base_version)
+        for codec, body in bodies:
+            yield "delta", f"codec {codec} ({_codec_name(codec)}), {len(body)} bytes"
+        if exact:
+            yield "exact", f"{len(exact)} bytes"
     elif frame.kind in (Kind.DELTA, Kind.JUMP, Kind.UPDATE):
         yield from _payload_fields(frame, layouts.get(frame.layout))
 

@@ -44,6 +44,16 @@ def fingerprint_after(name: str) -> str:
     return (GOLDEN / name).read_bytes()[32:40][::-1].hex()
 
 
+def test_a_replay_is_described_delta_by_delta(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = described(capsys, "replay.frame")
+    assert "  versions     41 -> 43" in lines
+    assert lines[-3:] == [
+        "  delta        codec 2 (GolombTernary), 58 bytes",
+        "  delta        codec 1 (Raw), 2568 bytes",
+        "  exact        51 bytes",
+    ]
+
+
 def test_a_key_frame_is_described_with_its_tensors(capsys: pytest.CaptureFixture[str]) -> None:
     lines = described(capsys, "key.frame")
     assert "  vector       642 entries, 2568 bytes; exact tensors 51 bytes" in lines

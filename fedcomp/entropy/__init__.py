@@ -4,6 +4,7 @@
 body format for each codec id.
 """
 
+from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.bodies.dense import LevelsCode, Raw
 from fedcomp.entropy.bodies.golomb import GolombTernary, GolombTernaryInterleaved
 from fedcomp.entropy.bodies.rotated_code import RotatedBits
@@ -15,6 +16,7 @@ from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
 
 __all__ = [
     "MAX_ENTRIES",
+    "ByteReader",
     "EntropyCode",
     "GolombTernary",
     "GolombTernaryInterleaved",
@@ -28,4 +30,5 @@ __all__ = [
     "SparseValues",
     "StepsCode",
     "TernaryCode",
+    "write_varint",
 ]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedcomp.errors import CorruptError, TruncatedError, VersionError
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.replica import LENGTH, FrameDecoder, Replica, start_replica
-from fedcomp.wire import Frame, Kind, Layout, parse_layout
+from fedcomp.wire import STEP_KINDS, Frame, Kind, Layout, parse_layout
 
 MakeStart = Callable[[], Mapping[str, NDArray[Any]]]
 """Returns the tensors of the first version of a model."""
@@ -23,10 +23,10 @@ def apply_frame(
 ) -> Replica:
     """Return the replica after `frame`.  The replica passed in is spent.
 
-    A key or start frame replaces the replica, unless it holds the same version; a delta or jump to an older version changes
+    A key or start frame replaces the replica, unless it holds the same version; any other to an older version changes
     nothing.  `decoder` computes the effect of the frame, by default without a shared cache; `make_start` returns the arrays
     that a start frame names.  Raises as `Replica.advance`, `from_key_frame` and `from_start_frame` do, and `VersionError` for
-    a delta or jump if `replica` is None.
+    a step if `replica` is None.
     """
     if frame.kind in (Kind.KEY, Kind.START):
         same = replica is not None and replica.layout.digest == frame.layout
@@ -37,7 +37,7 @@ def apply_frame(
         return decoder.begin(frame) if decoder else from_key_frame(frame)
     if replica is None:
         raise VersionError(f"a frame from version {frame.base_version}; no model is held")
-    is_step, same = frame.kind in (Kind.DELTA, Kind.JUMP), frame.layout == replica.layout.digest
+    is_step, same = frame.kind in STEP_KINDS, frame.layout == replica.layout.digest
     return replica if is_step and same and frame.version < replica.version else replica.advance(frame, decoder)
 
 

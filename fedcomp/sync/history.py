@@ -24,8 +24,8 @@ class Route:
     def bytes_by_kind(self) -> dict[str, int]:
         """Return the bytes of the frames under the names of `Traffic`."""
         kinds = [kind_of(frame) for frame in self.frames]
-        deltas = "replay_bytes" if kinds.count(Kind.DELTA) > 1 else "delta_bytes"
-        names = {Kind.KEY: "key_bytes", Kind.START: "key_bytes", Kind.JUMP: "jump_bytes", Kind.DELTA: deltas}
+        names = {Kind.KEY: "key_bytes", Kind.START: "key_bytes", Kind.JUMP: "jump_bytes", Kind.REPLAY: "replay_bytes"}
+        names[Kind.DELTA] = "replay_bytes" if kinds.count(Kind.DELTA) > 1 else "delta_bytes"
         sizes: Counter[str] = Counter()
         for kind, frame in zip(kinds, self.frames, strict=True):
             sizes[names[kind]] += len(frame)

@@ -19,9 +19,9 @@ class Traffic:
 
     `downlink_bytes` includes all frames beyond the newest delta: `first_model_bytes` for nodes that held nothing or could
     not follow, and `catch_up_bytes`, the price of absence, for the others.  By their kinds, frames take `delta_bytes` where
-    a message has one delta, `replay_bytes` where it has several, `jump_bytes`, and `key_bytes` for key frames and the start
-    frames in their place; the heads of messages, and dense records, are the rest.  The dense bytes are those of the messages
-    that plain Flower would have sent instead.
+    a message has one delta, `replay_bytes` where it has several or a replay, `jump_bytes`, and `key_bytes` for key frames and
+    the start frames in their place; the heads of messages, and dense records, are the rest.  The dense bytes are those of
+    the messages that plain Flower would have sent instead.
     Three counts are of replies that were not used: `refused` were invalid, `failed` were errors of the node, `missing` did
     not arrive in time.
     """

@@ -19,6 +19,7 @@ from fedcomp.sync.replica import DeltaStep, Replica
 from fedcomp.sync.updates import Undecoded, Update, check_reply, decode_update
 from fedcomp.wire import (
     COUNTER_BITS,
+    FLAG_GRID,
     Ack,
     Frame,
     Kind,
@@ -182,10 +183,11 @@ class Publisher:
         return Route((self._key[1], *missed.frames), len(self._key[1]) + missed.catch_up_bytes, key=True)
 
     def _missed(self, version: int, fingerprint: int, *, certain: bool = True) -> Route | None:
-        """Return the smallest of the deltas and the jumps from a version on, no frames from the newest; None if there is none.
+        """Return the smallest of replay and jumps from a version on, no frames from the newest; None if there is none.
 
-        A node ahead of the version passes over the deltas that it knows.  A node that has confirmed a version after the origin
-        holds the origin too, and can jump from there; another jump needs a node that certainly holds its start.
+        Deltas off the grid are one replay, with the exact tensors once.  A node that may be ahead of the version gets them one
+        by one, and passes over those that it knows.  A node that has confirmed a version after the origin holds the origin too,
+        and can jump from there; another jump needs a node that certainly holds its start.
         """
         replica = self.replica
         if (version, fingerprint) == replica.place:
@@ -193,16 +195,19 @@ class Publisher:
         deltas = self.history.since(version, fingerprint)
         routes = [tuple(data for _, data in deltas)] if deltas else []
         if certain and len(deltas) > 1:
-            jump = self._jumps.along(tuple(frame for frame, _ in deltas), replica)
-            routes += [(jump,)] if jump is not None else []
+            frames = tuple(frame for frame, _ in deltas)
+            if (jump := self._jumps.along(frames, replica)) is not None:
+                routes.append((jump,))
+            elif not any(frame.flags & FLAG_GRID for frame in frames):
+                routes = [(replica.replay_frame(frames).to_bytes(),)]
         # A jump from the origin holds all entries that ever moved: one that is likely larger than another route is not made.
         may_help = not routes or (len(deltas) > 1 and min(map(_size, routes)) > self._jumps.origin_size)
         if may_help and replica.origin is not None and replica.origin.base.version <= version < replica.version:
             routes.append((self._jumps.from_origin(replica.origin, replica),))
         if not routes:
             return None
-        frames = min(routes, key=_size)
-        return Route(frames, max(0, _size(frames) - self.history.newest_size))
+        least = min(routes, key=_size)
+        return Route(least, max(0, _size(least) - self.history.newest_size))
 
     def parse_reply(self, node: int, data: bytes) -> Reply:
         """Return the reply of `node` in `data`; a node that asks for a key frame gets one with its next message.

@@ -1,7 +1,7 @@
 """A model at a version, and the step to the next one: the same float32 additions, in the same order, on every machine."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -17,12 +17,15 @@ from fedcomp.wire import (
     FLAG_EXACT,
     FLAG_GRID,
     NO_BODY,
+    STEP_KINDS,
     STEPS_CODEC,
     Frame,
     Kind,
     Layout,
     codec_by_id,
     decode_body,
+    join_bodies,
+    split_bodies,
 )
 
 LENGTH = struct.Struct("<I")
@@ -138,8 +141,17 @@ class Replica:
         versions = (start[0], self.version, self.layout.digest, start[1], self.fingerprint)
         return Frame(Kind.JUMP, STEPS_CODEC, FLAG_EXACT if exact else 0, *versions, payload)
 
+    def replay_frame(self, deltas: Sequence[Frame]) -> Frame:
+        """Return the frame that leads here by consecutive `deltas` off the grid, with the exact tensors once."""
+        exact = any(frame.flags & FLAG_EXACT for frame in deltas)
+        bodies = ((frame.codec, split_payload(frame, frame.payload, self.layout, b"")[0]) for frame in deltas)
+        payload = join_bodies(bodies) + (self.exact if exact else b"")
+        first = deltas[0]
+        versions = (first.base_version, self.version, self.layout.digest, first.before, self.fingerprint)
+        return Frame(Kind.REPLAY, NO_BODY, FLAG_EXACT if exact else 0, *versions, payload)
+
     def advance(self, frame: Frame, decoder: "FrameDecoder | None" = None) -> "Replica":
-        """Return the replica after a delta or a jump.  This replica is spent: its vector lives on in the new one.
+        """Return the replica after a delta, a jump or a replay.  This replica is spent: its vector may live on in the new one.
 
         A frame that was applied before changes nothing.  A jump may also start from this replica's origin.  `decoder` computes
         the step, by default without a shared cache.
@@ -150,20 +162,19 @@ class Replica:
             CorruptError: The frame does not end in the version that it names.  The replica is unchanged in all cases.
 
         """
-        if frame.kind not in (Kind.DELTA, Kind.JUMP):
-            raise CorruptError(f"a frame of kind {frame.kind.name}; a delta or a jump is needed")
+        if frame.kind not in STEP_KINDS:
+            raise CorruptError(f"a frame of kind {frame.kind.name}; a delta, a jump or a replay is needed")
         if frame.layout != self.layout.digest:
             raise LayoutError(f"a {frame.kind.name.lower()} for another model")
         if (frame.version, frame.after) == self.place:
             return self
         start = self._start_of(frame)
+        if frame.kind is Kind.REPLAY:
+            return self._replayed(frame, decoder)
         step = decoder.step(start, frame) if decoder else DeltaStep.of(start, frame)
         distance = frame.version - start.version
         if (distance != 1 if frame.kind is Kind.DELTA else distance < 1) or step.fingerprint != frame.after:
-            raise CorruptError(
-                f"a {frame.kind.name.lower()} that does not end in the version {frame.version} ({frame.after:016x}) "
-                "that it names"
-            )
+            raise _elsewhere(frame)
         here = self if start is self or self.origin is None else self._back_at(self.origin)
         return here.after(step, frame.version)
 
@@ -178,6 +189,31 @@ class Replica:
             f"a {frame.kind.name.lower()} from version {frame.base_version} ({frame.before:016x}); "
             f"version {self.version} ({self.fingerprint:016x}) is held"
         )
+
+    def _replayed(self, frame: Frame, decoder: "FrameDecoder | None") -> "Replica":
+        """Return the replica after the deltas of a replay, in memory of its own: this one is whole if a delta is refused.
+
+        Between them there are no exact tensors, so that replays from different versions have the same deltas in common.
+        """
+        bodies, exact = split_bodies(frame.payload, frame.version - frame.base_version)
+        if len(exact) != (self.layout.exact_size if frame.flags & FLAG_EXACT else 0):
+            raise CorruptError(
+                f"{len(exact)} bytes behind the last delta of a replay; the exact tensors need {self.layout.exact_size}"
+            )
+        if frame.flags & FLAG_EXACT:
+            self.layout.check_exact(exact)
+        else:
+            exact = self.exact
+        mark = self.fingerprint - exact_part(self.exact) & MODULUS_MASK
+        here = replace(self, vector=self.vector.copy(), exact=b"", fingerprint=mark, origin=None)
+        for codec, body in bodies:
+            place = (here.version, here.version + 1, frame.layout, here.fingerprint, 0)
+            delta = Frame(Kind.DELTA, codec, 0, *place, body)
+            here = here.after(decoder.step(here, delta) if decoder else DeltaStep.of(here, delta), here.version + 1)
+        here = replace(here, exact=exact, fingerprint=here.fingerprint + exact_part(exact) & MODULUS_MASK)
+        if here.place != (frame.version, frame.after):
+            raise _elsewhere(frame)
+        return here
 
     def _back_at(self, origin: Origin) -> "Replica":
         """Return the replica at its origin, in the same memory.  This replica is spent."""
@@ -234,6 +270,11 @@ class DeltaStep:
         if steps is None:
             raise OffGridError(f"codec {frame.codec} holds entries that are no steps on the grid")
         return _add_steps(replica, steps, exact)
+
+
+def _elsewhere(frame: Frame) -> CorruptError:
+    name, mark = frame.kind.name.lower(), f"{frame.after:016x}"
+    return CorruptError(f"a {name} that does not end in the version {frame.version} ({mark}) that it names")
 
 
 def _add_values(replica: Replica, quantized: QuantizedVector, exact: bytes) -> DeltaStep:

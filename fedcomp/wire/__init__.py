@@ -9,6 +9,7 @@ from fedcomp.wire.frame import (
     FRAME_FORMAT,
     KINDS,
     SECONDS,
+    STEP_KINDS,
     Frame,
     Kind,
     kind_of,
@@ -17,6 +18,7 @@ from fedcomp.wire.frame import (
     parse_single_frame,
 )
 from fedcomp.wire.layout import Layout, layout_of, parse_layout
+from fedcomp.wire.replay import join_bodies, split_bodies
 from fedcomp.wire.server_message import (
     COUNTER_BITS,
     MESSAGE_FORMAT,
@@ -43,6 +45,7 @@ __all__ = [
     "NO_BODY",
     "SECONDS",
     "STEPS_CODEC",
+    "STEP_KINDS",
     "Ack",
     "Frame",
     "Kind",
@@ -56,6 +59,7 @@ __all__ = [
     "codec_id",
     "decode_body",
     "float32_to_bfloat16",
+    "join_bodies",
     "kind_of",
     "layout_of",
     "parse_frame",
@@ -65,5 +69,6 @@ __all__ = [
     "parse_single_frame",
     "probable_ties",
     "register_codec",
+    "split_bodies",
     "tightened",
 ]

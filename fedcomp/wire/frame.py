@@ -30,10 +30,13 @@ class Kind(enum.IntEnum):
     RESYNC = 5  # no payload: the node cannot follow and needs a key frame
     START = 6  # the first version of the model, which the node makes itself
     JUMP = 7  # from one version of the model to a later one, on the grid
+    REPLAY = 8  # the deltas off the grid from one version of the model to a later one
 
 
 OWN_FLAGS = {Kind.UPDATE: FLAG_FIRST, Kind.DELTA: FLAG_GRID}
 """The flags that frames of one kind alone may have."""
+STEP_KINDS = (Kind.DELTA, Kind.JUMP, Kind.REPLAY)
+"""The kinds that lead from one version of a model to a later one."""
 KINDS = {kind.value: kind for kind in Kind}
 """Kinds by their numbers: a call of the enumeration would take longer than the rest of `parse_frame`."""
 

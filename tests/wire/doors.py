@@ -20,7 +20,7 @@ from fedcomp.wire import Kind, decode_body, frame, server_message
 from tests.wire import specimens
 from tests.wire.mutants import BODY, INSTRUCTION, Mutant
 
-TO_NODES = (Kind.KEY.name, Kind.START.name, Kind.DELTA.name, Kind.JUMP.name)
+TO_NODES = (Kind.KEY.name, Kind.START.name, Kind.DELTA.name, Kind.JUMP.name, Kind.REPLAY.name)
 MAX_VECTORS = 4
 """Memory that decoding may take, in vectors of the model's size ..."""
 MAX_COPIES = 2

@@ -15,7 +15,18 @@ from fedcomp.errors import FedcompError
 from fedcomp.sync import DeltaStep
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.replica import LENGTH
-from fedcomp.wire import FLAG_EXACT, FLAG_GRID, SECONDS, STEPS_CODEC, Frame, Kind, ServerMessage, frame, server_message
+from fedcomp.wire import (
+    FLAG_EXACT,
+    FLAG_GRID,
+    SECONDS,
+    STEPS_CODEC,
+    Frame,
+    Kind,
+    ServerMessage,
+    frame,
+    join_bodies,
+    server_message,
+)
 from tests.wire import adversaries, specimens
 from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_instruction
 
@@ -29,6 +40,7 @@ KINDS = (
     BODY,
     Kind.DELTA.name,
     Kind.JUMP.name,
+    Kind.REPLAY.name,
     Kind.UPDATE.name,
     Kind.KEY.name,
     Kind.START.name,
@@ -36,7 +48,7 @@ KINDS = (
     Kind.ACK.name,
     Kind.RESYNC.name,
 )
-WEIGHTS = (26, 22, 15, 18, 6, 2, 10, 1, 1)
+WEIGHTS = (24, 18, 14, 10, 16, 6, 2, 10, 1, 1)
 TEXTS = (
     *(b"", b"(" * 60_000, b"-" * 60_000, b"nobody()", b"stc(**{})", b"stc(density=1e999)", b"stc(density=-0.0)"),
     *(b"stc(density=%s)" % (b"9" * digits) for digits in (400, 4300, 50_000)),
@@ -135,6 +147,37 @@ def _jump(rng: Random, n: int) -> Mutant:
         with suppress(FedcompError):
             made = replace(made, after=DeltaStep.of(start, made).fingerprint)
     return Mutant(Kind.JUMP.name, n, 0, _outside(rng, made.to_bytes()))
+
+
+def _replay(rng: Random, n: int) -> Mutant:
+    """Return a replay of up to four bodies, most often with the fingerprint that it leads to, if to one."""
+    bodies, held, exact = (
+        [_body(rng, n) for _ in range(rng.randrange(1, 5))],
+        specimens.world(n).replica,
+        _exact(rng, n),
+    )
+    payload = join_bodies(bodies)
+    if rng.random() < 0.2:
+        payload = disturb(rng, payload)
+    versions = (held.version, held.version + rng.choice((len(bodies),) * 8 + (0, 1, 2**31)))
+    flags = 0 if exact is None else FLAG_EXACT
+    payload += exact or b""
+    made = Frame(
+        Kind.REPLAY, rng.choice((0, 0, 0, 11)), flags, *versions, held.layout.digest, held.fingerprint, 0, payload
+    )
+    if rng.random() < 0.9:
+        with suppress(FedcompError):
+            made = replace(made, after=_end(n, bodies, held.exact if exact is None else exact))
+    return Mutant(Kind.REPLAY.name, n, 0, _outside(rng, made.to_bytes()))
+
+
+def _end(n: int, bodies: list[tuple[int, bytes]], exact: bytes) -> int:
+    """Return the fingerprint that `bodies`, added one after the other, and the exact tensors lead to."""
+    here = specimens.world(n).copy()
+    for codec, body in bodies:
+        frame, step = here.delta(codec, body, here.exact)
+        here = here.after(step, frame.version)
+    return fingerprint(here.vector, exact)
 
 
 def _layout(rng: Random, text: bytes) -> bytes:
@@ -241,6 +284,7 @@ MAKERS: dict[str, Callable[[Random, int], Mutant]] = {
     BODY: _alone,
     Kind.DELTA.name: _delta,
     Kind.JUMP.name: _jump,
+    Kind.REPLAY.name: _replay,
     Kind.UPDATE.name: _update,
     Kind.KEY.name: _key,
     Kind.START.name: _start,

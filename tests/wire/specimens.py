@@ -14,7 +14,18 @@ from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import positions, values
 from fedcomp.quantized import Indices, SparseLevels, Steps, Ternary
 from fedcomp.sync import Origin, Replica, start_replica
-from fedcomp.wire import FLAG_EXACT, SECONDS, STEPS_CODEC, Frame, Kind, ServerMessage, ack_of, codec_ids, layout_of
+from fedcomp.wire import (
+    FLAG_EXACT,
+    SECONDS,
+    STEPS_CODEC,
+    Frame,
+    Kind,
+    ServerMessage,
+    ack_of,
+    codec_ids,
+    layout_of,
+    parse_single_frame,
+)
 
 SETTINGS = {
     "stc": (
@@ -206,11 +217,12 @@ def instruction(n: int, route: int, training_id: int) -> ServerMessage:
     held = world(n)
     key, (one, two) = held.replica.key_frame().to_bytes(), held.steps
     start = held.replica.start_frame().to_bytes()
-    frames = ((), (key,), (one,), (one, two), (key, one, two), (start,), (start, one))[route]
-    newest = held.replicas[sum(frame in held.steps for frame in frames)]
+    both = held.replicas[2].replay_frame([parse_single_frame(step) for step in held.steps]).to_bytes()
+    frames = ((), (key,), (one,), (one, two), (key, one, two), (start,), (start, one), (both,), (key, both))[route]
+    newest = held.replicas[2 if both in frames else sum(frame in held.steps for frame in frames)]
     acked = ack_of(NUMBER, one) if route % 2 else ack_of(NUMBER - 1, two)
     text = TEXTS[route * 7 % len(TEXTS)]
     return ServerMessage(NUMBER + 1, acked, newest.version, newest.fingerprint, 5, text, frames, training_id)
 
 
-ROUTES = range(7)
+ROUTES = range(9)

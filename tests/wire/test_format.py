@@ -16,7 +16,17 @@ from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import positions
 from fedcomp.quantized import Ternary
 from fedcomp.sync import from_start_frame, start_replica
-from fedcomp.wire import FLAG_EXACT, Ack, Kind, ServerMessage, codec_ids, layout_of, parse_single_frame, server_message
+from fedcomp.wire import (
+    FLAG_EXACT,
+    Ack,
+    Frame,
+    Kind,
+    ServerMessage,
+    codec_ids,
+    layout_of,
+    parse_single_frame,
+    server_message,
+)
 from tests.reference import coins, interleaved_entries, rotated_entries, slow_fingerprint, slow_positions, split_body
 
 PAGE = (Path(fedcomp.__file__).parent / "wire" / "FORMAT.md").read_text(encoding="utf-8")
@@ -145,6 +155,23 @@ def test_the_jump_on_the_page_leads_from_version_7_or_from_later_ones_to_version
         assert {int(i): float(after.vector[i]) for i in np.flatnonzero(after.vector)} == WORKED["body 11"][2]
         steps = codec_ids.codec_by_id(11).decode(octets("body 11"))
         assert after.jump_frame(start, steps, exact=True).to_bytes() == octets("jump")
+
+
+def test_the_replay_on_the_page_adds_both_bodies() -> None:
+    replica = start_replica(layout_of(ARRAYS), ARRAYS, version=7)
+    deltas: list[Frame] = []
+    here = start_replica(layout_of(ARRAYS), ARRAYS, version=7)
+    for codec, steps in ((2, 41), (3, 43)):
+        frame, step = here.delta(codec, octets(f"body {codec}"), steps.to_bytes(8, "little"))
+        deltas.append(frame)
+        here = here.after(step, frame.version)
+    assert here.replay_frame(deltas).to_bytes() == octets("replay")
+    after = replica.advance(parse_single_frame(octets("replay")))
+    assert after.version == 9
+    assert after.arrays()["steps"] == 43
+    assert {int(i): float(after.vector[i]) for i in np.flatnonzero(after.vector)} == {
+        index: 2 * value for index, value in ENTRIES.items()
+    }
 
 
 def test_plain_integers_find_the_fields_of_the_frame() -> None:

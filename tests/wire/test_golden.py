@@ -84,6 +84,7 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
             "ternary_gamma.body",
             "delta_grid.frame",
             "jump.frame",
+            "replay.frame",
         ),
         *("key.frame", "delta.frame", "delta_dense.frame", "update.frame", "held.frame", "lost.frame", "start.frame"),
         "message.instruction",
@@ -243,6 +244,17 @@ def test_the_frames_on_the_grid() -> None:
         assert end.arrays()["norm.num_batches_tracked"] == 1234
         assert end.fingerprint == slow_fingerprint(end.vector, end.exact)
         assert end.jump_frame((41, jump.before), steps(n, 14), exact=True).to_bytes() == golden("jump.frame")
+
+
+def test_the_replay_frame() -> None:
+    """It stands for the two delta frames."""
+    deltas = [parse_single_frame(golden(name)) for name in ("delta.frame", "delta_dense.frame")]
+    held = replica()
+    for delta in deltas:
+        held = held.advance(delta)
+    assert held.replay_frame(deltas).to_bytes() == golden("replay.frame")
+    end = replica().advance(parse_single_frame(golden("replay.frame")))
+    assert (end.place, end.exact, end.vector.tobytes()) == (held.place, held.exact, held.vector.tobytes())
 
 
 def test_the_answers_of_a_node() -> None:

@@ -1,0 +1,163 @@
+"""Replays: many deltas off the grid in one frame, which ends in the same bits as the deltas one after the other."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedcomp
+from fedcomp.compressor import Compressor
+from fedcomp.errors import CorruptError, FedcompError, TruncatedError, VersionError
+from fedcomp.flower.client.in_memory import DecodeCache
+from fedcomp.sync import DeltaStep, Replica, apply_frame
+from fedcomp.wire import FLAG_EXACT, Frame, Kind, join_bodies, parse_single_frame, split_bodies
+from tests.sync.logs import Log, N, bits, check_routes, exact, owned, start
+
+EDEN = fedcomp.eden(bits=0.5)
+METHODS = [EDEN, fedcomp.hierarchical(density=0.1), fedcomp.topk(density=0.05)]
+
+
+@pytest.mark.parametrize("compressor", METHODS, ids=str)
+def test_every_route_from_every_version_ends_in_the_same_bits(compressor: Compressor) -> None:
+    assert check_routes(2, 300, compressor) > 500
+
+
+def followed(versions: int) -> tuple[Log, list[Replica]]:
+    """Return a log of that many versions, and what a node holds at each version that follows every delta."""
+    log, held = Log(compressor=EDEN), [start()]
+    for _ in range(versions):
+        log.publish()
+        held.append(owned(held[-1]).advance(log.publisher.history.frames()[-1]))
+    return log, held
+
+
+def route(log: Log, replica: Replica, *, certain: bool = True) -> list[Frame]:
+    return [parse_single_frame(data) for data in log.publisher.route(*replica.place, certain=certain).frames]
+
+
+def test_missed_deltas_are_one_frame_with_the_exact_tensors_once() -> None:
+    """The counter changes with the versions 7 and 14."""
+    log, held = followed(15)
+    (frame,) = route(log, held[3])
+    deltas = log.publisher.history.frames()[-12:]
+    assert frame.kind is Kind.REPLAY
+    assert sum(bool(delta.flags & FLAG_EXACT) for delta in deltas) == 2
+    assert frame.size == sum(delta.size for delta in deltas) - 12 * 52 - 8 + 52 + 12 * 2
+    assert log.publisher.route(*held[3].place).bytes_by_kind() == {"replay_bytes": frame.size}
+
+
+def test_one_missed_delta_needs_no_replay() -> None:
+    log, held = followed(15)
+    assert [frame.kind for frame in route(log, held[14])] == [Kind.DELTA]
+
+
+def test_a_node_that_may_be_ahead_gets_the_deltas_one_by_one() -> None:
+    log, held = followed(15)
+    frames = route(log, held[3], certain=False)
+    assert [frame.kind for frame in frames] == [Kind.DELTA] * 12
+    replica = held[9]
+    for frame in frames:
+        replica = apply_frame(replica, frame)
+    assert bits(replica) == bits(log.publisher.replica)
+
+
+def test_nodes_that_were_away_for_different_times_share_the_decoded_deltas(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, held = followed(15)
+    computed: list[int] = []
+    of = DeltaStep.of
+
+    def count(replica: Replica, frame: Frame) -> DeltaStep:
+        computed.append(frame.version)
+        return of(replica, frame)
+
+    monkeypatch.setattr(DeltaStep, "of", count)
+    cache = DecodeCache()
+    for since in (3, 5, 11):
+        (frame,) = route(log, held[since])
+        assert bits(held[since].advance(frame, cache)) == bits(log.publisher.replica)
+    assert computed == list(range(4, 16))
+
+
+# ---- what a receiver refuses -----------------------------------------------------------------------------------------
+
+
+def held() -> tuple[Replica, Frame]:
+    """Return a replica on the grid, some steps from its origin, and a replay of three versions from there."""
+    log = Log()
+    for _ in range(5):
+        log.publish()
+    replica = owned(log.publisher.replica)
+    log.compressor = EDEN
+    for _ in range(3):
+        log.publish()
+    (frame,) = map(parse_single_frame, log.publisher.route(*replica.place).frames)
+    assert frame.flags & FLAG_EXACT
+    return replica, frame
+
+
+def test_the_undamaged_replay_is_followed_and_ends_the_origin() -> None:
+    replica, frame = held()
+    after = replica.advance(frame)
+    assert (after.version, after.exact, after.origin) == (8, exact(7), None)
+
+
+def bodies_of(frame: Frame) -> list[tuple[int, bytes]]:
+    return split_bodies(frame.payload, 3)[0]
+
+
+def two_bodies(frame: Frame) -> dict[str, Any]:
+    return {"payload": join_bodies(bodies_of(frame)[:2])}
+
+
+def unknown_codec(frame: Frame) -> dict[str, Any]:
+    return {"payload": join_bodies([*bodies_of(frame)[:2], (127, b"")]) + exact(7)}
+
+
+def cut_body(frame: Frame) -> dict[str, Any]:
+    (one, two, (codec, body)) = bodies_of(frame)
+    return {"payload": join_bodies([one, two, (codec, body[:-1])]) + exact(7)}
+
+
+def infinity(frame: Frame) -> dict[str, Any]:
+    most = np.full(N, np.finfo(np.float32).max, "<f4").tobytes()
+    return {"payload": join_bodies([(1, most)] * 3) + exact(7)}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        (lambda frame: {"after": 1}, CorruptError, "does not end"),
+        (lambda frame: {"before": 1}, VersionError, "a replay from version 5"),
+        (lambda frame: {"base_version": 6}, VersionError, "a replay from version 6"),
+        (lambda frame: {"version": 9}, CorruptError, "6 bytes behind the last delta"),
+        (lambda frame: {"version": 7}, CorruptError, "the exact tensors need 8"),
+        (lambda frame: {"version": 5}, CorruptError, "the exact tensors need 8"),
+        (lambda frame: {"version": 5, "flags": 0, "payload": b""}, CorruptError, "does not end"),
+        (lambda frame: {"payload": frame.payload + b"\0"}, CorruptError, "9 bytes behind the last delta"),
+        (lambda frame: {"flags": 0}, CorruptError, "8 bytes behind the last delta"),
+        (two_bodies, TruncatedError, "codec of a replayed delta"),
+        (unknown_codec, FedcompError, "codec 127"),
+        (cut_body, TruncatedError, "bytes are left"),
+        (infinity, CorruptError, "beyond float32"),
+    ],
+)
+def test_a_replay_that_contradicts_itself_is_refused_and_the_replica_unchanged(
+    change: Callable[[Frame], dict[str, Any]], error: type[Exception], text: str
+) -> None:
+    replica, frame = held()
+    before = owned(replica)
+    with pytest.raises(error, match=text):
+        replica.advance(replace(frame, **change(frame)))
+    assert bits(replica) == bits(before)
+    assert replica.origin is not None
+    assert before.origin is not None
+    assert replica.origin.counts.tobytes() == before.origin.counts.tobytes()
+
+
+def test_a_replay_to_an_older_version_is_passed_over() -> None:
+    replica, frame = held()
+    after = owned(replica).advance(frame)
+    older = replace(frame, version=7)
+    assert apply_frame(after, older) is after
