@@ -95,9 +95,13 @@ def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
         yield "answers", f"server message {frame.after}"
     yield "payload", f"{len(frame.payload)} bytes"
     if frame.kind in (Kind.KEY, Kind.START):
-        layout = from_key_frame(frame).layout if frame.kind is Kind.KEY else layout_in(frame)[0]
+        layout, begin = layout_in(frame)
         layouts[layout.digest] = layout
-        sent = f", {4 * layout.n} bytes; exact tensors {layout.exact_size} bytes" if frame.kind is Kind.KEY else ""
+        sent = ""
+        if frame.kind is Kind.KEY:
+            from_key_frame(frame)
+            size = len(frame.payload) - begin - layout.exact_size
+            sent = f", {size} bytes; exact tensors {layout.exact_size} bytes"
         yield "vector", f"{layout.n} entries{sent or '; the node makes them itself'}"
         for tensor in layout.tensors:
             yield "tensor", f"{tensor.name!r} {tensor.dtype} {tensor.shape} {tensor.policy_text}"

@@ -16,6 +16,7 @@ from fedcomp.flower.client.mod import CompressionMod
 from fedcomp.flower.grid_wrapper import GridWrapper
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.local_grid import LocalGrid
+from fedcomp.flower.records import round_model
 from fedcomp.flower.server.links import check_links
 from fedcomp.flower.server.participation import NodeState
 from fedcomp.flower.server.round_hook import Round
@@ -47,5 +48,6 @@ __all__ = [
     "StatefulStrategy",
     "Traffic",
     "check_links",
+    "round_model",
     "to_record",
 ]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedcomp.errors import CorruptError
 from fedcomp.flower._compat import SType
 from fedcomp.flower.lazy_array import JoinedArray, LazyArray, record_of, to_record
-from fedcomp.wire import BFLOAT16, bfloat16_to_float32
+from fedcomp.wire import BFLOAT16, bfloat16_to_float32, rounded
 
 Messages = Iterable[Message]
 STYPE = "fedcomp.frame/1"
@@ -89,6 +89,17 @@ def dense_sizes(content: RecordDict) -> dict[str, int]:
 def to_arrays(record: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
     """Return the numpy arrays of a plain record, to be read only: they may share memory with it."""
     return {name: _to_numpy(array) for name, array in record.items()}
+
+
+def round_model(model: ArrayRecord | Mapping[str, NDArray[Any]], bits: int = 8) -> ArrayRecord:
+    """Return a first model that takes about `bits` bits an entry when it is sent, 2 to 16, in place of 32.
+
+    The entries of each floating tensor, BatchNorm statistics apart, become whole multiples of one power of two, at most
+    2^(bits - 1) - 1 of them either way.  The training starts from these numbers; later versions have all 32 bits.
+
+    Raises `ValueError` for other bits, and for tensors that cannot be sent.
+    """
+    return to_record(rounded(to_arrays(model) if isinstance(model, ArrayRecord) else model, bits))
 
 
 def model_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:

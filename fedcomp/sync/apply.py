@@ -3,13 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError, TruncatedError, VersionError
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.replica import LENGTH, FrameDecoder, Replica, start_replica
-from fedcomp.wire import STEP_KINDS, Frame, Kind, Layout, parse_layout
+from fedcomp.wire import STEP_KINDS, Frame, Kind, Layout, parse_layout, read_vector
 
 MakeStart = Callable[[], Mapping[str, NDArray[Any]]]
 """Returns the tensors of the first version of a model."""
@@ -61,14 +60,9 @@ def from_key_frame(frame: Frame) -> Replica:
         raise CorruptError(f"a frame of kind {frame.kind.name}; a key frame is needed")
     payload = frame.payload
     layout, begin = layout_in(frame)
-    if len(payload) != begin + 4 * layout.n + layout.exact_size:
-        raise CorruptError(
-            f"{len(payload) - begin} bytes of model; the layout needs {4 * layout.n + layout.exact_size}"
-        )
-    vector = np.frombuffer(payload, "<f4", layout.n, begin).astype(np.float32)
-    exact = payload[begin + 4 * layout.n :]
-    if not np.isfinite(vector).all():
-        raise CorruptError("the key frame holds NaN or infinity")
+    if (end := len(payload) - layout.exact_size) < begin:
+        raise TruncatedError(f"{len(payload) - begin} bytes of model; the exact tensors alone need {layout.exact_size}")
+    vector, exact = read_vector(frame.codec, payload[begin:end], layout), payload[end:]
     layout.check_exact(exact)
     mark = fingerprint(vector, exact)
     if mark != frame.after or frame.before != frame.after or frame.base_version != frame.version:

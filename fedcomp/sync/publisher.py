@@ -178,7 +178,7 @@ class Publisher:
                 return Route((start, *missed.frames), len(start) + missed.catch_up_bytes)
         first = self.replica if self.replica.origin is None else self.replica.origin.base
         if self._key is None or self._key[0] != first.place:
-            self._key = (first.place, first.key_frame().to_bytes())
+            self._key = (first.place, first.key_frame(smallest=True).to_bytes())
         missed = self._missed(*first.place) or Route((), 0)
         return Route((self._key[1], *missed.frames), len(self._key[1]) + missed.catch_up_bytes, key=True)
 

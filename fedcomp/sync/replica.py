@@ -26,6 +26,7 @@ from fedcomp.wire import (
     decode_body,
     join_bodies,
     split_bodies,
+    write_vector,
 )
 
 LENGTH = struct.Struct("<I")
@@ -105,14 +106,16 @@ class Replica:
         """Return the tensors in the layout's dtypes, without the local ones."""
         return self.layout.unflatten(self.vector, self.exact)
 
-    def key_frame(self) -> Frame:
-        """Return the frame that holds the whole model: the layout, the vector and the exact tensors."""
+    def key_frame(self, *, smallest: bool = False) -> Frame:
+        """Return the frame that holds the whole model: the layout, the vector and the exact tensors.
+
+        With `smallest`, the vector is in a code if that takes fewer bytes, which takes more time to find out.
+        """
         layout = self.layout
-        payload = b"".join(
-            (LENGTH.pack(len(layout.text)), layout.text, self.vector.astype("<f4").tobytes(), self.exact)
-        )
+        codec, body = write_vector(self.vector) if smallest else (NO_BODY, self.vector.astype("<f4").tobytes())
+        payload = b"".join((LENGTH.pack(len(layout.text)), layout.text, body, self.exact))
         here = (self.version, self.version, layout.digest, self.fingerprint, self.fingerprint)
-        return Frame(Kind.KEY, NO_BODY, FLAG_EXACT, *here, payload)
+        return Frame(Kind.KEY, codec, FLAG_EXACT, *here, payload)
 
     def start_frame(self) -> Frame:
         """Return the frame that names this model, for nodes that can make it themselves: the layout and the fingerprint."""

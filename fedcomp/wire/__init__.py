@@ -19,6 +19,7 @@ from fedcomp.wire.frame import (
 )
 from fedcomp.wire.layout import Layout, layout_of, parse_layout
 from fedcomp.wire.replay import join_bodies, split_bodies
+from fedcomp.wire.rounding import rounded
 from fedcomp.wire.server_message import (
     COUNTER_BITS,
     MESSAGE_FORMAT,
@@ -30,6 +31,7 @@ from fedcomp.wire.server_message import (
 )
 from fedcomp.wire.tensor import BFLOAT16, Tensor, bfloat16_to_float32, float32_to_bfloat16
 from fedcomp.wire.ties import check_ties, probable_ties
+from fedcomp.wire.whole_vector import read_vector, write_vector
 
 __all__ = [
     "BFLOAT16",
@@ -68,7 +70,10 @@ __all__ = [
     "parse_server_message",
     "parse_single_frame",
     "probable_ties",
+    "read_vector",
     "register_codec",
+    "rounded",
     "split_bodies",
     "tightened",
+    "write_vector",
 ]

@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord, Context, Message, UserConfig
 from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, LocalGrid, records, to_record
+from fedcomp.flower import CompressedStrategy, LocalGrid, records, round_model, to_record
 from fedcomp.flower.local_grid import Fault
 from fedcomp.wire import Kind, parse_server_message
 from tests.flower.toy import Arrays, Start, app, arrays_of, floats, model, state_of, training
@@ -93,6 +93,32 @@ def test_a_start_is_named_arrays_or_a_record(arrays: Arrays | ArrayRecord) -> No
     build().start(grid, model(), num_rounds=1)
     assert grid.routes == {node: [[Kind.START]] for node in grid.contexts}
     assert state_of(grid.contexts[1]).pending
+
+
+@pytest.mark.parametrize("memory", ["context", "in memory", "files"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_rounded_first_model_takes_fewer_bits(memory: str, shared: bool, tmp_path: Path) -> None:
+    """Nodes 3 and 4 have no start; a jump from the rounded model leads to the newest version like any other."""
+    coarse = round_model(large(None))
+    assert floats(coarse).tolist() != floats(large(None)).tolist()
+
+    def start(context: Context) -> ArrayRecord:
+        return coarse if context.node_id < 3 else large(None)
+
+    sizes: list[int] = []
+    for first in (large(None), coarse):
+        grid = tapped(start if first is coarse else None, memory, tmp_path / str(len(sizes)))
+        strategy = build(shared_start=shared and first is coarse)
+        grid.order(4, Fault.LOSE_MESSAGE, Fault.LOSE_MESSAGE)
+        strategy.start(grid, first, num_rounds=6)
+        sizes.append(strategy.ledger.by_node()[3].key_bytes)
+        assert {held_by(grid, node) for node in grid.contexts} == {held_by(grid, 1)}
+    assert grid.routes[1][0] == ([Kind.START] if shared else [Kind.KEY])
+    assert sizes[1] < 9.5 / 32 * sizes[0]
+
+
+def test_arrays_are_rounded_like_records() -> None:
+    assert round_model(arrays_of(model()), 5) == round_model(model(), 5)
 
 
 OTHERS: dict[str, Start] = {

@@ -25,6 +25,7 @@ from fedcomp.wire import (
     ServerMessage,
     frame,
     join_bodies,
+    read_vector,
     server_message,
 )
 from tests.wire import adversaries, specimens
@@ -48,7 +49,7 @@ KINDS = (
     Kind.ACK.name,
     Kind.RESYNC.name,
 )
-WEIGHTS = (24, 18, 14, 10, 16, 6, 2, 10, 1, 1)
+WEIGHTS = (22, 16, 14, 12, 15, 9, 2, 10, 1, 1)
 TEXTS = (
     *(b"", b"(" * 60_000, b"-" * 60_000, b"nobody()", b"stc(**{})", b"stc(density=1e999)", b"stc(density=-0.0)"),
     *(b"stc(density=%s)" % (b"9" * digits) for digits in (400, 4300, 50_000)),
@@ -205,7 +206,9 @@ def _start(rng: Random, n: int) -> Mutant:
 
 def _key(rng: Random, n: int) -> Mutant:
     """Return a key frame of a damaged layout or model with the right digest and fingerprint."""
-    payload = specimens.world(n).replica.key_frame().payload
+    world = specimens.world(n)
+    codec = rng.choice((0, 0, 4, 11))
+    payload = world.replica.key_frame().payload
     cut = LENGTH.size + LENGTH.unpack_from(payload)[0]
     text, model = payload[LENGTH.size : cut], payload[cut:]
     what = rng.random()
@@ -213,16 +216,31 @@ def _key(rng: Random, n: int) -> Mutant:
         text = _layout(rng, text)
     elif what < 0.9:
         model = disturb(rng, model)
-    mark, count = 0, specimens.world(n).n
-    if len(model) >= 4 * count:
-        mark = fingerprint(np.frombuffer(model, "<f4", count).astype(np.float32), model[4 * count :])
+    mark = 0
+    if codec == 0 and len(model) >= 4 * n:
+        mark = fingerprint(np.frombuffer(model, "<f4", n).astype(np.float32), model[4 * n :])
+    if codec:
+        model = _coded(rng, n, codec) + world.replica.exact
+        with suppress(FedcompError):
+            vector = read_vector(codec, model[: -len(world.replica.exact)], world.replica.layout)
+            mark = fingerprint(vector, world.replica.exact)
     digest = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
     payload = LENGTH.pack(len(text)) + text + model
     if rng.random() < 0.05:
         payload = disturb(rng, payload)
     version = specimens.VERSION + rng.randrange(-1, 2)
-    data = Frame(Kind.KEY, 0, FLAG_EXACT, version, version, digest, mark, mark, payload).to_bytes()
-    return Mutant(Kind.KEY.name, n, 0, _outside(rng, data))
+    data = Frame(Kind.KEY, codec, FLAG_EXACT, version, version, digest, mark, mark, payload).to_bytes()
+    return Mutant(Kind.KEY.name, n, codec, _outside(rng, data))
+
+
+def _coded(rng: Random, n: int, codec: int) -> bytes:
+    """Return a body of that codec, most often a damaged one, which holds all or some entries of a vector."""
+    made, body = rng.choice(specimens.STEPS)(n) if codec == STEPS_CODEC else specimens.VALUES(n)
+    assert made == codec
+    if rng.random() < 0.3:
+        hostile, other = adversaries.body(n, rng.randrange(adversaries.count()))
+        body = other if hostile == codec else body
+    return body if rng.random() < 0.2 else disturb(rng, body)
 
 
 def _answer(kind: Kind, rng: Random, n: int) -> Mutant:

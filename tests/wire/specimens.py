@@ -152,6 +152,8 @@ def _steps(share: float, bits: int, n: int) -> Body:
     return STEPS_CODEC, StepsCode().encode(Steps(n, indices, counts.astype(np.int32)))
 
 
+VALUES = partial(_sparse, "Golomb", 1.0)
+"""The maker of a body of codec 4."""
 STEPS = tuple(partial(_steps, share, bits) for share in (0.01, 0.5, 1.0) for bits in (1, 3, 12, 31))
 """The makers of the bodies of jumps."""
 

@@ -15,7 +15,7 @@ from fedcomp.entropy import SparseLevelsCode
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import positions
 from fedcomp.quantized import Ternary
-from fedcomp.sync import from_start_frame, start_replica
+from fedcomp.sync import from_key_frame, from_start_frame, start_replica
 from fedcomp.wire import (
     FLAG_EXACT,
     Ack,
@@ -155,6 +155,18 @@ def test_the_jump_on_the_page_leads_from_version_7_or_from_later_ones_to_version
         assert {int(i): float(after.vector[i]) for i in np.flatnonzero(after.vector)} == WORKED["body 11"][2]
         steps = codec_ids.codec_by_id(11).decode(octets("body 11"))
         assert after.jump_frame(start, steps, exact=True).to_bytes() == octets("jump")
+
+
+def test_the_key_frame_on_the_page_is_version_9() -> None:
+    replica = start_replica(layout_of(ARRAYS), ARRAYS, version=7).advance(parse_single_frame(octets("jump")))
+    data = octets("key") + block("layout").strip().encode() + octets("key end")
+    assert replica.key_frame(smallest=True).to_bytes() == data
+    found = from_key_frame(parse_single_frame(data))
+    assert (found.place, found.exact, found.vector.tobytes()) == (
+        replica.place,
+        replica.exact,
+        replica.vector.tobytes(),
+    )
 
 
 def test_the_replay_on_the_page_adds_both_bodies() -> None:

@@ -85,6 +85,7 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
             "delta_grid.frame",
             "jump.frame",
             "replay.frame",
+            "key_steps.frame",
         ),
         *("key.frame", "delta.frame", "delta_dense.frame", "update.frame", "held.frame", "lost.frame", "start.frame"),
         "message.instruction",
@@ -197,6 +198,15 @@ def test_the_key_frame() -> None:
         assert (array.dtype, array.shape, array.tobytes()) == (sent[name].dtype, sent[name].shape, sent[name].tobytes())
     assert held.fingerprint == slow_fingerprint(held.vector, held.exact)
     assert start_replica(layout, sent, 41).key_frame().to_bytes() == golden("key.frame")
+
+
+def test_the_key_frame_of_a_vector_on_the_grid() -> None:
+    """The entries of `MODEL` are multiples of 2^-10."""
+    held, frame = replica(), parse_single_frame(golden("key_steps.frame"))
+    found = from_key_frame(frame)
+    assert (frame.codec, found.vector.tobytes(), found.exact) == (11, held.vector.tobytes(), held.exact)
+    assert found.key_frame().to_bytes() == golden("key.frame")
+    assert held.key_frame(smallest=True).to_bytes() == golden("key_steps.frame")
 
 
 def test_the_start_frame() -> None:

@@ -101,7 +101,8 @@ def test_the_example_of_the_strategy_prints_what_it_shows() -> None:
 
 def test_the_messages_of_a_round_share_one_key_frame() -> None:
     n, nodes = 500_000, 60
-    model = PublishedModel.begin(to_record({"w": np.ones(n, np.float32)}), ())
+    weights = np.random.default_rng(0).standard_normal(n, np.float32)
+    model = PublishedModel.begin(to_record({"w": weights}), ())
     content = RecordDict({"arrays": model.inner})
     tracemalloc.start()
     messages = [Message(content, node, "train") for node in range(1, 1 + nodes)]

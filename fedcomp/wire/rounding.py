@@ -1,0 +1,32 @@
+"""The first model on a coarse grid: a key frame then takes few bits an entry (`whole_vector.py`)."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.core import check_int
+from fedcomp.quantized import UNIT
+from fedcomp.wire.layout import layout_of
+
+MIN_BITS, MAX_BITS = 2, 16
+
+
+def rounded(arrays: Mapping[str, NDArray[Any]], bits: int) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a model, each compressed one rounded to whole multiples of a power of two.
+
+    It is the least power with which every multiple takes at most `bits` bits, its sign included, but never below the unit of
+    the grid.  Raises `ValueError` for bits that are not 2 to 16, and as `layout_of` does.
+    """
+    check_int("bits", bits, MIN_BITS, MAX_BITS)
+    result = dict(arrays)
+    for tensor, _ in layout_of(arrays).parts:
+        values = tensor.values_of(np.asarray(arrays[tensor.name])).astype(np.float64)
+        if largest := float(np.abs(values).max(initial=0.0)):
+            step = max(UNIT, 2.0 ** math.ceil(math.log2(largest / (2 ** (bits - 1) - 1))))
+            result[tensor.name] = tensor.round(
+                np.rint(values / step) * step + 0.0
+            )  # no -0: it is no multiple of the unit
+    return result
