@@ -33,7 +33,7 @@ def write_vector(vector: Vector) -> tuple[int, bytes]:
         indices = np.flatnonzero(counts)
         bodies.append((STEPS_CODEC, StepsCode().encode(Steps(vector.size, indices, counts[indices]))))
     bodies = [(codec, body) for codec, body in bodies if _is_enough(body, vector.size)]
-    return min(plain, *bodies, key=lambda each: len(each[1]))
+    return min(plain, *bodies, key=_size)
 
 
 def read_vector(codec: int, body: bytes, layout: Layout) -> Vector:
@@ -53,6 +53,10 @@ def read_vector(codec: int, body: bytes, layout: Layout) -> Vector:
     if not _is_enough(body, layout.n):
         raise CorruptError(f"a vector of {layout.n} entries in {len(body)} bytes; each entry takes a bit at least")
     return decode_body(codec, body, layout).dense()
+
+
+def _size(body: tuple[int, bytes]) -> int:
+    return len(body[1])
 
 
 def _is_enough(body: bytes, n: int) -> bool:

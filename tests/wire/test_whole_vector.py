@@ -16,7 +16,7 @@ RNG = np.random.default_rng(3)
 N = 4_000
 GAUSSIAN = RNG.standard_normal(N, np.float32) * np.float32(0.05)
 BF16 = bfloat16_to_float32(float32_to_bfloat16(GAUSSIAN))
-ON_GRID = np.rint(GAUSSIAN * 512).astype(np.float32) / 512 + np.float32(0)
+ON_GRID = (np.rint(GAUSSIAN * 512) / 512 + 0.0).astype(np.float32)
 MINUS_ZERO = ON_GRID.copy()
 MINUS_ZERO[7] = -0.0
 
@@ -50,7 +50,7 @@ def test_every_vector_comes_back_to_the_bit(vector: NDArray[np.float32], codec: 
 
 
 def test_a_large_vector_that_no_code_makes_smaller_takes_no_memory_to_find_out() -> None:
-    vector = RNG.standard_normal(1 << 21, np.float32)
+    vector = np.random.default_rng(4).standard_normal(1 << 21, np.float32)
     tracemalloc.start()
     codec, body = write_vector(vector)
     _, peak = tracemalloc.get_traced_memory()
@@ -62,7 +62,8 @@ def test_a_large_vector_that_no_code_makes_smaller_takes_no_memory_to_find_out()
 def test_a_large_vector_on_the_grid_is_coded() -> None:
     vector = np.tile(ON_GRID, 20)
     codec, body = write_vector(vector)
-    assert (codec, 8 * len(body) < 8 * vector.size) == (11, True)
+    assert codec == 11
+    assert len(body) < vector.size
     assert read_vector(codec, body, layout(vector.size)).tobytes() == vector.tobytes()
 
 
