@@ -12,6 +12,7 @@ from fedcomp.compressor import Compressor
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError, VersionError
 from fedcomp.flower.client.in_memory import DecodeCache
 from fedcomp.sync import DeltaStep, Replica, apply_frame
+from fedcomp.sync.fingerprint import MODULUS_MASK, exact_part
 from fedcomp.wire import FLAG_EXACT, Frame, Kind, join_bodies, parse_single_frame, split_bodies
 from tests.sync.logs import Log, N, bits, check_routes, exact, owned, start
 
@@ -46,6 +47,13 @@ def test_missed_deltas_are_one_frame_with_the_exact_tensors_once() -> None:
     assert sum(bool(delta.flags & FLAG_EXACT) for delta in deltas) == 2
     assert frame.size == sum(delta.size for delta in deltas) - 12 * 52 - 8 + 52 + 12 * 2
     assert log.publisher.route(*held[3].place).bytes_by_kind() == {"replay_bytes": frame.size}
+
+
+def test_a_replay_of_deltas_without_exact_tensors_has_none() -> None:
+    log, held = followed(13)
+    (frame,) = route(log, held[8])
+    assert frame.flags == 0
+    assert bits(held[8].advance(frame)) == bits(log.publisher.replica)
 
 
 def test_one_missed_delta_needs_no_replay() -> None:
@@ -107,6 +115,12 @@ def bodies_of(frame: Frame) -> list[tuple[int, bytes]]:
     return split_bodies(frame.payload, 3)[0]
 
 
+def no_bodies(frame: Frame) -> dict[str, Any]:
+    """Other exact tensors under the same version."""
+    mark = held()[0].fingerprint - exact_part(exact(0)) + exact_part(exact(7)) & MODULUS_MASK
+    return {"version": 5, "after": mark, "payload": exact(7)}
+
+
 def two_bodies(frame: Frame) -> dict[str, Any]:
     return {"payload": join_bodies(bodies_of(frame)[:2])}
 
@@ -137,6 +151,7 @@ def infinity(frame: Frame) -> dict[str, Any]:
         (lambda frame: {"version": 5, "flags": 0, "payload": b""}, CorruptError, "does not end"),
         (lambda frame: {"payload": frame.payload + b"\0"}, CorruptError, "9 bytes behind the last delta"),
         (lambda frame: {"flags": 0}, CorruptError, "8 bytes behind the last delta"),
+        (no_bodies, CorruptError, "does not end"),
         (two_bodies, TruncatedError, "codec of a replayed delta"),
         (unknown_codec, FedcompError, "codec 127"),
         (cut_body, TruncatedError, "bytes are left"),
