@@ -281,12 +281,13 @@ def _elsewhere(frame: Frame) -> CorruptError:
 
 
 def _add_values(replica: Replica, quantized: QuantizedVector, exact: bytes) -> DeltaStep:
-    """Return the step that adds `quantized` in float32."""
+    """Return the step that adds `quantized` in float32; it is handed over."""
     with np.errstate(over="ignore"):
         sparse = quantized.sparse()
         values = quantized.dense() if sparse is None else sparse.values
         del quantized  # with them, memory would exceed four times the model
-        new, fingerprint_change = np.empty_like(values), 0
+        new = values if values.flags.writeable else np.empty_like(values)
+        fingerprint_change = 0
         for start in range(0, new.size, STEP_BLOCK_ENTRIES):
             part = slice(start, start + STEP_BLOCK_ENTRIES)
             old = replica.vector[part if sparse is None else sparse.indices[part]]

@@ -212,6 +212,26 @@ def test_a_step_needs_at_most_four_times_the_model_in_memory(text: str) -> None:
     assert peak < 4 * 4 * n + 8 * BLOCK_ENTRIES
 
 
+@pytest.mark.parametrize("text", ["stc(density=1.0)", "topk(density=1.0)", "dense()", "qsgd(bucket=1)"])
+def test_a_replay_needs_at_most_four_times_the_model_and_its_bodies_in_memory(text: str) -> None:
+    n = 8 * BLOCK_ENTRIES
+    arrays: Arrays = {"w": np.ones(n, np.float32)}
+    held, compressor, deltas = start_replica(layout_of(arrays), arrays), fedcomp.parse(text), list[Frame]()
+    here = start_replica(layout_of(arrays), arrays)
+    for seed in range(2):
+        body, _ = compressor.encode(np.random.default_rng(seed).standard_normal(n, np.float32), compressor.init(n))
+        frame, step = here.delta(codec_id(compressor.entropy), body, b"")
+        deltas.append(frame)
+        here = here.after(step, frame.version)
+    frame = here.replay_frame(deltas)
+    tracemalloc.start()
+    after = held.advance(frame)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert bits(after) == bits(here)
+    assert peak < 4 * 4 * n + len(frame.payload) + 8 * BLOCK_ENTRIES
+
+
 def test_a_delta_of_levels_on_the_grid_needs_at_most_four_times_the_model_in_memory() -> None:
     n = 8 * BLOCK_ENTRIES
     held, rng = (
