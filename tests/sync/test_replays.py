@@ -112,7 +112,7 @@ def test_the_undamaged_replay_is_followed_and_ends_the_origin() -> None:
 
 
 def bodies_of(frame: Frame) -> list[tuple[int, bytes]]:
-    return split_bodies(frame.payload, 3)[0]
+    return [(codec, bytes(body)) for codec, body in split_bodies(frame.payload, 3)[0]]
 
 
 def no_bodies(frame: Frame) -> dict[str, Any]:

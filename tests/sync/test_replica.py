@@ -229,7 +229,9 @@ def test_a_replay_needs_at_most_four_times_the_model_and_its_bodies_in_memory(te
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert bits(after) == bits(here)
-    assert peak < 4 * 4 * n + len(frame.payload) + 8 * BLOCK_ENTRIES
+    assert peak < 4 * 4 * n + n + len(frame.payload) + 8 * BLOCK_ENTRIES, (
+        "n: the signs of a body, before they are values"
+    )
 
 
 def test_a_delta_of_levels_on_the_grid_needs_at_most_four_times_the_model_in_memory() -> None:
