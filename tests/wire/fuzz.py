@@ -3,8 +3,9 @@
 python -m tests.wire.fuzz --count 1000000 --seed 0              # up to an hour on one core; not part of the test suite
 python -m tests.wire.fuzz --count 600000 --seed 0 --first 400000     # continues a run that was stopped
 python -m tests.wire.fuzz --count 1 --seed 0 --first 12345           # one mutant again
+python -m tests.wire.fuzz --count 1000000 --kinds JUMP REPLAY        # frames of these kinds alone
 
-Mutant i of a seed is the same on every run.  The exit code is 1 if a mutant broke the law of `doors.py`.
+Mutant i of a seed is the same on every run of the same kinds.  The exit code is 1 if a mutant broke the law of `doors.py`.
 """
 
 import argparse
@@ -14,12 +15,12 @@ import sys
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from tests.wire.doors import Outcome, bound, pass_through
-from tests.wire.mutants import Mutant, mutant
+from tests.wire.mutants import KINDS, Mutant, mutant
 
 BATCH = 2_000
 """Mutants that a worker gets at a time."""
@@ -67,13 +68,13 @@ Tally = dict[tuple[str, int], Row]
 """Kind (with the codec) and entries of the model -> results."""
 
 
-def work(seed: int, numbers: range) -> tuple[Tally, Failures]:
+def work(seed: int, numbers: range, kinds: Collection[str]) -> tuple[Tally, Failures]:
     """Return the results of these mutants, and those that broke the law."""
     tally: defaultdict[tuple[str, int], Row] = defaultdict(Row)
     failures: Failures = []
     for number in numbers:
         try:
-            one = mutant(seed, number)
+            one = mutant(seed, number, kinds)
             tally[one.label, one.n].add(number, one, pass_through(one))
         except Exception:  # noqa: BLE001 - every error is reported, and the run continues
             failures.append((number, traceback.format_exc(limit=-6)))
@@ -93,6 +94,7 @@ class Run:
     seed: int
     first: int
     count: int
+    kinds: Collection[str] = KINDS
     tally: Tally = field(default_factory=dict)
     failures: Failures = field(default_factory=list)
     done: int = 0
@@ -105,7 +107,7 @@ class Run:
         with ProcessPoolExecutor(workers, initializer=_confine) as pool:
             while len(self.failures) < MAX_FAILURES:
                 while len(running) <= workers and (numbers := next(waiting, None)) is not None:
-                    running[pool.submit(work, self.seed, numbers)] = numbers
+                    running[pool.submit(work, self.seed, numbers, self.kinds)] = numbers
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -151,10 +153,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the mutants")
     parser.add_argument("--first", type=int, default=0, help="number of the first mutant")
     parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND", help=", ".join(KINDS))
     options = parser.parse_args(arguments)
     if options.count < 1 or options.first < 0 or options.workers < 1:
         parser.error("--count and --workers are at least 1, --first is at least 0")
-    run = Run(options.seed, options.first, options.count)
+    run = Run(options.seed, options.first, options.count, options.kinds)
     stopped = False
     try:
         run.go(options.workers)

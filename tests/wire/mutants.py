@@ -3,7 +3,7 @@
 import hashlib
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -72,11 +72,11 @@ class Mutant:
         return f"{self.kind} {self.codec}" if self.codec else self.kind
 
 
-def mutant(seed: int, number: int) -> Mutant:
-    """Return mutant `number` of `seed`: the same on every run, independent of all others."""
+def mutant(seed: int, number: int, kinds: Collection[str] = KINDS) -> Mutant:
+    """Return mutant `number` of `seed` of one of these kinds: the same on every run, independent of all others."""
     rng = Random(f"{seed}/{number}")
     (n,) = rng.choices(SIZES, SHARES)
-    (kind,) = rng.choices(KINDS, WEIGHTS)
+    (kind,) = rng.choices(KINDS, [weight * (kind in kinds) for kind, weight in zip(KINDS, WEIGHTS, strict=True)])
     return MAKERS[kind](rng, n)
 
 
@@ -152,11 +152,9 @@ def _jump(rng: Random, n: int) -> Mutant:
 
 def _replay(rng: Random, n: int) -> Mutant:
     """Return a replay of up to four bodies, most often with the fingerprint that it leads to, if to one."""
-    bodies, held, exact = (
-        [_body(rng, n) for _ in range(rng.randrange(1, 5))],
-        specimens.world(n).replica,
-        _exact(rng, n),
-    )
+    whole, count = rng.random() < 0.5, rng.randrange(1, 5)
+    bodies = [specimens.body(n, rng.choice(specimens.numbers(n))) if whole else _body(rng, n) for _ in range(count)]
+    held, exact = specimens.world(n).replica, _exact(rng, n)
     payload = join_bodies(bodies)
     if rng.random() < 0.2:
         payload = disturb(rng, payload)
