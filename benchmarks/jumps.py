@@ -1,13 +1,16 @@
 """Jumps beside the deltas that they stand for: bytes, and the time to make and to follow one, in multiples of a memcpy.
 
     python -m benchmarks.jumps [--entries 11200000] [--density 0.0025] [--versions 100]
+    python -m benchmarks.jumps --all  # a round whose nodes have missed every number of versions
 
 Changes are Gaussian, each entry with a size of its own: some move in every version and most hardly ever, as in training.
 """
 
 import argparse
 import copy
+import resource
 import statistics
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -66,13 +69,28 @@ def compare(n: int, density: float, versions: int) -> Iterator[dict[str, object]
         }
 
 
+def make_all(publisher: Publisher) -> str:
+    """Return what a round costs whose nodes have missed every number of versions from 2 on."""
+    deltas, made = publisher.history.frames(), Jumps()
+    begin_s = time.process_time()
+    jumps = [made.along(deltas[since:], publisher.replica) for since in range(len(deltas) - 1)]
+    seconds, size = time.process_time() - begin_s, sum(len(jump or b"") for jump in jumps)
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return f"{len(jumps)} jumps, from every version: {seconds:.1f} s of one core, {size:,} bytes; at most {resident:,} MiB resident"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--entries", type=int, default=11_200_000, help="of the model")
     parser.add_argument("--density", type=float, default=1 / 400, help="of the deltas")
     parser.add_argument("--versions", type=int, default=100, help="the most that are missed")
+    parser.add_argument("--all", action="store_true", help="make one jump from every version")
     options = parser.parse_args()
+    if options.all:
+        *_, (_, publisher, _) = logs(options.entries, options.density, options.versions)
+        print(make_all(publisher))
+        return
     rows = list(compare(options.entries, options.density, options.versions))
     print_table(f"stc(density={options.density:g}), {options.entries:,} entries; times in multiples of a memcpy", rows)
 

@@ -50,7 +50,7 @@ CONFIG: dict[str, Any] = {
     "min-nodes": NODES,
 }
 QUIET, KILLED, STOPPED, ROBBED, FROZEN = range(NODES)
-"""The nodes, named after what happens to them."""
+"""The nodes, named after what happens to them.  The start of the robbed one is not that of the server."""
 PATIENCE_S = 300.0
 MESSAGE_FRAMING, SECOND_FRAMING = 10_000, 1_000
 """Bytes on a socket per message and per second in addition to the frames: HTTP, TLS, names, hashes, polling."""
@@ -215,19 +215,28 @@ def test_all_planned_failures_have_happened(result: ChaosResult) -> None:
     assert f"round 8: no answer in time from node {result.ids[FROZEN]}" in result.log
 
 
-def test_only_a_node_that_lost_its_state_needs_a_key_frame(result: ChaosResult) -> None:
-    key_size = result.last.publisher.replica.key_frame().size
+def rounds_with(result: ChaosResult, number: int, kind: str, least: int = 1) -> list[int]:
+    """Return the rounds in which a node got at least so many bytes of a kind."""
     rows = result.last.ledger.by_round_and_node()
-    keys = {
-        number: [
-            server_round
-            for (server_round, node), totals in rows.items()
-            if node == result.ids[number] and totals.first_model_bytes >= key_size
-        ]
-        for number in range(NODES)
-    }
+    return [
+        server_round
+        for (server_round, node), totals in rows.items()
+        if node == result.ids[number] and getattr(totals, kind) >= least
+    ]
+
+
+def test_only_a_node_with_another_start_needs_key_frames(result: ChaosResult) -> None:
+    """It gets one after the first round, and one after it lost its state; the others make the first model."""
+    key_size = 4 * result.last.publisher.replica.layout.n
+    keys = {number: rounds_with(result, number, "key_bytes", key_size) for number in range(NODES)}
     assert len(keys.pop(ROBBED)) == 2
-    assert all(rounds == [1] for rounds in keys.values()), keys
+    assert not any(keys.values()), keys
+    assert {number: rounds_with(result, number, "key_bytes") for number in keys} == {number: [1] for number in keys}
+
+
+def test_a_node_that_was_away_jumps(result: ChaosResult) -> None:
+    assert rounds_with(result, STOPPED, "jump_bytes")[0] in (6, 7, 8)
+    assert not rounds_with(result, QUIET, "jump_bytes"), "it missed no version"
 
 
 def test_the_accuracy_is_that_of_an_undisturbed_run(result: ChaosResult, tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable
 
-from clients.app import evaluate, report_partition, train
-from fedcomp.flower import CompressionMod
+from clients.app import evaluate, first_model, report_partition, train
+from fedcomp.flower import CompressionMod, to_record
+
+OTHER_START = 3
 
 
 def book(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -30,7 +32,17 @@ def book(message: Message, context: Context, call_next: ClientAppCallable) -> Me
     return reply
 
 
-app = ClientApp(mods=[CompressionMod(), book])
+def start(context: Context) -> ArrayRecord:
+    """Return the first model; that of node `OTHER_START` differs from the server's in one bit."""
+    record = first_model(context)
+    if context.node_config["partition-id"] != OTHER_START:
+        return record
+    arrays = {name: array.numpy() for name, array in record.items()}
+    next(iter(arrays.values())).view(np.uint32).flat[17] ^= 1
+    return to_record(arrays)
+
+
+app = ClientApp(mods=[CompressionMod(start), book])
 app.train()(train)
 app.evaluate()(evaluate)
 app.query("partition")(report_partition)
