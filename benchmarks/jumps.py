@@ -76,7 +76,7 @@ def make_all(publisher: Publisher) -> str:
     jumps = [made.along(deltas[since:], publisher.replica) for since in range(len(deltas) - 1)]
     seconds, size = time.process_time() - begin_s, sum(len(jump or b"") for jump in jumps)
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    return f"{len(jumps)} jumps, from every version: {seconds:.1f} s of one core, {size:,} bytes; at most {resident:,} MiB resident"
+    return f"{len(jumps)} jumps, from every version: {seconds:.1f} s of one core, {size:,} bytes; {resident:,} MiB resident"
 
 
 def main() -> None:

@@ -211,7 +211,7 @@ class Replica:
         here = replace(self, vector=self.vector.copy(), exact=b"", fingerprint=mark)
         for codec, body in bodies:
             place = (here.version, here.version + 1, frame.layout, here.fingerprint, 0)
-            delta = Frame(Kind.DELTA, codec, 0, *place, bytes(body))
+            delta = Frame(Kind.DELTA, codec, 0, *place, body)
             here = here.after(decoder.step(here, delta) if decoder else DeltaStep.of(here, delta), here.version + 1)
         here = replace(here, exact=exact, fingerprint=here.fingerprint + exact_part(exact) & MODULUS_MASK)
         if frame.version <= self.version or here.place != (frame.version, frame.after):

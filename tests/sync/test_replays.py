@@ -1,5 +1,6 @@
 """Replays: many deltas off the grid in one frame, which ends in the same bits as the deltas one after the other."""
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -112,7 +113,7 @@ def test_the_undamaged_replay_is_followed_and_ends_the_origin() -> None:
 
 
 def bodies_of(frame: Frame) -> list[tuple[int, bytes]]:
-    return [(codec, bytes(body)) for codec, body in split_bodies(frame.payload, 3)[0]]
+    return list(split_bodies(frame.payload, 3)[0])
 
 
 def no_bodies(frame: Frame) -> dict[str, Any]:
@@ -169,6 +170,19 @@ def test_a_replay_that_contradicts_itself_is_refused_and_the_replica_unchanged(
     assert replica.origin is not None
     assert before.origin is not None
     assert replica.origin.counts.tobytes() == before.origin.counts.tobytes()
+
+
+def test_a_replay_that_claims_many_tiny_deltas_takes_no_memory_for_them() -> None:
+    replica, frame = held()
+    many = replace(frame, version=2**31, payload=bytes(200_000))
+    tracemalloc.start()
+    with pytest.raises(FedcompError):
+        replica.advance(many)
+    with pytest.raises(FedcompError):
+        replica.advance(replace(many, version=5 + 100_000))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000
 
 
 def test_a_replay_to_an_older_version_is_passed_over() -> None:
