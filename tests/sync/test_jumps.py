@@ -50,6 +50,18 @@ def test_chains_of_jumps_end_in_the_same_bits() -> None:
     assert len({origin.counts.tobytes() for origin in origins if origin is not None}) == 1
 
 
+def test_a_node_that_is_back_after_ten_thousand_versions_jumps() -> None:
+    publisher, replica, rng = Publisher.begin(start()), start(), np.random.default_rng(0)
+    for version in range(1, 10_004):
+        publisher.publish(rng.standard_normal(N, np.float32) * np.float32(0.001), exact(version), STC, seed=version)
+        if version <= 3:
+            replica = replica.advance(publisher.history.frames()[-1])
+    (jump,) = (parse_single_frame(data) for data in publisher.route(*replica.place).frames)
+    assert (jump.kind, jump.base_version, jump.version) == (Kind.JUMP, 0, 10_003)
+    assert jump.size < 0.75 * start().key_frame().size
+    assert bits(replica.advance(jump)) == bits(publisher.replica)
+
+
 def test_a_jump_is_far_smaller_than_its_deltas() -> None:
     log = Log()
     for _ in range(60):
