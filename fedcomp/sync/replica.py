@@ -198,6 +198,10 @@ class Replica:
 
         Between them there are no exact tensors, so that replays from different versions have the same deltas in common.
         """
+        if frame.codec != NO_BODY:
+            raise CorruptError(
+                f"a replay with a head of codec {frame.codec}; {NO_BODY} is needed, each delta names its own"
+            )
         bodies, exact = split_bodies(frame.payload, frame.version - frame.base_version)
         if len(exact) != (self.layout.exact_size if frame.flags & FLAG_EXACT else 0):
             raise CorruptError(

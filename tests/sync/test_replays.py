@@ -151,6 +151,7 @@ def infinity(frame: Frame) -> dict[str, Any]:
         (lambda frame: {"version": 5}, CorruptError, "the exact tensors need 8"),
         (lambda frame: {"version": 5, "flags": 0, "payload": b""}, CorruptError, "does not end"),
         (lambda frame: {"payload": frame.payload + b"\0"}, CorruptError, "9 bytes behind the last delta"),
+        (lambda frame: {"codec": 8}, CorruptError, "codec 8; 0 is needed"),
         (lambda frame: {"flags": 0}, CorruptError, "8 bytes behind the last delta"),
         (no_bodies, CorruptError, "does not end"),
         (two_bodies, TruncatedError, "codec of a replayed delta"),
