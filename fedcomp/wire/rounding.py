@@ -26,7 +26,6 @@ def rounded(arrays: Mapping[str, NDArray[Any]], bits: int) -> dict[str, NDArray[
         values = tensor.values_of(np.asarray(arrays[tensor.name])).astype(np.float64)
         if largest := float(np.abs(values).max(initial=0.0)):
             step = max(UNIT, 2.0 ** math.ceil(math.log2(largest / (2 ** (bits - 1) - 1))))
-            result[tensor.name] = tensor.round(
-                np.rint(values / step) * step + 0.0
-            )  # no -0: it is no multiple of the unit
+            rounded_values = np.rint(values / step) * step + 0.0  # no -0: it is no multiple of the unit
+            result[tensor.name] = tensor.round(rounded_values)
     return result
