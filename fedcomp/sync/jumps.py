@@ -1,4 +1,4 @@
-"""Jumps: the sum of many deltas in one frame, which is far smaller than the deltas one after the other.
+"""Many deltas in one frame: a jump, which is their sum and far smaller, or a replay, where they have no exact sum.
 
 Published deltas hit the same entries again and again, and signs cancel.  On the grid (`fedcomp.quantized.steps`) the sum is
 exact, so a jump ends in the same bits as the deltas.
@@ -15,12 +15,13 @@ from fedcomp.wire import FLAG_EXACT, FLAG_GRID, Frame, decode_body
 
 Place = tuple[int, int]
 """Version and fingerprint."""
+MIN_SAVING = 0.01
 MAX_DECODED_BYTES = 1 << 26
 """The most memory of decoded deltas that is kept: nodes that were away for different times share most of what they missed."""
 
 
 class Jumps:
-    """Makes the jumps to one version, each once.
+    """Makes the jumps and replays to one version, each once.
 
     `origin_size` is the size of the last jump from an origin, 0 if there was none.
     """
@@ -33,14 +34,25 @@ class Jumps:
         self._decoded_bytes = 0
 
     def along(self, deltas: tuple[Frame, ...], replica: Replica) -> bytes | None:
-        """Return the jump in place of the consecutive `deltas` that lead to `replica`; None if one of them is off the grid."""
+        """Return the frame in place of the consecutive `deltas` that lead to `replica`; None if only some are on the grid.
+
+        A replay that saves less than `MIN_SAVING` is not made either: the deltas are in memory once for all nodes.
+        """
         start = (deltas[0].base_version, deltas[0].before)
         made = self._made_to(replica)
         if start not in made:
-            steps = self._sum_of(deltas, replica) if all(frame.flags & FLAG_GRID for frame in deltas) else None
-            exact = any(frame.flags & FLAG_EXACT for frame in deltas)
-            made[start] = None if steps is None else replica.jump_frame(start, steps, exact=exact).to_bytes()
+            frame = self._one_frame(start, deltas, replica)
+            made[start] = None if frame is None else frame.to_bytes()
         return made[start]
+
+    def _one_frame(self, start: Place, deltas: tuple[Frame, ...], replica: Replica) -> Frame | None:
+        on_grid = {bool(frame.flags & FLAG_GRID) for frame in deltas}
+        if on_grid == {False}:
+            replay = replica.replay_frame(deltas)
+            return replay if replay.size < (1 - MIN_SAVING) * sum(frame.size for frame in deltas) else None
+        steps = self._sum_of(deltas, replica) if on_grid == {True} else None
+        exact = any(frame.flags & FLAG_EXACT for frame in deltas)
+        return None if steps is None else replica.jump_frame(start, steps, exact=exact)
 
     def from_origin(self, origin: Origin, replica: Replica) -> bytes:
         """Return the jump from the base of `origin`, which is that of `replica`."""

@@ -185,21 +185,18 @@ class Publisher:
     def _missed(self, version: int, fingerprint: int, *, certain: bool = True) -> Route | None:
         """Return the smallest of replay and jumps from a version on, no frames from the newest; None if there is none.
 
-        Deltas off the grid are one replay, with the exact tensors once.  A node that may be ahead of the version gets them one
-        by one, and passes over those that it knows.  A node that has confirmed a version after the origin holds the origin too,
-        and can jump from there; another jump needs a node that certainly holds its start.
+        Deltas off the grid are one replay, with the exact tensors once, if that saves much.  A node that may be ahead passes
+        over the deltas that it knows, alone or in a replay.  A node that has confirmed a version after the origin holds the
+        origin too, and can jump from there; another jump needs a node that certainly holds its start.
         """
         replica = self.replica
         if (version, fingerprint) == replica.place:
             return Route((), 0)
         deltas = self.history.since(version, fingerprint)
         routes = [tuple(data for _, data in deltas)] if deltas else []
-        if certain and len(deltas) > 1:
-            frames = tuple(frame for frame, _ in deltas)
-            if (jump := self._jumps.along(frames, replica)) is not None:
-                routes.append((jump,))
-            elif not any(frame.flags & FLAG_GRID for frame in frames):
-                routes = [(replica.replay_frame(frames).to_bytes(),)]
+        if len(deltas) > 1 and (certain or not any(frame.flags & FLAG_GRID for frame, _ in deltas)):
+            one = self._jumps.along(tuple(frame for frame, _ in deltas), replica)
+            routes += [(one,)] if one is not None else []
         # A jump from the origin holds all entries that ever moved: one that is likely larger than another route is not made.
         may_help = not routes or (len(deltas) > 1 and min(map(_size, routes)) > self._jumps.origin_size)
         if may_help and replica.origin is not None and replica.origin.base.version <= version < replica.version:

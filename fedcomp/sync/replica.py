@@ -4,6 +4,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -125,12 +126,13 @@ class Replica:
     def delta(self, codec: int, body: bytes, exact: bytes, *, grid: bool = False) -> "tuple[Frame, DeltaStep]":
         """Return the frame that adds the vector in `body` and replaces the exact tensors, and its step to the next version.
 
-        With `grid`, it is added on the grid, if that can hold it.  Raises `CorruptError` if the sum or `exact` is not finite.
+        With `grid`, it is added on the grid, if that can hold it; an origin begins with powers of two alone, so that a method
+        off the grid begins none by chance.  Raises `CorruptError` if the sum or `exact` is not finite.
         """
         if exact != self.exact:
             self.layout.check_exact(exact)
         quantized, step = decode_body(codec, body, self.layout), None
-        if grid and (steps := steps_in(quantized)) is not None:
+        if grid and (steps := steps_in(quantized)) is not None and (self.origin or _are_powers(steps.counts)):
             with suppress(OffGridError):
                 step = _add_steps(self, steps, exact)
         flags = (FLAG_GRID if step is not None else 0) | (0 if exact == self.exact else FLAG_EXACT)
@@ -156,7 +158,8 @@ class Replica:
     def advance(self, frame: Frame, decoder: "FrameDecoder | None" = None) -> "Replica":
         """Return the replica after a delta, a jump or a replay.  This replica is spent: its vector may live on in the new one.
 
-        A frame that was applied before changes nothing.  A jump may also start from this replica's origin.  `decoder` computes
+        A frame that was applied before changes nothing.  A jump may also start from this replica's origin, and a replay before
+        this version: the deltas up to here are passed over.  `decoder` computes
         the step, by default without a shared cache.
 
         Raises:
@@ -182,10 +185,12 @@ class Replica:
         return here.after(step, frame.version)
 
     def _start_of(self, frame: Frame) -> "Replica":
-        """Return this replica or the base of its origin, whichever the frame starts from."""
+        """Return this replica or the base of its origin, whichever the frame starts from or passes."""
         start = (frame.base_version, frame.before)
         if start == self.place:
             return self
+        if frame.kind is Kind.REPLAY and frame.base_version < self.version < frame.version:
+            return self  # the fingerprint of its end says whether this version is on the way
         if self.origin is not None and frame.kind is Kind.JUMP and start == self.origin.base.place:
             return self.origin.base
         raise VersionError(
@@ -213,7 +218,7 @@ class Replica:
             exact = self.exact
         mark = self.fingerprint - exact_part(self.exact) & MODULUS_MASK
         here = replace(self, vector=self.vector.copy(), exact=b"", fingerprint=mark)
-        for codec, body in bodies:
+        for codec, body in islice(bodies, self.version - frame.base_version, None):
             place = (here.version, here.version + 1, frame.layout, here.fingerprint, 0)
             delta = Frame(Kind.DELTA, codec, 0, *place, body)
             here = here.after(decoder.step(here, delta) if decoder else DeltaStep.of(here, delta), here.version + 1)
@@ -240,7 +245,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class DeltaStep:
-    """The effect of a delta or a jump on a replica, computed before anything changes.
+    """The effect of a frame on a replica, computed before anything changes.
 
     ``vector[selection] = values`` is the step; `exact` and `fingerprint` are those after it.  On the grid, `counts` are the
     counts of the same entries after it.
@@ -285,13 +290,12 @@ def _elsewhere(frame: Frame) -> CorruptError:
 
 
 def _add_values(replica: Replica, quantized: QuantizedVector, exact: bytes) -> DeltaStep:
-    """Return the step that adds `quantized` in float32; it is handed over."""
+    """Return the step that adds `quantized` in float32."""
     with np.errstate(over="ignore"):
         sparse = quantized.sparse()
         values = quantized.dense() if sparse is None else sparse.values
         del quantized  # with them, memory would exceed four times the model
-        new = values if values.flags.writeable else np.empty_like(values)
-        fingerprint_change = 0
+        new, fingerprint_change = np.empty_like(values), 0
         for start in range(0, new.size, STEP_BLOCK_ENTRIES):
             part = slice(start, start + STEP_BLOCK_ENTRIES)
             old = replica.vector[part if sparse is None else sparse.indices[part]]
@@ -302,6 +306,12 @@ def _add_values(replica: Replica, quantized: QuantizedVector, exact: bytes) -> D
     if sparse is None:
         return DeltaStep(slice(None), new, exact, fingerprint(new, exact))
     return DeltaStep(sparse.indices, new, exact, _moved(replica, fingerprint_change, exact))
+
+
+def _are_powers(counts: StepCounts) -> bool:
+    """Return whether there are counts, each of them a power of two beside its sign."""
+    magnitudes = np.abs(counts)
+    return bool(counts.size) and not (magnitudes & (magnitudes - 1)).any()
 
 
 def _add_steps(replica: Replica, steps: Steps, exact: bytes) -> DeltaStep:
@@ -344,7 +354,10 @@ class FrameDecoder(Protocol):
     """Computes the effects of frames, such as a cache that several replicas share."""
 
     def step(self, replica: Replica, frame: Frame, /) -> DeltaStep:
-        """Return the effect of a delta or jump on `replica`."""
+        """Return the effect of a delta or jump on `replica`.
+
+        A delta of a replay comes as a frame whose `after` is 0, to a replica without exact tensors.
+        """
         ...
 
     def begin(self, frame: Frame, /) -> Replica:

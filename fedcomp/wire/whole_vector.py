@@ -15,25 +15,30 @@ from fedcomp.wire.codec_ids import NO_BODY, STEPS_CODEC
 from fedcomp.wire.layout import Layout
 
 VALUES_CODEC = 4
+MOST_KEPT = 0.9
 FREE_ENTRIES = 1 << 16
 """More entries than that need a bit each at least: a few bytes from the wire must not claim a vector of gigabytes."""
 
 
 def write_vector(vector: Vector) -> tuple[int, bytes]:
-    """Return a codec id and the body of the fewest bytes that hold `vector`, float32 (n,), to the bit.
+    """Return a codec id and a body that holds `vector`, float32 (n,), to the bit: the smallest of those that are tried.
 
-    What no code makes smaller in its first entries is not tried as a whole: one value of 32 bits gives all of them 32.
+    What no code makes smaller in its first 65,536 entries is float32 as a whole: one value of 32 bits gives all of them 32.
     """
     plain = NO_BODY, vector.astype("<f4").tobytes()
     if vector.size > FREE_ENTRIES and write_vector(vector[:FREE_ENTRIES])[0] == NO_BODY:
         return plain
-    bodies = [(VALUES_CODEC, SparseValues().encode(Sparse(vector.size, np.arange(vector.size), vector)))]
+    bodies: list[tuple[int, bytes]] = []
     counts = counts_of(vector)
     if counts is not None and not np.signbit(vector[counts == 0]).any():  # -0 is no step
         indices = np.flatnonzero(counts)
         bodies.append((STEPS_CODEC, StepsCode().encode(Steps(vector.size, indices, counts[indices]))))
+    kept = np.flatnonzero(vector.view(np.uint32))  # -0 has bits
+    if kept.size > MOST_KEPT * vector.size:  # then positions take more than the zeros
+        kept = np.arange(vector.size)
+    bodies.append((VALUES_CODEC, SparseValues().encode(Sparse(vector.size, kept, vector[kept]))))
     bodies = [(codec, body) for codec, body in bodies if _is_enough(body, vector.size)]
-    return min(plain, *bodies, key=_size)
+    return min([plain, *bodies], key=_size)
 
 
 def read_vector(codec: int, body: bytes, layout: Layout) -> Vector:

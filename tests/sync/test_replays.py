@@ -12,9 +12,9 @@ import fedcomp
 from fedcomp.compressor import Compressor
 from fedcomp.errors import CorruptError, FedcompError, TruncatedError, VersionError
 from fedcomp.flower.client.in_memory import DecodeCache
-from fedcomp.sync import DeltaStep, Replica, apply_frame
+from fedcomp.sync import DeltaStep, History, Publisher, Replica, apply_frame, start_replica
 from fedcomp.sync.fingerprint import MODULUS_MASK, exact_part
-from fedcomp.wire import FLAG_EXACT, Frame, Kind, join_bodies, parse_single_frame, split_bodies
+from fedcomp.wire import FLAG_EXACT, FLAG_GRID, Frame, Kind, join_bodies, layout_of, parse_single_frame, split_bodies
 from tests.sync.logs import Log, N, bits, check_routes, exact, owned, start
 
 EDEN = fedcomp.eden(bits=0.5)
@@ -62,14 +62,59 @@ def test_one_missed_delta_needs_no_replay() -> None:
     assert [frame.kind for frame in route(log, held[14])] == [Kind.DELTA]
 
 
-def test_a_node_that_may_be_ahead_gets_the_deltas_one_by_one() -> None:
+@pytest.mark.parametrize("ahead", [3, 4, 9, 14, 15])
+def test_a_node_that_is_ahead_passes_over_the_deltas_that_it_knows(ahead: int) -> None:
     log, held = followed(15)
-    frames = route(log, held[3], certain=False)
-    assert [frame.kind for frame in frames] == [Kind.DELTA] * 12
-    replica = held[9]
-    for frame in frames:
-        replica = apply_frame(replica, frame)
-    assert bits(replica) == bits(log.publisher.replica)
+    (frame,) = route(log, held[3], certain=False)
+    assert frame.kind is Kind.REPLAY
+    assert bits(apply_frame(held[ahead], frame)) == bits(log.publisher.replica)
+
+
+def test_a_node_on_another_branch_refuses_a_replay_and_is_unchanged() -> None:
+    """A server that came back from an old checkpoint has published other versions under the same numbers."""
+    log, held = followed(15)
+    (frame,) = route(log, held[3])
+    other = Log(seed=1, compressor=EDEN)
+    for _ in range(9):
+        other.publish()
+    before = owned(other.publisher.replica)
+    with pytest.raises(CorruptError, match="does not end"):
+        other.publisher.replica.advance(frame)
+    assert bits(other.publisher.replica) == bits(before)
+
+
+def test_a_replay_that_saves_next_to_nothing_is_not_made() -> None:
+    """Single deltas are in memory once for all nodes; a replay is once for each version that nodes missed it from."""
+    n = 40_000
+    arrays, rng = {"w": np.zeros(n, np.float32)}, np.random.default_rng(0)
+    publisher = Publisher.begin(start_replica(layout_of(arrays), arrays))
+    publisher.history = History(1 << 22)
+    for compressor, kinds in ((fedcomp.dense(), [Kind.DELTA] * 4), (fedcomp.eden(bits=0.01), [Kind.REPLAY])):
+        first = publisher.replica.place
+        for _ in range(4):
+            publisher.publish(rng.standard_normal(n, np.float32), b"", compressor, seed=0)
+        assert [parse_single_frame(data).kind for data in publisher.route(*first).frames] == kinds
+
+
+def test_a_method_off_the_grid_gets_on_it_by_no_chance() -> None:
+    """Zeros, and multiples of 2^-24 that are no powers of two, begin no origin."""
+    publisher = Publisher.begin(start())
+    publisher.history = History(1 << 20)
+    changes = [
+        np.full(N, 0.1, np.float32),
+        np.zeros(N, np.float32),
+        np.full(N, 0.75, np.float32),
+        np.full(N, 0.1, np.float32),
+    ]
+    for change in changes:
+        publisher.publish(change, publisher.replica.exact, fedcomp.topk(density=1.0), seed=0)
+    assert [frame.flags & FLAG_GRID for frame in publisher.history.frames()] == [0] * 4
+
+
+def test_messages_to_nodes_that_missed_the_same_share_one_replay() -> None:
+    log, held = followed(15)
+    one, two = (log.publisher.route(*held[3].place).frames for _ in range(2))
+    assert one[0] is two[0]
 
 
 def test_nodes_that_were_away_for_different_times_share_the_decoded_deltas(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,6 +191,7 @@ def infinity(frame: Frame) -> dict[str, Any]:
         (lambda frame: {"after": 1}, CorruptError, "does not end"),
         (lambda frame: {"before": 1}, VersionError, "a replay from version 5"),
         (lambda frame: {"base_version": 6}, VersionError, "a replay from version 6"),
+        (lambda frame: {"base_version": 4}, CorruptError, "6 bytes behind the last delta"),
         (lambda frame: {"version": 9}, CorruptError, "6 bytes behind the last delta"),
         (lambda frame: {"version": 7}, CorruptError, "the exact tensors need 8"),
         (lambda frame: {"version": 5}, CorruptError, "the exact tensors need 8"),

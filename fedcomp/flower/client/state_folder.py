@@ -28,7 +28,7 @@ FORMAT = "1"
 DAMAGE_ERRORS = (DecodeError, *CORRUPTION_ERRORS)
 """What `StateFiles.read` and `StateFiles.place` raise for missing or damaged files."""
 MAX_REPLAYED_FRAMES = 32
-"""The most frames kept beside a model: each one takes some time to replay when the state is read."""
+"""The most frames, and deltas in replays, kept beside a model: each one takes some time to replay when the state is read."""
 MIN_MODEL_PER_FRAMES = 4
 """The model is at least this many times as large as the frames beside it."""
 MAX_TRAININGS = 4
@@ -110,7 +110,8 @@ class StateFiles:
     def _can_replay_to(self, replica: Replica) -> bool:
         """Return whether a model is written, and the frames since then lead to `replica` and are few and small enough."""
         size = sum(frame.size for frame in self._frames)
-        too_long = len(self._frames) > MAX_REPLAYED_FRAMES or size * MIN_MODEL_PER_FRAMES > replica.vector.nbytes
+        deltas = sum(frame.version - frame.base_version if frame.kind is Kind.REPLAY else 1 for frame in self._frames)
+        too_long = deltas > MAX_REPLAYED_FRAMES or size * MIN_MODEL_PER_FRAMES > replica.vector.nbytes
         makes_model = any(frame.kind is Kind.START for frame in self._frames)
         end = _model_name(self._frames[-1].version, self._frames[-1].after) if self._frames else self._model
         return (

@@ -24,10 +24,10 @@ from fedcomp.core import write_archive
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.mod import open_store
-from fedcomp.flower.client.state_folder import StateFiles, StateFolder
-from fedcomp.sync import Subscriber
+from fedcomp.flower.client.state_folder import MAX_REPLAYED_FRAMES, StateFiles, StateFolder
+from fedcomp.sync import Publisher, Subscriber
 from fedcomp.sync.replica import start_replica
-from fedcomp.wire.frame import Frame, Kind
+from fedcomp.wire.frame import Frame, Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of
 from fedcomp.wire.server_message import Ack
 from tests.flower.toy import app, floats, model, state_of
@@ -104,6 +104,25 @@ def test_a_first_replica_that_came_by_frames_is_written_as_a_model(tmp_path: Pat
     frame = Frame(Kind.DELTA, 1, 0, 0, replica.version, 0, 0, replica.fingerprint, b"short")
     StateFiles(tmp_path).write(replace(state, followed=(frame,)))
     _same(StateFiles(tmp_path).read(), state)
+
+
+@pytest.mark.parametrize("deltas", [MAX_REPLAYED_FRAMES, MAX_REPLAYED_FRAMES + 1])
+def test_a_replay_counts_as_its_deltas(deltas: int, tmp_path: Path) -> None:
+    """Each of them takes time whenever the state is read: with more than a few the model is written."""
+    arrays, rng = {"w": np.zeros(40_000, np.float32)}, np.random.default_rng(0)
+    first = start_replica(layout_of(arrays), arrays, 1)
+    publisher = Publisher.begin(start_replica(layout_of(arrays), arrays, 1))
+    for _ in range(deltas):
+        publisher.publish(rng.standard_normal(40_000, np.float32), b"", fedcomp.eden(bits=0.002), seed=0)
+    (data,) = publisher.route(*first.place).frames
+    frame, files, state = parse_single_frame(data), StateFiles(tmp_path), ClientState(Subscriber(first), training_id=7)
+    assert frame.kind is Kind.REPLAY
+    files.write(state)
+    (model_file,) = tmp_path.glob("model-*")
+    followed = replace(state, subscriber=Subscriber(first.advance(frame)), followed=(frame,))
+    files.write(followed)
+    assert model_file.exists() == (deltas <= MAX_REPLAYED_FRAMES)
+    _same(StateFiles(tmp_path).read(), replace(followed, followed=()))
 
 
 def test_nodes_with_and_without_files_send_the_same_bytes(tmp_path: Path) -> None:
