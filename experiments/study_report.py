@@ -143,7 +143,7 @@ def _setup(study: Study) -> Iterator[tuple[str, str]]:
 def _papers(study: Study) -> dict[str, str]:
     """Return the paper of each compressor of the study that fedcomp knows."""
     texts = pd.concat([study.runs["uplink"], study.runs["downlink"]]).unique()
-    names = {text: parse_call(text)[0] for text in sorted(texts)}
+    names = {text: parse_call(text, METHODS)[0] for text in sorted(texts)}
     return {text: METHODS.about(name).paper for text, name in names.items() if name in METHODS}
 
 

@@ -85,6 +85,12 @@ def test_the_page_has_title_question_commands_notes_and_every_method_with_its_se
         assert f'<figure id="{name}">' in complete
 
 
+def test_a_method_within_another_is_named_with_the_paper_of_the_outer_one() -> None:
+    page = render(cell([0.1, 0.5], downlink="balanced(stc(density=0.01))"), ABOUT)
+    assert "balanced(stc(density=0.01))" in page
+    assert "what returning nodes fetch" in page
+
+
 def test_the_contents_lead_to_every_section_and_ids_are_unique(complete: str) -> None:
     ids = re.findall(r' id="([^"]*)"', complete)
     assert len(set(ids)) == len(ids)
