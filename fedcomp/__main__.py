@@ -33,7 +33,7 @@ from fedcomp.wire import (
     codec_by_id,
     parse_frame,
     parse_server_message,
-    split_bodies,
+    read_bodies,
 )
 
 Field = tuple[str, str]
@@ -106,11 +106,12 @@ def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
         for tensor in layout.tensors:
             yield "tensor", f"{tensor.name!r} {tensor.dtype} {tensor.shape} {tensor.policy_text}"
     elif frame.kind is Kind.REPLAY:
-        bodies, exact = split_bodies(frame.payload, frame.version - frame.base_version)
-        for codec, body in bodies:
+        end = 0
+        for (codec, body), offset in read_bodies(frame.payload, frame.version - frame.base_version):
             yield "delta", f"codec {codec} ({_codec_name(codec)}), {len(body)} bytes"
-        if exact:
-            yield "exact", f"{len(exact)} bytes"
+            end = offset
+        if end < len(frame.payload):
+            yield "exact", f"{len(frame.payload) - end} bytes"
     elif frame.kind in (Kind.DELTA, Kind.JUMP, Kind.UPDATE):
         yield from _payload_fields(frame, layouts.get(frame.layout))
 

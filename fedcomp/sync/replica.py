@@ -26,7 +26,7 @@ from fedcomp.wire import (
     codec_by_id,
     decode_body,
     join_bodies,
-    split_bodies,
+    read_bodies,
     write_vector,
 )
 
@@ -207,21 +207,21 @@ class Replica:
             raise CorruptError(
                 f"a replay with a head of codec {frame.codec}; {NO_BODY} is needed, each delta names its own"
             )
-        bodies, exact = split_bodies(frame.payload, frame.version - frame.base_version)
-        if len(exact) != (self.layout.exact_size if frame.flags & FLAG_EXACT else 0):
-            raise CorruptError(
-                f"{len(exact)} bytes behind the last delta of a replay; the exact tensors need {self.layout.exact_size}"
-            )
-        if frame.flags & FLAG_EXACT:
-            self.layout.check_exact(exact)
-        else:
-            exact = self.exact
-        mark = self.fingerprint - exact_part(self.exact) & MODULUS_MASK
+        mark, end = self.fingerprint - exact_part(self.exact) & MODULUS_MASK, 0
         here = replace(self, vector=self.vector.copy(), exact=b"", fingerprint=mark)
-        for codec, body in islice(bodies, self.version - frame.base_version, None):
+        bodies = read_bodies(frame.payload, frame.version - frame.base_version)
+        for (codec, body), offset in islice(bodies, self.version - frame.base_version, None):
+            end = offset
             place = (here.version, here.version + 1, frame.layout, here.fingerprint, 0)
             delta = Frame(Kind.DELTA, codec, 0, *place, body)
             here = here.after(decoder.step(here, delta) if decoder else DeltaStep.of(here, delta), here.version + 1)
+        exact = frame.payload[end:] if frame.flags & FLAG_EXACT else self.exact
+        if len(frame.payload) - end != (self.layout.exact_size if frame.flags & FLAG_EXACT else 0):
+            raise CorruptError(
+                f"{len(frame.payload) - end} bytes behind the last delta of a replay; "
+                f"the exact tensors need {self.layout.exact_size}"
+            )
+        self.layout.check_exact(exact)
         here = replace(here, exact=exact, fingerprint=here.fingerprint + exact_part(exact) & MODULUS_MASK)
         if frame.version <= self.version or here.place != (frame.version, frame.after):
             raise _elsewhere(frame)

@@ -18,7 +18,7 @@ from fedcomp.wire.frame import (
     parse_single_frame,
 )
 from fedcomp.wire.layout import Layout, layout_of, parse_layout
-from fedcomp.wire.replay import join_bodies, split_bodies
+from fedcomp.wire.replay import join_bodies, read_bodies
 from fedcomp.wire.rounding import rounded
 from fedcomp.wire.server_message import (
     COUNTER_BITS,
@@ -70,10 +70,10 @@ __all__ = [
     "parse_server_message",
     "parse_single_frame",
     "probable_ties",
+    "read_bodies",
     "read_vector",
     "register_codec",
     "rounded",
-    "split_bodies",
     "tightened",
     "write_vector",
 ]
