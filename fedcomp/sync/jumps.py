@@ -16,6 +16,7 @@ from fedcomp.wire import FLAG_EXACT, FLAG_GRID, Frame, decode_body
 Place = tuple[int, int]
 """Version and fingerprint."""
 MIN_SAVING = 0.01
+"""The least share of the bytes of its deltas that a replay saves."""
 MAX_DECODED_BYTES = 1 << 26
 """The most memory of decoded deltas that is kept: nodes that were away for different times share most of what they missed."""
 
@@ -34,9 +35,10 @@ class Jumps:
         self._decoded_bytes = 0
 
     def along(self, deltas: tuple[Frame, ...], replica: Replica) -> bytes | None:
-        """Return the frame in place of the consecutive `deltas` that lead to `replica`; None if only some are on the grid.
+        """Return the frame in place of the consecutive `deltas` that lead to `replica`, None if there is none.
 
-        A replay that saves less than `MIN_SAVING` is not made either: the deltas are in memory once for all nodes.
+        That is where only some are on the grid, where the counts of their sum leave 32 bits, and where a replay saves less than
+        `MIN_SAVING`: the deltas are in memory once for all nodes.
         """
         start = (deltas[0].base_version, deltas[0].before)
         made = self._made_to(replica)

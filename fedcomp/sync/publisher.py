@@ -183,7 +183,7 @@ class Publisher:
         return Route((self._key[1], *missed.frames), len(self._key[1]) + missed.catch_up_bytes, key=True)
 
     def _missed(self, version: int, fingerprint: int, *, certain: bool = True) -> Route | None:
-        """Return the smallest of replay and jumps from a version on, no frames from the newest; None if there is none.
+        """Return the smallest of deltas, replay and jumps from a version on, no frames from the newest; None if there is none.
 
         Deltas off the grid are one replay, with the exact tensors once, if that saves much.  A node that may be ahead passes
         over the deltas that it knows, alone or in a replay.  A node that has confirmed a version after the origin holds the

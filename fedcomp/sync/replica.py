@@ -132,7 +132,11 @@ class Replica:
         if exact != self.exact:
             self.layout.check_exact(exact)
         quantized, step = decode_body(codec, body, self.layout), None
-        if grid and (steps := steps_in(quantized)) is not None and (self.origin or _are_powers(steps.counts)):
+        if (
+            grid
+            and (steps := steps_in(quantized)) is not None
+            and (self.origin is not None or _are_powers(steps.counts))
+        ):
             with suppress(OffGridError):
                 step = _add_steps(self, steps, exact)
         flags = (FLAG_GRID if step is not None else 0) | (0 if exact == self.exact else FLAG_EXACT)
@@ -159,8 +163,7 @@ class Replica:
         """Return the replica after a delta, a jump or a replay.  This replica is spent: its vector may live on in the new one.
 
         A frame that was applied before changes nothing.  A jump may also start from this replica's origin, and a replay before
-        this version: the deltas up to here are passed over.  `decoder` computes
-        the step, by default without a shared cache.
+        this version: the deltas up to here are passed over.  `decoder` computes the step, by default without a shared cache.
 
         Raises:
             VersionError: The frame starts from another version.
@@ -215,12 +218,10 @@ class Replica:
             place = (here.version, here.version + 1, frame.layout, here.fingerprint, 0)
             delta = Frame(Kind.DELTA, codec, 0, *place, body)
             here = here.after(decoder.step(here, delta) if decoder else DeltaStep.of(here, delta), here.version + 1)
-        exact = frame.payload[end:] if frame.flags & FLAG_EXACT else self.exact
-        if len(frame.payload) - end != (self.layout.exact_size if frame.flags & FLAG_EXACT else 0):
-            raise CorruptError(
-                f"{len(frame.payload) - end} bytes behind the last delta of a replay; "
-                f"the exact tensors need {self.layout.exact_size}"
-            )
+        rest, size = frame.payload[end:], self.layout.exact_size
+        if len(rest) != (size if frame.flags & FLAG_EXACT else 0):
+            raise CorruptError(f"{len(rest)} bytes behind the last delta of a replay; the exact tensors need {size}")
+        exact = rest if frame.flags & FLAG_EXACT else self.exact
         self.layout.check_exact(exact)
         here = replace(here, exact=exact, fingerprint=here.fingerprint + exact_part(exact) & MODULUS_MASK)
         if frame.version <= self.version or here.place != (frame.version, frame.after):
@@ -285,6 +286,7 @@ class DeltaStep:
 
 
 def _elsewhere(frame: Frame) -> CorruptError:
+    """Return the error of a frame that leads to another model than it says."""
     name, mark = frame.kind.name.lower(), f"{frame.after:016x}"
     return CorruptError(f"a {name} that does not end in the version {frame.version} ({mark}) that it names")
 

@@ -68,6 +68,17 @@ def test_other_bits_are_refused(bits: Any) -> None:
         rounded(ARRAYS, bits)
 
 
+@pytest.mark.parametrize(("bits", "error"), [(8, 0.02), (4, 0.29)])
+def test_rounding_changes_gaussian_weights_by_as_much_as_the_docstring_says(bits: int, error: float) -> None:
+    weights = np.random.default_rng(1).standard_normal(500_000).astype(np.float32)
+    change = rounded({"w": weights}, bits)["w"] - weights
+    assert np.linalg.norm(change) / np.linalg.norm(weights) == pytest.approx(error, rel=0.15)
+
+
+def test_two_bits_leave_little_of_gaussian_weights() -> None:
+    assert np.mean(rounded({"w": ARRAYS["wide"]}, 2)["w"] != 0) < 0.05
+
+
 def test_tiny_entries_go_to_the_unit_of_the_grid() -> None:
     after = rounded({"w": np.array([1e-9, 2.0**-24, 3e-8], np.float32)}, 8)["w"]
     assert after.tolist() == [0, 2.0**-24, 2.0**-24]
