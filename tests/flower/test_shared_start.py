@@ -119,6 +119,7 @@ def test_a_rounded_first_model_takes_fewer_bits(memory: str, shared: bool, tmp_p
 
 def test_arrays_are_rounded_like_records() -> None:
     assert round_model(arrays_of(model()), 5) == round_model(model(), 5)
+    assert round_model(model(), 5) != round_model(model(), 8)
 
 
 OTHERS: dict[str, Start] = {

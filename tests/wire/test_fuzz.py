@@ -18,6 +18,11 @@ MODEL = 300_000
 """Entries of a model that is large compared to the fixed memory."""
 
 
+@pytest.mark.parametrize("kinds", [("KEY",), ("JUMP", "REPLAY")])
+def test_mutants_of_some_kinds_alone(kinds: tuple[str, ...]) -> None:
+    assert {mutant(SEED, number, kinds).kind for number in range(60)} == set(kinds)
+
+
 def test_a_mutant_is_the_same_on_every_run() -> None:
     assert [mutant(SEED, number) for number in range(60)] == [mutant(SEED, number) for number in range(60)]
     assert mutant(SEED, 3) != mutant(SEED + 1, 3)

@@ -68,6 +68,11 @@ def test_other_bits_are_refused(bits: Any) -> None:
         rounded(ARRAYS, bits)
 
 
+def test_entries_beyond_float32_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"'w' holds 1.7e\+308; at most 3.4"):
+        rounded({"w": np.array([1.7e308, 0.5])}, 8)
+
+
 @pytest.mark.parametrize(("bits", "error"), [(8, 0.02), (4, 0.29)])
 def test_rounding_changes_gaussian_weights_by_as_much_as_the_docstring_says(bits: int, error: float) -> None:
     weights = np.random.default_rng(1).standard_normal(500_000).astype(np.float32)
