@@ -12,9 +12,11 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.clientapp import ClientApp
 from torch import nn
 
+from clients import kept
 from clients.devices import pick_device, seed_torch
 from clients.local import LocalPlan
 from clients.local import train as train_locally
+from clients.plug_ins import check_training, training_plan
 from clients.samples import has_own_samples, node_number, own_card, own_samples
 from fedcomp.data import Card
 from fedcomp.flower import CompressionMod, to_record
@@ -50,10 +52,14 @@ def train(message: Message, context: Context) -> Message:
         learning_rate=float(run["learning-rate"]),
         momentum=float(run["momentum"]),
         weight_decay=float(run["weight-decay"]),
-        proximal_mu=float(str(config.get("proximal-mu", 0.0))),
+        training=training_plan(run, config),
     )
-    seed_torch(int(rng.integers(2**63)), device)  # for models with random parts, such as dropout
-    loss = train_locally(model, x, y, plan, rng)
+    seed = int(rng.integers(2**63))
+    seed_torch(seed, device)  # for models with random parts, such as dropout
+    momentum, server_round = str(run["client-momentum"]), int(str(config["server-round"]))
+    state = kept.load(context.state, plan, momentum, server_round)
+    loss, state = train_locally(model, x, y, plan, rng, state, seed=seed)
+    kept.save(context.state, state, momentum, server_round)
     return _reply(message, weights_of(run, len(y)) | {"train-loss": loss}, arrays=_record(model))
 
 
@@ -76,6 +82,8 @@ def report_partition(message: Message, context: Context) -> Message:
     """
     run, node = context.run_config, context.node_config
     try:
+        card = own_card(str(run["dataset"]))
+        check_training(str(run["training"]), _module(str(run["model"]), card, _device(run)), input_shape(card))
         if not has_own_samples(run):
             return _reply(message, {"partition-id": node_number(run, node, context.node_id)})
         _, y = own_samples(run, node, torch.device("cpu"))

@@ -106,11 +106,14 @@ def check_run(config: Mapping[str, object], num_nodes: int) -> None:
         check_folder(settings)
         # torch takes a while to import, and the other commands do not need it
         from clients.devices import pick_device
+        from clients.plug_ins import check_training
         from fedcomp.tasks import build_model, input_shape
 
-        pick_device(settings.device)
+        device = pick_device(settings.device)
         dataset = load_dataset(settings)
-        build_model(settings.model, input_shape(dataset.card), dataset.card.num_classes, settings.seed)
+        shape = input_shape(dataset.card)
+        model = build_model(settings.model, shape, dataset.card.num_classes, settings.seed).to(device)
+        check_training(settings.training, model, shape)
         check_partition(settings, dataset, num_nodes)
     except (OSError, ValueError) as error:
         raise LaunchError(str(error)) from None

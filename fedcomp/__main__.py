@@ -1,7 +1,8 @@
-"""Prints what a file of frames holds, or the table of all methods, or trains a small federation.
+"""Prints what a file of frames holds, or what there is to choose from, or trains a small federation.
 
 python -m fedcomp FILE                  # frames one after another, or a server message (.instruction); - is standard input
 python -m fedcomp methods [--markdown]  # every method: settings, paper, measured size and error; as text or as docs/methods.md
+python -m fedcomp training              # every training plug-in: settings, paper
 python -m fedcomp demo [METHOD ...]     # plain Flower and compressed runs side by side: bytes and accuracy; half a minute
 """
 
@@ -169,12 +170,21 @@ def _demo(methods: Sequence[str], rounds: int) -> Iterator[str]:
     return report(methods or DEMO_METHODS, rounds)
 
 
+def _training() -> Iterator[str]:
+    """Return the lines of the training plug-ins; raise `ImportError` without torch."""
+    from fedcomp.training import text_lines
+
+    return text_lines()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the description of a file, the methods or the demo.  Return 0, or 1 after one sentence about what is wrong."""
+    """Print the description of a file, a list or the demo.  Return 0, or 1 after one sentence about what is wrong."""
     parser = argparse.ArgumentParser(
-        prog="python -m fedcomp", description="Describe a file of frames, list all methods, or run a demo."
+        prog="python -m fedcomp", description="Describe frames, list methods or plug-ins, or run a demo."
     )
-    parser.add_argument("file", metavar="FILE|methods|demo", help="frames or a server message; - is standard input")
+    parser.add_argument(
+        "file", metavar="FILE|methods|training|demo", help="frames or a server message; - is standard input"
+    )
     parser.add_argument(
         "methods",
         nargs="*",
@@ -191,6 +201,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if name == "methods":
             lines = markdown_lines() if options.markdown else text_lines()
+        elif name == "training":
+            lines = _training()
         elif name == "demo":
             lines = _demo(options.methods, options.rounds)
         else:
@@ -204,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fedcomp: {name}: {error.strerror or error}", file=sys.stderr)
         return 1
     except (ImportError, RuntimeError, ValueError) as error:
-        if name != "demo":
+        if name not in ("demo", "training"):
             raise
         print(f"fedcomp: {name}: {error}", file=sys.stderr)
         return 1

@@ -11,7 +11,7 @@ from fedcomp import FedcompError
 from fedcomp.errors import DivergedError
 from fedcomp.flower import CompressedStrategy, DynamicSampling
 from server import report
-from server.evaluate import Evaluator, build_evaluator, to_npz
+from server.evaluate import Evaluator, build_evaluator, check_training, to_npz
 from server.fit import check_partition, check_strategy, load_dataset
 from server.folder import RunFolder, create_folder, reopen_folder
 from server.nodes import OrderedGrid, query_partitions, wait_for_nodes
@@ -68,6 +68,7 @@ def main(grid: Grid, context: Context) -> None:
 def prepare(settings: Settings, grid: Grid) -> Evaluator:
     """Return the evaluator; raise `ValueError` if strategy, dataset, model, nodes and partition do not fit together."""
     check_strategy(settings)  # the number of nodes may still grow
+    check_training(settings.training)
     dataset = load_dataset(settings)
     evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device)
     check_partition(settings, dataset, wait_for_nodes(grid, settings.min_nodes, settings.node_timeout))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fedcomp.data import Dataset
 from fedcomp.tasks import build_model, evaluate, input_shape, prepare
+from fedcomp.training import parse
 
 BATCH_SIZE = 1000
 
@@ -41,6 +42,14 @@ def build_evaluator(model_name: str, dataset: Dataset, seed: int, device_name: s
     card = dataset.card
     model = build_model(model_name, input_shape(card), card.num_classes, seed).to(device)
     return Evaluator(model, prepare(dataset.test.x, card, device), torch.tensor(dataset.test.y, device=device))
+
+
+def check_training(text: str) -> None:
+    """Raise `ValueError` for unknown plug-ins and wrong settings.  Whether they fit its device, each node checks itself."""
+    try:
+        parse(text)
+    except ValueError as error:
+        raise ValueError(f"training is {text!r}; {error}") from None
 
 
 def to_npz(arrays: ArrayRecord) -> bytes:

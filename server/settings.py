@@ -101,7 +101,9 @@ class Settings(CheckedConfig):
     batch_size: PositiveCount
     learning_rate: Step
     momentum: Share
+    client_momentum: Annotated[Literal["reset", "keep", "decay"], Field(description="'reset', 'keep' or 'decay'")]
     weight_decay: Decay
+    training: Text
     uplink: Method
     downlink: Method
     device: Annotated[

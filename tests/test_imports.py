@@ -36,22 +36,23 @@ RULES = {
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.sync fedcomp.wire""",
     "fedcomp/data/": "numpy datasets flwr_datasets sklearn fedcomp.core",
     "fedcomp/tasks/": "numpy torch fedcomp.core fedcomp.data",
+    "fedcomp/training/": "torch fedcomp.core",
     # what the library shows
     "fedcomp/__init__.py": "fedcomp fedcomp.compressor fedcomp.errors fedcomp.methods fedcomp.wire",
     "fedcomp/__main__.py": """fedcomp fedcomp.errors fedcomp.flower.demo fedcomp.methods fedcomp.quantized fedcomp.sync
-        fedcomp.wire""",
+        fedcomp.training fedcomp.wire""",
     "fedcomp/testing.py": """numpy fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.memory
         fedcomp.methods fedcomp.quantized""",
     # the Flower app: its two sides never import each other, and torch stays out of the server's loop
     "server/": """flwr matplotlib rich fedcomp fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower
         fedcomp.flower._compat fedcomp.sync""",
     "server/settings.py": "pydantic pydantic_core fedcomp fedcomp.data",
-    "server/evaluate.py": "numpy torch flwr fedcomp.data fedcomp.tasks",
-    "clients/": "numpy torch flwr fedcomp.data fedcomp.flower fedcomp.tasks",
+    "server/evaluate.py": "numpy torch flwr fedcomp.data fedcomp.tasks fedcomp.training",
+    "clients/": "numpy torch flwr fedcomp.data fedcomp.flower fedcomp.tasks fedcomp.training",
     # tools
     "deploy/": "cryptography filelock grpc grpc_health psutil pydantic fedcomp.core fedcomp.data",
     "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.data fedcomp.flower._compat fedcomp.tasks clients.devices
-        server.fit server.folder server.settings""",
+        clients.plug_ins server.fit server.folder server.settings""",
     "deploy/monitor/": """prometheus_client rich fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",
     "benchmarks/": """numpy torch flwr matplotlib pandas psutil seaborn fedcomp fedcomp.compressor fedcomp.core fedcomp.data

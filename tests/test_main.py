@@ -12,6 +12,7 @@ import pytest
 import fedcomp
 from fedcomp.__main__ import describe, main
 from fedcomp.sync import start_replica
+from fedcomp.training import PLUGINS
 from fedcomp.wire import Frame, Kind, layout_of
 
 ROOT = Path(__file__).parents[1]
@@ -168,6 +169,16 @@ def test_the_list_of_methods_has_three_lines_for_each(capsys: pytest.CaptureFixt
     assert all(line.startswith("    ") for line in lines[5::3] + lines[6::3])
     stc = next(line for line in heads if line.startswith("stc "))
     assert stc.split()[1:] == ["0.0298", "0.959", "yes", "yes", "residual"]
+
+
+def test_the_list_of_training_plug_ins_has_three_lines_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["training"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[0:-2:3]] == sorted(PLUGINS)
+    start = lines.index("    mu=0.01")
+    assert lines[start - 1].split()[0] == "fedprox"
+    assert lines[start + 1] == "    Li et al., MLSys 2020"
+    assert max(map(len, lines)) <= 120
 
 
 def test_the_page_of_methods_is_what_the_program_prints(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,8 +20,8 @@ GUIDE = ROOT / "docs" / "guide.md"
 MAX_README_LINES = 150
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+def _blocks(language: str, page: Path = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def test_the_flower_app_in_the_readme_runs_and_is_compressed(tmp_path: Path) -> None:
@@ -128,6 +128,12 @@ print(interrupted == whole, continued == whole)
     lines = [line.partition(":")[0] for line in done.stdout.splitlines()]
     rounds = [f"round {number}" for number in range(1, 6)]
     assert lines == ["interrupted", *rounds[2:], *rounds, "False True"]
+
+
+def test_the_loop_in_the_training_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = _blocks("python", ROOT / "docs" / "training.md")
+    exec(block, {})  # noqa: S102 - it is the page's
+    assert capsys.readouterr().out == "batch_augmentation(copies=4, shift=1) + mixed_precision(dtype='bfloat16')\n"
 
 
 def test_the_readme_fits_on_two_screens() -> None:

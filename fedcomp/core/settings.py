@@ -103,6 +103,18 @@ def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str) -> T:
         raise ValueError(f"{noun} {text[:MAX_QUOTED]!r} {reason}; the settings of {name} are: {known}") from None
 
 
+def settings_of(signature: inspect.Signature, *args: object, **kwargs: object) -> dict[str, object]:
+    """Return the arguments by name that a text needs: the first, and those that differ from their defaults."""
+    given = signature.bind(*args, **kwargs)
+    given.apply_defaults()
+    first = next(iter(signature.parameters), None)
+    return {
+        key: value
+        for key, value in given.arguments.items()
+        if key == first or value != signature.parameters[key].default
+    }
+
+
 def format_call(name: str, settings: Mapping[str, object]) -> str:
     """Return the text that `parse_call` reads back to the same name and settings."""
     return f"{name}({', '.join(f'{key}={to_python(value)!r}' for key, value in settings.items())})"

@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from typing import Any, ParamSpec, TypeAlias
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import CompensatedUpdate, check_bool
+from fedcomp.core import CompensatedUpdate, check_bool, settings_of
 from fedcomp.entropy import EntropyCode
 from fedcomp.memory import LinearFeedback, Memory, NoMemory
 from fedcomp.quantize import Quantizer
@@ -77,19 +77,13 @@ class MethodRegistry(Mapping[str, Callable[..., Compressor]]):
         def enter(compose: Callable[P, Parts]) -> Callable[P, Compressor]:
             name = compose.__name__
             signature = inspect.signature(compose)
-            first = next(iter(signature.parameters), None)
 
             @functools.wraps(compose)
             def make(*args: P.args, **kwargs: P.kwargs) -> Compressor:
-                given = signature.bind(*args, **kwargs)
-                given.apply_defaults()
-                parts = compose(*given.args, **given.kwargs)
-                settings = tuple(
-                    (key, str(value) if isinstance(value, Compressor) else value)
-                    for key, value in given.arguments.items()
-                    if key == first or value != signature.parameters[key].default
-                )
-                return Compressor(name, settings, *parts)
+                settings = settings_of(signature, *args, **kwargs)
+                parts = compose(*args, **kwargs)
+                texts = {key: str(value) if isinstance(value, Compressor) else value for key, value in settings.items()}
+                return Compressor(name, tuple(texts.items()), *parts)
 
             make.__signature__ = signature.replace(return_annotation=Compressor)  # type: ignore[attr-defined]
             with self._lock:

@@ -1,5 +1,6 @@
 """Local training against steps computed by hand and against torch's own optimizer."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clients.local import LocalPlan, batches, train
+from clients.local import MOMENTUM, LocalPlan, batches, train
+from fedcomp.training import Plan, PlugIn, State, Step, fedprox
 
 ONE_STEP = LocalPlan(epochs=1, steps=0, batch_size=4, learning_rate=0.5, momentum=0.0, weight_decay=0.0)
 
@@ -38,7 +40,7 @@ def samples(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 def test_one_step_is_the_one_computed_by_hand() -> None:
     # Zero weights: both classes have probability 1/2, so the gradient of class c is (1/2 - [y = c]) x.
     model = linear([[0.0, 0.0], [0.0, 0.0]])
-    loss = train(model, torch.tensor([[1.0, 2.0]]), torch.tensor([0]), ONE_STEP, rng())
+    loss, _ = train(model, torch.tensor([[1.0, 2.0]]), torch.tensor([0]), ONE_STEP, rng())
     assert loss == pytest.approx(np.log(2))
     assert torch.equal(model.weight, torch.tensor([[0.25, 0.5], [-0.25, -0.5]]))
 
@@ -55,7 +57,7 @@ def test_weight_decay_pulls_to_zero_and_the_proximal_term_to_the_initial_weights
     x, y = torch.zeros(1, 2), torch.tensor([0])  # no gradient of its own
     decayed, held = linear([[1.0, 2.0], [3.0, 4.0]]), linear([[1.0, 2.0], [3.0, 4.0]])
     train(decayed, x, y, plan(weight_decay=0.5), rng())
-    train(held, x, y, plan(proximal_mu=0.5, steps=3), rng())
+    train(held, x, y, plan(training=fedprox(0.5), steps=3), rng())
     assert torch.allclose(decayed.weight, 0.75 * torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert torch.equal(held.weight, torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
 
@@ -65,9 +67,63 @@ def test_the_proximal_term_acts_from_the_second_step_on() -> None:
     free, one, held = (linear([[0.0, 0.0], [0.0, 0.0]]) for _ in range(3))
     train(one, x, y, plan(steps=1), rng())
     train(free, x, y, plan(steps=2), rng())
-    train(held, x, y, plan(steps=2, proximal_mu=0.2), rng())
+    train(held, x, y, plan(steps=2, training=fedprox(0.2)), rng())
     # the pull is mu (w1 - w0) = mu w1, times the learning rate
     assert torch.allclose(held.weight, free.weight - 0.5 * 0.2 * one.weight)
+
+
+def test_momentum_goes_on_from_the_state_and_starts_from_zero_without_one() -> None:
+    """Two rounds of one step with the state of the first are one round of two steps, to the bit."""
+    x, y = samples(4)
+    chosen = plan(momentum=0.9, weight_decay=0.01, steps=1, batch_size=4)
+    weights = {}
+    for name in ("one round", "two rounds", "two without state"):
+        model = linear([[0.1, 0.2], [0.3, 0.4]])
+        if name == "one round":
+            train(model, x, y, replace(chosen, steps=2), rng(1))
+        else:
+            random = rng(1)
+            _, state = train(model, x, y, chosen, random)
+            before = state[MOMENTUM]["weight"].clone()
+            train(model, x, y, chosen, random, state if name == "two rounds" else None)
+            assert torch.equal(state[MOMENTUM]["weight"], before), "the state of a round is a value"
+        weights[name] = model.weight.detach().clone()
+    assert torch.equal(weights["one round"], weights["two rounds"])
+    assert not torch.equal(weights["one round"], weights["two without state"])
+
+
+def test_the_momentum_of_another_model_is_not_used() -> None:
+    x, y = samples(4)
+    fresh, given = linear([[0.1, 0.2], [0.3, 0.4]]), linear([[0.1, 0.2], [0.3, 0.4]])
+    chosen = plan(momentum=0.9)
+    other = {MOMENTUM: {"weight": torch.ones(3, 2), "bias": torch.ones(2)}}
+    losses = [train(fresh, x, y, chosen, rng(1)), train(given, x, y, chosen, rng(1), other)]
+    assert losses[0][0] == losses[1][0]
+    assert torch.equal(fresh.weight, given.weight)
+
+
+def test_without_momentum_there_is_no_state() -> None:
+    assert train(linear([[0.1, 0.2], [0.3, 0.4]]), *samples(4), ONE_STEP, rng())[1] == {}
+
+
+def test_plug_ins_see_each_batch_and_their_state_comes_back() -> None:
+    class Counted(Step):
+        def __init__(self, kept: Mapping[str, Tensor]) -> None:
+            self.batches = int(kept["batches"]) if kept else 0
+
+        def stepped(self) -> None:
+            self.batches += 1
+
+        def end(self) -> dict[str, Tensor]:
+            return {"batches": torch.tensor(self.batches)}
+
+    counted = Plan((PlugIn("counted", (), lambda model, kept, generator: Counted(kept)),))
+    state: State = {}
+    model, chosen = linear([[0.1, 0.2], [0.3, 0.4]]), plan(training=counted, momentum=0.5, epochs=2)
+    for total in (6, 12):  # batches of 4, 4 and 2, twice
+        _, state = train(model, *samples(10), chosen, rng(), state)
+        assert int(state["counted()"]["batches"]) == total
+        assert set(state) == {"counted()", MOMENTUM}
 
 
 def test_momentum_starts_from_zero_in_each_round() -> None:

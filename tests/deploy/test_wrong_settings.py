@@ -59,6 +59,14 @@ WRONG: list[str] = [
             "multikrum(num_malicious_nodes=0, num_nodes_to_select=100)", "multikrum(num_nodes_to_select=0)",
         )
     ),
+    *(
+        f"training='{text}'"
+        for text in (
+            "rigl", "fedprox(mu=-1)", "fedprox() + fedprox()", "fedprox() -", 'mixed_precision("float16")',
+            "batch_augmentation(copies=0)", "batch_augmentation(shift=8)", "batch_augmentation(mirror=1)",
+        )
+    ),
+    "client-momentum=half",
     "strategy=bulyan fraction-train=0.5",
     "strategy=bulyan fraction-train=1.0 sampling-decay=1.0",
     "min-nodes=5",

@@ -1,7 +1,8 @@
 """A node's state in files, so that a device that restarts continues: one folder per training, named by its id.
 
 Each holds two archives.  ``state`` is replaced after each message.  ``model-...`` is the replica some frames ago; the frames
-since then are in ``state``, so that a round writes only what has changed.
+since then are in ``state``, so that a round writes only what has changed.  What the ClientApp itself keeps in ``Context.state``
+is in ``state`` too.
 """
 
 import os
@@ -35,18 +36,24 @@ MAX_TRAININGS = 4
 """The number of trainings whose files are kept: the newest, and earlier ones that may resume."""
 NAME = re.compile(r"[0-9a-f]{16}")
 """The name of a training's folder; everything else in the folder is left alone."""
+OURS = "fedcomp"
+"""The beginning of the keys of fedcomp's records in ``Context.state``; all others are the ClientApp's."""
 LAST = "fedcomp.lineage"
 """The record in ``Context.state`` that names the training of the Flower run."""
 DAMAGED = ".damaged"
 
 
 class StateFiles:
-    """The files of one training in `folder`, which need not exist yet; one process at a time may use them."""
+    """The files of one training in `folder`, which need not exist yet; one process at a time may use them.
+
+    `app_records` are the ClientApp's records that `read` found, and that `write` writes.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._state = folder / "state"
         self._model = ""
         self._frames: tuple[Frame, ...] = ()
+        self.app_records = RecordDict()
 
     @property
     def written_ns(self) -> int:
@@ -69,6 +76,7 @@ class StateFiles:
         if kept["format"] != FORMAT:
             raise CorruptError(f"state format {kept['format']}; this version reads format {FORMAT}")
         records = record_from_bytes(arrays.pop("records").tobytes())
+        app_records = arrays.pop("app_records").tobytes() if "app_records" in arrays else b""
         frames = parse_frames(arrays.pop("frames").tobytes())
         replica: Replica | None = None
         if kept["model"]:
@@ -81,6 +89,7 @@ class StateFiles:
             raise CorruptError(f"the model and its frames lead to version {reached[0]}; {plain['version']} is needed")
         state = from_parts(plain, arrays, records, replica)
         self._model, self._frames = kept["model"], frames
+        self.app_records = record_from_bytes(app_records)
         return state
 
     def write(self, state: ClientState) -> None:
@@ -102,6 +111,8 @@ class StateFiles:
             "records": octets(record_to_bytes(RecordDict(records))),
             "frames": octets(b"".join(frame.to_bytes() for frame in self._frames)),
         }
+        if self.app_records:
+            parts["app_records"] = octets(record_to_bytes(self.app_records))
         _write(self._state, parts)
         for path in self._state.parent.glob("model-*"):
             if path.name != self._model:
@@ -167,7 +178,10 @@ class StateFolder:
             if not path.is_dir() and (path.exists() or path.is_symlink()):
                 raise CorruptError("it is no folder")
             if self._files.written_ns >= 0:
-                return for_training(self._files.read(), training_id)
+                state = self._files.read()
+                if LAST not in self._records:  # this Context has no messages behind it: the node has restarted
+                    self._records.update(self._files.app_records)
+                return for_training(state, training_id)
         except DAMAGE_ERRORS as error:
             self._set_aside(path, error)
         return ClientState(training_id=training_id)
@@ -181,6 +195,8 @@ class StateFolder:
         if not state.training_id:
             ContextStore(self._records).save(state)
             return
+        own = [key for key in self._records if not key.startswith(OURS)]
+        self._files.app_records = RecordDict({key: self._records[key] for key in own})
         try:
             self._files.write(state)
             self._remove_old(state.training_id)

@@ -548,3 +548,26 @@ def test_an_unusable_state_dir_is_refused(value: object, text: str, tmp_path: Pa
     context = Context(1, 1, config, RecordDict(), {})
     with pytest.raises(ValueError, match=text), open_store(context):
         pass
+
+
+def test_what_the_client_app_keeps_in_its_context_survives_too(tmp_path: Path) -> None:
+    """Such as a momentum.  A restarted node has an empty Context; in one that goes on, what the app has deleted stays away."""
+    context = RecordDict({"momentum": ConfigRecord({"of": "round 1"}), "seen": MetricRecord({"rounds": 3})})
+    with StateFolder(tmp_path, context) as folder:
+        folder.load(7)
+        folder.save(_state())
+    restarted = RecordDict()
+    with StateFolder(tmp_path, restarted) as folder:
+        folder.load(7)
+        del restarted["seen"]
+        restarted["momentum"] = ConfigRecord({"of": "round 2"})
+        folder.save(_state(2))
+        folder.load(7)
+        assert "seen" not in restarted
+    again, other = RecordDict(), RecordDict()
+    with StateFolder(tmp_path, again) as folder:
+        folder.load(7)
+        assert dict(again) == {"momentum": ConfigRecord({"of": "round 2"})}
+    with StateFolder(tmp_path, other) as folder:
+        folder.load(8)
+        assert not other, "another training begins with nothing"

@@ -1,0 +1,37 @@
+"""FedProx: a penalty on the distance to the weights that the server sent."""
+
+from functools import partial
+
+from torch import Generator, Tensor, nn
+
+from fedcomp.core import check_range
+from fedcomp.training.plan import Begin, Step, Tensors
+from fedcomp.training.registry import register
+
+MAX_MU = 1e6
+"""Larger weights of the penalty only diverge."""
+
+
+class Proximal(Step):
+    """Adds ``mu / 2 |w - w_server|^2`` to the loss."""
+
+    def __init__(self, mu: float, model: nn.Module, _kept: Tensors, _generator: Generator) -> None:
+        self._mu = mu
+        self._weights = [weight for weight in model.parameters() if weight.requires_grad] if mu else []
+        self._anchors = [weight.detach().clone() for weight in self._weights]
+
+    def loss(self, loss: Tensor) -> Tensor:
+        """Return `loss` with the penalty."""
+        for weight, anchor in zip(self._weights, self._anchors, strict=True):
+            loss = loss + self._mu / 2 * (weight - anchor).square().sum()
+        return loss
+
+
+@register("Li et al., MLSys 2020", "a penalty on the distance to the server's weights")
+def fedprox(mu: float = 0.01) -> Begin:
+    """Add ``mu / 2 |w - w_server|^2`` to the loss of each step (eq. 2), which keeps nodes with different data together.
+
+    `mu` is 0 to 10^6.
+    """
+    check_range("mu", mu, least=0, most=MAX_MU)
+    return partial(Proximal, mu)

@@ -1,0 +1,96 @@
+"""Mixed precision: forward and backward pass in 16 bits, weights and their updates in float32."""
+
+from contextlib import AbstractContextManager
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor, nn
+
+from fedcomp.core import check_choice
+from fedcomp.training.plan import Begin, Step, Tensors
+from fedcomp.training.registry import register
+
+FIRST_SCALE = 2.0**16
+MAX_SCALE = 2.0**24
+GROWTH_STEPS = 2000
+"""After this number of steps without an overflow, the loss scale doubles."""
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class LossScale:
+    """The factor of the loss that keeps small gradients within float16, always a power of two.
+
+    It is halved at each overflow, down to 1, and doubled after `GROWTH_STEPS` steps without one, up to 2^24.
+    """
+
+    def __init__(self, scale: float = FIRST_SCALE, good_steps: int = 0) -> None:
+        self.scale, self.good_steps = scale, good_steps
+
+    def unscale(self, gradients: list[Tensor]) -> bool:
+        """Divide the gradients by the scale, in place, and adapt it; return False if one of them is not finite."""
+        for gradient in gradients:
+            gradient.mul_(1 / self.scale)  # exact, as the scale is a power of two
+        finite = all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
+        self.good_steps = self.good_steps + 1 if finite else 0
+        if not finite:
+            self.scale = max(1.0, self.scale / 2)
+        elif self.good_steps == GROWTH_STEPS:
+            self.scale, self.good_steps = min(MAX_SCALE, 2 * self.scale), 0
+        return finite
+
+
+class MixedPrecision(Step):
+    """Calls the model under torch's autocast; with float16, scales the loss, and leaves out steps that overflow."""
+
+    def __init__(self, dtype: torch.dtype, model: nn.Module, kept: Tensors) -> None:
+        self._weights = [weight for weight in model.parameters() if weight.requires_grad]
+        wrong = {weight.dtype for weight in self._weights} - {torch.float32}
+        if wrong:
+            raise ValueError(f"mixed_precision() trains float32 weights; the model has {min(map(str, wrong))}")
+        self._device, self._dtype = _device(model), dtype
+        self._scale: LossScale | None = None
+        if dtype == torch.float16:
+            self._scale = LossScale(float(kept["scale"]), int(kept["good_steps"])) if kept else LossScale()
+
+    def forward(self) -> AbstractContextManager[object]:
+        """Return torch's autocast: it chooses the operations that are safe in 16 bits, and casts the weights for them."""
+        return torch.autocast(self._device, self._dtype)
+
+    def loss(self, loss: Tensor) -> Tensor:
+        """Return the loss in float32, scaled."""
+        loss = loss.float()
+        return loss if self._scale is None else loss * self._scale.scale
+
+    def gradients(self) -> bool:
+        """Unscale the gradients, which are float32 as the weights are; return False after an overflow."""
+        if self._scale is None:
+            return True
+        return self._scale.unscale([weight.grad for weight in self._weights if weight.grad is not None])
+
+    def end(self) -> Tensors:
+        """Return the loss scale."""
+        if self._scale is None:
+            return {}
+        return {"scale": torch.tensor(self._scale.scale), "good_steps": torch.tensor(self._scale.good_steps)}
+
+
+def _device(model: nn.Module) -> str:
+    return next((weight.device.type for weight in model.parameters()), "cpu")
+
+
+@register("Micikevicius et al., ICLR 2018", "forward and backward pass in 16 bits", rank=1)
+def mixed_precision(dtype: Literal["bfloat16", "float16"] = "bfloat16") -> Begin:
+    """Compute outputs and gradients with 16-bit operands, and keep weights, gradients and updates in float32.
+
+    ``"float16"`` needs a GPU; its loss is scaled from 2^16, and a step whose gradients overflow changes nothing but the scale
+    (sections 3.1 and 3.2).  ``"bfloat16"`` has the range of float32 and needs no scale; CPUs without instructions for it are
+    slow with it.
+    """
+    check_choice("dtype", dtype, tuple(DTYPES))
+
+    def begin(model: nn.Module, kept: Tensors, _generator: Generator) -> Step:
+        if dtype == "float16" and _device(model) == "cpu":
+            raise ValueError("mixed_precision('float16') needs a GPU, and the model is on the CPU; use 'bfloat16'")
+        return MixedPrecision(DTYPES[dtype], model, kept)
+
+    return begin

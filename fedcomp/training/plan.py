@@ -1,0 +1,176 @@
+"""A plan of plug-ins, and a round of training with it: the user's loop calls `LocalRound.step` for each batch."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Generator, Tensor, nn
+
+from fedcomp.core import format_call
+
+Tensors = Mapping[str, Tensor]
+State = Mapping[str, Tensors]
+"""What plug-ins keep on a node between rounds: tensors by name, by the text of the plug-in."""
+LossFunction = Callable[[Tensor, Tensor], Tensor]
+"""A function of the model's outputs (N, ...) and the labels (N, ...) that returns their mean loss."""
+
+
+class Optimizer(Protocol):
+    """What a step needs of an optimizer; those of `torch.optim` have it."""
+
+    def zero_grad(self) -> object:
+        """Drop the gradients of the last step."""
+
+    def step(self) -> object:
+        """Change the weights by their gradients."""
+
+
+class Step:
+    """What a plug-in does in the steps of one round; each of these does nothing.
+
+    `LocalRound.step` calls them in this order: `samples`, `forward`, `loss`, `gradients`, `stepped`.
+    """
+
+    def samples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the samples and labels to train on in place of the batch `x`, `y`."""
+        return x, y
+
+    def forward(self) -> AbstractContextManager[object]:
+        """Return the context in which model and loss function are called."""
+        return nullcontext()
+
+    def loss(self, loss: Tensor) -> Tensor:
+        """Return the scalar to differentiate in place of `loss`."""
+        return loss
+
+    def gradients(self) -> bool:
+        """Change the weights' gradients in place; return False to leave the optimizer's step out."""
+        return True
+
+    def stepped(self) -> None:
+        """Change the weights after the optimizer's step, or after it was left out."""
+
+    def end(self) -> Tensors:
+        """Undo all changes to the model other than its weights; return the tensors to keep for the node's next round."""
+        return {}
+
+
+Begin = Callable[[nn.Module, Tensors, Generator], Step]
+"""A function of the model, what the last round kept, and the random numbers of the round, on the CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlugIn:
+    """A plug-in with its settings, as its text names them.
+
+    `begin` raises `ValueError` for a model that the plug-in does not fit.  In a plan, a plug-in acts on the loss after those of
+    lower `rank`, and on the gradients before them: one that scales the loss must be the last to see it.
+    """
+
+    name: str
+    settings: tuple[tuple[str, object], ...]
+    begin: Begin = field(compare=False, repr=False)
+    rank: int = field(default=0, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return format_call(self.name, dict(self.settings))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a node trains: an ordinary loop with these plug-ins.  Without any, a step is a step of the optimizer.
+
+    Examples:
+        >>> import torch
+        >>> from torch.nn import functional
+        >>> from fedcomp.training import parse
+        >>> plan = parse("fedprox(mu=0.1)")
+        >>> model = torch.nn.Linear(4, 2)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> state = {}  # of this node, from its last round
+        >>> x, y = torch.randn(8, 4), torch.randint(2, (8,))
+        >>> training = plan.begin(model, state)
+        >>> for rows in torch.arange(8).split(4):
+        ...     loss = training.step(optimizer, x[rows], y[rows], functional.cross_entropy)
+        >>> state = training.end()
+
+    """
+
+    plugins: tuple[PlugIn, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a plug-in that is there twice."""
+        names = [plugin.name for plugin in self.plugins]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{self} has {name} {names.count(name)} times; once is possible")
+
+    def __add__(self, other: "Plan") -> "Plan":
+        return Plan(self.plugins + other.plugins)
+
+    def __str__(self) -> str:
+        return " + ".join(map(str, self.plugins))
+
+    def begin(self, model: nn.Module, state: State | None = None, *, seed: int = 0) -> "LocalRound":
+        """Return a round of training for `model`, whose weights are those of the server.
+
+        `state` is what the node's last round returned; that of plug-ins that are not in this plan, or had other settings, is
+        left out.  `seed` decides all random numbers.  Raises `ValueError` for a plug-in that does not fit the model.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        kept = state or {}
+        ordered = sorted(self.plugins, key=lambda plugin: plugin.rank)
+        return LocalRound(
+            model, {str(plugin): plugin.begin(model, kept.get(str(plugin), {}), generator) for plugin in ordered}
+        )
+
+    def check(self, model: nn.Module, x: Tensor, y: Tensor) -> None:
+        """Raise `ValueError` for a plug-in that does not fit the model, or a batch of samples `x` with labels `y`."""
+        training = self.begin(model)
+        training.samples(x, y)
+        training.end()
+
+
+class LocalRound:
+    """One round of training on a node; `model` is trained in place."""
+
+    def __init__(self, model: nn.Module, steps: dict[str, Step]) -> None:
+        self._model = model
+        self._steps = steps
+
+    def samples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the samples and labels that a step trains on if it gets the batch `x`, `y`."""
+        for each in self._steps.values():
+            x, y = each.samples(x, y)
+        return x, y
+
+    def step(self, optimizer: Optimizer, x: Tensor, y: Tensor, loss_function: LossFunction) -> Tensor:
+        """Train on a batch, and return its loss before the step: a scalar without penalties, and without a graph."""
+        x, y = self.samples(x, y)
+        optimizer.zero_grad()
+        with ExitStack() as stack:
+            for each in self._steps.values():
+                stack.enter_context(each.forward())
+            plain = loss_function(self._model(x), y)
+        loss = plain
+        for each in self._steps.values():
+            loss = each.loss(loss)
+        loss.backward()  # type: ignore[no-untyped-call]
+        wanted = [
+            each.gradients() for each in self._last_first()
+        ]  # of all plug-ins, also where one leaves the step out
+        if all(wanted):
+            optimizer.step()
+        for each in self._last_first():
+            each.stepped()
+        return plain.detach()
+
+    def end(self) -> dict[str, Tensors]:
+        """End the round, and return what the node keeps for its next one."""
+        kept = {text: each.end() for text, each in reversed(self._steps.items())}
+        return {text: tensors for text, tensors in kept.items() if tensors}
+
+    def _last_first(self) -> Iterator[Step]:
+        return reversed(self._steps.values())

@@ -1,0 +1,98 @@
+"""The plug-ins by name, and the plans that texts name."""
+
+import ast
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ParamSpec
+
+from fedcomp.core import build, settings_of
+from fedcomp.training.plan import Begin, Plan, PlugIn
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The constructor of a plug-in, its paper, and what it does in a few words."""
+
+    make: Callable[..., Plan]
+    paper: str
+    summary: str
+
+
+PLUGINS: dict[str, About] = {}
+"""Every plug-in that `parse` knows, by name; `register` adds to it."""
+
+
+def register(paper: str, summary: str, *, rank: int = 0) -> Callable[[Callable[P, Begin]], Callable[P, Plan]]:
+    """Return a decorator that makes a plug-in of a function; the function's name becomes that of the plug-in.
+
+    The function returns what `PlugIn.begin` is, and raises `ValueError` for settings out of range.  Its arguments are the
+    settings; the first one and those that differ from their defaults appear in the text.
+
+    Args:
+        paper: The source, as ``"Author et al., 2026"``.
+        summary: What the plug-in does, in a few words.
+        rank: When it acts among other plug-ins, as `PlugIn` says.
+
+    Raises:
+        ValueError: The name is taken.
+
+    Examples:
+        >>> from torch import nn
+        >>> from fedcomp.training import Step, register
+        >>> class Clipped(Step):
+        ...     def __init__(self, model, bound):
+        ...         self.model, self.bound = model, bound
+        ...     def gradients(self):
+        ...         nn.utils.clip_grad_norm_(self.model.parameters(), self.bound)
+        ...         return True
+        >>> @register("Author et al., 2026", "gradients of bounded norm")
+        ... def clipped(bound: float = 1.0):
+        ...     return lambda model, kept, generator: Clipped(model, bound)
+        >>> print(parse("fedprox(0.1) + clipped(bound=0.5)"))
+        fedprox(mu=0.1) + clipped(bound=0.5)
+
+    """
+
+    def enter(make: Callable[P, Begin]) -> Callable[P, Plan]:
+        name, signature = make.__name__, inspect.signature(make)
+        if name in PLUGINS:
+            raise ValueError(f"plug-in {name!r} exists already ({PLUGINS[name].paper}); choose another name")
+
+        @functools.wraps(make)
+        def plan(*args: P.args, **kwargs: P.kwargs) -> Plan:
+            settings = settings_of(signature, *args, **kwargs)
+            return Plan((PlugIn(name, tuple(settings.items()), make(*args, **kwargs), rank),))
+
+        plan.__signature__ = signature.replace(return_annotation=Plan)  # type: ignore[attr-defined]
+        PLUGINS[name] = About(plan, paper, summary)
+        return plan
+
+    return enter
+
+
+def parse(text: str) -> Plan:
+    """Return the plan that `text` names: plug-ins such as ``fedprox(mu=0.1)``, joined by `+`; none for an empty text.
+
+    Nothing in the text is evaluated.  Raises `ValueError` for another form, an unknown plug-in and a setting out of range.
+    """
+    makers: Mapping[str, Callable[..., Plan]] = {name: about.make for name, about in PLUGINS.items()}
+    return sum((build(part, makers, "training plug-in") for part in _parts(text)), Plan())
+
+
+def _parts(text: str) -> list[str]:
+    """Return the terms of a sum; the whole text if it is no sum, which `build` refuses then."""
+    if not text.strip():
+        return []
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return [text]
+    parts: list[str] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts.append(ast.unparse(node.right))
+        node = node.left
+    return [ast.unparse(node), *reversed(parts)]

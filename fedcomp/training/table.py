@@ -1,0 +1,18 @@
+"""The list of all plug-ins: `python -m fedcomp training` prints it."""
+
+import inspect
+from collections.abc import Iterator
+
+from fedcomp.training.registry import PLUGINS
+
+
+def text_lines() -> Iterator[str]:
+    """Yield the list as plain text: name and summary of each plug-in, its settings with their defaults, and its paper."""
+    for name, about in sorted(PLUGINS.items()):
+        parameters = inspect.signature(about.make).parameters.values()
+        settings = ", ".join(f"{item.name}={item.default!r}" for item in parameters)
+        yield f"{name:<20}{about.summary}"
+        yield f"    {settings or 'no settings'}"
+        yield f"    {about.paper}"
+    yield ""
+    yield "docs/training.md says what each one costs and brings; join several with +, as in training='fedprox(0.1) + ...'."

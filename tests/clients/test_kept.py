@@ -1,0 +1,67 @@
+"""What a node keeps of its training: momentum under each setting, and the state of plug-ins that change."""
+
+import logging
+
+import pytest
+import torch
+from flwr.app import ConfigRecord, RecordDict
+
+from clients import kept
+from clients.local import MOMENTUM, LocalPlan
+from fedcomp.training import Plan, PlugIn, Step
+
+MOMENTA = {"layer.weight": torch.tensor([[8.0, -4.0]]), "layer.bias": torch.tensor([1.0])}
+
+
+def plan(*names: str, momentum: float = 0.5) -> LocalPlan:
+    training = Plan(tuple(PlugIn(name, (("size", 2),), lambda model, kept, generator: Step()) for name in names))
+    return LocalPlan(1, 0, 10, 0.1, momentum, 0.0, training)
+
+
+def equal(state: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return state.keys() == other.keys() and all(torch.equal(state[name], other[name]) for name in state)
+
+
+@pytest.mark.parametrize(
+    ("setting", "server_round", "factor"),
+    [("keep", 4, 1.0), ("keep", 9, 1.0), ("decay", 4, 1.0), ("decay", 5, 0.5), ("decay", 7, 0.125)],
+)
+def test_momentum_comes_back_as_the_setting_says(setting: str, server_round: int, factor: float) -> None:
+    """The node trained in round 3; under decay, it loses half for each round that it has missed."""
+    records = RecordDict({"others": ConfigRecord({"a": 1})})
+    kept.save(records, {MOMENTUM: MOMENTA}, setting, 3)
+    state = kept.load(records, plan(), setting, server_round)
+    assert equal(dict(state[MOMENTUM]), {name: factor * momentum for name, momentum in MOMENTA.items()})
+    assert records["others"] == ConfigRecord({"a": 1})
+
+
+def test_under_reset_no_momentum_is_kept() -> None:
+    records = RecordDict()
+    kept.save(records, {MOMENTUM: MOMENTA}, "reset", 3)
+    assert not records
+    kept.save(records, {MOMENTUM: MOMENTA}, "keep", 3)
+    assert kept.load(records, plan(), "reset", 4) == {}
+    kept.save(records, {MOMENTUM: MOMENTA}, "reset", 5)
+    assert not records, "an older one is removed"
+
+
+def test_a_node_that_has_kept_nothing_begins_with_nothing() -> None:
+    assert kept.load(RecordDict(), plan("a"), "decay", 4) == {}
+
+
+def test_the_state_of_plug_ins_comes_back_and_that_of_others_is_left_out_with_a_line_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = RecordDict()
+    tensors = {"mask": torch.tensor([True, False]), "scale": torch.tensor(4.0)}
+    kept.save(records, {"a(size=2)": tensors, "b(size=2)": {"mask": torch.ones(1)}}, "reset", 3)
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    with caplog.at_level("INFO", logger="flwr"):
+        assert equal(dict(kept.load(records, plan("b", "a"), "reset", 4)["a(size=2)"]), tensors)
+        assert not caplog.messages
+        state = kept.load(records, plan("a", "c"), "reset", 4)
+    assert state.keys() == {"a(size=2)"}
+    assert equal(dict(state["a(size=2)"]), tensors)
+    (line,) = caplog.messages
+    assert "b(size=2)" in line
+    assert "a(size=2)" not in line

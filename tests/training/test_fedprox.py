@@ -1,0 +1,42 @@
+"""FedProx: its penalty by hand, and its effect."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedcomp.training import fedprox
+
+
+def test_the_step_is_the_one_computed_by_hand() -> None:
+    """Loss (w - 3)^2 from w = 1 with rate 1/4: w = 2; then the gradient is 2 (2 - 3) + mu (2 - 1)."""
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(model.weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
+    training = fedprox(mu=0.5).begin(model)
+    x, y = torch.ones(1, 1), torch.full((1, 1), 3.0)
+    losses = [float(training.step(optimizer, x, y, functional.mse_loss)) for _ in range(2)]
+    assert losses == [4.0, 1.0], "the loss that is reported has no penalty"
+    assert model.weight.item() == 2 - 0.25 * (-2 + 0.5)
+    assert training.end() == {}
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
+def test_the_weights_end_where_data_and_penalty_balance(mu: float) -> None:
+    """Of (w - 3)^2 + mu/2 (w - 1)^2, that is (6 + mu) / (2 + mu)."""
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(model.weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    training = fedprox(mu).begin(model)
+    for _ in range(200):
+        training.step(optimizer, torch.ones(1, 1), torch.full((1, 1), 3.0), functional.mse_loss)
+    assert model.weight.item() == pytest.approx((6 + mu) / (2 + mu))
+
+
+def test_weights_that_do_not_train_have_no_penalty() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    model[0].requires_grad_(requires_grad=False)
+    training = fedprox(1.0).begin(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    training.step(optimizer, torch.ones(1, 2), torch.ones(1, 1), functional.mse_loss)
+    assert all(weight.grad is None for weight in model[0].parameters())

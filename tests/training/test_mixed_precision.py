@@ -1,0 +1,124 @@
+"""Mixed precision: float32 weights and gradients, 16-bit products, and steps that overflow."""
+
+from typing import cast
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedcomp.training import Plan, mixed_precision, parse
+from fedcomp.training.mixed_precision import GROWTH_STEPS, MAX_SCALE, LossScale, MixedPrecision
+from fedcomp.training.plan import PlugIn
+
+
+def model_of(weight: float) -> nn.Linear:
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(model.weight, weight)
+    return model
+
+
+def test_products_have_sixteen_bits_and_weights_and_gradients_thirty_two() -> None:
+    """1 + 2^-9 is 1 in bfloat16; the weight keeps it, and takes a step of 2^-9 that bfloat16 would lose."""
+    model = model_of(1 + 2**-9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=2**-9)
+    seen = []
+
+    def loss_function(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        seen.append(outputs)
+        return (outputs * y).sum()
+
+    training = mixed_precision().begin(model)
+    loss = training.step(optimizer, torch.ones(1, 1), torch.ones(1, 1), loss_function)
+    assert seen[0].dtype == torch.bfloat16
+    assert loss == 1.0
+    assert model.weight.dtype == torch.float32
+    assert model.weight.item() == 1.0, "1 + 2^-9 - 2^-9"
+    assert training.end() == {}
+
+
+def test_the_gradient_is_near_that_of_float32() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 50), nn.ReLU(), nn.Linear(50, 4))
+    x, y = torch.randn(64, 20), torch.randint(4, (64,))
+    functional.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+    exact = [cast("torch.Tensor", weight.grad).clone() for weight in model.parameters()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    mixed_precision().begin(model).step(optimizer, x, y, functional.cross_entropy)
+    for weight, gradient in zip(model.parameters(), exact, strict=True):
+        assert weight.grad is not None
+        assert weight.grad.dtype == torch.float32
+        error = float((weight.grad - gradient).norm() / gradient.norm())
+        assert 0 < error < 0.05, "bfloat16 keeps eight bits"
+
+
+def test_the_loss_scale_by_hand() -> None:
+    scale = LossScale(8.0)
+    gradient = torch.tensor([4.0, -2.0])
+    assert scale.unscale([gradient])
+    assert gradient.tolist() == [0.5, -0.25]
+    for bad in (float("inf"), float("nan")):
+        assert not scale.unscale([torch.ones(3), torch.tensor([1.0, bad])])
+    assert (scale.scale, scale.good_steps) == (2.0, 0)
+    for _ in range(3):
+        scale.unscale([torch.tensor(float("inf"))])
+    assert scale.scale == 1.0
+    for _ in range(GROWTH_STEPS):
+        assert scale.scale == 1.0
+        scale.unscale([torch.ones(1)])
+    assert (scale.scale, scale.good_steps) == (2.0, 0)
+    top = LossScale(MAX_SCALE, GROWTH_STEPS - 1)
+    top.unscale([])
+    assert top.scale == MAX_SCALE
+
+
+def test_a_step_that_overflows_changes_nothing_but_the_scale() -> None:
+    """The gradient of the output is 16 times the scale, and float16 ends at 65,504: from 2^16 the scale falls to 2^11.
+
+    torch's autocast computes in float16 on the CPU too, slowly.
+    """
+    model = model_of(1.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1 / 64, momentum=0.9)
+    steps = MixedPrecision(torch.float16, model, {})
+    plan = Plan((PlugIn("half", (), lambda model, kept, generator: steps),))
+    training, weights, losses = plan.begin(model), [], []
+    for _ in range(6):
+        loss = training.step(optimizer, torch.ones(1, 1), torch.ones(1, 1), lambda out, y: 16 * (out.float() * y).sum())
+        losses.append(float(loss))
+        weights.append(model.weight.item())
+    assert losses == [16.0] * 6
+    assert weights == [1.0] * 5 + [0.75], "the first five steps overflow: 16 x 2^16 to 16 x 2^12"
+    assert optimizer.state[model.weight]["momentum_buffer"].item() == 16.0, "nor do they reach the momentum"
+    state = training.end()["half()"]
+    assert (float(state["scale"]), int(state["good_steps"])) == (2.0**11, 1)
+    again = MixedPrecision(torch.float16, model, state)
+    assert float(again.loss(torch.tensor(1.0))) == 2.0**11, "the next round goes on with this scale"
+
+
+def test_small_gradients_survive_in_float16_because_the_loss_is_scaled() -> None:
+    """2^-26 is below the smallest number of float16, 2^-24."""
+    model = model_of(1.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    plan = Plan((PlugIn("half", (), lambda model, kept, generator: MixedPrecision(torch.float16, model, kept)),))
+    plan.begin(model).step(optimizer, torch.ones(1, 1), torch.ones(1, 1), lambda out, y: out.float().sum() * 2**-26)
+    assert model.weight.grad is not None
+    assert model.weight.grad.item() == 2**-26
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"mixed_precision\('float16'\) needs a GPU"):
+        parse("mixed_precision('float16')").begin(model_of(1.0))
+    with pytest.raises(ValueError, match="float32 weights; the model has torch.float64"):
+        mixed_precision().begin(model_of(1.0).double())
+    assert mixed_precision().begin(nn.Identity()).end() == {}
+
+
+def test_an_unscaled_gradient_is_what_other_plug_ins_see() -> None:
+    """FedProx adds its penalty before the scale, wherever it is named."""
+    plain, mixed = model_of(2.0), model_of(2.0)
+    for model, text in ((plain, "fedprox(0.5)"), (mixed, "mixed_precision() + fedprox(0.5)")):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
+        training = parse(text).begin(model)
+        for _ in range(2):
+            training.step(optimizer, torch.ones(1, 1), torch.ones(1, 1), functional.mse_loss)
+    assert mixed.weight.item() == plain.weight.item() == 1.5 - 0.25 * (1.0 - 0.25)

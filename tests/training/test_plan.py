@@ -1,0 +1,188 @@
+"""Plans: their texts, their steps beside an ordinary torch loop, and what they keep."""
+
+import re
+from collections.abc import Mapping
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional
+
+import fedcomp.training
+from fedcomp.training import PLUGINS, Plan, Step, batch_augmentation, fedprox, mixed_precision, parse, register
+from fedcomp.training.plan import Begin, PlugIn
+
+
+def linear(*weights: list[float]) -> nn.Linear:
+    model = nn.Linear(len(weights[0]), len(weights), bias=False)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor(weights))
+    return model
+
+
+class Noted(Step):
+    """Notes the order of its calls; leaves out each second step; counts its rounds."""
+
+    def __init__(self, name: str, notes: list[str], kept: Mapping[str, Tensor]) -> None:
+        self.name, self.notes = name, notes
+        self.rounds = int(kept["rounds"]) + 1 if kept else 1
+        self.steps = 0
+
+    def samples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        self.notes.append(f"{self.name} samples")
+        return x, y
+
+    def forward(self) -> nullcontext[None]:
+        self.notes.append(f"{self.name} forward")
+        return nullcontext()
+
+    def loss(self, loss: Tensor) -> Tensor:
+        self.notes.append(f"{self.name} loss")
+        return loss
+
+    def gradients(self) -> bool:
+        self.notes.append(f"{self.name} gradients")
+        self.steps += 1
+        return self.steps % 2 == 1
+
+    def stepped(self) -> None:
+        self.notes.append(f"{self.name} stepped")
+
+    def end(self) -> dict[str, Tensor]:
+        return {"rounds": torch.tensor(self.rounds)}
+
+
+def noted(name: str, notes: list[str], rank: int = 0) -> PlugIn:
+    return PlugIn(name, (), lambda model, kept, generator: Noted(name, notes, kept), rank)
+
+
+@pytest.mark.parametrize(
+    ("text", "plan"),
+    [
+        ("", Plan()),
+        ("  ", Plan()),
+        ("fedprox", fedprox()),
+        ("fedprox(0.5)", fedprox(mu=0.5)),
+        ("batch_augmentation(4) + fedprox(mu=0.1)", batch_augmentation(4) + fedprox(0.1)),
+        ("fedprox(1)+mixed_precision()+batch_augmentation(2)", fedprox(1) + mixed_precision() + batch_augmentation(2)),
+    ],
+)
+def test_a_text_names_a_plan_and_a_plan_its_text(text: str, plan: Plan) -> None:
+    assert parse(text) == plan
+    assert parse(str(plan)) == plan
+
+
+def test_the_text_has_the_first_setting_and_those_that_are_not_the_default() -> None:
+    assert (
+        str(batch_augmentation(mirror=True) + fedprox())
+        == "batch_augmentation(copies=8, mirror=True) + fedprox(mu=0.01)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("dropout(0.5)", "unknown training plug-in 'dropout'; there are: batch_augmentation, fedprox"),
+        ("fedprox(mu=-1)", "mu is -1"),
+        ("fedprox(rate=1)", "fedprox"),
+        ("fedprox(1) - fedprox(2)", "is not of the form"),
+        ("fedprox(1) +", "is not of the form"),
+        ("fedprox(__import__('os').getpid())", "is not of the form"),
+        ("fedprox(1) + fedprox(2)", "has fedprox 2 times"),
+        ("mixed_precision('float8')", "dtype is 'float8'"),
+        ("batch_augmentation(0)", "copies is 0"),
+        ("batch_augmentation(2, shift=-1)", "shift is -1"),
+        ("batch_augmentation(2, mirror=1)", "mirror is 1"),
+        ("batch_augmentation(2, cutout=0.5)", "cutout is 0.5"),
+        ("(" * 500, "is not of the form"),
+    ],
+)
+def test_a_wrong_text_is_refused_in_one_sentence(text: str, found: str) -> None:
+    with pytest.raises(ValueError, match=rf"^[^\n]*{re.escape(found)}[^\n]*$"):
+        parse(text)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_without_plug_ins_a_step_is_that_of_an_ordinary_loop(momentum: float) -> None:
+    torch.manual_seed(1)
+    x, y = torch.randn(12, 3), torch.randint(2, (12,))
+    model, other = linear([0.1, 0.2, 0.3], [0.4, 0.5, -0.6]), linear([0.1, 0.2, 0.3], [0.4, 0.5, -0.6])
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.5, momentum=momentum) for each in (model, other)]
+    training = Plan().begin(model)
+    for rows in (slice(0, 4), slice(4, 8), slice(8, 12)):
+        loss = training.step(optimizers[0], x[rows], y[rows], functional.cross_entropy)
+        optimizers[1].zero_grad()
+        expected = functional.cross_entropy(other(x[rows]), y[rows])
+        expected.backward()  # type: ignore[no-untyped-call]
+        optimizers[1].step()
+        assert loss == expected
+        assert not loss.requires_grad
+    assert training.end() == {}
+    assert torch.equal(model.weight, other.weight)
+
+
+def test_plug_ins_act_on_the_loss_in_the_order_of_their_ranks_and_on_gradients_in_reverse() -> None:
+    notes: list[str] = []
+    plan = Plan((noted("last", notes, rank=1), noted("first", notes), noted("second", notes)))
+    model = linear([1.0])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    plan.begin(model).step(optimizer, torch.ones(1, 1), torch.zeros(1, 1), functional.mse_loss)
+    forth, back = ["first", "second", "last"], ["last", "second", "first"]
+    calls = [("samples", forth), ("forward", forth), ("loss", forth), ("gradients", back), ("stepped", back)]
+    assert notes == [f"{name} {call}" for call, names in calls for name in names]
+
+
+def test_one_plug_in_can_leave_a_step_out() -> None:
+    model = linear([1.0])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
+    training = Plan((noted("each second", []),)).begin(model)
+    seen = []
+    for _ in range(4):
+        training.step(optimizer, torch.ones(1, 1), torch.zeros(1, 1), functional.mse_loss)
+        seen.append(model.weight.item())
+    assert seen == [0.5, 0.5, 0.25, 0.25]
+
+
+def test_the_state_of_a_plug_in_comes_back_to_it_alone() -> None:
+    model = linear([1.0])
+    one, two = noted("one", []), noted("two", [])
+    state = Plan((one, two)).begin(model).end()
+    state = Plan((one,)).begin(model, state).end()
+    assert {text: int(tensors["rounds"]) for text, tensors in state.items()} == {"one()": 2}
+    state = Plan((one, two)).begin(model, state).end()
+    assert {text: int(tensors["rounds"]) for text, tensors in state.items()} == {"one()": 3, "two()": 1}
+
+
+def test_a_plug_in_of_ones_own_has_a_text() -> None:
+    @register("Author et al., 2026", "leaves all as it is")
+    def still(seconds: float = 1.0) -> Begin:
+        return lambda model, kept, generator: Step()
+
+    try:
+        assert parse("still(seconds=2) + fedprox()") == still(2) + fedprox()
+        with pytest.raises(ValueError, match="'still' exists already"):
+            register("Other et al.", "")(still)  # type: ignore[arg-type]
+    finally:
+        del PLUGINS["still"]
+
+
+def test_every_plug_in_has_a_text_a_paper_and_a_summary() -> None:
+    assert {"batch_augmentation", "fedprox", "mixed_precision"} <= set(PLUGINS)
+    for name, about in PLUGINS.items():
+        assert parse(name) == about.make()
+        assert about.paper
+        assert about.summary
+        assert getattr(fedcomp.training, name) is about.make
+
+
+def test_the_random_numbers_of_a_round_follow_from_its_seed() -> None:
+    drawn: list[int] = []
+
+    def begin(_model: nn.Module, _kept: Mapping[str, Tensor], generator: Generator) -> Step:
+        drawn.append(int(torch.randint(1 << 30, (), generator=generator)))
+        return Step()
+
+    for seed in (1, 1, 2):
+        Plan((PlugIn("draw", (), begin),)).begin(linear([1.0]), seed=seed)
+    assert drawn[0] == drawn[1] != drawn[2]
