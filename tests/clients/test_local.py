@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clients.local import MOMENTUM, LocalPlan, batches, train
-from fedcomp.training import Plan, PlugIn, State, Step, fedprox
+from fedcomp.training import Plan, PlugIn, State, Step, batch_augmentation, fedprox
 
 ONE_STEP = LocalPlan(epochs=1, steps=0, batch_size=4, learning_rate=0.5, momentum=0.0, weight_decay=0.0)
 
@@ -124,6 +124,24 @@ def test_plug_ins_see_each_batch_and_their_state_comes_back() -> None:
         _, state = train(model, *samples(10), chosen, rng(), state)
         assert int(state["counted()"]["batches"]) == total
         assert set(state) == {"counted()", MOMENTUM}
+
+
+def test_a_weight_that_the_loss_does_not_depend_on_has_a_gradient_of_zero() -> None:
+    """So weight decay acts on it, and the server gets what it expects."""
+    model = nn.Sequential(nn.Linear(2, 2, bias=False))
+    model.register_parameter("unused", nn.Parameter(torch.tensor([4.0])))
+    train(model, *samples(4), plan(weight_decay=0.5), rng())
+    assert model.get_parameter("unused").tolist() == [3.0], "4 - 0.5 x 0.5 x 4"
+
+
+def test_the_seed_decides_what_plug_ins_draw() -> None:
+    x, y = torch.arange(96.0).reshape(6, 1, 4, 4) / 96, torch.tensor([0, 1, 0, 1, 1, 0])
+    losses = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+        losses.append(train(model, x, y, plan(training=batch_augmentation(2)), rng(), seed=seed)[0])
+    assert losses[0] == losses[1] != losses[2]
 
 
 def test_momentum_starts_from_zero_in_each_round() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedcomp.training import Plan, mixed_precision, parse
+from fedcomp.training import PLUGINS, Plan, mixed_precision, parse
 from fedcomp.training.mixed_precision import GROWTH_STEPS, MAX_SCALE, LossScale, MixedPrecision
 from fedcomp.training.plan import PlugIn
 
@@ -111,6 +111,11 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="float32 weights; the model has torch.float64"):
         mixed_precision().begin(model_of(1.0).double())
     assert mixed_precision().begin(nn.Identity()).end() == {}
+
+
+def test_of_all_plug_ins_it_sees_the_loss_last() -> None:
+    ranks = {name: about.make().plugins[0].rank for name, about in PLUGINS.items()}
+    assert all(ranks["mixed_precision"] > rank for name, rank in ranks.items() if name != "mixed_precision")
 
 
 def test_an_unscaled_gradient_is_what_other_plug_ins_see() -> None:

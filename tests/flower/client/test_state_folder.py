@@ -559,11 +559,13 @@ def test_what_the_client_app_keeps_in_its_context_survives_too(tmp_path: Path) -
     restarted = RecordDict()
     with StateFolder(tmp_path, restarted) as folder:
         folder.load(7)
+        folder.save(_state(2))
         del restarted["seen"]
         restarted["momentum"] = ConfigRecord({"of": "round 2"})
-        folder.save(_state(2))
         folder.load(7)
         assert "seen" not in restarted
+        assert restarted["momentum"] == ConfigRecord({"of": "round 2"})
+        folder.save(_state(3))
     again, other = RecordDict(), RecordDict()
     with StateFolder(tmp_path, again) as folder:
         folder.load(7)
