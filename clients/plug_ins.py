@@ -14,11 +14,16 @@ def training_plan(run: Mapping[str, object], config: Mapping[str, object]) -> Pl
     return parse(str(run["training"])) + (fedprox(proximal_mu) if proximal_mu else Plan())
 
 
+def check_plug_ins(text: str, model: nn.Module, shape: tuple[int, ...]) -> None:
+    """Raise `ValueError` for plug-ins that do not fit the model, its inputs of this shape, or its device."""
+    device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
+    x, y = torch.zeros(1, *shape, device=device), torch.zeros(1, dtype=torch.int64, device=device)
+    parse(text).check(model, x, y)
+
+
 def check_training(text: str, model: nn.Module, shape: tuple[int, ...]) -> None:
-    """Raise `ValueError` for a setting `training` that does not fit the model, its inputs of this shape, or its device."""
+    """Do what `check_plug_ins` does for the setting `training`; the error names it."""
     try:
-        device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
-        x, y = torch.zeros(1, *shape, device=device), torch.zeros(1, dtype=torch.int64, device=device)
-        parse(text).check(model, x, y)
+        check_plug_ins(text, model, shape)
     except ValueError as error:
         raise ValueError(f"training is {text!r}; {error}") from None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from clients.devices import available, pick_device
+from clients.plug_ins import check_plug_ins
 from experiments.configuration import ROOT, Cell
 from experiments.plan import Plan
 from fedcomp.data import Card, load, partition_train, read_card
@@ -17,17 +18,20 @@ HUB_TIMEOUT_S = 10.0
 
 
 def check_settings(plan: Plan) -> None:
-    """Raise `StudyError` for a dataset, model, device or link that cannot be used; read no data."""
-    keys = ("dataset", "model", "device", "strategy", "uplink", "downlink")
+    """Raise `StudyError` for a dataset, model, device, plug-in or link that cannot be used; read no data."""
+    keys = ("dataset", "model", "device", "strategy", "training", "uplink", "downlink")
     for cell in _first_of_each(plan, keys):
         text = {key: str(cell.settings[key]) for key in keys}
         key = "dataset"
         try:
             card = _card(cell)
             key = "model"
-            build_model(text["model"], input_shape(card), card.num_classes, 0)
+            shape = input_shape(card)
+            model = build_model(text["model"], shape, card.num_classes, 0)
             key = "device"
-            pick_device(text["device"])
+            device = pick_device(text["device"])
+            key = "training"
+            check_plug_ins(text["training"], model.to(device), shape)
             key = "uplink"
             check_links(parse_strategy(text["strategy"])(), parse(text["uplink"]), parse(text["downlink"]))
         except ValueError as error:

@@ -70,7 +70,7 @@ RULES = {
     "benchmarks/large_server.py": "numpy flwr fedcomp fedcomp.flower fedcomp.flower.records fedcomp.wire",
     "experiments/": """numpy torch flwr filelock huggingface_hub jinja2 joblib matplotlib pandas pydantic ray rich seaborn
         fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.methods fedcomp.sync fedcomp.tasks
-        clients.app clients.devices clients.local clients.samples
+        clients.app clients.devices clients.local clients.plug_ins clients.samples
         server.app server.progress server.run_records server.settings server.strategies deploy.monitor.snapshot
         benchmarks.figure_file benchmarks.netshape.profiles""",
 }

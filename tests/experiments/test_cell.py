@@ -82,7 +82,7 @@ def test_a_run_that_diverges_ends_with_a_row_without_accuracy(settings: dict[str
 
 @pytest.mark.parametrize("error", [DivergedError("beyond float32"), NonFiniteError(7, math.inf)], ids=["any", "entry"])
 def test_a_node_whose_numbers_diverge_ends_the_run(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def diverges(*_: object) -> float:
+    def diverges(*_: object, **__: object) -> float:
         raise error
 
     monkeypatch.setattr("clients.app.train_locally", diverges)
@@ -92,7 +92,7 @@ def test_a_node_whose_numbers_diverge_ends_the_run(error: Exception, monkeypatch
 
 
 def test_a_node_that_fails_for_another_reason_ends_the_run_with_that_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(*_: object) -> float:
+    def breaks(*_: object, **__: object) -> float:
         raise OSError("the disk is full")
 
     monkeypatch.setattr("clients.app.train_locally", breaks)

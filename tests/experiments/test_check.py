@@ -41,6 +41,7 @@ def test_a_study_that_fits_is_accepted_silently(tmp_path: Path) -> None:
         (f"{HEAD}{METHOD}strategy = 'ef21()'", r"method\[0\].uplink is 'auto", "EF21"),  # the app's default
         (f"{HEAD}{METHOD}downlink = 'ef21()'", r"method\[0\].downlink is 'ef21", "downlink"),
         (f"{HEAD}device = 'cuda:99'\n{METHOD}", "run.device is 'cuda:99'", "cpu"),
+        (f"{HEAD}{METHOD}training = 'fedprox(-1)'", r"method\[0\].training is 'fedprox\(-1\)'; mu is -1", "0"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_with_their_key(tmp_path: Path, text: str, key: str, names: str) -> None:
