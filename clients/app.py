@@ -16,8 +16,9 @@ from clients import kept
 from clients.devices import pick_device, seed_torch
 from clients.local import LocalPlan
 from clients.local import train as train_locally
-from clients.plug_ins import check_training, training_plan
+from clients.plug_ins import check_plug_ins, learning_rate, training_plan
 from clients.samples import has_own_samples, node_number, own_card, own_samples
+from fedcomp.core import parse_setting
 from fedcomp.data import Card
 from fedcomp.flower import CompressionMod, to_record
 from fedcomp.tasks import build_model, input_shape
@@ -44,19 +45,19 @@ def train(message: Message, context: Context) -> Message:
     x, y = own_samples(run, context.node_config, device)
     model = _model(message, run, device)
     number = node_number(run, context.node_config, context.node_id)
-    rng = np.random.default_rng([int(run["seed"]), int(str(config["server-round"])), number])
+    momentum, server_round = str(run["client-momentum"]), int(str(config["server-round"]))
+    rng = np.random.default_rng([int(run["seed"]), server_round, number])
     plan = LocalPlan(
         epochs=int(run["local-epochs"]),
         steps=int(run["local-steps"]),
         batch_size=int(run["batch-size"]),
-        learning_rate=float(run["learning-rate"]),
+        learning_rate=learning_rate(run, server_round),
         momentum=float(run["momentum"]),
         weight_decay=float(run["weight-decay"]),
         training=training_plan(run, config),
     )
     seed = int(rng.integers(2**63))
     seed_torch(seed, device)  # for models with random parts, such as dropout
-    momentum, server_round = str(run["client-momentum"]), int(str(config["server-round"]))
     state = kept.load(context.state, plan, momentum, server_round)
     loss, state = train_locally(model, x, y, plan, rng, state, seed=seed)
     kept.save(context.state, state, momentum, server_round)
@@ -82,8 +83,10 @@ def report_partition(message: Message, context: Context) -> Message:
     """
     run, node = context.run_config, context.node_config
     try:
-        card = own_card(str(run["dataset"]))
-        check_training(str(run["training"]), _module(str(run["model"]), card, _device(run)), input_shape(card))
+        if training := str(run.get("training", "")):
+            card = own_card(str(run["dataset"]))
+            model, shape = _module(str(run["model"]), card, _device(run)), input_shape(card)
+            parse_setting("training", training, lambda text: check_plug_ins(text, model, shape))
         if not has_own_samples(run):
             return _reply(message, {"partition-id": node_number(run, node, context.node_id)})
         _, y = own_samples(run, node, torch.device("cpu"))

@@ -1,11 +1,11 @@
-"""The training plug-ins of a run, and whether they fit a node."""
+"""The training plug-ins and the learning rate of a run, and whether the plug-ins fit a node."""
 
 from collections.abc import Mapping
 
 import torch
 from torch import nn
 
-from fedcomp.training import Plan, fedprox, parse
+from fedcomp.training import Plan, fedprox, parse, parse_schedule
 
 
 def training_plan(run: Mapping[str, object], config: Mapping[str, object]) -> Plan:
@@ -14,16 +14,14 @@ def training_plan(run: Mapping[str, object], config: Mapping[str, object]) -> Pl
     return parse(str(run["training"])) + (fedprox(proximal_mu) if proximal_mu else Plan())
 
 
+def learning_rate(run: Mapping[str, object], server_round: int) -> float:
+    """Return the learning rate of a round, from 1, by the schedule of the run."""
+    schedule = parse_schedule(str(run["learning-rate-schedule"]))
+    return float(str(run["learning-rate"])) * schedule(min(1.0, (server_round - 1) / int(str(run["num-rounds"]))))
+
+
 def check_plug_ins(text: str, model: nn.Module, shape: tuple[int, ...]) -> None:
     """Raise `ValueError` for plug-ins that do not fit the model, its inputs of this shape, or its device."""
     device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
     x, y = torch.zeros(1, *shape, device=device), torch.zeros(1, dtype=torch.int64, device=device)
     parse(text).check(model, x, y)
-
-
-def check_training(text: str, model: nn.Module, shape: tuple[int, ...]) -> None:
-    """Do what `check_plug_ins` does for the setting `training`; the error names it."""
-    try:
-        check_plug_ins(text, model, shape)
-    except ValueError as error:
-        raise ValueError(f"training is {text!r}; {error}") from None

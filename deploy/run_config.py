@@ -11,6 +11,7 @@ import click
 import tomli_w
 from pydantic import Field
 
+from fedcomp.core import parse_setting
 from fedcomp.data import parse_partition
 from fedcomp.flower._compat import parse_config_args
 from server.fit import check_partition, check_strategy, load_dataset
@@ -106,14 +107,16 @@ def check_run(config: Mapping[str, object], num_nodes: int) -> None:
         check_folder(settings)
         # torch takes a while to import, and the other commands do not need it
         from clients.devices import pick_device
-        from clients.plug_ins import check_training
+        from clients.plug_ins import check_plug_ins
         from fedcomp.tasks import build_model, input_shape
+        from fedcomp.training import parse_schedule
 
         device = pick_device(settings.device)
         dataset = load_dataset(settings)
         shape = input_shape(dataset.card)
         model = build_model(settings.model, shape, dataset.card.num_classes, settings.seed).to(device)
-        check_training(settings.training, model, shape)
+        parse_setting("learning-rate-schedule", settings.learning_rate_schedule, parse_schedule)
+        parse_setting("training", settings.training, lambda text: check_plug_ins(text, model, shape))
         check_partition(settings, dataset, num_nodes)
     except (OSError, ValueError) as error:
         raise LaunchError(str(error)) from None

@@ -10,6 +10,7 @@ from fedcomp.data import Card, load, partition_train, read_card
 from fedcomp.flower import check_links
 from fedcomp.methods import parse
 from fedcomp.tasks import build_model, input_shape
+from fedcomp.training import parse_schedule
 from server.strategies import parse_strategy
 
 EMBEDDED = "sklearn-digits"
@@ -19,7 +20,7 @@ HUB_TIMEOUT_S = 10.0
 
 def check_settings(plan: Plan) -> None:
     """Raise `StudyError` for a dataset, model, device, plug-in or link that cannot be used; read no data."""
-    keys = ("dataset", "model", "device", "strategy", "training", "uplink", "downlink")
+    keys = ("dataset", "model", "device", "strategy", "training", "learning-rate-schedule", "uplink", "downlink")
     for cell in _first_of_each(plan, keys):
         text = {key: str(cell.settings[key]) for key in keys}
         key = "dataset"
@@ -30,6 +31,8 @@ def check_settings(plan: Plan) -> None:
             model = build_model(text["model"], shape, card.num_classes, 0)
             key = "device"
             device = pick_device(text["device"])
+            key = "learning-rate-schedule"
+            parse_schedule(text[key])
             key = "training"
             check_plug_ins(text["training"], model.to(device), shape)
             key = "uplink"

@@ -8,9 +8,10 @@ import torch
 from flwr.app import ArrayRecord
 from torch import Tensor, nn
 
+from fedcomp.core import parse_setting
 from fedcomp.data import Dataset
 from fedcomp.tasks import build_model, evaluate, input_shape, prepare
-from fedcomp.training import parse
+from fedcomp.training import Plan, fedprox, parse, parse_schedule
 
 BATCH_SIZE = 1000
 
@@ -44,12 +45,14 @@ def build_evaluator(model_name: str, dataset: Dataset, seed: int, device_name: s
     return Evaluator(model, prepare(dataset.test.x, card, device), torch.tensor(dataset.test.y, device=device))
 
 
-def check_training(text: str) -> None:
-    """Raise `ValueError` for unknown plug-ins and wrong settings.  Whether they fit its device, each node checks itself."""
-    try:
-        parse(text)
-    except ValueError as error:
-        raise ValueError(f"training is {text!r}; {error}") from None
+def check_training(training: str, schedule: str, *, proximal: bool) -> None:
+    """Raise `ValueError` for plug-ins, or a learning-rate schedule, that are unknown or have wrong settings.
+
+    `proximal` says that the strategy is FedProx, which adds its own plug-in.  Whether plug-ins fit its device, each node
+    checks itself.
+    """
+    parse_setting("training", training, lambda text: parse(text) + (fedprox() if proximal else Plan()))
+    parse_setting("learning-rate-schedule", schedule, parse_schedule)
 
 
 def to_npz(arrays: ArrayRecord) -> bytes:

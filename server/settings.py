@@ -100,6 +100,7 @@ class Settings(CheckedConfig):
     local_steps: Count
     batch_size: PositiveCount
     learning_rate: Step
+    learning_rate_schedule: Text
     momentum: Share
     client_momentum: Annotated[Literal["reset", "keep", "decay"], Field(description="'reset', 'keep' or 'decay'")]
     weight_decay: Decay

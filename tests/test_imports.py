@@ -47,12 +47,12 @@ RULES = {
     "server/": """flwr matplotlib rich fedcomp fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower
         fedcomp.flower._compat fedcomp.sync""",
     "server/settings.py": "pydantic pydantic_core fedcomp fedcomp.data",
-    "server/evaluate.py": "numpy torch flwr fedcomp.data fedcomp.tasks fedcomp.training",
-    "clients/": "numpy torch flwr fedcomp.data fedcomp.flower fedcomp.tasks fedcomp.training",
+    "server/evaluate.py": "numpy torch flwr fedcomp.core fedcomp.data fedcomp.tasks fedcomp.training",
+    "clients/": "numpy torch flwr fedcomp.core fedcomp.data fedcomp.flower fedcomp.tasks fedcomp.training",
     # tools
     "deploy/": "cryptography filelock grpc grpc_health psutil pydantic fedcomp.core fedcomp.data",
-    "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.data fedcomp.flower._compat fedcomp.tasks clients.devices
-        clients.plug_ins server.fit server.folder server.settings""",
+    "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.core fedcomp.data fedcomp.flower._compat fedcomp.tasks
+        fedcomp.training clients.devices clients.plug_ins server.fit server.folder server.settings""",
     "deploy/monitor/": """prometheus_client rich fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",
     "benchmarks/": """numpy torch flwr matplotlib pandas psutil seaborn fedcomp fedcomp.compressor fedcomp.core fedcomp.data
@@ -70,7 +70,7 @@ RULES = {
     "benchmarks/large_server.py": "numpy flwr fedcomp fedcomp.flower fedcomp.flower.records fedcomp.wire",
     "experiments/": """numpy torch flwr filelock huggingface_hub jinja2 joblib matplotlib pandas pydantic ray rich seaborn
         fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.methods fedcomp.sync fedcomp.tasks
-        clients.app clients.devices clients.local clients.plug_ins clients.samples
+        fedcomp.training clients.app clients.devices clients.local clients.plug_ins clients.samples
         server.app server.progress server.run_records server.settings server.strategies deploy.monitor.snapshot
         benchmarks.figure_file benchmarks.netshape.profiles""",
 }

@@ -28,6 +28,7 @@ from fedcomp.core.settings import (
     check_range,
     format_call,
     parse_call,
+    parse_setting,
     settings_of,
 )
 from fedcomp.core.types import Vector, dtype_name, is_numpy, on_host
@@ -60,6 +61,7 @@ __all__ = [
     "octets",
     "on_host",
     "parse_call",
+    "parse_setting",
     "read_archive",
     "settings_of",
     "to_json",

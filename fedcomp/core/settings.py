@@ -103,6 +103,14 @@ def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str) -> T:
         raise ValueError(f"{noun} {text[:MAX_QUOTED]!r} {reason}; the settings of {name} are: {known}") from None
 
 
+def parse_setting(name: str, text: str, parse: Callable[[str], T]) -> T:
+    """Return ``parse(text)``; its `ValueError` begins with the `name` of the setting and its text."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f"{name} is {text!r}; {error}") from None
+
+
 def settings_of(signature: inspect.Signature, *args: object, **kwargs: object) -> dict[str, object]:
     """Return the arguments by name that a text needs: the first, and those that differ from their defaults."""
     given = signature.bind(*args, **kwargs)

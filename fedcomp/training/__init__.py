@@ -17,6 +17,7 @@ from fedcomp.training.fedprox import fedprox
 from fedcomp.training.mixed_precision import mixed_precision
 from fedcomp.training.plan import LocalRound, LossFunction, Plan, PlugIn, State, Step
 from fedcomp.training.registry import PLUGINS, parse, register
+from fedcomp.training.schedule import Schedule, parse_schedule
 from fedcomp.training.table import text_lines
 
 __all__ = [
@@ -25,12 +26,14 @@ __all__ = [
     "LossFunction",
     "Plan",
     "PlugIn",
+    "Schedule",
     "State",
     "Step",
     "batch_augmentation",
     "fedprox",
     "mixed_precision",
     "parse",
+    "parse_schedule",
     "register",
     "text_lines",
 ]

@@ -1,5 +1,6 @@
 """Whole runs of the app in this process, on a grid that calls the ClientApp directly."""
 
+import itertools
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.serverapp.strategy import FedMedian
+from numpy.typing import NDArray
 
 from clients.app import app as client_app
 from clients.devices import available
@@ -330,3 +332,78 @@ def test_the_bounds_of_updates_reach_the_strategy(short: Config, tmp_path: Path,
     run(short | bound | {"run-name": "still", "downlink": "dense()"})
     accuracy = [line["accuracy"] for line in lines(tmp_path / "runs" / "still")]
     assert len(set(accuracy)) == 1, "the updates are too short to change a prediction"
+
+
+def weights(runs: Path, name: str) -> dict[str, NDArray[Any]]:
+    with np.load(runs / name / "model.npz") as model:
+        return dict(model)
+
+
+def test_kept_momentum_changes_the_training_and_survives_a_restart_of_nodes_and_server(
+    short: Config, tmp_path: Path
+) -> None:
+    """Each node keeps its momentum in its state-dir: a run in two halves ends in the bits of a whole one."""
+    shared = {
+        "momentum": 0.9,
+        "fraction-train": 1.0,
+        "checkpoint-every": 1,
+        "uplink": "stc(0.1)",
+        "downlink": "stc(0.1)",
+    }
+    runs = tmp_path / "runs"
+    for name, setting in (("reset", "reset"), ("whole", "keep"), ("halves", "keep")):
+        config = short | shared | {"client-momentum": setting, "run-name": name}
+        places = tmp_path / f"nodes-{name}"
+
+        def grid(config: Config, places: Path = places) -> LocalGrid:
+            return LocalGrid(client_app, NODES, config, node_config=lambda node: {"state-dir": str(places / str(node))})
+
+        if name == "halves":
+            half = config | {"num-rounds": 2}
+            run(half, grid(half))
+            config |= {"resume": True}
+        run(config, grid(config))
+    reset, whole, halves = (weights(runs, name) for name in ("reset", "whole", "halves"))
+    for name, array in whole.items():
+        np.testing.assert_array_equal(halves[name], array)
+        assert not np.array_equal(reset[name], array)
+
+
+def test_plug_ins_and_schedules_change_the_training(short: Config, tmp_path: Path) -> None:
+    settings = ("", "fedprox(mu=5)", "batch_augmentation(2)", "mixed_precision()")
+    seen = []
+    for number, text in enumerate(settings):
+        run(short | {"training": text, "run-name": f"plug-in-{number}"})
+        seen.append(weights(tmp_path / "runs", f"plug-in-{number}"))
+    run(short | {"learning-rate-schedule": "exponential(0.01)", "run-name": "schedule"})
+    seen.append(weights(tmp_path / "runs", "schedule"))
+    flat = [np.concatenate([array.ravel() for array in each.values()]) for each in seen]
+    assert all(not np.array_equal(one, other) for one, other in itertools.combinations(flat, 2))
+
+
+def test_fedprox_from_the_server_and_as_a_plug_in_are_the_same(short: Config, tmp_path: Path) -> None:
+    for name, settings in (
+        ("server", {"strategy": "fedprox(proximal_mu=0.5)"}),
+        ("node", {"training": "fedprox(0.5)"}),
+    ):
+        run(short | settings | {"run-name": name})
+    server, node = (weights(tmp_path / "runs", name) for name in ("server", "node"))
+    for name, array in server.items():
+        np.testing.assert_array_equal(node[name], array)
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({"training": "fedprox(mu=-1)"}, r"training is 'fedprox\(mu=-1\)'; mu is -1"),
+        ({"learning-rate-schedule": "linear"}, "learning-rate-schedule is 'linear'; unknown"),
+        ({"training": "batch_augmentation(2, shift=8)"}, r"node 1 says: training is 'batch_.*'; shift is 8"),
+        ({"training": "fedprox(1)", "strategy": "fedprox(proximal_mu=1)"}, "fedprox"),
+    ],
+)
+def test_training_that_does_not_fit_is_refused_before_the_first_round(
+    settings: Config, found: str, short: Config, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingsError, match=found):
+        run(short | settings)
+    assert not (tmp_path / "runs").exists()
