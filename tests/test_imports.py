@@ -65,6 +65,7 @@ RULES = {
         fedcomp.flower.records fedcomp.quantized fedcomp.sync fedcomp.tasks fedcomp.wire
         fedcomp.entropy.codes.gamma fedcomp.entropy.codes.positions clients.app clients.local clients.samples
         deploy.run_config""",
+    "benchmarks/gpu.py": "torch fedcomp fedcomp.tasks fedcomp.training",
     "benchmarks/jumps.py": "numpy fedcomp fedcomp.sync fedcomp.sync.jumps fedcomp.wire",
     "benchmarks/hostile_bodies.py": "numpy fedcomp.sync fedcomp.wire tests",
     "benchmarks/large_server.py": "numpy flwr fedcomp fedcomp.flower fedcomp.flower.records fedcomp.wire",

@@ -1,0 +1,159 @@
+"""What runs on a GPU: compression as multiples of a pass over the memory, training steps with plug-ins, and the CUDA tests.
+
+    python -m benchmarks.gpu [--device cuda] [--entries 11200000 1000000000] [--repeats 10]
+
+It needs torch and numpy, and neither Flower nor a network.  A pass is a copy of the vector on the device, which alternates with
+what is measured; times are medians of the ratios.  ``--device cpu`` measures the same on the CPU.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import fedcomp
+from fedcomp.tasks import build_model
+from fedcomp.training import parse
+
+ROOT = Path(__file__).resolve().parents[1]
+ENTRIES = {"cuda": (11_200_000, 1_000_000_000), "cpu": (1_200_000, 11_200_000)}
+DENSITY = 1 / 400
+MODELS = (("cnn", (1, 28, 28)), ("lstm", (1, 28, 28)), ("vgg11s", (3, 32, 32)))
+PLANS = ("fedprox()", "batch_augmentation(copies=4, mirror=True)", "mixed_precision()", "mixed_precision('float16')")
+BATCH = 64
+
+
+def seconds(action: Callable[[], object], device: torch.device) -> float:
+    """Return the seconds that `action` takes, all work on the device included."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    begin = time.perf_counter()
+    action()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - begin
+
+
+def ratio(base: Callable[[], object], action: Callable[[], object], device: torch.device, repeats: int) -> float:
+    """Return the median time of `action` over that of `base`, measured in turn after one run of both."""
+    base()
+    action()
+    pairs = [(seconds(base, device), seconds(action, device)) for _ in range(repeats)]
+    return statistics.median(mine / other for other, mine in pairs)
+
+
+def compression(n: int, device: torch.device, repeats: int) -> Iterator[str]:
+    """Yield a line for selection with the residual, whole encoding and whole decoding of an update (n,) on `device`."""
+    compressor = fedcomp.stc(density=DENSITY)
+    generator = torch.Generator(device).manual_seed(0)
+    update = torch.randn(n, generator=generator, device=device)
+    copy = torch.empty_like(update)
+    body, state = compressor.encode(update, compressor.init(n))
+
+    def select() -> None:
+        nonlocal state
+        compensated = compressor.memory.compensate(update, state)
+        state = compressor.memory.update(compensated, compressor.quantizer.quantize(compensated), state)
+
+    def encode() -> None:
+        nonlocal body, state
+        body, state = compressor.encode(update, state)
+
+    def decode() -> None:
+        copy.copy_(torch.from_numpy(compressor.decode(body, n)))
+
+    def one_pass() -> None:
+        copy.copy_(update)
+
+    for name, action in (("selection and residual", select), ("encode", encode), ("decode to the device", decode)):
+        yield f"{n:>13,}  {name:<24}{ratio(one_pass, action, device, repeats):>9.2f} passes"
+    yield f"{n:>13,}  {'a pass':<24}{1e3 * seconds(one_pass, device):>9.2f} ms"
+
+
+def steps(name: str, shape: tuple[int, int, int], device: torch.device, repeats: int) -> Iterator[str]:
+    """Yield a line for a training step of a model with each plug-in, over a step without; those that do not fit say why."""
+    generator = torch.Generator(device).manual_seed(0)
+    x = torch.rand(BATCH, *shape, generator=generator, device=device)
+    y = torch.randint(10, (BATCH,), generator=generator, device=device)
+
+    def step_of(text: str) -> Callable[[], Tensor]:
+        model: nn.Module = build_model(name, shape, 10, 0).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        training = parse(text).begin(model)
+        return lambda: training.step(optimizer, x, y, functional.cross_entropy)
+
+    plain = step_of("")
+    for text in PLANS:
+        try:
+            action = step_of(text)
+        except ValueError as error:
+            yield f"{name:<8}{text:<44}{error}"
+            continue
+        times = ratio(plain, action, device, repeats)
+        yield f"{name:<8}{text:<44}{times:>6.2f} times a step{_memory(plain, action, device)}"
+
+
+def _memory(plain: Callable[[], object], action: Callable[[], object], device: torch.device) -> str:
+    """Return the most memory of a step over that of the plain one, as text; empty on the CPU, where torch counts none."""
+    if device.type != "cuda":
+        return ""
+    peaks: list[int] = []
+    for each in (plain, action):
+        torch.cuda.reset_peak_memory_stats(device)
+        held = torch.cuda.memory_allocated(device)
+        each()
+        peaks.append(torch.cuda.max_memory_allocated(device) - held)
+    return f", {peaks[1] / max(1, peaks[0]):.2f} times its memory"
+
+
+def cuda_tests() -> str:
+    """Run the tests of the code that may run on a GPU, and return pytest's last line."""
+    if find_spec("pytest") is None:
+        return "the CUDA tests did not run: pytest is not installed"
+    folders = ("tests/backends", "tests/training")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = (done.stdout or done.stderr).strip().splitlines() or ["pytest printed nothing"]
+    return f"{' '.join(folders)}: {lines[-1].strip('= ')}"
+
+
+def main() -> int:
+    """Print the measurements of a device; return 1 if there is no such device or a test failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description="Measure compression and training.")
+    parser.add_argument("--device", default="cuda", choices=list(ENTRIES))
+    parser.add_argument("--entries", type=int, nargs="*", help="vector lengths (default: 11.2 M and 1 B on a GPU)")
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--no-tests", action="store_true", help="leave the tests out")
+    options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print("device is 'cuda'; torch finds no GPU here: --device cpu measures on the CPU", file=sys.stderr)
+        return 1
+    device = torch.device(options.device)
+    if device.type == "cpu":
+        torch.set_num_threads(1)  # on a machine that others use too, two threads wait for each other
+    print(f"torch {torch.__version__}, {torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}\n")
+    print(f"stc(density=1/{round(1 / DENSITY)}), a pass is a copy on the device", flush=True)
+    for n in options.entries or ENTRIES[device.type]:
+        for line in compression(n, device, options.repeats):
+            print(line, flush=True)
+    print(f"\ntraining steps on batches of {BATCH}", flush=True)
+    for name, shape in MODELS:
+        for line in steps(name, shape, device, options.repeats):
+            print(line, flush=True)
+    if options.no_tests:
+        return 0
+    summary = cuda_tests()
+    print(f"\n{summary}")
+    return 1 if "failed" in summary or "error" in summary else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

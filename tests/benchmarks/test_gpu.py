@@ -1,0 +1,71 @@
+"""The GPU benchmark: its parts run on the CPU, and it needs neither Flower nor pandas."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import gpu
+
+ROOT = Path(__file__).parents[2]
+CPU = torch.device("cpu")
+
+
+def test_it_measures_compression_and_training_steps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["gpu", "--device", "cpu", "--entries", "5000", "--repeats", "1", "--no-tests"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    monkeypatch.setattr(gpu, "MODELS", (("logistic", (1, 8, 8)),))
+    threads = torch.get_num_threads()
+    try:
+        assert gpu.main() == 0
+    finally:
+        torch.set_num_threads(threads)
+    lines = capsys.readouterr().out.splitlines()
+    compression = [line.split() for line in lines if line.split()[:1] == ["5,000"]]
+    assert [line[-1] for line in compression] == ["passes", "passes", "passes", "ms"]
+    assert all(float(line[-2]) > 0 for line in compression[:3])
+    steps = [line for line in lines if line.startswith("logistic")]
+    assert len(steps) == len(gpu.PLANS)
+    assert sum("times a step" in line for line in steps) == len(gpu.PLANS) - 1
+    assert "needs a GPU" in steps[-1]
+
+
+def test_a_ratio_is_the_median_over_pairs_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, turns = 0.0, list[str]()
+
+    def work(name: str, lasts: float) -> None:
+        nonlocal now
+        now += lasts
+        turns.append(name)
+
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    noise = iter([9.0, 3.0, 3.0, 100.0])  # the first run of all is not counted
+    assert gpu.ratio(lambda: work("base", 2.0), lambda: work("action", next(noise)), CPU, 3) == 1.5
+    assert turns == ["base", "action"] * 4
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_without_a_gpu_it_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu"])
+    assert gpu.main() == 1
+    assert "torch finds no GPU here" in capsys.readouterr().err
+
+
+def test_it_needs_neither_flower_nor_pandas() -> None:
+    text = (
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('flwr', 'pandas', 'ray', 'pydantic', 'rich'):\n"
+        "            raise ModuleNotFoundError(name, name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "import benchmarks.gpu\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
