@@ -30,7 +30,8 @@ class LossScale:
         """Divide the gradients by the scale, in place, and adapt it; return False if one of them is not finite."""
         for gradient in gradients:
             gradient.mul_(1 / self.scale)  # exact, as the scale is a power of two
-        finite = all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
+        checks = [torch.isfinite(gradient).all() for gradient in gradients]
+        finite = not checks or bool(torch.stack(checks).all())  # one answer from the device, not one for each tensor
         self.good_steps = self.good_steps + 1 if finite else 0
         if not finite:
             self.scale = max(1.0, self.scale / 2)
