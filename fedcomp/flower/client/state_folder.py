@@ -46,14 +46,14 @@ DAMAGED = ".damaged"
 class StateFiles:
     """The files of one training in `folder`, which need not exist yet; one process at a time may use them.
 
-    `app_records` are the ClientApp's records that `read` found, and that `write` writes.
+    `app_records` are the ClientApp's records, as `record_to_bytes` writes them, that `read` found and that `write` writes.
     """
 
     def __init__(self, folder: Path) -> None:
         self._state = folder / "state"
         self._model = ""
         self._frames: tuple[Frame, ...] = ()
-        self.app_records = RecordDict()
+        self.app_records = b""
 
     @property
     def written_ns(self) -> int:
@@ -89,7 +89,7 @@ class StateFiles:
             raise CorruptError(f"the model and its frames lead to version {reached[0]}; {plain['version']} is needed")
         state = from_parts(plain, arrays, records, replica)
         self._model, self._frames = kept["model"], frames
-        self.app_records = record_from_bytes(app_records)
+        self.app_records = app_records
         return state
 
     def write(self, state: ClientState) -> None:
@@ -112,7 +112,7 @@ class StateFiles:
             "frames": octets(b"".join(frame.to_bytes() for frame in self._frames)),
         }
         if self.app_records:
-            parts["app_records"] = octets(record_to_bytes(self.app_records))
+            parts["app_records"] = octets(self.app_records)
         _write(self._state, parts)
         for path in self._state.parent.glob("model-*"):
             if path.name != self._model:
@@ -180,7 +180,7 @@ class StateFolder:
             if self._files.written_ns >= 0:
                 state = self._files.read()
                 if LAST not in self._records:  # this Context has no messages behind it: the node has restarted
-                    self._records.update(self._files.app_records)
+                    self._records.update(record_from_bytes(self._files.app_records))
                 return for_training(state, training_id)
         except DAMAGE_ERRORS as error:
             self._set_aside(path, error)
@@ -196,7 +196,7 @@ class StateFolder:
             ContextStore(self._records).save(state)
             return
         own = [key for key in self._records if not key.startswith(OURS)]
-        self._files.app_records = RecordDict({key: self._records[key] for key in own})
+        self._files.app_records = record_to_bytes(RecordDict({key: self._records[key] for key in own})) if own else b""
         try:
             self._files.write(state)
             self._remove_old(state.training_id)
