@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,6 +29,7 @@ DENSITY = 1 / 400
 MODELS = (("cnn", (1, 28, 28)), ("lstm", (1, 28, 28)), ("vgg11s", (3, 32, 32)))
 PLANS = ("fedprox()", "batch_augmentation(copies=4, mirror=True)", "mixed_precision()", "mixed_precision('float16')")
 BATCH = 64
+TESTS = ("tests/backends", "tests/training")
 
 
 def seconds(action: Callable[[], object], device: torch.device) -> float:
@@ -114,23 +115,30 @@ def _memory(plain: Callable[[], object], action: Callable[[], object], device: t
     return f", {peaks[1] / max(1, peaks[0]):.2f} times its memory"
 
 
-def cuda_tests() -> str:
-    """Run the tests of the code that may run on a GPU, and return pytest's last line."""
+def run_tests(folders: Sequence[str] = TESTS) -> tuple[str, int]:
+    """Run the tests of the code that may run on a GPU; return pytest's last line, and its exit status, 0 if all passed."""
     if find_spec("pytest") is None:
-        return "the CUDA tests did not run: pytest is not installed"
-    folders = ("tests/backends", "tests/training")
+        return "the CUDA tests did not run: pytest is not installed", 1
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     lines = (done.stdout or done.stderr).strip().splitlines() or ["pytest printed nothing"]
-    return f"{' '.join(folders)}: {lines[-1].strip('= ')}"
+    return f"{' '.join(folders)}: {lines[-1].strip('= ')}", done.returncode
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r}; a whole number above 0 is needed")
+    return int(text)
 
 
 def main() -> int:
     """Print the measurements of a device; return 1 if there is no such device or a test failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description="Measure compression and training.")
     parser.add_argument("--device", default="cuda", choices=list(ENTRIES))
-    parser.add_argument("--entries", type=int, nargs="*", help="vector lengths (default: 11.2 M and 1 B on a GPU)")
-    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument(
+        "--entries", type=_positive, nargs="*", help="vector lengths (default: 11.2 M and 1 B on a GPU)"
+    )
+    parser.add_argument("--repeats", type=_positive, default=10)
     parser.add_argument("--no-tests", action="store_true", help="leave the tests out")
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -142,17 +150,20 @@ def main() -> int:
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name() if device.type == 'cuda' else 'CPU'}\n")
     print(f"stc(density=1/{round(1 / DENSITY)}), a pass is a copy on the device", flush=True)
     for n in options.entries or ENTRIES[device.type]:
-        for line in compression(n, device, options.repeats):
-            print(line, flush=True)
+        try:
+            for line in compression(n, device, options.repeats):
+                print(line, flush=True)
+        except torch.OutOfMemoryError:
+            print(f"{n:>13,}  more than the memory of this device")
     print(f"\ntraining steps on batches of {BATCH}", flush=True)
     for name, shape in MODELS:
         for line in steps(name, shape, device, options.repeats):
             print(line, flush=True)
     if options.no_tests:
         return 0
-    summary = cuda_tests()
+    summary, status = run_tests()
     print(f"\n{summary}")
-    return 1 if "failed" in summary or "error" in summary else 0
+    return min(1, status)
 
 
 if __name__ == "__main__":

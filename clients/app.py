@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from clients import kept
+from clients import training_state
 from clients.devices import pick_device, seed_torch
 from clients.local import LocalPlan
 from clients.local import train as train_locally
@@ -58,9 +58,9 @@ def train(message: Message, context: Context) -> Message:
     )
     seed = int(rng.integers(2**63))
     seed_torch(seed, device)  # for models with random parts, such as dropout
-    state = kept.load(context.state, plan, momentum, server_round)
-    loss, state = train_locally(model, x, y, plan, rng, state, seed=seed)
-    kept.save(context.state, state, momentum, server_round)
+    state = training_state.load(context.state, plan, momentum, server_round)
+    loss, state = train_locally(model, x, y, plan, rng, state, seed=seed ^ 1)  # plug-ins draw other numbers
+    training_state.save(context.state, state, momentum, server_round)
     return _reply(message, weights_of(run, len(y)) | {"train-loss": loss}, arrays=_record(model))
 
 

@@ -18,8 +18,7 @@ from fedcomp.training import Plan, State
 
 MOMENTUM = "momentum"
 """The part of a node's state that is the optimizer's."""
-ORDINARY = Plan()
-"""Training without plug-ins."""
+NO_PLUG_INS = Plan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class LocalPlan:
     learning_rate: float
     momentum: float
     weight_decay: float
-    training: Plan = ORDINARY
+    training: Plan = NO_PLUG_INS
 
 
 class Sgd:
@@ -65,7 +64,7 @@ class Sgd:
         )
 
     def momenta(self) -> dict[str, Tensor]:
-        """Return the momentum buffers by the names of the weights; none without momentum."""
+        """Return the momentum buffers by the names of the weights, those of earlier rounds included; none at first."""
         return {name: each for name, each in zip(self._names, self._momenta, strict=True) if each is not None}
 
 
@@ -109,13 +108,16 @@ def train(
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     optimizer = Sgd(weights, plan, kept.get(MOMENTUM, {}))
     training = plan.training.begin(model, kept, seed=seed)
-    model.train()
-    total, seen = torch.zeros((), device=y.device), 0
-    for batch in batches(len(y), plan, rng):
-        rows = torch.as_tensor(batch, device=y.device)
-        loss = training.step(optimizer, x.index_select(0, rows), y.index_select(0, rows), functional.cross_entropy)
-        total.add_(loss, alpha=len(batch))
-        seen += len(batch)
-    optimizer.zero_grad()
+    try:
+        model.train()
+        total, seen = torch.zeros((), device=y.device), 0
+        for batch in batches(len(y), plan, rng):
+            rows = torch.as_tensor(batch, device=y.device)
+            loss = training.step(optimizer, x.index_select(0, rows), y.index_select(0, rows), functional.cross_entropy)
+            total.add_(loss, alpha=len(batch))
+            seen += len(batch)
+    finally:
+        optimizer.zero_grad()  # the model lives on, and its gradients would take as much memory
+        new_state = training.end()
     momenta = optimizer.momenta()
-    return float(total) / seen, training.end() | ({MOMENTUM: momenta} if momenta else {})
+    return float(total) / seen, new_state | ({MOMENTUM: momenta} if momenta else {})

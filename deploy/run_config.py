@@ -109,13 +109,13 @@ def check_run(config: Mapping[str, object], num_nodes: int) -> None:
         from clients.devices import pick_device
         from clients.plug_ins import check_plug_ins
         from fedcomp.tasks import build_model, input_shape
-        from fedcomp.training import parse_schedule
+        from server.evaluate import check_training
 
         device = pick_device(settings.device)
         dataset = load_dataset(settings)
         shape = input_shape(dataset.card)
         model = build_model(settings.model, shape, dataset.card.num_classes, settings.seed).to(device)
-        parse_setting("learning-rate-schedule", settings.learning_rate_schedule, parse_schedule)
+        check_training(settings.training, settings.learning_rate_schedule, settings.strategy)
         parse_setting("training", settings.training, lambda text: check_plug_ins(text, model, shape))
         check_partition(settings, dataset, num_nodes)
     except (OSError, ValueError) as error:

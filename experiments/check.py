@@ -11,6 +11,7 @@ from fedcomp.flower import check_links
 from fedcomp.methods import parse
 from fedcomp.tasks import build_model, input_shape
 from fedcomp.training import parse_schedule
+from server.evaluate import check_plug_in_names
 from server.strategies import parse_strategy
 
 EMBEDDED = "sklearn-digits"
@@ -34,7 +35,8 @@ def check_settings(plan: Plan) -> None:
             key = "learning-rate-schedule"
             parse_schedule(text[key])
             key = "training"
-            check_plug_ins(text["training"], model.to(device), shape)
+            check_plug_in_names(text[key], text["strategy"])
+            check_plug_ins(text[key], model.to(device), shape)
             key = "uplink"
             check_links(parse_strategy(text["strategy"])(), parse(text["uplink"]), parse(text["downlink"]))
         except ValueError as error:

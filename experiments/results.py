@@ -27,7 +27,10 @@ SETTINGS = {
     "local_steps": "int64",  # SGD steps of a node in one round
     "batch_size": "int64",
     "learning_rate": "float64",
+    "learning_rate_schedule": "str",  # over the rounds
     "momentum": "float64",
+    "client_momentum": "str",  # with which a node begins a round
+    "training": "str",  # plug-ins of the local training
     "seed": "int64",
     "strategy": "str",
     "weighting": "str",  # of the nodes in a mean: by their number of examples, or equal
@@ -53,7 +56,13 @@ MEASURED = PROGRESS | TRAFFIC | SLOWEST | SECONDS
 COLUMNS = SETTINGS | MEASURED
 """Column -> dtype, in the order of the file."""
 NEW_TRAFFIC = ("first_model_bytes", "key_bytes", "jump_bytes", "delta_bytes", "replay_bytes")
-ADDED = {"weighting": "examples"} | dict.fromkeys(NEW_TRAFFIC, "0")
+NEW_SETTINGS = {
+    "weighting": "examples",
+    "learning_rate_schedule": "constant",
+    "client_momentum": "reset",
+    "training": "",
+}
+ADDED = NEW_SETTINGS | dict.fromkeys(NEW_TRAFFIC, "0")
 """Columns that older files lack -> the value of their rows; they count first models as catch-up, and no kinds of frames."""
 
 

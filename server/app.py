@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
-from flwr.serverapp.strategy import FedProx
 
 import fedcomp
 from fedcomp import FedcompError
@@ -69,8 +68,7 @@ def main(grid: Grid, context: Context) -> None:
 def prepare(settings: Settings, grid: Grid) -> Evaluator:
     """Return the evaluator; raise `ValueError` if strategy, dataset, model, nodes and partition do not fit together."""
     check_strategy(settings)  # the number of nodes may still grow
-    proximal = isinstance(parse_strategy(settings.strategy)(), FedProx)
-    check_training(settings.training, settings.learning_rate_schedule, proximal=proximal)
+    check_training(settings.training, settings.learning_rate_schedule, settings.strategy)
     dataset = load_dataset(settings)
     evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device)
     check_partition(settings, dataset, wait_for_nodes(grid, settings.min_nodes, settings.node_timeout))

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from flwr.app import ArrayRecord
+from flwr.serverapp.strategy import FedProx
 from torch import Tensor, nn
 
 from fedcomp.core import parse_setting
 from fedcomp.data import Dataset
 from fedcomp.tasks import build_model, evaluate, input_shape, prepare
-from fedcomp.training import Plan, fedprox, parse, parse_schedule
+from fedcomp.training import parse, parse_schedule
+from server.strategies import parse_strategy
 
 BATCH_SIZE = 1000
 
@@ -45,14 +47,20 @@ def build_evaluator(model_name: str, dataset: Dataset, seed: int, device_name: s
     return Evaluator(model, prepare(dataset.test.x, card, device), torch.tensor(dataset.test.y, device=device))
 
 
-def check_training(training: str, schedule: str, *, proximal: bool) -> None:
-    """Raise `ValueError` for plug-ins, or a learning-rate schedule, that are unknown or have wrong settings.
+def check_training(training: str, schedule: str, strategy: str) -> None:
+    """Raise `ValueError`, which names the setting, for plug-ins or a learning-rate schedule that the run cannot have.
 
-    `proximal` says that the strategy is FedProx, which adds its own plug-in.  Whether plug-ins fit its device, each node
-    checks itself.
+    Whether a plug-in fits the device of a node is checked on that node.
     """
-    parse_setting("training", training, lambda text: parse(text) + (fedprox() if proximal else Plan()))
+    parse_setting("training", training, lambda text: check_plug_in_names(text, strategy))
     parse_setting("learning-rate-schedule", schedule, parse_schedule)
+
+
+def check_plug_in_names(training: str, strategy: str) -> None:
+    """Raise `ValueError` for plug-ins that do not exist, have wrong settings, or would be there twice."""
+    names = {plugin.name for plugin in parse(training).plugins}
+    if "fedprox" in names and isinstance(parse_strategy(strategy)(), FedProx):
+        raise ValueError(f"the strategy {strategy} adds fedprox already")
 
 
 def to_npz(arrays: ArrayRecord) -> bytes:

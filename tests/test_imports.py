@@ -52,7 +52,7 @@ RULES = {
     # tools
     "deploy/": "cryptography filelock grpc grpc_health psutil pydantic fedcomp.core fedcomp.data",
     "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.core fedcomp.data fedcomp.flower._compat fedcomp.tasks
-        fedcomp.training clients.devices clients.plug_ins server.fit server.folder server.settings""",
+        clients.devices clients.plug_ins server.evaluate server.fit server.folder server.settings""",
     "deploy/monitor/": """prometheus_client rich fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",
     "benchmarks/": """numpy torch flwr matplotlib pandas psutil seaborn fedcomp fedcomp.compressor fedcomp.core fedcomp.data
@@ -72,7 +72,7 @@ RULES = {
     "experiments/": """numpy torch flwr filelock huggingface_hub jinja2 joblib matplotlib pandas pydantic ray rich seaborn
         fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.methods fedcomp.sync fedcomp.tasks
         fedcomp.training clients.app clients.devices clients.local clients.plug_ins clients.samples
-        server.app server.progress server.run_records server.settings server.strategies deploy.monitor.snapshot
+        server.app server.evaluate server.progress server.run_records server.settings server.strategies deploy.monitor.snapshot
         benchmarks.figure_file benchmarks.netshape.profiles""",
 }
 

@@ -27,7 +27,11 @@ class LossScale:
         self.scale, self.good_steps = scale, good_steps
 
     def unscale(self, gradients: list[Tensor]) -> bool:
-        """Divide the gradients by the scale, in place, and adapt it; return False if one of them is not finite."""
+        """Divide the gradients by the scale, in place, and adapt it; return False if the scale made one of them overflow.
+
+        At a scale of 1 it did not: NaN or infinity then is the training's own, and reaches the weights as without a scale.
+        """
+        scaled = self.scale > 1
         for gradient in gradients:
             gradient.mul_(1 / self.scale)  # exact, as the scale is a power of two
         checks = [torch.isfinite(gradient).all() for gradient in gradients]
@@ -37,7 +41,7 @@ class LossScale:
             self.scale = max(1.0, self.scale / 2)
         elif self.good_steps == GROWTH_STEPS:
             self.scale, self.good_steps = min(MAX_SCALE, 2 * self.scale), 0
-        return finite
+        return finite or not scaled
 
 
 class MixedPrecision(Step):

@@ -53,7 +53,10 @@ class Step:
         """Change the weights after the optimizer's step, or after it was left out."""
 
     def end(self) -> Tensors:
-        """Undo all changes to the model other than its weights; return the tensors to keep for the node's next round."""
+        """Undo all changes to the model other than its weights; return the tensors to keep for the node's next round.
+
+        It is called after an error too.  The names have no slash, and the dtypes are those of numpy.
+        """
         return {}
 
 
@@ -121,16 +124,23 @@ class Plan:
         """
         generator = torch.Generator().manual_seed(seed)
         kept = state or {}
-        ordered = sorted(self.plugins, key=lambda plugin: plugin.rank)
-        return LocalRound(
-            model, {str(plugin): plugin.begin(model, kept.get(str(plugin), {}), generator) for plugin in ordered}
-        )
+        begun: dict[str, Step] = {}
+        training = LocalRound(model, begun)
+        try:
+            for plugin in sorted(self.plugins, key=lambda plugin: plugin.rank):
+                begun[str(plugin)] = plugin.begin(model, kept.get(str(plugin), {}), generator)
+        except BaseException:
+            training.end()  # of those that have begun
+            raise
+        return training
 
     def check(self, model: nn.Module, x: Tensor, y: Tensor) -> None:
         """Raise `ValueError` for a plug-in that does not fit the model, or a batch of samples `x` with labels `y`."""
         training = self.begin(model)
-        training.samples(x, y)
-        training.end()
+        try:
+            training.samples(x, y)
+        finally:
+            training.end()
 
 
 class LocalRound:
@@ -147,7 +157,7 @@ class LocalRound:
         return x, y
 
     def step(self, optimizer: Optimizer, x: Tensor, y: Tensor, loss_function: LossFunction) -> Tensor:
-        """Train on a batch, and return its loss before the step: a scalar without penalties, and without a graph."""
+        """Train on a batch, and return its loss before the step: a scalar of at least 32 bits, without penalties or graph."""
         x, y = self.samples(x, y)
         optimizer.zero_grad()
         with ExitStack() as stack:
@@ -165,7 +175,7 @@ class LocalRound:
             optimizer.step()
         for each in self._last_first():
             each.stepped()
-        return plain.detach()
+        return plain.detach().to(torch.promote_types(plain.dtype, torch.float32))
 
     def end(self) -> dict[str, Tensors]:
         """End the round, and return what the node keeps for its next one."""

@@ -89,10 +89,10 @@ def _parts(text: str) -> list[str]:
         return []
     try:
         node = ast.parse(text.strip(), mode="eval").body
+        parts: list[str] = []
+        while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            parts.append(ast.unparse(node.right))
+            node = node.left
+        return [ast.unparse(node), *reversed(parts)]
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return [text]
-    parts: list[str] = []
-    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        parts.append(ast.unparse(node.right))
-        node = node.left
-    return [ast.unparse(node), *reversed(parts)]
+        return [text]  # `build` refuses it

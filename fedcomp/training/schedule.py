@@ -1,7 +1,7 @@
 """Learning-rate schedules over the rounds of a run, by texts such as ``cosine(last=0.1)``.
 
-A schedule is a function of the share of the run's rounds that are over, from 0 in the first round to below 1 in the last; it
-returns the factor of the learning rate.
+A schedule is a function of the progress of the run, finished rounds over all rounds: 0 in the first round, below 1 in the
+last.  It returns the factor of the learning rate.
 """
 
 import math

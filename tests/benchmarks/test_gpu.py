@@ -34,6 +34,22 @@ def test_it_measures_compression_and_training_steps(
     assert "needs a GPU" in steps[-1]
 
 
+def test_tests_that_fail_or_do_not_run_are_an_error(tmp_path: Path) -> None:
+    texts = {"good": "def test_a(): pass", "bad": "def test_a(): assert False", "broken": "import nothing_such"}
+    for name, text in texts.items():
+        (tmp_path / f"test_{name}.py").write_text(text)
+    status = {name: gpu.run_tests([str(tmp_path / f"test_{name}.py")])[1] for name in (*texts, "missing")}
+    assert status["good"] == 0
+    assert all(status[name] for name in ("bad", "broken", "missing"))
+
+
+@pytest.mark.parametrize("arguments", [["--repeats", "0"], ["--entries", "-5"], ["--entries", "x"]])
+def test_numbers_that_are_not_positive_are_refused(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu", "--device", "cpu", *arguments])
+    with pytest.raises(SystemExit, match="2"):
+        gpu.main()
+
+
 def test_a_ratio_is_the_median_over_pairs_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     now, turns = 0.0, list[str]()
 

@@ -144,6 +144,29 @@ def test_the_seed_decides_what_plug_ins_draw() -> None:
     assert losses[0] == losses[1] != losses[2]
 
 
+def test_no_gradients_stay_in_the_model() -> None:
+    model = linear([[0.1, 0.2], [0.3, 0.4]])
+    train(model, *samples(4), ONE_STEP, rng())
+    assert model.weight.grad is None
+
+
+def test_plug_ins_end_after_an_error() -> None:
+    ended: list[bool] = []
+
+    class Failing(Step):
+        def stepped(self) -> None:
+            raise ArithmeticError
+
+        def end(self) -> dict[str, Tensor]:
+            ended.append(True)
+            return {}
+
+    failing = Plan((PlugIn("failing", (), lambda model, kept, generator: Failing()),))
+    with pytest.raises(ArithmeticError):
+        train(linear([[0.1, 0.2], [0.3, 0.4]]), *samples(4), plan(training=failing), rng())
+    assert ended == [True]
+
+
 def test_momentum_starts_from_zero_in_each_round() -> None:
     x, y = samples(4)
     twice, once = linear([[0.1, 0.2], [0.3, 0.4]]), linear([[0.1, 0.2], [0.3, 0.4]])

@@ -67,6 +67,7 @@ WRONG: list[str] = [
         )
     ),
     "client-momentum=half",
+    "training='fedprox(1)' strategy='fedprox(proximal_mu=1)'",
     *(f"learning-rate-schedule='{text}'" for text in ("linear", "cosine(last=2)", "steps(0.5)", "")),
     "strategy=bulyan fraction-train=0.5",
     "strategy=bulyan fraction-train=1.0 sampling-decay=1.0",

@@ -41,6 +41,11 @@ def test_a_study_that_fits_is_accepted_silently(tmp_path: Path) -> None:
         (f"{HEAD}{METHOD}strategy = 'ef21()'", r"method\[0\].uplink is 'auto", "EF21"),  # the app's default
         (f"{HEAD}{METHOD}downlink = 'ef21()'", r"method\[0\].downlink is 'ef21", "downlink"),
         (f"{HEAD}device = 'cuda:99'\n{METHOD}", "run.device is 'cuda:99'", "cpu"),
+        (
+            f"{HEAD}{METHOD}strategy = 'fedprox()'\ntraining = 'fedprox(1)'",
+            r"method\[0\].training is 'fedprox",
+            "already",
+        ),
         (f"{HEAD}{METHOD}learning-rate-schedule = 'up'", r"method\[0\].learning-rate-schedule is 'up'", "cosine"),
         (f"{HEAD}{METHOD}training = 'fedprox(-1)'", r"method\[0\].training is 'fedprox\(-1\)'; mu is -1", "0"),
     ],

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from clients.app import app as client_app
 from clients.devices import available
+from clients.local import train
 from fedcomp.data import load, read_card, write_own
 from fedcomp.errors import DivergedError
 from fedcomp.flower import LocalGrid, records
@@ -381,6 +382,20 @@ def test_plug_ins_and_schedules_change_the_training(short: Config, tmp_path: Pat
     assert all(not np.array_equal(one, other) for one, other in itertools.combinations(flat, 2))
 
 
+def test_plug_ins_draw_other_numbers_in_each_round_and_on_each_node(
+    short: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[int] = []
+
+    def recorded(*arguments: Any, seed: int, **others: Any) -> Any:
+        seeds.append(seed)
+        return train(*arguments, seed=seed, **others)
+
+    monkeypatch.setattr("clients.app.train_locally", recorded)
+    run(short)
+    assert len(seeds) == len(set(seeds)) == 4 * 2
+
+
 def test_fedprox_from_the_server_and_as_a_plug_in_are_the_same(short: Config, tmp_path: Path) -> None:
     for name, settings in (
         ("server", {"strategy": "fedprox(proximal_mu=0.5)"}),
@@ -398,7 +413,7 @@ def test_fedprox_from_the_server_and_as_a_plug_in_are_the_same(short: Config, tm
         ({"training": "fedprox(mu=-1)"}, r"training is 'fedprox\(mu=-1\)'; mu is -1"),
         ({"learning-rate-schedule": "linear"}, "learning-rate-schedule is 'linear'; unknown"),
         ({"training": "batch_augmentation(2, shift=8)"}, r"node 1 says: training is 'batch_.*'; shift is 8"),
-        ({"training": "fedprox(1)", "strategy": "fedprox(proximal_mu=1)"}, "fedprox"),
+        ({"training": "fedprox(1)", "strategy": "fedprox(proximal_mu=1)"}, "adds fedprox already"),
     ],
 )
 def test_training_that_does_not_fit_is_refused_before_the_first_round(

@@ -63,6 +63,7 @@ def test_the_loss_scale_by_hand() -> None:
     for _ in range(3):
         scale.unscale([torch.tensor(float("inf"))])
     assert scale.scale == 1.0
+    assert scale.unscale([torch.tensor(float("nan"))]), "this is the training's own"
     for _ in range(GROWTH_STEPS):
         assert scale.scale == 1.0
         scale.unscale([torch.ones(1)])
@@ -103,6 +104,17 @@ def test_small_gradients_survive_in_float16_because_the_loss_is_scaled() -> None
     plan.begin(model).step(optimizer, torch.ones(1, 1), torch.ones(1, 1), lambda out, y: out.float().sum() * 2**-26)
     assert model.weight.grad is not None
     assert model.weight.grad.item() == 2**-26
+
+
+def test_the_loss_comes_back_in_32_bits_and_is_scaled_there() -> None:
+    """Of a loss function that computes in 16 bits, too."""
+    model = model_of(1.0)
+    training = mixed_precision().begin(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    loss = training.step(optimizer, torch.ones(1, 1), torch.ones(1, 1), lambda out, y: out.sum())
+    assert loss.dtype == torch.float32
+    step = MixedPrecision(torch.float16, model, {})
+    assert float(step.loss(torch.tensor(2.0, dtype=torch.float16))) == 2.0**17, "beyond float16"
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Plans: their texts, their steps beside an ordinary torch loop, and what they keep."""
+"""Plans: their texts, their steps compared with an ordinary torch loop, and what they keep."""
 
 import re
 from collections.abc import Mapping
@@ -96,6 +96,7 @@ def test_the_text_has_the_first_setting_and_those_that_are_not_the_default() -> 
         ("batch_augmentation(2, mirror=1)", "mirror is 1"),
         ("batch_augmentation(2, cutout=0.5)", "cutout is 0.5"),
         ("(" * 500, "is not of the form"),
+        ("fedprox(" + "-" * 400 + "1)", "is not of the form"),
     ],
 )
 def test_a_wrong_text_is_refused_in_one_sentence(text: str, found: str) -> None:
@@ -142,6 +143,37 @@ def test_one_plug_in_can_leave_a_step_out() -> None:
         training.step(optimizer, torch.ones(1, 1), torch.zeros(1, 1), functional.mse_loss)
         seen.append(model.weight.item())
     assert seen == [0.5, 0.5, 0.25, 0.25]
+
+
+class Counting(Step):
+    """Counts the calls of the model until it ends."""
+
+    def __init__(self, model: nn.Module, calls: list[int]) -> None:
+        self.hook = model.register_forward_hook(lambda module, inputs, output: calls.append(1))
+
+    def end(self) -> dict[str, Tensor]:
+        self.hook.remove()
+        return {}
+
+
+def test_an_error_leaves_no_change_of_a_plug_in_in_the_model() -> None:
+    """Neither one in `check`, nor one of a plug-in that begins later: the next node trains the same module."""
+    calls: list[int] = []
+    counting = Plan((PlugIn("counting", (), lambda model, kept, generator: Counting(model, calls)),))
+    model = linear([1.0])
+    counting.begin(model)
+    model(torch.ones(1, 1))
+    assert calls == [1]
+    model = linear([1.0])
+    with pytest.raises(ValueError, match="trains on images"):
+        (counting + batch_augmentation(2)).check(model, torch.ones(1, 1), torch.ones(1))
+    counting.check(model, torch.ones(1, 1), torch.ones(1))
+    model(torch.ones(1, 1))
+    model = model.double()
+    with pytest.raises(ValueError, match="float32 weights"):
+        (counting + mixed_precision()).begin(model)
+    model(torch.ones(1, 1).double())
+    assert calls == [1]
 
 
 def test_the_state_of_a_plug_in_comes_back_to_it_alone() -> None:

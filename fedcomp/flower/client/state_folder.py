@@ -2,7 +2,7 @@
 
 Each holds two archives.  ``state`` is replaced after each message.  ``model-...`` is the replica some frames ago; the frames
 since then are in ``state``, so that a round writes only what has changed.  What the ClientApp itself keeps in ``Context.state``
-is in ``state`` too.
+is in ``state`` too, whole.
 """
 
 import os
@@ -21,7 +21,7 @@ from fedcomp.core import Arrays, from_json, octets, read_archive, to_json, write
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
 from fedcomp.flower._compat import log, record_from_bytes, record_to_bytes
 from fedcomp.flower.client.client_state import ClientState, for_training, from_parts, replica_of
-from fedcomp.flower.client.context_store import ContextStore
+from fedcomp.flower.client.context_store import KEY, ContextStore
 from fedcomp.sync import Replica, apply_frame
 from fedcomp.wire import Frame, Kind, parse_frames
 
@@ -36,8 +36,6 @@ MAX_TRAININGS = 4
 """The number of trainings whose files are kept: the newest, and earlier ones that may resume."""
 NAME = re.compile(r"[0-9a-f]{16}")
 """The name of a training's folder; everything else in the folder is left alone."""
-OURS = "fedcomp"
-"""The beginning of the keys of fedcomp's records in ``Context.state``; all others are the ClientApp's."""
 LAST = "fedcomp.lineage"
 """The record in ``Context.state`` that names the training of the Flower run."""
 DAMAGED = ".damaged"
@@ -180,7 +178,8 @@ class StateFolder:
             if self._files.written_ns >= 0:
                 state = self._files.read()
                 if LAST not in self._records:  # this Context has no messages behind it: the node has restarted
-                    self._records.update(record_from_bytes(self._files.app_records))
+                    for key, record in record_from_bytes(self._files.app_records).items():
+                        self._records.setdefault(key, record)  # what the ClientApp has written since then is newer
                 return for_training(state, training_id)
         except DAMAGE_ERRORS as error:
             self._set_aside(path, error)
@@ -195,7 +194,7 @@ class StateFolder:
         if not state.training_id:
             ContextStore(self._records).save(state)
             return
-        own = [key for key in self._records if not key.startswith(OURS)]
+        own = [key for key in self._records if key != KEY and not key.startswith(f"{KEY}.")]
         self._files.app_records = record_to_bytes(RecordDict({key: self._records[key] for key in own})) if own else b""
         try:
             self._files.write(state)

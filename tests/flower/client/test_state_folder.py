@@ -552,7 +552,13 @@ def test_an_unusable_state_dir_is_refused(value: object, text: str, tmp_path: Pa
 
 def test_what_the_client_app_keeps_in_its_context_survives_too(tmp_path: Path) -> None:
     """Such as a momentum.  A restarted node has an empty Context; in one that goes on, what the app has deleted stays away."""
-    context = RecordDict({"momentum": ConfigRecord({"of": "round 1"}), "seen": MetricRecord({"rounds": 3})})
+    context = RecordDict(
+        {
+            "fedcomp_app": ConfigRecord({"a": 1}),
+            "momentum": ConfigRecord({"of": "round 1"}),
+            "seen": MetricRecord({"rounds": 3}),
+        }
+    )
     with StateFolder(tmp_path, context) as folder:
         folder.load(7)
         folder.save(_state())
@@ -560,13 +566,16 @@ def test_what_the_client_app_keeps_in_its_context_survives_too(tmp_path: Path) -
     with StateFolder(tmp_path, restarted) as folder:
         folder.load(7)
         folder.save(_state(2))
-        del restarted["seen"]
+        del restarted["seen"], restarted["fedcomp_app"]
         restarted["momentum"] = ConfigRecord({"of": "round 2"})
         folder.load(7)
         assert "seen" not in restarted
         assert restarted["momentum"] == ConfigRecord({"of": "round 2"})
         folder.save(_state(3))
-    again, other = RecordDict(), RecordDict()
+    again, other, busy = RecordDict(), RecordDict(), RecordDict({"momentum": ConfigRecord({"of": "round 4"})})
+    with StateFolder(tmp_path, busy) as folder:
+        folder.load(7)
+        assert busy["momentum"] == ConfigRecord({"of": "round 4"}), "what the app has written since the restart stays"
     with StateFolder(tmp_path, again) as folder:
         folder.load(7)
         assert dict(again) == {"momentum": ConfigRecord({"of": "round 2"})}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from flwr.app import ConfigRecord, RecordDict
 
-from clients import kept
+from clients import training_state
 from clients.local import MOMENTUM, LocalPlan
 from fedcomp.training import Plan, PlugIn, Step
 
@@ -29,24 +29,24 @@ def equal(state: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> boo
 def test_momentum_comes_back_as_the_setting_says(setting: str, server_round: int, factor: float) -> None:
     """The node trained in round 3; under decay, it loses half for each round that it has missed."""
     records = RecordDict({"others": ConfigRecord({"a": 1})})
-    kept.save(records, {MOMENTUM: MOMENTA}, setting, 3)
-    state = kept.load(records, plan(), setting, server_round)
+    training_state.save(records, {MOMENTUM: MOMENTA}, setting, 3)
+    state = training_state.load(records, plan(), setting, server_round)
     assert equal(dict(state[MOMENTUM]), {name: factor * momentum for name, momentum in MOMENTA.items()})
     assert records["others"] == ConfigRecord({"a": 1})
 
 
 def test_under_reset_no_momentum_is_kept() -> None:
     records = RecordDict()
-    kept.save(records, {MOMENTUM: MOMENTA}, "reset", 3)
+    training_state.save(records, {MOMENTUM: MOMENTA}, "reset", 3)
     assert not records
-    kept.save(records, {MOMENTUM: MOMENTA}, "keep", 3)
-    assert kept.load(records, plan(), "reset", 4) == {}
-    kept.save(records, {MOMENTUM: MOMENTA}, "reset", 5)
+    training_state.save(records, {MOMENTUM: MOMENTA}, "keep", 3)
+    assert training_state.load(records, plan(), "reset", 4) == {}
+    training_state.save(records, {MOMENTUM: MOMENTA}, "reset", 5)
     assert not records, "an older one is removed"
 
 
 def test_a_node_that_has_kept_nothing_begins_with_nothing() -> None:
-    assert kept.load(RecordDict(), plan("a"), "decay", 4) == {}
+    assert training_state.load(RecordDict(), plan("a"), "decay", 4) == {}
 
 
 def test_the_state_of_plug_ins_comes_back_and_that_of_others_is_left_out_with_a_line_in_the_log(
@@ -54,12 +54,12 @@ def test_the_state_of_plug_ins_comes_back_and_that_of_others_is_left_out_with_a_
 ) -> None:
     records = RecordDict()
     tensors = {"mask": torch.tensor([True, False]), "scale": torch.tensor(4.0)}
-    kept.save(records, {"a(size=2)": tensors, "b(size=2)": {"mask": torch.ones(1)}}, "reset", 3)
+    training_state.save(records, {"a(size=2)": tensors, "b(size=2)": {"mask": torch.ones(1)}}, "reset", 3)
     monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
     with caplog.at_level("INFO", logger="flwr"):
-        assert equal(dict(kept.load(records, plan("b", "a"), "reset", 4)["a(size=2)"]), tensors)
+        assert equal(dict(training_state.load(records, plan("b", "a"), "reset", 4)["a(size=2)"]), tensors)
         assert not caplog.messages
-        state = kept.load(records, plan("a", "c"), "reset", 4)
+        state = training_state.load(records, plan("a", "c"), "reset", 4)
     assert state.keys() == {"a(size=2)"}
     assert equal(dict(state["a(size=2)"]), tensors)
     (line,) = caplog.messages

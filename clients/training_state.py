@@ -12,7 +12,7 @@ from clients.local import MOMENTUM, LocalPlan
 from fedcomp.flower import to_record
 from fedcomp.training import State
 
-KEY, ABOUT = "training", "training.about"
+KEY, METADATA = "training", "training.metadata"
 
 
 def load(records: RecordDict, plan: LocalPlan, client_momentum: str, server_round: int) -> State:
@@ -22,18 +22,18 @@ def load(records: RecordDict, plan: LocalPlan, client_momentum: str, server_roun
     it is multiplied by the momentum factor for each round that the node has missed since.  The state of plug-ins that are not
     in the plan, or had other settings, is left out, and a line in the log says so.
     """
-    if KEY not in records.array_records or ABOUT not in records.config_records:
+    if KEY not in records.array_records or METADATA not in records.config_records:
         return {}
     state: dict[str, dict[str, torch.Tensor]] = {}
     for name, array in records.array_records[KEY].items():
-        part, _, key = name.partition("/")
+        part, _, key = name.rpartition("/")
         state.setdefault(part, {})[key] = torch.tensor(array.numpy())
     known = {str(plugin) for plugin in plan.training.plugins}
     if client_momentum != "reset":
         known.add(MOMENTUM)
     if unknown := sorted(set(state) - known):
         getLogger("flwr").log(INFO, "the state of %s is left out: this run does not use it", " and ".join(unknown))
-    missed = server_round - int(str(records.config_records[ABOUT]["round"])) - 1
+    missed = server_round - int(str(records.config_records[METADATA]["round"])) - 1
     if client_momentum == "decay" and missed > 0:
         factor = plan.momentum**missed
         state[MOMENTUM] = {name: momentum * factor for name, momentum in state.get(MOMENTUM, {}).items()}
@@ -43,13 +43,13 @@ def load(records: RecordDict, plan: LocalPlan, client_momentum: str, server_roun
 def save(records: RecordDict, state: State, client_momentum: str, server_round: int) -> None:
     """Keep `state` for the node's next round; under ``reset`` without momentum, which is as large as the model."""
     arrays = {
-        f"{part}/{key}": tensor.cpu().numpy()
+        f"{part}/{key}": tensor.detach().cpu().numpy()
         for part, tensors in state.items()
         if part != MOMENTUM or client_momentum != "reset"
         for key, tensor in tensors.items()
     }
     if arrays:
         records[KEY] = to_record(arrays)
-        records[ABOUT] = ConfigRecord({"round": server_round})
+        records[METADATA] = ConfigRecord({"round": server_round})
     elif KEY in records:
-        del records[KEY], records[ABOUT]
+        del records[KEY], records[METADATA]
