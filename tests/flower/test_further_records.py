@@ -176,9 +176,7 @@ def test_a_device_that_restarts_keeps_the_residual_and_the_pending_record_in_its
     assert client_state_of(before.contexts[1]).senders["control"].pending
     strategy.start(after, model(), num_rounds=2)
     for node in (1, 2):
-        asked = _asked(
-            after.contexts[node]
-        )  # with what the app counted before the restart: its records are in the files too
+        asked = _asked(after.contexts[node])  # counted since the first start: the app's records are in the files too
         arrived = _inner(strategy).accepted[node]
         np.testing.assert_allclose(arrived + _residual(after.contexts[node]), asked, atol=1e-5)
 
