@@ -30,6 +30,7 @@ from fedcomp.core.settings import (
     parse_call,
     parse_setting,
     settings_of,
+    split_sum,
 )
 from fedcomp.core.types import Vector, dtype_name, is_numpy, on_host
 
@@ -64,6 +65,7 @@ __all__ = [
     "parse_setting",
     "read_archive",
     "settings_of",
+    "split_sum",
     "to_json",
     "write_archive",
     "write_atomically",

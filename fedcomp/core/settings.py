@@ -80,6 +80,19 @@ def parse_call(text: object, nested: Container[str] = ()) -> tuple[str, tuple[ob
     )
 
 
+def split_sum(text: str) -> tuple[str, ...]:
+    """Return the terms of a text such as ``a(1) + b(2)``; nothing is looked up.  Raises `ValueError` if it is no expression."""
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        terms: list[str] = []
+        while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            terms.append(ast.unparse(node.right))
+            node = node.left
+        return (ast.unparse(node), *reversed(terms))
+    except (SyntaxError, ValueError, TypeError, AttributeError, MemoryError, RecursionError):
+        raise ValueError(f"{repr(text)[:MAX_QUOTED]} is not of the form name(setting=value) + ...") from None
+
+
 def _value(node: ast.expr, nested: Container[str]) -> object:
     """Return a literal's value, or the text of a call of a name in `nested`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in nested:

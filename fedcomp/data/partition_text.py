@@ -1,10 +1,9 @@
 """The text form of a partition: a scheme, then any feature skews: ``classes(2) + rotation(degrees=30)``."""
 
-import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fedcomp.core import build, check_range
+from fedcomp.core import build, check_range, split_sum
 from fedcomp.data.schemes import SCHEMES, Own, Scheme
 
 MAX_QUOTED = 200
@@ -76,13 +75,8 @@ def split_partition(text: str) -> tuple[str, ...]:
 
     """
     try:
-        node = ast.parse(text.strip(), mode="eval").body
-        skews: list[str] = []
-        while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            skews.append(ast.unparse(node.right))
-            node = node.left
-        return (ast.unparse(node), *reversed(skews))
-    except (SyntaxError, ValueError, TypeError, AttributeError, MemoryError, RecursionError):
+        return split_sum(text)
+    except (ValueError, AttributeError):
         quoted = repr(text)[:MAX_QUOTED]
         raise ValueError(f"{quoted} is not a partition; a text such as 'classes(2)' is needed") from None
 

@@ -3,7 +3,7 @@
 import math
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import build, check_range
+from fedcomp.core import build, check_range, parse_setting
 from fedcomp.methods.registry import METHODS, Parts, register
 
 __all__ = ["balanced"]
@@ -32,10 +32,10 @@ def balanced(method: str | Compressor = "stc(density=0.02)", balance: float = 1.
         True
     """
     check_range("balance", balance, above=0)
-    try:
-        compressor = method if isinstance(method, Compressor) else build(method, METHODS, "method")
-    except ValueError as error:
-        raise ValueError(f"method is {method!r}; {error}") from None
+    if isinstance(method, Compressor):
+        compressor = method
+    else:
+        compressor = parse_setting("method", method, lambda text: build(text, METHODS, "method"))
     if "density" not in dict(compressor.settings):
         raise ValueError(
             f"{compressor} has no density that could follow the traffic; name one such as stc(density=0.02)"

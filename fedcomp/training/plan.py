@@ -168,9 +168,8 @@ class LocalRound:
         for each in self._steps.values():
             loss = each.loss(loss)
         loss.backward()  # type: ignore[no-untyped-call]
-        wanted = [
-            each.gradients() for each in self._last_first()
-        ]  # of all plug-ins, also where one leaves the step out
+        # All plug-ins change the gradients, also where one leaves the step out.
+        wanted = [each.gradients() for each in self._last_first()]
         if all(wanted):
             optimizer.step()
         for each in self._last_first():

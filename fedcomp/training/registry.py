@@ -1,13 +1,12 @@
 """The plug-ins by name, and the plans that texts name."""
 
-import ast
 import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ParamSpec
 
-from fedcomp.core import build, settings_of
+from fedcomp.core import build, settings_of, split_sum
 from fedcomp.training.plan import Begin, Plan, PlugIn
 
 P = ParamSpec("P")
@@ -80,19 +79,5 @@ def parse(text: str) -> Plan:
     Nothing in the text is evaluated.  Raises `ValueError` for another form, an unknown plug-in and a setting out of range.
     """
     makers: Mapping[str, Callable[..., Plan]] = {name: about.make for name, about in PLUGINS.items()}
-    return sum((build(part, makers, "training plug-in") for part in _parts(text)), Plan())
-
-
-def _parts(text: str) -> list[str]:
-    """Return the terms of a sum; the whole text if it is no sum, which `build` refuses then."""
-    if not text.strip():
-        return []
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-        parts: list[str] = []
-        while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            parts.append(ast.unparse(node.right))
-            node = node.left
-        return [ast.unparse(node), *reversed(parts)]
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return [text]  # `build` refuses it
+    parts = split_sum(text) if text.strip() else ()
+    return sum((build(part, makers, "training plug-in") for part in parts), Plan())

@@ -254,9 +254,13 @@ def test_every_strategy_runs_compressed(short: Config, tmp_path: Path, strategy:
         ({"downlink": "dgc()"}, r"dgc\(.* downlink"),
         ({"uplink": "topk(density=7)"}, r"uplink is 'topk\(density=7\)'; density is 7"),
         ({"uplink": "qsgd(bits=4)"}, "'bits'; .*levels, norm, bucket"),
+        ({"training": "fedprox(mu=-1)"}, r"training is 'fedprox\(mu=-1\)'; mu is -1"),
+        ({"learning-rate-schedule": "linear"}, "learning-rate-schedule is 'linear'; unknown"),
+        ({"training": "batch_augmentation(2, shift=8)"}, r"node 1 says: training is 'batch_.*'; shift is 8"),
+        ({"training": "fedprox(1)", "strategy": "fedprox(proximal_mu=1)"}, "adds fedprox already"),
     ],
 )
-def test_an_impossible_method_is_refused_before_a_folder_is_made(
+def test_impossible_methods_and_training_are_refused_before_a_folder_is_made(
     short: Config, tmp_path: Path, settings: Config, message: str
 ) -> None:
     with pytest.raises(SettingsError, match=message):
@@ -405,20 +409,3 @@ def test_fedprox_from_the_server_and_as_a_plug_in_are_the_same(short: Config, tm
     server, node = (weights(tmp_path / "runs", name) for name in ("server", "node"))
     for name, array in server.items():
         np.testing.assert_array_equal(node[name], array)
-
-
-@pytest.mark.parametrize(
-    ("settings", "found"),
-    [
-        ({"training": "fedprox(mu=-1)"}, r"training is 'fedprox\(mu=-1\)'; mu is -1"),
-        ({"learning-rate-schedule": "linear"}, "learning-rate-schedule is 'linear'; unknown"),
-        ({"training": "batch_augmentation(2, shift=8)"}, r"node 1 says: training is 'batch_.*'; shift is 8"),
-        ({"training": "fedprox(1)", "strategy": "fedprox(proximal_mu=1)"}, "adds fedprox already"),
-    ],
-)
-def test_training_that_does_not_fit_is_refused_before_the_first_round(
-    settings: Config, found: str, short: Config, tmp_path: Path
-) -> None:
-    with pytest.raises(SettingsError, match=found):
-        run(short | settings)
-    assert not (tmp_path / "runs").exists()
