@@ -186,6 +186,22 @@ class Seeded(KeptEntries):
         return Sparse(self.n, self.indices, self.values)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Masked(KeptEntries):
+    """A vector of `n` that is zero but at `indices`, int64 (k,) ascending, where it has the quantized `entries` (k,)."""
+
+    n: int
+    indices: Indices
+    entries: QuantizedVector
+
+    def sparse(self) -> Sparse:
+        """Return the kept entries."""
+        kept = self.entries.sparse()
+        if kept is None:
+            return Sparse(self.n, self.indices, self.entries.dense())
+        return Sparse(self.n, self.indices[kept.indices], kept.values)
+
+
 def l2_norm(vector: QuantizedVector) -> float:
     """Return the l2 norm of the dense vector, summed in float64."""
     sparse = vector.sparse()

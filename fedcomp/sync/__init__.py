@@ -8,6 +8,7 @@ from fedcomp.sync.apply import MakeStart, apply_frame, from_key_frame, from_star
 from fedcomp.sync.clipping import Clipping, check_norm, scaled
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.ledger import ROW, SAVED_PARTS, SERVER_NODE, Ledger, Traffic
+from fedcomp.sync.masked import check_masked
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
 from fedcomp.sync.publisher import Publisher, Reply, first_number
 from fedcomp.sync.record_sender import RecordSender, decode_record
@@ -40,6 +41,7 @@ __all__ = [
     "Undecoded",
     "Update",
     "apply_frame",
+    "check_masked",
     "check_norm",
     "decode_record",
     "decode_update",

@@ -11,7 +11,7 @@ from fedcomp.core import BLOCK_ENTRIES, Vector
 from fedcomp.errors import CorruptError, DivergedError, NonFiniteError
 from fedcomp.memory import LinearFeedback, State
 from fedcomp.quantize import OnGrid
-from fedcomp.quantized import Dense, QuantizedVector, Sparse
+from fedcomp.quantized import Dense, Indices, QuantizedVector, Sparse
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.jumps import Jumps
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
@@ -23,7 +23,6 @@ from fedcomp.wire import (
     Ack,
     Frame,
     Kind,
-    Layout,
     ServerMessage,
     ack_of,
     codec_id,
@@ -51,9 +50,17 @@ class Reply:
     update: Update | None
     ack: Ack
 
-    def undecoded(self, layout: Layout) -> "Reply":
-        """Return this reply with an update that is decoded again whenever it is used, and takes memory only then."""
-        return replace(self, update=self.update and replace(self.update, change=Undecoded(self.frame, layout)))
+    def undecoded(self, published: Replica) -> "Reply":
+        """Return this reply to `published` with an update that is decoded whenever it is used, and takes memory only then."""
+        change = Undecoded(self.frame, published.layout, published.exact)
+        return replace(self, update=self.update and replace(self.update, change=change))
+
+
+def _without(vector: Vector, indices: Indices) -> Vector:
+    """Return a copy of `vector` with zeros at `indices`."""
+    copy = vector.copy()
+    copy[indices] = 0
+    return copy
 
 
 RESIDUAL = LinearFeedback()
@@ -93,7 +100,8 @@ class Publisher:
         round off.  The compressor may differ from version to version; the state of another compressor's memory is kept
         until that is used again.
 
-        A change that cannot be published is left out of the memory too.
+        A change that cannot be published is left out of the memory too.  Entries that leave or enter a mask begin anew: what
+        the memory holds of them is dropped.
 
         Raises:
             NonFiniteError: The change, alone or with the residual, holds NaN or infinity; the error names the tensor.
@@ -103,10 +111,13 @@ class Publisher:
         layout = self.replica.layout
         if RESIDUAL.name in compressor.memory.vectors:  # it keeps what the grid takes away
             compressor = replace(compressor, quantizer=OnGrid(compressor.quantizer))
+        kept = compressor.select(self.memory, layout.n)
+        if (moved := layout.moved(self.replica.exact, exact)) is not None:
+            kept |= {name: _without(kept[name], moved) for name in compressor.memory.vectors}
         try:
             body, memory = compressor.encode(
                 change,
-                compressor.select(self.memory, layout.n),
+                kept,
                 seed,
                 server_round=self.replica.version,
                 shapes=layout.shapes,
@@ -116,7 +127,7 @@ class Publisher:
             raise layout.explain(error) from None
         self.memory |= memory
         try:
-            frame, step = self.replica.delta(*tightened(codec_id(compressor.entropy), body, layout), exact, grid=True)
+            frame, step = self.replica.delta(*tightened(codec_id(compressor.entropy), body, layout.n), exact, grid=True)
         except CorruptError as error:
             self._take_back(body, compressor, change)
             raise DivergedError(f"version {self.replica.version + 1} cannot be published: {error}") from error

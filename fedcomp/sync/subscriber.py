@@ -17,6 +17,7 @@ from fedcomp.quantized import Sparse
 from fedcomp.sync.apply import MakeStart, apply_frame
 from fedcomp.sync.clipping import clip_exact
 from fedcomp.sync.difference import is_difference
+from fedcomp.sync.masked import encode_update
 from fedcomp.sync.replica import FrameDecoder, Replica, split_payload
 from fedcomp.sync.seeds import derive_seed
 from fedcomp.wire import (
@@ -103,7 +104,7 @@ class Subscriber:
             frame, layout = parse_single_frame(self.pending), self.replica.layout
             if frame.layout == layout.digest:
                 body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
-                lost = decode_body(frame.codec, body, layout)
+                lost = decode_body(frame.codec, body, layout, layout.changeable(self.replica.exact))
                 self.memory |= parse(self.uplink).memory.rollback(lost, self.memory)
         self._drop_pending()
         return accepted
@@ -180,21 +181,24 @@ class Subscriber:
         # The server may change the compressor; the state of another one's memory is kept until that is used again.
         memory = compressor.select(self.memory, layout.n)
         first = compressor.memory.incremental and cast(Incremental, compressor.memory).begins(memory, message.epoch)
+        changeable = layout.changeable(replica.exact)
         try:
-            body, memory = compressor.encode(
+            body, memory = encode_update(
+                compressor,
                 change,
                 memory,
-                derive_seed(message.seed, identity),
-                server_round=replica.version,
-                shapes=layout.shapes,
+                layout,
+                changeable,
                 model=replica.vector,
+                seed=derive_seed(message.seed, identity),
+                server_round=replica.version,
                 estimate_epoch=message.epoch,
                 max_norm=max_norm,
             )
         except NonFiniteError as error:
             raise layout.explain(error) from None
         self.memory |= memory
-        codec, body = tightened(codec_id(compressor.entropy), body, layout)
+        codec, body = tightened(codec_id(compressor.entropy), body, layout.n if changeable is None else changeable.size)
         seconds = SECONDS.pack(time.perf_counter() - start_s, decode_seconds)
         frame = self._update(message.number, codec, seconds + body, exact, first=first)
         self.pending, self.pending_number, self.uplink = frame.to_bytes(), message.number, message.uplink
@@ -213,17 +217,25 @@ class Subscriber:
         compressor = known_compressor(message.uplink)
         if compressor.memory.vectors:
             return None
-        change, exact = replica.layout.flatten(arrays, replica.vector)
-        check_ties(replica.layout.tensors, arrays)
+        layout = replica.layout
+        change, exact = layout.flatten(arrays, replica.vector)
+        check_ties(layout.tensors, arrays)
+        changeable = layout.changeable(replica.exact)
         if change.any():
-            seed = derive_seed(message.seed, identity)
-            state, shapes = compressor.init(change.size), replica.layout.shapes
-            body, _ = compressor.encode(
-                change, state, seed, server_round=replica.version, shapes=shapes, model=replica.vector
+            body, _ = encode_update(
+                compressor,
+                change,
+                compressor.init(change.size),
+                layout,
+                changeable,
+                model=replica.vector,
+                seed=derive_seed(message.seed, identity),
+                server_round=replica.version,
             )
             codec = codec_id(compressor.entropy)
         else:
-            body, codec = UNCHANGED.encode(Sparse(change.size, np.empty(0, np.int64), change[:0])), codec_id(UNCHANGED)
+            n = layout.n if changeable is None else changeable.size
+            body, codec = UNCHANGED.encode(Sparse(n, np.empty(0, np.int64), change[:0])), codec_id(UNCHANGED)
         seconds = SECONDS.pack(time.perf_counter() - start_s, decode_seconds)
         return self._update(message.number, codec, seconds + body, exact).to_bytes()
 

@@ -61,10 +61,14 @@ class Update:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Undecoded:
-    """The quantized vector in the `frame` of an update, which is decoded whenever it is used: it takes no memory between."""
+    """The quantized vector in the `frame` of an update, which is decoded whenever it is used: it takes no memory between.
+
+    `published_exact` are the exact tensors of the model that the update starts from.
+    """
 
     frame: Frame
     layout: Layout
+    published_exact: bytes
 
     @property
     def n(self) -> int:
@@ -84,7 +88,7 @@ class Undecoded:
         self._decoded().add_to(vector, weight)
 
     def _decoded(self) -> QuantizedVector:
-        return _parts_of(self.frame, self.layout, b"")[0]
+        return _parts_of(self.frame, self.layout, self.published_exact)[0]
 
 
 def check_reply(frame: Frame, record: NodeRecord, published: Replica) -> None:
@@ -126,15 +130,16 @@ def decode_update(frame: Frame, published: Replica) -> Update:
     change, exact = _parts_of(frame, published.layout, published.exact)
     if frame.flags & FLAG_EXACT:
         published.layout.check_exact(exact)
+        _check_masks(exact, published)
         _check_exact_magnitude(exact, published)
     check_magnitude(change, published)
     return Update(change, exact, encode_seconds, decode_seconds, bool(frame.flags & FLAG_FIRST))
 
 
-def _parts_of(frame: Frame, layout: Layout, exact: bytes) -> tuple[QuantizedVector, bytes]:
-    """Return the change and the exact tensors in the frame of an update; `exact` if the frame holds none."""
-    body, exact = split_payload(frame, frame.payload[SECONDS.size :], layout, exact)
-    return decode_body(frame.codec, body, layout), exact
+def _parts_of(frame: Frame, layout: Layout, published_exact: bytes) -> tuple[QuantizedVector, bytes]:
+    """Return the change and the exact tensors in the frame of an update; those published if the frame holds none."""
+    body, exact = split_payload(frame, frame.payload[SECONDS.size :], layout, published_exact)
+    return decode_body(frame.codec, body, layout, layout.changeable(published_exact)), exact
 
 
 def check_magnitude(change: QuantizedVector, published: Replica) -> None:
@@ -155,6 +160,15 @@ def check_magnitude(change: QuantizedVector, published: Replica) -> None:
         beyond = np.flatnonzero(~((sizes <= limits[tensors]) | (sizes <= np.abs(published.vector[selection]))))
         if beyond.size:
             raise _too_large("its update leads to a weight", layout.parts[tensors[beyond[0]]][0], weights[beyond[0]])
+
+
+def _check_masks(exact: bytes, published: Replica) -> None:
+    """Raise `CorruptError` if a mask differs from the published one: it is the server's, and a mean of masks is none."""
+    layout = published.layout
+    new, old = layout.unflatten_exact(exact), layout.unflatten_exact(published.exact)
+    for mask in layout.masks:
+        if not np.array_equal(new[mask.name], old[mask.name]):
+            raise CorruptError(f"it holds another mask {mask.name!r} than the one that was sent")
 
 
 def _check_exact_magnitude(exact: bytes, published: Replica) -> None:

@@ -17,7 +17,7 @@ from fedcomp.wire.frame import (
     parse_frames,
     parse_single_frame,
 )
-from fedcomp.wire.layout import Layout, layout_of, parse_layout
+from fedcomp.wire.layout import MASK, Layout, layout_of, parse_layout, unpack_mask
 from fedcomp.wire.replay import join_bodies, read_bodies
 from fedcomp.wire.rounding import rounded
 from fedcomp.wire.server_message import (
@@ -42,6 +42,7 @@ __all__ = [
     "FLAG_GRID",
     "FRAME_FORMAT",
     "KINDS",
+    "MASK",
     "MESSAGE_FORMAT",
     "MESSAGE_MAGIC",
     "NO_BODY",
@@ -75,5 +76,6 @@ __all__ = [
     "register_codec",
     "rounded",
     "tightened",
+    "unpack_mask",
     "write_vector",
 ]

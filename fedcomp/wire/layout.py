@@ -19,8 +19,17 @@ from numpy.typing import NDArray
 from fedcomp.core import Vector
 from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.errors import CorruptError, DivergedError, NonFiniteError
+from fedcomp.quantized import Indices
 from fedcomp.wire.tensor import TIED, Tensor, bfloat16_to_float32, is_bfloat16, tensor_of
 from fedcomp.wire.ties import are_possible, tie
+
+MASK = "_mask"
+"""The end of the name of a tensor's mask."""
+
+
+def unpack_mask(mask: NDArray[np.uint8], size: int) -> NDArray[np.bool_]:
+    """Return the bits of a mask (ceil(size / 8),) as bool (size,): the first entry has the highest bit of the first byte."""
+    return np.unpackbits(mask, count=size).astype(np.bool_)
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,34 @@ class Layout:
     def exact_size(self) -> int:
         """The size of the exact tensors in bytes."""
         return sum(tensor.size * tensor.wire_dtype.itemsize for tensor in self.exact_tensors)
+
+    @cached_property
+    def masks(self) -> tuple[Tensor, ...]:
+        """The exact tensors that are masks: uint8 (ceil(size / 8),), named as a compressed tensor and `MASK`."""
+        sizes = {tensor.name + MASK: (-(-tensor.size // 8),) for tensor, _ in self.parts}
+        return tuple(t for t in self.exact_tensors if t.dtype == "uint8" and sizes.get(t.name) == t.shape)
+
+    def changeable(self, exact: bytes) -> Indices | None:
+        """Return the entries of the vector that updates may change, int64 (k,), ascending; None if no tensor has a mask.
+
+        `exact` are the exact tensors' bytes of the model that the update starts from.  A tensor's mask has a bit for each
+        entry, the first one in the highest bit of the first byte; an entry without a mask may change.
+        """
+        if not self.masks:
+            return None
+        arrays, named = self.unflatten_exact(exact), {mask.name for mask in self.masks}
+        may_change = np.ones(self.n, np.bool_)
+        for tensor, part in self.parts:
+            if tensor.name + MASK in named:
+                may_change[part] = unpack_mask(arrays[tensor.name + MASK], tensor.size)
+        return np.flatnonzero(may_change)
+
+    def moved(self, exact: bytes, other: bytes) -> Indices | None:
+        """Return the entries that only one of two models may change, int64 (k,), ascending; None if their masks are equal."""
+        if not self.masks or exact == other:
+            return None
+        first, second = self.changeable(exact), self.changeable(other)
+        return None if first is None or second is None else np.setxor1d(first, second)
 
     @cached_property
     def text(self) -> bytes:

@@ -137,7 +137,7 @@ def test_an_update_that_is_decoded_later_is_the_same(text: str) -> None:
     here = (3, 3, replica.layout.digest, replica.fingerprint, 9)
     payload = SECONDS.pack(1, 2) + body + replica.exact
     frame = Frame(Kind.UPDATE, codec_id(compressor.entropy), FLAG_EXACT, *here, payload)
-    now, later = updates.decode_update(frame, replica).change, updates.Undecoded(frame, replica.layout)
+    now, later = updates.decode_update(frame, replica).change, updates.Undecoded(frame, replica.layout, replica.exact)
     sums = np.ones(2000), np.ones(2000)
     for change, total in zip((now, later), sums, strict=True):
         change.add_to(total, 0.3)
