@@ -12,28 +12,43 @@ except ModuleNotFoundError as error:
     text = "fedcomp.training needs torch, which is not installed; pip install 'fedcomp[client]' installs it"
     raise ModuleNotFoundError(text, name=error.name) from None
 
+from fedcomp.training.activation_compression import activation_compression
+from fedcomp.training.admm import admm
 from fedcomp.training.batch_augmentation import batch_augmentation
 from fedcomp.training.fedprox import fedprox
 from fedcomp.training.mixed_precision import mixed_precision
-from fedcomp.training.plan import LocalRound, LossFunction, Plan, PlugIn, State, Step
+from fedcomp.training.packed import pack, unpack
+from fedcomp.training.plan import Inference, LocalRound, LossFunction, Plan, PlugIn, Prepared, State, Step
+from fedcomp.training.quantized import quantized
 from fedcomp.training.registry import PLUGINS, parse, register
+from fedcomp.training.rigl import rigl
 from fedcomp.training.schedule import Schedule, parse_schedule
 from fedcomp.training.table import text_lines
+from fedcomp.training.zerofl import zerofl
 
 __all__ = [
     "PLUGINS",
+    "Inference",
     "LocalRound",
     "LossFunction",
     "Plan",
     "PlugIn",
+    "Prepared",
     "Schedule",
     "State",
     "Step",
+    "activation_compression",
+    "admm",
     "batch_augmentation",
     "fedprox",
     "mixed_precision",
+    "pack",
     "parse",
     "parse_schedule",
+    "quantized",
     "register",
+    "rigl",
     "text_lines",
+    "unpack",
+    "zerofl",
 ]

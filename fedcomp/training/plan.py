@@ -7,6 +7,7 @@ from typing import Protocol
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.func import functional_call
 
 from fedcomp.core import format_call
 
@@ -30,7 +31,7 @@ class Optimizer(Protocol):
 class Step:
     """What a plug-in does in the steps of one round; each of these does nothing.
 
-    `LocalRound.step` calls them in this order: `samples`, `forward`, `loss`, `gradients`, `stepped`.
+    `LocalRound.step` calls them in this order: `samples`, `forward`, `weights`, `loss`, `gradients`, `stepped`.
     """
 
     def samples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -40,6 +41,13 @@ class Step:
     def forward(self) -> AbstractContextManager[object]:
         """Return the context in which model and loss function are called."""
         return nullcontext()
+
+    def weights(self, weights: Tensors) -> Tensors:
+        """Return the tensors to call the model with in place of its `weights` by name; gradients flow through them.
+
+        The result has all names of `weights`, and may share tensors with it.
+        """
+        return weights
 
     def loss(self, loss: Tensor) -> Tensor:
         """Return the scalar to differentiate in place of `loss`."""
@@ -51,6 +59,14 @@ class Step:
 
     def stepped(self) -> None:
         """Change the weights after the optimizer's step, or after it was left out."""
+
+    def report(self) -> Tensors:
+        """Return what the server wants to know of the round besides the weights, float32 and by name."""
+        return {}
+
+    def inference(self) -> "Step":
+        """Return the step in whose `forward` and `weights` the trained model is called, for a plug-in with `inference`."""
+        return self
 
     def end(self) -> Tensors:
         """Undo all changes to the model other than its weights; return the tensors to keep for the node's next round.
@@ -65,17 +81,32 @@ Begin = Callable[[nn.Module, Tensors, Generator], Step]
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """A `Begin` for models that were prepared: ``prepare(model, seed)`` changes a new model in place, the same by each seed."""
+
+    begin: Begin
+    prepare: Callable[[nn.Module, int], None]
+
+    def __call__(self, model: nn.Module, kept: Tensors, generator: Generator) -> Step:
+        """Return what the plug-in does in a round."""
+        return self.begin(model, kept, generator)
+
+
+@dataclass(frozen=True, slots=True)
 class PlugIn:
     """A plug-in with its settings, as its text names them.
 
     `begin` raises `ValueError` for a model that the plug-in does not fit.  In a plan, a plug-in acts on the loss after those of
-    lower `rank`, and on the gradients before them: one that scales the loss must be the last to see it.
+    lower `rank`, and on the gradients before them: one that scales the loss must be the last to see it.  With `inference`, the
+    model is meant to be used with the weights and in the context of its `Step.inference`: as it was trained, or otherwise.
     """
 
     name: str
     settings: tuple[tuple[str, object], ...]
     begin: Begin = field(compare=False, repr=False)
     rank: int = field(default=0, compare=False, repr=False)
+    inference: bool = field(default=False, compare=False, repr=False)
+    saving: bool = field(default=False, compare=False, repr=False)
 
     def __str__(self) -> str:
         return format_call(self.name, dict(self.settings))
@@ -104,17 +135,33 @@ class Plan:
     plugins: tuple[PlugIn, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a plug-in that is there twice."""
+        """Refuse a plug-in that is there twice, and two of which one would undo what the other does."""
         names = [plugin.name for plugin in self.plugins]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"{self} has {name} {names.count(name)} times; once is possible")
+        for what, deciding in (
+            ("the weights that the model is called with", [plugin.name for plugin in self.plugins if plugin.inference]),
+            ("what autograd saves", [plugin.name for plugin in self.plugins if plugin.saving]),
+        ):
+            if len(deciding) > 1:
+                raise ValueError(f"{' and '.join(deciding)} each decide {what}; one of them is possible")
 
     def __add__(self, other: "Plan") -> "Plan":
         return Plan(self.plugins + other.plugins)
 
     def __str__(self) -> str:
         return " + ".join(map(str, self.plugins))
+
+    def prepare(self, model: nn.Module, seed: int) -> nn.Module:
+        """Return `model` with what plug-ins add to a new model, such as masks: server and nodes call it before the first round.
+
+        It is changed in place, the same everywhere by each `seed` from 0.  Raises `ValueError` for a plug-in that does not fit.
+        """
+        for plugin in self.plugins:
+            if isinstance(plugin.begin, Prepared):
+                plugin.begin.prepare(model, seed)
+        return model
 
     def begin(self, model: nn.Module, state: State | None = None, *, seed: int = 0) -> "LocalRound":
         """Return a round of training for `model`, whose weights are those of the server.
@@ -133,6 +180,15 @@ class Plan:
             training.end()  # of those that have begun
             raise
         return training
+
+    def inference(self, model: nn.Module) -> nn.Module:
+        """Return `model` as it is meant to be used after training: a module that calls it, for example with quantized weights.
+
+        It sees later changes of the weights, and has the modes of `model`.  Without such plug-ins, it is `model` itself.
+        Raises `ValueError` for a plug-in that does not fit the model.
+        """
+        plugins = tuple(plugin for plugin in self.plugins if plugin.inference)
+        return Inference(model, Plan(plugins)) if plugins else model
 
     def check(self, model: nn.Module, x: Tensor, y: Tensor) -> None:
         """Raise `ValueError` for a plug-in that does not fit the model, or a batch of samples `x` with labels `y`."""
@@ -163,7 +219,7 @@ class LocalRound:
         with ExitStack() as stack:
             for each in self._steps.values():
                 stack.enter_context(each.forward())
-            plain = loss_function(self._model(x), y)
+            plain = loss_function(self._outputs(x), y)
         loss = plain
         for each in self._steps.values():
             loss = each.loss(loss)
@@ -176,10 +232,61 @@ class LocalRound:
             each.stepped()
         return plain.detach().to(torch.promote_types(plain.dtype, torch.float32))
 
+    def report(self) -> dict[str, Tensor]:
+        """Return what the server may want to know of the round besides the weights, by name."""
+        return {name: tensor for each in self._steps.values() for name, tensor in each.report().items()}
+
+    def inference(self) -> "LocalRound":
+        """Return a round of the steps in which the trained model is called."""
+        return LocalRound(self._model, {text: each.inference() for text, each in self._steps.items()})
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """Return the model's outputs for `x` in the context of the plug-ins, and with their weights."""
+        with ExitStack() as stack:
+            for each in self._steps.values():
+                stack.enter_context(each.forward())
+            return self._outputs(x)
+
+    def weights(self) -> Tensors:
+        """Return the tensors that stand for the model's trained weights in a call, by name."""
+        weights: Tensors = {name: weight for name, weight in self._model.named_parameters() if weight.requires_grad}
+        for each in self._steps.values():
+            weights = each.weights(weights)
+        return weights
+
     def end(self) -> dict[str, Tensors]:
         """End the round, and return what the node keeps for its next one."""
         kept = {text: each.end() for text, each in reversed(self._steps.items())}
         return {text: tensors for text, tensors in kept.items() if tensors}
 
+    def _outputs(self, x: Tensor) -> Tensor:
+        outputs: Tensor
+        if any(type(each).weights is not Step.weights for each in self._steps.values()):
+            outputs = functional_call(self._model, dict(self.weights()), (x,))
+        else:
+            outputs = self._model(x)
+        return outputs
+
     def _last_first(self) -> Iterator[Step]:
         return reversed(self._steps.values())
+
+
+class Inference(nn.Module):
+    """Calls a model as the plug-ins of a plan do."""
+
+    def __init__(self, model: nn.Module, plan: Plan) -> None:
+        super().__init__()
+        self.model = model
+        self.training = model.training
+        self._round = plan.begin(model).inference()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the outputs of the model for its inputs `x`."""
+        return self._round.outputs(x)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the model's state dict with the weights that it is called with."""
+        named: dict[str, Tensor] = dict(self.model.named_parameters(remove_duplicate=False))  # a shared weight has several names
+        with torch.no_grad():
+            used = {named[name]: weight.detach() for name, weight in self._round.weights().items()}
+        return {name: used.get(named.get(name, tensor), tensor) for name, tensor in self.model.state_dict().items()}

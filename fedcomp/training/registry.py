@@ -25,7 +25,9 @@ PLUGINS: dict[str, About] = {}
 """Every plug-in that `parse` knows, by name; `register` adds to it."""
 
 
-def register(paper: str, summary: str, *, rank: int = 0) -> Callable[[Callable[P, Begin]], Callable[P, Plan]]:
+def register(
+    paper: str, summary: str, *, rank: int = 0, inference: bool = False, saving: bool = False
+) -> Callable[[Callable[P, Begin]], Callable[P, Plan]]:
     """Return a decorator that makes a plug-in of a function; the function's name becomes that of the plug-in.
 
     The function returns what `PlugIn.begin` is, and raises `ValueError` for settings out of range.  Its arguments are the
@@ -35,6 +37,8 @@ def register(paper: str, summary: str, *, rank: int = 0) -> Callable[[Callable[P
         paper: The source, as ``"Author et al., 2026"``.
         summary: What the plug-in does, in a few words.
         rank: When it acts among other plug-ins, as `PlugIn` says.
+        inference: Whether it also decides how the trained model is used, as `PlugIn` says.
+        saving: Whether it decides what autograd saves for the backward pass.
 
     Raises:
         ValueError: The name is taken.
@@ -64,7 +68,7 @@ def register(paper: str, summary: str, *, rank: int = 0) -> Callable[[Callable[P
         @functools.wraps(make)
         def plan(*args: P.args, **kwargs: P.kwargs) -> Plan:
             settings = settings_of(signature, *args, **kwargs)
-            return Plan((PlugIn(name, tuple(settings.items()), make(*args, **kwargs), rank),))
+            return Plan((PlugIn(name, tuple(settings.items()), make(*args, **kwargs), rank, inference, saving),))
 
         plan.__signature__ = signature.replace(return_annotation=Plan)  # type: ignore[attr-defined]
         PLUGINS[name] = About(plan, paper, summary)

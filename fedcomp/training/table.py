@@ -11,7 +11,7 @@ def text_lines() -> Iterator[str]:
     for name, about in sorted(PLUGINS.items()):
         parameters = inspect.signature(about.make).parameters.values()
         settings = ", ".join(f"{item.name}={item.default!r}" for item in parameters)
-        yield f"{name:<20}{about.summary}"
+        yield f"{name:<24}{about.summary}"
         yield f"    {settings or 'no settings'}"
         yield f"    {about.paper}"
     yield ""

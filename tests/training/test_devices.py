@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fedcomp.tasks import build_model
 from fedcomp.training import parse
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
@@ -39,6 +40,31 @@ def test_a_plan_trains_on_a_device_as_in_float32_on_the_cpu(text: str, device: s
     exact = weight_after(text.replace("mixed_precision() + ", "").replace("mixed_precision()", ""), "cpu")
     tolerance = 0.02 if "mixed" in text else 1e-5
     torch.testing.assert_close(weight_after(text, device), exact, rtol=tolerance, atol=tolerance)
+
+
+@devices
+@pytest.mark.parametrize("text", ["activation_compression(0.01)", "mixed_precision() + activation_compression(0.01)"])
+def test_activations_are_compressed_on_a_device(text: str, device: str) -> None:
+    """Codes, bitmaps, indices and pooling inputs without memory; weights move by as much as on the CPU, about."""
+    model = build_model("cnn", (1, 12, 12), 10, 0).to(device)
+    exact = build_model("cnn", (1, 12, 12), 10, 0)
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.rand(32, 1, 12, 12, generator=generator), torch.randint(10, (32,), generator=generator)
+    plans = ((model, text, x.to(device), y.to(device)), (exact, "", x, y))
+    for each, plan, images, labels in plans:
+        optimizer = torch.optim.SGD(each.parameters(), lr=0.0)
+        training = parse(plan).begin(each)
+        for _ in range(2):
+            training.step(optimizer, images, labels, functional.cross_entropy)
+    for name, weight in exact.named_parameters():
+        found, right = dict(model.named_parameters())[name].grad, weight.grad
+        assert found is not None
+        assert right is not None
+        error = float((found.cpu() - right).norm() / right.norm())
+        if "mixed" in text:
+            assert error < 0.1
+        else:
+            assert error < 1e-5 if name.startswith("0") or "bias" in name else 0.002 < error < 0.02
 
 
 @cuda

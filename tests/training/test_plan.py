@@ -10,8 +10,19 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 import fedcomp.training
-from fedcomp.training import PLUGINS, Plan, Step, batch_augmentation, fedprox, mixed_precision, parse, register
-from fedcomp.training.plan import Begin, PlugIn
+from fedcomp.tasks import build_model
+from fedcomp.training import (
+    PLUGINS,
+    Inference,
+    Plan,
+    Step,
+    batch_augmentation,
+    fedprox,
+    mixed_precision,
+    parse,
+    register,
+)
+from fedcomp.training.plan import Begin, PlugIn, Tensors
 
 
 def linear(*weights: list[float]) -> nn.Linear:
@@ -83,7 +94,10 @@ def test_the_text_has_the_first_setting_and_those_that_are_not_the_default() -> 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("dropout(0.5)", "unknown training plug-in 'dropout'; there are: batch_augmentation, fedprox"),
+        (
+            "dropout(0.5)",
+            "unknown training plug-in 'dropout'; there are: activation_compression, admm, batch_augmentation",
+        ),
         ("fedprox(mu=-1)", "mu is -1"),
         ("fedprox(rate=1)", "fedprox"),
         ("fedprox(1) - fedprox(2)", "is not of the form"),
@@ -200,7 +214,7 @@ def test_a_plug_in_of_ones_own_has_a_text() -> None:
 
 
 def test_every_plug_in_has_a_text_a_paper_and_a_summary() -> None:
-    assert {"batch_augmentation", "fedprox", "mixed_precision"} <= set(PLUGINS)
+    assert {"admm", "batch_augmentation", "fedprox", "mixed_precision"} <= set(PLUGINS)
     for name, about in PLUGINS.items():
         assert parse(name) == about.make()
         assert about.paper
@@ -218,3 +232,87 @@ def test_the_random_numbers_of_a_round_follow_from_its_seed() -> None:
     for seed in (1, 1, 2):
         Plan((PlugIn("draw", (), begin),)).begin(linear([1.0]), seed=seed)
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+class Doubled(Step):
+    """Calls the model with twice its weights."""
+
+    def weights(self, weights: Tensors) -> Tensors:
+        return {name: 2 * weight for name, weight in weights.items()}
+
+
+def doubled(*, inference: bool = True) -> Plan:
+    return Plan((PlugIn("doubled", (), lambda model, kept, generator: Doubled(), inference=inference),))
+
+
+def test_a_model_is_called_with_the_weights_of_a_plug_in_and_gets_their_gradient() -> None:
+    """By hand: w = 3 is used as 6, x = 5, loss = output = 30; d loss / d w = 2 x = 10, so SGD of rate 0.1 gives 3 - 1."""
+    model = linear([3.0])
+    loss = (
+        doubled()
+        .begin(model)
+        .step(
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            torch.tensor([[5.0]]),
+            torch.zeros(1),
+            lambda output, _: output.sum(),
+        )
+    )
+    assert (loss.item(), model.weight.item()) == (30, 2)
+
+
+def test_inference_calls_the_model_as_training_does_and_sees_later_weights() -> None:
+    model = linear([3.0])
+    used = doubled().inference(model)
+    assert used(torch.tensor([[5.0]])).item() == 30
+    with torch.no_grad():
+        model.weight.fill_(1)
+    assert used(torch.tensor([[5.0]])).item() == 10
+    assert isinstance(used, Inference)
+    assert {name: tensor.item() for name, tensor in used.tensors().items()} == {"weight": 2}
+
+
+def test_a_weight_of_two_names_is_used_under_both() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = self.second = nn.Linear(2, 2, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            outputs: Tensor = self.second(self.first(x))
+            return outputs
+
+    model = Tied()
+    used = doubled().inference(model)
+    assert isinstance(used, Inference)
+    tensors = used.tensors()
+    assert list(tensors) == ["first.weight", "second.weight"]
+    assert all(torch.equal(tensor, 2 * model.first.weight) for tensor in tensors.values())
+    x = torch.rand(3, 2)
+    assert torch.equal(
+        used(x), functional.linear(functional.linear(x, tensors["first.weight"]), tensors["second.weight"])
+    )
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_inference_has_the_mode_of_the_model(training: bool) -> None:
+    assert doubled().inference(linear([3.0]).train(training)).training is training
+
+
+@pytest.mark.parametrize("plan", [Plan(), doubled(inference=False), parse("fedprox(0.1) + mixed_precision()")])
+def test_a_plug_in_for_training_alone_leaves_inference_as_it_is(plan: Plan) -> None:
+    model = linear([3.0])
+    assert plan.inference(model) is model
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "lora", "lstm", "char_lstm"])
+def test_every_model_is_called_with_other_weights(name: str) -> None:
+    """An LSTM keeps a list of its weights beside their names."""
+    shape = (1, 1, 8) if name == "char_lstm" else (1, 8, 8)
+    model, scaled = (build_model(name, shape, 10, 0) for _ in range(2))
+    with torch.no_grad():
+        for weight in scaled.parameters():
+            weight.mul_(2)
+    x = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(doubled().inference(model)(x), scaled(x))
+    assert not torch.equal(model(x), scaled(x))

@@ -1,0 +1,122 @@
+"""Quantized networks: weights and activations of few bits in the forward pass, latent weights in float32."""
+
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Generator, Tensor, nn
+
+from fedcomp.core import check_choice, check_int
+from fedcomp.training.plan import Begin, Step, Tensors
+from fedcomp.training.registry import register
+from fedcomp.training.straight_through import matrices, straight_through
+
+MAX_BITS = 8
+TERNARY_THRESHOLD = 0.7
+"""Of the mean magnitude of a layer: a latent weight below it becomes 0 (Li et al., arXiv 1605.04711, eq. 6)."""
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.RNNBase)
+
+
+class Quantized(Step):
+    """Calls the model with quantized weights, and its layers with quantized inputs."""
+
+    def __init__(
+        self,
+        bits: int | str,
+        activations: int,
+        scale: str,
+        model: nn.Module,
+        _kept: Tensors,
+        _generator: Generator,
+    ) -> None:
+        self._names = set(matrices(model, "quantized"))
+        self._bits, self._activations, self._scaled = bits, activations, scale == "layer"
+        self._latent = [weight for name, weight in model.named_parameters() if name in self._names]
+        self._layers = [module for module in model.modules() if isinstance(module, LAYERS)][1:]
+        if activations and not self._layers:
+            raise ValueError("activations are the inputs of layers after the first; the model has no second layer")
+
+    def weights(self, weights: Tensors) -> Tensors:
+        """Return the weights with the matrices quantized; biases stay as they are."""
+        return {
+            name: straight_through(weight, quantize_weight(weight.detach(), self._bits, scaled=self._scaled))
+            if name in self._names
+            else weight
+            for name, weight in weights.items()
+        }
+
+    def forward(self) -> AbstractContextManager[object]:
+        """Return a context in which each layer but the first gets quantized inputs."""
+        with ExitStack() as stack:
+            for layer in self._layers if self._activations else ():
+                stack.callback(layer.register_forward_pre_hook(self._quantized_inputs, with_kwargs=True).remove)
+            return stack.pop_all()
+
+    @torch.no_grad()
+    def stepped(self) -> None:
+        """Keep latent weights without a scale in [-1, 1]: beyond it they would not change the quantized ones."""
+        if not self._scaled:
+            for weight in self._latent:
+                weight.clamp_(-1, 1)
+
+    def _quantized_inputs(
+        self, _layer: nn.Module, inputs: tuple[Any, ...], named_inputs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if not inputs:
+            return inputs, named_inputs | {"input": quantize_activation(named_inputs["input"], self._activations)}
+        return (quantize_activation(inputs[0], self._activations), *inputs[1:]), named_inputs
+
+
+def quantize_weight(weight: Tensor, bits: int | str, *, scaled: bool) -> Tensor:
+    """Return the values that a layer is called with.
+
+    Without a scale they are in [-1, 1]: the sign for ``"binary"``; -1, 0 and 1 for ``"ternary"``, split at magnitude 1/2; and
+    multiples of 2^(1 - bits), from -1 to 1 - 2^(1 - bits), for 2 to 8 `bits`.  With one, they are multiplied by a factor of
+    the layer: the mean magnitude of the weights that do not become 0, or for `bits` the largest magnitude.
+    """
+    magnitude = weight.abs()
+    if bits == "binary":
+        signs = torch.where(weight >= 0, 1.0, -1.0)
+        return signs * magnitude.mean() if scaled else signs
+    if bits == "ternary":
+        kept = magnitude > (TERNARY_THRESHOLD * magnitude.mean() if scaled else 0.5)
+        signs = torch.where(kept, weight.sign(), torch.zeros_like(weight))
+        return signs * (magnitude * kept).sum() / kept.sum().clamp(min=1) if scaled else signs
+    levels = 2 ** (int(bits) - 1)
+    factor = magnitude.max() if scaled else magnitude.new_ones(())
+    steps = torch.round(weight / factor.clamp(min=torch.finfo(weight.dtype).tiny) * levels)
+    quantized_weight: Tensor = steps.clamp(-levels, levels - 1) / levels * factor
+    return quantized_weight
+
+
+def quantize_activation(x: Tensor, bits: int) -> Tensor:
+    """Return `x` rounded to 2^bits evenly spaced values in [0, 1], or in [-1, 1] if some of it is negative.
+
+    The gradient passes where `x` is within that range (Zhou et al., arXiv 1606.06160, section 2.3; the sign with its gradient
+    for one bit and inputs of both signs: Hubara et al., JMLR 2018, eq. 4).
+    """
+    low = -1.0 if bool((x < 0).any()) else 0.0
+    inside = x.clamp(low, 1)
+    step = (1 - low) / (2**bits - 1)
+    return straight_through(inside, torch.round((inside.detach() - low) / step) * step + low)
+
+
+@register("Hubara et al., JMLR 2018", "weights and activations of few bits", inference=True)
+def quantized(
+    bits: int | Literal["binary", "ternary"] = "binary", activations: int = 0, scale: Literal["layer", "none"] = "layer"
+) -> Begin:
+    """Call the model with weight matrices of few bits, and train latent weights in float32 by straight-through gradients.
+
+    `bits` are 2 to 8, ``"binary"`` or ``"ternary"``.  Inputs of all layers but the first are rounded to `activations` bits, 1
+    to 8; with 0 they stay as they are.  ``scale="none"`` gives the paper's weights in [-1, 1], for models with batch
+    normalization; others need a factor for each layer (``"layer"``; Rastegari et al., ECCV 2016, eq. 6, for binary weights).
+    What goes up are changes of latent weights.
+    """
+    if isinstance(bits, str):
+        check_choice("bits", bits, ("binary", "ternary"))
+    else:
+        check_int("bits", bits, 2, MAX_BITS)
+    check_int("activations", activations, 0, MAX_BITS)
+    check_choice("scale", scale, ("layer", "none"))
+    return partial(Quantized, bits, activations, scale)

@@ -1,0 +1,163 @@
+"""RigL: weights of a fixed sparsity, whose positions the server chooses by what nodes report."""
+
+import math
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor, nn
+
+from fedcomp.core import check_choice, check_range
+from fedcomp.training.plan import Begin, Prepared, Step, Tensors
+from fedcomp.training.registry import register
+from fedcomp.training.straight_through import matrices
+from fedcomp.wire import MASK, unpack_mask
+
+Shape = tuple[int, ...]
+
+
+def densities(shapes: Mapping[str, Shape], density: float, layers: str) -> dict[str, float]:
+    """Return the density of each weight: ``density`` of all entries in total (``"erk"``), or of each weight (``"uniform"``).
+
+    Under ``"erk"`` it is proportional to the sum of the sides over their product; those that would be above 1 are dense, and
+    the others share the rest (Evci et al., ICML 2020, section 3.1).  Under ``"uniform"`` the first weight is dense.
+    """
+    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+    if layers == "uniform":
+        first = next(iter(shapes))
+        return {name: 1.0 if name == first else density for name in shapes}
+    dense: set[str] = set()
+    while True:
+        raw = {name: sum(shapes[name]) / sizes[name] for name in shapes if name not in dense}
+        left = density * sum(sizes.values()) - sum(sizes[name] for name in dense)
+        factor = left / sum(raw[name] * sizes[name] for name in raw) if raw else 0.0
+        above = {name for name in raw if factor * raw[name] > 1}
+        if not above:
+            return {name: 1.0 if name in dense else factor * raw[name] for name in shapes}
+        dense |= above
+
+
+class Sparse(Step):
+    """Keeps weights outside their masks at zero, and sums their gradients, by which the server chooses new positions."""
+
+    def __init__(self, candidates: float, model: nn.Module, _kept: Tensors, _generator: Generator) -> None:
+        names, buffers = matrices(model, "rigl"), dict(model.named_buffers())
+        if not any(name + MASK in buffers for name in names):
+            raise ValueError(
+                "rigl() needs a model with masks; Plan.prepare(model, seed) adds them before the first round"
+            )
+        self._candidates = candidates
+        self._weights = {name: model.get_parameter(name) for name in names if name + MASK in buffers}
+        self._model, self._steps = model, 0
+        self._masks: dict[str, Tensor] = {}
+        self._sums: dict[str, Tensor] = {}
+
+    def forward(self) -> AbstractContextManager[object]:
+        """Make weights outside the masks zero before the first step; the context does nothing."""
+        if not self._masks:
+            self._masks = masks_of(self._model, self._weights)
+            self._sums = {name: torch.zeros_like(weight.detach()) for name, weight in self._weights.items()}
+            self._apply()
+        return nullcontext()
+
+    def gradients(self) -> bool:
+        """Keep gradients within the masks, so that new momentum stays there too; add the others up."""
+        self._steps += 1
+        for name, mask in self._masks.items():
+            gradient = self._weights[name].grad
+            if gradient is not None:
+                # A step that overflows under mixed precision has infinities here, and is left out by another plug-in.
+                self._sums[name].add_(torch.nan_to_num(gradient.masked_fill(mask, 0), 0, 0, 0))
+                gradient.masked_fill_(~mask, 0)
+        return True
+
+    def stepped(self) -> None:
+        """Keep the weights within their masks."""
+        self._apply()
+
+    def inference(self) -> Step:
+        """Return the step that leaves weights outside the masks out, whatever a lossy downlink has left there."""
+        return Masked(self._model, self._weights)
+
+    def report(self) -> Tensors:
+        """Return the mean gradients of the weights outside their masks, the largest only: `candidates` for each one inside."""
+        largest: dict[str, Tensor] = {}
+        for name, total in self._sums.items():
+            mean = total.flatten() / max(1, self._steps)
+            count = min(mean.numel(), math.ceil(self._candidates * int(self._masks[name].sum())))
+            indices = mean.abs().topk(count, sorted=False).indices
+            largest[name] = torch.zeros_like(mean).index_copy_(0, indices, mean[indices]).view_as(total)
+        return largest
+
+    @torch.no_grad()
+    def _apply(self) -> None:
+        for name, mask in self._masks.items():
+            self._weights[name].masked_fill_(~mask, 0)
+
+
+class Masked(Step):
+    """Calls the model with the weights inside their masks."""
+
+    def __init__(self, model: nn.Module, weights: Tensors) -> None:
+        self._model, self._weights = model, weights
+
+    def weights(self, weights: Tensors) -> Tensors:
+        """Return the weights with zeros outside the masks that the model has now."""
+        masks = masks_of(self._model, self._weights)
+        return {name: weight * masks[name] if name in masks else weight for name, weight in weights.items()}
+
+
+def masks_of(model: nn.Module, weights: Tensors) -> dict[str, Tensor]:
+    """Return the masks of these weights as bool, by their names."""
+    return {name: unpacked(model.get_buffer(name + MASK), weight) for name, weight in weights.items()}
+
+
+def unpacked(mask: Tensor, weight: Tensor) -> Tensor:
+    """Return the bits of a mask as bool, of the shape and on the device of `weight`."""
+    return torch.from_numpy(unpack_mask(mask.cpu().numpy(), weight.numel())).view(weight.shape).to(weight.device)
+
+
+@torch.no_grad()
+def _prepare(density: float, layers: str, model: nn.Module, seed: int) -> None:
+    """Give each weight matrix that is not dense a random mask, and make the weights outside zero.
+
+    Those inside grow by one over the root of their share, so that outputs keep their variance (Evci et al., AAAI 2022).  A
+    model that has masks keeps them.  Raises `ValueError` if no matrix becomes sparse.
+    """
+    if any(name.endswith(MASK) for name, _ in model.named_buffers()):
+        return
+    named = {name: model.get_parameter(name) for name in matrices(model, "rigl")}
+    chosen = densities({name: tuple(weight.shape) for name, weight in named.items()}, density, layers)
+    counts = {name: max(1, round(chosen[name] * weight.numel())) for name, weight in named.items()}
+    if all(counts[name] == weight.numel() for name, weight in named.items()):
+        raise ValueError(
+            f"density is {density:g}; with layers={layers!r} no weight matrix of this model becomes sparse"
+        )
+    for number, (name, weight) in enumerate(named.items()):
+        if (count := counts[name]) == weight.numel():
+            continue
+        bits: NDArray[np.bool_] = np.zeros(weight.numel(), np.bool_)
+        bits[np.random.default_rng([seed, number]).permutation(weight.numel())[:count]] = True
+        owner, _, own_name = name.rpartition(".")
+        mask = torch.from_numpy(np.packbits(bits)).to(weight.device)
+        model.get_submodule(owner).register_buffer(own_name + MASK, mask)
+        weight.mul_(unpacked(mask, weight) * math.sqrt(weight.numel() / count))
+
+
+@register("Evci et al., ICML 2020", "a fixed share of the weights, moved to where gradients are large", inference=True)
+def rigl(density: float = 0.1, layers: Literal["erk", "uniform"] = "erk", candidates: float = 0.3) -> Begin:
+    """Train a `density` of the weights, 0 to 1: the others are zero, and the server moves them by the nodes' gradients.
+
+    `Plan.prepare` gives the model its masks: a random one for each weight matrix, with more entries where the matrix is small
+    (``"erk"``), or the same share of all but the first (``"uniform"``).  A round trains inside the masks.  The strategy `RigL`
+    drops the smallest weights and adds those with the largest gradients outside, every few rounds; nodes report the largest,
+    up to `candidates` for each weight inside.  Updates carry no positions: both sides know the masks.
+    """
+    check_range("density", density, above=0, most=1)
+    check_choice("layers", layers, ("erk", "uniform"))
+    check_range("candidates", candidates, above=0, most=1)
+    return Prepared(partial(Sparse, candidates), partial(_prepare, density, layers))

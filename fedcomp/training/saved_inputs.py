@@ -1,0 +1,133 @@
+"""What autograd saves for the backward pass: which of it is the input of which layer, and other forms of it.
+
+A plug-in that stores inputs of layers in another form uses `replacing` in its `Step.forward`.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+Restore = Callable[[], Tensor]
+"""A function that returns a saved tensor for the backward pass."""
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a module: its name in the model, the module, and its input."""
+
+    name: str
+    module: nn.Module
+    x: Tensor
+
+    def saves_input(self, tensor: Tensor) -> bool:
+        """Return whether `tensor`, saved in this call, is the input, or a cast or padded copy of it, and not the weight.
+
+        A copy that has as many entries as the weight counts as the weight, of which autocast saves copies too.
+        """
+        weight = getattr(self.module, "weight", None)
+        if not tensor.is_floating_point() or (isinstance(weight, Tensor) and same_storage(tensor, weight)):
+            return False
+        return same_storage(tensor, self.x) or not isinstance(weight, Tensor) or tensor.numel() != weight.numel()
+
+
+Save = Callable[[Tensor, Call | None], Restore]
+"""A function of a tensor that autograd saves, and of the watched call that saves it; None outside of them."""
+
+
+def named_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the model and the modules in it, by name."""
+    return dict(cast("Iterable[tuple[str, nn.Module]]", model.named_modules()))
+
+
+def trained_layers(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the convolutions and linear layers with trained weights, by name.
+
+    Subclasses that have a `forward` of their own are left out: they may save other tensors than their input.
+    """
+    forwards = {layer.forward for layer in LAYERS}
+    return {
+        name: module
+        for name, module in named_modules(model).items()
+        if type(module).forward in forwards and _is_trained(getattr(module, "weight", None))
+    }
+
+
+def _is_trained(weight: object) -> bool:
+    """Return whether `weight` is a trained parameter; one that a parametrization computes is none."""
+    return isinstance(weight, nn.Parameter) and weight.requires_grad
+
+
+@contextmanager
+def replacing(
+    modules: Mapping[str, nn.Module], save: Save, called: Callable[[str, nn.Module, Tensor], None] | None = None
+) -> Generator[None]:
+    """Return a context in which autograd keeps what `save` returns in place of each tensor, and calls it in the backward pass.
+
+    `save` learns which calls of the `modules`, by name, save a tensor.  `called` gets the name, the module and the output after
+    each of these calls.  Of two such contexts, the inner one acts.
+    """
+    calls: list[Call] = []
+
+    def pack(tensor: Tensor) -> Restore:
+        return save(tensor, calls[-1] if calls else None)
+
+    def call(
+        name: str, module: nn.Module, forward: Callable[..., Tensor], *inputs: Tensor, **named_inputs: Tensor
+    ) -> Tensor:
+        calls.append(Call(name, module, inputs[0] if inputs else named_inputs["input"]))
+        try:
+            output = forward(*inputs, **named_inputs)
+        finally:
+            calls.pop()
+        if called is not None:
+            called(name, module, output)
+        return output
+
+    with ExitStack() as stack:
+        for name, module in modules.items():
+            # In place of hooks: those of other plug-ins may change the input, and have run by the time of this call.
+            stack.callback(_restore_forward, module, vars(module).get("forward"))
+            vars(module)["forward"] = partial(call, name, module, module.forward)
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(pack, _restored))
+        yield
+
+
+def exact(tensor: Tensor) -> Restore:
+    """Return a function that returns `tensor`, or raises `RuntimeError` if it was changed in place, as autograd does."""
+    # Autograd hands out the tensor itself, and does not check it any more: without `detach` an output would hold itself.
+    held, saved_version = tensor.detach(), version(tensor)
+
+    def restore() -> Tensor:
+        if version(held) != saved_version:
+            shape = tuple(held.shape)
+            raise RuntimeError(f"a tensor {shape} that the gradient needs was changed in place after it was saved")
+        return held
+
+    return restore
+
+
+def version(tensor: Tensor) -> int:
+    """Return how many times the memory of a tensor was changed in place."""
+    return tensor._version  # noqa: SLF001 - torch has no other name for it
+
+
+def same_storage(a: Tensor, b: Tensor) -> bool:
+    """Return whether two tensors share their memory."""
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+def _restored(restore: Restore) -> Tensor:
+    return restore()
+
+
+def _restore_forward(module: nn.Module, before: Any) -> None:
+    if before is None:
+        del vars(module)["forward"]
+    else:
+        vars(module)["forward"] = before

@@ -1,0 +1,111 @@
+"""ZeroFL: layers of few weights and few saved inputs, and uploads with few weights."""
+
+import math
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Generator, Tensor, nn
+
+from fedcomp.core import check_choice, check_range
+from fedcomp.training.plan import Begin, Step, Tensors
+from fedcomp.training.registry import register
+from fedcomp.training.saved_inputs import Call, Restore, exact, replacing, trained_layers
+from fedcomp.training.straight_through import matrices, straight_through
+
+UPLOADS = ("full", "weights", "diff-on-weights", "weights-diff")
+
+
+class ZeroFL(Step):
+    """Calls layers with their largest weights, and has their largest inputs in the weight gradients; masks what goes up."""
+
+    def __init__(
+        self,
+        sparsity: float,
+        mask_ratio: float,
+        upload: str,
+        model: nn.Module,
+        _kept: Tensors,
+        _generator: Generator,
+    ) -> None:
+        self._sparsity, self._upload = sparsity, upload
+        self._kept_ratio = min(1.0, 1 - sparsity + mask_ratio)
+        trained = set(matrices(model, "zerofl"))
+        self._sparse = dict(list(trained_layers(model).items())[1:])
+        self._names = {f"{name}.weight" for name in self._sparse}
+        if not self._sparse:
+            raise ValueError(
+                "zerofl() makes convolutions and linear layers after the first one sparse; the model has none that are trained"
+            )
+        self._weights = [weight for name, weight in model.named_parameters() if name in trained]
+        self._starts = [weight.detach().clone() for weight in self._weights] if upload != "full" else []
+        self._has_trained = False
+
+    def weights(self, weights: Tensors) -> Tensors:
+        """Return the weights with the smallest of each sparse layer as zeros; the gradient reaches them all."""
+        return {
+            name: straight_through(weight, largest(weight.detach(), 1 - self._sparsity))
+            if name in self._names
+            else weight
+            for name, weight in weights.items()
+        }
+
+    def forward(self) -> AbstractContextManager[object]:
+        """Return a context in which sparse layers save their largest inputs only."""
+        return replacing(self._sparse, self._save)
+
+    def _save(self, tensor: Tensor, call: Call | None) -> Restore:
+        if call is None or not call.saves_input(tensor):
+            return exact(tensor)
+        sparse = largest(tensor.detach(), 1 - self._sparsity)
+        return lambda: sparse
+
+    def stepped(self) -> None:
+        """Note that there is something to mask."""
+        self._has_trained = True
+
+    @torch.no_grad()
+    def end(self) -> Tensors:
+        """Leave in the weights only what goes up."""
+        if self._has_trained and self._upload != "full":
+            for weight, start in zip(self._weights, self._starts, strict=True):
+                chosen = keep_largest(weight - start if self._upload == "weights-diff" else weight, self._kept_ratio)
+                others = torch.zeros_like(weight) if self._upload == "weights" else start
+                weight.copy_(torch.where(chosen, weight, others))
+        return {}
+
+
+def keep_largest(tensor: Tensor, ratio: float) -> Tensor:
+    """Return a mask, of the tensor's shape, of its ceil(ratio n) entries of largest magnitude."""
+    count = min(tensor.numel(), max(1, math.ceil(round(ratio * tensor.numel(), 6))))  # 0.3 * 10 is 3, however it rounds
+    mask = torch.zeros(tensor.numel(), dtype=torch.bool, device=tensor.device)
+    mask[tensor.abs().flatten().topk(count, sorted=False).indices] = True
+    return mask.view(tensor.shape)
+
+
+def largest(tensor: Tensor, ratio: float) -> Tensor:
+    """Return `tensor` with zeros in place of all but its ceil(ratio n) entries of largest magnitude."""
+    return torch.where(keep_largest(tensor, ratio), tensor, torch.zeros_like(tensor))
+
+
+@register("Qiu et al., ICLR 2022", "sparse training and masked uploads", inference=True, saving=True)
+def zerofl(
+    sparsity: float = 0.9,
+    mask_ratio: float = 0.1,
+    upload: Literal["full", "weights", "diff-on-weights", "weights-diff"] = "diff-on-weights",
+) -> Begin:
+    """Call layers with the largest ``1 - sparsity`` of their weights, and upload the largest ``1 - sparsity + mask_ratio``.
+
+    Training is that of SWAT (Raihan and Aamodt, NeurIPS 2020): weight gradients, which are dense, come from the largest
+    ``1 - sparsity`` of a layer's inputs, and all weights are changed.  The first layer stays dense.  `sparsity` and
+    `mask_ratio` are 0 to 1.  What goes up, by tensor (section 3.2): ``"weights"`` are the largest weights, with zeros for the
+    others; ``"diff-on-weights"`` are the changes of the largest weights, ``"weights-diff"`` the largest changes; biases and
+    ``"full"`` are all changes.  The uplink `topk(density=1.0, feedback=False)` sends exactly these changes.
+    """
+    check_range("sparsity", sparsity, least=0, most=1)
+    check_range("mask_ratio", mask_ratio, least=0, most=1)
+    check_choice("upload", upload, UPLOADS)
+    if sparsity == 1:
+        raise ValueError("sparsity is 1; it is below 1: a layer without weights learns nothing")
+    return partial(ZeroFL, sparsity, mask_ratio, upload)
