@@ -18,7 +18,7 @@ from flwr.serverapp.strategy import (
 )
 
 from fedcomp.core import check_int, check_range, parse_call
-from fedcomp.flower import EF21, FedAMS, MajorityVote, QcmdAdagrad, QrdaAdagrad
+from fedcomp.flower import EF21, FedAMS, MajorityVote, QcmdAdagrad, QrdaAdagrad, RigL
 
 MAX_NODES = 1 << 31
 MAX_STEP = 1e6
@@ -45,6 +45,7 @@ STRATEGIES: Mapping[str, tuple[Callable[..., FedAvg], tuple[str, ...]]] = {
     "multikrum": (MultiKrum, ("num_malicious_nodes", "num_nodes_to_select")),
     "qcmdadagrad": (QcmdAdagrad, PROXIMAL),
     "qrdaadagrad": (QrdaAdagrad, (*PROXIMAL, "center")),
+    "rigl": (RigL, ("interval", "fraction", "until")),
 }
 """Name -> class, and the settings that a text may give it; the settings that all share come from the run config."""
 

@@ -25,11 +25,13 @@ from fedcomp.flower.strategies.dynamic_sampling import DynamicSampling
 from fedcomp.flower.strategies.optimizers import EF21, FedAMS, MajorityVote
 from fedcomp.flower.strategies.proximal import QcmdAdagrad, QrdaAdagrad
 from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration, ReplyUse
+from fedcomp.flower.strategies.rigl import GROWTH, RigL
 from fedcomp.flower.strategies.state import StatefulStrategy
 from fedcomp.sync import Ledger, Traffic
 
 __all__ = [
     "EF21",
+    "GROWTH",
     "CompressedStrategy",
     "CompressionMod",
     "DifferenceRecord",
@@ -44,6 +46,7 @@ __all__ = [
     "QrdaAdagrad",
     "ReplyDeclaration",
     "ReplyUse",
+    "RigL",
     "Round",
     "StatefulStrategy",
     "Traffic",

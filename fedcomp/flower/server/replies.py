@@ -90,7 +90,7 @@ class ReplyValidator:
                 continue
             size = reply.update.decoded_bytes if reply.update else 0
             if decoded_bytes + size > MAX_DECODED_BYTES:
-                reply = replace(reply, reply=reply.reply.undecoded(self.publisher.replica.layout))
+                reply = replace(reply, reply=reply.reply.undecoded(self.publisher.replica))
             else:
                 decoded_bytes += size
             replies.append(reply)

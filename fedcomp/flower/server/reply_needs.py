@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import FedAvg, MultiKrum, Strategy
 from fedcomp.errors import CorruptError
 from fedcomp.flower import records
 from fedcomp.flower._compat import aggregate_metricrecords
-from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
+from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse, reply_use_of
 from fedcomp.sync import Update
 
 MAX_EXAMPLE_WEIGHT = float(1 << 53)
@@ -40,14 +40,15 @@ class ReplyNeeds:
 
     `weight_key` names the metric that weighs a reply, None if the strategy names none.  A `strict` strategy ends the run unless
     each reply has one MetricRecord, which holds the weight, and in training the model.  With `one_array_record`, it also ends
-    for an ArrayRecord beside the model.  With `divides`, it ends if all weights are 0; one that `selects` replies, if all
-    weights of those are, so none may be.
+    for an ArrayRecord beside the model that is not named in `further_records`.  With `divides`, it ends if all weights are 0;
+    one that `selects` replies, if all weights of those are, so none may be.
     """
 
     train: bool
     weight_key: str | None = None
     strict: bool = False
     one_array_record: bool = False
+    further_records: frozenset[str] = frozenset()
     divides: bool = False
     selects: bool = False
 
@@ -60,9 +61,11 @@ class ReplyNeeds:
             return cls(train, getattr(inner, "weighted_by_key", None))
         method = type(inner).aggregate_train if train else type(inner).aggregate_evaluate
         strict = mean or _is_library_code(method)
+        further = inner.further_records if isinstance(inner, ReplyDeclaration) else frozenset[str]()
         divides = strict and (train or inner.evaluate_metrics_aggr_fn is aggregate_metricrecords)
         selects = strict and train and isinstance(inner, MultiKrum)
-        return cls(train, inner.weighted_by_key, strict, strict and train and not mean, divides, selects)
+        one_array_record = strict and train and not mean
+        return cls(train, inner.weighted_by_key, strict, one_array_record, further, divides, selects)
 
     def check(self, content: RecordDict, update: Update | None) -> None:
         """Raise `CorruptError` for a reply that lacks something; `content` are its records, and `update` is in its frame."""
@@ -71,8 +74,9 @@ class ReplyNeeds:
             raise MissingRecordError(f"it holds {len(metrics)} MetricRecords; one is needed")
         if self.strict and self.train and update is None:
             raise MissingRecordError("none of its ArrayRecords has the names and shapes of the model")
-        if self.one_array_record and len(arrays) != 1:
-            raise MissingRecordError(f"it holds the ArrayRecords {sorted(arrays)}; the strategy needs the model alone")
+        if self.one_array_record and len(arrays.keys() - self.further_records) != 1:
+            needed = " and ".join(["the model", *sorted(self.further_records)])
+            raise MissingRecordError(f"it holds the ArrayRecords {sorted(arrays)}; the strategy reads only {needed}")
         if self.strict and any(self.weight_key not in record for record in metrics.values()):
             raise MissingRecordError(f"its metrics hold no {self.weight_key!r}, by which the strategy weighs it")
         for record in metrics.values():

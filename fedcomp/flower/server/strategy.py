@@ -31,7 +31,7 @@ from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
 from fedcomp.flower.server.traffic_record import TrafficRecord
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
 from fedcomp.methods import auto
-from fedcomp.sync import SERVER_NODE, Clipping, Ledger, NodeRegistry, Publisher, derive_seed
+from fedcomp.sync import SERVER_NODE, Clipping, Ledger, NodeRegistry, Publisher, check_masked, derive_seed
 
 Configure = Callable[[int, ArrayRecord, ConfigRecord, Grid], Messages]
 """`configure_train` or `configure_evaluate` of a strategy."""
@@ -246,6 +246,8 @@ class CompressedStrategy(Strategy):
         elif arrays is not self._model.public:
             self._model.check_layout(arrays, self.local, self.tied)
             log(INFO, "fedcomp: continues from version %d; the initial arrays are not used", self.version)
+        if self.publisher.replica.layout.masks:
+            check_masked(self.uplink)
         self._links.num_rounds = self.round + num_rounds
         self._random.hold()
         if self._checkpoint is not None and self.round == 0:

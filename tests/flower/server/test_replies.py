@@ -21,7 +21,7 @@ from flwr.serverapp.strategy import (
 )
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, records
+from fedcomp.flower import GROWTH, CompressedStrategy, CompressionMod, LocalGrid, RigL, records
 from fedcomp.flower.local_grid import Fault
 from fedcomp.flower.server import replies
 from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse
@@ -59,6 +59,7 @@ INNER: dict[str, Callable[[], FedAvg]] = {
     "FedAvg": lambda: FedAvg(fraction_train=1.0, fraction_evaluate=0.0),
     "FedMedian": lambda: FedMedian(fraction_train=1.0, fraction_evaluate=0.0),
     "Krum": lambda: Krum(fraction_train=1.0, fraction_evaluate=0.0, num_malicious_nodes=1),
+    "RigL": lambda: RigL(fraction_train=1.0, fraction_evaluate=0.0),
 }
 
 
@@ -80,7 +81,7 @@ def test_a_reply_that_does_not_fit_is_dropped_counted_and_logged_and_the_round_c
     _conserved(grid, Watching(), node=2)
 
 
-@pytest.mark.parametrize("inner", ["FedAvg", "FedMedian"])
+@pytest.mark.parametrize("inner", ["FedAvg", "FedMedian", "RigL"])
 @pytest.mark.parametrize("name", MISFITS)
 def test_a_lone_reply_that_does_not_fit_does_not_end_the_run(name: str, inner: str) -> None:
     kind = type(INNER[inner]())
@@ -88,6 +89,13 @@ def test_a_lone_reply_that_does_not_fit_does_not_end_the_run(name: str, inner: s
     strategy.start(Meddling(MISFITS[name], node=1, nodes=1), model(), num_rounds=2)
     alone_it_fits = name in FIT_ALONE or (name == "an array record too many" and inner == "FedAvg")
     assert (strategy.ledger.refused, strategy.version) == ((0, 2) if alone_it_fits else (2, 0))
+
+
+def test_a_record_that_the_strategy_names_is_let_through() -> None:
+    reports = set_record(GROWTH, ArrayRecord({"w": Array(np.ones(3))}))
+    strategy = CompressedStrategy(RigL(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0))
+    strategy.start(Meddling(reports, node=1, nodes=1), model(), num_rounds=2)
+    assert (strategy.ledger.refused, strategy.version) == (0, 2)
 
 
 @pytest.mark.parametrize(
