@@ -20,9 +20,10 @@ from clients.plug_ins import check_plug_ins, learning_rate, training_plan
 from clients.samples import has_own_samples, node_number, own_card, own_samples
 from fedcomp.core import parse_setting
 from fedcomp.data import Card
-from fedcomp.flower import CompressionMod, to_record
+from fedcomp.flower import GROWTH, CompressionMod, to_record
 from fedcomp.tasks import build_model, input_shape
 from fedcomp.tasks import evaluate as evaluate_model
+from fedcomp.training import parse
 
 EVALUATION_BATCH = 1000
 
@@ -31,7 +32,9 @@ def first_model(context: Context) -> ArrayRecord:
     """Return the model of the run's seed, as the server makes it: nobody needs to send it."""
     run = context.run_config
     card = own_card(str(run["dataset"]))
-    return _record(build_model(str(run["model"]), input_shape(card), card.num_classes, int(run["seed"])))
+    seed = int(run["seed"])
+    model = build_model(str(run["model"]), input_shape(card), card.num_classes, seed)
+    return _record(parse(str(run["training"])).prepare(model, seed))
 
 
 app = ClientApp(mods=[CompressionMod(start=first_model)])
@@ -55,13 +58,15 @@ def train(message: Message, context: Context) -> Message:
         momentum=float(run["momentum"]),
         weight_decay=float(run["weight-decay"]),
         training=training_plan(run, config),
+        optimizer=str(run["optimizer"]),
     )
     seed = int(rng.integers(2**63))
     seed_torch(seed, device)  # for models with random parts, such as dropout
     state = training_state.load(context.state, plan, momentum, server_round)
-    loss, state = train_locally(model, x, y, plan, rng, state, seed=seed ^ 1)  # plug-ins draw other numbers
-    training_state.save(context.state, state, momentum, server_round)
-    return _reply(message, weights_of(run, len(y)) | {"train-loss": loss}, arrays=_record(model))
+    trained = train_locally(model, x, y, plan, rng, state, seed=seed ^ 1)  # plug-ins draw other numbers
+    training_state.save(context.state, trained.state, momentum, server_round)
+    report = {GROWTH: _plain(trained.report)} if config.get(GROWTH) else {}
+    return _reply(message, weights_of(run, len(y)) | {"train-loss": trained.loss}, arrays=_record(model), **report)
 
 
 @app.evaluate()
@@ -70,7 +75,8 @@ def evaluate(message: Message, context: Context) -> Message:
     run = context.run_config
     device = _device(run)
     x, y = own_samples(run, context.node_config, device)
-    loss, accuracy = evaluate_model(_model(message, run, device), x, y, EVALUATION_BATCH)
+    model = parse(str(run["training"])).inference(_model(message, run, device))
+    loss, accuracy = evaluate_model(model, x, y, EVALUATION_BATCH)
     return _reply(message, weights_of(run, len(y)) | {"eval-loss": loss, "eval-accuracy": accuracy})
 
 
@@ -85,7 +91,7 @@ def report_partition(message: Message, context: Context) -> Message:
     try:
         if training := str(run.get("training", "")):
             card = own_card(str(run["dataset"]))
-            model, shape = _module(str(run["model"]), card, _device(run)), input_shape(card)
+            model, shape = _module(str(run["model"]), training, card, _device(run)), input_shape(card)
             parse_setting("training", training, lambda text: check_plug_ins(text, model, shape))
         if not has_own_samples(run):
             return _reply(message, {"partition-id": node_number(run, node, context.node_id)})
@@ -109,19 +115,24 @@ def _device(run: Mapping[str, object]) -> torch.device:
 
 
 def _model(message: Message, run: Mapping[str, object], device: torch.device) -> nn.Module:
-    model = _module(str(run["model"]), own_card(str(run["dataset"])), device)
+    model = _module(str(run["model"]), str(run["training"]), own_card(str(run["dataset"])), device)
     model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     return model
 
 
 @lru_cache(maxsize=1)
-def _module(name: str, card: Card, device: torch.device) -> nn.Module:
+def _module(name: str, training: str, card: Card, device: torch.device) -> nn.Module:
     """Return the model with any weights: a message replaces them all, so a process builds it once."""
-    return build_model(name, input_shape(card), card.num_classes, seed=0).to(device)
+    model = build_model(name, input_shape(card), card.num_classes, seed=0)
+    return parse(training).prepare(model, seed=0).to(device)
 
 
 def _record(model: nn.Module) -> ArrayRecord:
-    return to_record({name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()})
+    return _plain(model.state_dict())
+
+
+def _plain(tensors: Mapping[str, torch.Tensor]) -> ArrayRecord:
+    return to_record({name: tensor.cpu().numpy() for name, tensor in tensors.items()})
 
 
 def _reply(message: Message, metrics: Mapping[str, int | float], **records: ArrayRecord) -> Message:

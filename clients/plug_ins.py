@@ -21,7 +21,11 @@ def learning_rate(run: Mapping[str, object], server_round: int) -> float:
 
 
 def check_plug_ins(text: str, model: nn.Module, shape: tuple[int, ...]) -> None:
-    """Raise `ValueError` for plug-ins that do not fit the model, its inputs of this shape, or its device."""
+    """Raise `ValueError` for plug-ins that do not fit the model, its inputs of this shape, or its device.
+
+    The model gets what they add to a new one.
+    """
     device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
     x, y = torch.zeros(1, *shape, device=device), torch.zeros(1, dtype=torch.int64, device=device)
-    parse(text).check(model, x, y)
+    plan = parse(text)
+    plan.check(plan.prepare(model, 0), x, y)

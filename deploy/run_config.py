@@ -115,7 +115,7 @@ def check_run(config: Mapping[str, object], num_nodes: int) -> None:
         dataset = load_dataset(settings)
         shape = input_shape(dataset.card)
         model = build_model(settings.model, shape, dataset.card.num_classes, settings.seed).to(device)
-        check_training(settings.training, settings.learning_rate_schedule, settings.strategy)
+        check_training(settings.training, settings.learning_rate_schedule, settings.strategy, settings.uplink)
         parse_setting("training", settings.training, lambda text: check_plug_ins(text, model, shape))
         check_partition(settings, dataset, num_nodes)
     except (OSError, ValueError) as error:

@@ -9,7 +9,7 @@ from flwr.serverapp import Grid, ServerApp
 import fedcomp
 from fedcomp import FedcompError
 from fedcomp.errors import DivergedError
-from fedcomp.flower import CompressedStrategy, DynamicSampling
+from fedcomp.flower import GROWTH, CompressedStrategy, DynamicSampling, RigL
 from server import report
 from server.evaluate import Evaluator, build_evaluator, check_training, to_npz
 from server.fit import check_partition, check_strategy, load_dataset
@@ -23,6 +23,8 @@ from server.strategies import parse_strategy
 WEIGHT_METRICS = {"examples": "num-examples", "equal": "equal-weight"}
 """The setting `weighting` -> the metric that every node reports and that means are weighted by, of models and metrics."""
 
+GROWTH_UPLINK = fedcomp.topk(density=1.0, values="fp16", feedback=False)
+"""What sends the few gradients that nodes report to RigL: all that are not zero."""
 NO_RESULT = "no round had a result"
 
 app = ServerApp()
@@ -58,6 +60,8 @@ def main(grid: Grid, context: Context) -> None:
     folder.write_json(folder.summary.name, report.summarize(settings, rounds.records, totals))
     folder.write("accuracy.png", report.figure(settings, rounds.records))
     folder.write("model.npz", to_npz(strategy.arrays))
+    if packed := evaluator.packed(strategy.arrays):
+        folder.write("inference.npz", packed)
     print(report.table(settings, rounds.records, totals), flush=True)
     if strategy.round > begun[0] and strategy.version == begun[1]:
         raise RuntimeError(f"{NO_RESULT}; see the errors of the nodes and of the rounds in the log")
@@ -68,9 +72,9 @@ def main(grid: Grid, context: Context) -> None:
 def prepare(settings: Settings, grid: Grid) -> Evaluator:
     """Return the evaluator; raise `ValueError` if strategy, dataset, model, nodes and partition do not fit together."""
     check_strategy(settings)  # the number of nodes may still grow
-    check_training(settings.training, settings.learning_rate_schedule, settings.strategy)
+    check_training(settings.training, settings.learning_rate_schedule, settings.strategy, settings.uplink)
     dataset = load_dataset(settings)
-    evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device)
+    evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device, settings.training)
     check_partition(settings, dataset, wait_for_nodes(grid, settings.min_nodes, settings.node_timeout))
     return evaluator
 
@@ -91,6 +95,7 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
         DynamicSampling(inner, beta=settings.sampling_decay) if settings.sampling_decay else inner,
         uplink=uplink,
         downlink=downlink,
+        records={GROWTH: GROWTH_UPLINK} if isinstance(inner, RigL) else None,
         clip_norm=settings.clip_norm,
         clip_median=settings.clip_median,
         seed=settings.seed,

@@ -101,6 +101,7 @@ class Settings(CheckedConfig):
     batch_size: PositiveCount
     learning_rate: Step
     learning_rate_schedule: Text
+    optimizer: Annotated[Literal["sgd", "adam"], Field(description="'sgd' or 'adam'")]
     momentum: Share
     client_momentum: Annotated[Literal["reset", "keep", "decay"], Field(description="'reset', 'keep' or 'decay'")]
     weight_decay: Decay

@@ -12,6 +12,7 @@ from fedcomp.core import check_choice, check_int, check_range
 
 FILES_PER_SPLIT: Mapping[str, tuple[int, int]] = {
     "sklearn-digits": (0, 0),
+    "sonnets": (0, 0),
     "huggingface": (0, 0),
     "idx": (2, 2),
     "qmnist": (3, 3),
@@ -19,6 +20,8 @@ FILES_PER_SPLIT: Mapping[str, tuple[int, int]] = {
     "cifar-binary": (1, 1000),
 }
 """Known formats -> the least and the greatest number of files of a split."""
+EMBEDDED = ("sklearn-digits", "sonnets")
+"""The formats of datasets that come with a library."""
 MAX_FILE_BYTES = 1 << 50
 MAX_CLASSES = 100_000
 MAX_SIDE = 1_000_000
@@ -151,6 +154,11 @@ class Card:
     def num_classes(self) -> int:
         """The number of classes n; labels are 0 to n - 1."""
         return len(self.classes)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the dataset needs neither files nor a network."""
+        return self.format in EMBEDDED
 
     @classmethod
     def read(cls, path: str | Path) -> "Card":

@@ -12,13 +12,14 @@ from fedcomp.data.card import Card, CardFile
 from fedcomp.data.dataset import Arrays, DataError, Dataset, Split, checked_split
 from fedcomp.data.formats import READERS
 from fedcomp.data.libraries import read_digits, read_hub, read_saved
+from fedcomp.data.windows import read_sonnets
 
 SAVED = "dataset_dict.json"
 """The file that marks a folder written by Hugging Face's ``save_to_disk``."""
 
 
 def load(card: Card, data_dir: str | Path | None = None) -> Dataset:
-    """Return the card's dataset: from scikit-learn if it is embedded, else from `data_dir`, else from the Hugging Face hub.
+    """Return the card's dataset: the embedded one, or that in `data_dir`, or that on the Hugging Face hub.
 
     `data_dir` is the folder with the files as their authors publish them or as ``save_to_disk`` writes them, or its parent;
     None or an empty text for the hub.  The process caches the dataset, since simulated clients load it again and again; its
@@ -33,6 +34,8 @@ def load(card: Card, data_dir: str | Path | None = None) -> Dataset:
 def _load(card: Card, data_dir: Path | None) -> Dataset:
     if card.format == "sklearn-digits":
         return _dataset(card, *read_digits(), where="scikit-learn's digits")
+    if card.format == "sonnets":
+        return _dataset(card, *read_sonnets(card), where="the sonnets")
     if data_dir is None:
         return _dataset(card, *read_hub(card), where="the Hugging Face hub")
     folder = find_folder(card, data_dir)

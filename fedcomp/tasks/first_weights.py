@@ -56,6 +56,8 @@ def _bound(module: nn.Module, name: str) -> float:
         return 1 / math.sqrt(module.in_channels * math.prod(module.kernel_size))
     if isinstance(module, nn.Linear):
         return 1 / math.sqrt(module.in_features)
+    if isinstance(module, nn.Embedding):
+        return math.sqrt(3)  # of variance 1
     if isinstance(module, nn.LSTM):
         return 1 / math.sqrt(module.hidden_size)
     raise ValueError(

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from clients.local import MOMENTUM, LocalPlan, batches, train
+from clients.local import LocalPlan, batches, train
 from fedcomp.training import Plan, PlugIn, State, Step, batch_augmentation, fedprox
 
 ONE_STEP = LocalPlan(epochs=1, steps=0, batch_size=4, learning_rate=0.5, momentum=0.0, weight_decay=0.0)
@@ -40,7 +41,7 @@ def samples(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 def test_one_step_is_the_one_computed_by_hand() -> None:
     # Zero weights: both classes have probability 1/2, so the gradient of class c is (1/2 - [y = c]) x.
     model = linear([[0.0, 0.0], [0.0, 0.0]])
-    loss, _ = train(model, torch.tensor([[1.0, 2.0]]), torch.tensor([0]), ONE_STEP, rng())
+    loss = train(model, torch.tensor([[1.0, 2.0]]), torch.tensor([0]), ONE_STEP, rng()).loss
     assert loss == pytest.approx(np.log(2))
     assert torch.equal(model.weight, torch.tensor([[0.25, 0.5], [-0.25, -0.5]]))
 
@@ -83,27 +84,75 @@ def test_momentum_goes_on_from_the_state_and_starts_from_zero_without_one() -> N
             train(model, x, y, replace(chosen, steps=2), rng(1))
         else:
             random = rng(1)
-            _, state = train(model, x, y, chosen, random)
-            before = state[MOMENTUM]["weight"].clone()
+            state = train(model, x, y, chosen, random).state
+            before = state["momentum"]["weight"].clone()
             train(model, x, y, chosen, random, state if name == "two rounds" else None)
-            assert torch.equal(state[MOMENTUM]["weight"], before), "the state of a round is a value"
+            assert torch.equal(state["momentum"]["weight"], before), "the state of a round is a value"
         weights[name] = model.weight.detach().clone()
     assert torch.equal(weights["one round"], weights["two rounds"])
     assert not torch.equal(weights["one round"], weights["two without state"])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_adam_is_that_of_torch_and_goes_on_from_its_state(momentum: float) -> None:
+    """Three rounds of two steps, each from the state of the last, against one optimizer of torch over six."""
+    x, y = samples(4)
+    chosen = plan(optimizer="adam", momentum=momentum, weight_decay=0.01, steps=2, learning_rate=0.1)
+    model, other = linear([[0.1, 0.2], [0.3, 0.4]]), linear([[0.1, 0.2], [0.3, 0.4]])
+    state: State = {}
+    for _ in range(3):
+        state = train(model, x, y, chosen, rng(), state).state
+    optimizer = torch.optim.Adam(other.parameters(), lr=0.1, betas=(momentum, 0.999), weight_decay=0.01)
+    for _ in range(6):
+        optimizer.zero_grad()
+        functional.cross_entropy(other(x), y).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    torch.testing.assert_close(model.weight, other.weight)
+    assert {name: tensor.shape for name, tensor in state["adam"].items()} == {
+        "steps": (),
+        "weight:first": (2, 2),
+        "weight:second": (2, 2),
+    }
+    assert state["adam"]["steps"] == 6
+    again = linear([[0.1, 0.2], [0.3, 0.4]])
+    train(again, x, y, chosen, rng())
+    before = {name: tensor.clone() for name, tensor in state["adam"].items()}
+    train(model, x, y, chosen, rng(), state)
+    assert all(torch.equal(before[name], tensor) for name, tensor in state["adam"].items()), "the state is a value"
+
+
+def test_adam_starts_anew_where_a_moment_is_missing_or_of_another_shape() -> None:
+    x, y = samples(4)
+    chosen = plan(optimizer="adam", momentum=0.9)
+    fresh = linear([[0.1, 0.2], [0.3, 0.4]])
+    train(fresh, x, y, chosen, rng())
+    whole = {"steps": torch.tensor(5.0), "weight:first": torch.ones(2, 2), "weight:second": torch.ones(2, 2)}
+    for wrong in ({"weight:second": torch.ones(3)}, {"weight:first": torch.ones(3)}):
+        model = linear([[0.1, 0.2], [0.3, 0.4]])
+        train(model, x, y, chosen, rng(), {"adam": whole | wrong})
+        assert torch.equal(model.weight, fresh.weight)
+    model = linear([[0.1, 0.2], [0.3, 0.4]])
+    train(model, x, y, chosen, rng(), {"adam": whole})
+    assert not torch.equal(model.weight, fresh.weight)
+
+
+def test_an_unknown_optimizer_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown optimizer 'lamb'; there are: sgd, adam"):
+        train(linear([[0.1, 0.2], [0.3, 0.4]]), *samples(4), plan(optimizer="lamb"), rng())
 
 
 def test_the_momentum_of_another_model_is_not_used() -> None:
     x, y = samples(4)
     fresh, given = linear([[0.1, 0.2], [0.3, 0.4]]), linear([[0.1, 0.2], [0.3, 0.4]])
     chosen = plan(momentum=0.9)
-    other = {MOMENTUM: {"weight": torch.ones(3, 2), "bias": torch.ones(2)}}
+    other = {"momentum": {"weight": torch.ones(3, 2), "bias": torch.ones(2)}}
     losses = [train(fresh, x, y, chosen, rng(1)), train(given, x, y, chosen, rng(1), other)]
-    assert losses[0][0] == losses[1][0]
+    assert losses[0].loss == losses[1].loss
     assert torch.equal(fresh.weight, given.weight)
 
 
 def test_without_momentum_there_is_no_state() -> None:
-    assert train(linear([[0.1, 0.2], [0.3, 0.4]]), *samples(4), ONE_STEP, rng())[1] == {}
+    assert train(linear([[0.1, 0.2], [0.3, 0.4]]), *samples(4), ONE_STEP, rng()).state == {}
 
 
 def test_plug_ins_see_each_batch_and_their_state_comes_back() -> None:
@@ -121,9 +170,9 @@ def test_plug_ins_see_each_batch_and_their_state_comes_back() -> None:
     state: State = {}
     model, chosen = linear([[0.1, 0.2], [0.3, 0.4]]), plan(training=counted, momentum=0.5, epochs=2)
     for total in (6, 12):  # batches of 4, 4 and 2, twice
-        _, state = train(model, *samples(10), chosen, rng(), state)
+        state = train(model, *samples(10), chosen, rng(), state).state
         assert int(state["counted()"]["batches"]) == total
-        assert set(state) == {"counted()", MOMENTUM}
+        assert set(state) == {"counted()", "momentum"}
 
 
 def test_a_weight_that_the_loss_does_not_depend_on_has_a_gradient_of_zero() -> None:
@@ -140,7 +189,7 @@ def test_the_seed_decides_what_plug_ins_draw() -> None:
     for seed in (1, 1, 2):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
-        losses.append(train(model, x, y, plan(training=batch_augmentation(2)), rng(), seed=seed)[0])
+        losses.append(train(model, x, y, plan(training=batch_augmentation(2)), rng(), seed=seed).loss)
     assert losses[0] == losses[1] != losses[2]
 
 

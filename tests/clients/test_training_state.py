@@ -1,13 +1,14 @@
 """What a node keeps of its training: momentum under each setting, and the state of plug-ins that change."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
 from flwr.app import ConfigRecord, RecordDict
 
 from clients import training_state
-from clients.local import MOMENTUM, LocalPlan
+from clients.local import LocalPlan
 from fedcomp.training import Plan, PlugIn, Step
 
 MOMENTA = {"layer.weight": torch.tensor([[8.0, -4.0]]), "layer.bias": torch.tensor([1.0])}
@@ -29,19 +30,35 @@ def equal(state: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> boo
 def test_momentum_comes_back_as_the_setting_says(setting: str, server_round: int, factor: float) -> None:
     """The node trained in round 3; under decay, it loses half for each round that it has missed."""
     records = RecordDict({"others": ConfigRecord({"a": 1})})
-    training_state.save(records, {MOMENTUM: MOMENTA}, setting, 3)
+    training_state.save(records, {"momentum": MOMENTA}, setting, 3)
     state = training_state.load(records, plan(), setting, server_round)
-    assert equal(dict(state[MOMENTUM]), {name: factor * momentum for name, momentum in MOMENTA.items()})
+    assert equal(dict(state["momentum"]), {name: factor * momentum for name, momentum in MOMENTA.items()})
     assert records["others"] == ConfigRecord({"a": 1})
+
+
+def test_the_moments_of_adam_come_back_and_decay_each_by_its_beta() -> None:
+    records = RecordDict()
+    kept = {"steps": torch.tensor(7.0), "w:first": torch.tensor([8.0]), "w:second": torch.tensor([1.0])}
+    training_state.save(records, {"adam": kept}, "keep", 3)
+    chosen = replace(plan(), optimizer="adam")
+    assert equal(dict(training_state.load(records, chosen, "keep", 9)["adam"]), kept)
+    decayed = training_state.load(records, chosen, "decay", 6)["adam"]
+    assert {name: tensor.item() for name, tensor in decayed.items()} == pytest.approx(
+        {"steps": 7, "w:first": 2, "w:second": 0.999**2}
+    )
+    assert training_state.load(records, plan(), "keep", 4) == {}, "SGD does not use them"
+    assert training_state.load(records, chosen, "reset", 4) == {}
+    training_state.save(records, {"adam": kept}, "reset", 5)
+    assert not records
 
 
 def test_under_reset_no_momentum_is_kept() -> None:
     records = RecordDict()
-    training_state.save(records, {MOMENTUM: MOMENTA}, "reset", 3)
+    training_state.save(records, {"momentum": MOMENTA}, "reset", 3)
     assert not records
-    training_state.save(records, {MOMENTUM: MOMENTA}, "keep", 3)
+    training_state.save(records, {"momentum": MOMENTA}, "keep", 3)
     assert training_state.load(records, plan(), "reset", 4) == {}
-    training_state.save(records, {MOMENTUM: MOMENTA}, "reset", 5)
+    training_state.save(records, {"momentum": MOMENTA}, "reset", 5)
     assert not records, "an older one is removed"
 
 

@@ -112,7 +112,7 @@ def test_a_card_is_found_by_its_own_name_in_its_own_folder_only(tmp_path: Path) 
         ("train = [{", "trian = [{", r"\[files\].*'trian'.*'train', 'test'"),
         ("[files]", "train = []\n[files]", "'train'"),
         ("size = 22, md5", "md5", "'size'.*files.train"),
-        ('"idx"', '"idy"', "'idy'.*'cifar-binary', 'huggingface', 'idx', 'npz', 'qmnist', 'sklearn-digits'"),
+        ('"idx"', '"idy"', "'idy'.*'cifar-binary', 'huggingface', 'idx', 'npz', 'qmnist', 'sklearn-digits', 'sonnets'"),
         ('"idx"', '"npz"', "files.train lists 2 files.* 1"),
         ('"idx"', "7", "format is 7;"),
         ("shape = [1, 2, 3]", "shape = [2, 3]", r"shape is \[2, 3\];"),

@@ -62,11 +62,15 @@ WRONG: list[str] = [
     *(
         f"training='{text}'"
         for text in (
-            "rigl", "fedprox(mu=-1)", "fedprox() + fedprox()", "fedprox() -", 'mixed_precision("float16")',
-            "batch_augmentation(copies=0)", "batch_augmentation(shift=8)", "batch_augmentation(mirror=1)",
+            "pruned", "fedprox(mu=-1)", "fedprox() + fedprox()", "fedprox() -", 'mixed_precision("float16")',
+            "activation_compression(error=0)", "batch_augmentation(copies=0)", "batch_augmentation(shift=8)",
+            "batch_augmentation(mirror=1)", "rigl(0)", "quantized(1)", "zerofl(1)", "admm(rho=-1)", "zerofl() + quantized()",
         )
     ),
     "client-momentum=half",
+    "optimizer=lamb",
+    "strategy='rigl(interval=5)'",
+    "training='rigl()' uplink='powersgd()'",
     "training='fedprox(1)' strategy='fedprox(proximal_mu=1)'",
     *(f"learning-rate-schedule='{text}'" for text in ("linear", "cosine(last=2)", "steps(0.5)", "")),
     "strategy=bulyan fraction-train=0.5",

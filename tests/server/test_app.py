@@ -19,6 +19,7 @@ from fedcomp.data import load, read_card, write_own
 from fedcomp.errors import DivergedError
 from fedcomp.flower import LocalGrid, records
 from fedcomp.flower.client.mod import open_store
+from fedcomp.training import unpack
 from server.app import app as server_app
 from server.evaluate import Evaluator, build_evaluator
 from server.fit import CARDS
@@ -65,6 +66,77 @@ def test_a_run_writes_its_rounds_which_add_up_to_its_summary_a_figure_and_the_la
     with np.load(folder / "model.npz") as archive:
         arrays = ArrayRecord({name: Array(archive[name]) for name in archive.files})
     assert evaluator(arrays) == (last["loss"], last["accuracy"])
+
+
+def test_a_model_that_is_used_with_few_bits_is_evaluated_so_and_written_in_them(short: Config, tmp_path: Path) -> None:
+    config = short | {"model": "mlp", "training": "quantized('ternary')", "fraction-evaluate": 1.0, "seed": 3}
+    run(config)
+    folder = tmp_path / "runs" / "digits-001"
+    with np.load(folder / "inference.npz") as archive:
+        used = unpack(archive)
+    with np.load(folder / "model.npz") as archive:
+        latent = {name: archive[name] for name in archive.files}
+    assert {name: len(set(weight.flatten().tolist())) for name, weight in used.items() if weight.dim() > 1} == {
+        "1.weight": 3,
+        "3.weight": 3,
+    }
+    assert all(len(np.unique(latent[name])) > 1000 for name in ("1.weight", "3.weight"))
+    # Two bits for each weight, and 32 for each of the 266 biases; .npz names and aligns the arrays.
+    assert (
+        (folder / "inference.npz").stat().st_size
+        < 18_944 / 4 + 4 * 266 + 4096
+        < (folder / "model.npz").stat().st_size / 7
+    )
+    last = lines(folder)[-1]
+    evaluator = build_evaluator("mlp", load(read_card("digits", CARDS)), 3, "cpu")
+    arrays = ArrayRecord({name: Array(weight.numpy()) for name, weight in used.items()})
+    assert evaluator(arrays) == (last["loss"], last["accuracy"])
+    assert evaluator(ArrayRecord({name: Array(weight) for name, weight in latent.items()})) != (
+        last["loss"],
+        last["accuracy"],
+    )
+
+
+SPARSE = {
+    "model": "mlp",
+    "training": "rigl(0.1)",
+    "strategy": "rigl(interval=2, fraction=0.5, until=8)",
+    "num-rounds": 6,
+}
+
+
+def masks(model: dict[str, NDArray[Any]]) -> dict[str, NDArray[np.uint8]]:
+    return {name: np.unpackbits(mask) for name, mask in model.items() if name.endswith("_mask")}
+
+
+def test_a_sparse_model_moves_its_weights_and_its_updates_carry_no_positions(short: Config, tmp_path: Path) -> None:
+    for name, settings in (("fixed", {"strategy": "fedavg()"}), ("moved", {})):
+        run(short | SPARSE | {"uplink": "dense()", "downlink": "dense()", "run-name": name} | settings)
+    fixed, moved = (weights(tmp_path / "runs", name) for name in ("fixed", "moved"))
+    counts = [{name: int(mask.sum()) for name, mask in masks(model).items()} for model in (fixed, moved)]
+    assert counts[0] == counts[1]
+    assert any(not np.array_equal(mask, masks(moved)[name]) for name, mask in masks(fixed).items())
+    for model in (fixed, moved):
+        for name, mask in masks(model).items():
+            weight = model[name.removesuffix("_mask")]
+            assert not weight.ravel()[mask[: weight.size] == 0].any()
+    # Four bytes for each weight inside and each of the 266 biases; a reply's frame has some fifty bytes beside them.
+    inside = sum(counts[0].values()) + 266
+    for name in ("fixed", "moved"):
+        for line in lines(tmp_path / "runs" / name)[1:]:
+            reports = name == "moved" and line["round"] in (2, 4, 6)  # 0.3 gradients for each weight, with positions
+            assert 2 * 4 * inside < line["uplink_bytes"] < 2 * (4 * inside + 1500) + reports * 2 * 1.5 * inside
+    assert lines(tmp_path / "runs" / "moved")[-1]["accuracy"] > 0.3
+
+
+def test_a_sparse_run_in_two_halves_ends_in_the_bits_of_a_whole_one(short: Config, tmp_path: Path) -> None:
+    config = short | SPARSE | {"uplink": "stc(density=0.1)", "downlink": "stc(density=0.1)", "checkpoint-every": 1}
+    run(config | {"run-name": "whole"})
+    grid = LocalGrid(client_app, NODES, config)
+    run(config | {"run-name": "halves", "num-rounds": 3}, grid)
+    run(config | {"run-name": "halves", "resume": True}, grid)
+    whole, halves = (weights(tmp_path / "runs", name) for name in ("whole", "halves"))
+    assert all(np.array_equal(whole[name], halves[name]) for name in whole)
 
 
 def test_every_third_round_and_the_last_are_evaluated(short: Config, tmp_path: Path) -> None:
@@ -242,7 +314,8 @@ def test_connected_nodes_need_no_waiting() -> None:
 def test_every_strategy_runs_compressed(short: Config, tmp_path: Path, strategy: str) -> None:
     uplink = "ef21(density=0.02)" if strategy == "ef21" else "stc(density=0.02)"
     whole = {"num-rounds": 2, "fraction-train": 1.0, "fraction-evaluate": 1.0}
-    run(short | whole | {"strategy": strategy, "uplink": uplink})
+    training = "rigl(0.5)" if strategy == "rigl" else ""
+    run(short | whole | {"strategy": strategy, "uplink": uplink, "training": training})
     assert all(line["uplink_bytes"] > 0 for line in lines(tmp_path / "runs" / "digits-001")[1:])
 
 
@@ -258,6 +331,9 @@ def test_every_strategy_runs_compressed(short: Config, tmp_path: Path, strategy:
         ({"learning-rate-schedule": "linear"}, "learning-rate-schedule is 'linear'; unknown"),
         ({"training": "batch_augmentation(2, shift=8)"}, r"node 1 says: training is 'batch_.*'; shift is 8"),
         ({"training": "fedprox(1)", "strategy": "fedprox(proximal_mu=1)"}, "adds fedprox already"),
+        ({"strategy": "rigl(interval=2)"}, r"moves the weights of sparse models; rigl\(density=0.1\) makes one"),
+        ({"strategy": "rigl(interval=0)", "training": "rigl()"}, "interval is 0"),
+        ({"training": "rigl()", "uplink": "powersgd()"}, "the model has a mask, and powersgd"),
     ],
 )
 def test_impossible_methods_and_training_are_refused_before_a_folder_is_made(
@@ -344,11 +420,14 @@ def weights(runs: Path, name: str) -> dict[str, NDArray[Any]]:
         return dict(model)
 
 
+@pytest.mark.parametrize(("optimizer", "rate"), [("sgd", 0.1), ("adam", 0.01)])
 def test_kept_momentum_changes_the_training_and_survives_a_restart_of_nodes_and_server(
-    short: Config, tmp_path: Path
+    short: Config, tmp_path: Path, optimizer: str, rate: float
 ) -> None:
-    """Each node keeps its momentum in its state-dir: a run in two halves ends in the bits of a whole one."""
+    """Each node keeps its optimizer's state in its state-dir: a run in two halves ends in the bits of a whole one."""
     shared = {
+        "optimizer": optimizer,
+        "learning-rate": rate,
         "momentum": 0.9,
         "fraction-train": 1.0,
         "checkpoint-every": 1,

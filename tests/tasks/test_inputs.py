@@ -46,6 +46,13 @@ def test_features_become_one_row() -> None:
     assert input_shape(features) == (1, 1, 3)
 
 
+def test_the_codes_of_characters_come_back() -> None:
+    sonnets = read_card("sonnets", Path(__file__).parents[2] / "datasets")
+    codes = np.arange(256, dtype=np.uint8).reshape(8, 1, 1, 32)
+    assert np.array_equal(prepare(codes, sonnets, "cpu").round().numpy(), codes)
+    assert input_shape(sonnets) == (1, 1, 32)
+
+
 @pytest.mark.parametrize("resize", [None, 5, 1])
 def test_the_shape_is_that_of_input_shape_and_the_source_does_not_change(resize: int | None) -> None:
     colour = card(shape=(3, 4, 6), mean=(0, 0, 0), std=(1, 1, 1), resize=resize)

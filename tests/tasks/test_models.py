@@ -11,6 +11,14 @@ from torch import nn
 from fedcomp.tasks.first_weights import HeConv2d, ZeroLinear, draw_weights
 from fedcomp.tasks.models import MODELS, AdaptedLinear, Shape, build_model
 
+IMAGE_MODELS = [name for name in MODELS if name != "char_lstm"]
+WINDOWS: Shape = (1, 1, 32)
+
+
+def shape_for(name: str, shape: Shape) -> Shape:
+    """Return `shape`, or for a model of text that of its windows."""
+    return shape if name in IMAGE_MODELS else WINDOWS
+
 
 def size(model: nn.Module) -> int:
     """Return the number of parameters."""
@@ -29,13 +37,14 @@ def size(model: nn.Module) -> int:
         ("kws_cnn", (1, 32, 32), 876_938),
         ("lstm", (1, 32, 32), 216_330),
         ("vgg11s", (3, 32, 32), 865_482),
+        ("char_lstm", WINDOWS, 10 * 32 + 4 * 128 * (32 + 128 + 2) + 129 * 10),
     ],
 )
 def test_a_model_has_the_parameter_count_of_its_paper(name: str, shape: Shape, parameters: int) -> None:
     assert size(build_model(name, shape, 10, seed=0)) == parameters
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", IMAGE_MODELS)
 @pytest.mark.parametrize("shape", [(1, 32, 32), (3, 32, 40), (2, 65, 33)])
 def test_a_model_maps_images_to_logits(name: str, shape: Shape) -> None:
     model = build_model(name, shape, 7, seed=0)
@@ -48,10 +57,11 @@ def test_a_model_maps_images_to_logits(name: str, shape: Shape) -> None:
 def test_the_seed_alone_decides_the_weights_and_torchs_random_state_does_not_change(name: str) -> None:
     torch.manual_seed(99)
     before = torch.get_rng_state()
-    first, other = (build_model(name, (1, 32, 32), 10, seed) for seed in (5, 6))
+    shape = shape_for(name, (1, 32, 32))
+    first, other = (build_model(name, shape, 10, seed) for seed in (5, 6))
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
-    again = build_model(name, (1, 32, 32), 10, 5)
+    again = build_model(name, shape, 10, 5)
     assert first.state_dict().keys() == dict(first.named_parameters()).keys(), "the state dict is what is trained"
     for a, b in zip(first.parameters(), again.parameters(), strict=True):
         assert torch.equal(a, b)
@@ -76,6 +86,16 @@ def test_the_lstm_reads_rows() -> None:
     assert not torch.allclose(model(image), model(image.flip(2)))
 
 
+def test_the_character_model_reads_codes_in_order() -> None:
+    """Floats are rounded, and codes that no character has become the nearest one."""
+    model = build_model("char_lstm", (1, 1, 3), 5, seed=0)
+    codes = torch.tensor([[[[0.0, 4.0, 2.0]]]])
+    states, _ = model.get_submodule("lstm")(model.get_parameter("embedding.weight")[[0, 4, 2]])
+    assert torch.allclose(model(codes), model.get_submodule("head")(states[-1:]))
+    assert torch.equal(model(codes), model(torch.tensor([[[[-7.0, 300.0, 1.6]]]])))
+    assert not torch.allclose(model(codes), model(codes.flip(3)))
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "classes", "seed", "named"),
     [
@@ -83,7 +103,9 @@ def test_the_lstm_reads_rows() -> None:
         ("vgg11s", (3, 32, 31), 10, 0, "32x31; .*vgg11s .*32x32"),
         ("kws_cnn", (1, 8, 8), 10, 0, "8x8; .*kws_cnn .*16x16"),
         ("cnn", (1, 1, 64), 10, 0, "1x64; .*cnn .*4x4"),
-        ("resnet", (1, 8, 8), 10, 0, "'resnet'; .*logistic, mlp, cnn, lora, kws_cnn, lstm, vgg11s"),
+        ("resnet", (1, 8, 8), 10, 0, "'resnet'; .*logistic, mlp, cnn, lora, kws_cnn, lstm, vgg11s, char_lstm"),
+        ("char_lstm", (1, 8, 8), 10, 0, r"\(1, 8, 8\); .*char_lstm .*\(1, 1, T\)"),
+        ("char_lstm", (3, 1, 32), 10, 0, r"\(3, 1, 32\); .*char_lstm"),
         ("mlp", (1, 0, 8), 10, 0, r"\(1, 0, 8\) and 10 classes"),
         ("mlp", (1, 8, 8), 1, 0, "1 classes"),
         ("mlp", (1, 8, 8), 10, -1, "seed is -1;"),
@@ -145,7 +167,7 @@ def test_the_first_weights_are_the_same_bits_on_every_machine() -> None:
     digests = {}
     for name in MODELS:
         digest = hashlib.sha256()
-        for tensor in build_model(name, (3, 32, 32), 10, seed=7).state_dict().values():
+        for tensor in build_model(name, shape_for(name, (3, 32, 32)), 10, seed=7).state_dict().values():
             digest.update(tensor.contiguous().numpy().astype("<f4").tobytes())
         digests[name] = digest.hexdigest()[:16]
     assert digests == {
@@ -156,14 +178,17 @@ def test_the_first_weights_are_the_same_bits_on_every_machine() -> None:
         "kws_cnn": "d6676128cef24c8f",
         "lstm": "37b4f5b2a8c8f303",
         "vgg11s": "4b06bfd6a82f3bea",
+        "char_lstm": "b52a57f77c321ebe",
     }
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_first_weights_have_the_variance_of_torchs_layers(name: str) -> None:
-    model = build_model(name, (3, 32, 32), 10, seed=3)
+    model = build_model(name, shape_for(name, (3, 32, 32)), 59, seed=3)
     for module in model.requires_grad_(False).modules():
-        if not isinstance(module, nn.Linear | nn.Conv2d | nn.LSTM) or isinstance(module, HeConv2d | ZeroLinear):
+        if not isinstance(module, nn.Linear | nn.Conv2d | nn.LSTM | nn.Embedding) or isinstance(
+            module, HeConv2d | ZeroLinear
+        ):
             continue
         drawn = {key: value.clone() for key, value in module.named_parameters()}
         module.reset_parameters()

@@ -1,0 +1,46 @@
+"""Next-character prediction: a sample is a window of a text, its label the character that follows."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedcomp.data.card import Card
+from fedcomp.data.dataset import Arrays, DataError
+from fedcomp.data.sonnets import SONNETS
+
+NUM_TEST_SONNETS = 10
+
+
+def read_sonnets(card: Card) -> tuple[Arrays, Arrays]:
+    """Return train, the windows of sonnets 1 to 80, and test, those of 81 to 90; the column ``sonnet`` has their numbers.
+
+    The text is part of fedcomp and needs no network.  Raises `DataError` as `windows` does.
+    """
+    sonnets = SONNETS.strip().split("\n\n")
+    first_test = len(sonnets) - NUM_TEST_SONNETS
+    train, test = sonnets[:first_test], sonnets[first_test:]
+    return windows(card, train, "sonnet", first=1), windows(card, test, "sonnet", first=first_test + 1)
+
+
+def windows(card: Card, texts: Sequence[str], column: str, first: int) -> Arrays:
+    """Return every window of each text, and the characters that follow.
+
+    Samples are uint8 codes (N, *card.shape), labels codes (N,); `column` has the number of the text, counted from `first`.
+    The code of a character is its place in the card's classes.  No window is in two texts.  Raises `DataError` for a
+    character that is no class, more than 256 classes, and a text with no character after a window.
+    """
+    length, shortest = math.prod(card.shape), min(map(len, texts))
+    if length >= shortest:
+        raise DataError(f"{card.name}: windows of {length} characters; at most {shortest - 1} fit into each text")
+    if card.num_classes > 256:
+        raise DataError(f"{card.name}: {card.num_classes} classes; at most 256 characters have a code")
+    codes: Mapping[str, int] = {character: code for code, character in enumerate(card.classes)}
+    unknown = sorted(set("".join(texts)) - set(codes))
+    if unknown:
+        raise DataError(f"{card.name}: the text has the character {unknown[0]!r}; its classes have to name it")
+    coded = [np.array([codes[character] for character in text], np.uint8) for text in texts]
+    x = [np.lib.stride_tricks.sliding_window_view(text[:-1], length) for text in coded]
+    numbers = np.repeat(np.arange(first, first + len(texts)), [len(rows) for rows in x])
+    labels = np.concatenate([text[length:] for text in coded])
+    return Arrays(np.concatenate(x).reshape(-1, *card.shape), labels, {column: numbers})
