@@ -3,21 +3,26 @@
     python -m benchmarks.gpu [--device cuda] [--entries 11200000 1000000000] [--repeats 10]
 
 It needs torch and numpy, and neither Flower nor a network.  A pass is a copy of the vector on the device, which alternates with
-what is measured; times are medians of the ratios.  ``--device cpu`` measures the same on the CPU.
+what is measured; times are medians of the ratios.  Memory is what torch's allocator gives to a step.  ``--device cpu`` measures
+the same on the CPU.
 """
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.profiler import ProfilerActivity, profile, record_function
 
 import fedcomp
 from fedcomp.tasks import build_model
@@ -27,8 +32,20 @@ ROOT = Path(__file__).resolve().parents[1]
 ENTRIES = {"cuda": (11_200_000, 1_000_000_000), "cpu": (1_200_000, 11_200_000)}
 DENSITY = 1 / 400
 MODELS = (("cnn", (1, 28, 28)), ("lstm", (1, 28, 28)), ("vgg11s", (3, 32, 32)))
-PLANS = ("fedprox()", "batch_augmentation(copies=4, mirror=True)", "mixed_precision()", "mixed_precision('float16')")
+PLANS = (
+    "fedprox()",
+    "batch_augmentation(copies=4, mirror=True)",
+    "activation_compression()",
+    "mixed_precision()",
+    "mixed_precision() + activation_compression()",
+    "mixed_precision('float16')",
+    "admm()",
+    "quantized('ternary')",
+    "zerofl()",
+    "rigl()",
+)
 BATCH = 64
+MARK = "the loss"
 TESTS = ("tests/backends", "tests/training")
 
 
@@ -85,34 +102,85 @@ def steps(name: str, shape: tuple[int, int, int], device: torch.device, repeats:
     x = torch.rand(BATCH, *shape, generator=generator, device=device)
     y = torch.randint(10, (BATCH,), generator=generator, device=device)
 
-    def step_of(text: str) -> Callable[[], Tensor]:
-        model: nn.Module = build_model(name, shape, 10, 0).to(device)
+    def step_of(text: str) -> Callable[[Callable[[], object]], None]:
+        model: nn.Module = parse(text).prepare(build_model(name, shape, 10, 0), 0).to(device)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         training = parse(text).begin(model)
-        return lambda: training.step(optimizer, x, y, functional.cross_entropy)
+
+        def step(at_loss: Callable[[], object]) -> None:
+            def loss(outputs: Tensor, y: Tensor) -> Tensor:
+                at_loss()
+                return functional.cross_entropy(outputs, y)
+
+            training.step(optimizer, x, y, loss)
+            optimizer.zero_grad()
+
+        return step
+
+    def gradients(text: str) -> list[Tensor]:
+        model: nn.Module = parse(text).prepare(build_model(name, shape, 10, 0), 0).to(device)
+        optimizer, training = torch.optim.SGD(model.parameters(), lr=0.0), parse(text).begin(model)
+        for _ in range(2):  # a plug-in may measure in the first
+            training.step(optimizer, x, y, functional.cross_entropy)
+        return [weight.grad for weight in model.parameters() if weight.grad is not None and weight.dim() > 1]
 
     plain = step_of("")
     for text in PLANS:
         try:
             action = step_of(text)
         except ValueError as error:
-            yield f"{name:<8}{text:<44}{error}"
+            yield f"{name:<8}{text:<46}{error}"
             continue
-        times = ratio(plain, action, device, repeats)
-        yield f"{name:<8}{text:<44}{times:>6.2f} times a step{_memory(plain, action, device)}"
+        times = ratio(partial(plain, nothing), partial(action, nothing), device, repeats)
+        peak, saved = (mine / most for mine, most in zip(memory(action, device), memory(plain, device), strict=True))
+        sizes = f"{times:.2f} times a step, {peak:.2f} its memory, {saved:.2f} after the forward pass"
+        yield f"{name:<8}{text:<46}{sizes}{_gradient_error(text, gradients)}"
 
 
-def _memory(plain: Callable[[], object], action: Callable[[], object], device: torch.device) -> str:
-    """Return the most memory of a step over that of the plain one, as text; empty on the CPU, where torch counts none."""
-    if device.type != "cuda":
+def _gradient_error(text: str, gradients: Callable[[str], list[Tensor]]) -> str:
+    """Return as text the largest error of a matrix's gradient: its root mean square over the gradient's mean magnitude.
+
+    It is empty if a plug-in means to change the gradient.
+    """
+    if not any(name in text for name in ("activation_compression", "mixed_precision")):
         return ""
-    peaks: list[int] = []
-    for each in (plain, action):
+    pairs = zip(gradients(text), gradients(""), strict=True)
+    worst = max(float((mine - right).square().mean().sqrt() / right.abs().mean()) for mine, right in pairs)
+    return f", gradient error {worst:.3f}"
+
+
+def memory(step: Callable[[Callable[[], object]], object], device: torch.device) -> tuple[int, int]:
+    """Return the most bytes that torch's allocator gives to a step at a time, and those that it holds after the forward pass.
+
+    `step` calls its argument when it computes the loss: all that the backward pass needs is in memory then, and little else.
+    """
+    if device.type == "cuda":
+        sizes: list[int] = []
         torch.cuda.reset_peak_memory_stats(device)
-        held = torch.cuda.memory_allocated(device)
-        each()
-        peaks.append(torch.cuda.max_memory_allocated(device) - held)
-    return f", {peaks[1] / max(1, peaks[0]):.2f} times its memory"
+        before = torch.cuda.memory_allocated(device)
+        step(lambda: sizes.append(torch.cuda.memory_allocated(device)))
+        return torch.cuda.max_memory_allocated(device) - before, sizes[0] - before
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        step(mark)
+    results: Any = profiler.profiler and profiler.profiler.kineto_results  # torch declares its events in part
+    held = peak = at_loss = 0
+    for event in sorted(results.events(), key=lambda event: event.start_ns()):
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            peak = max(peak, held)
+        elif event.name() == MARK:
+            at_loss = held
+    return peak, at_loss
+
+
+def mark() -> None:
+    """Leave a mark in what the profiler records."""
+    with record_function(MARK):
+        pass
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 def run_tests(folders: Sequence[str] = TESTS) -> tuple[str, int]:
@@ -141,6 +209,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=_positive, default=10)
     parser.add_argument("--no-tests", action="store_true", help="leave the tests out")
     options = parser.parse_args()
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's own messages
     if options.device == "cuda" and not torch.cuda.is_available():
         print("device is 'cuda'; torch finds no GPU here: --device cpu measures on the CPU", file=sys.stderr)
         return 1

@@ -73,7 +73,7 @@ def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="digits")
-    parser.add_argument("--data-dir", default="", help="the folder of the dataset's files; not needed for digits")
+    parser.add_argument("--data-dir", default="", help="the folder of the dataset's files; embedded ones need none")
     parser.add_argument("--turns", type=int, default=5)
     options = parser.parse_args()
     logging.getLogger("flwr").setLevel(logging.ERROR)

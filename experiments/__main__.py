@@ -178,7 +178,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m experiments", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("study", type=Path, help="the study file, TOML")
-    parser.add_argument("--data-dir", type=Path, help="the folder with the datasets' files; digits needs none")
+    parser.add_argument("--data-dir", type=Path, help="the folder with the datasets' files; embedded ones need none")
     parser.add_argument("--out", type=Path, help="folder for results.csv and report.html (runs/studies/NAME)")
     parser.add_argument(
         "--reuse",

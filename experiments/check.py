@@ -14,8 +14,6 @@ from fedcomp.training import parse_schedule
 from server.evaluate import check_plug_in_names
 from server.strategies import parse_strategy
 
-EMBEDDED = "sklearn-digits"
-"""The format of a dataset that needs no files."""
 HUB_TIMEOUT_S = 10.0
 
 
@@ -35,7 +33,7 @@ def check_settings(plan: Plan) -> None:
             key = "learning-rate-schedule"
             parse_schedule(text[key])
             key = "training"
-            check_plug_in_names(text[key], text["strategy"])
+            check_plug_in_names(text[key], text["strategy"], text["uplink"])
             check_plug_ins(text[key], model.to(device), shape)
             key = "uplink"
             check_links(parse_strategy(text["strategy"])(), parse(text["uplink"]), parse(text["downlink"]))
@@ -55,7 +53,7 @@ def check_data(plan: Plan, data_dir: str, log: Callable[[str], None]) -> None:
         key = "dataset"
         try:
             card = _card(cell)
-            if not data_dir and card.format != EMBEDDED and card.name not in asked:
+            if not data_dir and not card.embedded and card.name not in asked:
                 asked.add(card.name)
                 log(f"{card.name}: no --data-dir; asking the Hugging Face hub")
                 _ask_hub(card)

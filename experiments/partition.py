@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--dataset", default="digits", help="a card in datasets/; digits needs no files")
+    parser.add_argument("--dataset", default="digits", help="a card in datasets/; embedded ones need no files")
     parser.add_argument("--data-dir", default="", help="the folder with the dataset's files")
     parser.add_argument(
         "--partition", nargs="+", default=["classes(2)"], metavar="TEXT", help='such as "dirichlet(alpha=0.1)"'

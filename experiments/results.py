@@ -28,6 +28,7 @@ SETTINGS = {
     "batch_size": "int64",
     "learning_rate": "float64",
     "learning_rate_schedule": "str",  # over the rounds
+    "optimizer": "str",  # of a node
     "momentum": "float64",
     "client_momentum": "str",  # with which a node begins a round
     "training": "str",  # plug-ins of the local training
@@ -59,6 +60,7 @@ NEW_TRAFFIC = ("first_model_bytes", "key_bytes", "jump_bytes", "delta_bytes", "r
 NEW_SETTINGS = {
     "weighting": "examples",
     "learning_rate_schedule": "constant",
+    "optimizer": "sgd",
     "client_momentum": "reset",
     "training": "",
 }

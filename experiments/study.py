@@ -24,8 +24,8 @@ GIVEN = ("dataset", "model", "partition", "participation", "clients", "batch_siz
 Of several that change together one to one, as five of ever more clients do, only the first is swept.
 """
 CHOSEN = (
-    "local_steps", "learning_rate", "learning_rate_schedule", "momentum", "client_momentum", "training", "strategy",
-    "weighting", "uplink", "downlink",
+    "local_steps", "learning_rate", "learning_rate_schedule", "optimizer", "momentum", "client_momentum", "training",
+    "strategy", "weighting", "uplink", "downlink",
 )  # fmt: skip
 """Settings that a method may choose: swept if they vary within one method and scenario."""
 TARGET_SHARES = (0.9, 0.95)

@@ -73,7 +73,7 @@ def by_setting(study: Study, caption: str, head: Sequence[str], rows: Sequence[S
 def methods_table(study: Study) -> Table:
     """Return each method with its settings, and its compression ratios."""
     always = ("uplink", "downlink", "strategy", "local_steps", "learning_rate", "momentum")
-    sometimes = ("learning_rate_schedule", "client_momentum", "training")
+    sometimes = ("learning_rate_schedule", "optimizer", "client_momentum", "training")
     columns = (*always, *(column for column in sometimes if study.runs[column].nunique() > 1))
     rows = []
     for method, runs in study.runs.groupby("method", observed=True):

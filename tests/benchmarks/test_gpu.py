@@ -1,7 +1,9 @@
 """The GPU benchmark: its parts run on the CPU, and it needs neither Flower nor pandas."""
 
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,8 +32,39 @@ def test_it_measures_compression_and_training_steps(
     assert all(float(line[-2]) > 0 for line in compression[:3])
     steps = [line for line in lines if line.startswith("logistic")]
     assert len(steps) == len(gpu.PLANS)
-    assert sum("times a step" in line for line in steps) == len(gpu.PLANS) - 1
-    assert "needs a GPU" in steps[-1]
+    refused = [line for line in steps if "times a step" not in line]
+    assert len(refused) == 2
+    assert "needs a GPU" in refused[0]
+    assert "the model has none" in refused[1], "ZeroFL needs a second layer"
+    assert sum(" its memory, " in line for line in steps) == len(gpu.PLANS) - 2
+    errors = [line.split("gradient error ")[1] for line in steps if "gradient error" in line]
+    assert len(errors) == 3
+    assert 0 < float(errors[1]) < 0.1, "of mixed precision"
+    assert float(errors[0]) == 0, "a logistic regression has no activations"
+
+
+def test_memory_is_the_most_at_a_time_and_that_at_the_loss() -> None:
+    """4,000 bytes and 8,000 more; 8,000 are free again at the loss, and 2,000 come after it."""
+
+    def step(at_loss: Callable[[], object]) -> None:
+        kept = torch.empty(1000)
+        more = torch.empty(2000)
+        del more
+        at_loss()
+        late = torch.empty(500)
+        del kept, late
+
+    assert gpu.memory(step, CPU) == (12_000, 4_000)
+
+
+def test_activations_take_less_memory_when_they_are_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "PLANS", ("activation_compression()", "batch_augmentation(2)"))
+    compressed, doubled = gpu.steps("cnn", (1, 28, 28), CPU, 1)
+    peak, saved = (float(word) for word in re.findall(r"([\d.]+) (?:its memory|after)", compressed))
+    assert peak < 0.75
+    assert saved < 0.2
+    peak, saved = (float(word) for word in re.findall(r"([\d.]+) (?:its memory|after)", doubled))
+    assert min(peak, saved) > 1.7
 
 
 def test_tests_that_fail_or_do_not_run_are_an_error(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ SETTINGS: dict[str, Any] = {
     "learning_rate": 0.04,
     "learning_rate_schedule": "constant",
     "momentum": 0.0,
+    "optimizer": "sgd",
     "client_momentum": "reset",
     "training": "",
     "seed": 0,

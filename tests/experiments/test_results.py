@@ -19,7 +19,7 @@ def test_a_line_of_the_file_is_a_row_of_the_table(tmp_path: Path) -> None:
     head, line = (tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()
     assert head.startswith("cell,method,dataset,model,partition,clients,participation,")
     assert line == (
-        'a,STC 1/100,mnist,logistic,"stc(classes=2, gamma=0.9)",100,0.1,1,20,0.04,constant,0.0,reset,,0,fedavg,examples,'
+        'a,STC 1/100,mnist,logistic,"stc(classes=2, gamma=0.9)",100,0.1,1,20,0.04,constant,sgd,0.0,reset,,0,fedavg,examples,'
         "stc(density=0.01),stc(density=0.01),0,0,0.5,,0,0,0,0,0,0,0,0,0,0,0,0,0.0,0.0"
     )
 
