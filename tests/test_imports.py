@@ -36,7 +36,7 @@ RULES = {
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.sync fedcomp.wire""",
     "fedcomp/data/": "numpy datasets flwr_datasets sklearn fedcomp.core",
     "fedcomp/tasks/": "numpy torch fedcomp.core fedcomp.data",
-    "fedcomp/training/": "torch fedcomp.core",
+    "fedcomp/training/": "numpy torch fedcomp.core fedcomp.wire",
     # what the library shows
     "fedcomp/__init__.py": "fedcomp fedcomp.compressor fedcomp.errors fedcomp.methods fedcomp.wire",
     "fedcomp/__main__.py": """fedcomp fedcomp.errors fedcomp.flower.demo fedcomp.methods fedcomp.quantized fedcomp.sync
@@ -47,7 +47,8 @@ RULES = {
     "server/": """flwr matplotlib rich fedcomp fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower
         fedcomp.flower._compat fedcomp.sync""",
     "server/settings.py": "pydantic pydantic_core fedcomp fedcomp.data",
-    "server/evaluate.py": "numpy torch flwr fedcomp.core fedcomp.data fedcomp.tasks fedcomp.training",
+    "server/evaluate.py": """numpy torch flwr
+        fedcomp fedcomp.core fedcomp.data fedcomp.flower fedcomp.sync fedcomp.tasks fedcomp.training""",
     "clients/": "numpy torch flwr fedcomp.core fedcomp.data fedcomp.flower fedcomp.tasks fedcomp.training",
     # tools
     "deploy/": "cryptography filelock grpc grpc_health psutil pydantic fedcomp.core fedcomp.data",
@@ -66,6 +67,7 @@ RULES = {
         fedcomp.entropy.codes.gamma fedcomp.entropy.codes.positions clients.app clients.local clients.samples
         deploy.run_config""",
     "benchmarks/gpu.py": "torch fedcomp fedcomp.tasks fedcomp.training",
+    "benchmarks/quantized_language_model.py": "torch fedcomp.data fedcomp.tasks fedcomp.training",
     "benchmarks/jumps.py": "numpy fedcomp fedcomp.sync fedcomp.sync.jumps fedcomp.wire",
     "benchmarks/hostile_bodies.py": "numpy fedcomp.sync fedcomp.wire tests",
     "benchmarks/large_server.py": "numpy flwr fedcomp fedcomp.flower fedcomp.flower.records fedcomp.wire",

@@ -130,10 +130,12 @@ print(interrupted == whole, continued == whole)
     assert lines == ["interrupted", *rounds[2:], *rounds, "False True"]
 
 
-def test_the_loop_in_the_training_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = _blocks("python", ROOT / "docs" / "training.md")
-    exec(block, {})  # noqa: S102 - it is the page's
+def test_the_programs_in_the_training_page_run(capsys: pytest.CaptureFixture[str]) -> None:
+    loop, masks = _blocks("python", ROOT / "docs" / "training.md")
+    exec(loop, {})  # noqa: S102 - it is the page's
     assert capsys.readouterr().out == "batch_augmentation(copies=4, shift=1) + mixed_precision(dtype='bfloat16')\n"
+    exec(masks, {})  # noqa: S102 - it is the page's
+    assert "'0.weight_mask': (800,)" in capsys.readouterr().out
 
 
 def test_the_readme_fits_on_two_screens() -> None:
