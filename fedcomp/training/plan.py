@@ -286,7 +286,9 @@ class Inference(nn.Module):
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the model's state dict with the weights that it is called with."""
-        named: dict[str, Tensor] = dict(self.model.named_parameters(remove_duplicate=False))  # a shared weight has several names
+        # A shared weight has several names, and is used the same under each.
+        named = dict(self.model.named_parameters(remove_duplicate=False))
         with torch.no_grad():
             used = {named[name]: weight.detach() for name, weight in self._round.weights().items()}
-        return {name: used.get(named.get(name, tensor), tensor) for name, tensor in self.model.state_dict().items()}
+        renamed = {name: used[parameter] for name, parameter in named.items() if parameter in used}
+        return dict(self.model.state_dict()) | renamed
