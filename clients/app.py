@@ -34,7 +34,7 @@ def first_model(context: Context) -> ArrayRecord:
     card = own_card(str(run["dataset"]))
     seed = int(run["seed"])
     model = build_model(str(run["model"]), input_shape(card), card.num_classes, seed)
-    return _record(parse(str(run["training"])).prepare(model, seed))
+    return to_record(parse(str(run["training"])).prepare(model, seed).state_dict())
 
 
 app = ClientApp(mods=[CompressionMod(start=first_model)])
@@ -65,8 +65,9 @@ def train(message: Message, context: Context) -> Message:
     state = training_state.load(context.state, plan, momentum, server_round)
     trained = train_locally(model, x, y, plan, rng, state, seed=seed ^ 1)  # plug-ins draw other numbers
     training_state.save(context.state, trained.state, momentum, server_round)
-    report = {GROWTH: _plain(trained.report)} if config.get(GROWTH) else {}
-    return _reply(message, weights_of(run, len(y)) | {"train-loss": trained.loss}, arrays=_record(model), **report)
+    report = {GROWTH: to_record(trained.report)} if config.get(GROWTH) else {}
+    metrics = weights_of(run, len(y)) | {"train-loss": trained.loss}
+    return _reply(message, metrics, arrays=to_record(model.state_dict()), **report)
 
 
 @app.evaluate()
@@ -125,14 +126,6 @@ def _module(name: str, training: str, card: Card, device: torch.device) -> nn.Mo
     """Return the model with any weights: a message replaces them all, so a process builds it once."""
     model = build_model(name, input_shape(card), card.num_classes, seed=0)
     return parse(training).prepare(model, seed=0).to(device)
-
-
-def _record(model: nn.Module) -> ArrayRecord:
-    return _plain(model.state_dict())
-
-
-def _plain(tensors: Mapping[str, torch.Tensor]) -> ArrayRecord:
-    return to_record({name: tensor.cpu().numpy() for name, tensor in tensors.items()})
 
 
 def _reply(message: Message, metrics: Mapping[str, int | float], **records: ArrayRecord) -> Message:

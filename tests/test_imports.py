@@ -28,10 +28,10 @@ RULES = {
     "fedcomp/compressor.py": "numpy fedcomp.core fedcomp.entropy fedcomp.memory fedcomp.quantize fedcomp.quantized",
     "fedcomp/methods/": """numpy fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.memory fedcomp.quantize
         fedcomp.quantized""",
-    "fedcomp/wire/": "numpy fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.methods fedcomp.quantized",
+    "fedcomp/wire/": "numpy fedcomp.backends fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.methods fedcomp.quantized",
     "fedcomp/sync/": """numpy
-        fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.quantize fedcomp.quantized
-        fedcomp.wire""",
+        fedcomp.backends fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.quantize
+        fedcomp.quantized fedcomp.wire""",
     "fedcomp/flower/": """numpy filelock flwr google
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.sync fedcomp.wire""",
     "fedcomp/data/": "numpy datasets flwr_datasets sklearn fedcomp.core",

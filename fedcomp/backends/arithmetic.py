@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import torch_backend
-from fedcomp.core import MAX_FLOAT32, is_numpy, on_host
-from fedcomp.quantized import QuantizedVector
+from fedcomp.core import MAX_FLOAT32, Vector, is_numpy, on_host
+from fedcomp.quantized import Indices, QuantizedVector
 
 
 def as_like(array: Any, update: Any) -> Any:
@@ -48,6 +48,11 @@ def clip(vector: Any) -> None:
         vector.clamp_(-MAX_FLOAT32, MAX_FLOAT32)
     elif not is_small(vector):
         np.clip(vector, -MAX_FLOAT32, MAX_FLOAT32, out=vector)
+
+
+def at(entries: Indices, vector: Any) -> Vector:
+    """Return these entries of a numpy vector or a torch tensor, on the host; no others cross to it."""
+    return vector[entries] if is_numpy(vector) else on_host(vector[torch_backend.to_device(entries, vector)])
 
 
 def zero(vector: Any, quantized: QuantizedVector) -> None:

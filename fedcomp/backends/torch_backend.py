@@ -4,9 +4,11 @@ The kept entries, their order and every float are those of the numpy path, so th
 torch is imported when a tensor comes in, and at no other time.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, Vector
 from fedcomp.errors import NonFiniteError
@@ -50,3 +52,36 @@ def add(tensor: Any, quantized: QuantizedVector, weight: float) -> None:
         tensor += addend
     else:
         tensor[to_device(sparse.indices, tensor)] += addend
+
+
+def subtract(tensors: Sequence[Any], vector: Vector, dtypes: Sequence[str]) -> tuple[Any, NDArray[np.bool_]]:
+    """Return floating `tensors`, one behind the other, minus `vector`, as float32 (n,) on their device, and what is finite.
+
+    The entries of `vector` are first rounded to the `dtypes`, such as "float16", of their tensors.  The flags, bool (k, 2),
+    tell whether each tensor is finite, and whether its part of the difference is.
+    """
+    import torch
+
+    difference: Any = tensors[0].new_empty(vector.size, dtype=torch.float32)
+    flags: list[Any] = []
+    start = 0
+    for tensor, dtype in zip(tensors, dtypes, strict=True):
+        values = tensor.detach().reshape(-1)
+        part = slice(start, start + values.numel())
+        subtrahend = to_device(vector[part], values)
+        if (held := getattr(torch, dtype)).itemsize < 4:
+            subtrahend = subtrahend.to(held)
+        wide = torch.promote_types(values.dtype, torch.float32)
+        difference[part] = values.to(wide) - subtrahend.to(wide)
+        flags += [torch.isfinite(values).all(), torch.isfinite(difference[part]).all()]
+        start = part.stop
+    finite: NDArray[np.bool_] = torch.stack(flags).cpu().numpy()
+    return difference, finite.reshape(-1, 2)
+
+
+def bfloat16_words(tensor: Any) -> NDArray[np.int16]:
+    """Return the bits of a bfloat16 tensor, in its shape, on the host."""
+    import torch
+
+    words: NDArray[np.int16] = tensor.detach().cpu().contiguous().view(torch.int16).numpy()
+    return words

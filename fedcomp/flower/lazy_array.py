@@ -6,7 +6,7 @@ of the same key frame.
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import dtype_name
 from fedcomp.flower._compat import SType
+from fedcomp.wire import to_numpy
 
 FIELDS = ("dtype", "shape", "stype", "data")
 
@@ -59,27 +60,27 @@ class JoinedArray(DeferredArray):
 
 
 class LazyArray(DeferredArray):
-    """An Array that holds a numpy array and makes `data` only when it is read.
+    """An Array that holds a numpy array, or a torch tensor on a device, and makes `data` only when it is read.
 
-    Once a field is set it holds no numpy array any more, and works from its bytes as every Array does.
+    Once a field is set it holds neither any more, and works from its bytes as every Array does.
     """
 
-    def __init__(self, values: NDArray[Any]) -> None:
+    def __init__(self, values: Any) -> None:
         """Hold `values` itself, not a copy: do not write to it afterwards."""
-        self._values: NDArray[Any] | None = values
+        self._values: Any = values
         self._data: bytes | None = None
-        vars(self).update(dtype=dtype_name(values.dtype), shape=values.shape, stype=SType.NUMPY)
+        vars(self).update(dtype=dtype_name(values.dtype), shape=tuple(values.shape), stype=SType.NUMPY)
 
     @property
-    def values(self) -> NDArray[Any] | None:
-        """The array that is held, to be read only; None once a field was set."""
+    def values(self) -> Any:
+        """The array or the tensor that is held, to be read only; None once a field was set."""
         return self._values
 
     @property  # where Array has an attribute
     def data(self) -> bytes:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The bytes that ``np.save`` writes."""
         if self._data is None:
-            self._data = Array(cast(NDArray[Any], self._values)).data
+            self._data = Array(to_numpy(self._values)).data
         return self._data
 
     @data.setter
@@ -93,12 +94,21 @@ class LazyArray(DeferredArray):
 
     def numpy(self) -> NDArray[Any]:
         """Return a copy of the array, which the caller may write to."""
-        return super().numpy() if self._values is None else self._values.copy()
+        return super().numpy() if self._values is None else np.array(to_numpy(self._values))
 
 
-def to_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:
-    """Return named arrays as a record of Flower; they are copied, and become bytes where the record is sent."""
-    return record_of({name: LazyArray(np.array(array)) for name, array in arrays.items()})
+def to_record(arrays: Mapping[str, Any]) -> ArrayRecord:
+    """Return named numpy arrays or torch tensors as a record of Flower: copies, which become bytes where the record is sent.
+
+    The copy of a tensor stays on its device, so that a `CompressionMod` compresses it there.
+    """
+    return record_of({name: LazyArray(_copy(array)) for name, array in arrays.items()})
+
+
+def _copy(array: Any) -> Any:
+    if hasattr(array, "detach") and array.device.type != "cpu":
+        return array.detach().clone()
+    return np.array(to_numpy(array))
 
 
 def record_of(arrays: Mapping[str, Array]) -> ArrayRecord:

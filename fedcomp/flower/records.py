@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedcomp.errors import CorruptError
 from fedcomp.flower._compat import SType
 from fedcomp.flower.lazy_array import JoinedArray, LazyArray, record_of, to_record
-from fedcomp.wire import BFLOAT16, bfloat16_to_float32, rounded
+from fedcomp.wire import BFLOAT16, bfloat16_to_float32, rounded, to_numpy
 
 Messages = Iterable[Message]
 STYPE = "fedcomp.frame/1"
@@ -88,7 +88,12 @@ def dense_sizes(content: RecordDict) -> dict[str, int]:
 
 def to_arrays(record: Mapping[str, Array]) -> dict[str, NDArray[Any]]:
     """Return the numpy arrays of a plain record, to be read only: they may share memory with it."""
-    return {name: _to_numpy(array) for name, array in record.items()}
+    return {name: to_numpy(values) for name, values in held_values(record).items()}
+
+
+def held_values(record: Mapping[str, Array]) -> dict[str, Any]:
+    """Return the numpy arrays of a plain record, or the torch tensors that `to_record` left on their device."""
+    return {name: _held(array) for name, array in record.items()}
 
 
 def round_model(model: ArrayRecord | Mapping[str, NDArray[Any]], bits: int = 8) -> ArrayRecord:
@@ -108,8 +113,8 @@ def model_record(arrays: Mapping[str, NDArray[Any]]) -> ArrayRecord:
     return to_record({name: bfloat16_to_float32(a) if a.dtype == BFLOAT16 else a for name, a in arrays.items()})
 
 
-def _to_numpy(array: Array) -> NDArray[Any]:
-    """Return ``array.numpy()``, without a copy if the bytes are those that ``np.save`` writes."""
+def _held(array: Array) -> Any:
+    """Return what `array` holds, or ``array.numpy()``, without a copy if the bytes are those that ``np.save`` writes."""
     if isinstance(array, LazyArray) and array.values is not None:
         return array.values
     data = array.data

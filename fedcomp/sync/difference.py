@@ -1,8 +1,11 @@
 """Whether a reply is a difference to the model, by mistake, instead of the trained model itself."""
 
+from typing import Any
+
 import numpy as np
 
-from fedcomp.core import BLOCK_ENTRIES, Vector
+from fedcomp.backends import arithmetic
+from fedcomp.core import BLOCK_ENTRIES, Vector, is_numpy
 
 MIN_ENTRIES = 64
 """The size of a vector below which nothing is concluded from its direction."""
@@ -12,8 +15,10 @@ MAX_SHARE = 0.25
 """The largest share of the model in a difference."""
 
 
-def is_difference(change: Vector, model: Vector) -> bool:
+def is_difference(change: Any, model: Vector) -> bool:
     """Return whether ``model + change`` looks like a difference to `model`, rather than like a model trained from it.
+
+    `change` is a numpy vector or a torch tensor, float32 (n,); no entry of a tensor leaves its device.
 
     Both criteria must hold.  The reply is at most half as far from zero as from the model: `change` is about ``-model``.  And
     where the reply is not zero, it holds less than a quarter of the model: its projection on the model has a coefficient below
@@ -24,12 +29,15 @@ def is_difference(change: Vector, model: Vector) -> bool:
     if model.size < MIN_ENTRIES:
         return False
     reply_square = change_square = product = model_square = 0.0
-    for start in range(0, model.size, BLOCK_ENTRIES):
-        part = slice(start, start + BLOCK_ENTRIES)
-        step, weights = change[part].astype(np.float64), model[part].astype(np.float64)
+    block = BLOCK_ENTRIES if is_numpy(change) else model.size
+    for start in range(0, model.size, block):
+        part = slice(start, start + block)
+        step, weights = change[part], arithmetic.as_like(model[part], change)
+        if is_numpy(step):  # a device may lack float64, and sums a vector in parts
+            step, weights = step.astype(np.float64), weights.astype(np.float64)
         reply = weights + step
         reply_square += float(reply @ reply)
         change_square += float(step @ step)
         product += float(reply @ weights)
-        model_square += float(np.square(weights, where=reply != 0, out=np.zeros_like(weights)).sum())
+        model_square += float((weights * (reply != 0)) @ weights)
     return 0 < reply_square < MAX_DISTANCE_RATIO**2 * change_square and product < MAX_SHARE * model_square

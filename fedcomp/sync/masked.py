@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcomp.backends import arithmetic
 from fedcomp.compressor import Compressor
 from fedcomp.core import Vector
 from fedcomp.errors import NonFiniteError
@@ -26,7 +27,7 @@ def check_masked(compressor: Compressor) -> None:
 
 def encode_update(
     compressor: Compressor,
-    change: Vector,
+    change: Any,
     state: State,
     layout: Layout,
     changeable: Indices | None,
@@ -34,10 +35,11 @@ def encode_update(
     model: Vector,
     **arguments: Any,
 ) -> tuple[bytes, State]:
-    """Return the body of `change`, float32 (n,), and the state after it, as `Compressor.encode` does with the `arguments`.
+    """Return the body of `change` and the state after it, as `Compressor.encode` does with the `arguments`.
 
-    With `changeable`, int64 (k,) ascending, the body holds these entries alone, as the update of k entries that they are.  The
-    state stays that of n entries; what it held of the others is dropped, as they no longer belong to the model.
+    `change` is a numpy vector or a torch tensor, float32 (n,).  With `changeable`, int64 (k,) ascending, the body holds these
+    entries alone, as the update of k entries that they are.  The state stays that of n entries; what it held of the others is
+    dropped, as they no longer belong to the model.
 
     Raises `ValueError` as `check_masked` does.
     """
@@ -46,9 +48,11 @@ def encode_update(
     check_masked(compressor)
     ends = np.searchsorted(changeable, [part.stop for _, part in layout.parts])
     shapes = tuple((int(count),) for count in np.diff(ends, prepend=0) if count)
-    inner = {name: array[changeable] for name, array in state.items()}
+    inner = {name: arithmetic.at(changeable, array) for name, array in state.items()}
     try:
-        body, inner = compressor.encode(change[changeable], inner, shapes=shapes, model=model[changeable], **arguments)
+        body, inner = compressor.encode(
+            arithmetic.at(changeable, change), inner, shapes=shapes, model=model[changeable], **arguments
+        )
     except NonFiniteError as error:
         raise NonFiniteError(int(changeable[error.index]), error.value) from None
     whole = {name: np.zeros(layout.n, np.float32) for name in inner}

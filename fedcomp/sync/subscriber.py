@@ -31,6 +31,7 @@ from fedcomp.wire import (
     Kind,
     ServerMessage,
     ack_of,
+    change_of,
     check_ties,
     codec_id,
     decode_body,
@@ -147,7 +148,7 @@ class Subscriber:
 
     def update(
         self,
-        trained: Mapping[str, NDArray[Any]],
+        trained: Mapping[str, Any],
         message: ServerMessage,
         identity: int,
         decode_seconds: float,
@@ -155,7 +156,8 @@ class Subscriber:
     ) -> bytes:
         """Return the update frame that answers `message`, and keep it as `pending`.
 
-        `trained` are the tensors after training; `identity` distinguishes the random numbers of this node from others'.
+        `trained` are the tensors after training, numpy arrays or torch tensors; those on a device stay there: only what is sent
+        and kept comes to the host.  `identity` distinguishes the random numbers of this node from others'.
         `max_norm` is the largest l2 norm of the change that is sent, exact tensors included; None for no bound.
 
         Raises:
@@ -167,7 +169,7 @@ class Subscriber:
         start_s = time.perf_counter()
         replica = self.held
         layout = replica.layout
-        change, exact = layout.flatten(trained, replica.vector)
+        change, exact = change_of(layout, trained, replica.vector)
         check_ties(layout.tensors, trained)
         if not self.acked_number and is_difference(change, replica.vector):
             # Training may also shrink a model or replace it, so this is no error.

@@ -1,6 +1,7 @@
 """What crosses the network: frames, the codecs they name, and the layout of the model behind them.  See FORMAT.md."""
 
 from fedcomp.wire.body import decode_body, tightened
+from fedcomp.wire.change import change_of
 from fedcomp.wire.codec_ids import CODECS, NO_BODY, STEPS_CODEC, codec_by_id, codec_id, register_codec
 from fedcomp.wire.frame import (
     FLAG_EXACT,
@@ -29,7 +30,7 @@ from fedcomp.wire.server_message import (
     ack_of,
     parse_server_message,
 )
-from fedcomp.wire.tensor import BFLOAT16, Tensor, bfloat16_to_float32, float32_to_bfloat16
+from fedcomp.wire.tensor import BFLOAT16, Tensor, bfloat16_to_float32, dtype_of, float32_to_bfloat16, to_numpy
 from fedcomp.wire.ties import check_ties, probable_ties
 from fedcomp.wire.whole_vector import read_vector, write_vector
 
@@ -57,10 +58,12 @@ __all__ = [
     "Tensor",
     "ack_of",
     "bfloat16_to_float32",
+    "change_of",
     "check_ties",
     "codec_by_id",
     "codec_id",
     "decode_body",
+    "dtype_of",
     "float32_to_bfloat16",
     "join_bodies",
     "kind_of",
@@ -76,6 +79,7 @@ __all__ = [
     "register_codec",
     "rounded",
     "tightened",
+    "to_numpy",
     "unpack_mask",
     "write_vector",
 ]

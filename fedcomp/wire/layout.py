@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import Vector
 from fedcomp.entropy import MAX_ENTRIES
-from fedcomp.errors import CorruptError, DivergedError, NonFiniteError
+from fedcomp.errors import CorruptError, NonFiniteError
 from fedcomp.quantized import Indices
 from fedcomp.wire.tensor import TIED, Tensor, bfloat16_to_float32, is_bfloat16, tensor_of
 from fedcomp.wire.ties import are_possible, tie
@@ -108,6 +108,18 @@ class Layout:
         """A 64-bit hash of the layout."""
         return int.from_bytes(hashlib.blake2b(self.text, digest_size=8).digest(), "little")
 
+    def check(self, arrays: Mapping[str, Any]) -> None:
+        """Raise `ValueError` if a tensor is missing, unexpected or of another shape."""
+        expected = {tensor.name for tensor in self.tensors if tensor.policy != "local"}
+        missing, unexpected = expected - arrays.keys(), arrays.keys() - {tensor.name for tensor in self.tensors}
+        if missing or unexpected:
+            raise ValueError(
+                f"tensors differ from the model's: missing {sorted(missing)}, unexpected {sorted(unexpected)}"
+            )
+        for tensor in self.tensors:
+            if tensor.name in expected and tensor.policy != "tied":
+                tensor.check_shape(arrays[tensor.name])
+
     def flatten(
         self, arrays: Mapping[str, NDArray[Any]], base: Vector | None = None, *, rounded: bool = True
     ) -> tuple[Vector, bytes]:
@@ -123,15 +135,7 @@ class Layout:
             DivergedError: A tensor holds NaN, infinity, or a value beyond its dtype.
 
         """
-        expected = {tensor.name for tensor in self.tensors if tensor.policy != "local"}
-        missing, unexpected = expected - arrays.keys(), arrays.keys() - {tensor.name for tensor in self.tensors}
-        if missing or unexpected:
-            raise ValueError(
-                f"tensors differ from the model's: missing {sorted(missing)}, unexpected {sorted(unexpected)}"
-            )
-        for tensor in self.tensors:  # before memory is taken: a layout from the wire may claim any size
-            if tensor.name in expected and tensor.policy != "tied":
-                tensor.check_shape(np.asarray(arrays[tensor.name]))
+        self.check(arrays)  # before memory is taken: a layout from the wire may claim any size
         vector = np.empty(self.n, np.float32)
         for tensor, part in self.parts:
             values = tensor.values_of(np.asarray(arrays[tensor.name])).ravel()
@@ -143,7 +147,7 @@ class Layout:
                     dtype = np.result_type(values, np.float32)
                     np.subtract(values, start, out=vector[part], dtype=dtype, casting="same_kind")
             if values.dtype.itemsize > 4 and not np.isfinite(vector[part]).all():
-                raise DivergedError(f"tensor {tensor.name!r} holds a value beyond float32")
+                raise tensor.beyond("float32")
         return vector, self.exact_bytes(arrays)
 
     def exact_bytes(self, arrays: Mapping[str, NDArray[Any]]) -> bytes:

@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.backends import torch_backend
+from fedcomp.core import dtype_name, is_numpy
 from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.errors import DivergedError
 
@@ -34,6 +36,20 @@ MAX_DIMENSIONS = 32
 def is_bfloat16(dtype: np.dtype[Any]) -> bool:
     """Return whether `dtype` is `BFLOAT16`, or the dtype of that name that the package ml_dtypes adds to numpy."""
     return dtype == BFLOAT16 or str(dtype) == "bfloat16"
+
+
+def dtype_of(array: Any) -> str:
+    """Return the name of the dtype of a numpy array or a torch tensor, one of `DTYPES` if it can travel."""
+    return "bfloat16" if is_numpy(array) and is_bfloat16(array.dtype) else dtype_name(array.dtype)
+
+
+def to_numpy(array: Any) -> NDArray[Any]:
+    """Return an array, or a torch tensor from any device, as a numpy array, without a copy where it is on the host."""
+    if is_numpy(array) or not hasattr(array, "detach"):
+        return np.asarray(array)
+    if dtype_of(array) == "bfloat16":
+        return torch_backend.bfloat16_words(array).view(BFLOAT16)
+    return np.asarray(array.detach().cpu().numpy())
 
 
 def bfloat16_to_float32(array: NDArray[Any]) -> NDArray[np.float32]:
@@ -97,10 +113,18 @@ class Tensor:
         fits = math.prod(side or 1 for side in self.shape) <= MAX_ENTRIES
         return fits and (self.policy != "compressed" or self.dtype in FLOATS)
 
-    def check_shape(self, array: NDArray[Any]) -> None:
+    def check_shape(self, array: Any) -> None:
         """Raise `ValueError` for another shape than the tensor's."""
-        if array.shape != self.shape:
-            raise ValueError(f"tensor {self.name!r} has shape {array.shape}; the model's has {self.shape}")
+        if (shape := tuple(np.shape(array))) != self.shape:
+            raise ValueError(f"tensor {self.name!r} has shape {shape}; the model's has {self.shape}")
+
+    def not_finite(self) -> DivergedError:
+        """Return the error for a tensor that holds NaN or infinity."""
+        return DivergedError(f"tensor {self.name!r} holds NaN or infinity; only finite values can be sent")
+
+    def beyond(self, dtype: str) -> DivergedError:
+        """Return the error for a tensor that holds a value that `dtype` cannot."""
+        return DivergedError(f"tensor {self.name!r} holds a value beyond {dtype}")
 
     def values_of(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return `array` as numbers that numpy computes with.
@@ -111,7 +135,7 @@ class Tensor:
         if is_bfloat16(array.dtype):
             array = bfloat16_to_float32(array)
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise DivergedError(f"tensor {self.name!r} holds NaN or infinity; only finite values can be sent")
+            raise self.not_finite()
         return array
 
     def round(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -133,7 +157,7 @@ class Tensor:
             self.dtype in FLOATS
             and not np.isfinite(bfloat16_to_float32(rounded) if target == BFLOAT16 else rounded).all()
         ):
-            raise DivergedError(f"tensor {self.name!r} holds a value beyond {self.dtype}")
+            raise self.beyond(self.dtype)
         return rounded
 
     def cast(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -154,7 +178,7 @@ def tensor_of(name: str, array: NDArray[Any], local: tuple[str, ...] = ()) -> Te
 
     Raises `ValueError` for a dtype that cannot travel.
     """
-    dtype = "bfloat16" if is_bfloat16(array.dtype) else str(array.dtype)
+    dtype = dtype_of(array)
     if dtype not in DTYPES:
         hint = "; view bfloat16 as fedcomp.wire.BFLOAT16, or send float32" if array.dtype.kind == "V" else ""
         raise ValueError(f"tensor {name!r} is of dtype {dtype}; it must be one of {', '.join(DTYPES)}{hint}")

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.wire.tensor import Tensor
+from fedcomp.core import is_numpy
+from fedcomp.wire.tensor import Tensor, to_numpy
 
 
 def tie(tensors: Sequence[Tensor], groups: Iterable[Iterable[str]]) -> tuple[Tensor, ...]:
@@ -48,14 +49,20 @@ def are_possible(tensors: Sequence[Tensor]) -> bool:
     return all(sources.get(t.tied_to) == (t.shape, t.dtype) for t in tensors if t.policy == "tied")
 
 
-def check_ties(tensors: Sequence[Tensor], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Raise `ValueError` if tied tensors hold different values in `arrays`."""
+def check_ties(tensors: Sequence[Tensor], arrays: Mapping[str, Any]) -> None:
+    """Raise `ValueError` if tied tensors hold different values in `arrays`, numpy arrays or torch tensors."""
     for tensor in tensors:
-        if tensor.policy == "tied" and not np.array_equal(arrays[tensor.name], arrays[tensor.tied_to]):
+        if tensor.policy == "tied" and not _are_equal(arrays[tensor.name], arrays[tensor.tied_to]):
             raise ValueError(
                 f"the tensors {tensor.tied_to!r} and {tensor.name!r} are declared as tied, but hold different values; "
                 "take them out of the argument `tied` of CompressedStrategy"
             )
+
+
+def _are_equal(first: Any, second: Any) -> bool:
+    if is_numpy(first) or is_numpy(second) or first.device != second.device or first.shape != second.shape:
+        return np.array_equal(to_numpy(first), to_numpy(second))
+    return bool((first == second).all())
 
 
 def probable_ties(tensors: Sequence[Tensor], arrays: Mapping[str, NDArray[Any]]) -> list[tuple[str, ...]]:

@@ -24,8 +24,8 @@ def test_every_strategy_takes_what_all_share_and_every_setting_in_the_table(name
     common = {"fraction_train": 0.5, "fraction_evaluate": 0.5, "min_train_nodes": 1, "min_evaluate_nodes": 1}
     assert isinstance(parse_strategy(name)(**common, min_available_nodes=2), Strategy)
     _, settings = STRATEGIES[name]
-    counts = dict.fromkeys(("num_malicious_nodes", "num_nodes_to_select", "interval", "until"), 1)
-    examples: dict[str, object] = counts | {"center": "zero"}
+    counts = ("num_malicious_nodes", "num_nodes_to_select", "interval", "until")
+    examples: dict[str, object] = {**dict.fromkeys(counts, 1), "center": "zero"}
     text = ", ".join(f"{key}={examples.get(key, 0.25)!r}" for key in settings)
     assert isinstance(parse_strategy(f"{name}({text})")(), Strategy)
 

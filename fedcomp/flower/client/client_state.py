@@ -14,7 +14,7 @@ from fedcomp.errors import LayoutError
 from fedcomp.memory import check_state
 from fedcomp.methods import parse
 from fedcomp.sync import FrameDecoder, MakeStart, Origin, RecordSender, Replica, Subscriber
-from fedcomp.wire import Ack, Frame, Layout, ServerMessage, parse_layout, parse_single_frame
+from fedcomp.wire import Ack, Frame, Layout, ServerMessage, parse_layout, parse_single_frame, to_numpy
 
 LOCAL = "fedcomp.local"
 ANSWER = "fedcomp.answer."
@@ -86,11 +86,11 @@ class ClientState:
         }
 
     def arrays(self) -> Arrays:
-        """Return the memories, the pending update and the pending records by name, without copying the memories."""
-        arrays = {f"memory.{name}": np.asarray(array) for name, array in self.subscriber.memory.items()}
+        """Return the memories, the pending update and the pending records by name, without copying memories on the host."""
+        arrays = {f"memory.{name}": to_numpy(array) for name, array in self.subscriber.memory.items()}
         for index, sender in enumerate(self.senders.values()):
             prefix = _prefix(index)
-            arrays |= {f"{prefix}memory.{name}": np.asarray(array) for name, array in sender.memory.items()}
+            arrays |= {f"{prefix}memory.{name}": to_numpy(array) for name, array in sender.memory.items()}
             arrays[prefix + "pending"] = octets(sender.pending)
             arrays[prefix + "layout"] = octets(sender.layout.text if sender.layout is not None else b"")
         return arrays | {"pending": octets(self.subscriber.pending)}

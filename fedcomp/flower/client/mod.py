@@ -209,7 +209,7 @@ def _packed_update(
     max_norm: float | None,
 ) -> RecordDict:
     """Return `content` with an update frame under `key`, made of the trained `arrays`; keep it all in case it must repeat."""
-    frame = state.subscriber.update(records.to_arrays(arrays), request, identity, decode_seconds, max_norm)
+    frame = state.subscriber.update(records.held_values(arrays), request, identity, decode_seconds, max_norm)
     local = {tensor.name for tensor in state.subscriber.held.layout.tensors if tensor.policy == "local"}
     state.local = {name: array for name, array in arrays.items() if name in local}
     pending = {name for name, sender in state.senders.items() if sender.pending}
