@@ -1,4 +1,4 @@
-"""What runs on a GPU: compression as multiples of a pass over the memory, training steps with plug-ins, and the CUDA tests.
+"""What runs on a GPU: compression in passes over the memory, training steps with plug-ins, a federation, and the CUDA tests.
 
     python -m benchmarks.gpu [--device cuda] [--entries 11200000 1000000000] [--repeats 10]
 
@@ -25,6 +25,7 @@ from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile, record_function
 
 import fedcomp
+from benchmarks.federation import CLIENTS, federation
 from fedcomp.tasks import build_model
 from fedcomp.training import parse
 
@@ -45,8 +46,9 @@ PLANS = (
     "rigl()",
 )
 BATCH = 64
+ROUNDS = 40
 MARK = "the loss"
-TESTS = ("tests/backends", "tests/training")
+TESTS = ("tests/backends", "tests/training", "tests/wire/test_change.py")
 
 
 def seconds(action: Callable[[], object], device: torch.device) -> float:
@@ -183,6 +185,16 @@ def nothing() -> None:
     """Do nothing."""
 
 
+def federations(device: torch.device, rounds: int) -> Iterator[str]:
+    """Yield a line for a federation whose clients train on `device`, and one for the same federation on the CPU."""
+    for each in dict.fromkeys((device, torch.device("cpu"))):
+        begin = time.perf_counter()
+        result = federation(each, rounds)
+        accuracy, ratio_of_bytes = 100 * result.accuracy, result.dense_bytes / result.sent_bytes
+        took_s = time.perf_counter() - begin
+        yield f"{each.type:<8}accuracy {accuracy:.1f} %, {ratio_of_bytes:.1f} times less traffic, {took_s:.1f} s"
+
+
 def run_tests(folders: Sequence[str] = TESTS) -> tuple[str, int]:
     """Run the tests of the code that may run on a GPU; return pytest's last line, and its exit status, 0 if all passed."""
     if find_spec("pytest") is None:
@@ -228,6 +240,9 @@ def main() -> int:
     for name, shape in MODELS:
         for line in steps(name, shape, device, options.repeats):
             print(line, flush=True)
+    print(f"\n{ROUNDS} rounds of {CLIENTS} clients, digits, stc() both ways", flush=True)
+    for line in federations(device, ROUNDS):
+        print(line, flush=True)
     if options.no_tests:
         return 0
     summary, status = run_tests()

@@ -67,6 +67,7 @@ RULES = {
         fedcomp.entropy.codes.gamma fedcomp.entropy.codes.positions clients.app clients.local clients.samples
         deploy.run_config""",
     "benchmarks/gpu.py": "torch fedcomp fedcomp.tasks fedcomp.training",
+    "benchmarks/federation.py": "torch fedcomp fedcomp.data fedcomp.sync fedcomp.tasks fedcomp.wire",
     "benchmarks/quantized_language_model.py": "torch fedcomp.data fedcomp.tasks fedcomp.training",
     "benchmarks/jumps.py": "numpy fedcomp fedcomp.sync fedcomp.sync.jumps fedcomp.wire",
     "benchmarks/hostile_bodies.py": "numpy fedcomp.sync fedcomp.wire tests",

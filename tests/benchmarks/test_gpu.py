@@ -1,4 +1,4 @@
-"""The GPU benchmark: its parts run on the CPU, and it needs neither Flower nor pandas."""
+"""The GPU benchmark: its parts run on the CPU, and it needs neither Flower nor pydantic."""
 
 import re
 import subprocess
@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from benchmarks import gpu
+from benchmarks.federation import federation
 
 ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
@@ -21,6 +22,7 @@ def test_it_measures_compression_and_training_steps(
     arguments = ["gpu", "--device", "cpu", "--entries", "5000", "--repeats", "1", "--no-tests"]
     monkeypatch.setattr(sys, "argv", arguments)
     monkeypatch.setattr(gpu, "MODELS", (("logistic", (1, 8, 8)),))
+    monkeypatch.setattr(gpu, "ROUNDS", 2)
     threads = torch.get_num_threads()
     try:
         assert gpu.main() == 0
@@ -41,6 +43,7 @@ def test_it_measures_compression_and_training_steps(
     assert len(errors) == 3
     assert 0 < float(errors[1]) < 0.1, "of mixed precision"
     assert float(errors[0]) == 0, "a logistic regression has no activations"
+    assert re.fullmatch(r"cpu +accuracy [\d.]+ %, [\d.]+ times less traffic, [\d.]+ s", lines[-1])
 
 
 def test_memory_is_the_most_at_a_time_and_that_at_the_loss() -> None:
@@ -106,15 +109,24 @@ def test_without_a_gpu_it_says_what_is_missing(
     assert "torch finds no GPU here" in capsys.readouterr().err
 
 
-def test_it_needs_neither_flower_nor_pandas() -> None:
+def test_a_federation_learns_and_is_the_same_each_time() -> None:
+    first, again = (federation(CPU, 12) for _ in range(2))
+    assert first == again
+    assert first.accuracy > 0.6
+    assert first.dense_bytes > 15 * first.sent_bytes, "the key frames are most of it in 12 rounds"
+
+
+def test_it_needs_neither_flower_nor_pydantic() -> None:
     text = (
         "import sys\n"
         "class Missing:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in ('flwr', 'pandas', 'ray', 'pydantic', 'rich'):\n"
+        "        if name.split('.')[0] in ('flwr', 'flwr_datasets', 'datasets', 'ray', 'pydantic', 'rich'):\n"
         "            raise ModuleNotFoundError(name, name=name)\n"
         "sys.meta_path.insert(0, Missing())\n"
-        "import benchmarks.gpu\n"
+        "import torch\n"
+        "from benchmarks.gpu import federations\n"
+        "print(*federations(torch.device('cpu'), 2))\n"
     )
     done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

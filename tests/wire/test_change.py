@@ -40,6 +40,10 @@ def test_the_change_has_the_bits_of_flatten(dtype: str, trained_dtype: str) -> N
         assert device.to_host == 2 * len(layout.parts) + 8, "the flags, and the exact tensor"
         assert device_exact == exact
         assert change.cpu().numpy().tobytes() == expected.tobytes()
+    if torch.cuda.is_available():
+        change, _ = change_of(layout, {name: to_tensor(array).cuda() for name, array in moved.items()}, base)
+        assert change.is_cuda
+        assert change.cpu().numpy().tobytes() == expected.tobytes()
     on_host, _ = change_of(layout, {name: to_tensor(array) for name, array in moved.items()}, base)
     assert on_host.tobytes() == expected.tobytes()
 
