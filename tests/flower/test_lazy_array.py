@@ -34,6 +34,19 @@ def test_a_record_holds_copies() -> None:
     assert record["w"].numpy().tolist() == VALUES.tolist()
 
 
+def test_a_tensor_is_copied_on_its_device_and_its_bytes_are_those_of_its_array() -> None:
+    torch = pytest.importorskip("torch")
+    other_device = pytest.importorskip("tests.other_device")
+    with other_device.OtherDevice() as device:
+        tensor = torch.from_numpy(VALUES.copy()).to(other_device.DEVICE)
+        record = to_record({"w": tensor})
+        tensor += 1
+        assert device.to_host == 0
+        assert record["w"].numpy().tolist() == VALUES.tolist()
+        assert record["w"].data == Array(VALUES).data
+        assert to_arrays(record)["w"].tolist() == VALUES.tolist()
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (2, 3), (1 << 20,)])
 def test_flower_sends_and_stores_it_as_a_plain_array(shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(0).standard_normal(shape, np.float32) * np.ones(shape, np.float32)

@@ -40,3 +40,16 @@ def test_a_decayed_model_another_model_zeros_and_a_model_from_zeros_are_no_diffe
 
 def test_few_entries_prove_nothing() -> None:
     assert not is_difference(-MODEL[:63] * np.float32(0.9), MODEL[:63])
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0])
+def test_a_tensor_is_judged_on_its_device(size: float) -> None:
+    torch = pytest.importorskip("torch")
+    other_device = pytest.importorskip("tests.other_device")
+    model = np.tile(MODEL, 200)
+    replies = [(size * np.tile(STEP, 200)).astype(np.float32), (model + size * np.tile(STEP, 200)).astype(np.float32)]
+    for reply in replies:
+        expected = is_difference(reply - model, model)
+        with other_device.OtherDevice() as device:
+            assert is_difference(torch.from_numpy(reply - model).to(other_device.DEVICE), model) == expected
+            assert device.to_host == 4 * 8, "four sums"

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcomp.wire import BFLOAT16, change_of, float32_to_bfloat16, layout_of
+from fedcomp.wire import BFLOAT16, change_of, check_ties, float32_to_bfloat16, layout_of
 
 torch: Any = pytest.importorskip("torch")
 other_device: Any = pytest.importorskip("tests.other_device")
@@ -76,12 +76,25 @@ def test_what_cannot_be_sent_is_refused_in_the_same_words(change: dict[str, Any]
             change_of(layout, tensors, base)
 
 
-def test_tensors_in_two_places_are_read_on_the_host() -> None:
+def test_tensors_in_two_places_or_of_whole_numbers_are_read_on_the_host() -> None:
     arrays = {"w": np.ones(2, np.float32), "b": np.ones(3, np.float32)}
     layout, base = layout_of(arrays), np.full(5, 0.5, np.float32)
     with other_device.OtherDevice():
         there = torch.ones(2).to(other_device.DEVICE)
-        for b in (torch.ones(3), np.ones(3, np.float32), torch.ones(3, dtype=torch.int32).to(other_device.DEVICE)):
+        whole = torch.ones(3, dtype=torch.int32).to(other_device.DEVICE)
+        for b in (torch.ones(3), np.ones(3, np.float32), whole, torch.ones(3).to(other_device.SECOND_DEVICE)):
             change, _ = change_of(layout, {"w": there, "b": b}, base)
             assert isinstance(change, np.ndarray)
             assert change.tolist() == [0.5] * 5
+
+
+def test_tied_tensors_are_compared_where_they_are() -> None:
+    arrays = {"a": np.ones(100, np.float32), "b": np.ones(100, np.float32)}
+    tensors = layout_of(arrays, tied=[("a", "b")]).tensors
+    with other_device.OtherDevice() as device:
+        a, b = (torch.ones(100).to(other_device.DEVICE) for _ in range(2))
+        check_ties(tensors, {"a": a, "b": b})
+        assert device.to_host == 8, "whether they are equal"
+        for other in (a + 1, (a + 1).cpu(), a[:50]):
+            with pytest.raises(ValueError, match="'a' and 'b' are declared as tied, but hold different values"):
+                check_ties(tensors, {"a": a, "b": other})
