@@ -8,7 +8,7 @@ from torch.nn import functional
 
 import fedcomp
 from fedcomp.data import load, partition_train, read_card
-from fedcomp.sync import Publisher, Subscriber, start_replica, weighted_mean
+from fedcomp.sync import Publisher, Reply, Subscriber, start_replica, weighted_mean
 from fedcomp.tasks import build_model, evaluate, input_shape, prepare
 from fedcomp.wire import layout_of, parse_server_message, to_numpy
 
@@ -48,7 +48,7 @@ def federation(device: torch.device, rounds: int, model_name: str = "mlp") -> Re
     nodes = {number: Subscriber(node=number) for number in range(1, CLIENTS + 1)}
     sent_bytes = 0
     for server_round in range(rounds):
-        replies = {}
+        replies: dict[int, Reply] = {}
         for number, node in nodes.items():
             data_down = publisher.message_to(number, str(uplink), server_round)[0].to_bytes()
             message, frames = parse_server_message(data_down)

@@ -12,7 +12,7 @@ HOST = torch.device("cpu")
 
 
 class OtherTensor(torch.Tensor):
-    """A tensor on one of the devices, with the values of `numbers`.  torch itself takes it for a meta tensor, which has none."""
+    """A tensor on one of the devices, with the values of `numbers`.  torch takes it for a meta tensor, which has none."""
 
     numbers: torch.Tensor
     place: torch.device
