@@ -1,0 +1,123 @@
+"""A graph of nodes in one process, for studies and tests: deterministic, with the bytes that nodes on wires would send."""
+
+import glob
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.core import Vector, on_host
+from fedcomp.gossip.nodes import Method, Node
+from fedcomp.gossip.topology import Topology
+from fedcomp.sync import derive_seed
+from fedcomp.wire import change_of, layout_of
+
+NOBODY: Collection[int] = ()
+DENSE_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """The traffic of a round: the bytes of all messages, and those of the same number of dense float32 models."""
+
+    sent_bytes: int
+    dense_bytes: int
+
+
+class Network:
+    """The nodes of a `topology`, which all start from the same model.
+
+    Floating tensors are exchanged.  Whole numbers, bools and BatchNorm statistics stay on their node, as last trained there.
+
+    Examples:
+        >>> import numpy as np
+        >>> import fedcomp
+        >>> from fedcomp.gossip import Choco, Network, parse_topology
+        >>> method = Choco(fedcomp.topk(density=0.5, feedback=False), step_size=0.5)
+        >>> network = Network(parse_topology("ring()", 4), {"w": np.zeros(10, np.float32)}, method)
+        >>> trained = [{"w": network.model(node)["w"] + np.float32(node)} for node in range(4)]
+        >>> network.exchange(trained).sent_bytes > 0
+        True
+        >>> bool(np.isclose(np.mean([network.model(node)["w"] for node in range(4)]), 1.5))
+        True
+
+    """
+
+    def __init__(self, topology: Topology, model: Mapping[str, NDArray[Any]], method: Method, seed: int = 0) -> None:
+        """Make the nodes; `seed` drives compressors that draw random numbers.
+
+        Raises `ValueError` for a model without floating tensors, or with ones that are not finite.
+        """
+        own = [tensor.name for tensor in layout_of(model).tensors if tensor.policy == "exact"]
+        self.topology, self.round, self._seed = topology, 0, seed
+        self._layout = layout_of(model, local=[glob.escape(name) for name in own])
+        self._own = [{name: np.array(model[name]) for name in own} for _ in range(topology.num_nodes)]
+        vector, _ = self._layout.flatten(model)
+        self.nodes: list[Node] = [
+            method.start(self._layout, vector, {other: topology.weight(node, other) for other in others})
+            for node, others in enumerate(topology.neighbors)
+        ]
+
+    def model(self, node: int) -> dict[str, NDArray[Any]]:
+        """Return the tensors of a node's model, in the order and the dtypes of the first one."""
+        arrays = self._layout.unflatten(self.nodes[node].model, b"") | self._own[node]
+        return {tensor.name: arrays[tensor.name].copy() for tensor in self._layout.tensors}
+
+    def exchange(self, trained: Sequence[Mapping[str, Any]], absent: Collection[int] = NOBODY) -> Exchanged:
+        """End a round: each node sends the model that it `trained`, numpy or torch by name, to its neighbours, and mixes.
+
+        Nodes that are `absent` keep the model of the round before; their neighbours mix without them.
+
+        Raises `ValueError` if there is not one model for each node, and for one that does not fit or is not finite; nothing has
+        changed then.
+        """
+        if len(trained) != len(self.nodes):
+            raise ValueError(f"{len(trained)} trained models of {len(self.nodes)} nodes; one for each is needed")
+        present = [node for node in range(len(self.nodes)) if node not in absent]
+        vectors = {node: self._vector(node, trained[node]) for node in present}
+        self.round += 1
+        for node, vector in vectors.items():
+            self.nodes[node].publish(vector, self.round, derive_seed(self._seed, self.round, node))
+            self._own[node] = {name: np.array(trained[node][name]) for name in self._own[node]}
+        sent_bytes = messages = 0
+        active = {node: [other for other in self.topology.neighbors[node] if other in vectors] for node in present}
+        for node, neighbors in active.items():
+            for other in neighbors:
+                frames = self.nodes[other].frames_from(self.nodes[node].place_of(other))
+                self.nodes[node].take(other, frames)
+                sent_bytes += sum(map(len, frames))
+                messages += 1
+        for node, neighbors in active.items():
+            self.nodes[node].mix(neighbors)
+        return Exchanged(sent_bytes, messages * DENSE_BYTES * self._layout.n)
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """The mean of the nodes' models, float64 (n,)."""
+        return np.mean([node.model for node in self.nodes], axis=0, dtype=np.float64)
+
+    @property
+    def mean_model(self) -> dict[str, NDArray[Any]]:
+        """The tensors of the mean of the nodes' models; those that are not exchanged are the first node's."""
+        arrays = self._layout.unflatten(self.mean.astype(np.float32), b"") | self._own[0]
+        return {tensor.name: arrays[tensor.name].copy() for tensor in self._layout.tensors}
+
+    @property
+    def consensus_distance(self) -> float:
+        """The root mean square, over the nodes, of the l2 distance between a node's model and the mean."""
+        mean = self.mean
+        return float(np.sqrt(np.mean([np.square(node.model - mean).sum() for node in self.nodes])))
+
+    def _vector(self, node: int, arrays: Mapping[str, Any]) -> Vector:
+        """Return the floating tensors of `arrays` as float32 (n,)."""
+        own = self._own[node].keys()
+        if missing := own - arrays.keys():
+            raise ValueError(f"node {node}: tensors differ from the model's: missing {sorted(missing)}")
+        shared = {name: array for name, array in arrays.items() if name not in own}
+        try:
+            vector, _ = change_of(self._layout, shared, np.zeros(self._layout.n, np.float32))
+        except ValueError as error:
+            raise ValueError(f"node {node}: {error}") from error
+        return on_host(vector)
