@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import check_bool, check_int, check_range
-from fedcomp.data.splits import Indices, natural_split, stc_split
+from fedcomp.data.splits import Indices, natural_split, skewed_split, stc_split
 
 LABEL = "label"
 INDEX = "index"
@@ -157,6 +157,12 @@ def quantity(alpha: float, min_size: int = 1) -> Scheme:
     return scheme
 
 
+def skewed(share: float) -> Scheme:
+    """A `share` of the samples is dealt class by class, the others at random; sizes are equal.  Hsieh et al., ICML 2020."""
+    check_range("share", share, least=0, most=1)
+    return lambda samples, num_clients, _seed: skewed_split(samples.labels, num_clients, share)
+
+
 def natural(column: str) -> Scheme:
     """Each client has the samples of one writer, speaker or the like, named by a `column` of the dataset.
 
@@ -203,6 +209,7 @@ SCHEMES: Mapping[str, Callable[..., Scheme]] = {
     "exponential": exponential,
     "sizes": sizes,
     "quantity": quantity,
+    "skewed": skewed,
     "natural": natural,
     "own": Own,
     "stc": stc,

@@ -1,4 +1,4 @@
-"""Splits that flwr-datasets lacks: by the owners of samples, and as in the STC paper."""
+"""Splits that flwr-datasets lacks: by the owners of samples, by a share of sorted ones, and as in the STC paper."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,19 @@ def natural_split(owners: NDArray[np.int64], num_clients: int, seed: int) -> Ind
     clients = client_of[codes]
     order = np.argsort(clients, kind="stable")
     return np.split(order, np.cumsum(np.bincount(clients, minlength=num_clients))[:-1])
+
+
+def skewed_split(labels: NDArray[np.int64], num_clients: int, share: float) -> Indices:
+    """Return the sorted indices of each client, whose numbers differ by at most two.
+
+    The first `share` of the samples is sorted by class and cut into equal parts, client by client; so are the others as they
+    are.  The first clients get what is over of the sorted ones, the last what is over of the others.
+    """
+    cut = round(share * len(labels))
+    by_class = np.argsort(labels[:cut], kind="stable")
+    others = np.arange(len(labels) - 1, cut - 1, -1)
+    parts = zip(np.array_split(by_class, num_clients), reversed(np.array_split(others, num_clients)), strict=True)
+    return [np.sort(np.concatenate(pair)).astype(np.int64) for pair in parts]
 
 
 def stc_volumes(num_clients: int, gamma: float, alpha: float = 0.1) -> NDArray[np.float64]:

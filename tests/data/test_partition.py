@@ -25,6 +25,7 @@ COVERING = [
     "linear()",
     "square()",
     "quantity(0.5)",
+    "skewed(0.6)",
     'natural("writer")',
     "stc(10)",
 ]
@@ -121,6 +122,15 @@ def test_a_greater_alpha_evens_the_quantities(labels: NDArray[np.int64]) -> None
     assert min(len(part) for part in partition("quantity(1e-6, min_size=7)", labels, 100, seed=0)) == 7
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.8, 1.0])
+def test_a_share_of_the_samples_is_dealt_class_by_class(labels: NDArray[np.int64], share: float) -> None:
+    """Ten clients and ten classes of about 200: a client has most of its sorted samples of one class, and all else."""
+    parts = partition(f"skewed({share})", labels, 10, seed=0)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 2
+    largest = np.mean([np.bincount(labels[part]).max() / len(part) for part in parts])
+    assert abs(largest - (0.95 * share + 0.1 * (1 - share))) < 0.06
+
+
 @pytest.mark.parametrize(
     ("spec", "samples", "sizes"),
     [
@@ -189,6 +199,8 @@ def test_the_partition_of_a_dataset_is_cached() -> None:
         ("inner_dirichlet(1e-9)", 10, "larger alpha"),
         ("quantity(-1)", 10, "alpha is -1;"),
         ("quantity(1, min_size=201)", 10, "2000 samples.* 201 .*2010"),
+        ("skewed(1.1)", 10, "share is 1.1;"),
+        ("skewed(-0.1)", 10, "share is -0.1;"),
         ("sizes([])", 10, r"each is \[\];"),
         ("sizes([1, 0])", 2, "a size is 0;"),
         ("sizes([1, 2])", 3, "2 sizes.* 3,"),
@@ -236,6 +248,7 @@ GOLDEN = {
     "exponential()": "2114840bd8f482fb",
     "sizes": "9137cdc4f04913a4",
     "quantity(0.5)": "5ee487f6581d4a1d",
+    "skewed(0.8)": "879145e45c504c84",
     'natural("writer")': "d2e369cef5b0cef5",
     "stc(2, gamma=0.95)": "3d25c9f6106026ec",
 }
@@ -261,6 +274,8 @@ EDGES = [
     "shards(2, 1, True)",
     "quantity(1e-300)",
     "quantity(1e300)",
+    "skewed(0)",
+    "skewed(1)",
     "stc(1, gamma=1e-300)",
 ]
 
