@@ -32,6 +32,9 @@ RULES = {
     "fedcomp/sync/": """numpy
         fedcomp.backends fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.quantize
         fedcomp.quantized fedcomp.wire""",
+    "fedcomp/gossip/": """numpy
+        fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.quantized fedcomp.sync
+        fedcomp.wire""",
     "fedcomp/flower/": """numpy filelock flwr google
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.sync fedcomp.wire""",
     "fedcomp/data/": "numpy datasets flwr_datasets sklearn fedcomp.core",
@@ -73,7 +76,7 @@ RULES = {
     "benchmarks/hostile_bodies.py": "numpy fedcomp.sync fedcomp.wire tests",
     "benchmarks/large_server.py": "numpy flwr fedcomp fedcomp.flower fedcomp.flower.records fedcomp.wire",
     "experiments/": """numpy torch flwr filelock huggingface_hub jinja2 joblib matplotlib pandas pydantic ray rich seaborn
-        fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.methods fedcomp.sync fedcomp.tasks
+        fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.gossip fedcomp.methods fedcomp.sync fedcomp.tasks
         fedcomp.training clients.app clients.devices clients.local clients.plug_ins clients.samples
         server.app server.evaluate server.progress server.run_records server.settings server.strategies deploy.monitor.snapshot
         benchmarks.figure_file benchmarks.netshape.profiles""",

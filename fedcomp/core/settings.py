@@ -100,12 +100,14 @@ def _value(node: ast.expr, nested: Container[str]) -> object:
     return ast.literal_eval(node)
 
 
-def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str) -> T:
+def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str, nested: Collection[str] = ()) -> T:
     """Return ``makers[name](...)`` for ``name(...)``; errors call what is made a `noun`.
+
+    An argument that is a call of a name in `makers` or in `nested` is its text.
 
     Raises `ValueError` for another form, an unknown name or an unknown setting.
     """
-    name, args, kwargs = parse_call(text, makers)
+    name, args, kwargs = parse_call(text, {*makers, *nested})
     if name not in makers:
         raise ValueError(f"unknown {noun} {name[:MAX_QUOTED]!r}; there are: {', '.join(sorted(makers))}")
     try:

@@ -1,7 +1,8 @@
 """Learning without a server: nodes on a graph exchange compressed models with their neighbours."""
 
 from fedcomp.gossip.network import Exchanged, Network
-from fedcomp.gossip.nodes import Choco, DeepSqueeze, Method, Node
+from fedcomp.gossip.nodes import Choco, DeepSqueeze, Method, Node, parse_method
+from fedcomp.gossip.step_size import find_step_size
 from fedcomp.gossip.topology import TOPOLOGIES, Topology, parse_topology
 
 __all__ = [
@@ -13,5 +14,7 @@ __all__ = [
     "Network",
     "Node",
     "Topology",
+    "find_step_size",
+    "parse_method",
     "parse_topology",
 ]

@@ -96,7 +96,7 @@ class Network:
     @property
     def mean(self) -> NDArray[np.float64]:
         """The mean of the nodes' models, float64 (n,)."""
-        return np.mean([node.model for node in self.nodes], axis=0, dtype=np.float64)
+        return np.asarray(np.mean([node.model for node in self.nodes], axis=0, dtype=np.float64))
 
     @property
     def mean_model(self) -> dict[str, NDArray[Any]]:

@@ -5,7 +5,7 @@ methods leave the mean of all nodes' models as it is, to rounding, however lossy
 neighbour, the neighbour subtracts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import Vector, check_range
+from fedcomp.core import Vector, build, check_range
 from fedcomp.errors import CorruptError, LayoutError, VersionError
 from fedcomp.memory import State
+from fedcomp.methods import METHODS as COMPRESSORS
+from fedcomp.methods import parse
 from fedcomp.quantized import QuantizedVector
 from fedcomp.sync import Publisher, Replica, apply_frame, start_replica
 from fedcomp.wire import (
@@ -30,6 +32,8 @@ from fedcomp.wire import (
     tightened,
 )
 
+OF_A_SERVER = ("auto", "balanced")
+"""Compressors that a server chooses anew in each round."""
 Place = tuple[int, int]
 """The version of a neighbour's messages that a node holds, and its fingerprint."""
 
@@ -89,7 +93,10 @@ class Choco:
                 f"{self.compressor} remembers what it leaves out; CHOCO needs a compressor without memory, "
                 "such as topk(density=0.01, feedback=False)"
             )
-        check_range("step_size", self.step_size, above=0, most=1)
+        _check_settings(self.compressor, self.step_size)
+
+    def __str__(self) -> str:
+        return f"choco({self.compressor}, step_size={self.step_size!r})"
 
     def start(self, layout: Layout, vector: Vector, weights: Mapping[int, float]) -> "ChocoNode":
         """Return a node."""
@@ -145,7 +152,8 @@ class ChocoNode:
         """Move the trained model towards the neighbours' estimates, as far as they differ from its own estimate."""
         own = self.publisher.replica.vector
         differences = (
-            (self.weights[neighbor], self.held[neighbor].vector - own.astype(np.float64)) for neighbor in present
+            (self.weights[neighbor], np.subtract(self.held[neighbor].vector, own, dtype=np.float64))
+            for neighbor in present
         )
         self.model = _moved(self._trained, differences, self.settings.step_size)
 
@@ -165,7 +173,10 @@ class DeepSqueeze:
         """Raise `ValueError` for a compressor without a residual, and for a step size outside (0, 1]."""
         if self.compressor.memory.vectors != ("residual",):
             raise ValueError(f"{self.compressor} keeps no residual; Deep-Squeeze needs error feedback, as stc() has")
-        check_range("step_size", self.step_size, above=0, most=1)
+        _check_settings(self.compressor, self.step_size)
+
+    def __str__(self) -> str:
+        return f"deep_squeeze({self.compressor}, step_size={self.step_size!r})"
 
     def start(self, layout: Layout, vector: Vector, weights: Mapping[int, float]) -> "DeepSqueezeNode":
         """Return a node."""
@@ -224,6 +235,36 @@ class DeepSqueezeNode:
             (self.weights[neighbor], _dense(self._taken[neighbor], self.layout.n) - own) for neighbor in present
         )
         self.model = _moved(self._trained, differences, self.settings.step_size)
+
+
+def _check_settings(compressor: Compressor, step_size: float) -> None:
+    if compressor.name in OF_A_SERVER:
+        raise ValueError(
+            f"{compressor} follows a server's rounds; a method that compresses alike in each round is needed"
+        )
+    check_range("step_size", step_size, above=0, most=1)
+
+
+def choco(compressor: str, step_size: float = 1.0) -> Choco:
+    """Return `Choco` with the compressor of this text."""
+    return Choco(parse(compressor), step_size)
+
+
+def deep_squeeze(compressor: str, step_size: float = 1.0) -> DeepSqueeze:
+    """Return `DeepSqueeze` with the compressor of this text."""
+    return DeepSqueeze(parse(compressor), step_size)
+
+
+METHODS: Mapping[str, Callable[..., Choco | DeepSqueeze]] = {"choco": choco, "deep_squeeze": deep_squeeze}
+"""Name -> maker of each way to exchange models."""
+
+
+def parse_method(text: str) -> Choco | DeepSqueeze:
+    """Return the method that `text` names, as ``"choco(topk(density=0.01, feedback=False), step_size=0.1)"``.
+
+    Raises `ValueError` for another form, an unknown name, and settings that do not fit.
+    """
+    return build(text, METHODS, "gossip method", COMPRESSORS)
 
 
 def _dense(quantized: QuantizedVector | None, n: int) -> NDArray[np.float64]:

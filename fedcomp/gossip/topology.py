@@ -89,7 +89,9 @@ def torus(rows: int = 0) -> MakeTopology:
             raise ValueError(f"{num_nodes} nodes; a torus of {height} rows needs a multiple of {height}")
         nodes = np.arange(num_nodes).reshape(height, -1)
         pairs = [(nodes, np.roll(nodes, -1, axis)) for axis in (0, 1)]
-        return _of_pairs(num_nodes, [pair for a, b in pairs for pair in zip(a.ravel(), b.ravel(), strict=True)])
+        return _of_pairs(
+            num_nodes, [pair for a, b in pairs for pair in zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)]
+        )
 
     return make
 
@@ -151,5 +153,5 @@ def _of_steps(num_nodes: int, steps: Sequence[int]) -> Topology:
 
 def _of_pairs(num_nodes: int, pairs: Sequence[Edge]) -> Topology:
     """Return the graph with these edges, each counted once, without those from a node to itself."""
-    found = {(int(min(pair)), int(max(pair))) for pair in pairs if pair[0] != pair[1]}
+    found = {(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]}
     return Topology(num_nodes, tuple(sorted(found)))

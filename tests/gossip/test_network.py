@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.errors import FedcompError
-from fedcomp.gossip import Choco, DeepSqueeze, Method, Network, parse_topology
+from fedcomp.gossip import Choco, DeepSqueeze, Method, Network, find_step_size, parse_method, parse_topology
 from fedcomp.gossip.nodes import ChocoNode
 
 Array = NDArray[Any]
@@ -190,11 +190,29 @@ def test_models_that_do_not_fit_are_refused_and_nothing_changes(models: list[dic
         (lambda: DeepSqueeze(fedcomp.dense()), r"dense\(\) keeps no residual"),
         (lambda: DeepSqueeze(fedcomp.ef21(density=0.1)), "keeps no residual"),
         (lambda: DeepSqueeze(fedcomp.stc(), -1), "step_size is -1"),
+        (lambda: Choco(fedcomp.auto()), r"auto\(\) follows a server's rounds"),
+        (lambda: parse_method("deep_squeeze(balanced(stc()))"), "follows a server's rounds"),
+        (lambda: parse_method("choco()"), "the settings of choco are: compressor, step_size"),
+        (lambda: parse_method("gossip(dense())"), "is not of the form|unknown gossip method"),
+        (lambda: parse_method("choco(dense(), step_size=2)"), "step_size is 2"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
+def test_a_text_names_a_method(method: Method) -> None:
+    assert parse_method(str(method)) == method
+
+
+def test_the_step_size_that_is_found_brings_the_models_closer_than_others() -> None:
+    graph = parse_topology("ring()", 5)
+    assert find_step_size(graph, Choco(fedcomp.dense())).step_size == 1
+    found = find_step_size(graph, Choco(fedcomp.topk(density=0.05, feedback=False)))
+    assert 0.01 < found.step_size < 1
+    assert find_step_size(graph, DeepSqueeze(fedcomp.topk(density=0.1))).step_size < 1
 
 
 @pytest.mark.parametrize("name", ["choco topk", "deep squeeze stc"])

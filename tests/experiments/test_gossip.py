@@ -1,0 +1,79 @@
+"""The study of nodes on a graph: one line for each partition and method, rows in a file, and refusals before any training."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from experiments import gossip
+
+SMALL = ["--nodes", "3", "--rounds", "3", "--evaluate-every", "2", "--model", "logistic"]
+METHODS = ["choco(dense(), step_size=1.0)", "deep_squeeze(topk(density=0.1), step_size=0.1)"]
+
+
+@pytest.fixture(autouse=True)
+def threads() -> object:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_line_for_each_partition_and_method_and_the_same_file_each_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*SMALL, "--partitions", "iid()", "skewed(0.8)", "--methods", *METHODS, "--momentum", "0.5", "--out"]
+    assert gossip.main([*arguments, str(tmp_path / "a.csv")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[3:]] == ["iid()", "iid()", "skewed(0.8)", "skewed(0.8)"]
+    assert [method in line for line, method in zip(lines[3:], METHODS * 2, strict=True)] == [True] * 4
+    table = pd.read_csv(tmp_path / "a.csv")
+    assert table["round"].tolist() == [2, 3] * 4
+    assert (table["sent_bytes"].diff()[table["round"] == 3] > 0).all(), "they are sums"
+    assert set(table["dense_bytes"]) == {rounds * 6 * 4 * 650 for rounds in (2, 3)}, (
+        "a logistic regression of 8 x 8 pixels"
+    )
+    assert table["accuracy"].between(0.05, 1).all()
+    assert (table["worst_accuracy"] <= table["accuracy"] + 0.2).all()
+    gossip.main([*arguments, str(tmp_path / "b.csv")])
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test_a_step_size_that_is_not_named_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gossip.main([*SMALL, "--partitions", "iid()", "--methods", "choco(dense())"]) == 0
+    assert "choco(dense(), step_size=1.0)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--topology", "edges([[0, 1]])"], "topology is 'edges([[0, 1]])'; the graph is not connected"),
+        (["--topology", "star()"], "unknown topology 'star'"),
+        (["--nodes", "1"], "num_nodes is 1"),
+        (["--methods", "choco(stc(), step_size=1.0)"], "method is 'choco(stc(), step_size=1.0)'; stc"),
+        (["--partitions", "iid()", "skewed(2)"], "share is 2"),
+        (["--partitions", "own()"], "own()"),
+        (["--dataset", "nothing"], "no dataset card 'nothing'"),
+        (["--model", "nothing"], "nothing"),
+        (["--out", "/nowhere/at/all.csv"], "--out is '/nowhere/at/all.csv'; there is no such folder"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_trained(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(gossip, "run", never)
+    assert gossip.main([*SMALL, "--methods", METHODS[0], *arguments]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert message in output.err
+    assert output.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--steps", "-1"], ["--learning-rate", "nan"]])
+def test_numbers_out_of_range_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        gossip.main(arguments)
+    assert arguments[1] in capsys.readouterr().err
