@@ -128,6 +128,22 @@ def test_a_network_is_the_same_each_time(name: str) -> None:
     assert run() == run()
 
 
+def test_each_node_and_each_round_draws_other_random_numbers() -> None:
+    net = network(Choco(fedcomp.eden(bits=1)), "complete()")
+    step, estimates = np.random.default_rng(3).standard_normal(N, np.float32), list[bytes]()
+    for _ in range(2):
+        net.exchange([{"w": step}] * 6)
+        for node in net.nodes:
+            assert isinstance(node, ChocoNode)
+            estimates.append(node.publisher.replica.vector.tobytes())
+    assert len(set(estimates)) == 12
+    other = Network(net.topology, {"w": np.zeros(N, np.float32)}, Choco(fedcomp.eden(bits=1)), seed=1)
+    other.exchange([{"w": step}] * 6)
+    first = other.nodes[0]
+    assert isinstance(first, ChocoNode)
+    assert first.publisher.replica.vector.tobytes() not in estimates
+
+
 def test_every_message_counts_and_nobody_sends_to_the_absent() -> None:
     net = network(Choco(fedcomp.dense()))
     whole = net.exchange(trained(net, np.random.default_rng(9)))
@@ -221,13 +237,15 @@ def test_frames_that_no_neighbour_sends_are_refused_and_change_nothing(name: str
     net = network(METHODS[name])
     net.exchange(trained(net, rng))
     other = Network(parse_topology("ring()", 3), {"v": np.ones(9, np.float32)}, METHODS[name])
-    other.exchange([{"v": np.full(9, node, np.float32)} for node in range(3)])
+    for _ in range(2):
+        other.exchange([{"v": np.full(9, node, np.float32)} for node in range(3)])
+    late = net.nodes[1].frames_from((0, 0)) if name.startswith("deep") else ()
     here, there = net.nodes[0], net.nodes[1]
     for node in (here, there):
         node.publish(node.model + np.float32(1), 2, 0)
     good = b"".join(there.frames_from(here.place_of(1)))
     place = here.place_of(1)
-    bad = [b"", good[:-3], good + b"x", rng.bytes(300), *other.nodes[1].frames_from((99, 9))]
+    bad = [b"", good[:-3], good + b"x", rng.bytes(300), *other.nodes[1].frames_from((99, 9)), *late]
     bad += [
         bytes(byte ^ (1 << bit) * (at == index) for index, byte in enumerate(good))
         for at in (4, 20, 60)
