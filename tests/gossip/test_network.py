@@ -236,9 +236,9 @@ def test_frames_that_no_neighbour_sends_are_refused_and_change_nothing(name: str
     rng = np.random.default_rng(2)
     net = network(METHODS[name])
     net.exchange(trained(net, rng))
-    other = Network(parse_topology("ring()", 3), {"v": np.ones(9, np.float32)}, METHODS[name])
+    other = Network(parse_topology("ring()", 3), {"v": np.ones(N, np.float32)}, METHODS[name])
     for _ in range(2):
-        other.exchange([{"v": np.full(9, node, np.float32)} for node in range(3)])
+        other.exchange([{"v": np.full(N, node, np.float32)} for node in range(3)])
     late = net.nodes[1].frames_from((0, 0)) if name.startswith("deep") else ()
     here, there = net.nodes[0], net.nodes[1]
     for node in (here, there):
