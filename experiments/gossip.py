@@ -7,21 +7,32 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from clients.local import LocalPlan, train
 from clients.samples import Samples, own_card, own_samples
 from experiments.results import write_text
-from fedcomp.core import parse_setting
+from fedcomp.core import check_range, parse_setting
 from fedcomp.data import Card, DataError, load
-from fedcomp.gossip import Choco, DeepSqueeze, Network, Topology, find_step_size, parse_method, parse_topology
+from fedcomp.gossip import (
+    Choco,
+    DeepSqueeze,
+    Network,
+    Topology,
+    find_step_size,
+    parse_method,
+    parse_topology,
+    quasi_global_momentum,
+)
 from fedcomp.tasks import build_model, evaluate, input_shape, prepare
 
 PARTITIONS = ("skewed(0)", "skewed(0.6)", "skewed(0.8)")
@@ -32,8 +43,9 @@ METHODS = (
     "deep_squeeze(topk(density=0.1))",
 )
 REFUSED = 2
+MAX_MOMENTUM = 0.9999
 BATCH = 1000
-Arrays = dict[str, NDArray[np.float32]]
+Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,7 @@ class Task:
     plan: LocalPlan
     rounds: int
     evaluate_every: int
+    quasi_global: bool
 
 
 def run(
@@ -70,15 +83,24 @@ def run(
     first = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     network = Network(topology, first, method)
     rngs = [np.random.default_rng([1, node]) for node in range(topology.num_nodes)]
-    kept = [dict[str, object]() for _ in rngs]
+    kept = [dict[str, Mapping[str, Tensor]]() for _ in rngs]
+    momenta = [Arrays() for _ in rngs]
     sent_bytes = dense_bytes = 0
     for number in range(1, task.rounds + 1):
         trained: list[Arrays] = []
+        before = [network.model(node) for node in range(topology.num_nodes)]
         for node, (x, y) in enumerate(shares):
-            _load(model, network.model(node))
-            kept[node] = train(model, x, y, task.plan, rngs[node], kept[node]).state  # type: ignore[arg-type, assignment]
+            _load(model, before[node])
+            kept[node] = train(model, x, y, task.plan, rngs[node], kept[node]).state
             trained.append({name: tensor.numpy().copy() for name, tensor in model.state_dict().items()})
         exchanged = network.exchange(trained)
+        if task.quasi_global:
+            momenta = [
+                _quasi_global(task.plan, each, network.model(node), momenta[node]) for node, each in enumerate(before)
+            ]
+            kept = [
+                {"momentum": {name: torch.from_numpy(array.copy()) for name, array in each.items()}} for each in momenta
+            ]
         sent_bytes, dense_bytes = sent_bytes + exchanged.sent_bytes, dense_bytes + exchanged.dense_bytes
         if number % task.evaluate_every == 0 or number == task.rounds:
             accuracies = []
@@ -87,6 +109,11 @@ def run(
                 accuracies.append(evaluate(model, *task.test, BATCH)[1])
             mean, worst = accuracies[0], min(accuracies[1:])
             yield Row(partition, str(method), number, mean, worst, network.consensus_distance, sent_bytes, dense_bytes)
+
+
+def _quasi_global(plan: LocalPlan, before: Arrays, after: Arrays, momentum: Arrays) -> Arrays:
+    settings = {"decay": plan.momentum, "learning_rate": plan.learning_rate}
+    return quasi_global_momentum(momentum, before, after, **settings, steps=plan.steps)
 
 
 def _load(model: torch.nn.Module, arrays: Arrays) -> None:
@@ -104,6 +131,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         test = load(card, options.data_dir or None).test
         shares = {partition: _shares(options, partition) for partition in options.partitions}
         build_model(options.model, input_shape(card), card.num_classes, 0)
+        check_range("--learning-rate", options.learning_rate, above=0)
+        check_range("--momentum", options.momentum, least=0, most=MAX_MOMENTUM)
+        if options.quasi_global and not options.momentum:
+            raise ValueError("--quasi-global is given, and --momentum is 0; a momentum above 0 is needed")
         if options.out and not options.out.absolute().parent.is_dir():
             raise ValueError(f"--out is {str(options.out)!r}; there is no such folder")
     except (ValueError, DataError) as error:
@@ -111,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
     plan = LocalPlan(1, options.steps, options.batch_size, options.learning_rate, options.momentum, 0.0)
     samples = prepare(test.x, card, "cpu"), torch.tensor(test.y)
-    task = Task(card, options.model, samples, plan, options.rounds, options.evaluate_every)
+    task = Task(card, options.model, samples, plan, options.rounds, options.evaluate_every, options.quasi_global)
     print(
         f"{options.nodes} nodes, {options.topology}, spectral gap {topology.spectral_gap:.3f}; {options.rounds} rounds\n"
     )
@@ -149,16 +180,6 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = -1.0
-    if not 0 <= rate < np.inf:
-        raise argparse.ArgumentTypeError(f"{text!r}; a number of at least 0 is needed")
-    return rate
-
-
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.gossip", description="Train without a server.")
     parser.add_argument("--dataset", default="digits")
@@ -176,8 +197,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--evaluate-every", type=_positive, default=10)
     parser.add_argument("--steps", type=_positive, default=2, help="local steps in a round")
     parser.add_argument("--batch-size", type=_positive, default=32)
-    parser.add_argument("--learning-rate", type=_rate, default=0.1)
-    parser.add_argument("--momentum", type=_rate, default=0.0)
+    parser.add_argument("--learning-rate", type=float, default=0.1)
+    parser.add_argument("--momentum", type=float, default=0.0)
+    parser.add_argument("--quasi-global", action="store_true", help="take the momentum from what mixing did, too")
     parser.add_argument("--out", type=Path, help="a CSV file for all evaluated rounds")
     return parser.parse_args(arguments)
 

@@ -1,5 +1,6 @@
 """Learning without a server: nodes on a graph exchange compressed models with their neighbours."""
 
+from fedcomp.gossip.momentum import quasi_global_momentum
 from fedcomp.gossip.network import Exchanged, Network
 from fedcomp.gossip.nodes import Choco, DeepSqueeze, Method, Node, parse_method
 from fedcomp.gossip.step_size import find_step_size
@@ -17,4 +18,5 @@ __all__ = [
     "find_step_size",
     "parse_method",
     "parse_topology",
+    "quasi_global_momentum",
 ]

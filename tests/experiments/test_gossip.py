@@ -39,6 +39,14 @@ def test_a_line_for_each_partition_and_method_and_the_same_file_each_time(
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
+def test_a_quasi_global_momentum_changes_what_nodes_with_other_classes_learn(tmp_path: Path) -> None:
+    arguments = [*SMALL, "--partitions", "skewed(1)", "--methods", METHODS[0], "--momentum", "0.9", "--out"]
+    gossip.main([*arguments, str(tmp_path / "a.csv")])
+    gossip.main([*arguments, str(tmp_path / "b.csv"), "--quasi-global"])
+    own, common = (pd.read_csv(tmp_path / name)["consensus_distance"].iloc[-1] for name in ("a.csv", "b.csv"))
+    assert common < own
+
+
 def test_a_step_size_that_is_not_named_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     assert gossip.main([*SMALL, "--partitions", "iid()", "--methods", "choco(dense())"]) == 0
     assert "choco(dense(), step_size=1.0)" in capsys.readouterr().out
@@ -55,6 +63,10 @@ def test_a_step_size_that_is_not_named_is_found(capsys: pytest.CaptureFixture[st
         (["--partitions", "own()"], "own()"),
         (["--dataset", "nothing"], "no dataset card 'nothing'"),
         (["--model", "nothing"], "nothing"),
+        (["--learning-rate", "0"], "--learning-rate is 0.0"),
+        (["--momentum", "1"], "--momentum is 1.0"),
+        (["--momentum", "nan"], "--momentum is nan"),
+        (["--quasi-global"], "--quasi-global is given, and --momentum is 0"),
         (["--out", "/nowhere/at/all.csv"], "--out is '/nowhere/at/all.csv'; there is no such folder"),
     ],
 )
@@ -72,7 +84,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_trained(
     assert output.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--steps", "-1"], ["--learning-rate", "nan"]])
+@pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--steps", "-1"], ["--learning-rate", "x"]])
 def test_numbers_out_of_range_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         gossip.main(arguments)

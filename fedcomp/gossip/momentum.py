@@ -1,0 +1,41 @@
+"""Momentum from what training and mixing did to a node's model together: it holds the direction of all nodes, not its own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.core import check_range
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def quasi_global_momentum(
+    momentum: Arrays, before: Arrays, after: Arrays, *, decay: float, learning_rate: float, steps: int = 1
+) -> dict[str, NDArray[Any]]:
+    """Return ``decay m + (1 - decay) (x_t - x_{t+1}) / (learning_rate steps)``.  Lin et al., ICML 2021, Algorithm 1.
+
+    An optimizer with heavy-ball momentum begins the node's next round with the result as its buffer.
+
+    Args:
+        momentum: what the last call returned, by name; empty before the first.
+        before: the node's model at the beginning of the round; tensors of whole numbers are left out.
+        after: the node's model after mixing.
+        decay: that of the optimizer's momentum, at least 0 and below 1.
+        learning_rate: that of the round, above 0.
+        steps: the local steps of the round, at least 1.
+
+    Raises:
+        ValueError: A setting is out of range.
+
+    """
+    check_range("decay", decay, least=0, most=np.nextafter(1, 0))
+    check_range("learning_rate", learning_rate, above=0)
+    check_range("steps", steps, least=1)
+    share = (1 - decay) / (learning_rate * steps)
+    return {
+        name: decay * momentum.get(name, np.zeros_like(array)) + share * (array - after[name])
+        for name, array in before.items()
+        if array.dtype.kind == "f"
+    }
