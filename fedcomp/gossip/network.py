@@ -70,11 +70,13 @@ class Network:
 
         Nodes that are `absent` keep the model of the round before; their neighbours mix without them.
 
-        Raises `ValueError` if there is not one model for each node, and for one that does not fit or is not finite; nothing has
-        changed then.
+        Raises `ValueError` if there is not one model for each node, for one that does not fit or is not finite, and for absent
+        nodes that do not exist; nothing has changed then.
         """
         if len(trained) != len(self.nodes):
             raise ValueError(f"{len(trained)} trained models of {len(self.nodes)} nodes; one for each is needed")
+        if strangers := set(absent) - set(range(len(self.nodes))):
+            raise ValueError(f"absent is {sorted(strangers)}; nodes are 0 to {len(self.nodes) - 1}")
         present = [node for node in range(len(self.nodes)) if node not in absent]
         vectors = {node: self._vector(node, trained[node]) for node in present}
         self.round += 1

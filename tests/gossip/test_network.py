@@ -197,6 +197,13 @@ def test_models_that_do_not_fit_are_refused_and_nothing_changes(models: list[dic
     assert net.round == 1
 
 
+def test_absent_nodes_that_do_not_exist_are_refused() -> None:
+    net = network(METHODS["choco topk"])
+    with pytest.raises(ValueError, match=r"absent is \[6, 9\]; nodes are 0 to 5"):
+        net.exchange(trained(net, np.random.default_rng(1)), absent=[0, 9, 6])
+    assert net.round == 0
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
