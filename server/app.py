@@ -9,7 +9,7 @@ from flwr.serverapp import Grid, ServerApp
 import fedcomp
 from fedcomp import FedcompError
 from fedcomp.errors import DivergedError
-from fedcomp.flower import GROWTH, CompressedStrategy, DynamicSampling, RigL
+from fedcomp.flower import GROWTH, CompressedStrategy, DynamicSampling, RigL, parse_mode
 from server import report
 from server.evaluate import Evaluator, build_evaluator, check_training, to_npz
 from server.fit import check_partition, check_strategy, load_dataset
@@ -103,6 +103,7 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
         checkpoint_every=max(settings.checkpoint_every, 1),
         shared_start=True,
         order=order,
+        mode=parse_mode(settings.mode),
     )
     if settings.resume:
         _resume(settings, folder, strategy)

@@ -7,7 +7,7 @@ from flwr.serverapp.strategy import Bulyan, FedAvg, MultiKrum
 
 import fedcomp
 from fedcomp.data import Dataset, load, parse_partition, partition_train, read_card
-from fedcomp.flower import check_links
+from fedcomp.flower import check_async, check_links, parse_mode
 from fedcomp.sync import Clipping
 from server.settings import Settings, SettingsError
 from server.strategies import parse_strategy
@@ -20,6 +20,13 @@ def check_strategy(settings: Settings, num_nodes: int | None = None) -> None:
     uplink, downlink = fedcomp.parse(settings.uplink), fedcomp.parse(settings.downlink)
     inner = parse_strategy(settings.strategy)()
     check_links(inner, uplink, downlink, Clipping(settings.clip_norm, settings.clip_median))
+    mode, needed = parse_mode(settings.mode), updates_needed(inner)
+    if mode is not None:
+        check_async(inner)
+        if mode.buffer < needed:
+            raise SettingsError(
+                f"mode is {settings.mode!r}; strategy {settings.strategy!r} needs {needed} updates at a time"
+            )
     if num_nodes is None:
         return
     if settings.min_nodes > num_nodes:
@@ -30,7 +37,11 @@ def check_strategy(settings: Settings, num_nodes: int | None = None) -> None:
     if settings.sampling_decay:
         last = settings.fraction_train * math.exp(-settings.sampling_decay * (settings.num_rounds - 1)) * num_nodes
         sampled = min(sampled, max(2, math.ceil(last)))
-    needed = updates_needed(inner)
+    if mode is not None and sampled < mode.buffer:
+        raise SettingsError(
+            f"mode is {settings.mode!r}, but with fraction-train {settings.fraction_train:g} and sampling-decay "
+            f"{settings.sampling_decay:g}, {sampled} of {num_nodes} nodes train at a time; its buffer is at most as large"
+        )
     if sampled < needed:
         raise SettingsError(
             f"strategy is {settings.strategy!r}, which needs {needed} updates in each round; with fraction-train "

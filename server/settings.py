@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 import fedcomp
 from fedcomp.data import parse_partition
+from fedcomp.flower import parse_mode
 from server.strategies import parse_strategy
 
 
@@ -91,6 +92,7 @@ class Settings(CheckedConfig):
     weighting: Annotated[Literal["examples", "equal"], Field(description="'examples' or 'equal'")]
     clip_norm: Number
     clip_median: Number
+    mode: Annotated[str, Field(description="a text such as 'async(buffer=10)'"), _accepted_by(parse_mode)]
     num_rounds: PositiveCount
     fraction_train: PositiveShare
     sampling_decay: Decay

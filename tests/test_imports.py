@@ -49,7 +49,7 @@ RULES = {
     # the Flower app: its two sides never import each other, and torch stays out of the server's loop
     "server/": """flwr matplotlib rich fedcomp fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower
         fedcomp.flower._compat fedcomp.sync""",
-    "server/settings.py": "pydantic pydantic_core fedcomp fedcomp.data",
+    "server/settings.py": "pydantic pydantic_core fedcomp fedcomp.data fedcomp.flower",
     "server/evaluate.py": """numpy torch flwr
         fedcomp fedcomp.core fedcomp.data fedcomp.flower fedcomp.sync fedcomp.tasks fedcomp.training""",
     "clients/": "numpy torch flwr fedcomp.core fedcomp.data fedcomp.flower fedcomp.tasks fedcomp.training",

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import keyword
 import math
 import sys
 from collections.abc import Callable, Collection, Container, Mapping
@@ -64,15 +65,17 @@ def parse_call(text: object, nested: Container[str] = ()) -> tuple[str, tuple[ob
     """
     if not isinstance(text, str):
         raise ValueError(f"a {type(text).__name__}; a text of the form name(setting=value) is needed")
+    call = text.strip()
+    prefix = "_" if keyword.iskeyword(call.partition("(")[0]) else ""  # async(buffer=10) is no call for Python
     try:
-        node = ast.parse(text.strip(), mode="eval").body
+        node = ast.parse(prefix + call, mode="eval").body
         if isinstance(node, ast.Name):
-            return node.id, (), {}
+            return node.id.removeprefix(prefix), (), {}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             args = tuple(_value(arg, nested) for arg in node.args)
             kwargs = {word.arg: _value(word.value, nested) for word in node.keywords if word.arg is not None}
             if len(kwargs) == len(node.keywords):
-                return node.func.id, args, kwargs
+                return node.func.id.removeprefix(prefix), args, kwargs
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         pass
     raise ValueError(

@@ -17,6 +17,7 @@ from fedcomp.flower.grid_wrapper import GridWrapper
 from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.local_grid import LocalGrid
 from fedcomp.flower.records import round_model
+from fedcomp.flower.server.asynchronous import AsyncMode, check_async, parse_mode
 from fedcomp.flower.server.links import check_links
 from fedcomp.flower.server.participation import NodeState
 from fedcomp.flower.server.round_hook import Round
@@ -27,11 +28,13 @@ from fedcomp.flower.strategies.proximal import QcmdAdagrad, QrdaAdagrad
 from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration, ReplyUse
 from fedcomp.flower.strategies.rigl import GROWTH, RigL
 from fedcomp.flower.strategies.state import StatefulStrategy
+from fedcomp.flower.virtual_time import NodeSpeed, Speeds
 from fedcomp.sync import Ledger, Traffic
 
 __all__ = [
     "EF21",
     "GROWTH",
+    "AsyncMode",
     "CompressedStrategy",
     "CompressionMod",
     "DifferenceRecord",
@@ -41,6 +44,7 @@ __all__ = [
     "Ledger",
     "LocalGrid",
     "MajorityVote",
+    "NodeSpeed",
     "NodeState",
     "QcmdAdagrad",
     "QrdaAdagrad",
@@ -48,9 +52,12 @@ __all__ = [
     "ReplyUse",
     "RigL",
     "Round",
+    "Speeds",
     "StatefulStrategy",
     "Traffic",
+    "check_async",
     "check_links",
+    "parse_mode",
     "round_model",
     "to_record",
 ]

@@ -6,6 +6,7 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedcomp.flower._compat import Run
+from fedcomp.flower.virtual_time import Clock, WallClock
 
 
 class GridWrapper(Grid):
@@ -13,6 +14,11 @@ class GridWrapper(Grid):
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
+
+    @property
+    def wrapped(self) -> Grid:
+        """The wrapped grid."""
+        return self._grid
 
     def set_run(self, run: Run) -> None:
         """Set the run of the grid."""
@@ -44,3 +50,10 @@ class GridWrapper(Grid):
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Send messages; return the replies that arrive within `timeout` seconds."""
         return self._grid.send_and_receive(messages, timeout=timeout)
+
+
+def clock_of(grid: Grid) -> Clock:
+    """Return the clock in whose time `grid` answers, wrapped or not."""
+    while isinstance(grid, GridWrapper):
+        grid = grid.wrapped
+    return grid if isinstance(grid, Clock) else WallClock()

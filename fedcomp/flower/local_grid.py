@@ -3,6 +3,7 @@
 It can inject faults: lost messages, lost or doubled replies, nodes that crash or lose their state.
 """
 
+import math
 import time
 import traceback
 from collections import defaultdict, deque
@@ -10,13 +11,15 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from logging import ERROR
 
-from flwr.app import Context, Error, Message, RecordDict, UserConfig
+from flwr.app import Context, Error, Message, MessageType, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedcomp.core import check_int
 from fedcomp.flower._compat import ErrorCode, Run, log, make_message, set_message_id, set_task_identity
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
+from fedcomp.flower.records import array_records, dense_size
+from fedcomp.flower.virtual_time import Clock, NodeSpeed
 
 
 class Fault(Enum):
@@ -30,10 +33,13 @@ class Fault(Enum):
     FORGET = auto()  # the node has lost its state when the message arrives
 
 
-class LocalGrid(Grid):
+class LocalGrid(Grid, Clock):
     """A grid of nodes with the ids 1 to `num_nodes`, each with its own ``Context``.
 
     A ClientApp that raises gives an error reply, and its node's state stays as it was before the message.
+
+    With `speeds`, replies arrive in virtual time, in the order in which such nodes would send them: each takes as long as its
+    node needs for the message, its work and the reply.  `now` is that time; waiting costs none of the real one.
 
     Attributes:
         contexts: node id -> its context.  Its ``node_config`` holds ``partition-id`` (id - 1) and ``num-partitions``, as in
@@ -64,6 +70,7 @@ class LocalGrid(Grid):
         *,
         in_memory: bool = False,
         clock: Callable[[], float] = time.perf_counter,
+        speeds: Callable[[int, int], NodeSpeed] | None = None,
     ) -> None:
         """Make the nodes.
 
@@ -74,7 +81,9 @@ class LocalGrid(Grid):
             node_config: gives, for a node id, entries to add to its node configuration.
             in_memory: whether the mod's state stays in memory as it is, and nodes share decoded frames.  Messages and models
                 have the same bytes, in less time; but the mod's state then advances even if the ClientApp raises.
-            clock: gives the current time in seconds.
+            clock: gives the current time in seconds, by which `seconds` are measured.
+            speeds: gives, for a node id and the number of messages to it before, the speed of the node, such as `Speeds`.
+                None for replies that arrive at once.
 
         Raises:
             ValueError: there are no nodes.
@@ -85,7 +94,11 @@ class LocalGrid(Grid):
         self._app = client_app
         self._run = Run.create_empty(run_id=1)
         self.faults: defaultdict[int, deque[Fault]] = defaultdict(deque)
-        self._replies: dict[str, list[Message]] = {}
+        self._replies: dict[str, tuple[float, list[Message]]] = {}
+        self._speeds = speeds
+        self._now_s = 0.0
+        self._free_s: defaultdict[int, float] = defaultdict(float)
+        self._messages: defaultdict[int, int] = defaultdict(int)
         self._sent = 0
         self._shared = DecodeCache() if in_memory else None
         self.seconds: list[dict[int, float]] = []
@@ -127,16 +140,53 @@ class LocalGrid(Grid):
             self._sent += 1
             ids.append(str(self._sent))
             set_message_id(message, ids[-1])
-            self._replies[ids[-1]] = self._deliver(message)
+            replies = self._deliver(message)
+            arrival_s = self._arrival_s(message, replies)
+            self._replies[ids[-1]] = arrival_s, replies
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies to messages, each once."""
-        return [reply for message_id in message_ids for reply in self._replies.pop(message_id, [])]
+        """Return the replies to messages that have arrived by `now`, each once, in the order in which they arrived."""
+        known = [message_id for message_id in message_ids if message_id in self._replies]
+        arrived = [message_id for message_id in known if self._replies[message_id][0] <= self._now_s]
+        arrived.sort(key=lambda message_id: self._replies[message_id][0])
+        return [reply for message_id in arrived for reply in self._replies.pop(message_id)[1]]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Run the ClientApp on each message, in order, and return the replies."""
-        return self.pull_messages(self.push_messages(messages))
+        """Run the ClientApp on each message, in order, and return the replies that arrive within `timeout` seconds.
+
+        With `speeds`, the time passes until the last of them; until the timeout if one is lost.
+        """
+        ids = list(self.push_messages(messages))
+        if self._speeds is not None:
+            last_s = max((self._replies[message_id][0] for message_id in ids), default=self._now_s)
+            end_s = self._now_s + (math.inf if timeout is None else timeout)
+            if min(last_s, end_s) < math.inf:  # else the server would wait for a lost reply without an end
+                self._now_s = min(last_s, end_s)
+        return self.pull_messages(ids)
+
+    def now(self) -> float:
+        """Return the virtual time in seconds; 0 at first."""
+        return self._now_s
+
+    def wait(self, seconds: float, attempt: int = 0) -> None:
+        """Let the virtual time pass until the next reply arrives, at most `seconds`."""
+        coming_s = [arrival_s for arrival_s, _ in self._replies.values() if arrival_s > self._now_s]
+        self._now_s = min([self._now_s + seconds, *coming_s])
+
+    def _arrival_s(self, message: Message, replies: list[Message]) -> float:
+        """Return the virtual time at which the replies to `message`, which leaves now, arrive; a lost one never does."""
+        if not replies:
+            return math.inf
+        if self._speeds is None:
+            return self._now_s
+        node, reply = message.metadata.dst_node_id, replies[0]
+        speed = self._speeds(node, self._messages[node])
+        self._messages[node] += 1
+        computes = message.metadata.message_type.split(".")[0] != MessageType.QUERY
+        begin_s = max(self._free_s[node], self._now_s + speed.down_s(_size(message)))
+        self._free_s[node] = begin_s + (speed.compute_s if computes else 0.0)
+        return self._free_s[node] + speed.up_s(_size(reply))
 
     def _deliver(self, message: Message) -> list[Message]:
         node = message.metadata.dst_node_id
@@ -184,6 +234,11 @@ class LocalGrid(Grid):
             return 0.0
         seconds, self._shared.saved_seconds = self._shared.saved_seconds, 0.0
         return seconds
+
+
+def _size(message: Message) -> int:
+    """Return the bytes of all arrays in `message`."""
+    return sum(map(dense_size, array_records(message.content).values())) if message.has_content() else 0
 
 
 def _copied(message: Message) -> Message:

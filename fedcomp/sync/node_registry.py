@@ -24,18 +24,29 @@ UNKNOWN_VERSION = -1
 """The version of a node that has confirmed none."""
 
 
+@dataclass(frozen=True, slots=True)
+class SentModel:
+    """The model that a node has from the newest message to it: version, fingerprint, and the bytes of its exact tensors."""
+
+    version: int = UNKNOWN_VERSION
+    fingerprint: int = 0
+    exact: bytes = b""
+
+
 @dataclass(slots=True)
 class NodeRecord:
     """What is known of one node.
 
-    `version` and `fingerprint` are those that it confirmed, `number` is that of the newest message to it, `answered` that of
-    the last message that it answered.  `acked` names its last update that went into the model; `summed` says that the
-    strategy's sum holds increments from it; `needs_key` that it once could not follow: it gets no start frame any more.
+    `version` and `fingerprint` are those that it confirmed.  `number` is that of the newest message to it, which held the model
+    `sent`; `answered` is that of the last message that it answered.  `acked` names its last update that went into the model;
+    `summed` says that the strategy's sum holds increments from it; `needs_key` that it once could not follow: it gets no start
+    frame any more.
     """
 
     version: int = UNKNOWN_VERSION
     fingerprint: int = 0
     number: int = 0
+    sent: SentModel = field(default_factory=SentModel)
     answered: int = 0
     acked: Ack = field(default_factory=Ack)
     summed: bool = False
@@ -76,5 +87,7 @@ class NodeRegistry(dict[int, NodeRecord]):
             summed, needs_key, may_be_ahead = (*flags, False, False)[:3]  # older rows have one flag
             answered = -1 if may_be_ahead else 0
             acked = Ack(acked_number, acked_crc)
-            registry[node] = NodeRecord(version, fingerprint, 0, answered, acked, summed, needs_key)
+            registry[node] = NodeRecord(
+                version, fingerprint, answered=answered, acked=acked, summed=summed, needs_key=needs_key
+            )
         return registry

@@ -14,7 +14,7 @@ from fedcomp.quantize import OnGrid
 from fedcomp.quantized import Dense, Indices, QuantizedVector, Sparse
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.jumps import Jumps
-from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
+from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry, SentModel
 from fedcomp.sync.replica import DeltaStep, Replica
 from fedcomp.sync.updates import Undecoded, Update, check_reply, decode_update
 from fedcomp.wire import (
@@ -44,11 +44,15 @@ def first_number() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A valid reply: its frame, the update in it if there is one, and the acknowledgement that names it."""
+    """A valid reply: its frame, the update in it if there is one, and the acknowledgement that names it.
+
+    The update starts from a version that is `staleness` versions older than the published one.
+    """
 
     frame: Frame
     update: Update | None
     ack: Ack
+    staleness: int = 0
 
     def undecoded(self, published: Replica) -> "Reply":
         """Return this reply to `published` with an update that is decoded whenever it is used, and takes memory only then."""
@@ -160,6 +164,7 @@ class Publisher:
         record = self.nodes[node]
         certain = not record.may_be_ahead
         record.number = self.number
+        record.sent = SentModel(*self.replica.place, self.replica.exact)
         route = self.route(record.version, record.fingerprint, certain=certain, needs_key=record.needs_key)
         message = ServerMessage(
             self.number,
@@ -220,17 +225,19 @@ class Publisher:
     def parse_reply(self, node: int, data: bytes) -> Reply:
         """Return the reply of `node` in `data`; a node that asks for a key frame gets one with its next message.
 
+        The reply starts from the version that the message brought, which may be older than the published one by now.
+
         Raises `FedcompError` for a damaged reply, for one that does not answer the newest message to the node, and for one
         that asks for a key frame.  No reply counts before `confirm`.
         """
         frame = parse_single_frame(data)
         record = self.nodes[node]
-        check_reply(frame, record, self.replica)
+        check_reply(frame, record, self.replica.layout)
         if frame.kind is Kind.RESYNC:
             record.version, record.needs_key = UNKNOWN_VERSION, True
             raise CorruptError("the node cannot follow; it gets a key frame next")
-        update = decode_update(frame, self.replica) if frame.kind is Kind.UPDATE else None
-        return Reply(frame, update, ack_of(frame.after, data))
+        update = decode_update(frame, self.replica, record.sent.exact) if frame.kind is Kind.UPDATE else None
+        return Reply(frame, update, ack_of(frame.after, data), self.replica.version - frame.version)
 
     def confirm(self, node: int, reply: Reply) -> None:
         """Record that `node` answered, and that it holds the version that it answered from."""

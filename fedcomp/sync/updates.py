@@ -91,8 +91,8 @@ class Undecoded:
         return _parts_of(self.frame, self.layout, self.published_exact)[0]
 
 
-def check_reply(frame: Frame, record: NodeRecord, published: Replica) -> None:
-    """Refuse a reply unless it answers the newest message to its node, for the first time and from the published version.
+def check_reply(frame: Frame, record: NodeRecord, layout: Layout) -> None:
+    """Refuse a reply unless it answers the newest message to its node, for the first time and from the version in it.
 
     Raises `CorruptError` for another kind of frame and for an ACK or RESYNC with a payload, otherwise `StaleError`,
     `LayoutError` or `VersionError`.
@@ -105,41 +105,71 @@ def check_reply(frame: Frame, record: NodeRecord, published: Replica) -> None:
         raise CorruptError(f"{len(frame.payload)} bytes of payload in a {frame.kind.name} frame; it has none")
     if frame.kind is Kind.RESYNC:
         return
-    if frame.layout != published.layout.digest:
+    if frame.layout != layout.digest:
         raise LayoutError("it is for another model")
-    if (frame.version, frame.before) != (published.version, published.fingerprint):
+    sent = record.sent
+    if (frame.version, frame.before) != (sent.version, sent.fingerprint):
         raise VersionError(
             f"it starts from version {frame.version} ({frame.before:016x}); "
-            f"version {published.version} ({published.fingerprint:016x}) was sent"
+            f"version {sent.version} ({sent.fingerprint:016x}) was sent"
         )
     if record.answered == frame.after:
         raise StaleError(f"message {frame.after} was answered before")
 
 
-def decode_update(frame: Frame, published: Replica) -> Update:
-    """Return the update in a frame that `check_reply` accepted.
+def decode_update(frame: Frame, published: Replica, start_exact: bytes | None = None) -> Update:
+    """Return the update in a frame that `check_reply` accepted, as one of the published model.
 
-    Raises `FedcompError` for a damaged frame, and for an update that leads to weights or exact tensors beyond
-    `MAX_WEIGHT_MAGNITUDE` or their dtype.
+    `start_exact` are the exact tensors of the version that it starts from, by default those published.
+
+    Raises `FedcompError` for a damaged frame, for an update that leads to weights or exact tensors beyond
+    `MAX_WEIGHT_MAGNITUDE` or their dtype, and for one within masks that are no longer those of the model.
     """
+    start_exact = published.exact if start_exact is None else start_exact
     if len(frame.payload) < SECONDS.size:
         raise TruncatedError(f"{len(frame.payload)} bytes of update; the seconds alone need {SECONDS.size}")
     encode_seconds, decode_seconds = SECONDS.unpack_from(frame.payload)
     if not (0 <= encode_seconds < MAX_SECONDS and 0 <= decode_seconds < MAX_SECONDS):
         raise CorruptError(f"{encode_seconds:g} and {decode_seconds:g} seconds; 0 to {MAX_SECONDS:g} are possible")
-    change, exact = _parts_of(frame, published.layout, published.exact)
+    layout = published.layout
+    if moved := _different_mask(start_exact, published.exact, layout):
+        raise StaleError(f"the mask {moved!r} has moved since the version that it starts from")
+    change, exact = _parts_of(frame, layout, start_exact)
     if frame.flags & FLAG_EXACT:
-        published.layout.check_exact(exact)
-        _check_masks(exact, published)
+        layout.check_exact(exact)
+        if other := _different_mask(exact, start_exact, layout):
+            raise CorruptError(f"it holds another mask {other!r} than the one that was sent")
+        exact = rebased_exact(exact, start_exact, published)
         _check_exact_magnitude(exact, published)
+    else:
+        exact = published.exact
     check_magnitude(change, published)
     return Update(change, exact, encode_seconds, decode_seconds, bool(frame.flags & FLAG_FIRST))
 
 
-def _parts_of(frame: Frame, layout: Layout, published_exact: bytes) -> tuple[QuantizedVector, bytes]:
-    """Return the change and the exact tensors in the frame of an update; those published if the frame holds none."""
-    body, exact = split_payload(frame, frame.payload[SECONDS.size :], layout, published_exact)
-    return decode_body(frame.codec, body, layout, layout.changeable(published_exact)), exact
+def _parts_of(frame: Frame, layout: Layout, start_exact: bytes) -> tuple[QuantizedVector, bytes]:
+    """Return the change and the exact tensors in the frame of an update; those that it starts from if it holds none."""
+    body, exact = split_payload(frame, frame.payload[SECONDS.size :], layout, start_exact)
+    return decode_body(frame.codec, body, layout, layout.changeable(start_exact)), exact
+
+
+def rebased_exact(exact: bytes, start: bytes, published: Replica) -> bytes:
+    """Return the exact tensors that are as far from those published as `exact` are from `start`, an older version's.
+
+    Numbers move by the difference, computed in float64; bools are those in `exact`.
+    """
+    if start == published.exact:
+        return exact
+    layout = published.layout
+    new, old, held = (_numbers(layout.unflatten_exact(each)) for each in (exact, start, published.exact))
+    moved = {name: new[name] if new[name].dtype == bool else held[name] + (new[name] - old[name]) for name in held}
+    return layout.exact_bytes(moved)
+
+
+def _numbers(arrays: ExactArrays) -> ExactArrays:
+    """Return the arrays in float64, bools as they are."""
+    arrays = arrays | float_values(arrays)
+    return {name: array if array.dtype == bool else array.astype(np.float64) for name, array in arrays.items()}
 
 
 def check_magnitude(change: QuantizedVector, published: Replica) -> None:
@@ -162,13 +192,12 @@ def check_magnitude(change: QuantizedVector, published: Replica) -> None:
             raise _too_large("its update leads to a weight", layout.parts[tensors[beyond[0]]][0], weights[beyond[0]])
 
 
-def _check_masks(exact: bytes, published: Replica) -> None:
-    """Raise `CorruptError` if a mask differs from the published one: it is the server's, and a mean of masks is none."""
-    layout = published.layout
-    new, old = layout.unflatten_exact(exact), layout.unflatten_exact(published.exact)
-    for mask in layout.masks:
-        if not np.array_equal(new[mask.name], old[mask.name]):
-            raise CorruptError(f"it holds another mask {mask.name!r} than the one that was sent")
+def _different_mask(exact: bytes, other: bytes, layout: Layout) -> str | None:
+    """Return the name of a mask that differs: masks are the server's, and a mean of masks is none."""
+    if exact == other or not layout.masks:
+        return None
+    new, old = layout.unflatten_exact(exact), layout.unflatten_exact(other)
+    return next((mask.name for mask in layout.masks if not np.array_equal(new[mask.name], old[mask.name])), None)
 
 
 def _check_exact_magnitude(exact: bytes, published: Replica) -> None:

@@ -1,6 +1,6 @@
 """The messages of a round: packed on the way out, validated on the way in, and counted in both directions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from logging import INFO
 
 from flwr.app import Message
@@ -9,6 +9,7 @@ from flwr.serverapp.strategy import Strategy
 from fedcomp.compressor import Compressor
 from fedcomp.flower._compat import log
 from fedcomp.flower.records import Messages, dense_size, dense_sizes
+from fedcomp.flower.server.asynchronous import AsyncMode
 from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.dp_strategies import sent_clipping_norm
 from fedcomp.flower.server.further_records import FurtherRecords
@@ -37,10 +38,11 @@ class Exchange:
         records: Mapping[str, Compressor] | None,
         order: Callable[[int], int],
         clipping: Clipping,
+        mode: AsyncMode | None = None,
     ) -> None:
-        """Start with an empty ledger; `records` and `order` are those of `CompressedStrategy`, `clipping` bounds updates."""
+        """Start with an empty ledger; `clipping` bounds updates, the other arguments are those of `CompressedStrategy`."""
         self.further_records = FurtherRecords(records)
-        self._inner, self._order, self._clipping = inner, order, clipping
+        self._inner, self._order, self._clipping, self._mode = inner, order, clipping, mode
         self.dense_records = DenseRecords()
         self._max_norm: float | None = None  # of an update of this round
         self.restore(Ledger(), {})
@@ -57,12 +59,15 @@ class Exchange:
         model: PublishedModel,
         uplink: Compressor,
         seed: int,
+        busy: Set[int],
     ) -> None:
         """Put the frames that their nodes need into `messages`; nodes answer with `uplink`, seeded by `seed`.
 
+        Replies of `busy` nodes to earlier messages are expected too.
+
         Raises `ValueError` for a message without the published model.
         """
-        self.participation.ask(message.metadata.dst_node_id for message in messages)
+        self.participation.ask((message.metadata.dst_node_id for message in messages), busy)
         for message in messages:
             amounts = model.pack(message, str(uplink), seed, type(self._inner).__name__)
             if link is Link.TRAIN_MESSAGE:
@@ -76,14 +81,14 @@ class Exchange:
                 log(INFO, text, self._max_norm)
 
     def validate(
-        self, server_round: int, replies: Messages, model: PublishedModel, *, train: bool
+        self, server_round: int, replies: Messages, model: PublishedModel, busy: Set[int], *, train: bool
     ) -> tuple[list[ValidatedReply], list[Message]]:
-        """Return the valid replies in the order of their nodes, and the failures.
+        """Return the valid replies in the order of their nodes, and the failures; those of `busy` nodes come later.
 
         Raises `ValueError` for apps without the mod or without what the strategy needs, as `check_mod` and `ReplyValidator` do.
         """
         replies = list(replies)
-        asked = self.participation.take(server_round, replies, self.ledger)
+        asked = self.participation.take(server_round, replies, self.ledger, busy)
         check_mod(server_round, replies, asked, any_frame=bool(self.ledger.uplink_bytes), train=train)
         validator = ReplyValidator(
             model.publisher,
@@ -96,6 +101,7 @@ class Exchange:
             self.further_records,
             self._clipping,
             self._max_norm,
+            self._mode,
             asked if train and not model.publisher.replica.version else 0,
         )
         return validator.validate(replies, train=train)

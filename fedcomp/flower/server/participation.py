@@ -1,6 +1,6 @@
 """Which nodes were asked, which answered, and when each last did, for operators."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
 
@@ -38,21 +38,22 @@ class Participation:
         self._absent: set[int] = set()
         self._asked: set[int] = set()
 
-    def ask(self, nodes: Iterable[int]) -> None:
-        """Expect replies from these nodes alone."""
-        self._asked = set(nodes)
+    def ask(self, nodes: Iterable[int], busy: Set[int] = frozenset()) -> None:
+        """Expect replies from these nodes, and from those asked earlier that are still `busy`."""
+        self._asked = set(nodes) | (self._asked & busy)
 
-    def take(self, server_round: int, replies: Sequence[Message], ledger: Ledger) -> int:
+    def take(self, server_round: int, replies: Sequence[Message], ledger: Ledger, busy: Set[int] = frozenset()) -> int:
         """Add one `failed` to the ledger for each error of a node, and one `missing` for each expected reply that is absent.
 
-        Returns the number of nodes that were asked.
+        Replies of `busy` nodes are expected later.  Returns the number of nodes whose replies were expected by now.
         """
         answered = [reply for reply in replies if not (reply.has_error() and reply.error.code in UNAVAILABLE)]
         present = {reply.metadata.src_node_id for reply in answered}
         for reply in answered:
             if reply.has_error():
                 ledger.add(server_round, reply.metadata.src_node_id, failed=1)
-        late = self._asked - present
+        expected = self._asked - busy
+        late = expected - present
         for node in late:
             ledger.add(server_round, node, missing=1)
         if late:
@@ -60,9 +61,9 @@ class Participation:
         if back := self._absent & present:
             log(INFO, "fedcomp: round %d: answering again: %s", server_round, names_of(back))
         self._absent = (self._absent | late) - present
-        num_asked, self._asked = len(self._asked), set()
+        self._asked &= busy
         self.heard.update(dict.fromkeys(present, server_round))
-        return num_asked
+        return len(expected)
 
     def states(self, registry: NodeRegistry, ledger: Ledger) -> dict[int, NodeState]:
         """Return node id -> state, for every node that was ever asked."""

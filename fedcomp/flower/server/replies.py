@@ -11,6 +11,7 @@ from flwr.app import Error, Message, MessageType
 from fedcomp.errors import CorruptError, FedcompError, StaleError
 from fedcomp.flower import records
 from fedcomp.flower._compat import ErrorCode, log, make_message
+from fedcomp.flower.server.asynchronous import AsyncMode
 from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.further_records import FurtherRecords
 from fedcomp.flower.server.reply_needs import MissingRecordError, ReplyNeeds
@@ -45,8 +46,9 @@ class ReplyValidator:
 
     `dense_size` is the size of a plain model in bytes; `needs` is what the strategy needs of a reply; `order` gives the rank of
     a node id; `dense_records` counts the arrays that no frame holds.  `further_records` decodes those that have a compressor;
-    `clipping` scales long updates down; those longer than `max_norm`, if it is a number, are refused.  `asked` is the number
-    of nodes that were asked to train if no version came after the first one; otherwise 0.
+    `clipping` scales long updates down; those longer than `max_norm`, if it is a number, are refused.  `mode` scales updates
+    down that start from older versions, and bounds their age; None takes those of the published version alone.  `asked` is
+    the number of nodes that were asked to train if no version came after the first one; otherwise 0.
     """
 
     publisher: Publisher
@@ -59,6 +61,7 @@ class ReplyValidator:
     further_records: FurtherRecords
     clipping: Clipping
     max_norm: float | None = None
+    mode: AsyncMode | None = None
     asked: int = 0
 
     def validate(self, messages: Iterable[Message], *, train: bool) -> tuple[list[ValidatedReply], list[Message]]:
@@ -101,7 +104,16 @@ class ReplyValidator:
         if fitting and not any(self.needs.weight(reply.message.content) for reply in fitting):
             none = CorruptError("its weight is 0, and so are all others")
             return [], [*failed, *(self._refuse(reply.message, none) for reply in fitting)]
-        return self._clipped(fitting) if train and self.clipping else fitting, failed
+        clipped = self._clipped(fitting) if train and self.clipping else fitting
+        return [self._weighted(reply) for reply in clipped], failed
+
+    def _weighted(self, reply: ValidatedReply) -> ValidatedReply:
+        """Return the reply, whose update counts less if it starts from an older version."""
+        update, staleness = reply.update, reply.reply.staleness
+        if update is None or self.mode is None or (weight := self.mode.weight(staleness)) == 1:
+            return reply
+        update = scaled(update, weight, self.publisher.replica)
+        return replace(reply, reply=replace(reply.reply, update=update))
 
     def _clipped(self, replies: list[ValidatedReply]) -> list[ValidatedReply]:
         """Return the replies with their updates within the bound; log which were longer."""
@@ -136,6 +148,12 @@ class ReplyValidator:
         published = self.publisher.replica
         further, further_size = self.further_records.decode(message.content, reply.frame.after, published.layout)
         self.publisher.confirm(node, reply)  # the node holds the version, even if its reply is of no use
+        most = self.mode.staleness if self.mode is not None else 0
+        if reply.staleness > most:
+            raise StaleError(
+                f"it starts from version {reply.frame.version}, {reply.staleness} before the published one; at most {most} "
+                "are possible"
+            )
         self.needs.check(message.content, reply.update)
         self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size + further_size)
         self.dense_records.add(Link.TRAIN_REPLY if train else Link.EVALUATE_REPLY, others)

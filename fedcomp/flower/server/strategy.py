@@ -15,6 +15,7 @@ from fedcomp.flower._compat import log
 from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservingGrid
 from fedcomp.flower.records import Messages
 from fedcomp.flower.server.aggregation import Change, aggregate, undone_on_error
+from fedcomp.flower.server.asynchronous import AsyncMode, BufferedGrid, check_async
 from fedcomp.flower.server.checkpoint import Checkpoint
 from fedcomp.flower.server.choice import LinkCompressors
 from fedcomp.flower.server.dense_records import Link
@@ -72,6 +73,9 @@ class CompressedStrategy(Strategy):
             A node that makes another one, differing in as little as a bit, says so, and gets the model in its next round.
         order: Gives the rank of a node id; updates are summed in that order.  Flower draws new ids in each simulation, so a
             simulation that must be repeatable needs another order than that of the ids.
+        mode: ``AsyncMode(buffer=10)`` publishes a version with every ten updates, while the other nodes go on training.  A
+            round is then what leads to a version; `inner` decides how many nodes train at a time; of the nodes that it picks
+            for evaluation, those evaluate that are not training.  None, the default, waits for all nodes of a round.
         on_round: Called with a `Round` when a round is over, evaluation included: before the next round begins, and before
             `start` returns.  An exception ends `start`, as one of `evaluate_fn` does; it may stop a run early on purpose.
             A run that resumes from a checkpoint calls it again for the rounds after that checkpoint.
@@ -103,6 +107,7 @@ class CompressedStrategy(Strategy):
         checkpoint_every: int = 1,
         shared_start: bool = False,
         order: Callable[[int], int] = int,
+        mode: AsyncMode | None = None,
         on_round: OnRound | None = None,
     ) -> None:
         if isinstance(inner, Strategy) and any(
@@ -129,7 +134,11 @@ class CompressedStrategy(Strategy):
         self._offset = 0  # the rounds before the current start of Flower's
         self._failed = FailedRounds()
         self._random = IsolatedRandom()
-        self._exchange = Exchange(inner, records, order, clipping)
+        self.mode = mode
+        if mode is not None:
+            check_async(inner)
+        self._buffered: BufferedGrid | None = None
+        self._exchange = Exchange(inner, records, order, clipping, mode)
         self._model: PublishedModel | None = None
 
     @property
@@ -206,9 +215,11 @@ class CompressedStrategy(Strategy):
         steps: Strategy = self
         offset = self.round  # each start of Flower's counts from 1
         if self._model is None and not self.local and is_incompressible(initial_arrays):
-            check_uncompressed(initial_arrays, self._checkpoint, self._exchange.further_records.compressors)
+            check_uncompressed(initial_arrays, self._checkpoint, self._exchange.further_records.compressors, self.mode)
             steps = UncompressedStrategy(self.inner, self._exchange, self._hook, self._failed, offset)
         else:
+            if self.mode is not None:
+                grid = self._buffered = BufferedGrid(grid, self.mode)
             grid = FramesOnlyGrid(grid, type(self.inner).__name__)
             initial_arrays = self._begin(initial_arrays, num_rounds)
 
@@ -231,7 +242,7 @@ class CompressedStrategy(Strategy):
             self._exchange.log_totals()
             self._failed.end()
         finally:
-            self._offset = 0
+            self._offset, self._buffered = 0, None
             self._hook.cancel()
         if steps is not self:
             self.round = offset + num_rounds
@@ -280,6 +291,8 @@ class CompressedStrategy(Strategy):
         server_round += self._offset
         with self._random.used():
             messages = list(configure(server_round, self._model.inner, config, RngPreservingGrid(grid)))
+        if self._buffered is not None:
+            messages = self._buffered.idle(messages, train=link is Link.TRAIN_MESSAGE)
         nodes = [message.metadata.dst_node_id for message in messages]
         if link is Link.TRAIN_MESSAGE:
             n, traffic = self.publisher.replica.layout.n, self.ledger.nodes_of_round(server_round - 1)
@@ -289,13 +302,19 @@ class CompressedStrategy(Strategy):
         else:
             self._links.reach(nodes)
             uplink = evaluation_uplink(self._links.uplink)
-        self._exchange.pack(link, server_round, messages, self._model, uplink, derive_seed(self.seed, server_round))
+        seed = derive_seed(self.seed, server_round)
+        self._exchange.pack(link, server_round, messages, self._model, uplink, seed, self._busy)
         return messages
+
+    @property
+    def _busy(self) -> frozenset[int]:
+        """The nodes that go on training while a version is published."""
+        return self._buffered.busy if self._buffered is not None else frozenset()
 
     def aggregate_train(self, server_round: int, replies: Messages) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the next published model and the inner strategy's metrics."""
         server_round += self._offset
-        valid, failed = self._exchange.validate(server_round, replies, self.model, train=True)
+        valid, failed = self._exchange.validate(server_round, replies, self.model, self._busy, train=True)
         before, metrics = self.version, None
         with self._failed.guard(server_round, "training", counts=True), undone_on_error(self.inner, self.publisher):
             with self._random.used():
@@ -327,7 +346,7 @@ class CompressedStrategy(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
         """Return the inner strategy's metrics."""
         server_round += self._offset
-        valid, failed = self._exchange.validate(server_round, replies, self.model, train=False)
+        valid, failed = self._exchange.validate(server_round, replies, self.model, self._busy, train=False)
         self._exchange.log_dense_records(server_round)
         metrics = None
         with self._failed.guard(server_round, "evaluation", counts=False), self._random.used():

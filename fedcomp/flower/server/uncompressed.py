@@ -24,12 +24,16 @@ def is_incompressible(arrays: ArrayRecord) -> bool:
     return bool(arrays) and all(array.dtype.startswith(INTEGERS) for array in arrays.values())
 
 
-def check_uncompressed(arrays: ArrayRecord, checkpoint: object, compressors: Mapping[str, object]) -> None:
+def check_uncompressed(
+    arrays: ArrayRecord, checkpoint: object, compressors: Mapping[str, object], mode: object
+) -> None:
     """Log that `arrays` are not compressed; raise `ValueError` for arguments that need a compressed model."""
     if checkpoint is not None:
         raise ValueError("a model without floating tensors has no checkpoint; leave out the argument checkpoint")
     if compressors:
         raise ValueError("a model without floating tensors is not compressed; leave out the argument records")
+    if mode is not None:
+        raise ValueError(f"a model without floating tensors has no versions; leave out the mode {mode}")
     dtypes = ", ".join(sorted({array.dtype for array in arrays.values()}))
     log(INFO, "fedcomp: the model holds %s alone, which is not compressed: it travels as it is", dtypes)
 

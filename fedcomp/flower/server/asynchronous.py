@@ -1,0 +1,178 @@
+"""Training without rounds: a version is published whenever some updates have come in, whoever they are from.
+
+Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation" (FedBuff), AISTATS 2022, with the residuals of
+Tang et al., "DoubleSqueeze", ICML 2019, on both sides: those of the compressors.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from fedcomp.core import build, check_int, check_range, format_call
+from fedcomp.flower.grid_wrapper import GridWrapper, clock_of
+from fedcomp.flower.strategies.dynamic_sampling import aggregating
+from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
+from fedcomp.flower.strategies.rigl import RigL
+
+MAX_BUFFER = 1_000_000
+MAX_STALENESS = 1_000_000
+FOREVER_S = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncMode:
+    """Frozen settings: a version is published with every `buffer` updates, none of them more than `staleness` versions old.
+
+    An update that starts from a version s versions before the published one counts (1 + s) ** -`exponent` times: 1 / sqrt(1 + s)
+    as in FedBuff.  With an exponent of 0, all count alike.  An update that is older than `staleness` is refused, and its
+    content goes back to the residual of its node.
+
+    Raises `ValueError` for a buffer or a staleness below 1, and a negative exponent.
+
+    Examples:
+        >>> mode = AsyncMode(buffer=4)
+        >>> str(mode), mode.weight(3)
+        ('async(buffer=4, staleness=20, exponent=0.5)', 0.5)
+    """
+
+    buffer: int = 10
+    staleness: int = 20
+    exponent: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_int("buffer", self.buffer, 1, MAX_BUFFER, "the number of updates of a version")
+        check_int("staleness", self.staleness, 1, MAX_STALENESS, "the most versions that an update may be late")
+        check_range("exponent", self.exponent, least=0)
+
+    def __str__(self) -> str:
+        return format_call("async", asdict(self))
+
+    def weight(self, staleness: int) -> float:
+        """Return how many times an update counts that starts from the version `staleness` versions ago."""
+        return float((1 + staleness) ** -self.exponent)
+
+
+def rounds() -> None:
+    """Return None: each version is that of a round, which waits for all its nodes."""
+
+
+def asynchronous(buffer: int = 10, staleness: int = 20, exponent: float = 0.5) -> AsyncMode:
+    """Return an `AsyncMode`."""
+    return AsyncMode(buffer, staleness, exponent)
+
+
+MODES: Mapping[str, Callable[..., AsyncMode | None]] = {"sync": rounds, "async": asynchronous}
+"""Name -> maker of each way to wait for updates; None is rounds."""
+
+
+def parse_mode(text: str) -> AsyncMode | None:
+    """Return the mode that `text` names, such as ``"async(buffer=10, staleness=20)"``; None for ``"sync"``, which is rounds.
+
+    Raises `ValueError` for another form, an unknown name, and numbers below 1.
+    """
+    return build(text, MODES, "mode")
+
+
+def check_async(inner: Strategy) -> None:
+    """Raise `ValueError` for a strategy that cannot take updates of several versions."""
+    if reply_use_of(inner) is ReplyUse.INCREMENTS:
+        raise ValueError(
+            f"{type(aggregating(inner)).__name__} sums the increments of all nodes, and a late one cannot count less; "
+            "it needs rounds, mode 'sync'"
+        )
+    if isinstance(aggregating(inner), RigL):
+        raise ValueError("RigL moves the masks by reports of one round; it needs rounds, mode 'sync'")
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A training message without a reply so far: its node, the round in which it left, and when it is given up."""
+
+    node: int
+    round: int
+    deadline_s: float
+
+
+class BufferedGrid(GridWrapper):
+    """Returns from a round of training as soon as a buffer of updates has come in; the other nodes go on training.
+
+    A round here is what leads to one version.  `idle` says whether the next messages train; others are answered as by the
+    wrapped grid.
+    A node counts as busy until its reply is handed out, or until the timeout of its message is over.
+    """
+
+    def __init__(self, grid: Grid, mode: AsyncMode) -> None:
+        super().__init__(grid)
+        self._mode, self._clock = mode, clock_of(grid)
+        self._training: dict[str, Training] = {}
+        self._arrived: list[tuple[Message, Training]] = []
+        self._round, self._trains = 0, False
+
+    @property
+    def busy(self) -> frozenset[int]:
+        """The nodes whose update is not handed out yet."""
+        return frozenset(each.node for each in self._training.values()) | {each.node for _, each in self._arrived}
+
+    def idle(self, messages: Sequence[Message], *, train: bool) -> list[Message]:
+        """Return those `messages` that go to idle nodes; in training, as many as keep ``len(messages)`` nodes busy.
+
+        They are the next messages to send.
+        """
+        self._trains, busy = train, self.busy
+        idle = [message for message in messages if message.metadata.dst_node_id not in busy]
+        return idle[: max(0, len(messages) - len(busy))] if train else idle
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Send messages; in training, return the replies of this and earlier rounds that fill the buffer."""
+        messages = list(messages)
+        if not self._trains:
+            return super().send_and_receive(messages, timeout=timeout)
+        self._round += 1
+        deadline_s = self._clock.now() + (FOREVER_S if timeout is None else timeout)
+        sent = set(self.push_messages(messages))
+        for message in messages:
+            if message.metadata.message_id in sent:  # the others were refused, and Flower has logged why
+                training = Training(message.metadata.dst_node_id, self._round, deadline_s)
+                self._training[message.metadata.message_id] = training
+        self._wait()
+        return self._hand_out()
+
+    def _wait(self) -> None:
+        """Collect replies until the buffer is full, or nobody is left who could fill it."""
+        attempt = 0
+        while self._training and self._updates() < self._mode.buffer:
+            replies = list(self.pull_messages(list(self._training)))
+            for reply in replies:
+                self._arrived.append((reply, self._training[reply.metadata.reply_to_message_id]))
+            for reply in replies:
+                self._training.pop(reply.metadata.reply_to_message_id, None)
+            if replies:
+                attempt = 0
+                continue
+            now_s = self._clock.now()
+            self._training = {key: each for key, each in self._training.items() if each.deadline_s > now_s}
+            if self._training:
+                first_s = min(each.deadline_s for each in self._training.values())
+                self._clock.wait(first_s - now_s, attempt)
+                attempt += 1
+
+    def _hand_out(self) -> list[Message]:
+        """Return the replies that came first, up to the one that fills the buffer; keep the others for the next version."""
+        replies, nodes = list[Message](), set[int]()
+        while self._arrived and len(nodes) < self._mode.buffer:
+            reply, training = self._arrived.pop(0)
+            replies.append(reply)
+            if self._counts(reply, training):
+                nodes.add(training.node)
+        return replies
+
+    def _updates(self) -> int:
+        """Return how many nodes' updates have arrived."""
+        return len({training.node for reply, training in self._arrived if self._counts(reply, training)})
+
+    def _counts(self, reply: Message, training: Training) -> bool:
+        """Return whether a reply fills the buffer: an error does not, nor does an update that will be refused as too old."""
+        return not reply.has_error() and self._round - training.round <= self._mode.staleness
