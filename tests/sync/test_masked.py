@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.core import Vector
-from fedcomp.errors import CorruptError, NonFiniteError
+from fedcomp.errors import CorruptError, NonFiniteError, StaleError
 from fedcomp.sync import Publisher, Subscriber
 from fedcomp.sync.replica import start_replica
 from fedcomp.sync.updates import Undecoded, Update
@@ -197,6 +197,21 @@ def test_a_node_that_returns_another_mask_is_refused() -> None:
     trained = replica.layout.unflatten(replica.vector + np.float32(1), packed(random_mask(7)).tobytes())
     with pytest.raises(CorruptError, match="another mask 'w_mask' than the one that was sent"):
         server.parse_reply(1, node.update(trained, message, identity=1, decode_seconds=0))
+
+
+def test_a_late_update_within_a_mask_that_has_moved_is_refused() -> None:
+    """Its entries are no longer those of the model."""
+    server, node = begin(model(random_mask())), Subscriber()
+    message, frames = parse_server_message(server.message_to(1, "dense()", 0)[0].to_bytes())
+    node.follow(message, frames)
+    trained = node.held.layout.unflatten(node.held.vector + np.float32(1), node.held.exact)
+    late = node.update(trained, message, identity=1, decode_seconds=0)
+    server.publish(np.zeros(620, np.float32), server.replica.exact, fedcomp.dense(), seed=0)
+    reply = server.parse_reply(1, late)
+    assert (reply.staleness, reply.update is not None) == (1, True), "a version later, the mask is still the same"
+    server.publish(np.zeros(620, np.float32), packed(random_mask(7)).tobytes(), fedcomp.dense(), seed=0)
+    with pytest.raises(StaleError, match="the mask 'w_mask' has moved"):
+        server.parse_reply(1, late)
 
 
 def test_a_counter_beside_the_mask_may_change() -> None:

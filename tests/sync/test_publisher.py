@@ -1,10 +1,12 @@
 """The publisher: routes from every version, conservation of what compression leaves out, and updates accepted once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import fedcomp
-from fedcomp.errors import CorruptError, DivergedError, NonFiniteError, StaleError
+from fedcomp.errors import CorruptError, DivergedError, NonFiniteError, StaleError, VersionError
 from fedcomp.sync import History, Publisher, Replica, Subscriber, apply_frame, from_key_frame, resync, start_replica
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRecord, NodeRegistry
 from fedcomp.wire.frame import Kind, parse_single_frame
@@ -140,6 +142,21 @@ def test_an_update_is_accepted_once_and_acknowledged_by_the_next_message() -> No
     assert publisher.message_to(1, "dense()", 0)[0].acked == Ack()
     publisher.acknowledge(1, reply, summed=False)
     assert publisher.message_to(1, "dense()", 0)[0].acked == reply.ack
+
+
+def test_a_late_update_tells_how_many_versions_it_is_late_and_one_from_another_version_is_refused() -> None:
+    publisher, subscriber = Publisher.begin(start()), Subscriber()
+    data = answer(publisher, subscriber)
+    for _ in range(3):
+        publisher.publish(np.ones(3000, np.float32), b"", DENSE, seed=0)
+    reply = publisher.parse_reply(1, data)
+    assert reply.staleness == 3
+    assert reply.update is not None
+    np.testing.assert_allclose(reply.update.change.dense(), 1, rtol=1e-6)
+    frame = parse_single_frame(data)
+    for other in (replace(frame, version=3, base_version=3), replace(frame, before=frame.before ^ 1)):
+        with pytest.raises(VersionError, match=f"version {other.version} .*; version 0 .* was sent"):
+            publisher.parse_reply(1, other.to_bytes())
 
 
 def test_every_message_names_the_training_and_a_node_that_cannot_follow_gets_a_key_frame_next() -> None:
