@@ -1,0 +1,215 @@
+"""Train with nodes of different speeds, in rounds and without them; one line for each mode.
+
+    python -m experiments.asynchronous --seconds 200
+
+Time is virtual: a tenth of the nodes takes ten times as long as the others, messages take the time of the link, and a run is
+the same each time. --out writes all evaluated versions to a CSV file.
+"""
+
+import argparse
+import logging
+import random
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+from flwr.app import ArrayRecord, MetricRecord
+
+from benchmarks.netshape.profiles import BY_WORD
+from clients.app import app as client_app
+from experiments.configuration import Value, defaults
+from experiments.results import write_text
+from fedcomp.core import check_range
+from fedcomp.data import DataError
+from fedcomp.errors import FedcompError
+from fedcomp.flower import LocalGrid, Speeds
+from server.app import open_run, prepare
+from server.fit import check_strategy
+from server.settings import Settings
+
+MODES = ("sync", "async(buffer=2, staleness=100)", "async(buffer=5, staleness=50)", "async(buffer=10)")
+REFUSED = 2
+MAX_VERSIONS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An evaluated version: its virtual time, the accuracy 0 to 1, and the sums since the start.
+
+    `slow_share` is the share of the slow nodes in all updates that went into the model.
+    """
+
+    mode: str
+    seed: int
+    version: int
+    seconds: float
+    accuracy: float
+    loss: float
+    updates: int
+    slow_share: float
+    refused: int
+    uplink_bytes: int
+    downlink_bytes: int
+
+
+class TimeIsOver(Exception):
+    """The virtual time of a run is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A run until a virtual time, evaluated every `every_s` seconds."""
+
+    settings: Settings
+    nodes: int
+    speeds: Speeds
+    seconds: float
+    every_s: float
+
+    def run(self) -> list[Row]:
+        """Return the evaluated versions."""
+        settings, rows = self.settings, list[Row]()
+        grid = LocalGrid(client_app, self.nodes, settings.to_config(), in_memory=True, speeds=self.speeds)
+        evaluator = prepare(settings, grid)
+        _, strategy = open_run(settings, int)
+        random.seed(settings.seed)
+        slow = {node for node in grid.get_node_ids() if self.speeds.is_slow(node)}
+
+        def evaluate(version: int, arrays: ArrayRecord) -> MetricRecord | None:
+            is_over = grid.now() >= self.seconds or version == settings.num_rounds
+            if is_over or not rows or grid.now() >= rows[-1].seconds + self.every_s:
+                loss, accuracy = evaluator(arrays)
+                taken = {node: counts.dense_uplink_bytes for node, counts in strategy.ledger.by_node().items()}
+                updates = sum(taken.values())
+                share = sum(size for node, size in taken.items() if node in slow) / max(1, updates)
+                total = strategy.ledger.total()
+                size = max(1, sum(len(array.data) for array in arrays.values()))
+                traffic = updates // size, share, total.refused, total.uplink_bytes, total.downlink_bytes
+                rows.append(Row(settings.mode, settings.seed, version, grid.now(), accuracy, loss, *traffic))
+            if is_over:
+                raise TimeIsOver
+            return None
+
+        with suppress(TimeIsOver):
+            strategy.start(grid, evaluator.initial_arrays(), settings.num_rounds, evaluate_fn=evaluate)
+        return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a line for each mode and seed; return 2 for settings that do not fit, before anything is trained."""
+    options = _options(arguments)
+    torch.set_num_threads(1)
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    with tempfile.TemporaryDirectory(prefix="fedcomp-asynchronous-") as folder:
+        try:
+            trials = [_trial(options, mode, seed, folder) for mode in options.modes for seed in range(options.seeds)]
+            check_range("--target", options.target, above=0, most=1)
+            if options.out and not options.out.absolute().parent.is_dir():
+                raise ValueError(f"--out is {str(options.out)!r}; there is no such folder")
+        except (ValueError, DataError, FedcompError) as error:
+            print(f"python -m experiments.asynchronous: {error}", file=sys.stderr)
+            return REFUSED
+        reached = f"until {100 * options.target:g} %"
+        print(
+            f"{'mode':<48}{'seed':>5}{reached:>12}{'best':>7}{'last':>7}{'versions':>10}{'updates':>9}{'slow':>7}"
+            f"{'refused':>9}{'kB up':>8}{'down':>8}"
+        )
+        rows: list[Row] = []
+        for trial in trials:
+            found = trial.run()
+            print(_line(found, options.target), flush=True)
+            rows += found
+            if options.out:
+                write_text(options.out, pd.DataFrame(map(asdict, rows)).to_csv(index=False))
+    return 0
+
+
+def _line(rows: Sequence[Row], target: float) -> str:
+    """Return the seconds until the target, the best and the last accuracy, and the sums of a run."""
+    last = rows[-1]
+    reached = next((f"{row.seconds:.0f} s" for row in rows if row.accuracy >= target), "never")
+    best = max(row.accuracy for row in rows)
+    return (
+        f"{last.mode:<48}{last.seed:>5}{reached:>12}{100 * best:>7.1f}{100 * last.accuracy:>7.1f}{last.version:>10}"
+        f"{last.updates:>9}{100 * last.slow_share:>6.1f}%{last.refused:>9}{last.uplink_bytes / 1e3:>8.0f}"
+        f"{last.downlink_bytes / 1e3:>8.0f}"
+    )
+
+
+def _trial(options: argparse.Namespace, mode: str, seed: int, folder: str) -> Trial:
+    """Return a run of the app's default settings, changed by the options."""
+    check_range("--seconds", options.seconds, above=0)
+    check_range("--every", options.every, least=0)
+    config: dict[str, Value] = {
+        **defaults(),
+        "dataset": options.dataset,
+        "data-dir": options.data_dir,
+        "partition": options.partition,
+        "model": options.model,
+        "fraction-train": options.fraction_train,
+        "learning-rate": options.learning_rate,
+        "local-steps": options.steps,
+        "batch-size": options.batch_size,
+        "uplink": options.uplink,
+        "downlink": options.downlink,
+        "mode": mode,
+        "seed": seed,
+        "num-rounds": MAX_VERSIONS,
+        "runs-dir": folder,
+    }
+    settings = Settings.from_config(config)
+    check_strategy(settings, options.nodes)
+    link = BY_WORD[options.link]
+    speeds = Speeds(
+        options.compute,
+        options.slow,
+        options.slowdown,
+        options.spread,
+        link.down_mbit_s,
+        link.up_mbit_s,
+        link.round_trip_ms / 1e3,
+        seed,
+    )
+    return Trial(settings, options.nodes, speeds, options.seconds, options.every)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r}; a whole number above 0 is needed")
+    return int(text)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m experiments.asynchronous", description="Rounds, and none.")
+    parser.add_argument("--dataset", default="digits")
+    parser.add_argument("--data-dir", default="", help="the folder of the dataset's files; digits needs none")
+    parser.add_argument("--model", default="mlp")
+    parser.add_argument("--partition", default="classes(2)")
+    parser.add_argument("--nodes", type=_positive, default=50)
+    parser.add_argument("--fraction-train", type=float, default=0.2, help="of the nodes train at a time")
+    parser.add_argument("--modes", nargs="+", default=MODES, metavar="MODE")
+    parser.add_argument("--uplink", default="stc(density=0.02)")
+    parser.add_argument("--downlink", default="stc(density=0.02)")
+    parser.add_argument("--learning-rate", type=float, default=0.1)
+    parser.add_argument("--steps", type=_positive, default=4, help="local steps of an update")
+    parser.add_argument("--batch-size", type=_positive, default=10)
+    parser.add_argument("--seconds", type=float, default=200.0, help="of virtual time")
+    parser.add_argument("--every", type=float, default=5.0, help="virtual seconds between evaluations")
+    parser.add_argument("--target", type=float, default=0.9, help="accuracy")
+    parser.add_argument("--compute", type=float, default=1.0, help="virtual seconds of an update")
+    parser.add_argument("--slow", type=float, default=0.1, help="the share of slow nodes")
+    parser.add_argument("--slowdown", type=float, default=10.0, help="times that a slow node takes longer")
+    parser.add_argument("--spread", type=float, default=0.2, help="of the times of one node")
+    parser.add_argument("--link", choices=sorted(BY_WORD), default="lte")
+    parser.add_argument("--seeds", type=_positive, default=1)
+    parser.add_argument("--out", type=Path, help="a CSV file for all evaluated versions")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
