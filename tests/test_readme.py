@@ -138,6 +138,13 @@ def test_the_programs_in_the_training_page_run(capsys: pytest.CaptureFixture[str
     assert "'0.weight_mask': (800,)" in capsys.readouterr().out
 
 
+def test_the_programs_in_the_asynchronous_page_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "asynchronous.md"
+    for program in _blocks("python", page):
+        exec(program, {})  # noqa: S102 - it is the page's
+        assert f"```\n{capsys.readouterr().out}```" in page.read_text()
+
+
 def test_the_program_in_the_gossip_page_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "gossip.md"
     (program,) = _blocks("python", page)

@@ -1,12 +1,15 @@
-"""What the tests do to a running federation: stop and restart a node, find ServerApps, look at processes."""
+"""What the tests do to a running federation: stop and restart a node, find ServerApps, look at processes; and its app."""
 
+import shutil
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
 from deploy.federation import Federation
 from deploy.flower_programs import GRACE_S
 from deploy.program import end, mark_of
+from deploy.run_config import copy_app
 
 RETURN_TIMEOUT_S = 120.0
 
@@ -36,3 +39,19 @@ def server_apps(federation: Federation) -> list[psutil.Process]:
 def carriers(mark: str) -> list[str]:
     """Return the names of all processes, zombies included, whose mark starts with `mark`."""
     return [process.name() for process in psutil.process_iter() if mark_of(process).startswith(mark)]
+
+
+def watching_app(folder: Path) -> Path:
+    """Return the project's app with the apps of `chaos` in it, which write what nodes learn and what arrives to CHAOS_BOOK."""
+    copy_app(folder)
+    shutil.copytree(Path(__file__).parent / "chaos", folder / "chaos", ignore=shutil.ignore_patterns("__pycache__"))
+    text = (folder / "pyproject.toml").read_text()
+    for before, after in (
+        ('"server.app:app"', '"chaos.server:app"'),
+        ('"clients.app:app"', '"chaos.client:app"'),
+        ('"clients/**/*.py"', '"clients/**/*.py", "chaos/*.py"'),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    (folder / "pyproject.toml").write_text(text)
+    return folder

@@ -19,14 +19,13 @@ from flwr.cli.build import build_fab_from_disk
 from benchmarks.netshape.link import Link
 from clients.app import app as client_app
 from deploy.federation import Federation
-from deploy.run_config import copy_app
 from fedcomp.flower import LocalGrid
 from fedcomp.flower.client.state_folder import StateFolder
 from fedcomp.flower.server.checkpoint import Checkpoint
 from fedcomp.sync import Subscriber, Traffic
 from server.app import app as server_app
 from tests.deploy.chaos.server import Watching
-from tests.deploy.live_federation import server_apps, start_node, stop_node
+from tests.deploy.live_federation import server_apps, start_node, stop_node, watching_app
 
 pytestmark = [
     pytest.mark.chaos,
@@ -87,27 +86,11 @@ def _wait(ready: Callable[[], object], what: str) -> None:
         time.sleep(0.02)
 
 
-def _app(folder: Path) -> Path:
-    """Return the project's app, with the chaos test's own ServerApp and ClientApp in it."""
-    copy_app(folder)
-    shutil.copytree(Path(__file__).parent / "chaos", folder / "chaos", ignore=shutil.ignore_patterns("__pycache__"))
-    text = (folder / "pyproject.toml").read_text()
-    for before, after in (
-        ('"server.app:app"', '"chaos.server:app"'),
-        ('"clients.app:app"', '"chaos.client:app"'),
-        ('"clients/**/*.py"', '"clients/**/*.py", "chaos/*.py"'),
-    ):
-        assert before in text
-        text = text.replace(before, after)
-    (folder / "pyproject.toml").write_text(text)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosResult]:
     folder = tmp_path_factory.mktemp("chaos")
     book, run = folder / "book", folder / "runs" / "chaos"
-    app = _app(folder / "app")
+    app = watching_app(folder / "app")
     config = {**CONFIG, "strategy": "watching", "runs-dir": str(folder / "runs")}
 
     def done() -> int:

@@ -26,9 +26,9 @@ FOREVER_S = 1e12
 class AsyncMode:
     """Frozen settings: a version is published with every `buffer` updates, none of them more than `staleness` versions old.
 
-    An update that starts from a version s versions before the published one counts (1 + s) ** -`exponent` times: 1 / sqrt(1 + s)
-    as in FedBuff.  With an exponent of 0, all count alike.  An update that is older than `staleness` is refused, and its
-    content goes back to the residual of its node.
+    An update that starts from a version s versions before the published one counts ``(1 + s) ** -exponent`` times, which is
+    1 / sqrt(1 + s) as in FedBuff by default; with an exponent of 0, all updates count alike.  An update from before the last
+    `staleness` versions is refused, and its content goes back to the residual of its node.
 
     Raises `ValueError` for a buffer or a staleness below 1, and a negative exponent.
 
@@ -76,8 +76,10 @@ def parse_mode(text: str) -> AsyncMode | None:
     return build(text, MODES, "mode")
 
 
-def check_async(inner: Strategy) -> None:
-    """Raise `ValueError` for a strategy that cannot take updates of several versions."""
+def check_async(inner: Strategy, mode: object = None) -> None:
+    """Raise `ValueError` for a strategy that cannot take updates of several versions, and for a `mode` that is none."""
+    if mode is not None and not isinstance(mode, AsyncMode):
+        raise ValueError(f"mode is {mode!r}; an AsyncMode is needed, or None for rounds; parse_mode makes it from text")
     if reply_use_of(inner) is ReplyUse.INCREMENTS:
         raise ValueError(
             f"{type(aggregating(inner)).__name__} sums the increments of all nodes, and a late one cannot count less; "
@@ -99,9 +101,8 @@ class Training:
 class BufferedGrid(GridWrapper):
     """Returns from a round of training as soon as a buffer of updates has come in; the other nodes go on training.
 
-    A round here is what leads to one version.  `idle` says whether the next messages train; others are answered as by the
-    wrapped grid.
-    A node counts as busy until its reply is handed out, or until the timeout of its message is over.
+    A round here is what leads to one version.  A node is busy until its reply is returned, or until the timeout of its message
+    is over.  `idle` says whether the next messages train; others are answered as by the wrapped grid.
     """
 
     def __init__(self, grid: Grid, mode: AsyncMode) -> None:
@@ -162,7 +163,7 @@ class BufferedGrid(GridWrapper):
     def _hand_out(self) -> list[Message]:
         """Return the replies that came first, up to the one that fills the buffer; keep the others for the next version."""
         replies, nodes = list[Message](), set[int]()
-        while self._arrived and len(nodes) < self._mode.buffer:
+        while self._arrived and (len(nodes) < self._mode.buffer or self._arrived[0][1].node in nodes):  # came twice
             reply, training = self._arrived.pop(0)
             replies.append(reply)
             if self._counts(reply, training):

@@ -136,7 +136,7 @@ class CompressedStrategy(Strategy):
         self._random = IsolatedRandom()
         self.mode = mode
         if mode is not None:
-            check_async(inner)
+            check_async(inner, mode)
         self._buffered: BufferedGrid | None = None
         self._exchange = Exchange(inner, records, order, clipping, mode)
         self._model: PublishedModel | None = None

@@ -184,7 +184,9 @@ def test_an_update_beyond_the_bound_is_refused_and_goes_back_to_its_node() -> No
     strategy.start(grid, toy.model(), num_rounds=1)
     state, asked = state_of(grid.contexts[NODES]), sum_of_updates(grid.contexts[NODES])
     sent = asked - state.memory["residual"]
-    assert np.count_nonzero(np.abs(sent) > 1e-5) <= 52, "all but the entries of the newest update has stayed on the node"
+    assert np.count_nonzero(np.abs(sent) > 1e-5) <= 52, (
+        "all but the entries of the newest update has stayed on the node"
+    )
 
 
 def test_a_node_that_does_not_answer_is_asked_again_after_the_timeout() -> None:
@@ -309,6 +311,23 @@ def test_strategies_that_need_rounds_are_refused(inner: Strategy) -> None:
     CompressedStrategy(inner, uplink=uplink)
     with pytest.raises(ValueError, match="rounds"):
         CompressedStrategy(inner, uplink=uplink, mode=AsyncMode())
+
+
+@pytest.mark.parametrize("mode", ["async(buffer=3)", 3, True])
+def test_a_mode_of_another_type_is_refused(mode: Any) -> None:
+    with pytest.raises(ValueError, match="an AsyncMode is needed"):
+        CompressedStrategy(FedAvg(), mode=mode)
+
+
+def test_a_reply_that_comes_twice_fills_one_place() -> None:
+    inner = Counting(fraction_evaluate=0.0)
+    grid = LocalGrid(toy.app(), 4, speeds=lambda node, _: NodeSpeed(compute_s=float(node)))
+    for node in grid.get_node_ids():
+        grid.order(node, Fault.DOUBLE_REPLY, Fault.DELIVER_TWICE)
+    strategy = CompressedStrategy(inner, mode=AsyncMode(buffer=2))
+    strategy.start(grid, toy.model(), num_rounds=6)
+    assert inner.updates == 6 * [2]
+    assert strategy.ledger.total().refused > 4
 
 
 def test_a_model_without_versions_is_refused() -> None:
