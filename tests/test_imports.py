@@ -78,7 +78,8 @@ RULES = {
     "experiments/": """numpy torch flwr filelock huggingface_hub jinja2 joblib matplotlib pandas pydantic ray rich seaborn
         fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.gossip fedcomp.methods fedcomp.sync fedcomp.tasks
         fedcomp.training clients.app clients.devices clients.local clients.plug_ins clients.samples
-        server.app server.evaluate server.progress server.run_records server.settings server.strategies deploy.monitor.snapshot
+        server.app server.evaluate server.fit server.progress server.run_records server.settings server.strategies
+        deploy.monitor.snapshot
         benchmarks.figure_file benchmarks.netshape.profiles""",
 }
 
