@@ -56,6 +56,11 @@ class Row:
     uplink_bytes: int
     downlink_bytes: int
 
+    @property
+    def sent_bytes(self) -> int:
+        """The bytes both ways."""
+        return self.uplink_bytes + self.downlink_bytes
+
 
 class TimeIsOver(Exception):
     """The virtual time of a run is over."""
@@ -116,8 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return REFUSED
         reached = f"until {100 * options.target:g} %"
         print(
-            f"{'mode':<48}{'seed':>5}{reached:>12}{'best':>7}{'last':>7}{'versions':>10}{'updates':>9}{'slow':>7}"
-            f"{'refused':>9}{'kB up':>8}{'down':>8}"
+            f"{'mode':<32}{'seed':>5}{reached:>12}{'kB':>7}{'best':>7}{'last':>7}{'versions':>10}{'updates':>9}{'slow':>7}"
+            f"{'refused':>9}{'kB':>7}"
         )
         rows: list[Row] = []
         for trial in trials:
@@ -130,14 +135,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _line(rows: Sequence[Row], target: float) -> str:
-    """Return the seconds until the target, the best and the last accuracy, and the sums of a run."""
-    last = rows[-1]
-    reached = next((f"{row.seconds:.0f} s" for row in rows if row.accuracy >= target), "never")
+    """Return the seconds and the bytes until the target, the best and the last accuracy, and the sums of a run."""
+    last, first = rows[-1], next((row for row in rows if row.accuracy >= target), None)
+    seconds, size = (f"{first.seconds:.0f} s", f"{first.sent_bytes / 1e3:.0f}") if first else ("never", "-")
     best = max(row.accuracy for row in rows)
     return (
-        f"{last.mode:<48}{last.seed:>5}{reached:>12}{100 * best:>7.1f}{100 * last.accuracy:>7.1f}{last.version:>10}"
-        f"{last.updates:>9}{100 * last.slow_share:>6.1f}%{last.refused:>9}{last.uplink_bytes / 1e3:>8.0f}"
-        f"{last.downlink_bytes / 1e3:>8.0f}"
+        f"{last.mode:<32}{last.seed:>5}{seconds:>12}{size:>7}{100 * best:>7.1f}{100 * last.accuracy:>7.1f}"
+        f"{last.version:>10}{last.updates:>9}{100 * last.slow_share:>6.1f}%{last.refused:>9}{last.sent_bytes / 1e3:>7.0f}"
     )
 
 
