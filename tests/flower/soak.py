@@ -30,7 +30,7 @@ from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
 from fedcomp.compressor import Compressor
-from fedcomp.flower import EF21, CompressedStrategy, CompressionMod, LocalGrid, records, to_record
+from fedcomp.flower import EF21, AsyncMode, CompressedStrategy, CompressionMod, LocalGrid, Speeds, records, to_record
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.mod import open_store
 from fedcomp.flower.local_grid import Fault
@@ -130,13 +130,17 @@ class SoakGrid(LocalGrid):
         super().__init__(*args, **settings)
         self.rng, self.old, self.deadly, self.damage = rng, list[Message](), 0, 0.0
 
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        replies: list[Message] = []
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        ids: list[str] = []
         for message in messages:
             self.deadly -= 1
             if self.deadly == 0:
                 raise KilledError
-            replies += super().send_and_receive([message], timeout=timeout)
+            ids += super().push_messages([message])
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        replies = list(super().pull_messages(message_ids))
         late = [reply for reply in self.old if self.rng.random() < 0.5] if self.rng.random() < self.damage else []
         self.old = [copied(reply) for reply in replies if reply.has_content()]
         arrived = [reply for reply in (self._damaged(reply) for reply in replies) if reply is not None]
@@ -172,6 +176,9 @@ class Trial:
         self.shared_start = rng.random() < 0.5
         self.fractions = rng.choice((0.5, 1.0)), rng.choice((0.0, 0.5))
         self.rate = rng.choice((0.0, 0.1, 0.3, 0.5))
+        # Late updates count whole, so that their sum can be checked.
+        mode = AsyncMode(rng.randrange(1, self.num_nodes + 1), rng.randrange(1, 6), exponent=0.0)
+        self.mode = mode if rng.random() < 0.4 and self.name not in ("ef21", "rigl") else None
         self.learned: Books = {}
         self.forgotten: Books = {}
         self.accounts = Accounts()
@@ -185,6 +192,7 @@ class Trial:
             self.num_nodes,
             node_config=self._node_config if in_files else None,
             in_memory=self.memory == "in memory",
+            speeds=Speeds(slow=0.3, slowdown=5.0, spread=0.5, seed=number) if self.mode else None,
         )
         self.fails_to_save = False
         self.saved = copy.deepcopy(self.accounts)
@@ -195,6 +203,7 @@ class Trial:
         return (
             f"{self.name}, up {self.uplink}, down {self.downlink}, {self.memory}, {self.num_nodes} nodes, {list(self.model)}"
             + (", shared start" if self.shared_start else "")
+            + (f", {self.mode}" if self.mode else "")
         )
 
     def _node_config(self, node: int) -> UserConfig:
@@ -224,6 +233,7 @@ class Trial:
             seed=self.rng.randrange(2**32),
             checkpoint=self.checkpoint,
             shared_start=self.shared_start,
+            mode=self.mode,
         )
         save = strategy.save
 
@@ -297,6 +307,7 @@ class Trial:
         self.grid.old = []
         inner = cast(FedAvg, self.strategy.inner)
         inner.fraction_train = inner.fraction_evaluate = 1.0
+        self.strategy.mode = None  # rounds, which reach all nodes
         for _ in range(3):
             self._round()
         self._check()
@@ -319,7 +330,7 @@ class Trial:
         before = {node: copy.deepcopy(self._counted(node)) for node in self.grid.contexts}
         learned = copy.deepcopy(self.learned)
         try:
-            self.strategy.start(self.grid, self.model, num_rounds=1)
+            self.strategy.start(self.grid, self.model, num_rounds=4 if self.strategy.mode else 1, timeout=20.0)
         except KilledError:
             self.faults["server killed"] += 1
             self._restart()
@@ -329,6 +340,8 @@ class Trial:
         self.done += 1
         for node, queue in pending.items():
             happened = queue[: len(queue) - len(self.grid.faults[node])]
+            if self.strategy.mode and {Fault.FORGET, Fault.CRASH} & set(happened):
+                self.exact = False  # in which of the versions is not known here
             if Fault.FORGET in happened:  # what had not arrived is lost with the state
                 self.forgotten[node] = _minus(learned.get(node, {}), before[node])
                 self.exact &= Fault.CRASH not in happened
@@ -458,6 +471,7 @@ class Result:
         self.exact += trial.exact and trial.name == WATCHING
         self.faults += trial.faults
         self.seen.update((trial.name, trial.memory, f"up {trial.uplink.name}", f"down {trial.downlink.name}"))
+        self.seen["async"] += trial.mode is not None
 
     def lines(self) -> Iterable[str]:
         """Yield the sums as lines."""

@@ -145,12 +145,11 @@ class BufferedGrid(GridWrapper):
         """Collect replies until the buffer is full, or nobody is left who could fill it."""
         attempt = 0
         while self._training and self._updates() < self._mode.buffer:
-            replies = list(self.pull_messages(list(self._training)))
-            for reply in replies:
-                self._arrived.append((reply, self._training[reply.metadata.reply_to_message_id]))
-            for reply in replies:
-                self._training.pop(reply.metadata.reply_to_message_id, None)
-            if replies:
+            pulled = [(each.metadata.reply_to_message_id, each) for each in self.pull_messages(list(self._training))]
+            self._arrived += [(reply, self._training[key]) for key, reply in pulled if key in self._training]
+            for key, _ in pulled:
+                self._training.pop(key, None)
+            if pulled:
                 attempt = 0
                 continue
             now_s = self._clock.now()
