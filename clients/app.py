@@ -105,7 +105,7 @@ def report_partition(message: Message, context: Context) -> Message:
 
 def weights_of(run: Mapping[str, object], num_examples: int) -> dict[str, int | float]:
     """Return the metrics that a strategy may weigh this node by: its examples, and 1 if all nodes count the same."""
-    return {"num-examples": num_examples, **({"equal-weight": 1} if run["weighting"] == "equal" else {})}
+    return {"num-examples": num_examples, **({"uniform-weight": 1} if run["weighting"] == "uniform" else {})}
 
 
 def _device(run: Mapping[str, object]) -> torch.device:

@@ -34,7 +34,7 @@ SETTINGS = {
     "training": "str",  # plug-ins of the local training
     "seed": "int64",
     "strategy": "str",
-    "weighting": "str",  # of the nodes in a mean: by their number of examples, or equal
+    "weighting": "str",  # of the nodes in a mean: by their number of examples, or uniform
     "uplink": "str",
     "downlink": "str",
 }

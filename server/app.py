@@ -11,16 +11,16 @@ from fedcomp import FedcompError
 from fedcomp.errors import DivergedError
 from fedcomp.flower import GROWTH, CompressedStrategy, DynamicSampling, RigL, parse_mode
 from server import report
-from server.evaluate import Evaluator, build_evaluator, check_training, to_npz
+from server.evaluate import Evaluator, build_evaluator, check_same_preparation, check_training, to_npz
 from server.fit import check_partition, check_strategy, load_dataset
-from server.folder import RunFolder, create_folder, reopen_folder
+from server.folder import RunFolder, create_folder, first_settings, reopen_folder
 from server.nodes import OrderedGrid, query_partitions, wait_for_nodes
 from server.rounds import Rounds
 from server.run_status import RunStatus
 from server.settings import Settings, SettingsError
 from server.strategies import parse_strategy
 
-WEIGHT_METRICS = {"examples": "num-examples", "equal": "equal-weight"}
+WEIGHT_METRICS = {"examples": "num-examples", "uniform": "uniform-weight"}
 """The setting `weighting` -> the metric that every node reports and that means are weighted by, of models and metrics."""
 
 GROWTH_UPLINK = fedcomp.topk(density=1.0, values="fp16", feedback=False)
@@ -91,6 +91,7 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
     )
     uplink, downlink = fedcomp.parse(settings.uplink), fedcomp.parse(settings.downlink)
     folder = reopen_folder(settings) if settings.resume else create_folder(settings)
+    check_same_preparation(str(first_settings(folder)["training"]), settings.training)
     strategy = CompressedStrategy(
         DynamicSampling(inner, beta=settings.sampling_decay) if settings.sampling_decay else inner,
         uplink=uplink,

@@ -17,7 +17,7 @@ from fedcomp.data import Dataset
 from fedcomp.flower import RigL
 from fedcomp.sync import check_masked
 from fedcomp.tasks import build_model, evaluate, input_shape, prepare
-from fedcomp.training import Inference, pack, parse, parse_schedule
+from fedcomp.training import Inference, Prepared, pack, parse, parse_schedule
 from server.strategies import parse_strategy
 
 BATCH_SIZE = 1000
@@ -85,6 +85,17 @@ def check_plug_in_names(training: str, strategy: str, uplink: str) -> None:
         raise ValueError(f"the strategy {strategy} moves the weights of sparse models; rigl(density=0.1) makes one")
     if "rigl" in names:
         check_masked(fedcomp.parse(uplink))
+
+
+def check_same_preparation(before: str, training: str) -> None:
+    """Raise `ValueError` if `training` names other plug-ins that add to the model, such as masks, than those `before`."""
+    began, wanted = (
+        {str(plugin) for plugin in parse(text).plugins if isinstance(plugin.begin, Prepared)}
+        for text in (before, training)
+    )
+    if began != wanted:
+        model = f"the model of this run was prepared by {' + '.join(sorted(began)) or 'no plug-in'}"
+        raise ValueError(f"training is {training!r}; {model}, and the same is needed to resume")
 
 
 def to_npz(arrays: ArrayRecord) -> bytes:

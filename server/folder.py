@@ -16,7 +16,7 @@ from server.settings import Settings
 FREE_ON_RESUME = frozenset(  # the settings that may change when a run is resumed
     {
         "num-rounds", "data-dir", "device", "num-threads", "evaluate-every", "min-nodes",
-        "runs-dir", "checkpoint-every", "resume", "round-timeout", "node-timeout",
+        "runs-dir", "checkpoint-every", "resume", "round-timeout", "node-timeout", "training", "client-momentum",
     }
 )  # fmt: skip
 ADDED_SINCE_0_1 = {
@@ -24,6 +24,8 @@ ADDED_SINCE_0_1 = {
     "learning-rate-schedule": "constant", "optimizer": "sgd", "client-momentum": "reset", "training": "",
 }  # fmt: skip
 """Settings that an older run does not name, with the values that describe it."""
+RENAMED_SINCE_0_1 = {("weighting", "equal"): "uniform"}
+"""Settings with values that are now named otherwise."""
 
 
 class RunFolder:
@@ -133,7 +135,7 @@ def _resumable(settings: Settings) -> RunFolder:
     folder = RunFolder(Path(settings.runs_dir).expanduser().absolute() / settings.run_name)
     if not folder.settings.exists():
         raise ValueError(f"resume is true, but there is no run {settings.run_name!r} in {folder.path.parent}")
-    before = ADDED_SINCE_0_1 | _settings_in(folder.settings)
+    before = first_settings(folder)
     if not folder.checkpoint.exists():
         if not before["checkpoint-every"]:
             raise ValueError(
@@ -149,6 +151,12 @@ def _resumable(settings: Settings) -> RunFolder:
         if key not in FREE_ON_RESUME and before.get(key) != value:
             raise ValueError(f"{key} is {value!r}; {before.get(key)!r}, as run {settings.run_name!r} has it, is needed")
     return folder
+
+
+def first_settings(folder: RunFolder) -> dict[str, Any]:
+    """Return the settings that a run began with; raise `ValueError` if its file holds none."""
+    found = ADDED_SINCE_0_1 | _settings_in(folder.settings)
+    return {key: RENAMED_SINCE_0_1.get((key, str(value)), value) for key, value in found.items()}
 
 
 def _is_empty(path: Path) -> bool:

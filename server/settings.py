@@ -89,7 +89,7 @@ class Settings(CheckedConfig):
     model: Annotated[str, Field(pattern=r"^\w+$", description="the name of a model")]
     seed: Seed
     strategy: Annotated[str, Field(description="a text such as 'fedavg'"), _accepted_by(parse_strategy)]
-    weighting: Annotated[Literal["examples", "equal"], Field(description="'examples' or 'equal'")]
+    weighting: Annotated[Literal["examples", "uniform"], Field(description="'examples' or 'uniform'")]
     clip_norm: Number
     clip_median: Number
     mode: Annotated[str, Field(description="a text such as 'async(buffer=10)'"), _accepted_by(parse_mode)]

@@ -37,6 +37,7 @@ RULES = {
         fedcomp.wire""",
     "fedcomp/flower/": """numpy filelock flwr google
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.sync fedcomp.wire""",
+    "fedcomp/flower/training_state.py": "flwr torch fedcomp.wire",  # torch for its types alone
     "fedcomp/data/": "numpy datasets flwr_datasets sklearn fedcomp.core",
     "fedcomp/tasks/": "numpy torch fedcomp.core fedcomp.data",
     "fedcomp/training/": "numpy torch fedcomp.core fedcomp.wire",

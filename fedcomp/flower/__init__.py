@@ -28,6 +28,7 @@ from fedcomp.flower.strategies.proximal import QcmdAdagrad, QrdaAdagrad
 from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration, ReplyUse
 from fedcomp.flower.strategies.rigl import GROWTH, RigL
 from fedcomp.flower.strategies.state import StatefulStrategy
+from fedcomp.flower.training_state import load_training_state, save_training_state
 from fedcomp.flower.virtual_time import NodeSpeed, Speeds
 from fedcomp.sync import Ledger, Traffic
 
@@ -57,7 +58,9 @@ __all__ = [
     "Traffic",
     "check_async",
     "check_links",
+    "load_training_state",
     "parse_mode",
     "round_model",
+    "save_training_state",
     "to_record",
 ]

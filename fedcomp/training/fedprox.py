@@ -18,10 +18,12 @@ class Proximal(Step):
     def __init__(self, mu: float, model: nn.Module, _kept: Tensors, _generator: Generator) -> None:
         self._mu = mu
         self._weights = [weight for weight in model.parameters() if weight.requires_grad] if mu else []
-        self._anchors = [weight.detach().clone() for weight in self._weights]
+        self._anchors: list[Tensor] = []
 
     def loss(self, loss: Tensor) -> Tensor:
-        """Return `loss` with the penalty."""
+        """Return `loss` with the penalty: the weights of the first step are those of the server."""
+        # Not those of `begin`: another plug-in may then set weights to zero that the server does not use, as RigL does.
+        self._anchors = self._anchors or [weight.detach().clone() for weight in self._weights]
         for weight, anchor in zip(self._weights, self._anchors, strict=True):
             loss = loss + self._mu / 2 * (weight - anchor).square().sum()
         return loss

@@ -53,12 +53,18 @@ class MixedPrecision(Step):
         if wrong:
             raise ValueError(f"mixed_precision() trains float32 weights; the model has {min(map(str, wrong))}")
         self._device, self._dtype = _device(model), dtype
+        self._model, self._buffers = model, list[tuple[Tensor, Tensor]]()
         self._scale: LossScale | None = None
         if dtype == torch.float16:
             self._scale = LossScale(float(kept["scale"]), int(kept["good_steps"])) if kept else LossScale()
 
     def forward(self) -> AbstractContextManager[object]:
-        """Return torch's autocast: it chooses the operations that are safe in 16 bits, and casts the weights for them."""
+        """Return torch's autocast: it chooses the operations that are safe in 16 bits, and casts the weights for them.
+
+        A step that may overflow can change buffers, such as the means of batch normalization: it keeps a copy of them.
+        """
+        if self._scale is not None:
+            self._buffers = [(buffer, buffer.clone()) for buffer in self._model.buffers()]
         return torch.autocast(self._device, self._dtype)
 
     def loss(self, loss: Tensor) -> Tensor:
@@ -67,10 +73,14 @@ class MixedPrecision(Step):
         return loss if self._scale is None else loss * self._scale.scale
 
     def gradients(self) -> bool:
-        """Unscale the gradients, which are float32 as the weights are; return False after an overflow."""
+        """Unscale the gradients, which are float32 as the weights are; return False after an overflow, and undo its traces."""
         if self._scale is None:
             return True
-        return self._scale.unscale([weight.grad for weight in self._weights if weight.grad is not None])
+        finite = self._scale.unscale([weight.grad for weight in self._weights if weight.grad is not None])
+        if not finite:
+            for buffer, before in self._buffers:
+                buffer.copy_(before)
+        return finite
 
     def end(self) -> Tensors:
         """Return the loss scale."""
@@ -87,9 +97,9 @@ def _device(model: nn.Module) -> str:
 def mixed_precision(dtype: Literal["bfloat16", "float16"] = "bfloat16") -> Begin:
     """Compute outputs and gradients with 16-bit operands, and keep weights, gradients and updates in float32.
 
-    ``"float16"`` needs a GPU; its loss is scaled from 2^16, and a step whose gradients overflow changes nothing but the scale
-    (sections 3.1 and 3.2).  ``"bfloat16"`` has the range of float32 and needs no scale; CPUs without instructions for it are
-    slow with it.
+    ``"float16"`` needs a GPU; its loss is scaled from 2^16, and a step whose gradients overflow changes nothing of the model,
+    the optimizer and other plug-ins, but the scale (sections 3.1 and 3.2).  ``"bfloat16"`` has the range of float32 and needs
+    no scale; CPUs without instructions for it are slow with it.
     """
     check_choice("dtype", dtype, tuple(DTYPES))
 

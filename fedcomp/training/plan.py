@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
+from inspect import signature
 from typing import Protocol
 
 import torch
@@ -54,11 +56,14 @@ class Step:
         return loss
 
     def gradients(self) -> bool:
-        """Change the weights' gradients in place; return False to leave the optimizer's step out."""
+        """Change the weights' gradients in place; return False to leave the optimizer's step out.
+
+        After a plug-in that leaves the step out, those of lower rank are not called.
+        """
         return True
 
     def stepped(self) -> None:
-        """Change the weights after the optimizer's step, or after it was left out."""
+        """Change the weights after the optimizer's step; not called if it was left out."""
 
     def report(self) -> Tensors:
         """Return what the server wants to know of the round besides the weights, float32 and by name."""
@@ -71,7 +76,7 @@ class Step:
     def end(self) -> Tensors:
         """Undo all changes to the model other than its weights; return the tensors to keep for the node's next round.
 
-        It is called after an error too.  The names have no slash, and the dtypes are those of numpy.
+        It is called after an error too.  The dtypes are those of numpy.
         """
         return {}
 
@@ -213,7 +218,15 @@ class LocalRound:
         return x, y
 
     def step(self, optimizer: Optimizer, x: Tensor, y: Tensor, loss_function: LossFunction) -> Tensor:
-        """Train on a batch, and return its loss before the step: a scalar of at least 32 bits, without penalties or graph."""
+        """Train on a batch, and return its loss before the step: a scalar of at least 32 bits, without penalties or graph.
+
+        Raises `ValueError` for an optimizer that computes the loss itself, as LBFGS does.
+        """
+        if _needs_closure(type(optimizer)):
+            raise ValueError(
+                f"{type(optimizer).__name__} computes the loss several times in a step; an optimizer whose step() needs"
+                " no closure, such as SGD or Adam, is needed"
+            )
         x, y = self.samples(x, y)
         optimizer.zero_grad()
         with ExitStack() as stack:
@@ -224,12 +237,11 @@ class LocalRound:
         for each in self._steps.values():
             loss = each.loss(loss)
         loss.backward()  # type: ignore[no-untyped-call]
-        # All plug-ins change the gradients, also where one leaves the step out.
-        wanted = [each.gradients() for each in self._last_first()]
-        if all(wanted):
+        # Those after a plug-in that leaves the step out do not see the gradients, which may be infinite.
+        if all(each.gradients() for each in self._last_first()):
             optimizer.step()
-        for each in self._last_first():
-            each.stepped()
+            for each in self._last_first():
+                each.stepped()
         return plain.detach().to(torch.promote_types(plain.dtype, torch.float32))
 
     def report(self) -> dict[str, Tensor]:
@@ -269,6 +281,14 @@ class LocalRound:
 
     def _last_first(self) -> Iterator[Step]:
         return reversed(self._steps.values())
+
+
+@cache
+def _needs_closure(optimizer: type[Optimizer]) -> bool:
+    """Return whether ``step`` has an argument without a default besides the object: a closure that computes the loss."""
+    step = getattr(optimizer, "step", None)  # an object may get it elsewhere
+    parameters = signature(step).parameters.values() if step is not None else ()
+    return sum(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters) > 1
 
 
 class Inference(nn.Module):

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
-from fedcomp.core import check_choice, check_int
+from fedcomp.core import check_bool, check_choice, check_int
 from fedcomp.training.plan import Begin, Step, Tensors
 from fedcomp.training.registry import register
 from fedcomp.training.straight_through import matrices, straight_through
@@ -26,12 +27,13 @@ class Quantized(Step):
         bits: int | str,
         activations: int,
         scale: str,
+        signed: bool,
         model: nn.Module,
         _kept: Tensors,
         _generator: Generator,
     ) -> None:
         self._names = set(matrices(model, "quantized"))
-        self._bits, self._activations, self._scaled = bits, activations, scale == "layer"
+        self._bits, self._activations, self._scaled, self._signed = bits, activations, scale == "layer", signed
         self._latent = [weight for name, weight in model.named_parameters() if name in self._names]
         self._layers = [module for module in model.modules() if isinstance(module, LAYERS)][1:]
         if activations and not self._layers:
@@ -64,8 +66,13 @@ class Quantized(Step):
         self, _layer: nn.Module, inputs: tuple[Any, ...], named_inputs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if not inputs:
-            return inputs, named_inputs | {"input": quantize_activation(named_inputs["input"], self._activations)}
-        return (quantize_activation(inputs[0], self._activations), *inputs[1:]), named_inputs
+            return inputs, named_inputs | {"input": self._rounded(named_inputs["input"])}
+        return (self._rounded(inputs[0]), *inputs[1:]), named_inputs
+
+    def _rounded(self, x: Tensor | PackedSequence) -> Tensor | PackedSequence:
+        if isinstance(x, PackedSequence):  # of a recurrent layer
+            return x._replace(data=quantize_activation(x.data, self._activations, signed=self._signed))
+        return quantize_activation(x, self._activations, signed=self._signed)
 
 
 def quantize_weight(weight: Tensor, bits: int | str, *, scaled: bool) -> Tensor:
@@ -90,13 +97,13 @@ def quantize_weight(weight: Tensor, bits: int | str, *, scaled: bool) -> Tensor:
     return quantized_weight
 
 
-def quantize_activation(x: Tensor, bits: int) -> Tensor:
-    """Return `x` rounded to 2^bits evenly spaced values in [0, 1], or in [-1, 1] if some of it is negative.
+def quantize_activation(x: Tensor, bits: int, *, signed: bool) -> Tensor:
+    """Return `x` rounded to 2^bits evenly spaced values in [0, 1], or in [-1, 1] if `signed`.
 
     The gradient passes where `x` is within that range (Zhou et al., arXiv 1606.06160, section 2.3; the sign with its gradient
     for one bit and inputs of both signs: Hubara et al., JMLR 2018, eq. 4).
     """
-    low = -1.0 if bool((x < 0).any()) else 0.0
+    low = -1.0 if signed else 0.0
     inside = x.clamp(low, 1)
     step = (1 - low) / (2**bits - 1)
     return straight_through(inside, torch.round((inside.detach() - low) / step) * step + low)
@@ -104,13 +111,18 @@ def quantize_activation(x: Tensor, bits: int) -> Tensor:
 
 @register("Hubara et al., JMLR 2018", "weights and activations of few bits", inference=True)
 def quantized(
-    bits: int | Literal["binary", "ternary"] = "binary", activations: int = 0, scale: Literal["layer", "none"] = "layer"
+    bits: int | Literal["binary", "ternary"] = "binary",
+    activations: int = 0,
+    scale: Literal["layer", "none"] = "layer",
+    signed: bool = False,
 ) -> Begin:
     """Call the model with weight matrices of few bits, and train latent weights in float32 by straight-through gradients.
 
     `bits` are 2 to 8, ``"binary"`` or ``"ternary"``.  Inputs of all layers but the first are rounded to `activations` bits, 1
-    to 8; with 0 they stay as they are.  ``scale="none"`` gives the paper's weights in [-1, 1], for models with batch
-    normalization; others need a factor for each layer (``"layer"``; Rastegari et al., ECCV 2016, eq. 6, for binary weights).
+    to 8, in [0, 1], which fits layers after ReLU, or in [-1, 1] with `signed`, which fits those after tanh and LSTMs; inputs
+    beyond that range become its ends.  With 0 they stay as they are.  ``scale="none"`` gives the paper's weights in [-1, 1],
+    for models with batch normalization; others need a factor for each layer (``"layer"``; Rastegari et al., ECCV 2016, eq. 6,
+    for binary weights).
     What goes up are changes of latent weights.
     """
     if isinstance(bits, str):
@@ -119,4 +131,5 @@ def quantized(
         check_int("bits", bits, 2, MAX_BITS)
     check_int("activations", activations, 0, MAX_BITS)
     check_choice("scale", scale, ("layer", "none"))
-    return partial(Quantized, bits, activations, scale)
+    check_bool("signed", signed)
+    return partial(Quantized, bits, activations, scale, signed)

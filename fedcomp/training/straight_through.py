@@ -3,6 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+NORMALIZATIONS = (nn.LayerNorm, nn.RMSNorm)
+"""Layers whose parameters have two or more dimensions and are no matrices: a factor and an offset for each entry."""
+
 
 def straight_through(latent: Tensor, used: Tensor) -> Tensor:
     """Return `used`, whose gradient becomes that of `latent` unchanged (Bengio et al., arXiv 1308.3432).
@@ -15,9 +18,20 @@ def straight_through(latent: Tensor, used: Tensor) -> Tensor:
 def matrices(model: nn.Module, plugin: str) -> list[str]:
     """Return the names of the trained weights of two or more dimensions: those of layers, not biases or normalization.
 
-    Raises `ValueError`, which names the `plugin`, if there are none, or one is not float32.
+    Weights without entries are left out.  Raises `ValueError`, which names the `plugin`, if there are none, or one is not
+    float32.
     """
-    named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad and weight.dim() > 1}
+    others = {
+        id(weight)
+        for module in model.modules()
+        if isinstance(module, NORMALIZATIONS)
+        for weight in module.parameters(recurse=False)
+    }
+    named = {
+        name: weight
+        for name, weight in model.named_parameters()
+        if weight.requires_grad and weight.dim() > 1 and weight.numel() and id(weight) not in others
+    }
     if not named:
         raise ValueError(f"{plugin}() needs trained weights of at least two dimensions; the model has none")
     for name, weight in named.items():

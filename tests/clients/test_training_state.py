@@ -52,6 +52,15 @@ def test_the_moments_of_adam_come_back_and_decay_each_by_its_beta() -> None:
     assert not records
 
 
+@pytest.mark.parametrize("setting", ["keep", "decay"])
+def test_the_momentum_of_a_module_with_a_slash_in_its_name_comes_back(setting: str) -> None:
+    """torch allows any name without a dot."""
+    records = RecordDict()
+    momenta = {"layers.a/b.weight": torch.tensor([2.0]), "/": torch.tensor([4.0])}
+    training_state.save(records, {"momentum": momenta}, setting, 3)
+    assert equal(dict(training_state.load(records, plan(), setting, 4)["momentum"]), momenta)
+
+
 def test_under_reset_no_momentum_is_kept() -> None:
     records = RecordDict()
     training_state.save(records, {"momentum": MOMENTA}, "reset", 3)

@@ -45,12 +45,12 @@ def test_rows_are_the_evaluated_rounds_of_the_app_with_sums_since_the_start(tmp_
 
 
 def test_rows_hold_the_settings_of_the_cell() -> None:
-    one = cell(seed=3, batch_size=7, momentum=0.5, partition="iid()", weighting="equal", iterations=10)
+    one = cell(seed=3, batch_size=7, momentum=0.5, partition="iid()", weighting="uniform", iterations=10)
     row = run_cell(one, "").iloc[-1]
     assert (row["method"], row["dataset"], row["model"], row["partition"]) == ("STC", "digits", "logistic", "iid()")
     assert (row["clients"], row["participation"], row["local_steps"], row["batch_size"]) == (10, 0.2, 10, 7)
     assert (row["learning_rate"], row["momentum"], row["seed"], row["strategy"]) == (0.1, 0.5, 3, "fedavg")
-    assert (row["uplink"], row["downlink"], row["weighting"]) == ("auto", "auto", "equal")
+    assert (row["uplink"], row["downlink"], row["weighting"]) == ("auto", "auto", "uniform")
     assert row["cell"] == one.name
 
 

@@ -27,14 +27,14 @@ def runs(tmp_path: Path) -> list[Path]:
     """Two runs that end alike, and differ in the uplink; the second has a setting that the first does not name."""
     return [
         write_run(tmp_path / "a", [0.1, 0.5, None, 0.958], uplink="stc()"),
-        write_run(tmp_path / "b", [0.1, 0.7, 0.949, 0.93], up=10_000, uplink="dense()", weighting="equal"),
+        write_run(tmp_path / "b", [0.1, 0.7, 0.949, 0.93], up=10_000, uplink="dense()", weighting="uniform"),
     ]
 
 
 def test_settings_that_differ_have_a_column_for_each_run(runs: list[Path]) -> None:
     table = settings_table(read_runs(runs))
     assert table.head == ("setting", "a", "b")
-    assert table.rows == (("uplink", "stc()", "dense()"), ("weighting", "-", "equal"))
+    assert table.rows == (("uplink", "stc()", "dense()"), ("weighting", "-", "uniform"))
 
 
 def test_the_common_accuracy_is_the_highest_whole_percent_that_all_reach(runs: list[Path], tmp_path: Path) -> None:

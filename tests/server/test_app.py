@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import logging
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from fedcomp.data import load, read_card, write_own
 from fedcomp.errors import DivergedError
 from fedcomp.flower import LocalGrid, records
 from fedcomp.flower.client.mod import open_store
-from fedcomp.training import unpack
+from fedcomp.training import admm, unpack
 from server.app import app as server_app
 from server.evaluate import Evaluator, build_evaluator
 from server.fit import CARDS
@@ -334,12 +336,21 @@ def test_every_strategy_runs_compressed(short: Config, tmp_path: Path, strategy:
         ({"strategy": "rigl(interval=2)"}, r"moves the weights of sparse models; rigl\(density=0.1\) makes one"),
         ({"strategy": "rigl(interval=0)", "training": "rigl()"}, "interval is 0"),
         ({"training": "rigl()", "uplink": "powersgd()"}, "the model has a mask, and powersgd"),
+        ({"training": "rigl(1.0)"}, r"training is 'rigl\(1\.0\)'; density is 1; .* no weight matrix of this model"),
+        (
+            {"training": "zerofl()"},
+            r"training is 'zerofl\(\)'; .* layers after the first one sparse; the model has none",
+        ),
+        (
+            {"training": "mixed_precision('float16')", "device": "cpu"},
+            r"node 1 says: training is .mixed_.*; .* needs a GPU, and the model is on the CPU",
+        ),
     ],
 )
 def test_impossible_methods_and_training_are_refused_before_a_folder_is_made(
     short: Config, tmp_path: Path, settings: Config, message: str
 ) -> None:
-    with pytest.raises(SettingsError, match=message):
+    with pytest.raises(SettingsError, match=rf"^[^\n]*{message}[^\n]*$"):
         run(short | settings)
     assert not (tmp_path / "runs").exists()
 
@@ -420,6 +431,11 @@ def weights(runs: Path, name: str) -> dict[str, NDArray[Any]]:
         return dict(model)
 
 
+def durable_grid(config: Config, places: Path) -> LocalGrid:
+    """Return a grid of nodes that keep their state in their folders in `places`."""
+    return LocalGrid(client_app, NODES, config, node_config=lambda node: {"state-dir": str(places / str(node))})
+
+
 @pytest.mark.parametrize(("optimizer", "rate"), [("sgd", 0.1), ("adam", 0.01)])
 def test_kept_momentum_changes_the_training_and_survives_a_restart_of_nodes_and_server(
     short: Config, tmp_path: Path, optimizer: str, rate: float
@@ -437,20 +453,63 @@ def test_kept_momentum_changes_the_training_and_survives_a_restart_of_nodes_and_
     runs = tmp_path / "runs"
     for name, setting in (("reset", "reset"), ("whole", "keep"), ("halves", "keep")):
         config = short | shared | {"client-momentum": setting, "run-name": name}
-        places = tmp_path / f"nodes-{name}"
-
-        def grid(config: Config, places: Path = places) -> LocalGrid:
-            return LocalGrid(client_app, NODES, config, node_config=lambda node: {"state-dir": str(places / str(node))})
-
         if name == "halves":
             half = config | {"num-rounds": 2}
-            run(half, grid(half))
+            run(half, durable_grid(half, tmp_path / f"nodes-{name}"))
             config |= {"resume": True}
-        run(config, grid(config))
+        run(config, durable_grid(config, tmp_path / f"nodes-{name}"))
     reset, whole, halves = (weights(runs, name) for name in ("reset", "whole", "halves"))
     for name, array in whole.items():
         np.testing.assert_array_equal(halves[name], array)
         assert not np.array_equal(reset[name], array)
+
+
+def test_the_state_of_plug_ins_survives_a_restart_of_nodes_and_server(short: Config, tmp_path: Path) -> None:
+    """A run in two halves ends in the bits of a whole one, unless the nodes lose what they kept."""
+    links = {"uplink": "stc(0.1)", "downlink": "stc(0.1)"}  # by default, the number of rounds chooses them
+    training = {"training": "admm('ternary', rho=0.1, interval=2)", "fraction-train": 1.0, "checkpoint-every": 1}
+    runs = tmp_path / "runs"
+    for name in ("whole", "halves", "lost"):
+        config = short | links | training | {"run-name": name}
+        if name != "whole":
+            half = config | {"num-rounds": 2}
+            run(half, durable_grid(half, tmp_path / f"nodes-{name}"))
+            config |= {"resume": True}
+        run(config, durable_grid(config, tmp_path / ("nodes-new" if name == "lost" else f"nodes-{name}")))
+    whole, halves, lost = (weights(runs, name)["1.weight"] for name in ("whole", "halves", "lost"))
+    np.testing.assert_array_equal(halves, whole)
+    assert not np.array_equal(lost, whole)
+
+
+def test_a_run_resumes_with_other_plug_ins_and_nodes_leave_the_old_state_out(
+    short: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    before = {"training": "admm('ternary')", "client-momentum": "keep", "momentum": 0.9, "checkpoint-every": 1}
+    config = short | before | {"fraction-train": 1.0, "num-rounds": 2, "run-name": "changed"}
+    run(config, durable_grid(config, tmp_path / "nodes"))
+    changed = config | {"training": "fedprox(0.1)", "client-momentum": "reset", "num-rounds": 4, "resume": True}
+    with caplog.at_level("INFO", logger="flwr"):
+        run(changed, durable_grid(changed, tmp_path / "nodes"))
+    left_out = [line for line in caplog.messages if "is left out" in line]
+    assert left_out == [f"the state of {admm('ternary')} and momentum is left out: this run does not use it"] * NODES
+    assert [line["round"] for line in lines(tmp_path / "runs" / "changed")] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("", "rigl(0.1)"), ("rigl(0.1)", "fedprox(1)"), ("rigl(0.1)", "rigl(0.2)")]
+)
+def test_plug_ins_that_prepare_the_model_stay_the_same_when_a_run_resumes(
+    short: Config, tmp_path: Path, before: str, after: str
+) -> None:
+    config = short | {"model": "mlp", "training": before, "num-rounds": 1, "checkpoint-every": 1, "run-name": "mine"}
+    run(config)
+    with pytest.raises(SettingsError, match=rf"^training is '{re.escape(after)}'; .* needed to resume$"):
+        run(config | {"training": after, "num-rounds": 2, "resume": True})
+    assert (tmp_path / "runs" / "mine" / "summary.json").exists(), "nothing was removed"
+    run(
+        config | {"training": f"{before} + fedprox(0.1)" if before else "fedprox(0.1)", "num-rounds": 2, "resume": True}
+    )
 
 
 def test_plug_ins_and_schedules_change_the_training(short: Config, tmp_path: Path) -> None:

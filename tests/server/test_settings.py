@@ -48,7 +48,7 @@ def test_a_missing_setting_is_refused(config: Config) -> None:
         ("run-name", "mine\n", "without folders"),
         ("runs-dir", "", "folder"),
         ("dataset", "a/b", "card"),
-        ("weighting", "plain", "'examples' or 'equal'"),
+        ("weighting", "plain", "'examples' or 'uniform'"),
         ("uplink", "stc(density=2)", "density is 2"),
         ("uplink", "nothing()", "'nothing'; .*dense, .*stc"),
         ("downlink", "stc(", "name"),

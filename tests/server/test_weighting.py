@@ -39,7 +39,7 @@ def node_app() -> ClientApp:
 
 
 @pytest.mark.parametrize("strategy", ["fedavg", "fedavgm", "fedprox"])
-@pytest.mark.parametrize(("weighting", "weight"), [("examples", 0.97), ("equal", 0.25)])
+@pytest.mark.parametrize(("weighting", "weight"), [("examples", 0.97), ("uniform", 0.25)])
 def test_a_node_with_97_of_100_examples_counts_97_percent_or_a_quarter_of_four_nodes(
     settings: Callable[..., Settings], strategy: str, weighting: str, weight: float
 ) -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedcomp.training import fedprox
+from fedcomp.training import fedprox, parse
 
 
 def test_the_step_is_the_one_computed_by_hand() -> None:
@@ -40,3 +40,21 @@ def test_weights_that_do_not_train_have_no_penalty() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     training.step(optimizer, torch.ones(1, 2), torch.ones(1, 1), functional.mse_loss)
     assert all(weight.grad is None for weight in model[0].parameters())
+
+
+@pytest.mark.parametrize("text", ["rigl(0.3) + fedprox(1000.0)", "fedprox(1000.0) + rigl(0.3)"])
+def test_weights_that_another_plug_in_drops_have_no_penalty(text: str) -> None:
+    """A lossy downlink has left weights outside the masks, which RigL sets to zero; nodes report the loss's gradients."""
+    reports = []
+    for plan in (parse(text), parse("rigl(0.3)")):
+        torch.manual_seed(0)
+        model = plan.prepare(nn.Sequential(nn.Linear(10, 20), nn.ReLU(), nn.Linear(20, 10)), seed=0)
+        with torch.no_grad():
+            model.get_parameter("2.weight").add_(torch.randn(10, 20))
+        training = plan.begin(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        training.step(optimizer, torch.randn(8, 10), torch.randint(10, (8,)), functional.cross_entropy)
+        reports.append(training.report())
+    penalized, plain = reports
+    assert plain["2.weight"].count_nonzero() > 0
+    assert all(torch.equal(penalized[name], plain[name]) for name in plain)

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fedcomp.training import PLUGINS, Plan, mixed_precision, parse
+from fedcomp.training import PLUGINS, Plan, Step, mixed_precision, parse
 from fedcomp.training.mixed_precision import GROWTH_STEPS, MAX_SCALE, LossScale, MixedPrecision
-from fedcomp.training.plan import PlugIn
+from fedcomp.training.plan import PlugIn, Tensors
 
 
 def model_of(weight: float) -> nn.Linear:
@@ -96,11 +96,49 @@ def test_a_step_that_overflows_changes_nothing_but_the_scale() -> None:
     assert float(again.loss(torch.tensor(1.0))) == 2.0**11, "the next round goes on with this scale"
 
 
+def half(model: nn.Module, kept: Tensors, _generator: torch.Generator) -> Step:
+    """Begin with float16, which torch's autocast computes on the CPU too, slowly."""
+    return MixedPrecision(torch.float16, model, kept)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "admm(interval=1)",
+        "zerofl(upload='weights')",
+        "quantized('binary', scale='none')",
+        "rigl(0.3)",
+        "activation_compression(interval=1)",
+    ],
+)
+def test_a_step_that_overflows_changes_nothing_of_other_plug_ins(text: str) -> None:
+    """A round of nothing but such a step ends with the model and the state that it began with."""
+    torch.manual_seed(0)
+    plan = parse(text)
+    model = plan.prepare(
+        nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 3, bias=False)), seed=0
+    )
+    with torch.no_grad():
+        model.get_parameter("3.weight").mul_(20)  # beyond 1, and as a lossy downlink leaves RigL's weights
+    x, y = torch.randn(64, 64), torch.randint(3, (64,))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    kept = plan.begin(model).end()
+    training = (plan + Plan((PlugIn("half", (), half, rank=1),))).begin(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    training.step(optimizer, x, y, lambda outputs, y: functional.cross_entropy(outputs.float(), y) * 1e6)
+    assert all(tensor.count_nonzero() == 0 for tensor in training.report().values())
+    state = dict(training.end())
+    assert float(state.pop("half()")["scale"]) == 2.0**15, "the step has overflowed"
+    assert {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])} == set()
+    assert state.keys() == kept.keys()
+    assert all(torch.equal(tensor, kept[key][name]) for key in state for name, tensor in state[key].items())
+
+
 def test_small_gradients_survive_in_float16_because_the_loss_is_scaled() -> None:
     """2^-26 is below the smallest number of float16, 2^-24."""
     model = model_of(1.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    plan = Plan((PlugIn("half", (), lambda model, kept, generator: MixedPrecision(torch.float16, model, kept)),))
+    plan = Plan((PlugIn("half", (), half),))
     plan.begin(model).step(optimizer, torch.ones(1, 1), torch.ones(1, 1), lambda out, y: out.float().sum() * 2**-26)
     assert model.weight.grad is not None
     assert model.weight.grad.item() == 2**-26

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
@@ -157,6 +158,26 @@ def test_one_plug_in_can_leave_a_step_out() -> None:
         training.step(optimizer, torch.ones(1, 1), torch.zeros(1, 1), functional.mse_loss)
         seen.append(model.weight.item())
     assert seen == [0.5, 0.5, 0.25, 0.25]
+
+
+def test_after_a_plug_in_that_leaves_a_step_out_those_of_lower_rank_see_nothing_of_it() -> None:
+    notes: list[str] = []
+    model = linear([1.0])
+    training = Plan((noted("lower", notes), noted("each second", [], rank=1))).begin(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
+    for _ in range(2):
+        training.step(optimizer, torch.ones(1, 1), torch.zeros(1, 1), functional.mse_loss)
+    assert (notes.count("lower loss"), notes.count("lower gradients"), notes.count("lower stepped")) == (2, 1, 1)
+
+
+def test_an_optimizer_that_computes_the_loss_itself_is_refused() -> None:
+    model = linear([1.0])
+    batch = (torch.ones(1, 1), torch.zeros(1, 1), functional.mse_loss)
+    for kind in (torch.optim.SGD, torch.optim.Adam):
+        Plan().begin(model).step(kind(model.parameters(), lr=0.25), *batch)
+    optimizer: Any = torch.optim.LBFGS(model.parameters())  # its type has another `step`
+    with pytest.raises(ValueError, match="LBFGS computes the loss several times in a step; .* needs no closure"):
+        Plan().begin(model).step(optimizer, *batch)
 
 
 class Counting(Step):

@@ -31,19 +31,21 @@ def test_weights_by_hand(bits: int | str, scaled: bool, expected: list[list[floa
 
 
 @pytest.mark.parametrize(
-    ("bits", "x", "expected", "gradient"),
+    ("bits", "signed", "x", "expected", "gradient"),
     [
-        (1, [0.2, 0.6, 3.0], [0, 1, 1], [1, 1, 0]),
-        (2, [0.2, 0.6, 3.0], [1 / 3, 2 / 3, 1], [1, 1, 0]),
-        (1, [-0.2, 0.6, -3.0], [-1, 1, -1], [1, 1, 0]),
-        (2, [-0.2, 0.6, -3.0], [-1 / 3, 1 / 3, -1], [1, 1, 0]),
+        (1, False, [0.2, 0.6, 3.0], [0, 1, 1], [1, 1, 0]),
+        (2, False, [0.2, 0.6, 3.0], [1 / 3, 2 / 3, 1], [1, 1, 0]),
+        (2, False, [-0.2, 0.6, 0.0], [0, 2 / 3, 0], [0, 1, 1]),
+        (1, True, [-0.2, 0.6, -3.0], [-1, 1, -1], [1, 1, 0]),
+        (2, True, [-0.2, 0.6, -3.0], [-1 / 3, 1 / 3, -1], [1, 1, 0]),
+        (2, True, [0.2, 0.6, 3.0], [1 / 3, 1 / 3, 1], [1, 1, 0]),
     ],
 )
 def test_activations_and_their_gradients_by_hand(
-    bits: int, x: list[float], expected: list[float], gradient: list[float]
+    bits: int, signed: bool, x: list[float], expected: list[float], gradient: list[float]
 ) -> None:
     given = torch.tensor(x, requires_grad=True)
-    rounded = quantize_activation(given, bits)
+    rounded = quantize_activation(given, bits, signed=signed)
     rounded.sum().backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(rounded.detach(), torch.tensor(expected, dtype=torch.float32))
     assert given.grad is not None
@@ -116,19 +118,58 @@ def inputs_of_layers(model: nn.Sequential, text: str, x: Tensor) -> list[Tensor]
     return seen[:half]
 
 
-def test_layers_after_the_first_get_inputs_of_few_bits_in_training_and_inference() -> None:
+@pytest.mark.parametrize("signed", [False, True])
+def test_layers_after_the_first_get_inputs_of_few_bits_in_training_and_inference(signed: bool) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 50), nn.ReLU(), nn.Linear(50, 60), nn.Tanh(), nn.Linear(60, 2))
+    between = nn.Tanh if signed else nn.ReLU
+    model = nn.Sequential(nn.Linear(4, 50), between(), nn.Linear(50, 60), between(), nn.Linear(60, 2))
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(8)  # so that some activations are at the ends
     x = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
-    first, second, third = inputs_of_layers(model, "quantized(8, activations=2)", x)
+    first, second, third = inputs_of_layers(model, f"quantized(8, activations=2, signed={signed})", x)
     assert torch.equal(first, x)
-    torch.testing.assert_close(distinct(second), torch.tensor([0, 1 / 3, 2 / 3, 1]))
-    torch.testing.assert_close(distinct(third), torch.tensor([-1, -1 / 3, 1 / 3, 1]))
+    values = torch.tensor([-1, -1 / 3, 1 / 3, 1] if signed else [0, 1 / 3, 2 / 3, 1])
+    torch.testing.assert_close(distinct(second), values)
+    torch.testing.assert_close(distinct(third), values)
     plain = model[:2](x)
     assert torch.equal(model(x), model[2:](plain)), "the model itself stays as it was"
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_the_output_for_a_sample_does_not_depend_on_the_others_in_its_batch(signed: bool) -> None:
+    """Some samples have no negative activations here, others have."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+    nn.init.constant_(model.get_parameter("0.bias"), 0.5)
+    x = torch.randn(40, 4)
+    negative = (model[:2](x) < 0).any(1)
+    assert 0 < int(negative.sum()) < 40
+    used = quantized("binary", activations=2, signed=signed).inference(model)
+    torch.testing.assert_close(used(x), torch.cat([used(sample[None]) for sample in x]))
+
+
+def test_a_recurrent_layer_gets_a_packed_sequence_of_few_bits() -> None:
+    """It returns for each sequence what it returns for that sequence alone."""
+
+    class Packed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.lstm = nn.Linear(4, 4), nn.LSTM(4, 3, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            lengths = torch.arange(len(x), 0, -1)
+            sequences = nn.utils.rnn.pack_padded_sequence(self.first(x), lengths, batch_first=True)
+            states: Tensor = self.lstm(sequences)[1][0][-1]
+            return states
+
+    torch.manual_seed(0)
+    model, x = Packed(), torch.randn(3, 3, 4)
+    used = quantized(4, activations=2, signed=True).inference(model)
+    seen: list[Tensor] = []
+    with model.lstm.register_forward_hook(lambda _layer, inputs, _outputs: seen.append(inputs[0].data)):
+        torch.testing.assert_close(used(x)[2:], used(x[2:, :1]))
+    torch.testing.assert_close(distinct(seen[0]), torch.tensor([-1, -1 / 3, 1 / 3, 1]))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +183,7 @@ def test_models_train_and_are_used_with_their_few_values(name: str, rate: float,
     y = torch.randint(4, (40,), generator=generator)
     x = torch.rand(40, 1, 8, 8, generator=generator) / 2 + y[:, None, None, None] / 4
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
-    plan = parse(text)
+    plan = parse(text.replace("=4", f"=4, signed={name in ('lora', 'lstm')}"))
     training = plan.begin(model)
     losses = [float(training.step(optimizer, x, y, functional.cross_entropy)) for _ in range(steps)]
     assert min(losses[-5:]) < 0.7 * losses[0]
@@ -170,6 +211,7 @@ def test_models_train_and_are_used_with_their_few_values(name: str, rate: float,
         ("quantized(9)", "bits is 9; .* 2 to 8"),
         ("quantized('tiny')", "bits is 'tiny'; it is one of 'binary', 'ternary'"),
         ("quantized(activations=9)", "activations is 9; .* 0 to 8"),
+        ("quantized(signed=1)", "signed is 1"),
         ("quantized(scale='row')", "scale is 'row'; it is one of 'layer', 'none'"),
     ],
 )
