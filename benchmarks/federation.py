@@ -1,5 +1,6 @@
 """A small federation on one device, of the library's own parts: without Flower, whose place this loop takes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import fedcomp
 from fedcomp.data import load, partition_train, read_card
 from fedcomp.sync import Publisher, Reply, Subscriber, start_replica, weighted_mean
 from fedcomp.tasks import build_model, evaluate, input_shape, prepare
+from fedcomp.training import Plan, State, parse
 from fedcomp.wire import layout_of, parse_server_message, to_numpy
 
 CARDS = Path(__file__).resolve().parents[1] / "datasets"
@@ -30,10 +32,10 @@ class Result:
     digest: int
 
 
-def federation(device: torch.device, rounds: int, model_name: str = "mlp") -> Result:
+def federation(device: torch.device, rounds: int, model_name: str = "mlp", training: str = "") -> Result:
     """Train on the digits of scikit-learn in all of `rounds` rounds of 10 clients, which have two classes each.
 
-    Every client trains on `device`, and its update is compressed there.
+    Every client trains on `device`, with the plug-ins of `training`, and its update is compressed there.
     """
     card = read_card("digits", CARDS)
     data = load(card)
@@ -41,7 +43,8 @@ def federation(device: torch.device, rounds: int, model_name: str = "mlp") -> Re
         (prepare(data.train.x[rows], card, device), torch.tensor(data.train.y[rows], device=device))
         for rows in partition_train(data, PARTITION, CLIENTS, 0)
     ]
-    model = build_model(model_name, input_shape(card), card.num_classes, 0).to(device)
+    plan, states = parse(training), dict[int, State]()
+    model = plan.prepare(build_model(model_name, input_shape(card), card.num_classes, 0), 0).to(device)
     arrays = {name: to_numpy(tensor) for name, tensor in model.state_dict().items()}
     publisher = Publisher.begin(start_replica(layout_of(arrays), arrays))
     uplink, downlink = fedcomp.stc(density=0.01), fedcomp.stc(density=0.05)
@@ -55,7 +58,8 @@ def federation(device: torch.device, rounds: int, model_name: str = "mlp") -> Re
             node.settle(message.acked, number)
             node.follow(message, frames)
             model.load_state_dict({name: torch.from_numpy(array) for name, array in node.held.arrays().items()})
-            _train(model, *shares[number - 1], torch.Generator().manual_seed(server_round * CLIENTS + number))
+            seed = server_round * CLIENTS + number
+            states[number] = _train(model, *shares[number - 1], plan, states.get(number, {}), seed)
             data_up = node.update(model.state_dict(), message, number, 0.0)
             replies[number] = publisher.parse_reply(number, data_up)
             sent_bytes += len(data_down) + len(data_up)
@@ -63,20 +67,23 @@ def federation(device: torch.device, rounds: int, model_name: str = "mlp") -> Re
         change, _ = weighted_mean([(update, 1.0) for update in updates], publisher.replica.layout)
         for number, reply in replies.items():
             publisher.confirm(number, reply)
-        publisher.publish(change, b"", downlink, server_round)
+        publisher.publish(change, publisher.replica.exact, downlink, server_round)
         for number, reply in replies.items():
             publisher.acknowledge(number, reply, summed=False)
     model.load_state_dict({name: torch.from_numpy(array) for name, array in publisher.replica.arrays().items()})
     x, y = prepare(data.test.x, card, device), torch.tensor(data.test.y, device=device)
-    _, accuracy = evaluate(model, x, y, len(y))
+    _, accuracy = evaluate(plan.inference(model), x, y, len(y))
     dense_bytes = 2 * 4 * publisher.replica.layout.n * CLIENTS * rounds
     return Result(accuracy, sent_bytes, dense_bytes, publisher.replica.fingerprint)
 
 
-def _train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, generator: torch.Generator) -> None:
-    optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
+def _train(
+    model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, plan: Plan, state: State, seed: int
+) -> dict[str, Mapping[str, torch.Tensor]]:
+    """Train for a round, and return what the client's plug-ins keep."""
+    optimizer, generator = torch.optim.SGD(model.parameters(), LEARNING_RATE), torch.Generator().manual_seed(seed)
+    training = plan.begin(model, state, seed=seed)
     for _ in range(STEPS):
         rows = torch.randint(len(y), (BATCH,), generator=generator).to(y.device)
-        optimizer.zero_grad()
-        functional.cross_entropy(model(x[rows]), y[rows]).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+        training.step(optimizer, x[rows], y[rows], functional.cross_entropy)
+    return training.end()

@@ -171,14 +171,26 @@ def test_the_list_of_methods_has_three_lines_for_each(capsys: pytest.CaptureFixt
     assert stc.split()[1:] == ["0.0298", "0.959", "yes", "yes", "residual"]
 
 
-def test_the_list_of_training_plug_ins_has_three_lines_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_of_training_plug_ins_has_four_lines_for_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["training"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[0:-2:3]] == sorted(PLUGINS)
+    assert [line.split()[0] for line in lines[0:-2:4]] == sorted(PLUGINS)
+    assert [line.removeprefix("    measured: ") for line in lines[3:-2:4]] == [
+        about.measured for _, about in sorted(PLUGINS.items())
+    ]
     start = lines.index("    mu=0.01")
     assert lines[start - 1].split()[0] == "fedprox"
     assert lines[start + 1] == "    Li et al., MLSys 2020"
     assert max(map(len, lines)) <= 120
+
+
+def test_the_page_of_training_has_what_was_measured_of_each_plug_in_and_tables_with_its_numbers() -> None:
+    page = (ROOT / "docs" / "training.md").read_text()
+    for name, about in PLUGINS.items():
+        line = f"| `{name}` | {about.measured} |\n"
+        assert line in page
+        others = set(re.findall(r"\d+\.\d+", page.replace(line, "")))
+        assert set(re.findall(r"\d+\.\d+", about.measured)) - others == set()
 
 
 def test_the_page_of_methods_is_what_the_program_prints(capsys: pytest.CaptureFixture[str]) -> None:

@@ -231,7 +231,12 @@ def _is_dense(tensor: Tensor) -> bool:
     return tensor.layout == torch.strided
 
 
-@register("Jin et al., VLDB 15(4) 2022", "activations in few bits until the backward pass", saving=True)
+@register(
+    "Jin et al., VLDB 15(4) 2022",
+    "activations in few bits until the backward pass",
+    measured="cnn and vgg11s: 0.66 and 0.67 of a step's memory, 2.21 and 1.46 times its time",
+    saving=True,
+)
 def activation_compression(error: float = 0.01, interval: int = 100) -> Begin:
     """Save the inputs of convolutions and linear layers for the backward pass as codes with a bounded error: less memory.
 

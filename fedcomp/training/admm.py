@@ -113,7 +113,12 @@ def project(
     return alpha, entries
 
 
-@register("Xu et al., ICASSP 2020, arXiv 2111.14836", "weights trained towards few values by ADMM", inference=True)
+@register(
+    "Xu et al., ICASSP 2020, arXiv 2111.14836",
+    "weights trained towards few values by ADMM",
+    measured="ternary char_lstm, 13.6 times smaller: perplexity 8.67; rounded after training 9.78, float32 6.90",
+    inference=True,
+)
 def admm(
     table: Literal["binary", "ternary", "shift"] = "ternary", rho: float = 0.002, interval: int = 50, rows: bool = False
 ) -> Begin:

@@ -74,7 +74,11 @@ class BatchAugmentation(Step):
         return torch.randint(below, (count,), generator=self._generator)
 
 
-@register("Hoffer et al., CVPR 2020", "several random variants of each image in a step")
+@register(
+    "Hoffer et al., CVPR 2020",
+    "several random variants of each image in a step",
+    measured="Fashion-MNIST, 60 images a client: 82.5 % with 4 variants, 85.5 % without",
+)
 def batch_augmentation(copies: int = 8, shift: int = 2, mirror: bool = False, cutout: int = 0) -> Begin:
     """Train on `copies` random variants of each image in a step: more computation, and the same bytes.
 

@@ -29,7 +29,11 @@ class Proximal(Step):
         return loss
 
 
-@register("Li et al., MLSys 2020", "a penalty on the distance to the server's weights")
+@register(
+    "Li et al., MLSys 2020",
+    "a penalty on the distance to the server's weights",
+    measured="Fashion-MNIST, CNN, two classes a node: 71.5 % with mu 0.1, 69.3 % with mu 1, 71.7 % without",
+)
 def fedprox(mu: float = 0.01) -> Begin:
     """Add ``mu / 2 |w - w_server|^2`` to the loss of each step (eq. 2), which keeps nodes with different data together.
 

@@ -1,6 +1,8 @@
 """Mixed precision: forward and backward pass in 16 bits, weights and their updates in float32."""
 
 from contextlib import AbstractContextManager
+from functools import cache
+from logging import getLogger
 from typing import Literal
 
 import torch
@@ -89,11 +91,31 @@ class MixedPrecision(Step):
         return {"scale": torch.tensor(self._scale.scale), "good_steps": torch.tensor(self._scale.good_steps)}
 
 
+@cache  # one line for a process, not one for each round
+def log_emulation(device: str) -> None:
+    """Log a line if this kind of device computes bfloat16 by float32 operations: it saves memory alone."""
+    if device == "cuda":
+        emulated = not torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        # Older releases of torch do not say what the processor has.
+        capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)() if device == "cpu" else {}
+        emulated = bool(capabilities) and not any(has for name, has in capabilities.items() if "bf16" in name)
+    if emulated:
+        getLogger("fedcomp").warning(
+            "mixed_precision(): this %s has no instructions for bfloat16, so steps take longer than in float32", device
+        )
+
+
 def _device(model: nn.Module) -> str:
     return next((weight.device.type for weight in model.parameters()), "cpu")
 
 
-@register("Micikevicius et al., ICLR 2018", "forward and backward pass in 16 bits", rank=1)
+@register(
+    "Micikevicius et al., ICLR 2018",
+    "forward and backward pass in 16 bits",
+    measured="a processor with bfloat16, cnn and vgg11s: 0.86 and 0.53 of a step's time, 0.65 and 0.68 of its memory",
+    rank=1,
+)
 def mixed_precision(dtype: Literal["bfloat16", "float16"] = "bfloat16") -> Begin:
     """Compute outputs and gradients with 16-bit operands, and keep weights, gradients and updates in float32.
 
@@ -106,6 +128,8 @@ def mixed_precision(dtype: Literal["bfloat16", "float16"] = "bfloat16") -> Begin
     def begin(model: nn.Module, kept: Tensors, _generator: Generator) -> Step:
         if dtype == "float16" and _device(model) == "cpu":
             raise ValueError("mixed_precision('float16') needs a GPU, and the model is on the CPU; use 'bfloat16'")
+        if dtype == "bfloat16":
+            log_emulation(_device(model))
         return MixedPrecision(DTYPES[dtype], model, kept)
 
     return begin

@@ -109,7 +109,12 @@ def quantize_activation(x: Tensor, bits: int, *, signed: bool) -> Tensor:
     return straight_through(inside, torch.round((inside.detach() - low) / step) * step + low)
 
 
-@register("Hubara et al., JMLR 2018", "weights and activations of few bits", inference=True)
+@register(
+    "Hubara et al., JMLR 2018",
+    "weights and activations of few bits",
+    measured="Fashion-MNIST, CNN: 83.8 % ternary, 80.1 % binary, 86.1 % float32",
+    inference=True,
+)
 def quantized(
     bits: int | Literal["binary", "ternary"] = "binary",
     activations: int = 0,

@@ -14,11 +14,12 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The constructor of a plug-in, its paper, and what it does in a few words."""
+    """The constructor of a plug-in, its paper, what it does in a few words, and what was measured of it, if anything."""
 
     make: Callable[..., Plan]
     paper: str
     summary: str
+    measured: str = ""
 
 
 PLUGINS: dict[str, About] = {}
@@ -26,7 +27,7 @@ PLUGINS: dict[str, About] = {}
 
 
 def register(
-    paper: str, summary: str, *, rank: int = 0, inference: bool = False, saving: bool = False
+    paper: str, summary: str, *, measured: str = "", rank: int = 0, inference: bool = False, saving: bool = False
 ) -> Callable[[Callable[P, Begin]], Callable[P, Plan]]:
     """Return a decorator that makes a plug-in of a function; the function's name becomes that of the plug-in.
 
@@ -36,6 +37,7 @@ def register(
     Args:
         paper: The source, as ``"Author et al., 2026"``.
         summary: What the plug-in does, in a few words.
+        measured: What it brought in a measurement, in a line.
         rank: When it acts among other plug-ins, as `PlugIn` says.
         inference: Whether it also decides how the trained model is used, as `PlugIn` says.
         saving: Whether it decides what autograd saves for the backward pass.
@@ -71,7 +73,7 @@ def register(
             return Plan((PlugIn(name, tuple(settings.items()), make(*args, **kwargs), rank, inference, saving),))
 
         plan.__signature__ = signature.replace(return_annotation=Plan)  # type: ignore[attr-defined]
-        PLUGINS[name] = About(plan, paper, summary)
+        PLUGINS[name] = About(plan, paper, summary, measured)
         return plan
 
     return enter

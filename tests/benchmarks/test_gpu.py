@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,9 +30,11 @@ def test_it_measures_compression_and_training_steps(
         torch.set_num_threads(threads)
     lines = capsys.readouterr().out.splitlines()
     compression = [line.split() for line in lines if line.split()[:1] == ["5,000"]]
-    assert [line[-1] for line in compression] == ["passes", "passes", "passes", "ms"]
-    assert all(float(line[-2]) > 0 for line in compression[:3])
-    steps = [line for line in lines if line.startswith("logistic")]
+    assert [line[-1] for line in compression] == ["3", "passes", "passes", "ms"]
+    assert " ".join(compression[0][-7:]) == "passes, goal on a GPU: under 3"
+    assert float(compression[0][-8]) > 0
+    assert all(float(line[-2]) > 0 for line in compression[1:3])
+    steps = [line for line in lines if line.startswith("logistic") and ": training" not in line]
     assert len(steps) == len(gpu.PLANS)
     refused = [line for line in steps if "times a step" not in line]
     assert len(refused) == 2
@@ -43,7 +45,10 @@ def test_it_measures_compression_and_training_steps(
     assert len(errors) == 3
     assert 0 < float(errors[1]) < 0.1, "of mixed precision"
     assert float(errors[0]) == 0, "a logistic regression has no activations"
-    assert re.fullmatch(r"cpu +accuracy [\d.]+ %, [\d.]+ times less traffic, [\d.]+ s", lines[-1])
+    assert re.fullmatch(r"\d+ s in all", lines[-1])
+    for line, training in ((lines[-4], gpu.FEDERATION_PLAN), (lines[-3], "no plug-ins")):
+        figures = r"accuracy [\d.]+ %, [\d.]+ times less traffic, [\d.]+ s"
+        assert re.fullmatch(rf"cpu +{re.escape(training)} +{figures}", line)
 
 
 def test_memory_is_the_most_at_a_time_and_that_at_the_loss() -> None:
@@ -77,6 +82,25 @@ def test_tests_that_fail_or_do_not_run_are_an_error(tmp_path: Path) -> None:
     status = {name: gpu.run_tests([str(tmp_path / f"test_{name}.py")])[1] for name in (*texts, "missing")}
     assert status["good"] == 0
     assert all(status[name] for name in ("bad", "broken", "missing"))
+
+
+def test_tests_that_take_too_long_are_ended_and_an_error(tmp_path: Path) -> None:
+    (tmp_path / "test_long.py").write_text("def test_a():\n    while True: pass\n")
+    summary, status = gpu.run_tests([str(tmp_path / "test_long.py")], limit_s=0.5)
+    assert status
+    assert "not done after 0 s" in summary
+
+
+@pytest.mark.parametrize(("error", "found"), [(MemoryError, "this machine"), (torch.OutOfMemoryError, "this device")])
+def test_a_section_without_enough_memory_says_so(
+    error: type[Exception], found: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lines() -> Iterator[str]:
+        yield "one line"
+        raise error
+
+    gpu.print_section("a title", lines())
+    assert capsys.readouterr().out == f"a title\none line\n    more than the memory of {found}\n"
 
 
 @pytest.mark.parametrize("arguments", [["--repeats", "0"], ["--entries", "-5"], ["--entries", "x"]])
@@ -114,6 +138,13 @@ def test_a_federation_learns_and_is_the_same_each_time() -> None:
     assert first == again
     assert first.accuracy > 0.6
     assert first.dense_bytes > 15 * first.sent_bytes, "the key frames are most of it in 12 rounds"
+
+
+@pytest.mark.parametrize("training", ["admm('ternary', interval=5)", "rigl(0.3)", "mixed_precision()"])
+def test_a_federation_trains_with_plug_ins(training: str) -> None:
+    plain, changed = (federation(CPU, 6, training=text) for text in ("", training))
+    assert changed.digest != plain.digest
+    assert changed.accuracy > 0.3
 
 
 def test_it_needs_neither_flower_nor_pydantic() -> None:

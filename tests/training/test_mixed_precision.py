@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedcomp.training import PLUGINS, Plan, Step, mixed_precision, parse
-from fedcomp.training.mixed_precision import GROWTH_STEPS, MAX_SCALE, LossScale, MixedPrecision
+from fedcomp.training.mixed_precision import GROWTH_STEPS, MAX_SCALE, LossScale, MixedPrecision, log_emulation
 from fedcomp.training.plan import PlugIn, Tensors
 
 
@@ -153,6 +153,19 @@ def test_the_loss_comes_back_in_32_bits_and_is_scaled_there() -> None:
     assert loss.dtype == torch.float32
     step = MixedPrecision(torch.float16, model, {})
     assert float(step.loss(torch.tensor(2.0, dtype=torch.float16))) == 2.0**17, "beyond float16"
+
+
+@pytest.mark.parametrize(("has", "lines"), [(True, 0), (False, 1)])
+def test_a_processor_that_emulates_bfloat16_is_named_once(
+    has: bool, lines: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    capabilities = {"avx2": True, "amx_bf16": False, "avx512_bf16": has}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    log_emulation.cache_clear()
+    for _ in range(2):
+        mixed_precision().begin(model_of(1.0))
+    log_emulation.cache_clear()
+    assert ["this cpu has no instructions for bfloat16" in line for line in caplog.messages] == [True] * lines
 
 
 def test_what_does_not_fit_is_refused() -> None:
