@@ -11,6 +11,7 @@ paper's is that of a ResNet-18.
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from scipy.sparse import csr_matrix
@@ -62,7 +63,7 @@ def csr_bytes(tensors: Weights) -> int:
     size = 0
     for tensor in tensors.values():
         if tensor.dim() > 1:
-            matrix = csr_matrix(tensor.flatten(1).numpy())
+            matrix: Any = csr_matrix(tensor.flatten(1).numpy())  # scipy has no types
             size += matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
         else:
             size += tensor.nbytes

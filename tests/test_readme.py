@@ -11,8 +11,9 @@ import pytest
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
+from torch import nn
 
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
+from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, load_training_state
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -131,7 +132,7 @@ print(interrupted == whole, continued == whole)
 
 
 def test_the_programs_in_the_training_page_run(capsys: pytest.CaptureFixture[str]) -> None:
-    loop, masks = _blocks("python", ROOT / "docs" / "training.md")
+    loop, masks, _ = _blocks("python", ROOT / "docs" / "training.md")
     exec(loop, {})  # noqa: S102 - it is the page's
     assert capsys.readouterr().out == "batch_augmentation(copies=4, shift=1) + mixed_precision(dtype='bfloat16')\n"
     exec(masks, {})  # noqa: S102 - it is the page's
@@ -143,6 +144,23 @@ def test_the_programs_in_the_asynchronous_page_print_what_the_page_says(capsys: 
     for program in _blocks("python", page):
         exec(program, {})  # noqa: S102 - it is the page's
         assert f"```\n{capsys.readouterr().out}```" in page.read_text()
+
+
+def test_the_app_in_the_training_page_keeps_its_state_on_each_node() -> None:
+    names: dict[str, Any] = {}
+    exec(_blocks("python", ROOT / "docs" / "training.md")[2], names)  # noqa: S102 - it is the page's
+    grid = LocalGrid(names["app"], 2)
+    strategy = CompressedStrategy(FedAvg(min_available_nodes=2, fraction_evaluate=0.0))
+    strategy.start(grid, ArrayRecord(nn.Linear(64, 10).state_dict()), num_rounds=2)
+    assert strategy.ledger.refused == 0
+    for context in grid.contexts.values():
+        state, server_round = load_training_state(context.state)
+        assert server_round == 2
+        assert {part: set(tensors) for part, tensors in state.items()} == {
+            "admm(table='ternary')": {"weight"},
+            "momentum": {"weight", "bias"},
+        }
+        assert all(tensor.count_nonzero() > 0 for tensors in state.values() for tensor in tensors.values())
 
 
 def test_the_program_in_the_gossip_page_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,8 +27,8 @@ def test_matrices_are_the_weights_of_layers_and_embeddings() -> None:
             "conv": nn.Conv1d(2, 3, 3),
             "lstm": nn.LSTM(3, 2),
             "attention": nn.MultiheadAttention(4, 2),
-            "norm": nn.LayerNorm((4, 2)),
-            "rms": nn.RMSNorm((4, 2)),
+            "norm": nn.LayerNorm([4, 2]),
+            "rms": nn.RMSNorm([4, 2]),
             "batch": nn.BatchNorm1d(3),
             "empty": nn.Bilinear(2, 2, 1),
         }
@@ -47,7 +47,7 @@ def test_matrices_are_the_weights_of_layers_and_embeddings() -> None:
 @pytest.mark.parametrize("text", CHANGING)
 def test_normalization_and_weights_without_entries_stay_as_they_are(text: str) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Unflatten(1, (4, 2)), nn.LayerNorm((4, 2)), nn.Flatten(), nn.Linear(8, 4))
+    model = nn.Sequential(nn.Unflatten(1, (4, 2)), nn.LayerNorm([4, 2]), nn.Flatten(), nn.Linear(8, 4))
     model.register_parameter("none", nn.Parameter(torch.zeros(0, 4)))
     nn.init.uniform_(model.get_parameter("1.weight"))
     gains = model.get_parameter("1.weight").detach().clone()
