@@ -18,6 +18,7 @@ from fedcomp.methods import markdown_lines, text_lines
 from fedcomp.quantized import Steps, Ternary
 from fedcomp.sync import from_key_frame, layout_in, split_payload
 from fedcomp.wire import (
+    FLAG_DIRECT,
     FLAG_EXACT,
     FLAG_FIRST,
     FLAG_GRID,
@@ -83,6 +84,7 @@ def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
         FLAG_EXACT: "exact tensors follow the body",
         FLAG_FIRST: "first message of an estimate",
         FLAG_GRID: "on the grid",
+        FLAG_DIRECT: "the activations themselves",
     }
     flags = ", ".join(text for flag, text in meanings.items() if frame.flags & flag)
     yield "flags", f"{frame.flags:#x}{f' ({flags})' if flags else ''}"
@@ -90,6 +92,10 @@ def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
     if frame.kind in (Kind.KEY, Kind.START, *STEP_KINDS):
         yield "versions", f"{frame.base_version} -> {frame.version}"
         yield "fingerprints", f"{frame.before:016x} -> {frame.after:016x}"
+    elif frame.kind in (Kind.ACTIVATION, Kind.GRADIENT):
+        yield "round", f"{frame.version}"
+        yield "rows", f"{frame.before:016x}"
+        yield "answers" if frame.kind is Kind.ACTIVATION else "for", f"server message {frame.after}"
     else:
         yield "version", f"{frame.version}"
         yield "fingerprint", f"{frame.before:016x}"

@@ -35,6 +35,8 @@ RULES = {
     "fedcomp/gossip/": """numpy
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.quantized fedcomp.sync
         fedcomp.wire""",
+    "fedcomp/split/": """numpy torch
+        fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.methods fedcomp.sync fedcomp.wire""",
     "fedcomp/flower/": """numpy filelock flwr google
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.sync fedcomp.wire""",
     "fedcomp/flower/training_state.py": "flwr torch fedcomp.wire",  # torch for its types alone

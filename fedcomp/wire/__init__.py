@@ -4,6 +4,7 @@ from fedcomp.wire.body import decode_body, tightened
 from fedcomp.wire.change import change_of
 from fedcomp.wire.codec_ids import CODECS, NO_BODY, STEPS_CODEC, codec_by_id, codec_id, register_codec
 from fedcomp.wire.frame import (
+    FLAG_DIRECT,
     FLAG_EXACT,
     FLAG_FIRST,
     FLAG_GRID,
@@ -38,6 +39,7 @@ __all__ = [
     "BFLOAT16",
     "CODECS",
     "COUNTER_BITS",
+    "FLAG_DIRECT",
     "FLAG_EXACT",
     "FLAG_FIRST",
     "FLAG_GRID",

@@ -16,6 +16,8 @@ FLAG_FIRST = 2
 """In an update alone: the first increment of an estimate that starts from zero."""
 FLAG_GRID = 4
 """In a delta alone: its values are added on the grid."""
+FLAG_DIRECT = 8
+"""In activations alone: the body holds them themselves, and not their change."""
 SECONDS = struct.Struct("<ff")
 """The first fields of an update: the seconds that the node took to encode and to decode."""
 
@@ -31,9 +33,11 @@ class Kind(enum.IntEnum):
     START = 6  # the first version of the model, which the node makes itself
     JUMP = 7  # from one version of the model to a later one, on the grid
     REPLAY = 8  # the deltas off the grid from one version of the model to a later one
+    ACTIVATION = 9  # split learning: what the lower part of a node makes of a batch
+    GRADIENT = 10  # split learning: the gradient of the loss with respect to such activations
 
 
-OWN_FLAGS = {Kind.UPDATE: FLAG_FIRST, Kind.DELTA: FLAG_GRID}
+OWN_FLAGS = {Kind.UPDATE: FLAG_FIRST, Kind.DELTA: FLAG_GRID, Kind.ACTIVATION: FLAG_DIRECT}
 """The flags that frames of one kind alone may have."""
 STEP_KINDS = (Kind.DELTA, Kind.JUMP, Kind.REPLAY)
 """The kinds that lead from one version of a model to a later one."""
@@ -107,7 +111,8 @@ def parse_frame(data: bytes, offset: int = 0) -> tuple[Frame, int]:
         raise UnknownFormatError(f"frame kind {kind}; known are {', '.join(f'{k.value} ({k.name})' for k in Kind)}")
     if flags & ~(FLAG_EXACT | OWN_FLAGS.get(kind, 0)):
         raise UnknownFormatError(
-            f"frame flags {flags:#x}; known are {FLAG_EXACT:#x}, in an update {FLAG_FIRST:#x}, in a delta {FLAG_GRID:#x}"
+            f"frame flags {flags:#x}; known are {FLAG_EXACT:#x}, in an update {FLAG_FIRST:#x}, in a delta {FLAG_GRID:#x}, "
+            f"in activations {FLAG_DIRECT:#x}"
         )
     return Frame(KINDS[kind], codec, flags, base, version, layout, before, after, bytes(view[begin:end])), end
 

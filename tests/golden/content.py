@@ -100,6 +100,11 @@ def steps(n: int = N, shift: int = 5) -> Steps:
     return Steps(n, ternary().indices[kept], np.array(counts, np.int32)[kept])
 
 
+def activations() -> NDArray[np.float32]:
+    """Return the activations of 8 samples, 12 each; both ends hold half of what the first six have."""
+    return update(96).reshape(8, 12)
+
+
 UPDATE = update(N)
 MODEL: dict[str, NDArray[np.generic]] = {
     "norm.num_batches_tracked": np.array(1233, np.int64),

@@ -15,6 +15,7 @@ from fedcomp.entropy import SparseLevelsCode
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import positions
 from fedcomp.quantized import Ternary
+from fedcomp.split import ActivationMemory, read_activations, read_gradient, write_activations, write_gradient
 from fedcomp.sync import from_key_frame, from_start_frame, start_replica
 from fedcomp.wire import (
     FLAG_EXACT,
@@ -217,3 +218,17 @@ def test_the_page_has_a_section_for_every_codec() -> None:
     titles = re.findall(r"^### Codecs? ([0-9, and]+):", PAGE, re.MULTILINE)
     sections = [int(number) for title in titles for number in re.findall(r"[0-9]+", title)]
     assert sorted(sections) == [number for number in codec_ids.CODECS if number < 128]
+
+
+def test_the_frames_of_split_learning_are_what_the_library_writes_and_reads() -> None:
+    memory = ActivationMemory(2)
+    memory.put([5], np.ones((1, 2), np.float32))
+    rows = np.array([[1, 2], [1, 1.5]], np.float32)
+    frame = write_activations([300, 5], rows, [2, 0], memory, fedcomp.dense(), number=9, round_number=1)
+    assert frame.to_bytes() == octets("activation")
+    batch = read_activations(parse_single_frame(octets("activation")), memory, (2,), max_batch=2, max_samples=301)
+    assert (batch.ids.tolist(), batch.rows.tolist(), batch.labels.tolist()) == ([300, 5], rows.tolist(), [2])
+    gradient = np.array([[0, 0.5], [-1, 0]], np.float32)
+    frame = write_gradient(gradient, fedcomp.dense(), number=9, round_number=1)
+    assert frame.to_bytes() == octets("gradient")
+    assert read_gradient(parse_single_frame(octets("gradient")), 2, (2,), 9).tolist() == gradient.tolist()

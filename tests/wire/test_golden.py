@@ -19,6 +19,7 @@ from fedcomp.entropy import (
     TernaryCode,
 )
 from fedcomp.quantized import Dense, Sparse, SparseLevels, Ternary
+from fedcomp.split import ActivationMemory, read_activations, read_gradient, write_activations, write_gradient
 from fedcomp.sync import Replica, from_key_frame, from_start_frame, split_payload, start_replica
 from fedcomp.wire import (
     CODECS,
@@ -36,6 +37,7 @@ from tests.golden.content import (
     MODEL,
     UPDATE,
     N,
+    activations,
     clustered,
     half_of_them,
     levels,
@@ -60,6 +62,7 @@ from tests.reference import (
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+HALF = np.float32(0.5)
 METHODS = {path.stem: MethodFile.parse(path.read_text()) for path in sorted(FOLDER.iterdir())}
 
 
@@ -88,6 +91,7 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
             "key_steps.frame",
         ),
         *("key.frame", "delta.frame", "delta_dense.frame", "update.frame", "held.frame", "lost.frame", "start.frame"),
+        *("activation.frame", "direct.frame", "gradient.frame"),
         "message.instruction",
         "first.instruction",
         "epoch.instruction",
@@ -277,6 +281,31 @@ def test_the_answers_of_a_node() -> None:
         assert (frame.base_version, frame.version, frame.layout, frame.before, frame.after) == here
     assert replace(lost, after=0) == type(lost)(Kind.RESYNC, 0, 0, 0, 0, 0, 0, 0)
     assert lost.after == 9
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_the_activations_of_a_batch(direct: bool) -> None:
+    ids, rows, memory = range(10, 18), activations(), ActivationMemory(0 if direct else 12)
+    memory.put(ids[:6], rows[:6, : memory.row_size] * HALF)
+    compressor, answer = fedcomp.cgx(bits=2), {"number": 9, "round_number": 3}
+    name = "direct.frame" if direct else "activation.frame"
+    frame = write_activations(ids, rows, range(8), memory, compressor, direct=direct, shape=(3, 4), **answer)
+    assert frame.to_bytes() == golden(name)
+    batch = read_activations(frame, memory, (3, 4), max_batch=8, max_samples=18, direct=direct)
+    assert (batch.ids.tolist(), batch.labels.tolist()) == (list(ids), [6, 7])
+    values = rows.ravel() if direct else (rows[:6] * HALF).ravel()
+    body, _ = compressor.encode(values, {})
+    decoded = compressor.decode(body).reshape(-1, 12)
+    expected = decoded if direct else np.concatenate((rows[:6] * HALF + decoded, rows[6:]))
+    assert batch.rows.tobytes() == expected.tobytes()
+
+
+def test_the_gradient_of_a_batch() -> None:
+    frame = write_gradient(activations(), fedcomp.cgx(bits=4), shape=(3, 4), number=9, round_number=3)
+    assert frame.to_bytes() == golden("gradient.frame")
+    body, _ = fedcomp.cgx(bits=4).encode(activations().ravel(), {})
+    expected = fedcomp.cgx(bits=4).decode(body)
+    assert read_gradient(frame, 8, (3, 4), 9).tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize(

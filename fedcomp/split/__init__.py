@@ -1,0 +1,39 @@
+"""Split learning: a node trains the lower layers of a model and the server the upper ones, and activations cross the network.
+
+The first visit of a sample sends its activation, and later visits send the compressed change against what both ends hold.
+Wang et al., "Fine-tuning Language Models over Slow Networks using Activation Compression with Guarantees", NeurIPS 2022,
+arXiv:2206.01299 (AC-SGD).
+"""
+
+try:
+    import torch as torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    text = "fedcomp.split needs torch, which is not installed; pip install 'fedcomp[client]' installs it"
+    raise ModuleNotFoundError(text, name=error.name) from None
+
+from fedcomp.split.activations import Activations, read_activations, write_activations
+from fedcomp.split.boundary import Boundary
+from fedcomp.split.cut import cut
+from fedcomp.split.gradients import read_gradient, write_gradient
+from fedcomp.split.memory import ActivationMemory
+from fedcomp.split.node import NodeState, SplitNode
+from fedcomp.split.server import SplitServer, SplitTraffic
+from fedcomp.split.settings import SplitSettings
+
+__all__ = [
+    "ActivationMemory",
+    "Activations",
+    "Boundary",
+    "NodeState",
+    "SplitNode",
+    "SplitServer",
+    "SplitSettings",
+    "SplitTraffic",
+    "cut",
+    "read_activations",
+    "read_gradient",
+    "write_activations",
+    "write_gradient",
+]

@@ -1,0 +1,91 @@
+"""Cut a model in two: the layers that stay on the node, and those of the server."""
+
+from collections.abc import Iterable
+from typing import cast
+
+from torch import nn
+from torch.fx import Graph, GraphModule, Node, Tracer
+from torch.fx.proxy import TraceError
+
+FREE = ("call_function", "call_method")
+"""Operations without weights of their own; they stay with the layer before them."""
+
+
+def cut(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
+    """Return the lower and the upper part of `model`: the lower one ends with the layer `name`.
+
+    What follows that layer without weights or a module of its own, such as the choice of an LSTM's last state, belongs to the
+    lower part.  Both parts share their weights with `model`, under the same names: training them trains it.
+
+    Raises `ValueError` if there is no such layer, if more than its output crosses the cut, as in the middle of a residual
+    block, if a part has no weights, and for a model whose `forward` torch.fx cannot trace.
+
+    Examples:
+        >>> from torch import nn
+        >>> from fedcomp.split import cut
+        >>> lower, upper = cut(nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2)), "1")
+        >>> list(lower.state_dict()), list(upper.state_dict())
+        (['0.weight', '0.bias'], ['2.weight', '2.bias'])
+
+    """
+    layers = [each for each, _ in cast("Iterable[tuple[str, nn.Module]]", model.named_modules()) if each]
+    if name not in layers:
+        raise ValueError(f"the model has no layer {name!r}; its layers are {', '.join(map(repr, layers)) or 'none'}")
+    nodes = _trace(model, name)
+    calls = [place for place, node in enumerate(nodes) if node.op == "call_module" and node.target == name]
+    if len(calls) != 1:
+        raise ValueError(f"the model calls the layer {name!r} {len(calls)} times; once is needed")
+    end = calls[0] + 1
+    while nodes[end].op in FREE:
+        end += 1
+    below, above = nodes[:end], nodes[end:]
+    crossing = [node for node in below if any(user in above for user in node.users)]
+    if len(crossing) != 1 or crossing[0].op == "placeholder":
+        names = ", ".join(repr(node.name) for node in crossing) or "nothing"
+        raise ValueError(f"behind the layer {name!r}, {names} crosses the cut; its output alone may")
+    lower, upper = Graph(), Graph()
+    copies: dict[Node, Node] = {}
+    for node in below:
+        copies[node] = lower.node_copy(node, copies.__getitem__)
+    lower.output(copies[crossing[0]])
+    copies[crossing[0]] = upper.placeholder("activations")
+    for node in above:
+        copies[node] = upper.node_copy(node, copies.__getitem__)
+    parts = GraphModule(model, lower), GraphModule(model, upper)
+    for part, what in zip(parts, ("below", "above"), strict=True):
+        part.train(model.training)
+        _keep_out_of_state(part, set(part.state_dict()) - set(model.state_dict()))
+        if not any(weight.requires_grad for weight in part.parameters()):
+            raise ValueError(f"no trained weights are {what} the cut behind {name!r}; both parts need some")
+    return parts
+
+
+def _keep_out_of_state(part: nn.Module, names: Iterable[str]) -> None:
+    """Make buffers non-persistent again, which torch.fx has made a part of the state dict."""
+    for name in names:
+        owner, _, leaf = name.rpartition(".")
+        module, buffer = part.get_submodule(owner), part.get_buffer(name)
+        delattr(module, leaf)
+        module.register_buffer(leaf, buffer, persistent=False)
+
+
+class _Tracer(Tracer):
+    """Enters no module without children, nor the one at the cut."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Return whether a module is one node of the graph."""
+        is_inner = next(m.children(), None) is not None
+        return module_qualified_name == self._name or not is_inner or super().is_leaf_module(m, module_qualified_name)
+
+
+def _trace(model: nn.Module, name: str) -> list[Node]:
+    try:
+        return list(_Tracer(name).trace(model).nodes)
+    except (TraceError, TypeError, ValueError, RuntimeError, AttributeError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        text = f"the model cannot be traced ({reason}); write its two parts as modules of their own"
+        raise ValueError(text) from error

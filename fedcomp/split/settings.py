@@ -1,0 +1,92 @@
+"""Settings of split training, and the text in which the server's messages hold them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from fedcomp.compressor import Compressor
+from fedcomp.core import build, check_bool, check_int, check_range, format_call
+from fedcomp.errors import CorruptError
+from fedcomp.methods import METHODS, cgx, parse
+
+OF_A_SERVER = ("auto", "balanced")
+"""Compressors that a server chooses anew in each round."""
+MAX_BATCH = 1 << 16
+MAX_STEPS = 1 << 20
+MAX_MOMENTUM = 0.9999
+FORWARD, BACKWARD = cgx(bits=4), cgx(bits=8)
+Answer = Literal["activations", "weights"]
+"""What a message asks for: the activations of the next batch, or the trained lower weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSettings:
+    """How the two parts train: each node for `steps` batches a round, by SGD, the same on both sides of the cut.
+
+    `forward` compresses the change of activations on the way up, `backward` the gradients on the way down; neither has a
+    memory.  With `direct`, activations are compressed themselves, without what both ends hold: the baseline of the paper.
+    The momentum of the lower part starts from zero in each round.
+
+    Examples:
+        >>> import fedcomp
+        >>> from fedcomp.split import SplitSettings
+        >>> str(SplitSettings(forward=fedcomp.cgx(bits=2), steps=5))
+        "split(forward='cgx(bits=2)', steps=5)"
+
+    """
+
+    forward: Compressor = FORWARD
+    backward: Compressor = BACKWARD
+    direct: bool = False
+    batch_size: int = 32
+    steps: int = 10
+    learning_rate: float = 0.1
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for settings that are not possible."""
+        for name, compressor in (("forward", self.forward), ("backward", self.backward)):
+            if compressor.name in OF_A_SERVER:
+                raise ValueError(f"{name} is {compressor}, which follows a server's rounds; a fixed method is needed")
+            if compressor.init(1):
+                raise ValueError(
+                    f"{name} is {compressor}, which remembers what it leaves out; one without memory is needed"
+                )
+        check_bool("direct", self.direct)
+        check_int("batch_size", self.batch_size, 1, MAX_BATCH)
+        check_int("steps", self.steps, 1, MAX_STEPS)
+        check_range("learning_rate", self.learning_rate, above=0)
+        check_range("momentum", self.momentum, least=0, most=MAX_MOMENTUM)
+
+    def __str__(self) -> str:
+        return self.text("split")
+
+    def text(self, name: str) -> str:
+        """Return ``name(...)`` with the settings that differ from the defaults."""
+        plain = SplitSettings()
+        changed = {
+            f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != getattr(plain, f.name)
+        }
+        texts = {name: str(value) if isinstance(value, Compressor) else value for name, value in changed.items()}
+        return format_call(name, texts)
+
+
+def parse_request(text: str) -> tuple[Answer, SplitSettings]:
+    """Return what a message asks for and the settings; raise `CorruptError` for another text."""
+    try:
+        return build(text, MAKERS, "request", METHODS)
+    except ValueError as error:
+        raise CorruptError(str(error)) from None
+
+
+def _maker(answer: Answer) -> Callable[..., tuple[Answer, SplitSettings]]:
+    def make(forward: str = str(FORWARD), backward: str = str(BACKWARD), **others: Any) -> tuple[Answer, SplitSettings]:
+        return answer, SplitSettings(parse(forward), parse(backward), **others)
+
+    return make
+
+
+MAKERS: Mapping[str, Callable[..., tuple[Answer, SplitSettings]]] = {
+    "activations": _maker("activations"),
+    "weights": _maker("weights"),
+}

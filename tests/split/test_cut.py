@@ -1,0 +1,106 @@
+"""Models are cut at a layer: both parts together are the model, and share its weights."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fedcomp.split import cut
+from fedcomp.tasks import build_model
+
+CUTS = [
+    ("mlp", (1, 8, 8), "2"),
+    ("cnn", (1, 8, 8), "2"),
+    ("cnn", (1, 8, 8), "5"),
+    ("cnn", (1, 8, 8), "6"),
+    ("kws_cnn", (1, 32, 32), "5"),
+    ("vgg11s", (3, 32, 32), "2"),
+    ("lora", (1, 8, 8), "1"),
+    ("lstm", (1, 8, 8), "lstm"),
+    ("char_lstm", (1, 1, 20), "embedding"),
+    ("char_lstm", (1, 1, 20), "lstm"),
+]
+
+
+@pytest.mark.parametrize(("name", "shape", "layer"), CUTS)
+def test_the_parts_of_a_model_are_the_model(name: str, shape: tuple[int, int, int], layer: str) -> None:
+    model = build_model(name, shape, 10, seed=1)
+    x = 9 * torch.rand((3, *shape), generator=torch.Generator().manual_seed(2))
+    lower, upper = cut(model, layer)
+    torch.testing.assert_close(upper(lower(x)), model(x), rtol=0, atol=0)
+    assert list(lower.state_dict()) + list(upper.state_dict()) == list(model.state_dict())
+    weights = dict(model.named_parameters())
+    assert all(weight is weights[key] for part in (lower, upper) for key, weight in part.named_parameters())
+
+
+def test_the_last_state_of_an_lstm_is_chosen_on_the_node() -> None:
+    lower, _ = cut(build_model("lstm", (1, 8, 8), 10, seed=1), "lstm")
+    assert lower(torch.ones(3, 1, 8, 8)).shape == (3, 128)
+
+
+class Residual(nn.Module):
+    """A block in the middle, inside of which nothing can be cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.inner, self.last = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+        self.block = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        x = x + self.inner(x)
+        outputs: Tensor = self.last(self.block(self.block(x)))
+        return outputs
+
+
+@pytest.mark.parametrize(("layer", "below"), [("first", ["first"]), ("inner", ["first", "inner"])])
+def test_a_block_is_cut_before_it_or_behind_its_sum(layer: str, below: list[str]) -> None:
+    model = Residual()
+    lower, upper = cut(model, layer)
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(3))
+    torch.testing.assert_close(upper(lower(x)), model(x))
+    assert list(lower.state_dict()) == [f"{name}.{part}" for name in below for part in ("weight", "bias")]
+
+
+class Branching(nn.Module):
+    """Its `forward` depends on the values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.layer(x) if x.sum() > 0 else self.layer(-x)
+        return outputs
+
+
+@pytest.mark.parametrize(
+    ("model", "layer", "message"),
+    [
+        (nn.Sequential(nn.Linear(4, 2)), "conv", "the model has no layer 'conv'; its layers are '0'"),
+        (nn.Sequential(nn.Linear(4, 2)), "", "the model has no layer ''"),
+        (nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), "1", "no trained weights are above the cut behind '1'"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), "0", "no trained weights are below the cut behind '0'"),
+        (Residual(), "block", "calls the layer 'block' 2 times; once is needed"),
+        (Branching(), "layer", "cannot be traced"),
+    ],
+)
+def test_a_cut_that_is_not_possible_is_refused_in_one_sentence(model: nn.Module, layer: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        cut(model, layer)
+    assert "\n" not in str(error.value)
+
+
+def test_a_cut_with_two_tensors_is_refused() -> None:
+    class Skip(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.inner, self.norm = nn.Linear(4, 4), nn.Linear(4, 4), nn.LayerNorm(4)
+            self.last = nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.first(x)
+            outputs: Tensor = self.last(x + self.norm(self.inner(x)))
+            return outputs
+
+    with pytest.raises(ValueError, match="behind the layer 'inner', 'first', 'inner' crosses the cut"):
+        cut(Skip(), "inner")
