@@ -40,6 +40,7 @@ RULES = {
     "fedcomp/flower/": """numpy filelock flwr google
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.sync fedcomp.wire""",
     "fedcomp/flower/training_state.py": "flwr torch fedcomp.wire",  # torch for its types alone
+    "fedcomp/flower/split/": "numpy torch filelock flwr fedcomp.core fedcomp.errors fedcomp.split fedcomp.wire",
     "fedcomp/data/": "numpy datasets flwr_datasets sklearn fedcomp.core",
     "fedcomp/tasks/": "numpy torch fedcomp.core fedcomp.data",
     "fedcomp/training/": "numpy torch fedcomp.core fedcomp.wire",

@@ -18,22 +18,30 @@ from fedcomp.split.boundary import Boundary
 from fedcomp.split.cut import cut
 from fedcomp.split.gradients import read_gradient, write_gradient
 from fedcomp.split.memory import ActivationMemory
-from fedcomp.split.node import NodeState, SplitNode
-from fedcomp.split.server import SplitServer, SplitTraffic
+from fedcomp.split.node import NodeState, SplitNode, activation_shape
+from fedcomp.split.server import Loss, SplitServer, SplitTraffic
 from fedcomp.split.settings import SplitSettings
+from fedcomp.split.weights import key_frame, layout_of_part, load_weights, read_key_frame, weights_of
 
 __all__ = [
     "ActivationMemory",
     "Activations",
     "Boundary",
+    "Loss",
     "NodeState",
     "SplitNode",
     "SplitServer",
     "SplitSettings",
     "SplitTraffic",
+    "activation_shape",
     "cut",
+    "key_frame",
+    "layout_of_part",
+    "load_weights",
     "read_activations",
     "read_gradient",
+    "read_key_frame",
+    "weights_of",
     "write_activations",
     "write_gradient",
 ]

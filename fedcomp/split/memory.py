@@ -41,7 +41,8 @@ class ActivationMemory:
         self._in_file: set[int] = set(map(int, ids))
         self._most_rows = ram_bytes // (4 * row_size) if row_size else 0
         self._path = path
-        self._file: BinaryIO | None = path.open("r+b") if path is not None and self._in_file else None
+        continues = path is not None and row_size and self._in_file
+        self._file: BinaryIO | None = path.open("r+b") if path is not None and continues else None
 
     @property
     def ids(self) -> NDArray[np.int64]:

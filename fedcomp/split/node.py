@@ -12,14 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedcomp.core import on_host
+from fedcomp.core import Arrays, on_host
 from fedcomp.errors import CorruptError, StaleError, VersionError
 from fedcomp.split.activations import read_activations, write_activations
 from fedcomp.split.gradients import read_gradient
 from fedcomp.split.memory import ActivationMemory
 from fedcomp.split.settings import MAX_BATCH, SplitSettings, parse_request
 from fedcomp.split.weights import (
-    Arrays,
     device_of,
     key_frame,
     layout_of_part,

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedcomp.core import Vector, on_host
+from fedcomp.core import Arrays, Vector, on_host
 from fedcomp.errors import CorruptError, StaleError, VersionError
 from fedcomp.split.activations import Activations, read_activations
 from fedcomp.split.gradients import write_gradient
 from fedcomp.split.memory import RAM_BYTES, ActivationMemory
 from fedcomp.split.settings import Answer, SplitSettings
-from fedcomp.split.weights import Arrays, device_of, read_key_frame
+from fedcomp.split.weights import device_of, read_key_frame
 from fedcomp.sync import derive_seed, first_number, resync
 from fedcomp.wire import COUNTER_BITS, Ack, Frame, Kind, Layout, ServerMessage, ack_of, parse_single_frame
 

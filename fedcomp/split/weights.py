@@ -8,11 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fedcomp.core import Arrays
 from fedcomp.errors import CorruptError, LayoutError
 from fedcomp.sync import MAX_WEIGHT_MAGNITUDE, from_key_frame, start_replica
 from fedcomp.wire import Frame, Layout, layout_of, to_numpy
-
-Arrays = dict[str, NDArray[Any]]
 
 
 def weights_of(model: nn.Module) -> Arrays:

@@ -6,8 +6,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedcomp.split import ActivationMemory, NodeState, SplitNode, SplitServer, SplitSettings, cut
-from fedcomp.split.weights import Arrays, key_frame, layout_of_part, load_weights, weights_of
+from fedcomp.core import Arrays
+from fedcomp.split import (
+    ActivationMemory,
+    NodeState,
+    SplitNode,
+    SplitServer,
+    SplitSettings,
+    cut,
+    key_frame,
+    layout_of_part,
+    load_weights,
+    weights_of,
+)
 from fedcomp.wire import parse_server_message
 
 CLASSES = 3

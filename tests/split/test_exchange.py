@@ -13,8 +13,16 @@ from torch import nn
 
 import fedcomp
 from fedcomp.errors import CorruptError, FedcompError, LayoutError, StaleError, VersionError
-from fedcomp.split import ActivationMemory, NodeState, SplitNode, SplitSettings, write_activations, write_gradient
-from fedcomp.split.weights import key_frame, weights_of
+from fedcomp.split import (
+    ActivationMemory,
+    NodeState,
+    SplitNode,
+    SplitSettings,
+    key_frame,
+    weights_of,
+    write_activations,
+    write_gradient,
+)
 from fedcomp.sync import resync
 from fedcomp.wire import Kind, layout_of, parse_server_message, parse_single_frame
 from tests.split.pair import Pair, model, samples

@@ -82,17 +82,26 @@ def open_store(context: Context) -> AbstractContextManager[StateStore]:
     """
     if isinstance(context.state, InMemoryState):
         return nullcontext(context.state)
+    path = state_folder(context)
+    return nullcontext(ContextStore(context.state)) if path is None else StateFolder(path, context.state)
+
+
+def state_folder(context: Context) -> Path | None:
+    """Return the folder that the node's config names for its state; None without one.
+
+    Raises `ValueError` for anything but an absolute path.
+    """
     folder = context.node_config.get(STATE_DIR, "")
     if not isinstance(folder, str):
         raise ValueError(f"{STATE_DIR} in the node config is {folder!r}; the path of a folder is needed")
     if not folder:
-        return nullcontext(ContextStore(context.state))
+        return None
     path = Path(folder).expanduser()
     if not path.is_absolute():
         raise ValueError(
             f"{STATE_DIR} is {folder!r}; an absolute path is needed: a node's processes have other folders"
         )
-    return StateFolder(path, context.state)
+    return path
 
 
 def _answer(

@@ -1,0 +1,278 @@
+"""Train a model that is cut in two: several ways to send activations, and federated training; one line for each of them.
+
+    python -m experiments.split --rounds 20
+
+--out writes all evaluated rounds to a CSV file. Everything runs in this process and is the same each time.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from logging import ERROR
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+from torch import nn
+
+from clients.local import LocalPlan, train
+from clients.samples import Samples, own_card, own_samples
+from experiments.results import write_text
+from fedcomp.compressor import Compressor
+from fedcomp.core import build, parse_setting
+from fedcomp.data import DataError, load
+from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
+from fedcomp.flower._compat import log
+from fedcomp.flower.split import LowerParts, SplitClient, SplitTraining
+from fedcomp.methods import METHODS as COMPRESSORS
+from fedcomp.methods import parse
+from fedcomp.split import SplitSettings, cut
+from fedcomp.tasks import build_model, evaluate, input_shape, prepare
+
+METHODS = (
+    "change(dense(), backward=dense())",
+    "direct(cgx(bits=4))",
+    "direct(cgx(bits=3))",
+    "direct(cgx(bits=2))",
+    "change(cgx(bits=4))",
+    "change(cgx(bits=3))",
+    "change(cgx(bits=2))",
+    "federated(stc(density=0.02))",
+)
+REFUSED = 2
+BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An evaluated round: the accuracy on the test samples, 0 to 1, and the bytes since the start."""
+
+    method: str
+    round: int
+    accuracy: float
+    uplink_bytes: int
+    downlink_bytes: int
+    first_bytes: int
+    weight_bytes: int
+    dense_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What the nodes learn, each from its own of the `shares`."""
+
+    make_model: Callable[[], nn.Module]
+    layer: str
+    shares: Sequence[Samples]
+    test: Samples
+    settings: SplitSettings
+    lower_parts: LowerParts
+    rounds: int
+    evaluate_every: int
+
+    def is_evaluated(self, number: int) -> bool:
+        """Return whether a round is evaluated; the last one is."""
+        return number % self.evaluate_every == 0 or number == self.rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Split training with compressors of its own."""
+
+    forward: Compressor
+    backward: Compressor
+    direct: bool
+
+    def run(self, task: Task, name: str) -> Iterator[Row]:
+        """Train, and yield the evaluated rounds."""
+        settings = replace(task.settings, forward=self.forward, backward=self.backward, direct=self.direct)
+        model = task.make_model()
+        lower, upper = cut(model, task.layer)
+        app = ClientApp()
+        node_lower, _ = cut(task.make_model(), task.layer)
+        app.query("split")(SplitClient(lambda context: (node_lower, *_samples(task, context))))
+        grid = LocalGrid(app, len(task.shares))
+        training = SplitTraining(lower, upper, task.test[0][:1], settings, lower_parts=task.lower_parts)
+        for number in range(1, task.rounds + 1):
+            training.run(grid, num_rounds=1)
+            if task.is_evaluated(number):
+                accuracy, traffic = evaluate(model, *task.test, BATCH)[1], training.traffic
+                both_ways = (traffic.uplink_bytes, traffic.downlink_bytes)
+                parts = (traffic.first_bytes, traffic.weight_bytes, traffic.dense_bytes)
+                yield Row(name, number, accuracy, *both_ways, *parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Federated:
+    """Federated averaging of the whole model, compressed both ways."""
+
+    compressor: Compressor
+
+    def run(self, task: Task, name: str) -> Iterator[Row]:
+        """Train on the same samples, for as many steps in a round, and yield the evaluated rounds."""
+        settings, model = task.settings, task.make_model()
+        plan = LocalPlan(1, settings.steps, settings.batch_size, settings.learning_rate, settings.momentum, 0.0)
+        app = ClientApp(mods=[CompressionMod()])
+
+        @app.train()
+        def train_node(message: Message, context: Context) -> Message:
+            node, record = int(context.node_config["partition-id"]), message.content.array_records["arrays"]
+            model.load_state_dict(record.to_torch_state_dict())
+            number = int(str(message.content.config_records["config"]["server-round"]))
+            x, y = task.shares[node]
+            train(model, x, y, plan, np.random.default_rng([number, node]))
+            content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": len(y)})}
+            return Message(RecordDict(content), reply_to=message)
+
+        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), self.compressor, self.compressor)
+        accuracies: dict[int, float] = {}
+
+        def measure(number: int, arrays: ArrayRecord) -> MetricRecord:
+            if task.is_evaluated(number):
+                model.load_state_dict(arrays.to_torch_state_dict())
+                accuracies[number] = evaluate(model, *task.test, BATCH)[1]
+            return MetricRecord({})
+
+        grid, first = LocalGrid(app, len(task.shares), in_memory=True), ArrayRecord(task.make_model().state_dict())
+        strategy.start(grid, first, num_rounds=task.rounds, evaluate_fn=measure)
+        up = down = dense = 0
+        for number, traffic in sorted(strategy.ledger.by_round().items()):
+            up, down = up + traffic.uplink_bytes, down + traffic.downlink_bytes
+            dense += traffic.dense_bytes
+            if number and task.is_evaluated(number):
+                yield Row(name, number, accuracies[number], up, down, 0, up + down, dense)
+
+
+def _samples(task: Task, context: Context) -> Samples:
+    return task.shares[int(context.node_config["partition-id"])]
+
+
+def change(forward: str, backward: str = "cgx(bits=8)") -> Split:
+    """Send the change of activations."""
+    return Split(parse(forward), parse(backward), direct=False)
+
+
+def direct(forward: str, backward: str = "cgx(bits=8)") -> Split:
+    """Send activations themselves."""
+    return Split(parse(forward), parse(backward), direct=True)
+
+
+def federated(compressor: str) -> Federated:
+    """Send the whole model's updates."""
+    return Federated(parse(compressor))
+
+
+MAKERS: Mapping[str, Callable[..., Split | Federated]] = {"change": change, "direct": direct, "federated": federated}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a line for each method; return 2 for settings that do not fit, before anything is trained."""
+    options = _options(arguments)
+    torch.set_num_threads(1)
+    try:
+        methods = {text: parse_setting("method", text, _method) for text in options.methods}
+        task = _task(options)
+        for method in methods.values():
+            if isinstance(method, Split):
+                replace(task.settings, forward=method.forward, backward=method.backward)
+        lower, upper = cut(task.make_model(), options.layer)
+        shape = SplitTraining(lower, upper, task.test[0][:1]).shape
+        if options.out and not options.out.absolute().parent.is_dir():
+            raise ValueError(f"--out is {str(options.out)!r}; there is no such folder")
+    except (ValueError, DataError) as error:
+        print(f"python -m experiments.split: {error}", file=sys.stderr)
+        return REFUSED
+    log.setLevel(ERROR)
+    entries = " x ".join(map(str, shape))
+    print(f"{options.nodes} nodes, {options.model} cut behind {options.layer!r}: {entries} activations a sample\n")
+    print(f"{'method':<38}{'accuracy':>9}{'up':>12}{'first':>12}{'down':>12}{'weights':>12}{'fewer bytes':>12}")
+    rows: list[Row] = []
+    for text, method in methods.items():
+        rows += method.run(task, text)
+        last = rows[-1]
+        sent = (last.uplink_bytes, last.first_bytes, last.downlink_bytes, last.weight_bytes)
+        ratio = last.dense_bytes / (last.uplink_bytes + last.downlink_bytes)
+        megabytes = "".join(f"{each / 1e6:>9.2f} MB" for each in sent)
+        print(f"{text:<38}{100 * last.accuracy:>9.1f}{megabytes}{ratio:>11.1f}x", flush=True)
+        if options.out:
+            write_text(options.out, pd.DataFrame(map(asdict, rows)).to_csv(index=False))
+    return 0
+
+
+def _method(text: str) -> Split | Federated:
+    return build(text, MAKERS, "method", COMPRESSORS)
+
+
+def _task(options: argparse.Namespace) -> Task:
+    card = own_card(options.dataset)
+    test = load(card, options.data_dir or None).test
+    shape = input_shape(card)
+    settings = SplitSettings(
+        batch_size=options.batch_size,
+        steps=options.steps,
+        learning_rate=options.learning_rate,
+        momentum=options.momentum,
+    )
+    return Task(
+        lambda: build_model(options.model, shape, card.num_classes, options.seed),
+        options.layer,
+        _shares(options),
+        (prepare(test.x, card, "cpu"), torch.tensor(test.y)),
+        settings,
+        options.lower_parts,
+        options.rounds,
+        options.evaluate_every,
+    )
+
+
+def _shares(options: argparse.Namespace) -> list[Samples]:
+    run_config: dict[str, Any] = {
+        "dataset": options.dataset,
+        "data-dir": options.data_dir,
+        "partition": options.partition,
+        "seed": options.seed,
+    }
+    nodes = ({"partition-id": node, "num-partitions": options.nodes} for node in range(options.nodes))
+    shares = [own_samples(run_config, node, torch.device("cpu")) for node in nodes]
+    most = options.samples or max(len(y) for _, y in shares)
+    return [(x[:most], y[:most]) for x, y in shares]
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r}; a whole number above 0 is needed")
+    return int(text)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.split", description="Train a model that is cut in two."
+    )
+    parser.add_argument("--dataset", default="digits")
+    parser.add_argument("--data-dir", default="", help="the folder of the dataset's files; digits needs none")
+    parser.add_argument("--model", default="cnn")
+    parser.add_argument("--layer", default="2", help="the last layer of the lower part")
+    parser.add_argument("--nodes", type=_positive, default=4)
+    parser.add_argument("--partition", default="iid()")
+    parser.add_argument("--samples", type=_positive, help="of each node, at most; all if it is left out")
+    parser.add_argument("--lower-parts", choices=("averaged", "in turn"), default="averaged")
+    parser.add_argument("--methods", nargs="+", default=METHODS, metavar="METHOD")
+    parser.add_argument("--rounds", type=_positive, default=20)
+    parser.add_argument("--evaluate-every", type=_positive, default=5)
+    parser.add_argument("--steps", type=_positive, default=12, help="batches of a node in a round")
+    parser.add_argument("--batch-size", type=_positive, default=32)
+    parser.add_argument("--learning-rate", type=float, default=0.1)
+    parser.add_argument("--momentum", type=float, default=0.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="a CSV file for all evaluated rounds")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+"""Split training on a grid: several nodes, faults, state in files, and what is refused before anything runs."""
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Context, Message, RecordDict, UserConfig
+from flwr.clientapp import ClientApp
+from torch import nn
+from torch.nn import functional
+
+import fedcomp
+from fedcomp.flower import LocalGrid, records, to_record
+from fedcomp.flower.local_grid import Fault
+from fedcomp.flower.split import LowerParts, SplitClient, SplitTraining
+from fedcomp.split import SplitSettings, cut
+from tests.flower.split.app import SETTINGS, Run, client_app, grid, start
+from tests.split.pair import Pair, model, samples
+
+MODES: list[LowerParts] = ["averaged", "in turn"]
+HARMLESS = [each for each in Fault if each is not Fault.FORGET]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_several_nodes_train_one_model(mode: LowerParts) -> None:
+    run = Run(SplitSettings(fedcomp.cgx(bits=2), batch_size=8, steps=6, learning_rate=0.5), lower_parts=mode)
+    before, rounds = run.accuracy(), list[int]()
+    run.training.run(grid(), num_rounds=12, on_round=rounds.append)
+    assert rounds == list(range(1, 13))
+    assert before < 0.5
+    assert run.accuracy() > 0.8
+    traffic = run.training.traffic
+    assert traffic.dense_uplink_bytes == 12 * (_visits() * 24 + 3 * 120), "6 activations of 4 bytes a visit, 30 weights"
+    assert 3 * 20 * 25 <= traffic.first_bytes < 3 * 20 * 27, "6 float32 and a label of each sample"
+    assert traffic.weight_bytes < traffic.sent_bytes < traffic.dense_bytes + 12 * 3 * 14 * 300
+
+
+def _visits() -> int:
+    """Return the samples that three nodes visit in a round of 6 batches: 8, 8, 4, and again."""
+    return 3 * 2 * 20
+
+
+def test_one_node_trains_as_without_a_grid() -> None:
+    run, pair = Run(), Pair(SETTINGS)
+    app = client_app(lambda context: (cut(model(seed=9), "1")[0], *samples()))
+    run.training.run(LocalGrid(app, 1), num_rounds=3)
+    pair.run(rounds=3)
+    assert run.bits() == pair.bits()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_without_compression_the_upper_part_and_the_lower_ones_train_as_by_hand(mode: LowerParts) -> None:
+    settings = SplitSettings(fedcomp.dense(), fedcomp.dense(), batch_size=20, steps=2)
+    run, whole = Run(settings, mode), model()
+    run.training.run(grid(2), num_rounds=2)
+    for _ in range(2):
+        lower, upper = whole[0], whole[2:]
+        assert isinstance(lower, nn.Linear)
+        copies = [copy.deepcopy(lower), copy.deepcopy(lower)] if mode == "averaged" else [lower, lower]
+        turns = [(step, node) for step in range(2) for node in (0, 1)]
+        for _, node in turns if mode == "averaged" else sorted(turns, key=lambda turn: turn[1]):
+            x, y = samples(seed=node + 1)
+            optimizer = torch.optim.SGD([*copies[node].parameters(), *upper.parameters()], 0.1)
+            optimizer.zero_grad()
+            functional.cross_entropy(upper(torch.tanh(copies[node](x))), y).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        with torch.no_grad():
+            for name, weight in lower.named_parameters():
+                weight.copy_((copies[0].get_parameter(name) + copies[1].get_parameter(name)) / 2)
+    for one, other in zip(whole.parameters(), run.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(4))
+def test_lost_and_repeated_messages_and_crashes_change_no_bit(seed: int, mode: LowerParts) -> None:
+    quiet, run, nodes, rng = Run(lower_parts=mode), Run(lower_parts=mode), grid(1), np.random.default_rng(seed)
+    quiet.training.run(grid(1), num_rounds=4)
+    faults = [None, *HARMLESS]
+    for _ in range(60):
+        fault = faults[int(rng.integers(len(faults)))]
+        if fault is None or fault in (Fault.DELIVER_TWICE, Fault.DOUBLE_REPLY):
+            nodes.order(1, *([fault] if fault else []))
+        else:
+            nodes.order(1, fault, Fault.DOUBLE_REPLY)  # no node is left out
+    ordered = len(nodes.faults[1])
+    run.training.run(nodes, num_rounds=4)
+    assert ordered - len(nodes.faults[1]) >= 40
+    assert run.bits() == quiet.bits()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nodes_that_forget_everything_are_repaired(mode: LowerParts) -> None:
+    run, nodes, rng = Run(lower_parts=mode), grid(3), np.random.default_rng(0)
+    for _ in range(8):
+        for node in (1, 2, 3):
+            nodes.order(node, Fault.FORGET if rng.random() < 0.2 else Fault.DOUBLE_REPLY, Fault.DOUBLE_REPLY)
+    run.training.run(nodes, num_rounds=3)
+    assert run.training.traffic.first_bytes > 3 * 20 * 25, "more than each sample once"
+    while any(nodes.faults.values()):
+        run.training.run(nodes, num_rounds=1)
+    run.training.run(nodes, num_rounds=1)
+    after = run.training.traffic.first_bytes
+    run.training.run(nodes, num_rounds=2)
+    assert run.training.traffic.first_bytes == after, "both ends hold the same again"
+
+
+def test_a_node_that_never_answers_is_left_out_of_the_round() -> None:
+    run, alone, nodes = Run(), Run(), grid(2)
+    nodes.order(2, *[Fault.LOSE_REPLY] * 5)
+    run.training.run(nodes, num_rounds=1)
+    alone.training.run(grid(1), num_rounds=1)
+    assert run.bits() == alone.bits()
+    run.training.run(nodes, num_rounds=1)
+    alone.training.run(grid(1), num_rounds=1)
+    assert run.bits() != alone.bits(), "it is back"
+
+
+def in_folders(path: Path) -> Any:
+    def config(node: int) -> UserConfig:
+        return {"state-dir": str(path / str(node))}
+
+    return config
+
+
+def test_a_restarted_node_continues_from_its_files(tmp_path: Path) -> None:
+    quiet, run = Run(), Run()
+    quiet.training.run(grid(2), num_rounds=4)
+    nodes = grid(2, in_folders(tmp_path))
+    for node in (1, 2):
+        nodes.order(node, *[Fault.DOUBLE_REPLY, Fault.FORGET, Fault.FORGET] * 9)
+    run.training.run(nodes, num_rounds=4)
+    assert run.bits() == quiet.bits(), "Context.state is lost, the files are not"
+    assert not nodes.contexts[1].state.array_records
+    assert sorted(path.name for path in (tmp_path / "1" / "split").iterdir()) == [".lock", "rows", "state"]
+
+
+@pytest.mark.parametrize("damage", ["rows gone", "rows cut", "rows flipped", "state cut", "state gone"])
+def test_damaged_files_are_found_and_repaired(damage: str, tmp_path: Path) -> None:
+    run, nodes = Run(), grid(2, in_folders(tmp_path))
+    run.training.run(nodes, num_rounds=2)
+    name, what = damage.split()
+    path = tmp_path / "1" / "split" / name
+    data = path.read_bytes()
+    if what == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(data[: len(data) // 2] if what == "cut" else bytes(byte ^ 1 for byte in data))
+    before = run.training.traffic.first_bytes
+    run.training.run(nodes, num_rounds=2)
+    assert run.training.traffic.first_bytes - before >= 20 * 25 * (0.5 if what == "cut" and name == "rows" else 1)
+    after = run.training.traffic.first_bytes
+    run.training.run(nodes, num_rounds=2)
+    assert run.training.traffic.first_bytes == after
+
+
+def test_a_new_training_replaces_the_state_of_the_last_one(tmp_path: Path) -> None:
+    nodes, plain = grid(2, in_folders(tmp_path)), grid(2)
+    for _ in range(2):
+        for each in (nodes, plain):
+            run = Run()
+            run.training.run(each, num_rounds=1)
+            assert run.training.traffic.first_bytes == 2 * 20 * 25
+
+
+def test_a_state_dir_that_cannot_be_used_leaves_the_node_out(tmp_path: Path) -> None:
+    (tmp_path / "1").write_text("a file")
+    run, alone = Run(), Run()
+    run.training.run(grid(2, in_folders(tmp_path)), num_rounds=1)
+    other = client_app(lambda context: start(Context(0, 2, {}, RecordDict(), {})))
+    alone_grid = LocalGrid(other, 1, node_config=lambda node: {"partition-id": 1})
+    alone.training.run(alone_grid, num_rounds=1)
+    assert run.bits() == alone.bits()
+
+
+class Damaging(LocalGrid):
+    """Damages each third answer: it is cut, of another kind, or holds no frame."""
+
+    turn = 0
+
+    def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> Iterator[Message]:
+        for reply in super().send_and_receive(messages, timeout=timeout):
+            self.turn += 1
+            if self.turn % 3 == 0:
+                data = reply.content.array_records["fedcomp"]["fedcomp"].data
+                content = (data[:-5], b"", bytes(len(data)))[self.turn // 3 % 3]
+                reply.content = RecordDict({"fedcomp": records.pack(content)} if self.turn % 2 else {})
+            yield reply
+
+
+def test_hostile_answers_do_not_end_a_training_and_change_nothing() -> None:
+    run, quiet = Run(), Run()
+    run.training.run(Damaging(client_app(), 1), num_rounds=3)
+    quiet.training.run(grid(1), num_rounds=3)
+    assert run.bits() == quiet.bits()
+
+
+def test_a_query_of_another_server_is_refused() -> None:
+    nodes = grid(1)
+    [reply] = nodes.send_and_receive([Message(RecordDict(), dst_node_id=1, message_type="query.split")])
+    assert reply.has_error()
+    assert "the server needs a SplitTraining" in str(reply.error.reason)
+
+
+def test_an_app_of_other_layers_is_left_out() -> None:
+    run = Run()
+    before = run.bits()
+    app = client_app(lambda context: (nn.Linear(4, 5), *samples()))
+    run.training.run(LocalGrid(app, 1), num_rounds=1)
+    assert run.bits() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"lower_parts": "both"}, "lower_parts is 'both'"),
+        ({"seed": -1}, "seed is -1"),
+        ({"timeout_s": 0}, "timeout_s is 0"),
+        ({"upper": nn.Linear(7, 3)}, r"the upper part does not take activations \(1, 6\)"),
+        ({"upper": nn.Sequential(nn.Linear(6, 3), nn.Flatten(0))}, r"the upper part returns \(3,\)"),
+        ({"lower": nn.Sequential(nn.Linear(4, 6), nn.Flatten(0))}, "the lower part returns"),
+    ],
+)
+def test_parts_and_settings_that_do_not_fit_are_refused_in_one_sentence(
+    arguments: dict[str, Any], message: str
+) -> None:
+    lower, upper = cut(model(), "1")
+    given: dict[str, Any] = {"lower": lower, "upper": upper, "example": samples()[0], **arguments}
+    with pytest.raises(ValueError, match=message) as error:
+        SplitTraining(**given)
+    assert "\n" not in str(error.value)
+
+
+def test_too_few_nodes_are_an_error() -> None:
+    with pytest.raises(TimeoutError, match="2 nodes after 0.01 s; 3 are needed"):
+        Run().training.run(grid(2), num_rounds=1, min_nodes=3, node_timeout_s=0.01)
+
+
+def test_the_state_of_the_app_is_left_alone() -> None:
+    app = ClientApp()
+    client = SplitClient(start)
+
+    @app.query("split")
+    def answer(message: Message, context: Context) -> Message:
+        context.state.setdefault("mine", to_record({"w": np.ones(1, np.float32)}))
+        return client(message, context)
+
+    nodes = LocalGrid(app, 1)
+    Run().training.run(nodes, num_rounds=1)
+    assert sorted(nodes.contexts[1].state) == ["fedcomp.split", "fedcomp.split.plain", "mine"]
