@@ -1,15 +1,16 @@
 """Train a model that is cut in two: several ways to send activations, and federated training; one line for each of them.
 
-    python -m experiments.split --rounds 20
+    python -m experiments.split
 
 --out writes all evaluated rounds to a CSV file. Everything runs in this process and is the same each time.
 """
 
 import argparse
+import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from logging import ERROR
+from logging import ERROR, getLogger
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from fedcomp.compressor import Compressor
 from fedcomp.core import build, parse_setting
 from fedcomp.data import DataError, load
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
-from fedcomp.flower._compat import log
 from fedcomp.flower.split import LowerParts, SplitClient, SplitTraining
 from fedcomp.methods import METHODS as COMPRESSORS
 from fedcomp.methods import parse
@@ -47,6 +47,7 @@ METHODS = (
 )
 REFUSED = 2
 BATCH = 1000
+PRETRAIN_RATE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class Federated:
             content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": len(y)})}
             return Message(RecordDict(content), reply_to=message)
 
-        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), self.compressor, self.compressor)
+        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=self.compressor, downlink=self.compressor)
         accuracies: dict[int, float] = {}
 
         def measure(number: int, arrays: ArrayRecord) -> MetricRecord:
@@ -188,9 +189,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, DataError) as error:
         print(f"python -m experiments.split: {error}", file=sys.stderr)
         return REFUSED
-    log.setLevel(ERROR)
+    getLogger("flwr").setLevel(ERROR)
     entries = " x ".join(map(str, shape))
-    print(f"{options.nodes} nodes, {options.model} cut behind {options.layer!r}: {entries} activations a sample\n")
+    print(f"{options.nodes} nodes, {options.model} cut behind {options.layer!r}: {entries} activations a sample")
+    print(f"accuracy at the start: {100 * evaluate(task.make_model(), *task.test, BATCH)[1]:.1f}\n")
     print(f"{'method':<38}{'accuracy':>9}{'up':>12}{'first':>12}{'down':>12}{'weights':>12}{'fewer bytes':>12}")
     rows: list[Row] = []
     for text, method in methods.items():
@@ -212,7 +214,12 @@ def _method(text: str) -> Split | Federated:
 def _task(options: argparse.Namespace) -> Task:
     card = own_card(options.dataset)
     test = load(card, options.data_dir or None).test
-    shape = input_shape(card)
+    shape, shares = input_shape(card), _shares(options)
+    model = build_model(options.model, shape, card.num_classes, options.seed)
+    if options.pretrain:
+        x, y = (torch.cat(parts) for parts in zip(*shares, strict=True))
+        plan = LocalPlan(options.pretrain, 0, options.batch_size, PRETRAIN_RATE, 0.0, 0.0)
+        train(model, x, y, plan, np.random.default_rng(options.seed))
     settings = SplitSettings(
         batch_size=options.batch_size,
         steps=options.steps,
@@ -220,9 +227,9 @@ def _task(options: argparse.Namespace) -> Task:
         momentum=options.momentum,
     )
     return Task(
-        lambda: build_model(options.model, shape, card.num_classes, options.seed),
+        lambda: copy.deepcopy(model),
         options.layer,
-        _shares(options),
+        shares,
         (prepare(test.x, card, "cpu"), torch.tensor(test.y)),
         settings,
         options.lower_parts,
@@ -263,12 +270,15 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--samples", type=_positive, help="of each node, at most; all if it is left out")
     parser.add_argument("--lower-parts", choices=("averaged", "in turn"), default="averaged")
     parser.add_argument("--methods", nargs="+", default=METHODS, metavar="METHOD")
-    parser.add_argument("--rounds", type=_positive, default=20)
-    parser.add_argument("--evaluate-every", type=_positive, default=5)
+    parser.add_argument("--rounds", type=_positive, default=12)
+    parser.add_argument("--evaluate-every", type=_positive, default=4)
     parser.add_argument("--steps", type=_positive, default=12, help="batches of a node in a round")
     parser.add_argument("--batch-size", type=_positive, default=32)
     parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--momentum", type=float, default=0.0)
+    parser.add_argument(
+        "--pretrain", type=_positive, help="epochs in one process before, with the samples of all nodes"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="a CSV file for all evaluated rounds")
     return parser.parse_args(arguments)

@@ -170,6 +170,19 @@ def test_the_program_in_the_gossip_page_prints_what_the_page_says(capsys: pytest
     assert f"```\n{capsys.readouterr().out}```" in page.read_text()
 
 
+def test_the_program_in_the_split_page_trains_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """Machines round differently, so the numbers are those of the page more or less."""
+    page = ROOT / "docs" / "split.md"
+    (program,) = _blocks("python", page)
+    exec(program, {})  # noqa: S102 - it is the page's
+    line = r"^(\w+): accuracy (\d+)%, (\d+\.\d) times fewer bytes$"
+    printed, written = (re.findall(line, text, re.MULTILINE) for text in (capsys.readouterr().out, page.read_text()))
+    assert [name for name, _, _ in printed] == [name for name, _, _ in written] == ["cnn", "lstm"]
+    for one, other in zip(printed, written, strict=True):
+        assert float(one[1]) == pytest.approx(float(other[1]), abs=4)
+        assert float(one[2]) == pytest.approx(float(other[2]), rel=0.1)
+
+
 def test_the_readme_fits_on_two_screens() -> None:
     assert len(README.read_text().splitlines()) <= MAX_README_LINES
 

@@ -30,8 +30,6 @@ from fedcomp.split import (
 
 ACTION = "query.split"
 """The type of the messages."""
-MAX_ATTEMPTS = 5
-"""Messages without a usable answer, one after the other, after which a node is left out of the round."""
 POLL_S = 0.5
 LowerParts = Literal["averaged", "in turn"]
 DEFAULTS = SplitSettings()
@@ -54,6 +52,7 @@ class SplitTraining:
         loss: The mean loss of outputs (N, classes) and labels, int64 (N,).
         seed: Decides all random numbers.
         timeout_s: The longest wait for answers; None for no bound.
+        attempts: A node is left out of the round after so many messages in a row without an answer that can be used.
 
     Raises:
         ValueError: The two parts do not fit each other, or a setting is not possible.
@@ -81,14 +80,17 @@ class SplitTraining:
         loss: Loss = functional.cross_entropy,
         seed: int = 0,
         timeout_s: float | None = 3600.0,
+        attempts: int = 5,
     ) -> None:
         check_choice("lower_parts", lower_parts, get_args(LowerParts))
         check_int("seed", seed, 0, 2**63 - 1)
+        check_int("attempts", attempts, 1, 1_000_000)
         if timeout_s is not None:
             check_range("timeout_s", timeout_s, above=0)
         self.shape = activation_shape(lower, example)
         _check_upper(upper, self.shape)
-        self._lower, self._lower_parts, self._timeout_s = lower, lower_parts, timeout_s
+        self._lower, self._lower_parts = lower, lower_parts
+        self._timeout_s, self._attempts = timeout_s, attempts
         self._layout = layout_of_part(lower)
         self._server = SplitServer(upper, settings, self.shape, self._layout, loss=loss, seed=seed)
         self._round = 0
@@ -142,7 +144,7 @@ class SplitTraining:
                 result = progress.get(node)
                 if result is not None:
                     finished[node] = result
-                if result is not None or attempts[node] >= MAX_ATTEMPTS:
+                if result is not None or attempts[node] >= self._attempts:
                     del attempts[node]
         for node in set(nodes) - finished.keys():
             log(WARNING, "fedcomp: node %d did not finish round %d", node, self._round)
