@@ -128,8 +128,9 @@ class Federated:
             number = int(str(message.content.config_records["config"]["server-round"]))
             x, y = task.shares[node]
             train(model, x, y, plan, np.random.default_rng([number, node]))
-            content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": len(y)})}
-            return Message(RecordDict(content), reply_to=message)
+            metrics = MetricRecord({"num-examples": len(y)})
+            content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
+            return Message(content, reply_to=message)
 
         strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=self.compressor, downlink=self.compressor)
         accuracies: dict[int, float] = {}

@@ -17,13 +17,15 @@ from fedcomp.split.activations import Activations, read_activations, write_activ
 from fedcomp.split.boundary import Boundary
 from fedcomp.split.cut import cut
 from fedcomp.split.gradients import read_gradient, write_gradient
-from fedcomp.split.memory import ActivationMemory
+from fedcomp.split.memory import RAM_BYTES, ActivationMemory
 from fedcomp.split.node import NodeState, SplitNode, activation_shape
-from fedcomp.split.server import Loss, SplitServer, SplitTraffic
+from fedcomp.split.server import MAX_SAMPLES, Loss, SplitServer, SplitTraffic
 from fedcomp.split.settings import SplitSettings
 from fedcomp.split.weights import key_frame, layout_of_part, load_weights, read_key_frame, weights_of
 
 __all__ = [
+    "MAX_SAMPLES",
+    "RAM_BYTES",
     "ActivationMemory",
     "Activations",
     "Boundary",

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fedcomp.core import Arrays, on_host
 from fedcomp.errors import CorruptError, StaleError, VersionError
-from fedcomp.split.activations import read_activations, write_activations
+from fedcomp.split.activations import MAX_LABEL, read_activations, write_activations
 from fedcomp.split.gradients import read_gradient
 from fedcomp.split.memory import ActivationMemory
 from fedcomp.split.settings import MAX_BATCH, SplitSettings, parse_request
@@ -64,7 +64,12 @@ class SplitNode:
         """Raise `ValueError` for samples that do not fit."""
         if len(x) == 0 or len(x) != len(y):
             raise ValueError(f"{len(x)} samples and {len(y)} labels; equally many of both, at least 1, are needed")
-        self._lower, self._x, self._y, self._identity = lower, x, y, identity
+        labels = np.asarray(y.cpu().numpy())
+        if labels.dtype.kind not in "iu" or not 0 <= int(labels.min()) <= int(labels.max()) <= MAX_LABEL:
+            raise ValueError(
+                f"labels of {labels.dtype} from {labels.min()} to {labels.max()}; classes from 0 are needed"
+            )
+        self._lower, self._x, self._labels, self._identity = lower, x, labels.astype(np.int64), identity
         self._layout = layout_of_part(lower)
         self.shape = activation_shape(lower, x[:1])
 
@@ -172,7 +177,7 @@ class SplitNode:
         return write_activations(
             ids,
             on_host(activations).reshape(len(ids), -1),
-            np.asarray(self._y.cpu().numpy()[ids], np.int64),
+            self._labels[ids],
             state.memory,
             settings.forward,
             shape=self.shape,
@@ -193,7 +198,8 @@ def activation_shape(lower: nn.Module, x: Tensor) -> tuple[int, ...]:
     with torch.inference_mode():
         activations = lower(x.to(device_of(lower)))
     lower.train(was_training)
-    if not isinstance(activations, Tensor) or activations.dtype != torch.float32 or activations.ndim < 2:
+    is_float32 = isinstance(activations, Tensor) and activations.dtype == torch.float32
+    if not is_float32 or activations.ndim < 2 or not activations.numel():
         found = f"{activations.dtype} {tuple(activations.shape)}" if isinstance(activations, Tensor) else "no tensor"
         raise ValueError(f"the lower part returns {found}; float32 (N, ...) is needed")
     return tuple(activations.shape[1:])

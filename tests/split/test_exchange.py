@@ -330,6 +330,12 @@ def test_a_node_needs_samples_and_as_many_labels(count: int, labels: int) -> Non
         SplitNode(model(), torch.zeros(count, 4), torch.zeros(labels, dtype=torch.int64))
 
 
+@pytest.mark.parametrize(("labels", "text"), [([0, -1], "int64 from -1 to 0"), ([0.0, 1.0], "float32 from 0.0 to 1.0")])
+def test_labels_are_classes(labels: list[float], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        SplitNode(model(), torch.zeros(2, 4), torch.tensor(labels))
+
+
 def test_a_lower_part_that_returns_other_than_floats_is_refused() -> None:
     class Codes(nn.Module):
         def __init__(self) -> None:

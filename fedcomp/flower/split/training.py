@@ -17,6 +17,8 @@ from fedcomp.errors import FedcompError
 from fedcomp.flower import records
 from fedcomp.flower._compat import log
 from fedcomp.split import (
+    MAX_SAMPLES,
+    RAM_BYTES,
     Loss,
     SplitServer,
     SplitSettings,
@@ -53,6 +55,8 @@ class SplitTraining:
         seed: Decides all random numbers.
         timeout_s: The longest wait for answers; None for no bound.
         attempts: A node is left out of the round after so many messages in a row without an answer that can be used.
+        max_samples: Nodes number their samples from 0, and have at most as many.
+        ram_bytes: The memory that the activations of a node take here; what is beyond goes to a temporary file.
 
     Raises:
         ValueError: The two parts do not fit each other, or a setting is not possible.
@@ -81,10 +85,14 @@ class SplitTraining:
         seed: int = 0,
         timeout_s: float | None = 3600.0,
         attempts: int = 5,
+        max_samples: int = MAX_SAMPLES,
+        ram_bytes: int = RAM_BYTES,
     ) -> None:
         check_choice("lower_parts", lower_parts, get_args(LowerParts))
         check_int("seed", seed, 0, 2**63 - 1)
         check_int("attempts", attempts, 1, 1_000_000)
+        check_int("max_samples", max_samples, 1, 2**62)
+        check_int("ram_bytes", ram_bytes, 0, 2**62)
         if timeout_s is not None:
             check_range("timeout_s", timeout_s, above=0)
         self.shape = activation_shape(lower, example)
@@ -92,7 +100,8 @@ class SplitTraining:
         self._lower, self._lower_parts = lower, lower_parts
         self._timeout_s, self._attempts = timeout_s, attempts
         self._layout = layout_of_part(lower)
-        self._server = SplitServer(upper, settings, self.shape, self._layout, loss=loss, seed=seed)
+        limits = {"max_samples": max_samples, "ram_bytes": ram_bytes}
+        self._server = SplitServer(upper, settings, self.shape, self._layout, loss=loss, seed=seed, **limits)
         self._round = 0
 
     @property

@@ -13,6 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from torch import Tensor, nn
 
 import fedcomp
+from fedcomp.core import write_archive
 from fedcomp.flower.split import SplitClient, SplitTraining
 from fedcomp.split import SplitSettings, cut, weights_of
 from fedcomp.tasks import build_model
@@ -68,5 +69,5 @@ def main(grid: Grid, context: Context) -> None:
     """Train, and write the model and the traffic."""
     model, training = train(grid)
     folder = Path(os.environ["SPLIT_BOOK"])
-    np.savez(folder / "model.npz", **weights_of(model))
+    write_archive(folder / "model.npz", weights_of(model))
     (folder / "traffic.json").write_text(json.dumps(asdict(training.traffic)))

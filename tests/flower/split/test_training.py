@@ -158,6 +158,31 @@ def test_damaged_files_are_found_and_repaired(damage: str, tmp_path: Path) -> No
     assert run.training.traffic.first_bytes == after
 
 
+def test_a_node_that_is_killed_while_it_writes_its_rows_sends_them_in_full(tmp_path: Path) -> None:
+    """The state in its file is that of the message before, and the rows are those of the next one."""
+    run, path, old = Run(), tmp_path / "1" / "split" / "state", list[bytes]()
+
+    class Killing(LocalGrid):
+        def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> Iterator[Message]:
+            old.append(path.read_bytes() if path.exists() else b"")
+            for reply in super().send_and_receive(messages, timeout=timeout):
+                if len(old) == 12:
+                    path.write_bytes(old[-1])
+                else:
+                    yield reply
+
+    run.training.run(Killing(client_app(), 1, node_config=in_folders(tmp_path)), num_rounds=2)
+    quiet = Run()
+    quiet.training.run(grid(1), num_rounds=2)
+    assert run.training.traffic.first_bytes - quiet.training.traffic.first_bytes == 0, "not visited yet"
+    nodes = grid(1, in_folders(tmp_path))
+    run.training.run(nodes, num_rounds=1)
+    assert run.training.traffic.first_bytes - quiet.training.traffic.first_bytes == 8 * 25
+    first = run.training.traffic.first_bytes
+    run.training.run(nodes, num_rounds=2)
+    assert run.training.traffic.first_bytes == first
+
+
 def test_a_new_training_replaces_the_state_of_the_last_one(tmp_path: Path) -> None:
     nodes, plain = grid(2, in_folders(tmp_path)), grid(2)
     for _ in range(2):
