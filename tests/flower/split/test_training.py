@@ -185,11 +185,11 @@ def test_a_node_that_is_killed_while_it_writes_its_rows_sends_them_in_full(tmp_p
 
 def test_a_new_training_replaces_the_state_of_the_last_one(tmp_path: Path) -> None:
     nodes, plain = grid(2, in_folders(tmp_path)), grid(2)
-    for _ in range(2):
-        for each in (nodes, plain):
-            run = Run()
-            run.training.run(each, num_rounds=1)
-            assert run.training.traffic.first_bytes == 2 * 20 * 25
+    runs = [Run() for _ in range(4)]
+    for run, each in zip(runs, (nodes, plain, nodes, plain), strict=True):
+        run.training.run(each, num_rounds=1)
+    assert runs[0].training.traffic.first_bytes == 2 * 20 * 25
+    assert [run.training.traffic for run in runs] == [runs[0].training.traffic] * 4, "no batch is refused"
 
 
 def test_a_state_dir_that_cannot_be_used_leaves_the_node_out(tmp_path: Path) -> None:
