@@ -39,7 +39,8 @@ flower-lowest:
 
 # Without what torch, many rounds or a process of its own makes slow.
 flower-tests:
-	$(PYTEST) tests/flower --ignore tests/flower/test_bfloat16.py -p no:cacheprovider \
+	$(PYTEST) tests/flower $(addprefix --ignore tests/flower/,test_bfloat16.py test_training_state.py split) \
+		-p no:cacheprovider \
 		-k 'not test_chaos and not test_methods and not hostile and not resumed_run and not killed' $(ARGS)
 
 # The highest version that the index can install, if it is not the one of constraints.txt, which `make test` runs with.
