@@ -15,7 +15,7 @@ from fedcomp.errors import FedcompError
 from fedcomp.methods import parse
 from fedcomp.sync import Replica, Subscriber, apply_frame, updates
 from fedcomp.sync.fingerprint import fingerprint
-from fedcomp.sync.node_registry import NodeRecord
+from fedcomp.sync.node_registry import NodeRecord, SentModel
 from fedcomp.wire import Kind, decode_body, frame, server_message
 from tests.wire import specimens
 from tests.wire.mutants import BODY, INSTRUCTION, Mutant
@@ -95,7 +95,8 @@ def _server(mutant: Mutant) -> Door:
 
     def enter() -> None:
         sent = frame.parse_single_frame(mutant.data)
-        updates.check_reply(sent, NodeRecord(published.version, published.fingerprint, specimens.NUMBER), published)
+        model = SentModel(*published.place, published.exact)
+        updates.check_reply(sent, NodeRecord(*published.place, specimens.NUMBER, model), published.layout)
         if sent.kind is Kind.UPDATE:
             found.append(updates.decode_update(sent, published))
 

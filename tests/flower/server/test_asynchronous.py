@@ -57,12 +57,15 @@ def _run(
     inner: Strategy | None = None,
     rounds: int = 12,
     speeds: Any = None,
-    **settings: Any,
 ) -> tuple[CompressedStrategy, LocalGrid]:
     random.seed(3)
     grid = LocalGrid(toy.app(), NODES, speeds=speeds)
-    compressors = {"uplink": fedcomp.stc(density=0.05), "downlink": fedcomp.stc(density=0.1)}
-    strategy = CompressedStrategy(inner or FedAvg(fraction_evaluate=0.0), **compressors | {"mode": mode} | settings)
+    inner, uplink, downlink = (
+        inner or FedAvg(fraction_evaluate=0.0),
+        fedcomp.stc(density=0.05),
+        fedcomp.stc(density=0.1),
+    )
+    strategy = CompressedStrategy(inner, uplink=uplink, downlink=downlink, mode=mode)
     strategy.start(grid, toy.model(), num_rounds=rounds)
     return strategy, grid
 
