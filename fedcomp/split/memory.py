@@ -28,6 +28,7 @@ class ActivationMemory:
         >>> memory.put([7, 3], np.array([[1, 2], [3, 4]], np.float32))
         >>> memory.rows([3, 7]).tolist(), memory.file_rows
         ([[3.0, 4.0], [1.0, 2.0]], 1)
+        >>> memory.close()
 
     """
 
