@@ -14,6 +14,7 @@ from fedcomp.sync.publisher import Publisher, Reply, first_number
 from fedcomp.sync.record_sender import RecordSender, decode_record
 from fedcomp.sync.replica import DeltaStep, FrameDecoder, Origin, Replica, split_payload, start_replica
 from fedcomp.sync.seeds import derive_seed
+from fedcomp.sync.stored_replica import from_stored, stored_arrays, stored_place
 from fedcomp.sync.subscriber import Subscriber, resync
 from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE, Undecoded, Update, decode_update, dense_change, weighted_mean
 
@@ -50,10 +51,13 @@ __all__ = [
     "first_number",
     "from_key_frame",
     "from_start_frame",
+    "from_stored",
     "layout_in",
     "resync",
     "scaled",
     "split_payload",
     "start_replica",
+    "stored_arrays",
+    "stored_place",
     "weighted_mean",
 ]

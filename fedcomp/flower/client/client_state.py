@@ -3,18 +3,23 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
-from numpy.typing import NDArray
 
 from fedcomp.core import Arrays, format_call, octets, parse_call
-from fedcomp.errors import LayoutError
 from fedcomp.memory import check_state
 from fedcomp.methods import parse
-from fedcomp.sync import FrameDecoder, MakeStart, Origin, RecordSender, Replica, Subscriber
-from fedcomp.wire import Ack, Frame, Layout, ServerMessage, parse_layout, parse_single_frame, to_numpy
+from fedcomp.sync import (
+    FrameDecoder,
+    MakeStart,
+    RecordSender,
+    Replica,
+    Subscriber,
+    from_stored,
+    stored_arrays,
+    stored_place,
+)
+from fedcomp.wire import Ack, Frame, ServerMessage, parse_layout, parse_single_frame, to_numpy
 
 LOCAL = "fedcomp.local"
 ANSWER = "fedcomp.answer."
@@ -67,8 +72,6 @@ class ClientState:
     def plain(self) -> dict[str, str]:
         """Return the numbers and names as texts, because JSON has no 64-bit integers."""
         subscriber, replica = self.subscriber, self.subscriber.replica
-        version, fingerprint = replica.place if replica is not None else ("", "")
-        base = replica.origin.base if replica is not None and replica.origin is not None else None
         senders = [(key, each.uplink, str(each.pending_number)) for key, each in self.senders.items()]
         return {
             "lineage": str(self.training_id),
@@ -78,10 +81,8 @@ class ClientState:
             "uplink": subscriber.uplink,
             "answer_key": self.answer_key,
             "taken_number": str(subscriber.acked_number),
-            "version": str(version),
-            "fingerprint": str(fingerprint),
+            **({"version": "", "fingerprint": ""} if replica is None else stored_place(replica)),
             "past_servers": " ".join(map(str, subscriber.past_servers)),
-            **({"origin": f"{base.version} {base.fingerprint}"} if base is not None else {}),
             **({"records": json.dumps(senders)} if senders else {}),
         }
 
@@ -98,13 +99,7 @@ class ClientState:
     def model(self) -> Arrays:
         """Return the arrays of the replica by name, without copying them; none if there is no replica."""
         replica = self.subscriber.replica
-        if replica is None:
-            return {}
-        arrays: Arrays = {"exact": octets(replica.exact), "layout": octets(replica.layout.text)}
-        if replica.origin is None:
-            return arrays | {"vector": replica.vector}
-        base = replica.origin.base  # the vector follows from these
-        return arrays | {"base": base.vector, "base_exact": octets(base.exact), "counts": replica.origin.counts}
+        return {} if replica is None else stored_arrays(replica)
 
     def records(self) -> dict[str, Record]:
         """Return the records that came from the ClientApp, by the keys under which they are saved."""
@@ -114,27 +109,7 @@ class ClientState:
 
 def replica_of(plain: Mapping[str, str], model: Arrays) -> Replica | None:
     """Return the replica with the arrays `model`, which are handed over; None if `plain` names no version."""
-    if not plain["version"]:
-        return None
-    layout, exact = parse_layout(model["layout"].tobytes()), model["exact"].tobytes()
-    vector = model["base" if "origin" in plain else "vector"]
-    _check_model(layout, vector, np.float32, exact)
-    place = int(plain["version"]), int(plain["fingerprint"])
-    if "origin" not in plain:
-        return Replica(layout, place[0], vector, exact, place[1])
-    counts, base_exact = model["counts"], model["base_exact"].tobytes()
-    _check_model(layout, counts, np.int32, base_exact)
-    version, fingerprint = map(int, plain["origin"].split())
-    origin = Origin(Replica(layout, version, vector, base_exact, fingerprint), counts)
-    return Replica(layout, place[0], origin.vector(), exact, place[1], origin)
-
-
-def _check_model(layout: Layout, vector: NDArray[Any], dtype: type[np.generic], exact: bytes) -> None:
-    """Raise `LayoutError` for stored arrays that the layout does not have."""
-    if vector.shape != (layout.n,) or vector.dtype != dtype:
-        raise LayoutError(f"a stored vector of {vector.size} entries; the stored layout has {layout.n}")
-    if len(exact) != layout.exact_size:
-        raise LayoutError(f"{len(exact)} bytes of exact tensors are stored; the stored layout has {layout.exact_size}")
+    return from_stored(plain, model) if plain["version"] else None
 
 
 def from_parts(
