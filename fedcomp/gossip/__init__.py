@@ -1,8 +1,11 @@
 """Learning without a server: nodes on a graph exchange compressed models with their neighbours."""
 
+from fedcomp.gossip.choco import Choco
+from fedcomp.gossip.deep_squeeze import DeepSqueeze
 from fedcomp.gossip.momentum import quasi_global_momentum
 from fedcomp.gossip.network import Exchanged, Network
-from fedcomp.gossip.nodes import Choco, DeepSqueeze, Method, Node, parse_method
+from fedcomp.gossip.nodes import Method, Node
+from fedcomp.gossip.parsing import parse_method
 from fedcomp.gossip.step_size import find_step_size
 from fedcomp.gossip.topology import TOPOLOGIES, Topology, parse_topology
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedcomp.gossip.choco import Choco
+from fedcomp.gossip.deep_squeeze import DeepSqueeze
 from fedcomp.gossip.network import Network
-from fedcomp.gossip.nodes import Choco, DeepSqueeze
 from fedcomp.gossip.topology import Topology
 
 STEP_SIZES = tuple(2.0**-power for power in range(8))

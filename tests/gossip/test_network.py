@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 import fedcomp
 from fedcomp.errors import FedcompError
 from fedcomp.gossip import Choco, DeepSqueeze, Method, Network, find_step_size, parse_method, parse_topology
-from fedcomp.gossip.nodes import ChocoNode
+from fedcomp.gossip.choco import ChocoNode
 
 Array = NDArray[Any]
 N = 300

@@ -1,0 +1,129 @@
+"""CHOCO-SGD: nodes send what the neighbours' estimate of their model lacks."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedcomp.compressor import Compressor
+from fedcomp.core import Arrays, Vector, from_json, octets, to_json
+from fedcomp.errors import LayoutError, VersionError
+from fedcomp.gossip.nodes import Difference, Place, below, check_settings, moved, stored_vector, under
+from fedcomp.sync import (
+    History,
+    Publisher,
+    Replica,
+    apply_frame,
+    from_stored,
+    start_replica,
+    stored_arrays,
+    stored_place,
+)
+from fedcomp.wire import Layout, parse_frames
+
+
+@dataclass(frozen=True, slots=True)
+class Choco:
+    """CHOCO-SGD: nodes send what the neighbours' estimate of their model lacks.  Koloskova, Stich and Jaggi, ICML 2019, Alg. 2.
+
+    Node i: ``h_i += C(y_i - h_i)``, and ``x_i = y_i + step_size sum_j w_ij (h_j - h_i)``.  The estimates h of all neighbours
+    are held here, and are the same bits there.  What C leaves out is in the next difference, so C has no memory of its own.
+    """
+
+    compressor: Compressor
+    step_size: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a compressor with a memory, and for a step size outside (0, 1]."""
+        if self.compressor.init(1):
+            raise ValueError(
+                f"{self.compressor} remembers what it leaves out; CHOCO needs a compressor without memory, "
+                "such as topk(density=0.01, feedback=False)"
+            )
+        check_settings(self.compressor, self.step_size)
+
+    def __str__(self) -> str:
+        return f"choco({self.compressor}, step_size={self.step_size!r})"
+
+    def start(self, layout: Layout, vector: Vector, weights: Mapping[int, float]) -> "ChocoNode":
+        """Return a node whose neighbours hold its first model, as it holds theirs."""
+
+        def replica() -> Replica:
+            return start_replica(layout, layout.unflatten(vector, b""))
+
+        held = {neighbor: replica() for neighbor in weights}
+        return ChocoNode(self, vector.copy(), vector.copy(), weights, Publisher.begin(replica()), held)
+
+    def restore(self, layout: Layout, arrays: Arrays, weights: Mapping[int, float]) -> "ChocoNode":
+        """Return the node whose `to_arrays` these are."""
+        replica = _restored(layout, below(arrays, "own/"))
+        history = History(replica.key_frame().size, parse_frames(arrays["history"].tobytes()))
+        held = {neighbor: _restored(layout, below(arrays, f"held/{neighbor}/")) for neighbor in weights}
+        vectors = (stored_vector(arrays, name, layout.n) for name in ("model", "trained"))
+        return ChocoNode(self, *vectors, weights, Publisher(replica, history), held)
+
+
+@dataclass(slots=True)
+class ChocoNode:
+    """A node of CHOCO-SGD: the publisher of its own estimate, and a replica of each neighbour's."""
+
+    settings: Choco
+    model: Vector
+    trained: Vector
+    weights: Mapping[int, float]
+    publisher: Publisher
+    held: dict[int, Replica]
+
+    def publish(self, trained: Vector, round_number: int, seed: int) -> None:
+        """Publish the compressed difference of `trained` to the estimate of this node."""
+        self.publisher.publish(trained - self.publisher.replica.vector, b"", self.settings.compressor, seed)
+        self.trained = trained
+
+    def place_of(self, neighbor: int) -> Place:
+        """Return the place of the estimate of a neighbour."""
+        return self.held[neighbor].place
+
+    def frames_from(self, place: Place) -> tuple[bytes, ...]:
+        """Return the cheapest route from `place` to the newest estimate: a delta, or a replay, or a key frame."""
+        return self.publisher.route(*place).frames
+
+    def take(self, neighbor: int, frames: Sequence[bytes]) -> None:
+        """Follow the estimate of a neighbour."""
+        before = self.held[neighbor].place
+        for frame in parse_frames(b"".join(frames)):
+            replica = apply_frame(self.held[neighbor], frame)
+            if replica.layout.digest != self.publisher.replica.layout.digest:
+                raise LayoutError("a key frame of another model")
+            self.held[neighbor] = replica
+        if self.held[neighbor].place == before:
+            raise VersionError(f"nothing new after version {before[0]}; each round has a message")
+
+    def difference(self, neighbor: int) -> Difference:
+        """Return the weighted difference of the neighbour's estimate to this node's own."""
+        own, held = self.publisher.replica.vector, self.held[neighbor].vector
+        weight = self.settings.step_size * self.weights[neighbor]
+        return weight * np.subtract(held, own, dtype=np.float64)
+
+    def mix(self, present: Iterable[int]) -> None:
+        """Move the trained model towards the neighbours' estimates, as far as they differ from its own estimate."""
+        self.model = moved(self.trained, map(self.difference, present))
+
+    def to_arrays(self) -> Arrays:
+        """Return the model, the publisher and the replicas."""
+        arrays: Arrays = {"model": self.model, "trained": self.trained}
+        arrays["history"] = octets(b"".join(frame.to_bytes() for frame in self.publisher.history.frames()))
+        arrays |= under("own/", _stored(self.publisher.replica))
+        for neighbor, replica in self.held.items():
+            arrays |= under(f"held/{neighbor}/", _stored(replica))
+        return arrays
+
+
+def _stored(replica: Replica) -> Arrays:
+    return stored_arrays(replica) | {"place": to_json(stored_place(replica))}
+
+
+def _restored(layout: Layout, arrays: Arrays) -> Replica:
+    replica = from_stored(from_json(arrays["place"]), arrays)
+    if replica.layout.digest != layout.digest:
+        raise LayoutError("a stored replica of another model")
+    return replica

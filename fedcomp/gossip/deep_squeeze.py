@@ -1,0 +1,117 @@
+"""Deep-Squeeze: nodes send their model, compressed with error feedback."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedcomp.compressor import Compressor
+from fedcomp.core import Arrays, Vector, from_json, octets, to_json
+from fedcomp.errors import CorruptError, LayoutError, VersionError
+from fedcomp.gossip.nodes import Difference, Place, below, check_settings, moved, stored_vector, under
+from fedcomp.memory import State, check_state
+from fedcomp.wire import NO_BODY, Frame, Kind, Layout, codec_id, decode_body, parse_single_frame, tightened
+
+
+@dataclass(frozen=True, slots=True)
+class DeepSqueeze:
+    """Deep-Squeeze: nodes send their model, compressed with error feedback.  Tang et al., arXiv:1907.07346, Algorithm 1.
+
+    Node i: ``q_i = C(y_i + e_i)``, ``e_i += y_i - q_i``, and ``x_i = y_i + step_size sum_j w_ij (q_j - q_i)``.  A message
+    stands for itself: one that is lost is never repeated.
+    """
+
+    compressor: Compressor
+    step_size: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a compressor without a residual, and for a step size outside (0, 1]."""
+        if self.compressor.memory.vectors != ("residual",):
+            raise ValueError(f"{self.compressor} keeps no residual; Deep-Squeeze needs error feedback, as stc() has")
+        check_settings(self.compressor, self.step_size)
+
+    def __str__(self) -> str:
+        return f"deep_squeeze({self.compressor}, step_size={self.step_size!r})"
+
+    def start(self, layout: Layout, vector: Vector, weights: Mapping[int, float]) -> "DeepSqueezeNode":
+        """Return a node."""
+        return DeepSqueezeNode(self, vector.copy(), vector.copy(), weights, layout, self.compressor.init(layout.n))
+
+    def restore(self, layout: Layout, arrays: Arrays, weights: Mapping[int, float]) -> "DeepSqueezeNode":
+        """Return the node whose `to_arrays` these are."""
+        vectors = (stored_vector(arrays, name, layout.n) for name in ("model", "trained"))
+        node = DeepSqueezeNode(self, *vectors, weights, layout, below(arrays, "memory/"))
+        check_state(node.memory, self.compressor.memory.vectors, layout.n)
+        node.round = from_json(arrays["round"])
+        if message := arrays["message"].tobytes():
+            node.message = parse_single_frame(message)
+        node.taken = {int(name): parse_single_frame(data.tobytes()) for name, data in below(arrays, "taken/").items()}
+        return node
+
+
+@dataclass(slots=True)
+class DeepSqueezeNode:
+    """A node of Deep-Squeeze: its residual, its message of the round and those of its neighbours."""
+
+    settings: DeepSqueeze
+    model: Vector
+    trained: Vector
+    weights: Mapping[int, float]
+    layout: Layout
+    memory: State
+    round: int = 0
+    message: Frame | None = None
+    taken: dict[int, Frame] = field(default_factory=dict[int, Frame])
+
+    def publish(self, trained: Vector, round_number: int, seed: int) -> None:
+        """Compress `trained` plus the residual."""
+        compressor = self.settings.compressor
+        self.round = round_number
+        body, self.memory = compressor.encode(
+            trained, self.memory, seed, server_round=self.round, shapes=self.layout.shapes
+        )
+        codec, body = tightened(codec_id(compressor.entropy), body, self.layout.n)
+        self.message = Frame(Kind.UPDATE, codec, 0, self.round, self.round, self.layout.digest, 0, 0, body)
+        self.taken, self.trained = {}, trained
+
+    def place_of(self, neighbor: int) -> Place:
+        """Return the round: a message needs none before it."""
+        return self.round, 0
+
+    def frames_from(self, place: Place) -> tuple[bytes, ...]:
+        """Return the message of this round."""
+        return () if self.message is None else (self.message.to_bytes(),)
+
+    def take(self, neighbor: int, frames: Sequence[bytes]) -> None:
+        """Hold the message of a neighbour for this round."""
+        frame = parse_single_frame(b"".join(frames))
+        if frame.kind is not Kind.UPDATE or frame.codec == NO_BODY:
+            raise CorruptError(f"a frame of kind {frame.kind.name}; an update is needed")
+        if frame.layout != self.layout.digest:
+            raise LayoutError("an update of another model")
+        if frame.version != self.round:
+            raise VersionError(f"the update of round {frame.version}; that of round {self.round} is needed")
+        decode_body(frame.codec, frame.payload, self.layout)
+        self.taken[neighbor] = frame
+
+    def difference(self, neighbor: int) -> Difference:
+        """Return the weighted difference of the neighbour's message to this node's own."""
+        weight = self.settings.step_size * self.weights[neighbor]
+        return weight * (self._dense(self.taken[neighbor]) - self._dense(self.message))
+
+    def mix(self, present: Iterable[int]) -> None:
+        """Move the trained model by the differences of the messages."""
+        self.model = moved(self.trained, map(self.difference, present))
+
+    def to_arrays(self) -> Arrays:
+        """Return the model, the residual and the messages of the round."""
+        arrays: Arrays = {"model": self.model, "trained": self.trained, "round": to_json(self.round)}
+        arrays["message"] = octets(b"" if self.message is None else self.message.to_bytes())
+        arrays |= under("memory/", {name: np.asarray(array) for name, array in self.memory.items()})
+        return arrays | {f"taken/{each}": octets(frame.to_bytes()) for each, frame in self.taken.items()}
+
+    def _dense(self, frame: Frame | None) -> Difference:
+        vector = np.zeros(self.layout.n)
+        if frame is not None:
+            decode_body(frame.codec, frame.payload, self.layout).add_to(vector)
+        return vector
