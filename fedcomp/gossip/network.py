@@ -1,6 +1,5 @@
 """A graph of nodes in one process, for studies and tests: deterministic, with the bytes that nodes on wires would send."""
 
-import glob
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import Vector, on_host
+from fedcomp.core import Vector
 from fedcomp.gossip.nodes import Method, Node
+from fedcomp.gossip.shared_tensors import SharedTensors
 from fedcomp.gossip.topology import Topology
 from fedcomp.sync import derive_seed
-from fedcomp.wire import change_of, layout_of
 
 NOBODY: Collection[int] = ()
 DENSE_BYTES = 4
@@ -50,20 +49,17 @@ class Network:
 
         Raises `ValueError` for a model without floating tensors, or with ones that are not finite.
         """
-        own = [tensor.name for tensor in layout_of(model).tensors if tensor.policy == "exact"]
         self.topology, self.round, self._seed = topology, 0, seed
-        self._layout = layout_of(model, local=[glob.escape(name) for name in own])
-        self._own = [{name: np.array(model[name]) for name in own} for _ in range(topology.num_nodes)]
-        vector, _ = self._layout.flatten(model)
+        self._tensors = SharedTensors.of(model)
+        self._own = [self._tensors.own_of(model) for _ in range(topology.num_nodes)]
+        layout, vector = self._tensors.layout, self._tensors.vector(model)
         self.nodes: list[Node] = [
-            method.start(self._layout, vector, {other: topology.weight(node, other) for other in others})
-            for node, others in enumerate(topology.neighbors)
+            method.start(layout, vector, topology.weights(node)) for node in range(topology.num_nodes)
         ]
 
     def model(self, node: int) -> dict[str, NDArray[Any]]:
         """Return the tensors of a node's model, in the order and the dtypes of the first one."""
-        arrays = self._layout.unflatten(self.nodes[node].model, b"") | self._own[node]
-        return {tensor.name: arrays[tensor.name].copy() for tensor in self._layout.tensors}
+        return self._tensors.arrays(self.nodes[node].model, self._own[node])
 
     def exchange(self, trained: Sequence[Mapping[str, Any]], absent: Collection[int] = NOBODY) -> Exchanged:
         """End a round: each node sends the model that it `trained`, numpy or torch by name, to its neighbours, and mixes.
@@ -82,7 +78,7 @@ class Network:
         self.round += 1
         for node, vector in vectors.items():
             self.nodes[node].publish(vector, self.round, derive_seed(self._seed, self.round, node))
-            self._own[node] = {name: np.array(trained[node][name]) for name in self._own[node]}
+            self._own[node] = self._tensors.own_of(trained[node])
         sent_bytes = messages = 0
         active = {node: [other for other in self.topology.neighbors[node] if other in vectors] for node in present}
         for node, neighbors in active.items():
@@ -93,7 +89,7 @@ class Network:
                 messages += 1
         for node, neighbors in active.items():
             self.nodes[node].mix(neighbors)
-        return Exchanged(sent_bytes, messages * DENSE_BYTES * self._layout.n)
+        return Exchanged(sent_bytes, messages * DENSE_BYTES * self._tensors.layout.n)
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -103,8 +99,7 @@ class Network:
     @property
     def mean_model(self) -> dict[str, NDArray[Any]]:
         """The tensors of the mean of the nodes' models; those that are not exchanged are the first node's."""
-        arrays = self._layout.unflatten(self.mean.astype(np.float32), b"") | self._own[0]
-        return {tensor.name: arrays[tensor.name].copy() for tensor in self._layout.tensors}
+        return self._tensors.arrays(self.mean.astype(np.float32), self._own[0])
 
     @property
     def consensus_distance(self) -> float:
@@ -113,13 +108,7 @@ class Network:
         return float(np.sqrt(np.mean([np.square(node.model - mean).sum() for node in self.nodes])))
 
     def _vector(self, node: int, arrays: Mapping[str, Any]) -> Vector:
-        """Return the floating tensors of `arrays` as float32 (n,)."""
-        own = self._own[node].keys()
-        if missing := own - arrays.keys():
-            raise ValueError(f"node {node}: tensors differ from the model's: missing {sorted(missing)}")
-        shared = {name: array for name, array in arrays.items() if name not in own}
         try:
-            vector, _ = change_of(self._layout, shared, np.zeros(self._layout.n, np.float32))
+            return self._tensors.vector(arrays)
         except ValueError as error:
             raise ValueError(f"node {node}: {error}") from error
-        return on_host(vector)

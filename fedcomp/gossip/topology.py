@@ -54,6 +54,10 @@ class Topology:
         """Return the Metropolis-Hastings weight of two neighbours, 1 / (1 + the larger number of neighbours)."""
         return 1 / (1 + max(len(self.neighbors[node]), len(self.neighbors[neighbor])))
 
+    def weights(self, node: int) -> dict[int, float]:
+        """Return the mixing weights of the neighbours of a node."""
+        return {neighbor: self.weight(node, neighbor) for neighbor in self.neighbors[node]}
+
     @cached_property
     def mixing(self) -> NDArray[np.float64]:
         """The mixing matrix (n, n): symmetric, of entries at least 0, and every row sums to 1."""
