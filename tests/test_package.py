@@ -50,7 +50,7 @@ def test_the_metadata_names_the_licence_and_the_extras_of_users(dist: Path) -> N
     fields = metadata(dist)
     assert (fields["License-Expression"], fields["License"]) == ("Apache-2.0", None)
     assert fields.get_all("License-File") == ["LICENSE"]
-    assert fields.get_all("Provides-Extra") == ["app", "client", "flower"]
+    assert fields.get_all("Provides-Extra") == ["app", "client", "flower", "gossip"]
     assert "flwr<1.43,>=1.40; extra == 'flower'" in (fields.get_all("Requires-Dist") or [])
 
 

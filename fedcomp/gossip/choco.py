@@ -59,8 +59,8 @@ class Choco:
         replica = _restored(layout, below(arrays, "own/"))
         history = History(replica.key_frame().size, parse_frames(arrays["history"].tobytes()))
         held = {neighbor: _restored(layout, below(arrays, f"held/{neighbor}/")) for neighbor in weights}
-        vectors = (stored_vector(arrays, name, layout.n) for name in ("model", "trained"))
-        return ChocoNode(self, *vectors, weights, Publisher(replica, history), held)
+        model, trained = (stored_vector(arrays, name, layout.n) for name in ("model", "trained"))
+        return ChocoNode(self, model, trained, weights, Publisher(replica, history), held)
 
 
 @dataclass(slots=True)

@@ -39,8 +39,8 @@ class DeepSqueeze:
 
     def restore(self, layout: Layout, arrays: Arrays, weights: Mapping[int, float]) -> "DeepSqueezeNode":
         """Return the node whose `to_arrays` these are."""
-        vectors = (stored_vector(arrays, name, layout.n) for name in ("model", "trained"))
-        node = DeepSqueezeNode(self, *vectors, weights, layout, below(arrays, "memory/"))
+        model, trained = (stored_vector(arrays, name, layout.n) for name in ("model", "trained"))
+        node = DeepSqueezeNode(self, model, trained, weights, layout, below(arrays, "memory/"))
         check_state(node.memory, self.compressor.memory.vectors, layout.n)
         node.round = from_json(arrays["round"])
         if message := arrays["message"].tobytes():

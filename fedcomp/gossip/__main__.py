@@ -1,0 +1,45 @@
+"""Runs one node of a graph: ``python -m fedcomp.gossip node.toml``."""
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fedcomp.errors import CorruptError
+from fedcomp.gossip.peers import RefusedError, read_settings, run
+
+REFUSED, INTERRUPTED, TERMINATED = 2, 130, 143
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit status: 0, 2 after one sentence if the node cannot run, or 130 for Ctrl-C."""
+    parser = argparse.ArgumentParser(prog="python -m fedcomp.gossip", description="Run one node of a graph.")
+    parser.add_argument("settings", type=Path, help="the TOML file of the node; docs/gossip.md lists the settings")
+    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        run(read_settings(parser.parse_args(arguments).settings), _print)
+    except (ValueError, OSError, CorruptError, RefusedError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _terminate(_number: int, _frame: object) -> NoReturn:
+    sys.exit(TERMINATED)
+
+
+def _print(row: Mapping[str, Any]) -> None:
+    used = ", ".join(map(str, row["used"])) or "nobody"
+    accuracy = "" if row["accuracy"] is None else f", accuracy {100 * row['accuracy']:.1f} %"
+    sent, received = (row.get(name, 0) for name in ("uplink_bytes", "downlink_bytes"))
+    print(f"round {row['round']}: mixed with {used}; sent {sent} bytes, received {received}{accuracy}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Everything that a node must not lose, in one file that is replaced atomically."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from fedcomp.core import Arrays, from_json, read_archive, to_json, write_archive
+from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
+from fedcomp.gossip.nodes import Difference, Method, Node, below, under
+from fedcomp.gossip.shared_tensors import SharedTensors
+from fedcomp.gossip.topology import Topology
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """An edge of which this end does not know whether the other one used it in `round`, and what this end owes if it did."""
+
+    round: int
+    difference: Difference
+
+
+@dataclass(slots=True)
+class PeerState:
+    """A node between two messages.
+
+    `round` is that of its newest message, 0 before the first; while it is `open`, the node has not mixed in it.  `own` are the
+    tensors that stay here, `kept` is what the task keeps.  Of each neighbour with a higher number, `last_used` is the last
+    round in which the edge was used; of those with a lower number, `doubts` are the rounds that are not settled yet.
+    """
+
+    node: Node
+    own: Arrays
+    kept: Arrays = field(default_factory=dict[str, np.ndarray])
+    round: int = 0
+    open: bool = False
+    last_used: dict[int, int] = field(default_factory=dict[int, int])
+    doubts: dict[int, Doubt] = field(default_factory=dict[int, Doubt])
+
+    def used(self) -> set[int]:
+        """Return the higher neighbours whose edges are used in the newest round."""
+        return {neighbor for neighbor, number in self.last_used.items() if number == self.round}
+
+    def save(self, path: Path, training: int) -> None:
+        """Write the state of a node of this `training` to `path`."""
+        plain = {
+            "format": FORMAT,
+            "training": str(training),
+            "round": self.round,
+            "open": self.open,
+            "last_used": list(self.last_used.items()),
+            "doubts": [(neighbor, doubt.round) for neighbor, doubt in self.doubts.items()],
+        }
+        arrays = under("node/", self.node.to_arrays()) | under("own/", self.own) | under("kept/", self.kept)
+        arrays |= {f"doubt/{neighbor}": doubt.difference for neighbor, doubt in self.doubts.items()}
+        write_archive(path, arrays | {"plain": to_json(plain)})
+
+    @classmethod
+    def load(
+        cls, path: Path, training: int, tensors: SharedTensors, method: Method, topology: Topology, number: int
+    ) -> "PeerState":
+        """Return what `save` wrote for the node with this `number`.
+
+        Raises `CorruptError` for a file that is missing, damaged or of another training, and `OSError` if it cannot be opened.
+        """
+        arrays = read_archive(path)
+        try:
+            plain = from_json(arrays["plain"])
+            if plain["format"] != FORMAT:
+                raise CorruptError(f"format {plain['format']}; this version reads format {FORMAT}")
+            if plain["training"] != str(training):
+                raise CorruptError(
+                    "it is of another graph, method, seed or first model; the same ones, or another state-dir, are needed"
+                )
+            node = method.restore(tensors.layout, below(arrays, "node/"), topology.weights(number))
+            doubts = {neighbor: Doubt(number, arrays[f"doubt/{neighbor}"]) for neighbor, number in plain["doubts"]}
+            if any(doubt.difference.shape != (tensors.layout.n,) for doubt in doubts.values()):
+                raise CorruptError("a stored difference of another model")
+            own = {name: below(arrays, "own/")[name] for name in tensors.own}
+            last_used = dict(plain["last_used"])
+            return cls(node, own, below(arrays, "kept/"), plain["round"], plain["open"], last_used, doubts)
+        except CORRUPTION_ERRORS as error:
+            raise CorruptError(f"{path} is not the state of this node: {error}") from error

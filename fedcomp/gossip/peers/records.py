@@ -1,0 +1,111 @@
+"""The files that a node writes for people and monitors, with the names and the rows of a server's run.
+
+From a node's view, what it sends is the uplink and what it receives is the downlink, and `nodes.json` has a row for each
+neighbour.  ``python -m deploy.monitor FOLDER`` shows them.
+"""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedcomp.core import write_atomically
+
+RUNNING, COMPLETED, FAILED = "running", "completed", "failed"
+Amounts = Counter[str]
+"""Bytes by the names of `fedcomp.sync.Traffic`."""
+
+
+class Traffic:
+    """The bytes of all messages with each neighbour, by ``len`` of what gRPC sends and receives; several threads may count.
+
+    `dense_bytes` are those of the model in float32.
+    """
+
+    def __init__(self, neighbors: Iterable[int], dense_bytes: int) -> None:
+        self._dense_bytes, self._lock = dense_bytes, threading.Lock()
+        self._neighbors = tuple(neighbors)
+        self._new = {each: Amounts() for each in self._neighbors}
+
+    def count(self, neighbor: int, **amounts: int) -> None:
+        """Add bytes to what was exchanged with a neighbour."""
+        with self._lock:
+            self._new[neighbor].update(amounts)
+
+    def count_model(self, neighbor: int, name: str) -> None:
+        """Count a message about a model as the dense bytes that a float32 model takes."""
+        self.count(neighbor, **{name: self._dense_bytes})
+
+    def take(self) -> dict[int, Amounts]:
+        """Return what was counted since the last call."""
+        with self._lock:
+            new, self._new = self._new, {each: Amounts() for each in self._neighbors}
+            return new
+
+
+class Records:
+    """The files of a node in `folder`, and the sums over the run; those of a node that was killed are continued."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any], neighbors: Iterable[int]) -> None:
+        self._rounds, self._nodes, self._num_rounds = folder / "rounds.jsonl", folder / "nodes.json", settings["rounds"]
+        self.total = {each: Amounts() for each in neighbors}
+        self._heard = dict.fromkeys(self.total, 0)
+        self._round = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = self._rounds.read_bytes().splitlines(keepends=True) if self._rounds.exists() else []
+        whole = [line for line in lines if line.endswith(b"\n")]
+        for line in whole:
+            self._add(json.loads(line))
+        _write(self._rounds, b"".join(whole))
+        _write(folder / "settings.json", json.dumps(settings, indent=2).encode())
+
+    def append(
+        self,
+        round_number: int,
+        traffic: Mapping[int, Amounts],
+        used: Collection[int],
+        seconds: float,
+        results: Mapping[str, float],
+    ) -> dict[str, Any]:
+        """Add the line of a round, and return it.
+
+        `used` are the neighbours whose edges were used, `results` what the task's `evaluate` returned.
+        """
+        sums = sum(traffic.values(), Amounts())
+        row = {
+            "round": round_number,
+            "accuracy": None,
+            "loss": None,
+            **results,
+            **sums,
+            "seconds": round(seconds, 3),
+            "used": list(used),
+            "neighbors": {str(neighbor): dict(amounts) for neighbor, amounts in traffic.items()},
+        }
+        with self._rounds.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        self._add(row)
+        return row
+
+    def _add(self, row: Mapping[str, Any]) -> None:
+        self._round = row["round"]
+        for neighbor, amounts in row["neighbors"].items():
+            if int(neighbor) in self.total:
+                self.total[int(neighbor)].update(amounts)
+        for neighbor in row["used"]:
+            self._heard[neighbor] = self._round
+
+    def write_status(self, state: str) -> None:
+        """Replace `nodes.json`: the state of the run, and for each neighbour the last round with its edge and its traffic."""
+        rows = [
+            {"node": each, "heard": self._heard[each], "absent": self._heard[each] < self._round, **amounts}
+            for each, amounts in self.total.items()
+        ]
+        status = {"state": state, "num_rounds": self._num_rounds, "version": self._round, "nodes": rows}
+        _write(self._nodes, json.dumps(status).encode())
+
+
+def _write(path: Path, data: bytes) -> None:
+    write_atomically(path, lambda file: file.write(data), mode=0o644)
