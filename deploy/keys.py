@@ -5,6 +5,7 @@ private key never leaves the device.
 
     python -m deploy.keys server FOLDER --host superlink.example.org --host 192.0.2.7
     python -m deploy.keys node FOLDER                # on the node; only FOLDER/node.pub leaves it
+    python -m deploy.keys peer FOLDER --node 3 --host 192.0.2.9    # node 3 of a graph, of python -m fedcomp.gossip
 
 A private key is created with mode 0600, in a folder of mode 0700, and is never overwritten.  One without its other file,
 which a command that was killed leaves, gets that file from the next command.
@@ -59,22 +60,44 @@ def make_server(folder: Path, hosts: Sequence[str] = (), days: int = SERVER_DAYS
     The certificate is valid for `days` days, for the loopback names and for `hosts`: names or addresses at which nodes
     reach the SuperLink.  Raises `KeyFileError` for an impossible host, and if there is a certificate already.
     """
+    purposes = [ExtendedKeyUsageOID.SERVER_AUTH]
+    _make_certificate(folder, "server", f"SuperLink {hosts[0] if hosts else LOOPBACK[0]}", hosts, purposes, days)
+
+
+def make_peer(folder: Path, number: int, hosts: Sequence[str] = (), days: int = SERVER_DAYS) -> None:
+    """Make `node-<number>.key` and `node-<number>.pem` for a node of a graph, which is server and client to its neighbours.
+
+    The authority, the hosts and the errors are those of `make_server`.  The certificate names the node, and neighbours
+    check that.
+    """
+    if number < 0:
+        raise KeyFileError(f"node {number}; a number from 0 is needed")
+    name = f"node-{number}"
+    purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    _make_certificate(folder, name, name, (name, *hosts), purposes, days)
+
+
+def _make_certificate(
+    folder: Path, file: str, common_name: str, hosts: Sequence[str], purposes: list[x509.ObjectIdentifier], days: int
+) -> None:
+    """Make the private key and the certificate `file`, signed by the authority in `folder`."""
     names = [_name(host) for host in dict.fromkeys((*LOOPBACK, *hosts))]
     if days < 1:
         raise KeyFileError(f"a certificate for {days} days; at least 1 is needed")
     _private_folder(folder)
-    key = _own_key(folder / "server.key", folder / "server.pem", load_pem_private_key)
+    key_path, path = folder / f"{file}.key", folder / f"{file}.pem"
+    key = _own_key(key_path, path, load_pem_private_key)
     authority, signer = _authority(folder)
     builder = (
-        _certificate(f"SuperLink {hosts[0] if hosts else LOOPBACK[0]}", authority.subject, key, days)
+        _certificate(common_name, authority.subject, key, days)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage("digital_signature"), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
     signed = builder.sign(signer, hashes.SHA384()).public_bytes(Encoding.PEM)
-    _write_pair(folder / "server.key", _pem(key), folder / "server.pem", signed)
+    _write_pair(key_path, _pem(key), path, signed)
 
 
 def make_node(folder: Path) -> None:
@@ -206,10 +229,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m deploy.keys", description="Make keys and certificates.")
     commands = parser.add_subparsers(dest="command", required=True)
     server = commands.add_parser("server", help="make an authority and the SuperLink's certificate")
-    server.add_argument("--host", action="append", default=[], help="a name or address of the SuperLink; repeatable")
-    server.add_argument("--days", type=int, default=SERVER_DAYS, help="of its validity (default: %(default)s)")
     node = commands.add_parser("node", help="make a SuperNode's key; run it on the node")
-    for command in (server, node):
+    peer = commands.add_parser("peer", help="make the key and the certificate of a node of a graph")
+    peer.add_argument("--node", type=int, required=True, help="its number")
+    for command in (server, peer):
+        command.add_argument("--host", action="append", default=[], help="a name or address of it; repeatable")
+        command.add_argument("--days", type=int, default=SERVER_DAYS, help="of its validity (default: %(default)s)")
+    for command in (server, node, peer):
         command.add_argument("folder", type=Path, help="where the keys go; its mode must be 0700")
     args = parser.parse_args()
     folder: Path = args.folder
@@ -220,6 +246,10 @@ def main() -> int:
             print(
                 f" --ssl-keyfile {folder}/server.key\nnodes:     give each {folder}/ca.pem; the *.key files stay here"
             )
+        elif args.command == "peer":
+            make_peer(folder, args.node, args.host, args.days)
+            name = folder / f"node-{args.node}"
+            print(f'[tls]\nca = "{folder}/ca.pem"\ncertificate = "{name}.pem"\nkey = "{name}.key"')
         else:
             make_node(folder)
             print(f"SuperNode: --auth-supernode-private-key {folder}/node.key, which stays here")

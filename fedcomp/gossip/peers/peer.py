@@ -216,6 +216,11 @@ class Peer:
                     node.model = moved(node.model, [doubt.difference])
             self._save()
 
+    def save(self) -> None:
+        """Save the state."""
+        with self._changed:
+            self._save()
+
     def stop(self) -> None:
         """Answer nothing more."""
         with self._changed:
