@@ -72,9 +72,9 @@ def make_peer(folder: Path, number: int, hosts: Sequence[str] = (), days: int = 
     """
     if number < 0:
         raise KeyFileError(f"node {number}; a number from 0 is needed")
-    name = f"node-{number}"
+    name = f"node-{number}.gossip"
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-    _make_certificate(folder, name, name, (name, *hosts), purposes, days)
+    _make_certificate(folder, f"node-{number}", name, (name, *hosts), purposes, days)
 
 
 def _make_certificate(

@@ -14,7 +14,7 @@ from fedcomp.gossip.peers.settings import PeerSettings
 SERVICE = "fedcomp.gossip.v1.Gossip"
 MIN_PING_S = 1.0
 RETRY_S = 0.2
-NAME = "node-{}"
+NAME = "node-{}.gossip"
 """The common name and the DNS name in a node's certificate."""
 
 

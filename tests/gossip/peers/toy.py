@@ -1,5 +1,6 @@
 """A task whose training is the same numbers each time, graphs of nodes that run it, and their settings."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Toy:
-    """Adds noise of the node and the round; `delay_s` leaves time to kill the node."""
+    """Adds noise of the node and the round, and keeps the rounds that it trained."""
 
     def __init__(self, node: int, num_nodes: int, seed: int) -> None:
         self.node, self.seed = node, seed
@@ -25,10 +26,20 @@ class Toy:
 
     def train(self, model: Mapping[str, NDArray[Any]], kept: Kept, round_number: int) -> tuple[Model, Kept]:
         noise = np.random.default_rng([self.seed, self.node, round_number]).standard_normal(N, np.float32)
-        return {"w": model["w"] + noise, "steps": model["steps"] + 1}, {"last": noise}
+        return {"w": model["w"] + noise, "steps": model["steps"] + 1}, {
+            "rounds": np.append(kept.get("rounds", np.zeros(0, np.int64)), round_number)
+        }
 
     def evaluate(self, model: Mapping[str, NDArray[Any]], round_number: int) -> dict[str, float]:
         return {"loss": float(np.abs(model["w"]).mean())}
+
+
+class Slow(Toy):
+    """Takes time, so that the node is killed in a round."""
+
+    def evaluate(self, model: Mapping[str, NDArray[Any]], round_number: int) -> dict[str, float]:
+        time.sleep(0.1)
+        return super().evaluate(model, round_number)
 
 
 def alone(topology: str, num_nodes: int, method: str, rounds: int, seed: int = 0) -> list[Arrays]:
