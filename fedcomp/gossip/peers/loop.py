@@ -123,8 +123,8 @@ def training_of(settings: PeerSettings, tensors: SharedTensors, fingerprint: int
 def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -> None:
     """Run a node through all of its rounds, or from where it was killed; `report` gets the record of each round.
 
-    Raises `ValueError` for a task that does not fit, `OSError` for an address or a folder that cannot be used, `CorruptError` for
-    a state file of another training or a damaged one, and `RefusedError` if a neighbour is of another training.
+    Raises `ValueError` for a task that does not fit, `OSError` for an address or a folder that cannot be used, `CorruptError`
+    for a state file of another training or a damaged one, and `RefusedError` if a neighbour is of another training.
     """
     task = settings.make_task(settings.number, settings.topology.num_nodes, settings.seed, **settings.task_settings)
     first = dict(task.first_model())

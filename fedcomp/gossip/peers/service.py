@@ -126,7 +126,9 @@ def serve(service: Service, address: str, tls: Tls | None, options: list[tuple[s
         options=[*options, ("grpc.so_reuseport", 0)],
         maximum_concurrent_rpcs=workers,
     )
-    methods = {name: grpc.unary_unary_rpc_method_handler(handle) for name, handle in service.handlers().items()}
+    methods: dict[str, Any] = {
+        name: grpc.unary_unary_rpc_method_handler(handle) for name, handle in service.handlers().items()
+    }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
     healthy = health.HealthServicer()
     for name in ("", SERVICE):

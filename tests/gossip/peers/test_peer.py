@@ -73,7 +73,7 @@ class Graph:
         return answer
 
     def total(self) -> NDArray[np.float64]:
-        return np.sum([peer.state.node.model for peer in self.peers], axis=0, dtype=np.float64)
+        return np.asarray(np.sum([peer.state.node.model for peer in self.peers], axis=0, dtype=np.float64))
 
 
 @pytest.fixture

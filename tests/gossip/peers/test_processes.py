@@ -75,9 +75,8 @@ def test_hostile_bytes_are_refused_and_the_service_stays_healthy(tmp_path: Path)
             health: Any = health_pb2_grpc.HealthStub(channel)
             check = health_pb2.HealthCheckRequest(service="fedcomp.gossip.v1.Gossip")
             assert health.Check(check, wait_for_ready=True, timeout=60).status == 1
-            listing = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
-                iter([reflection_pb2.ServerReflectionRequest(list_services="")])
-            )
+            services: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
+            listing = services.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
             names = [each.name for each in next(iter(listing)).list_services_response.service]
             assert "fedcomp.gossip.v1.Gossip" in names
             huge, other = b"\x22\xff\xff\xff\xff\x0f", pb.HelloRequest(training=5, node=1, round=0).SerializeToString()
