@@ -1,9 +1,9 @@
-"""Bytes of trained models whose weights have few bits: what `fedcomp.training.pack` stores of them, next to float32.
+"""Bytes of models whose weights have few bits: what `fedcomp.training.pack` stores of them, next to float32.
 
     python -m benchmarks.packed_models
 
-The models have their first weights, whose number of values is that of trained ones.  The plug-in chooses the weights; biases
-stay float32.
+The models have their first weights: training would not change the number of their values.  The plug-in chooses the weights;
+biases stay float32.
 """
 
 from collections.abc import Iterator
