@@ -82,11 +82,12 @@ RULES = {
     "benchmarks/hostile_bodies.py": "numpy fedcomp.sync fedcomp.wire tests",
     "benchmarks/large_server.py": "numpy flwr fedcomp fedcomp.flower fedcomp.flower.records fedcomp.wire",
     "experiments/": """numpy torch flwr filelock huggingface_hub jinja2 joblib matplotlib pandas pydantic ray rich seaborn
+        tomli_w
         fedcomp.compressor fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.flower.split fedcomp.gossip
         fedcomp.methods fedcomp.split fedcomp.sync fedcomp.tasks fedcomp.training
         clients.app clients.devices clients.local clients.plug_ins clients.samples
         server.app server.evaluate server.fit server.progress server.run_records server.settings server.strategies
-        deploy.monitor.snapshot
+        deploy.environment deploy.keys deploy.monitor.snapshot
         benchmarks.figure_file benchmarks.netshape.profiles""",
 }
 
