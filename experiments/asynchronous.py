@@ -23,6 +23,7 @@ from flwr.app import ArrayRecord, MetricRecord
 from benchmarks.netshape.profiles import BY_WORD
 from clients.app import app as client_app
 from experiments.configuration import Value, defaults
+from experiments.options import positive
 from experiments.results import write_text
 from fedcomp.core import check_range
 from fedcomp.data import DataError
@@ -182,26 +183,20 @@ def _trial(options: argparse.Namespace, mode: str, seed: int, folder: str) -> Tr
     return Trial(settings, options.nodes, speeds, options.seconds, options.every)
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r}; a whole number above 0 is needed")
-    return int(text)
-
-
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.asynchronous", description="Rounds, and none.")
     parser.add_argument("--dataset", default="digits")
     parser.add_argument("--data-dir", default="", help="the folder of the dataset's files; digits needs none")
     parser.add_argument("--model", default="mlp")
     parser.add_argument("--partition", default="classes(2)")
-    parser.add_argument("--nodes", type=_positive, default=50)
+    parser.add_argument("--nodes", type=positive, default=50)
     parser.add_argument("--fraction-train", type=float, default=0.2, help="of the nodes train at a time")
     parser.add_argument("--modes", nargs="+", default=MODES, metavar="MODE")
     parser.add_argument("--uplink", default="stc(density=0.02)")
     parser.add_argument("--downlink", default="stc(density=0.02)")
     parser.add_argument("--learning-rate", type=float, default=0.1)
-    parser.add_argument("--steps", type=_positive, default=4, help="local steps of an update")
-    parser.add_argument("--batch-size", type=_positive, default=10)
+    parser.add_argument("--steps", type=positive, default=4, help="local steps of an update")
+    parser.add_argument("--batch-size", type=positive, default=10)
     parser.add_argument("--seconds", type=float, default=200.0, help="of virtual time")
     parser.add_argument("--every", type=float, default=5.0, help="virtual seconds between evaluations")
     parser.add_argument("--target", type=float, default=0.9, help="accuracy")
@@ -210,7 +205,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--slowdown", type=float, default=10.0, help="times that a slow node takes longer")
     parser.add_argument("--spread", type=float, default=0.2, help="of the times of one node")
     parser.add_argument("--link", choices=sorted(BY_WORD), default="lte")
-    parser.add_argument("--seeds", type=_positive, default=1)
+    parser.add_argument("--seeds", type=positive, default=1)
     parser.add_argument("--out", type=Path, help="a CSV file for all evaluated versions")
     return parser.parse_args(arguments)
 

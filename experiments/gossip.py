@@ -20,6 +20,7 @@ from torch import Tensor
 
 from clients.local import LocalPlan, train
 from clients.samples import Samples, own_card, own_samples
+from experiments.options import positive
 from experiments.results import write_text
 from fedcomp.core import check_range, parse_setting
 from fedcomp.data import Card, DataError, load
@@ -174,18 +175,12 @@ def _shares(options: argparse.Namespace, partition: str) -> list[Samples]:
     return [own_samples(run_config, node, torch.device("cpu")) for node in nodes]
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r}; a whole number above 0 is needed")
-    return int(text)
-
-
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.gossip", description="Train without a server.")
     parser.add_argument("--dataset", default="digits")
     parser.add_argument("--data-dir", default="", help="the folder of the dataset's files; digits needs none")
     parser.add_argument("--model", default="mlp")
-    parser.add_argument("--nodes", type=_positive, default=8)
+    parser.add_argument("--nodes", type=positive, default=8)
     parser.add_argument(
         "--topology", default="ring()", help="ring(), torus(), exponential(), complete() or edges([[0, 1], ...])"
     )
@@ -193,10 +188,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--methods", nargs="+", default=METHODS, metavar="METHOD", help="a step_size that is not named is found"
     )
-    parser.add_argument("--rounds", type=_positive, default=100)
-    parser.add_argument("--evaluate-every", type=_positive, default=10)
-    parser.add_argument("--steps", type=_positive, default=2, help="local steps in a round")
-    parser.add_argument("--batch-size", type=_positive, default=32)
+    parser.add_argument("--rounds", type=positive, default=100)
+    parser.add_argument("--evaluate-every", type=positive, default=10)
+    parser.add_argument("--steps", type=positive, default=2, help="local steps in a round")
+    parser.add_argument("--batch-size", type=positive, default=32)
     parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--quasi-global", action="store_true", help="take the momentum from what mixing did, too")

@@ -25,6 +25,7 @@ from clients.local import LocalPlan, train
 from clients.samples import own_card, own_samples
 from deploy.environment import free_ports
 from deploy.keys import make_peer
+from experiments.options import positive
 from fedcomp.core import parse_setting, read_archive
 from fedcomp.data import DataError, load
 from fedcomp.gossip import parse_method, parse_topology
@@ -190,16 +191,10 @@ def _report(folder: Path, options: argparse.Namespace) -> None:
     print(f"{options.rounds} rounds; the models are {distance:.3f} from their mean")
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r}; a whole number above 0 is needed")
-    return int(text)
-
-
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m experiments.gossip_processes", description="A process a node.")
-    parser.add_argument("--nodes", type=_positive, default=4)
-    parser.add_argument("--rounds", type=_positive, default=60)
+    parser.add_argument("--nodes", type=positive, default=4)
+    parser.add_argument("--rounds", type=positive, default=60)
     parser.add_argument("--topology", default="ring()")
     parser.add_argument("--method", default="choco(eden(bits=2), step_size=1.0)")
     parser.add_argument("--dataset", default="digits")

@@ -24,6 +24,7 @@ from torch import nn
 
 from clients.local import LocalPlan, train
 from clients.samples import Samples, own_card, own_samples
+from experiments.options import positive
 from experiments.results import write_text
 from fedcomp.compressor import Compressor
 from fedcomp.core import build, parse_setting
@@ -252,12 +253,6 @@ def _shares(options: argparse.Namespace) -> list[Samples]:
     return [(x[:most], y[:most]) for x, y in shares]
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r}; a whole number above 0 is needed")
-    return int(text)
-
-
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m experiments.split", description="Train a model that is cut in two."
@@ -266,20 +261,18 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data-dir", default="", help="the folder of the dataset's files; digits needs none")
     parser.add_argument("--model", default="cnn")
     parser.add_argument("--layer", default="2", help="the last layer of the lower part")
-    parser.add_argument("--nodes", type=_positive, default=4)
+    parser.add_argument("--nodes", type=positive, default=4)
     parser.add_argument("--partition", default="iid()")
-    parser.add_argument("--samples", type=_positive, help="of each node, at most; all if it is left out")
+    parser.add_argument("--samples", type=positive, help="of each node, at most; all if it is left out")
     parser.add_argument("--lower-parts", choices=("averaged", "in turn"), default="averaged")
     parser.add_argument("--methods", nargs="+", default=METHODS, metavar="METHOD")
-    parser.add_argument("--rounds", type=_positive, default=12)
-    parser.add_argument("--evaluate-every", type=_positive, default=4)
-    parser.add_argument("--steps", type=_positive, default=12, help="batches of a node in a round")
-    parser.add_argument("--batch-size", type=_positive, default=32)
+    parser.add_argument("--rounds", type=positive, default=12)
+    parser.add_argument("--evaluate-every", type=positive, default=4)
+    parser.add_argument("--steps", type=positive, default=12, help="batches of a node in a round")
+    parser.add_argument("--batch-size", type=positive, default=32)
     parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--momentum", type=float, default=0.0)
-    parser.add_argument(
-        "--pretrain", type=_positive, help="epochs in one process before, with the samples of all nodes"
-    )
+    parser.add_argument("--pretrain", type=positive, help="epochs in one process before, with the samples of all nodes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="a CSV file for all evaluated rounds")
     return parser.parse_args(arguments)

@@ -41,17 +41,22 @@ def carriers(mark: str) -> list[str]:
     return [process.name() for process in psutil.process_iter() if mark_of(process).startswith(mark)]
 
 
-def watching_app(folder: Path) -> Path:
-    """Return the project's app with the apps of `chaos` in it, which write what nodes learn and what arrives to CHAOS_BOOK."""
+def app_of(package: Path, server: str, client: str, folder: Path) -> Path:
+    """Return a copy of the project's app in `folder` with the ServerApp and the ClientApp of `package`, module:object."""
     copy_app(folder)
-    shutil.copytree(Path(__file__).parent / "chaos", folder / "chaos", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     text = (folder / "pyproject.toml").read_text()
     for before, after in (
-        ('"server.app:app"', '"chaos.server:app"'),
-        ('"clients.app:app"', '"chaos.client:app"'),
-        ('"clients/**/*.py"', '"clients/**/*.py", "chaos/*.py"'),
+        ('"server.app:app"', f'"{package.name}.{server}"'),
+        ('"clients.app:app"', f'"{package.name}.{client}"'),
+        ('"clients/**/*.py"', f'"clients/**/*.py", "{package.name}/*.py"'),
     ):
         assert before in text
         text = text.replace(before, after)
     (folder / "pyproject.toml").write_text(text)
     return folder
+
+
+def watching_app(folder: Path) -> Path:
+    """Return the app with those of `chaos`, which write what nodes learn and what arrives to CHAOS_BOOK."""
+    return app_of(Path(__file__).parent / "chaos", "server:app", "client:app", folder)

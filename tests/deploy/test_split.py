@@ -1,7 +1,6 @@
 """Split learning over real processes and sockets: a node that is killed with SIGKILL in the middle of a round loses nothing."""
 
 import json
-import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -11,10 +10,9 @@ import numpy as np
 import pytest
 
 from deploy.federation import Federation
-from deploy.run_config import copy_app
 from fedcomp.flower import LocalGrid
 from fedcomp.flower.split.state import FOLDER
-from tests.deploy.live_federation import start_node
+from tests.deploy.live_federation import app_of, start_node
 from tests.deploy.split_app.app import client_app, train
 
 pytestmark = [
@@ -33,26 +31,9 @@ def _wait(ready: Callable[[], object], what: str) -> None:
         time.sleep(0.02)
 
 
-def _app(folder: Path) -> Path:
-    copy_app(folder)
-    shutil.copytree(
-        Path(__file__).parent / "split_app", folder / "split_app", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    text = (folder / "pyproject.toml").read_text()
-    for before, after in (
-        ('"server.app:app"', '"split_app.app:server_app"'),
-        ('"clients.app:app"', '"split_app.app:client_app"'),
-        ('"clients/**/*.py"', '"clients/**/*.py", "split_app/*.py"'),
-    ):
-        assert before in text
-        text = text.replace(before, after)
-    (folder / "pyproject.toml").write_text(text)
-    return folder
-
-
 def test_a_killed_node_continues_where_it_was_and_no_bit_is_lost(tmp_path: Path) -> None:
     book = tmp_path / "book"
-    app = _app(tmp_path / "app")
+    app = app_of(Path(__file__).parent / "split_app", "app:server_app", "app:client_app", tmp_path / "app")
 
     def begun() -> int:
         return len(list((book / "node-0").glob("*.begun")))
