@@ -199,7 +199,19 @@ class SplitServer:
         self.traffic.dense_downlink_bytes += gradient.nbytes
 
     def _step(self, rows: Vector, labels: NDArray[np.int64]) -> Vector:
-        """Train the upper part on activations (B, F); return the gradient of the loss with respect to them."""
+        """Train the upper part on activations (B, F); return the gradient of the loss with respect to them.
+
+        A refused batch leaves buffers as they were too: the forward pass moves the means of batch normalization.
+        """
+        before = [(buffer, buffer.clone()) for buffer in self.upper.buffers()]
+        try:
+            return self._train_upper(rows, labels)
+        except (CorruptError, ValueError) as error:  # batch normalization takes no batch of one, a ValueError
+            for buffer, value in before:
+                buffer.copy_(value)
+            raise CorruptError(str(error)) from error
+
+    def _train_upper(self, rows: Vector, labels: NDArray[np.int64]) -> Vector:
         device = device_of(self.upper)
         activations = torch.from_numpy(rows).reshape(-1, *self._shape).to(device).requires_grad_()
         self.upper.train()

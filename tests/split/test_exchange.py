@@ -261,6 +261,25 @@ def test_answers_that_cannot_be_used_are_refused_and_change_nothing(
     assert pair.server.take(1, pair.answer(message)) is None, "the node's own answer is still taken"
 
 
+@pytest.mark.parametrize(
+    ("ids", "label", "text"), [([3, 4], 3, "the label 3; the model has 3 classes"), ([3], 1, "more than 1 value")]
+)
+def test_a_refused_batch_moves_no_mean_of_batch_normalization(ids: list[int], label: int, text: str) -> None:
+    whole = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    pair = Pair(SETTINGS, whole)
+    pair.begin()
+    message = pair.server.message(1)
+    rows = np.random.default_rng(0).standard_normal((len(ids), 6), np.float32)
+    number = pair.server.nodes[1].number
+    frame = write_activations(ids, rows, [label] * len(ids), ActivationMemory(6), fedcomp.dense(), number=number)
+    before = pair.bits()
+    with pytest.raises(CorruptError, match=text):
+        pair.server.take(1, frame.to_bytes())
+    assert pair.bits() == before
+    assert pair.server.take(1, pair.answer(message)) is None
+    assert pair.bits() != before
+
+
 def test_weights_of_other_layers_or_beyond_any_use_are_refused() -> None:
     pair = Pair(SplitSettings(steps=1))
     pair.begin()
