@@ -1,14 +1,14 @@
 """Quantized networks: weights and activations of few bits in the forward pass, latent weights in float32."""
 
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
 from fedcomp.core import check_bool, check_choice, check_int
+from fedcomp.training.layer_inputs import MATRIX_LAYERS, changed_inputs
 from fedcomp.training.plan import Begin, Step, Tensors
 from fedcomp.training.registry import register
 from fedcomp.training.straight_through import matrices, straight_through
@@ -16,7 +16,6 @@ from fedcomp.training.straight_through import matrices, straight_through
 MAX_BITS = 8
 TERNARY_THRESHOLD = 0.7
 """Of the mean magnitude of a layer: a latent weight below it becomes 0 (Li et al., arXiv 1605.04711, eq. 6)."""
-LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.RNNBase)
 
 
 class Quantized(Step):
@@ -35,7 +34,7 @@ class Quantized(Step):
         self._names = set(matrices(model, "quantized"))
         self._bits, self._activations, self._scaled, self._signed = bits, activations, scale == "layer", signed
         self._latent = [weight for name, weight in model.named_parameters() if name in self._names]
-        self._layers = [module for module in model.modules() if isinstance(module, LAYERS)][1:]
+        self._layers = [module for module in model.modules() if isinstance(module, MATRIX_LAYERS)][1:]
         if activations and not self._layers:
             raise ValueError("activations are the inputs of layers after the first; the model has no second layer")
 
@@ -50,10 +49,7 @@ class Quantized(Step):
 
     def forward(self) -> AbstractContextManager[object]:
         """Return a context in which each layer but the first gets quantized inputs."""
-        with ExitStack() as stack:
-            for layer in self._layers if self._activations else ():
-                stack.callback(layer.register_forward_pre_hook(self._quantized_inputs, with_kwargs=True).remove)
-            return stack.pop_all()
+        return changed_inputs(self._layers if self._activations else (), self._rounded)
 
     @torch.no_grad()
     def stepped(self) -> None:
@@ -62,16 +58,7 @@ class Quantized(Step):
             for weight in self._latent:
                 weight.clamp_(-1, 1)
 
-    def _quantized_inputs(
-        self, _layer: nn.Module, inputs: tuple[Any, ...], named_inputs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if not inputs:
-            return inputs, named_inputs | {"input": self._rounded(named_inputs["input"])}
-        return (self._rounded(inputs[0]), *inputs[1:]), named_inputs
-
-    def _rounded(self, x: Tensor | PackedSequence) -> Tensor | PackedSequence:
-        if isinstance(x, PackedSequence):  # of a recurrent layer
-            return x._replace(data=quantize_activation(x.data, self._activations, signed=self._signed))
+    def _rounded(self, _layer: nn.Module, x: Tensor) -> Tensor:
         return quantize_activation(x, self._activations, signed=self._signed)
 
 
