@@ -25,13 +25,17 @@ class ZeroLinear(nn.Linear):
 def draw_weights(model: nn.Module, seed: int) -> None:
     """Replace all parameters of `model`: number i in order is drawn from stream (i, `seed`).
 
+    Batch normalization starts with factors of 1 and no offsets.
     Raises `ValueError` for a layer whose start is not known.
     """
     number = 0
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
             number += 1
-            parameter.copy_(uniform(parameter.shape, _bound(module, name), number, seed))
+            if isinstance(module, nn.BatchNorm2d):
+                parameter.fill_(1.0 if name == "weight" else 0.0)
+            else:
+                parameter.copy_(uniform(parameter.shape, _bound(module, name), number, seed))
 
 
 def uniform(shape: torch.Size | tuple[int, ...], bound: float, *seed: int) -> Tensor:

@@ -16,6 +16,7 @@ from fedcomp.training.activation_compression import activation_compression
 from fedcomp.training.admm import admm
 from fedcomp.training.batch_augmentation import batch_augmentation
 from fedcomp.training.fedprox import fedprox
+from fedcomp.training.low_precision import low_precision
 from fedcomp.training.mixed_precision import mixed_precision
 from fedcomp.training.packed import pack, unpack
 from fedcomp.training.plan import Inference, LocalRound, LossFunction, Plan, PlugIn, Prepared, State, Step
@@ -41,6 +42,7 @@ __all__ = [
     "admm",
     "batch_augmentation",
     "fedprox",
+    "low_precision",
     "mixed_precision",
     "pack",
     "parse",

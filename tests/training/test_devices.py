@@ -110,7 +110,9 @@ def assert_near(found: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) 
 
 
 @devices
-@pytest.mark.parametrize("text", ["admm(interval=2)", "quantized('ternary', activations=4)", "zerofl()", "rigl(0.3)"])
+@pytest.mark.parametrize(
+    "text", ["admm(interval=2)", "quantized('ternary', activations=4)", "zerofl()", "rigl(0.3)", "low_precision()"]
+)
 def test_weights_reports_and_states_on_a_device_are_those_of_the_cpu(text: str, device: str) -> None:
     """The second round goes on from a state that has been on the CPU."""
     found, right = after_two_rounds(text, device), after_two_rounds(text, "cpu")

@@ -107,6 +107,7 @@ def half(model: nn.Module, kept: Tensors, _generator: torch.Generator) -> Step:
         "admm(interval=1)",
         "zerofl(upload='weights')",
         "quantized('binary', scale='none')",
+        "low_precision()",
         "rigl(0.3)",
         "activation_compression(interval=1)",
     ],

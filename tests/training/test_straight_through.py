@@ -8,7 +8,7 @@ from torch.nn import functional
 from fedcomp.training import parse
 from fedcomp.training.straight_through import matrices, straight_through
 
-CHANGING = ["quantized()", "quantized(2)", "quantized('ternary')", "admm()", "rigl(0.3)"]
+CHANGING = ["quantized()", "quantized(2)", "quantized('ternary')", "admm()", "rigl(0.3)", "low_precision()"]
 
 
 def test_the_values_are_those_to_use_and_the_gradient_is_that_of_the_latent_ones() -> None:

@@ -1,0 +1,72 @@
+"""Batch normalization by ranges, which few bits keep better than variances (Banner et al., NeurIPS 2018, section 3)."""
+
+import math
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
+CHUNKS = 16
+"""The range of a channel is the mean of those of this number of equal parts of its values."""
+
+
+def normalized_by_ranges(layers: Iterable[BatchNorm]) -> ExitStack:
+    """Return a context in which layers of batch normalization divide by `range_deviation` where they would by a deviation."""
+    with ExitStack() as stack:
+        for layer in layers:
+            vars(layer)["forward"] = partial(range_batch_norm, layer, layer.forward)
+            stack.callback(vars(layer).pop, "forward", None)
+        return stack.pop_all()
+
+
+def range_deviation(values: Tensor) -> Tensor:
+    """Return the standard deviations (C,) that the ranges of `values` (C, m) stand for, as of normal ones.
+
+    Each of 16 parts has n = m / 16 values, rounded down.  The result is kappa (mean of the maxima - mean of the minima) with
+    kappa = 0.175 (1 + sqrt(pi ln 4)) / sqrt(2 ln n) (Banner et al., section 3).  There are fewer parts if m is below 32.
+    """
+    parts = min(CHUNKS, values.shape[1] // 2)
+    size = values.shape[1] // parts
+    split = values[:, : parts * size].view(-1, parts, size)
+    kappa = 0.175 * (1 + math.sqrt(math.pi * math.log(4))) / math.sqrt(2 * math.log(size))
+    deviation: Tensor = kappa * (split.amax(2).mean(1) - split.amin(2).mean(1))
+    return deviation
+
+
+def range_batch_norm(layer: BatchNorm, by_deviation: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return what `layer` makes of `x` (N, C, ...): by means and ranges, or `by_deviation` if it does not use those of a batch.
+
+    Its running variances follow the squares of what the ranges stand for, so an evaluation needs no other layer.  Raises
+    `ValueError` if a channel has a single value.
+    """
+    if not layer.training and layer.running_mean is not None:
+        return by_deviation(x)
+    values = x.float().transpose(0, 1).flatten(1)  # (C, m)
+    if values.shape[1] < 2:
+        raise ValueError(
+            f"a channel of {tuple(x.shape)} has 1 value; batch normalization needs more than 1 value in training"
+        )
+    mean, deviation = values.mean(1), range_deviation(values)
+    if layer.training:
+        _follow(layer, mean.detach(), deviation.detach().square())
+    scale = (deviation.square() + layer.eps).rsqrt()
+    if layer.affine:
+        scale = scale * layer.weight
+    shape = (1, -1) + (1,) * (x.dim() - 2)
+    normalized = (x - mean.view(shape)) * scale.view(shape)
+    return normalized + layer.bias.view(shape) if layer.affine else normalized
+
+
+@torch.no_grad()
+def _follow(layer: BatchNorm, mean: Tensor, variance: Tensor) -> None:
+    """Move the running statistics, if there are any, towards those of a batch, as batch normalization does."""
+    if layer.running_mean is None or layer.running_var is None or layer.num_batches_tracked is None:
+        return
+    layer.num_batches_tracked.add_(1)
+    weight = layer.momentum if layer.momentum is not None else 1 / float(layer.num_batches_tracked)
+    layer.running_mean.lerp_(mean.to(layer.running_mean.dtype), weight)
+    layer.running_var.lerp_(variance.to(layer.running_var.dtype), weight)
