@@ -44,6 +44,7 @@ PLANS = (
     "mixed_precision('float16')",
     "admm()",
     "quantized('ternary')",
+    "low_precision()",
     "zerofl()",
     "rigl()",
 )

@@ -1,14 +1,16 @@
-"""Train without a server: nodes on a graph, several ways to exchange models, and partitions; one line for each of them.
+"""Train without a server: nodes on a graph, several ways to train and to exchange models, and partitions; one line for each.
 
     python -m experiments.gossip --rounds 100
 
---out writes all evaluated rounds to a CSV file. Everything runs in this process and is the same each time.
+--out writes all evaluated rounds to a CSV file, which experiments.gossip_figure draws. Everything runs in this process and is
+the same each time.
 """
 
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clients.local import LocalPlan, train
+from clients.plug_ins import check_plug_ins
 from clients.samples import Samples, own_card, own_samples
 from experiments.options import positive
 from experiments.results import write_text
@@ -34,7 +37,9 @@ from fedcomp.gossip import (
     parse_topology,
     quasi_global_momentum,
 )
+from fedcomp.sync import derive_seed
 from fedcomp.tasks import build_model, evaluate, input_shape, prepare
+from fedcomp.training import parse
 
 PARTITIONS = ("skewed(0)", "skewed(0.6)", "skewed(0.8)")
 METHODS = (
@@ -54,7 +59,9 @@ class Row:
     """An evaluated round: the accuracies of the mean model and of the worst node's, 0 to 1, and the bytes since the start."""
 
     partition: str
+    training: str
     method: str
+    seed: int
     round: int
     accuracy: float
     worst_accuracy: float
@@ -65,34 +72,40 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What the nodes learn, and how they train in a round."""
+    """What the nodes learn from their `shares` of a partition, and how they train in a round."""
 
     card: Card
     model_name: str
+    partition: str
+    shares: Sequence[Samples]
     test: Samples
     plan: LocalPlan
     rounds: int
     evaluate_every: int
     quasi_global: bool
+    seed: int
 
 
-def run(
-    task: Task, method: Choco | DeepSqueeze, topology: Topology, shares: Sequence[Samples], partition: str
-) -> Iterator[Row]:
-    """Train, each node on its own of the `shares`; yield the evaluated rounds, the last one among them."""
-    model = build_model(task.model_name, input_shape(task.card), task.card.num_classes, 0)
+def run(task: Task, method: Choco | DeepSqueeze, topology: Topology) -> Iterator[Row]:
+    """Train, each node on its own share; yield the evaluated rounds, the last one among them."""
+    training = task.plan.training
+    model = training.prepare(
+        build_model(task.model_name, input_shape(task.card), task.card.num_classes, task.seed), task.seed
+    )
+    used = training.inference(model)
     first = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    network = Network(topology, first, method)
-    rngs = [np.random.default_rng([1, node]) for node in range(topology.num_nodes)]
+    network = Network(topology, first, method, task.seed)
+    rngs = [np.random.default_rng([task.seed + 1, node]) for node in range(topology.num_nodes)]
     kept = [dict[str, Mapping[str, Tensor]]() for _ in rngs]
     momenta = [Arrays() for _ in rngs]
     sent_bytes = dense_bytes = 0
     for number in range(1, task.rounds + 1):
         trained: list[Arrays] = []
         before = [network.model(node) for node in range(topology.num_nodes)]
-        for node, (x, y) in enumerate(shares):
+        for node, (x, y) in enumerate(task.shares):
             _load(model, before[node])
-            kept[node] = train(model, x, y, task.plan, rngs[node], kept[node]).state
+            plug_in_seed = derive_seed(task.seed, number, node)
+            kept[node] = train(model, x, y, task.plan, rngs[node], kept[node], seed=plug_in_seed).state
             trained.append({name: tensor.numpy().copy() for name, tensor in model.state_dict().items()})
         exchanged = network.exchange(trained)
         if task.quasi_global:
@@ -100,16 +113,28 @@ def run(
                 _quasi_global(task.plan, each, network.model(node), momenta[node]) for node, each in enumerate(before)
             ]
             kept = [
-                {"momentum": {name: torch.from_numpy(array.copy()) for name, array in each.items()}} for each in momenta
+                {**state, "momentum": {name: torch.from_numpy(array.copy()) for name, array in each.items()}}
+                for state, each in zip(kept, momenta, strict=True)
             ]
         sent_bytes, dense_bytes = sent_bytes + exchanged.sent_bytes, dense_bytes + exchanged.dense_bytes
         if number % task.evaluate_every == 0 or number == task.rounds:
-            accuracies = []
+            accuracies: list[float] = []
             for arrays in (network.mean_model, *(network.model(node) for node in range(topology.num_nodes))):
                 _load(model, arrays)
-                accuracies.append(evaluate(model, *task.test, BATCH)[1])
+                accuracies.append(evaluate(used, *task.test, BATCH)[1])
             mean, worst = accuracies[0], min(accuracies[1:])
-            yield Row(partition, str(method), number, mean, worst, network.consensus_distance, sent_bytes, dense_bytes)
+            yield Row(
+                task.partition,
+                str(training),
+                str(method),
+                task.seed,
+                number,
+                mean,
+                worst,
+                network.consensus_distance,
+                sent_bytes,
+                dense_bytes,
+            )
 
 
 def _quasi_global(plan: LocalPlan, before: Arrays, after: Arrays, momentum: Arrays) -> Arrays:
@@ -130,8 +155,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         methods = [_method(text, topology) for text in options.methods]
         card = own_card(options.dataset)
         test = load(card, options.data_dir or None).test
-        shares = {partition: _shares(options, partition) for partition in options.partitions}
-        build_model(options.model, input_shape(card), card.num_classes, 0)
+        shares = {
+            (partition, seed): _shares(options, partition, seed)
+            for partition in options.partitions
+            for seed in range(options.seeds)
+        }
+        plans = [parse_setting("training", text, parse) for text in options.training]
+        for text in options.training:
+            check_plug_ins(text, build_model(options.model, input_shape(card), card.num_classes, 0), input_shape(card))
         check_range("--learning-rate", options.learning_rate, above=0)
         check_range("--momentum", options.momentum, least=0, most=MAX_MOMENTUM)
         if options.quasi_global and not options.momentum:
@@ -141,26 +172,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, DataError) as error:
         print(f"python -m experiments.gossip: {error}", file=sys.stderr)
         return REFUSED
-    plan = LocalPlan(1, options.steps, options.batch_size, options.learning_rate, options.momentum, 0.0)
-    samples = prepare(test.x, card, "cpu"), torch.tensor(test.y)
-    task = Task(card, options.model, samples, plan, options.rounds, options.evaluate_every, options.quasi_global)
+    test_samples = prepare(test.x, card, "cpu"), torch.tensor(test.y)
     print(
         f"{options.nodes} nodes, {options.topology}, spectral gap {topology.spectral_gap:.3f}; {options.rounds} rounds\n"
     )
-    print(f"{'partition':<14}{'method':<62}{'mean':>7}{'worst':>7}{'distance':>10}{'fewer bytes':>12}")
+    print(f"{'partition':<14}{'training':<46}{'method':<62}{'mean':>12}{'worst':>7}{'distance':>10}{'fewer bytes':>12}")
     rows: list[Row] = []
-    for partition in options.partitions:
-        for method in methods:
-            rows += run(task, method, topology, shares[partition], partition)
-            last = rows[-1]
-            ratio = last.dense_bytes / last.sent_bytes
-            accuracies = f"{100 * last.accuracy:>7.1f}{100 * last.worst_accuracy:>7.1f}"
-            print(
-                f"{partition:<14}{method!s:<62}{accuracies}{last.consensus_distance:>10.3f}{ratio:>11.1f}x", flush=True
+    for partition, training, method in product(options.partitions, plans, methods):
+        last: list[Row] = []
+        for seed in range(options.seeds):
+            local_plan = LocalPlan(
+                1, options.steps, options.batch_size, options.learning_rate, options.momentum, 0.0, training
             )
-            if options.out:
-                write_text(options.out, pd.DataFrame(map(asdict, rows)).to_csv(index=False))
+            task = Task(
+                card,
+                options.model,
+                partition,
+                shares[partition, seed],
+                test_samples,
+                local_plan,
+                options.rounds,
+                options.evaluate_every,
+                options.quasi_global,
+                seed,
+            )
+            rows += run(task, method, topology)
+            last.append(rows[-1])
+        print(_line(last), flush=True)
+        if options.out:
+            write_text(options.out, pd.DataFrame(map(asdict, rows)).to_csv(index=False))
     return 0
+
+
+def _line(rows: Sequence[Row]) -> str:
+    """Return the means over the seeds, and the standard deviation of the mean model's accuracy if there are several."""
+    accuracies = 100 * np.array([row.accuracy for row in rows])
+    accuracy = f"{accuracies.mean():.1f}" + (f" ± {accuracies.std(ddof=1):.1f}" if len(rows) > 1 else "")
+    worst, distance = (np.mean([(100 * row.worst_accuracy, row.consensus_distance) for row in rows], axis=0)).tolist()
+    ratio = sum(row.dense_bytes for row in rows) / sum(row.sent_bytes for row in rows)
+    first = rows[0]
+    return (
+        f"{first.partition:<14}{first.training or '-':<46}{first.method:<62}{accuracy:>12}{worst:>7.1f}{distance:>10.3f}"
+        f"{ratio:>11.1f}x"
+    )
 
 
 def _method(text: str, topology: Topology) -> Choco | DeepSqueeze:
@@ -169,8 +223,8 @@ def _method(text: str, topology: Topology) -> Choco | DeepSqueeze:
     return method if "step_size" in text else find_step_size(topology, method)
 
 
-def _shares(options: argparse.Namespace, partition: str) -> list[Samples]:
-    run_config = {"dataset": options.dataset, "data-dir": options.data_dir, "partition": partition, "seed": 0}
+def _shares(options: argparse.Namespace, partition: str, seed: int) -> list[Samples]:
+    run_config = {"dataset": options.dataset, "data-dir": options.data_dir, "partition": partition, "seed": seed}
     nodes = ({"partition-id": node, "num-partitions": options.nodes} for node in range(options.nodes))
     return [own_samples(run_config, node, torch.device("cpu")) for node in nodes]
 
@@ -185,6 +239,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--topology", default="ring()", help="ring(), torus(), exponential(), complete() or edges([[0, 1], ...])"
     )
     parser.add_argument("--partitions", nargs="+", default=PARTITIONS, metavar="PARTITION")
+    parser.add_argument("--training", nargs="+", default=("",), metavar="PLAN", help="plug-ins of fedcomp.training")
     parser.add_argument(
         "--methods", nargs="+", default=METHODS, metavar="METHOD", help="a step_size that is not named is found"
     )
@@ -195,6 +250,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--quasi-global", action="store_true", help="take the momentum from what mixing did, too")
+    parser.add_argument("--seeds", type=positive, default=1)
     parser.add_argument("--out", type=Path, help="a CSV file for all evaluated rounds")
     return parser.parse_args(arguments)
 

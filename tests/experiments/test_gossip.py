@@ -39,6 +39,35 @@ def test_a_line_for_each_partition_and_method_and_the_same_file_each_time(
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
+def test_each_training_has_a_line_and_two_seeds_have_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trainings = ["", "low_precision(3)"]
+    arguments = [*SMALL, "--partitions", "iid()", "--methods", METHODS[0], "--training", *trainings]
+    assert gossip.main([*arguments, "--seeds", "2", "--out", str(tmp_path / "a.csv")]) == 0
+    lines = capsys.readouterr().out.splitlines()[3:]
+    assert [line.split()[1] for line in lines] == ["-", "low_precision(bits=3)"]
+    table = pd.read_csv(tmp_path / "a.csv", keep_default_na=False)
+    assert table["seed"].tolist() == [0, 0, 1, 1] * 2
+    last = table[table["round"] == 3]
+    for line, (_, group) in zip(lines, last.groupby("training"), strict=True):
+        accuracy = 100 * group["accuracy"]
+        assert f"{accuracy.mean():.1f} ± {accuracy.std():.1f}" in line
+    assert last["accuracy"].nunique() > 2, "seeds and trainings differ"
+    gossip.main([*arguments, "--seeds", "1", "--out", str(tmp_path / "b.csv")])
+    first = pd.read_csv(tmp_path / "b.csv", keep_default_na=False)
+    assert first.equals(table[table["seed"] == 0].reset_index(drop=True)), "a seed has the same rows in any run"
+
+
+def test_a_round_ends_with_the_model_that_a_plug_in_means_to_be_used(tmp_path: Path) -> None:
+    """Binary weights and float32 ones of one model have different accuracies."""
+    accuracies = []
+    for training in ("quantized('binary')", "fedprox(mu=0)"):
+        out = str(tmp_path / "a.csv")
+        arguments = ["--partitions", "iid()", "--methods", METHODS[0], "--learning-rate", "1e-9", "--out", out]
+        assert gossip.main([*SMALL, *arguments, "--training", training]) == 0
+        accuracies.append(pd.read_csv(out)["accuracy"].iloc[-1])
+    assert accuracies[0] != accuracies[1]
+
+
 def test_a_quasi_global_momentum_changes_what_nodes_with_other_classes_learn(tmp_path: Path) -> None:
     arguments = [*SMALL, "--partitions", "skewed(1)", "--methods", METHODS[0], "--momentum", "0.9", "--out"]
     gossip.main([*arguments, str(tmp_path / "a.csv")])
@@ -64,6 +93,8 @@ def test_a_step_size_that_is_not_named_is_found(capsys: pytest.CaptureFixture[st
         (["--dataset", "nothing"], "no dataset card 'nothing'"),
         (["--model", "nothing"], "nothing"),
         (["--learning-rate", "0"], "--learning-rate is 0.0"),
+        (["--training", "nothing()"], "training is 'nothing()'; unknown"),
+        (["--training", "", "quantized(activations=2)"], "the model has no second layer"),
         (["--momentum", "1"], "--momentum is 1.0"),
         (["--momentum", "nan"], "--momentum is nan"),
         (["--quasi-global"], "--quasi-global is given, and --momentum is 0"),

@@ -1,0 +1,85 @@
+"""Draw the consensus distance over rounds of what experiments.gossip wrote: a panel for each partition, a line for each method.
+
+    python -m experiments.gossip_figure rows.csv distance.png
+
+A line is the mean over seeds, a band reaches from the lowest to the highest.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from benchmarks.figure_file import format_of, write
+from experiments.figures import COLORS, LINE_STYLE
+
+REFUSED = 2
+COLUMNS = ("partition", "training", "method", "seed", "round", "consensus_distance")
+MARKERS_PER_LINE = 7
+
+
+def figure_of(table: pd.DataFrame) -> Figure:
+    """Return the figure of a table with the `COLUMNS`."""
+    names = table["method"].str.cat(" after " + table["training"].replace("", "float32"))
+    table = table.assign(name=names if table["training"].nunique() > 1 else table["method"])
+    count = table["name"].nunique()
+    grid = sns.relplot(
+        data=table, kind="line", x="round", y="consensus_distance", col="partition", hue="name", style="name",
+        palette=[COLORS[at % len(COLORS)] for at in range(count)], markers=["osDv^PX<*>p"[at % 11] for at in range(count)],
+        dashes=False, height=3, aspect=1.1, facet_kws={"legend_out": False}, **LINE_STYLE,
+    )  # fmt: skip
+    grid.set(yscale="log")
+    grid.set_titles("{col_name}", size=10)
+    grid.set_axis_labels("rounds", "consensus distance (logarithmic)")
+    for axes in grid.axes.flat:
+        axes.grid(alpha=0.3)
+        for line in axes.get_lines():
+            line.set_markevery(max(1, len(line.get_xdata()) // MARKERS_PER_LINE))
+    figure: Figure = grid.figure
+    figure.set_layout_engine("constrained")
+    sns.move_legend(grid, "outside upper center", ncols=1 if count > 4 else 2, title=None, frameon=False, fontsize=9)
+    return figure
+
+
+def read(paths: Sequence[Path]) -> pd.DataFrame:
+    """Return the rows of all files; raise `ValueError` for one that does not have the columns or has no rows."""
+    tables = []
+    for path in paths:
+        try:
+            table = pd.read_csv(path, keep_default_na=False)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{str(path)!r}: {error}") from error
+        if missing := set(COLUMNS) - set(table):
+            raise ValueError(
+                f"{str(path)!r} has no column {min(missing)}; a file of experiments.gossip --out is needed"
+            )
+        if table.empty:
+            raise ValueError(f"{str(path)!r} has no rows")
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the figure; return 2 for files that do not fit."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.gossip_figure", description="Draw consensus distances."
+    )
+    parser.add_argument("rows", nargs="+", type=Path, help="files of experiments.gossip --out")
+    parser.add_argument("figure", type=Path, help="a name that ends in .png, .svg or .pdf")
+    options = parser.parse_args(arguments)
+    try:
+        format_of(options.figure)
+        table = read(options.rows)
+    except ValueError as error:
+        print(f"python -m experiments.gossip_figure: {error}", file=sys.stderr)
+        return REFUSED
+    write(figure_of(table), options.figure)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
