@@ -43,7 +43,8 @@ class Rounds:
 
     def join(self) -> None:
         """Ask the neighbours that are there in which round they are; raise `RefusedError` if one is of another training."""
-        replies = self._results({each: self.calls.submit(link.hello, 0) for each, link in self.links.items()})
+        calls = {each: self.calls.submit(link.hello, 0) for each, link in self.links.items()}
+        replies = self._results(calls, logging.DEBUG)  # those that start later are waited for in the first round
         self.peer.ahead = max([self.peer.ahead, *(number for number, _ in replies.values())])
 
     def exchange(self) -> list[int]:
@@ -95,14 +96,14 @@ class Rounds:
         finally:
             self.peer.give_up(neighbor, number)
 
-    def _results(self, calls: Mapping[int, "Future[T]"]) -> dict[int, T]:
-        """Return the answers of the neighbours that could be reached."""
+    def _results(self, calls: Mapping[int, "Future[T]"], level: int = logging.WARNING) -> dict[int, T]:
+        """Return the answers of the neighbours that could be reached; log the others, but those that are away already."""
         found: dict[int, T] = {}
         for neighbor, call in calls.items():
             try:
                 found[neighbor] = call.result()
             except UnreachableError as error:
-                log.log(logging.DEBUG if neighbor in self.away else logging.WARNING, "node %d: %s", neighbor, error)
+                log.log(logging.DEBUG if neighbor in self.away else level, "node %d: %s", neighbor, error)
         return found
 
 

@@ -1,5 +1,6 @@
 """Nodes over gRPC with TLS: the bits of one process, refusals, hostile bytes, and nodes that are killed."""
 
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -64,6 +65,22 @@ def test_without_faults_nodes_over_tls_end_in_the_bits_of_one_process(tmp_path: 
         for name in ("uplink_bytes", "downlink_bytes")
     )
     assert abs(sent - received) < 0.1 * sent, "the last hellos may be counted on one side alone"
+
+
+def test_a_neighbor_that_starts_later_is_waited_for_without_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ports = free_ports(2)
+    make_keys(tmp_path, 2)
+    paths = [write_settings(tmp_path, node, ports, tls(tmp_path, node), rounds=2) for node in range(2)]
+    rows: list[Any] = []
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(run, read_settings(paths[1]), rows.append)
+        assert wait_until((tmp_path / "node-1" / "state").exists, LONG_S), "it has published"
+        pool.submit(run, read_settings(paths[0]), silent).result(LONG_S)
+        first.result(LONG_S)
+    assert [row["used"] for row in rows] == [[0], [0]]
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_hostile_bytes_are_refused_and_the_service_stays_healthy(tmp_path: Path) -> None:
