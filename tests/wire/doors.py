@@ -13,16 +13,20 @@ import numpy as np
 from fedcomp.core import Vector
 from fedcomp.errors import FedcompError
 from fedcomp.methods import parse
+from fedcomp.split.activations import Activations, read_activations
+from fedcomp.split.gradients import read_gradient
 from fedcomp.sync import Replica, Subscriber, apply_frame, updates
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.node_registry import NodeRecord, SentModel
-from fedcomp.wire import Kind, decode_body, frame, server_message
+from fedcomp.wire import FLAG_DIRECT, Kind, decode_body, frame, server_message
 from tests.wire import specimens
 from tests.wire.mutants import BODY, INSTRUCTION, Mutant
 
 TO_NODES = (Kind.KEY.name, Kind.START.name, Kind.DELTA.name, Kind.JUMP.name, Kind.REPLAY.name)
 MAX_VECTORS = 4
-"""Memory that decoding may take, in vectors of the model's size (a replay one more: the next model beside the held one) ..."""
+"""Memory that decoding may take, in vectors of the model's size ..."""
+MORE_VECTORS = {Kind.REPLAY.name: 1, Kind.ACTIVATION.name: 2}
+"""... and these more: the next model beside the held one; the rows of a batch and their changes ..."""
 MAX_COPIES = 2
 """... plus copies of the bytes that arrived: the payload of a frame and its body; in a server message the frame as well ..."""
 FIXED_BYTES = 5 << 19
@@ -47,13 +51,13 @@ class Outcome:
 def bound(mutant: Mutant) -> int:
     """Return the bytes that decoding `mutant` may take."""
     copies = MAX_COPIES + (mutant.kind == INSTRUCTION)
-    vectors = MAX_VECTORS + (mutant.kind == Kind.REPLAY.name)
+    vectors = MAX_VECTORS + MORE_VECTORS.get(mutant.kind, 0)
     return vectors * 4 * mutant.n + copies * len(mutant.data) + FIXED_BYTES
 
 
 def pass_through(mutant: Mutant) -> Outcome:
     """Give `mutant` to the receiver that it is meant for; raise `BrokenLaw` if it breaks the law."""
-    door = {BODY: _decoder, INSTRUCTION: _node, **dict.fromkeys(TO_NODES, _replica)}.get(mutant.kind, _server)
+    door = DOORS.get(mutant.kind, _server)
     enter, check = door(mutant)
     refused, begin = "", time.process_time()
     with _limited():
@@ -146,6 +150,42 @@ def _node(mutant: Mutant) -> Door:
     return enter, check
 
 
+def _upper_layers(mutant: Mutant) -> Door:
+    """Read a batch of activations with what both ends hold of the known samples."""
+    batch, found = specimens.batch(mutant.n), list[Activations]()
+    bounds = {"max_batch": 2 * specimens.SAMPLES, "max_samples": 1000}
+
+    def enter() -> None:
+        sent = frame.parse_single_frame(mutant.data)
+        is_direct = bool(sent.flags & FLAG_DIRECT)
+        found.append(read_activations(sent, batch.memory, (batch.row_size,), **bounds, direct=is_direct))
+
+    def check(_: bool) -> None:
+        for each in found:
+            shape = (each.ids.size, batch.row_size)
+            _need(each.rows.shape == shape and bool(np.isfinite(each.rows).all()), "rows that are no activations")
+            _need(each.labels.shape == (each.first.sum(),), "labels of other samples than the new ones")
+        known = batch.memory.ids.tolist() == list(range(specimens.SAMPLES))
+        _need(known and batch.memory.digest(batch.memory.ids) == batch.digest, "the memory was changed")
+
+    return enter, check
+
+
+def _lower_layers(mutant: Mutant) -> Door:
+    size, found = specimens.batch(mutant.n).row_size, list[Vector]()
+
+    def enter() -> None:
+        sent = frame.parse_single_frame(mutant.data)
+        found.append(read_gradient(sent, specimens.SAMPLES, (size,), specimens.NUMBER))
+
+    def check(_: bool) -> None:
+        for gradient in found:
+            _need(gradient.shape == (specimens.SAMPLES, size), "a gradient of another shape")
+            _vector(gradient.ravel(), mutant.n)
+
+    return enter, check
+
+
 def _vector(vector: Vector, n: int) -> None:
     _need(vector.dtype == np.float32 and vector.shape == (n,), f"a vector of {vector.dtype} {vector.shape}")
     _need(bool(np.isfinite(vector).all()), "a vector with NaN or infinity")
@@ -171,6 +211,16 @@ def _whole(replica: Replica) -> None:
 def _need(holds: bool, text: str) -> None:
     if not holds:
         raise BrokenLaw(text)
+
+
+DOORS: dict[str, Callable[[Mutant], Door]] = {
+    BODY: _decoder,
+    INSTRUCTION: _node,
+    **dict.fromkeys(TO_NODES, _replica),
+    Kind.ACTIVATION.name: _upper_layers,
+    Kind.GRADIENT.name: _lower_layers,
+}
+"""The receivers of the kinds; the server gets all others."""
 
 
 @contextmanager

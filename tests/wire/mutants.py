@@ -12,10 +12,12 @@ from random import Random
 import numpy as np
 
 from fedcomp.errors import FedcompError
+from fedcomp.split.activations import activation_layout
 from fedcomp.sync import DeltaStep
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.replica import LENGTH
 from fedcomp.wire import (
+    FLAG_DIRECT,
     FLAG_EXACT,
     FLAG_GRID,
     SECONDS,
@@ -48,8 +50,10 @@ KINDS = (
     INSTRUCTION,
     Kind.ACK.name,
     Kind.RESYNC.name,
+    Kind.ACTIVATION.name,
+    Kind.GRADIENT.name,
 )
-WEIGHTS = (22, 16, 14, 12, 15, 9, 2, 10, 1, 1)
+WEIGHTS = (22, 16, 14, 12, 15, 9, 2, 10, 1, 1, 6, 3)
 TEXTS = (
     *(b"", b"(" * 60_000, b"-" * 60_000, b"nobody()", b"stc(**{})", b"stc(density=1e999)", b"stc(density=-0.0)"),
     *(b"stc(density=%s)" % (b"9" * digits) for digits in (400, 4300, 50_000)),
@@ -248,6 +252,27 @@ def _answer(kind: Kind, rng: Random, n: int) -> Mutant:
     return Mutant(kind.name, n, 0, _outside(rng, data) if rng.random() < 0.3 else seal_frame(disturb_head(rng, data)))
 
 
+def _activation(rng: Random, n: int) -> Mutant:
+    """Return a batch of known and new samples, most often with the digest of what the receiver holds of the known ones."""
+    (codec, body), batch = _body(rng, n), specimens.batch(n)
+    head = batch.head if rng.random() < 0.7 else disturb(rng, batch.head)
+    first = batch.first if rng.random() < 0.8 else disturb(rng, batch.first)
+    is_direct = rng.random() < 0.1
+    layout = activation_layout((batch.row_size,)).digest
+    before = batch.digest if rng.random() < 0.95 else rng.getrandbits(64)
+    payload = head + (b"" if is_direct else first) + body
+    flags = FLAG_DIRECT if is_direct else 0
+    made = Frame(Kind.ACTIVATION, codec, flags, 1, 1, layout, before, specimens.NUMBER, payload)
+    return Mutant(Kind.ACTIVATION.name, n, codec, _outside(rng, made.to_bytes()))
+
+
+def _gradient(rng: Random, n: int) -> Mutant:
+    codec, body = _body(rng, n)
+    layout = activation_layout((specimens.batch(n).row_size,)).digest
+    made = Frame(Kind.GRADIENT, codec, 0, 1, 1, layout, 0, specimens.NUMBER, body)
+    return Mutant(Kind.GRADIENT.name, n, codec, _outside(rng, made.to_bytes()))
+
+
 def _outside(rng: Random, data: bytes) -> bytes:
     """Return the frame `data` as it is, with a damaged head, or damaged anywhere; seldom without its checksum."""
     what = rng.random()
@@ -307,4 +332,6 @@ MAKERS: dict[str, Callable[[Random, int], Mutant]] = {
     INSTRUCTION: _instruction,
     Kind.ACK.name: partial(_answer, Kind.ACK),
     Kind.RESYNC.name: partial(_answer, Kind.RESYNC),
+    Kind.ACTIVATION.name: _activation,
+    Kind.GRADIENT.name: _gradient,
 }

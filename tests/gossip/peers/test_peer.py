@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.errors import CorruptError, FedcompError
+from fedcomp.errors import CorruptError, FedcompError, StaleError
 from fedcomp.gossip import Choco, DeepSqueeze, parse_method, parse_topology
 from fedcomp.gossip.choco import ChocoNode
 from fedcomp.gossip.peers.peer import Fetched, Peer, PeerStoppedError
@@ -23,6 +24,10 @@ METHODS = ["choco(topk(density=0.2, feedback=False), step_size=0.5)", "deep_sque
 
 def alive() -> bool:
     return True
+
+
+def never() -> bool:
+    return False
 
 
 @dataclass
@@ -195,6 +200,61 @@ def test_a_node_that_is_behind_learns_the_round_and_joins_there(pair: Graph) -> 
     assert high.ahead == 5
 
 
+def test_a_node_in_a_later_round_says_so_while_it_trains(pair: Graph) -> None:
+    low = pair.peers[0]
+    low.decide()
+    low.mix()
+    low.begin(5)
+    assert low.fetch(1, 3, (0, 0), never) == Fetched(5), "without a wait for its message"
+
+
+def test_who_asks_for_a_later_round_tells_a_node_how_far_others_are(pair: Graph) -> None:
+    low = pair.peers[0]
+    with pytest.raises(StaleError, match="the caller is gone"):
+        low.fetch(1, 9, (0, 0), never)
+    assert low.ahead == 9
+
+
+def test_a_hello_waits_until_the_round_is_closed(pair: Graph) -> None:
+    """It is decided before, but what was in the round counts from the end on."""
+    low, waits = pair.peers[0], Event()
+
+    def alive_and_waiting() -> bool:
+        waits.set()
+        return True
+
+    answer = pair.calls.submit(low.hello, 1, 1, alive_and_waiting)
+    assert waits.wait(LONG_S)
+    low.decide()
+    with pytest.raises(StaleError):
+        low.hello(1, 1, never)
+    low.mix()
+    assert answer.result(LONG_S) == (1, 0)
+
+
+def test_a_repeated_delivery_of_an_earlier_round_is_none_of_this_round(pair: Graph) -> None:
+    low, high = pair.peers
+    frames = high.take(0, pair.fetch(1, 0))
+    assert frames
+    high.begin_deliveries([0])
+    answer = pair.deliver(1, 0, frames)
+    low.decide()
+    high.settle(0, used=answer.result(LONG_S))
+    low.mix()
+    pair.publish(0, 2, np.zeros(N, np.float32))
+    assert low.deliver(1, 1, frames, alive), "the same answer"
+    assert low.missing([1], 0) == [1]
+    assert low.decide() == set()
+
+
+def test_a_neighbor_that_was_given_up_in_a_round_stays_so_when_it_is_heard(pair: Graph) -> None:
+    low = pair.peers[0]
+    assert low.missing([1], 0) == [1]
+    low.give_up(1, 1)
+    low.hello(1, 0, alive)
+    assert low.missing([1], 0) == []
+
+
 def test_a_node_that_ends_answers_nobody(pair: Graph) -> None:
     low = pair.peers[0]
     waiting = pair.calls.submit(low.fetch, 1, 9, (0, 0), alive)
@@ -229,10 +289,6 @@ def test_a_restored_node_goes_on_in_the_same_bits(tmp_path: Path, calls: ThreadP
             graphs[1].restart(number)
     for one, other in zip(graphs[0].peers, graphs[1].peers, strict=True):
         assert one.model["w"].tobytes() == other.model["w"].tobytes()
-
-
-def never() -> bool:
-    return False
 
 
 def run_round(
