@@ -25,6 +25,13 @@ MODES: list[LowerParts] = ["averaged", "in turn"]
 HARMLESS = [each for each in Fault if each is not Fault.FORGET]
 
 
+def in_folders(path: Path) -> Any:
+    def config(node: int) -> UserConfig:
+        return {"state-dir": str(path / str(node))}
+
+    return config
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_several_nodes_train_one_model(mode: LowerParts) -> None:
     run = Run(SplitSettings(fedcomp.cgx(bits=2), batch_size=8, steps=6, learning_rate=0.5), lower_parts=mode)
@@ -109,6 +116,19 @@ def test_nodes_that_forget_everything_are_repaired(mode: LowerParts) -> None:
     assert run.training.traffic.first_bytes == after, "both ends hold the same again"
 
 
+def test_a_new_server_continues_from_saved_weights(tmp_path: Path) -> None:
+    """Its nodes keep their files, which are of another training: they send each sample in full once more."""
+    run, nodes = Run(), grid(3, in_folders(tmp_path))
+    run.training.run(nodes, num_rounds=10)
+    reached = run.accuracy()
+    again = Run()
+    again.model.load_state_dict(run.model.state_dict())
+    again.training.run(nodes, num_rounds=2)
+    assert again.accuracy() > reached - 0.03 > 0.6
+    assert 3 * 20 * 25 <= again.training.traffic.first_bytes < 3 * 20 * 27, "6 float32 and a label of each sample"
+    assert again.training.traffic.weight_bytes < 1.2 * run.training.traffic.weight_bytes * 2 / 10
+
+
 def test_a_node_that_never_answers_is_left_out_of_the_round() -> None:
     run, alone, nodes = Run(), Run(), grid(2)
     nodes.order(2, *[Fault.LOSE_REPLY] * 5)
@@ -118,13 +138,6 @@ def test_a_node_that_never_answers_is_left_out_of_the_round() -> None:
     run.training.run(nodes, num_rounds=1)
     alone.training.run(grid(1), num_rounds=1)
     assert run.bits() != alone.bits(), "it is back"
-
-
-def in_folders(path: Path) -> Any:
-    def config(node: int) -> UserConfig:
-        return {"state-dir": str(path / str(node))}
-
-    return config
 
 
 def test_a_restarted_node_continues_from_its_files(tmp_path: Path) -> None:
