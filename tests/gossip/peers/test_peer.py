@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fedcomp.core import from_json, read_archive, to_json, write_archive
 from fedcomp.errors import CorruptError, FedcompError, StaleError
 from fedcomp.gossip import Choco, DeepSqueeze, parse_method, parse_topology
 from fedcomp.gossip.choco import ChocoNode
@@ -274,6 +275,22 @@ def test_a_file_that_is_damaged_or_of_another_training_is_refused(pair: Graph) -
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(CorruptError, match="damaged"):
         PeerState.load(path, 7, *load)
+
+
+@pytest.mark.parametrize("change", ["format", "doubt"])
+def test_a_file_of_another_format_or_with_a_doubt_of_another_model_is_refused(pair: Graph, change: str) -> None:
+    high, path = pair.peers[1], pair.folder / "1"
+    assert high.take(0, pair.fetch(1, 0))
+    high.begin_deliveries([0])
+    arrays = read_archive(path)
+    if change == "format":
+        arrays["plain"] = to_json(from_json(arrays["plain"]) | {"format": 2})
+    else:
+        arrays["doubt/0"] = np.zeros(N + 1, arrays["doubt/0"].dtype)
+    write_archive(path, arrays)
+    found = "format 2; this version reads format 1" if change == "format" else "a stored difference of another model"
+    with pytest.raises(CorruptError, match=found):
+        PeerState.load(path, 7, pair.tensors, pair.method, pair.topology, 1)
 
 
 @pytest.mark.parametrize("text", METHODS)

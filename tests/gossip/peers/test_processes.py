@@ -83,6 +83,22 @@ def test_a_neighbor_that_starts_later_is_waited_for_without_a_warning(
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
+def test_a_node_that_starts_late_joins_the_others_in_their_round(tmp_path: Path) -> None:
+    ports = free_ports(2)
+    paths = [
+        write_settings(tmp_path, node, ports, rounds=40, silence=0.2, task="tests.gossip.peers.toy:Slow")
+        for node in range(2)
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(run, read_settings(paths[0]), silent)
+        assert wait_until(ready(tmp_path, 0, 5), LONG_S)
+        pool.submit(run, read_settings(paths[1]), silent).result(LONG_S)
+        first.result(LONG_S)
+    trained = read_archive(tmp_path / "node-1" / "state")["kept/rounds"]
+    assert trained[0] >= 5
+    assert trained[-1] == 40
+
+
 def test_hostile_bytes_are_refused_and_the_service_stays_healthy(tmp_path: Path) -> None:
     ports = free_ports(2)
     path = write_settings(tmp_path, 0, ports, timeout=60.0, silence=60.0)

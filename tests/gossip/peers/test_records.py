@@ -1,0 +1,44 @@
+"""The files that a node writes for people: sums over the run, who is absent, and what a killed node finds."""
+
+import json
+from pathlib import Path
+
+from deploy.monitor.snapshot import read_run
+from fedcomp.gossip.peers.records import RUNNING, Amounts, Records, Traffic
+
+SETTINGS = {"node": 0, "rounds": 9}
+
+
+def records(folder: Path) -> Records:
+    return Records(folder, SETTINGS, [1, 2])
+
+
+def test_a_killed_node_continues_its_sums_and_drops_a_line_that_was_cut(tmp_path: Path) -> None:
+    before = records(tmp_path)
+    before.append(1, {1: Amounts(uplink_bytes=5), 2: Amounts(uplink_bytes=7)}, [1, 2], 0.5, {"accuracy": 0.25})
+    before.append(2, {1: Amounts(uplink_bytes=10), 2: Amounts()}, [1], 0.5, {})
+    path = tmp_path / "rounds.jsonl"
+    with path.open("a") as file:
+        file.write('{"round": 3, "neigh')
+    after = records(tmp_path)
+    assert len(path.read_text().splitlines()) == 2
+    after.append(3, {1: Amounts(downlink_bytes=1), 2: Amounts()}, [1], 0.5, {"accuracy": 0.5})
+    assert after.total == {1: Amounts(uplink_bytes=15, downlink_bytes=1), 2: Amounts(uplink_bytes=7)}
+    after.write_status(RUNNING)
+    status = json.loads((tmp_path / "nodes.json").read_text())
+    assert [(row["node"], row["heard"], row["absent"]) for row in status["nodes"]] == [(1, 3, False), (2, 1, True)]
+    seen = read_run(tmp_path)
+    assert [row.round for row in seen.rounds] == [1, 2, 3]
+    assert [row.traffic.uplink_bytes for row in seen.nodes] == [15, 7]
+
+
+def test_traffic_is_counted_by_neighbor_until_it_is_taken() -> None:
+    traffic = Traffic([1, 2], dense_bytes=400)
+    traffic.count(1, uplink_bytes=3)
+    traffic.count(1, uplink_bytes=4, downlink_bytes=5)
+    traffic.count_model(2, "dense_uplink_bytes")
+    assert traffic.take() == {
+        1: Amounts(uplink_bytes=7, downlink_bytes=5),
+        2: Amounts(dense_uplink_bytes=400),
+    }
+    assert traffic.take() == {1: Amounts(), 2: Amounts()}
