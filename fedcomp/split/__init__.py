@@ -15,13 +15,13 @@ except ModuleNotFoundError as error:
 
 from fedcomp.split.activations import Activations, read_activations, write_activations
 from fedcomp.split.boundary import Boundary
-from fedcomp.split.cut import cut
+from fedcomp.split.cut import check_apart, cut
 from fedcomp.split.gradients import read_gradient, write_gradient
 from fedcomp.split.memory import RAM_BYTES, ActivationMemory
 from fedcomp.split.node import NodeState, SplitNode, activation_shape
 from fedcomp.split.server import MAX_SAMPLES, Loss, SplitServer, SplitTraffic
 from fedcomp.split.settings import SplitSettings
-from fedcomp.split.weights import key_frame, layout_of_part, load_weights, read_key_frame, weights_of
+from fedcomp.split.weights import key_frame, layout_of_part, load_weights, mean_weights, read_key_frame, weights_of
 
 __all__ = [
     "MAX_SAMPLES",
@@ -36,10 +36,12 @@ __all__ = [
     "SplitSettings",
     "SplitTraffic",
     "activation_shape",
+    "check_apart",
     "cut",
     "key_frame",
     "layout_of_part",
     "load_weights",
+    "mean_weights",
     "read_activations",
     "read_gradient",
     "read_key_frame",

@@ -58,7 +58,7 @@ def write_activations(
     memory: ActivationMemory,
     compressor: Compressor,
     *,
-    shape: Sequence[int] = (),
+    shape: Sequence[int] | None = None,
     number: int = 0,
     round_number: int = 0,
     seed: int = 0,
@@ -82,7 +82,7 @@ def write_activations(
         parts.append(rows[~known].astype("<f4").tobytes())
         values = (rows[known] - base).ravel()
     codec, body = encode(values, compressor, seed) if values.size else (NO_BODY, b"")
-    layout = activation_layout(shape or rows.shape[1:])
+    layout = activation_layout(rows.shape[1:] if shape is None else shape)
     head = (round_number, round_number, layout.digest, digest_of(base), number)
     return Frame(Kind.ACTIVATION, codec, FLAG_DIRECT if direct else 0, *head, b"".join((*parts, body)))
 

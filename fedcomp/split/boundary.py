@@ -39,20 +39,32 @@ class Boundary(nn.Module):
         self.settings, self.seed = settings, seed
         self.sender = self.receiver = ActivationMemory(0)
         self.up_bytes = self.down_bytes = self.crossings = 0
+        self._shape: tuple[int, ...] = ()
 
     def forward(self, activations: Tensor, ids: Any) -> Tensor:
-        """Return the activations (B, ...) of the samples `ids`, whole numbers (B,), as the receiver decodes them."""
+        """Return the activations (B, ...) of the samples `ids`, whole numbers (B,), as the receiver decodes them.
+
+        They travel as float32 whatever their dtype.  Raises `ValueError` unless there is a different number from 0 for each of
+        at least one sample, and for activations of another shape than those before.
+        """
         if not torch.is_grad_enabled():
             return activations
-        crossed = _Crossing.apply(activations, self, [int(each) for each in ids])  # type: ignore[no-untyped-call]
-        return cast("Tensor", crossed)
+        numbers = [int(each) for each in ids]
+        if not len(activations) == len(set(numbers)) == len(numbers) > 0 or min(numbers) < 0:
+            raise ValueError(
+                f"ids {numbers} of {len(activations)} samples; a different number from 0 for each is needed"
+            )
+        crossed = cast("Tensor", _Crossing.apply(activations.float(), self, numbers))  # type: ignore[no-untyped-call]
+        return crossed.to(activations.dtype)
 
     def send(self, activations: Tensor, ids: list[int]) -> Tensor:
         """Send a batch up, and return what arrives."""
         settings, shape = self.settings, tuple(activations.shape[1:])
         size = 0 if settings.direct else math.prod(shape)
-        if self.sender.row_size != size:  # the first batch
-            self.sender, self.receiver = ActivationMemory(size), ActivationMemory(size)
+        if not self.crossings:
+            self.sender, self.receiver, self._shape = ActivationMemory(size), ActivationMemory(size), shape
+        if shape != self._shape:
+            raise ValueError(f"activations of shape {shape} after those of {self._shape}; a Boundary is for one shape")
         self.crossings += 1
         rows = on_host(activations).reshape(len(ids), -1)
         frame = write_activations(

@@ -18,7 +18,7 @@ def cut(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
     lower part.  Both parts share their weights with `model`, under the same names: training them trains it.
 
     Raises `ValueError` if there is no such layer, if more than its output crosses the cut, as in the middle of a residual
-    block, if a part has no weights, and for a model whose `forward` torch.fx cannot trace.
+    block, if a part has no weights or both share some, and for a model whose `forward` torch.fx cannot trace.
 
     Examples:
         >>> from torch import nn
@@ -57,7 +57,18 @@ def cut(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
         _keep_out_of_state(part, set(part.state_dict()) - set(model.state_dict()))
         if not any(weight.requires_grad for weight in part.parameters()):
             raise ValueError(f"no trained weights are {what} the cut behind {name!r}; both parts need some")
+    check_apart(*parts)
     return parts
+
+
+def check_apart(lower: nn.Module, upper: nn.Module) -> None:
+    """Raise `ValueError` if weights or buffers are in both parts: node and server would train them apart."""
+    memory = {
+        tensor.untyped_storage().data_ptr() for tensor in (*lower.parameters(), *lower.buffers()) if tensor.numel()
+    }
+    for name, tensor in (*upper.named_parameters(), *upper.named_buffers()):
+        if tensor.numel() and tensor.untyped_storage().data_ptr() in memory:
+            raise ValueError(f"{name} is on both sides of the cut; each side trains weights of its own")
 
 
 def _keep_out_of_state(part: nn.Module, names: Iterable[str]) -> None:

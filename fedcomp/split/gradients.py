@@ -15,7 +15,7 @@ def write_gradient(
     gradient: Vector,
     compressor: Compressor,
     *,
-    shape: Sequence[int] = (),
+    shape: Sequence[int] | None = None,
     number: int = 0,
     round_number: int = 0,
     seed: int = 0,
@@ -25,7 +25,7 @@ def write_gradient(
     `shape` is that of one activation, (F,) if it is left out.  Raises `DivergedError` for one that is not finite.
     """
     codec, body = encode(gradient.ravel(), compressor, seed)
-    layout = activation_layout(shape or gradient.shape[1:])
+    layout = activation_layout(gradient.shape[1:] if shape is None else shape)
     return Frame(Kind.GRADIENT, codec, 0, round_number, round_number, layout.digest, 0, number, body)
 
 

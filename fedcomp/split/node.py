@@ -29,7 +29,6 @@ from fedcomp.split.weights import (
 from fedcomp.sync import derive_seed, resync
 from fedcomp.wire import COUNTER_BITS, Frame, Kind, ServerMessage, ack_of, parse_single_frame
 
-COUNTER_MASK = (1 << COUNTER_BITS) - 1
 Frames = Mapping[Kind, Frame]
 
 
@@ -120,9 +119,7 @@ class SplitNode:
         gradient = read_gradient(frame, len(ids), self.shape, number) if frame is not None else None
         state.pending, state.pending_ids = b"", np.empty(0, np.int64)
         if gradient is not None:
-            self._train(
-                state, ids, torch.from_numpy(gradient), derive_seed(request.seed, number & COUNTER_MASK), settings
-            )
+            self._train(state, ids, torch.from_numpy(gradient), self._seed(state, request), settings)
         if is_taken:
             self._remember(state, parse_single_frame(pending), ids, settings)
             state.visits += len(ids)
@@ -167,13 +164,15 @@ class SplitNode:
         return activations
 
     def _next_batch(self, state: NodeState, settings: SplitSettings, seed: int) -> NDArray[np.int64]:
+        """Return the next samples of the epoch; a single one that is left joins them, as batch normalization needs two."""
         epoch, start = divmod(state.visits, len(self._x))
         order = np.random.default_rng([seed, self._identity, epoch]).permutation(len(self._x))
-        return np.asarray(order[start : start + settings.batch_size], np.int64)
+        end = start + settings.batch_size
+        return np.asarray(order[start : end if len(order) - end > 1 else None], np.int64)
 
     def _activations_frame(self, state: NodeState, request: ServerMessage, settings: SplitSettings) -> bytes:
-        ids, counter = state.pending_ids, request.number & COUNTER_MASK
-        activations = self._forward(state, ids, derive_seed(request.seed, counter))
+        ids, seed = state.pending_ids, self._seed(state, request)
+        activations = self._forward(state, ids, seed)
         return write_activations(
             ids,
             on_host(activations).reshape(len(ids), -1),
@@ -183,21 +182,30 @@ class SplitNode:
             shape=self.shape,
             number=request.number,
             round_number=state.round_number,
-            seed=derive_seed(request.seed, self._identity, counter),
+            seed=seed,
             direct=settings.direct,
         ).to_bytes()
+
+    def _seed(self, state: NodeState, request: ServerMessage) -> int:
+        """Return the seed of the next batch, the same if it is sent again."""
+        return derive_seed(request.seed, self._identity, state.round_number, state.visits)
 
     def _weights_frame(self, state: NodeState) -> bytes:
         return key_frame(self._layout, state.weights, state.round_number).to_bytes()
 
 
 def activation_shape(lower: nn.Module, x: Tensor) -> tuple[int, ...]:
-    """Return the shape of one activation of the samples `x`; raise `ValueError` unless it is of float32."""
+    """Return the shape of one activation of the samples `x`; raise `ValueError` for a part that does not fit them."""
     was_training = lower.training
     lower.eval()
-    with torch.inference_mode():
-        activations = lower(x.to(device_of(lower)))
-    lower.train(was_training)
+    try:
+        with torch.inference_mode():
+            activations = lower(x.to(device_of(lower)))
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"the lower part does not take samples {x.dtype} {tuple(x.shape)}: {reason}") from error
+    finally:
+        lower.train(was_training)
     is_float32 = isinstance(activations, Tensor) and activations.dtype == torch.float32
     if not is_float32 or activations.ndim < 2 or not activations.numel():
         found = f"{activations.dtype} {tuple(activations.shape)}" if isinstance(activations, Tensor) else "no tensor"

@@ -22,7 +22,7 @@ from fedcomp.split.memory import RAM_BYTES, ActivationMemory
 from fedcomp.split.settings import Answer, SplitSettings
 from fedcomp.split.weights import device_of, read_key_frame
 from fedcomp.sync import derive_seed, first_number, resync
-from fedcomp.wire import COUNTER_BITS, Ack, Frame, Kind, Layout, ServerMessage, ack_of, parse_single_frame
+from fedcomp.wire import Ack, Frame, Kind, Layout, ServerMessage, ack_of, parse_single_frame
 
 MAX_SAMPLES = 1 << 20
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -61,7 +61,9 @@ class NodeRecord:
     """What the server knows of a node: its end of the memory, the labels by sample id, and how far it is in the round.
 
     `number` is that of the newest message to it, which `is_open` until it is answered; `acked` is the last batch taken, and
-    `gradient` the frame that answers it.  `weights` is the key frame with which the node begins the round, until it has.
+    `gradient` the frame that answers it.  `weights` is the key frame with which the node begins the round, until it has;
+    `steps` counts the batches of the round, and `samples` those of the batches since the node has begun: fewer if it lost its
+    state since.  `place` is the number of nodes that were known before it.
     """
 
     memory: ActivationMemory
@@ -76,6 +78,7 @@ class NodeRecord:
     round_number: int = 0
     steps: int = 0
     samples: int = 0
+    place: int = 0
 
 
 class SplitServer:
@@ -117,7 +120,7 @@ class SplitServer:
     def begin(self, node: int, weights: Frame) -> None:
         """Begin a round of a node from the key frame `weights`."""
         if node not in self.nodes:
-            self.nodes[node] = NodeRecord(ActivationMemory(self._row_size, self._ram_bytes))
+            self.nodes[node] = NodeRecord(ActivationMemory(self._row_size, self._ram_bytes), place=len(self.nodes))
         record = self.nodes[node]
         record.weights, record.round_number = weights.to_bytes(), weights.version
         record.has_begun, record.gradient, record.steps, record.samples = False, b"", 0, 0
@@ -153,12 +156,12 @@ class SplitServer:
         if frame.after != record.number:
             raise StaleError(f"it answers message {frame.after}; the newest to this node is {record.number}")
         if frame.kind is Kind.RESYNC:
-            record.has_begun, record.gradient = False, b""
+            record.has_begun, record.gradient, record.samples = False, b"", 0
             raise VersionError("the node has no lower part of this training; it begins the round again")
         if self._awaited(record) == "weights":
             raise CorruptError(f"a frame of kind {frame.kind.name}; the node's weights are needed")
         try:
-            limits = {"max_batch": self.settings.batch_size, "max_samples": self._max_samples}
+            limits = {"max_batch": self.settings.batch_size + 1, "max_samples": self._max_samples}
             batch = read_activations(frame, record.memory, self._shape, direct=self.settings.direct, **limits)
         except VersionError:
             record.wants_full = True
@@ -188,7 +191,7 @@ class SplitServer:
             shape=self._shape,
             number=record.number,
             round_number=record.round_number,
-            seed=derive_seed(self._seed, record.number & (1 << COUNTER_BITS) - 1, 1),
+            seed=derive_seed(self._seed, record.place, record.round_number, record.steps),
         )
         record.memory.put(batch.ids, batch.rows[:, : self._row_size])
         record.labels |= new

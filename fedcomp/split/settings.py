@@ -25,7 +25,8 @@ class SplitSettings:
 
     `forward` compresses the change of activations on the way up, `backward` the gradients on the way down; neither has a
     memory.  With `direct`, activations are compressed themselves, without what both ends hold: the baseline of the paper.
-    The momentum of the lower part starts from zero in each round.
+    The momentum of the lower part starts from zero in each round.  A single sample that is left of an epoch joins the batch
+    before it.
 
     Examples:
         >>> import fedcomp
@@ -46,6 +47,8 @@ class SplitSettings:
     def __post_init__(self) -> None:
         """Raise `ValueError` for settings that are not possible."""
         for name, compressor in (("forward", self.forward), ("backward", self.backward)):
+            if not isinstance(compressor, Compressor):
+                raise ValueError(f"{name} is {compressor!r}; a compressor is needed, such as fedcomp.cgx(bits=2)")
             if compressor.name in OF_A_SERVER:
                 raise ValueError(f"{name} is {compressor}, which follows a server's rounds; a fixed method is needed")
             if compressor.init(1):

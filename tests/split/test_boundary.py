@@ -40,6 +40,42 @@ def test_one_step_by_hand() -> None:
     assert boundary.sender.rows([4]).tobytes() == boundary.receiver.rows([4]).tobytes()
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_activations_and_gradients_keep_their_dtype(dtype: torch.dtype) -> None:
+    lower, upper = nn.Linear(8, 4).to(dtype), nn.Linear(4, 2).to(dtype)
+    x = torch.randn(3, 8, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    upper(Boundary(DENSE)(lower(x), ids=[0, 1, 2])).sum().backward()
+    found = lower.weight.grad
+    lower.zero_grad()
+    upper(lower(x)).sum().backward()
+    assert found is not None
+    assert lower.weight.grad is not None
+    torch.testing.assert_close(found, lower.weight.grad)
+
+
+def test_activations_without_dimensions_cross() -> None:
+    a = torch.tensor([2.0, 3.0], requires_grad=True)
+    boundary = Boundary(DENSE)
+    for _ in range(2):
+        assert boundary(a, ids=[0, 1]).tolist() == [2.0, 3.0]
+
+
+@pytest.mark.parametrize("ids", [[-1, 1, 2], [1, 2], [1, 1, 2], [], [0, 1, 2, 3]])
+def test_ids_that_do_not_fit_are_refused_in_one_sentence(ids: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"ids \[.*\] of 3 samples; a different number from 0 for each is needed"):
+        Boundary(DENSE)(torch.zeros(3, 4), ids=ids)
+
+
+def test_no_samples_and_another_shape_are_refused() -> None:
+    boundary = Boundary(DENSE)
+    with pytest.raises(ValueError, match="of 0 samples"):
+        boundary(torch.zeros(0, 4), ids=[])
+    boundary(torch.zeros(3, 4), ids=[0, 1, 2])
+    with pytest.raises(ValueError, match=r"shape \(2, 2\) after those of \(4,\)"):
+        boundary(torch.zeros(3, 2, 2), ids=[0, 1, 2])
+    assert boundary.sender.ids.tolist() == [0, 1, 2]
+
+
 def test_the_gradient_is_the_one_that_the_lower_part_decodes() -> None:
     boundary = Boundary(SplitSettings(backward=fedcomp.cgx(bits=1)))
     activations = torch.zeros(1, 3, requires_grad=True)

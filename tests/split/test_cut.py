@@ -73,6 +73,22 @@ class Branching(nn.Module):
         return outputs
 
 
+class Tied(nn.Module):
+    """Its layers are two that share a weight, as embeddings and outputs of language models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.last.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.last(self.first(x).relu())
+        return outputs
+
+
+SHARED = nn.Linear(4, 4)
+
+
 @pytest.mark.parametrize(
     ("model", "layer", "message"),
     [
@@ -82,6 +98,8 @@ class Branching(nn.Module):
         (nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), "0", "no trained weights are below the cut behind '0'"),
         (Residual(), "block", "calls the layer 'block' 2 times; once is needed"),
         (Branching(), "layer", "cannot be traced"),
+        (Tied(), "first", "last.weight is on both sides of the cut"),
+        (nn.Sequential(SHARED, nn.ReLU(), SHARED, nn.Linear(4, 2)), "1", "0.weight is on both sides of the cut"),
     ],
 )
 def test_a_cut_that_is_not_possible_is_refused_in_one_sentence(model: nn.Module, layer: str, message: str) -> None:

@@ -168,7 +168,7 @@ def test_a_second_node_shares_the_upper_part_and_nothing_else() -> None:
     pair = Pair(SETTINGS)
     pair.run()
     pair.server.begin(2, key_frame(pair.layout, weights_of(pair.lower), 1))
-    other = SplitNode(copy.deepcopy(pair.lower), *samples(9, seed=4), identity=1)
+    other = SplitNode(copy.deepcopy(pair.lower), *samples(12, seed=4), identity=1)
     request, frames = parse_server_message(pair.server.message(2))
     state = NodeState(ActivationMemory(6))
     before = copy.deepcopy(pair.server.upper.state_dict())

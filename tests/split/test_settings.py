@@ -29,6 +29,8 @@ def test_a_message_names_the_settings(settings: SplitSettings) -> None:
         ({"forward": fedcomp.stc()}, "forward is stc.* remembers what it leaves out"),
         ({"backward": fedcomp.powersgd()}, "backward is powersgd.* remembers"),
         ({"forward": fedcomp.auto()}, r"forward is auto\(\), which follows a server's rounds"),
+        ({"forward": "cgx(bits=2)"}, r"forward is 'cgx\(bits=2\)'; a compressor is needed"),
+        ({"backward": None}, "backward is None; a compressor is needed"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"steps": 0}, "steps is 0"),
         ({"learning_rate": 0}, "learning_rate is 0"),

@@ -4,10 +4,10 @@ Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation" (FedB
 Tang et al., "DoubleSqueeze", ICML 2019, on both sides: those of the compressors.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from flwr.app import Message
+from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
@@ -85,8 +85,22 @@ def check_async(inner: Strategy, mode: object = None) -> None:
             f"{type(aggregating(inner)).__name__} sums the increments of all nodes, and a late one cannot count less; "
             "it needs rounds, mode 'sync'"
         )
+    for strategy in _wrapped(inner):
+        count = getattr(strategy, "num_sampled_clients", None)
+        if isinstance(mode, AsyncMode) and count is not None and count != mode.buffer:
+            raise ValueError(
+                f"{type(strategy).__name__} makes noise for {count} updates, and a version has those of {mode.buffer}; "
+                f"num_sampled_clients={mode.buffer} is needed"
+            )
     if isinstance(aggregating(inner), RigL):
         raise ValueError("RigL moves the masks by reports of one round; it needs rounds, mode 'sync'")
+
+
+def _wrapped(strategy: Strategy | None) -> Iterator[Strategy]:
+    """Yield a strategy and those that it wraps, as Flower's differential privacy does."""
+    while strategy is not None:
+        yield strategy
+        strategy = getattr(strategy, "strategy", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +116,7 @@ class BufferedGrid(GridWrapper):
     """Returns from a round of training as soon as a buffer of updates has come in; the other nodes go on training.
 
     A round here is what leads to one version.  A node is busy until its reply is returned, or until the timeout of its message
-    is over.  `idle` says whether the next messages train; others are answered as by the wrapped grid.
+    is over.  Messages of other types than training are answered as by the wrapped grid.
     """
 
     def __init__(self, grid: Grid, mode: AsyncMode) -> None:
@@ -118,18 +132,17 @@ class BufferedGrid(GridWrapper):
         return frozenset(each.node for each in self._training.values()) | {each.node for _, each in self._arrived}
 
     def idle(self, messages: Sequence[Message], *, train: bool) -> list[Message]:
-        """Return those `messages` that go to idle nodes; in training, as many as keep ``len(messages)`` nodes busy.
-
-        They are the next messages to send.
-        """
+        """Return those `messages` that go to idle nodes; in training, as many as keep ``len(messages)`` nodes busy."""
         self._trains, busy = train, self.busy
         idle = [message for message in messages if message.metadata.dst_node_id not in busy]
         return idle[: max(0, len(messages) - len(busy))] if train else idle
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Send messages; in training, return the replies of this and earlier rounds that fill the buffer."""
+        """Send messages; if they train, return the replies of this and earlier rounds that fill the buffer."""
         messages = list(messages)
-        if not self._trains:
+        kinds = {message.metadata.message_type.split(".")[0] for message in messages}
+        trains, self._trains = kinds == {MessageType.TRAIN} or (self._trains and not messages), False
+        if not trains:
             return super().send_and_receive(messages, timeout=timeout)
         self._round += 1
         deadline_s = self._clock.now() + (FOREVER_S if timeout is None else timeout)

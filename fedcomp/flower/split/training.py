@@ -1,11 +1,10 @@
 """The server's side of split learning in Flower: rounds over the nodes of a grid."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from logging import INFO, WARNING
+from collections.abc import Callable, Collection, Iterable
+from logging import ERROR, INFO, WARNING
 from typing import Literal, get_args
 
-import numpy as np
 import torch
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
@@ -24,9 +23,11 @@ from fedcomp.split import (
     SplitSettings,
     SplitTraffic,
     activation_shape,
+    check_apart,
     key_frame,
     layout_of_part,
     load_weights,
+    mean_weights,
     weights_of,
 )
 
@@ -95,8 +96,14 @@ class SplitTraining:
         check_int("ram_bytes", ram_bytes, 0, 2**62)
         if timeout_s is not None:
             check_range("timeout_s", timeout_s, above=0)
+        if not isinstance(settings, SplitSettings):
+            raise ValueError(f"settings is {settings!r}; SplitSettings are needed")
+        for name, part in (("lower", lower), ("upper", upper)):
+            if not any(weight.requires_grad for weight in part.parameters()):
+                raise ValueError(f"the {name} part has no trained weights; both parts need some")
+        check_apart(lower, upper)
         self.shape = activation_shape(lower, example)
-        _check_upper(upper, self.shape)
+        _check_upper(upper, self.shape, loss)
         self._lower, self._lower_parts = lower, lower_parts
         self._timeout_s, self._attempts = timeout_s, attempts
         self._layout = layout_of_part(lower)
@@ -125,13 +132,18 @@ class SplitTraining:
         """
         check_int("num_rounds", num_rounds, 1, 1_000_000)
         check_int("min_nodes", min_nodes, 1, 1_000_000)
+        check_range("node_timeout_s", node_timeout_s, least=0)
         for _ in range(num_rounds):
             nodes = _wait_for_nodes(grid, min_nodes, node_timeout_s)
             self._round += 1
             groups = [nodes] if self._lower_parts == "averaged" else [[node] for node in nodes]
             for group in groups:
-                if finished := self._train(grid, group):
-                    load_weights(self._lower, self._average(finished))
+                finished = self._train(grid, group)
+                parts = [(self._server.nodes[node].samples, weights) for node, weights in finished.items()]
+                if trained := [
+                    part for part in parts if part[0]
+                ]:  # the others lost their state, and have not trained since
+                    load_weights(self._lower, mean_weights(trained))
             traffic = self.traffic
             text = "fedcomp: round %d: %d bytes up and %d down so far, %.1f times fewer than as float32"
             ratio = traffic.dense_bytes / traffic.sent_bytes
@@ -157,6 +169,8 @@ class SplitTraining:
                     del attempts[node]
         for node in set(nodes) - finished.keys():
             log(WARNING, "fedcomp: node %d did not finish round %d", node, self._round)
+        if not finished:
+            log(ERROR, "fedcomp: no node finished round %d; the lower part is as it was", self._round)
         return finished
 
     def _message(self, node: int) -> Message:
@@ -184,20 +198,8 @@ class SplitTraining:
             progress[node] = result
         return progress
 
-    def _average(self, finished: Mapping[int, Arrays]) -> Arrays:
-        """Return the mean of the lower weights by the samples of the round; those of one node as they are."""
-        if len(finished) == 1:
-            return next(iter(finished.values()))
-        samples = {node: self._server.nodes[node].samples for node in finished}
-        total = max(1, sum(samples.values()))
-        mean: Arrays = {}
-        for name, first in next(iter(finished.values())).items():
-            summed = sum(samples[node] / total * arrays[name].astype(np.float64) for node, arrays in finished.items())
-            mean[name] = np.asarray(summed if first.dtype.kind == "f" else np.rint(summed)).astype(first.dtype)
-        return mean
 
-
-def _check_upper(upper: nn.Module, shape: tuple[int, ...]) -> None:
+def _check_upper(upper: nn.Module, shape: tuple[int, ...], loss: Loss) -> None:
     device, was_training = next(upper.parameters()).device, upper.training
     upper.eval()
     try:
@@ -211,6 +213,14 @@ def _check_upper(upper: nn.Module, shape: tuple[int, ...]) -> None:
     if not isinstance(outputs, Tensor) or outputs.ndim != 2:
         found = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise ValueError(f"the upper part returns {found}; outputs (N, classes) are needed")
+    try:
+        value = loss(outputs, torch.zeros(1, dtype=torch.int64, device=device))
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"loss is {loss!r}, which takes no outputs (N, classes) and labels (N,): {reason}") from error
+    if not isinstance(value, Tensor) or value.ndim:
+        found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        raise ValueError(f"loss is {loss!r}, which returns {found}; one number, the mean, is needed")
 
 
 def _wait_for_nodes(grid: Grid, min_nodes: int, timeout_s: float) -> list[int]:

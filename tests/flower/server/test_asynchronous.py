@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import DifferentialPrivacyClientSideFixedClipping, FedAdam, FedAvg, FedMedian, Strategy
 from numpy.typing import NDArray
 
 import fedcomp
@@ -314,6 +315,39 @@ def test_strategies_that_need_rounds_are_refused(inner: Strategy) -> None:
     CompressedStrategy(inner, uplink=uplink)
     with pytest.raises(ValueError, match="rounds"):
         CompressedStrategy(inner, uplink=uplink, mode=AsyncMode())
+
+
+def test_differential_privacy_makes_noise_for_a_buffer_of_updates() -> None:
+    def strategy(count: int) -> CompressedStrategy:
+        noisy = DifferentialPrivacyClientSideFixedClipping(FedAvg(), 1.0, 1.0, num_sampled_clients=count)
+        return CompressedStrategy(noisy, mode=AsyncMode(buffer=4))
+
+    strategy(4)
+    with pytest.raises(
+        ValueError, match="makes noise for 10 updates, and a version has those of 4; num_sampled_clients=4"
+    ):
+        strategy(10)
+
+
+def test_queries_of_a_strategy_wait_for_all_their_answers() -> None:
+    app, answered = toy.app(), list[list[int]]()
+
+    @app.query()
+    def query(message: Message, context: Context) -> Message:
+        return Message(RecordDict({"found": MetricRecord({"node": context.node_id})}), reply_to=message)
+
+    class Asking(FedAvg):
+        def configure_evaluate(self, server_round: int, arrays: Any, config: Any, grid: Grid) -> Any:
+            messages = [Message(RecordDict(), dst_node_id=node, message_type="query") for node in grid.get_node_ids()]
+            replies = grid.send_and_receive(messages, timeout=60)
+            answered.append(sorted(reply.metadata.src_node_id for reply in replies))
+            return super().configure_evaluate(server_round, arrays, config, grid)
+
+    grid = LocalGrid(app, 5, speeds=Speeds(slow=0.3, slowdown=10.0, seed=4))
+    strategy = CompressedStrategy(Asking(fraction_evaluate=1.0), mode=AsyncMode(buffer=2))
+    strategy.start(grid, toy.model(), num_rounds=4)
+    assert answered == [[1, 2, 3, 4, 5]] * 4
+    assert strategy.ledger.total().refused == 0
 
 
 @pytest.mark.parametrize("mode", ["async(buffer=3)", 3, True])

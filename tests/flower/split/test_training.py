@@ -17,10 +17,11 @@ import fedcomp
 from fedcomp.flower import LocalGrid, records, to_record
 from fedcomp.flower.local_grid import Fault
 from fedcomp.flower.split import LowerParts, SplitClient, SplitTraining
-from fedcomp.split import SplitSettings, cut
+from fedcomp.split import SplitSettings, cut, weights_of
 from tests.flower.split.app import SETTINGS, Run, client_app, grid, start
 from tests.split.pair import Pair, model, samples
 
+SHARED = nn.Linear(4, 6)
 MODES: list[LowerParts] = ["averaged", "in turn"]
 HARMLESS = [each for each in Fault if each is not Fault.FORGET]
 
@@ -237,6 +238,77 @@ def test_hostile_answers_do_not_end_a_training_and_change_nothing() -> None:
     assert run.bits() == quiet.bits()
 
 
+def normed() -> nn.Sequential:
+    """Return a model with batch normalization above the cut behind "1"."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+
+
+def test_a_single_sample_that_is_left_of_an_epoch_joins_the_batch_before_it() -> None:
+    """Batch normalization takes no batch of one, on either side of the cut."""
+    settings = SplitSettings(batch_size=8, steps=2)
+    lower, upper = cut(normed(), "1")
+    training = SplitTraining(lower, upper, samples()[0], settings)
+    app = client_app(lambda context: (cut(normed(), "1")[0], *samples(17)))
+    before = weights_of(lower)
+    training.run(LocalGrid(app, 1), num_rounds=3)
+    assert lower.get_buffer("1.num_batches_tracked") == 3 * 2
+    assert training.traffic.dense_uplink_bytes == 3 * (17 * 24 + sum(array.nbytes for array in before.values()))
+
+
+COMPRESSORS = [fedcomp.qsgd(levels=3), fedcomp.eden(bits=2), fedcomp.topk(density=0.3, feedback=False), fedcomp.dense()]
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS, ids=str)
+def test_a_batch_that_is_sent_again_has_the_same_random_numbers(compressor: Any) -> None:
+    """Those of dropout in the lower part and of the compressors on both ways."""
+
+    def trained(*faults: Fault) -> bytes:
+        torch.manual_seed(1)
+        whole = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.3), nn.Linear(6, 3))
+        nodes = LocalGrid(client_app(lambda context: (cut(copy.deepcopy(whole), "1")[0], *samples())), 1)
+        nodes.order(1, *faults)
+        settings = SplitSettings(compressor, compressor, batch_size=8, steps=4)
+        SplitTraining(*cut(whole, "1"), samples()[0], settings, seed=1).run(nodes, num_rounds=2)
+        return b"".join(tensor.detach().numpy().tobytes() for tensor in whole.state_dict().values())
+
+    assert trained(Fault.DELIVER_TWICE, Fault.LOSE_REPLY, Fault.LOSE_MESSAGE) == trained()
+
+
+@pytest.mark.parametrize(("batches", "moves"), [(5, False), (4, True)])
+def test_a_node_that_lost_its_state_counts_with_what_it_has_trained_since(batches: int, moves: bool) -> None:
+    """In a round of five batches; one that has trained none since leaves the lower part as it was."""
+    run, nodes = Run(SplitSettings(fedcomp.dense(), fedcomp.dense(), batch_size=8, steps=5)), grid(1)
+    before = run.model.get_parameter("0.weight").detach().clone()
+    upper = run.model.get_parameter("2.weight").detach().clone()
+    nodes.order(1, *[Fault.DELIVER_TWICE] * batches, Fault.FORGET)
+    run.training.run(nodes, num_rounds=1)
+    assert torch.equal(run.model.get_parameter("0.weight"), before) == (not moves)
+    assert not torch.equal(run.model.get_parameter("2.weight"), upper)
+
+
+def test_a_bfloat16_lower_part_trains_and_is_averaged() -> None:
+    class Rounded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 6).bfloat16(), nn.Linear(6, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            outputs: torch.Tensor = self.last(self.first(x.bfloat16()).float())
+            return outputs
+
+    torch.manual_seed(0)
+    whole = Rounded()
+    before = whole.first.weight.detach().clone()
+    app = client_app(lambda context: (cut(copy.deepcopy(whole), "first")[0], *samples(seed=context.node_id)))
+    settings = SplitSettings(learning_rate=1.0, batch_size=8, steps=6)
+    SplitTraining(*cut(whole, "first"), samples()[0], settings).run(LocalGrid(app, 2), num_rounds=4)
+    assert whole.first.weight.dtype == torch.bfloat16
+    assert float((whole.first.weight.detach() - before).abs().max()) > 0.01
+    x, y = samples(500, seed=99)
+    assert float((whole(x).argmax(1) == y).float().mean()) > 0.6
+
+
 def test_a_query_of_another_server_is_refused() -> None:
     nodes = grid(1)
     [reply] = nodes.send_and_receive([Message(RecordDict(), dst_node_id=1, message_type="query.split")])
@@ -244,12 +316,14 @@ def test_a_query_of_another_server_is_refused() -> None:
     assert "the server needs a SplitTraining" in str(reply.error.reason)
 
 
-def test_an_app_of_other_layers_is_left_out() -> None:
+def test_an_app_of_other_layers_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     run = Run()
     before = run.bits()
     app = client_app(lambda context: (nn.Linear(4, 5), *samples()))
-    run.training.run(LocalGrid(app, 1), num_rounds=1)
+    with caplog.at_level("ERROR", "flwr"):
+        run.training.run(LocalGrid(app, 1), num_rounds=1)
     assert run.bits() == before
+    assert "no node finished round 1" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -261,6 +335,18 @@ def test_an_app_of_other_layers_is_left_out() -> None:
         ({"upper": nn.Linear(7, 3)}, r"the upper part does not take activations \(1, 6\)"),
         ({"upper": nn.Sequential(nn.Linear(6, 3), nn.Flatten(0))}, r"the upper part returns \(3,\)"),
         ({"lower": nn.Sequential(nn.Linear(4, 6), nn.Flatten(0))}, "the lower part returns"),
+        ({"lower": nn.Flatten()}, "the lower part has no trained weights"),
+        ({"upper": nn.Identity()}, "the upper part has no trained weights"),
+        ({"example": torch.zeros(1, 9)}, r"the lower part does not take samples torch.float32 \(1, 9\)"),
+        ({"example": torch.zeros(1, 4).half()}, r"the lower part does not take samples torch.float16 \(1, 4\)"),
+        ({"settings": "split()"}, r"settings is 'split\(\)'; SplitSettings are needed"),
+        ({"loss": None}, "loss is None, which takes no outputs"),
+        ({"loss": lambda outputs, labels: outputs - labels}, r"which returns a tensor of shape \(1, 3\); one number"),
+        ({"loss": lambda outputs, labels: 1.0}, "which returns a float; one number"),
+        (
+            {"lower": SHARED, "upper": nn.Sequential(nn.Linear(6, 4), SHARED, nn.Linear(6, 3))},
+            "1.weight is on both sides",
+        ),
     ],
 )
 def test_parts_and_settings_that_do_not_fit_are_refused_in_one_sentence(
@@ -274,6 +360,8 @@ def test_parts_and_settings_that_do_not_fit_are_refused_in_one_sentence(
 
 
 def test_too_few_nodes_are_an_error() -> None:
+    with pytest.raises(ValueError, match="node_timeout_s is -1"):
+        Run().training.run(grid(2), num_rounds=1, node_timeout_s=-1)
     with pytest.raises(TimeoutError, match="2 nodes after 0.01 s; 3 are needed"):
         Run().training.run(grid(2), num_rounds=1, min_nodes=3, node_timeout_s=0.01)
 
