@@ -11,15 +11,7 @@ from torch import nn
 from fedcomp.core import Arrays
 from fedcomp.errors import CorruptError, LayoutError
 from fedcomp.sync import MAX_WEIGHT_MAGNITUDE, from_key_frame, start_replica
-from fedcomp.wire import (
-    BFLOAT16,
-    Frame,
-    Layout,
-    bfloat16_to_float32,
-    float32_to_bfloat16,
-    layout_of,
-    to_numpy,
-)
+from fedcomp.wire import Frame, Layout, layout_of, to_numpy
 
 
 def weights_of(model: nn.Module) -> Arrays:
@@ -29,11 +21,14 @@ def weights_of(model: nn.Module) -> Arrays:
 
 def load_weights(model: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Set the tensors of the model's state dict, on the devices where they are."""
-    model.load_state_dict({name: _tensor(np.array(array)) for name, array in arrays.items()})
+    model.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
 
 
 def layout_of_part(model: nn.Module) -> Layout:
-    """Return the layout of the model's state dict; raise `ValueError` for tensors that cannot travel."""
+    """Return the layout of the model's state dict; raise `ValueError` for tensors that cannot travel, or are bfloat16."""
+    for name, tensor in model.state_dict().items():
+        if tensor.dtype == torch.bfloat16:
+            raise ValueError(f"{name} is bfloat16; SGD on the nodes trains float32, float64 or float16")
     return layout_of(weights_of(model))
 
 
@@ -61,24 +56,11 @@ def mean_weights(parts: Sequence[tuple[int, Arrays]]) -> Arrays:
     total = max(1, sum(samples for samples, _ in parts))
     mean: Arrays = {}
     for name, first in parts[0][1].items():
-        is_bfloat16 = first.dtype == BFLOAT16
-        summed = np.zeros(first.shape)
-        for samples, arrays in parts:
-            values = bfloat16_to_float32(arrays[name]) if is_bfloat16 else arrays[name]
-            summed += samples / total * values.astype(np.float64)
-        if is_bfloat16:
-            mean[name] = float32_to_bfloat16(summed.astype(np.float32))
-        else:
-            mean[name] = np.asarray(summed if first.dtype.kind == "f" else np.rint(summed)).astype(first.dtype)
+        summed = sum(samples / total * arrays[name].astype(np.float64) for samples, arrays in parts)
+        mean[name] = np.asarray(summed if first.dtype.kind == "f" else np.rint(summed)).astype(first.dtype)
     return mean
 
 
 def device_of(model: nn.Module) -> torch.device:
     """Return the device of the model's weights."""
     return next((weight.device for weight in model.parameters()), torch.device("cpu"))
-
-
-def _tensor(array: NDArray[Any]) -> torch.Tensor:
-    if array.dtype == BFLOAT16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)

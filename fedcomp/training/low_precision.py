@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor, nn
@@ -41,7 +41,7 @@ class LowPrecision(Step):
             stack.enter_context(changed_inputs(self._layers, self._rounded))
             for layer in self._layers:
                 if not isinstance(layer, nn.RNNBase):
-                    stack.callback(layer.register_forward_hook(self._with_rounded_gradient).remove)
+                    stack.callback(layer.register_forward_hook(self._round_gradient).remove)
             if self._by_range:
                 stack.enter_context(normalized_by_ranges(self._norms))
             return stack.pop_all()
@@ -52,8 +52,12 @@ class LowPrecision(Step):
         dims = (-1,) if isinstance(layer, VECTOR_LAYERS) else tuple(range(1, x.dim()))
         return straight_through(x, uniform(x.detach(), self._bits, dims))
 
-    def _with_rounded_gradient(self, _layer: nn.Module, _inputs: tuple[Any, ...], outputs: Tensor) -> Tensor:
-        return cast("Tensor", _RoundGradient.apply(outputs, self._bits, self._noise))  # type: ignore[no-untyped-call]
+    def _round_gradient(self, _layer: nn.Module, _inputs: tuple[Any, ...], outputs: Tensor) -> None:
+        def rounded(gradient: Tensor) -> Tensor:
+            return uniform(gradient, self._bits, noise=self._noise.like(gradient))
+
+        if outputs.requires_grad:
+            outputs.register_hook(rounded)  # type: ignore[no-untyped-call]
 
 
 def uniform(x: Tensor, bits: int, dims: tuple[int, ...] = (), noise: Tensor | None = None) -> Tensor:
@@ -83,20 +87,6 @@ class _Noise:
         if x.device not in self._generators:
             self._generators[x.device] = Generator(x.device).manual_seed(self._seed)
         return torch.empty_like(x, dtype=torch.float32).uniform_(generator=self._generators[x.device])
-
-
-class _RoundGradient(torch.autograd.Function):
-    """Returns its input, whose gradient is rounded stochastically to few values."""
-
-    @staticmethod
-    def forward(ctx: Any, outputs: Tensor, bits: int, noise: _Noise) -> Tensor:
-        ctx.bits, ctx.noise = bits, noise
-        return outputs.view_as(outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = gradients
-        return uniform(gradient, ctx.bits, noise=ctx.noise.like(gradient)), None, None
 
 
 @register(

@@ -48,7 +48,7 @@ def range_batch_norm(layer: BatchNorm, by_deviation: Callable[[Tensor], Tensor],
     values = x.float().transpose(0, 1).flatten(1)  # (C, m)
     if values.shape[1] < 2:
         raise ValueError(
-            f"a channel of {tuple(x.shape)} has 1 value; batch normalization needs more than 1 value in training"
+            f"a channel of {tuple(x.shape)} has {values.shape[1]} values; batch normalization needs 2 or more in training"
         )
     mean, deviation = values.mean(1), range_deviation(values)
     if layer.training:

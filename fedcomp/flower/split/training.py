@@ -102,11 +102,11 @@ class SplitTraining:
             if not any(weight.requires_grad for weight in part.parameters()):
                 raise ValueError(f"the {name} part has no trained weights; both parts need some")
         check_apart(lower, upper)
+        self._layout = layout_of_part(lower)
         self.shape = activation_shape(lower, example)
         _check_upper(upper, self.shape, loss)
         self._lower, self._lower_parts = lower, lower_parts
         self._timeout_s, self._attempts = timeout_s, attempts
-        self._layout = layout_of_part(lower)
         limits = {"max_samples": max_samples, "ram_bytes": ram_bytes}
         self._server = SplitServer(upper, settings, self.shape, self._layout, loss=loss, seed=seed, **limits)
         self._round = 0

@@ -287,28 +287,6 @@ def test_a_node_that_lost_its_state_counts_with_what_it_has_trained_since(batche
     assert not torch.equal(run.model.get_parameter("2.weight"), upper)
 
 
-def test_a_bfloat16_lower_part_trains_and_is_averaged() -> None:
-    class Rounded(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.last = nn.Linear(4, 6).bfloat16(), nn.Linear(6, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            outputs: torch.Tensor = self.last(self.first(x.bfloat16()).float())
-            return outputs
-
-    torch.manual_seed(0)
-    whole = Rounded()
-    before = whole.first.weight.detach().clone()
-    app = client_app(lambda context: (cut(copy.deepcopy(whole), "first")[0], *samples(seed=context.node_id)))
-    settings = SplitSettings(learning_rate=1.0, batch_size=8, steps=6)
-    SplitTraining(*cut(whole, "first"), samples()[0], settings).run(LocalGrid(app, 2), num_rounds=4)
-    assert whole.first.weight.dtype == torch.bfloat16
-    assert float((whole.first.weight.detach() - before).abs().max()) > 0.01
-    x, y = samples(500, seed=99)
-    assert float((whole(x).argmax(1) == y).float().mean()) > 0.6
-
-
 def test_a_query_of_another_server_is_refused() -> None:
     nodes = grid(1)
     [reply] = nodes.send_and_receive([Message(RecordDict(), dst_node_id=1, message_type="query.split")])
@@ -339,6 +317,7 @@ def test_an_app_of_other_layers_is_left_out(caplog: pytest.LogCaptureFixture) ->
         ({"upper": nn.Identity()}, "the upper part has no trained weights"),
         ({"example": torch.zeros(1, 9)}, r"the lower part does not take samples torch.float32 \(1, 9\)"),
         ({"example": torch.zeros(1, 4).half()}, r"the lower part does not take samples torch.float16 \(1, 4\)"),
+        ({"lower": nn.Linear(4, 6).bfloat16(), "example": torch.zeros(1, 4).bfloat16()}, "weight is bfloat16; SGD"),
         ({"settings": "split()"}, r"settings is 'split\(\)'; SplitSettings are needed"),
         ({"loss": None}, "loss is None, which takes no outputs"),
         ({"loss": lambda outputs, labels: outputs - labels}, r"which returns a tensor of shape \(1, 3\); one number"),
