@@ -33,6 +33,7 @@ from fedcomp.gossip import (
     Network,
     Topology,
     find_step_size,
+    names_step_size,
     parse_method,
     parse_topology,
     quasi_global_momentum,
@@ -152,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     try:
         topology = parse_setting("topology", options.topology, lambda text: parse_topology(text, options.nodes))
-        methods = [_method(text, topology) for text in options.methods]
+        methods = [parse_setting("method", text, parse_method) for text in options.methods]
         card = own_card(options.dataset)
         test = load(card, options.data_dir or None).test
         shares = {
@@ -167,11 +168,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_range("--momentum", options.momentum, least=0, most=MAX_MOMENTUM)
         if options.quasi_global and not options.momentum:
             raise ValueError("--quasi-global is given, and --momentum is 0; a momentum above 0 is needed")
-        if options.out and not options.out.absolute().parent.is_dir():
-            raise ValueError(f"--out is {str(options.out)!r}; there is no such folder")
+        if options.out and (options.out.is_dir() or not options.out.absolute().parent.is_dir()):
+            raise ValueError(f"--out is {str(options.out)!r}; a file in a folder that exists is needed")
     except (ValueError, DataError) as error:
         print(f"python -m experiments.gossip: {error}", file=sys.stderr)
         return REFUSED
+    methods = [
+        method if names_step_size(text) else find_step_size(topology, method)
+        for text, method in zip(options.methods, methods, strict=True)
+    ]
     test_samples = prepare(test.x, card, "cpu"), torch.tensor(test.y)
     print(
         f"{options.nodes} nodes, {options.topology}, spectral gap {topology.spectral_gap:.3f}; {options.rounds} rounds\n"
@@ -196,9 +201,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 options.quasi_global,
                 seed,
             )
-            rows += run(task, method, topology)
+            try:
+                rows += run(task, method, topology)
+            except ValueError as error:  # weights that are not finite
+                print(f"{partition:<14}{str(training) or '-':<46}{method!s:<62} seed {seed}: {error}", flush=True)
+                continue
             last.append(rows[-1])
-        print(_line(last), flush=True)
+        if last:
+            print(_line(last), flush=True)
         if options.out:
             write_text(options.out, pd.DataFrame(map(asdict, rows)).to_csv(index=False))
     return 0
@@ -215,12 +225,6 @@ def _line(rows: Sequence[Row]) -> str:
         f"{first.partition:<14}{first.training or '-':<46}{first.method:<62}{accuracy:>12}{worst:>7.1f}{distance:>10.3f}"
         f"{ratio:>11.1f}x"
     )
-
-
-def _method(text: str, topology: Topology) -> Choco | DeepSqueeze:
-    """Return the method of a text, with a step size that is found if the text names none."""
-    method = parse_setting("method", text, parse_method)
-    return method if "step_size" in text else find_step_size(topology, method)
 
 
 def _shares(options: argparse.Namespace, partition: str, seed: int) -> list[Samples]:

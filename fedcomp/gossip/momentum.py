@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import check_range
+from fedcomp.core import check_int, check_range
 
+MAX_DECAY = 0.9999
+MAX_STEPS = 1_000_000_000
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -22,7 +24,7 @@ def quasi_global_momentum(
         momentum: what the last call returned, by name; empty before the first.
         before: the node's model at the beginning of the round; tensors of whole numbers are left out.
         after: the node's model after mixing.
-        decay: that of the optimizer's momentum, at least 0 and below 1.
+        decay: that of the optimizer's momentum, 0 to 0.9999.
         learning_rate: that of the round, above 0.
         steps: the local steps of the round, at least 1.
 
@@ -30,9 +32,9 @@ def quasi_global_momentum(
         ValueError: A setting is out of range.
 
     """
-    check_range("decay", decay, least=0, most=np.nextafter(1, 0))
+    check_range("decay", decay, least=0, most=MAX_DECAY)
     check_range("learning_rate", learning_rate, above=0)
-    check_range("steps", steps, least=1)
+    check_int("steps", steps, 1, MAX_STEPS)
     share = (1 - decay) / (learning_rate * steps)
     return {
         name: decay * momentum.get(name, np.zeros_like(array)) + share * (array - after[name])

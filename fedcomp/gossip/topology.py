@@ -14,6 +14,7 @@ from fedcomp.core import build, check_int
 MAX_NODES = 4096
 """The mixing matrix of as many takes 128 MiB."""
 Edge = tuple[int, int]
+PAIR = 2
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Topology:
     def __post_init__(self) -> None:
         check_int("num_nodes", self.num_nodes, 2, MAX_NODES)
         for edge in self.edges:
-            if not 0 <= edge[0] < edge[1] < self.num_nodes:
+            is_pair = len(edge) == PAIR and all(isinstance(node, int) for node in edge)
+            if not is_pair or not 0 <= edge[0] < edge[1] < self.num_nodes:
                 raise ValueError(f"the edge {list(edge)}; two different nodes, 0 to {self.num_nodes - 1}, are needed")
         if len(set(self.edges)) < len(self.edges):
             twice = next(edge for edge in self.edges if self.edges.count(edge) > 1)

@@ -98,7 +98,8 @@ def test_a_step_size_that_is_not_named_is_found(capsys: pytest.CaptureFixture[st
         (["--momentum", "1"], "--momentum is 1.0"),
         (["--momentum", "nan"], "--momentum is nan"),
         (["--quasi-global"], "--quasi-global is given, and --momentum is 0"),
-        (["--out", "/nowhere/at/all.csv"], "--out is '/nowhere/at/all.csv'; there is no such folder"),
+        (["--out", "/nowhere/at/all.csv"], "--out is '/nowhere/at/all.csv'; a file in a folder that exists"),
+        (["--out", "."], "--out is '.'; a file in a folder that exists"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_trained(
@@ -113,6 +114,19 @@ def test_what_does_not_fit_is_refused_before_anything_is_trained(
     assert output.out == ""
     assert message in output.err
     assert output.err.count("\n") == 1
+
+
+def test_a_step_size_without_its_name_is_taken_as_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gossip.main([*SMALL, "--partitions", "iid()", "--methods", "choco(dense(), 0.25)"]) == 0
+    assert "choco(dense(), step_size=0.25)" in capsys.readouterr().out
+
+
+def test_a_training_that_diverges_is_a_line_and_the_others_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    partitions = ["--partitions", "iid()", "skewed(0)", "--methods", METHODS[0], "--learning-rate", "1e30"]
+    assert gossip.main([*SMALL, *partitions]) == 0
+    lines = capsys.readouterr().out.splitlines()[3:]
+    assert [line.split()[0] for line in lines] == ["iid()", "skewed(0)"]
+    assert all("seed 0: node 0:" in line for line in lines)
 
 
 @pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--steps", "-1"], ["--learning-rate", "x"]])

@@ -28,6 +28,7 @@ def test_the_textbook_case() -> None:
         ({"decay": -0.1, "learning_rate": 0.1}, "decay is -0.1"),
         ({"decay": 0.9, "learning_rate": 0}, "learning_rate is 0"),
         ({"decay": 0.9, "learning_rate": 0.1, "steps": 0}, "steps is 0"),
+        ({"decay": 0.9, "learning_rate": 0.1, "steps": 1.5}, "steps is 1.5"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:

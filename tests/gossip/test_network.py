@@ -179,8 +179,26 @@ def test_whole_numbers_and_statistics_stay_on_their_node() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("steps", np.array(["x", "y"]), r"tensor 'steps' is <U1 \(2,\); int64 \(\) is needed"),
+        ("steps", np.array(0.5), r"tensor 'steps' is float64 \(\); int64"),
+        ("norm.running_mean", np.zeros((7, 2), np.float32), r"tensor 'norm.running_mean' is float32 \(7, 2\)"),
+        ("norm.running_mean", np.full(3, np.inf, np.float32), "tensor 'norm.running_mean' holds NaN or infinity"),
+    ],
+)
+def test_tensors_that_stay_on_their_node_are_checked_too(name: str, array: Array, message: str) -> None:
+    model = {"norm.running_mean": np.ones(3, np.float32), "w": np.zeros(2, np.float32), "steps": np.array(0)}
+    net = Network(parse_topology("ring()", 3), model, Choco(fedcomp.dense()))
+    with pytest.raises(ValueError, match=f"node 1: {message}"):
+        net.exchange([model, model | {name: array}, model])
+    assert net.round == 0
+
+
+@pytest.mark.parametrize(
     ("models", "message"),
     [
+        ([{"w": np.zeros(N)}] * 5 + [{"w": np.full(N, -3e38)}], "node 5: a weight of magnitude 3e.38; at most 1e.15"),
         ([{"w": np.zeros(N)}] * 5, "5 trained models of 6 nodes"),
         ([{"w": np.zeros(N)}] * 5 + [{"w": np.full(N, np.nan)}], "node 5: tensor 'w' holds NaN"),
         ([{"w": np.zeros(N)}] * 5 + [{"w": np.zeros(7)}], r"node 5: tensor 'w' has shape \(7,\)"),

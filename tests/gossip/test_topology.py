@@ -1,5 +1,7 @@
 """Graphs and their mixing matrices: by hand, and by law."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -90,6 +92,12 @@ def test_impossible_graphs_are_refused_in_one_sentence(text: str, num_nodes: int
     with pytest.raises(ValueError, match=message) as error:
         parse_topology(text, num_nodes)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("edge", [(1, 2.0), (0, 1, 2), ()])
+def test_edges_that_are_no_pairs_of_nodes_are_refused(edge: Any) -> None:
+    with pytest.raises(ValueError, match="two different nodes, 0 to 2, are needed"):
+        Topology(3, ((0, 1), edge))
 
 
 def test_every_topology_is_named_in_the_table() -> None:

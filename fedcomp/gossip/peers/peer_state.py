@@ -78,7 +78,7 @@ class PeerState:
             doubts = {neighbor: Doubt(number, arrays[f"doubt/{neighbor}"]) for neighbor, number in plain["doubts"]}
             if any(doubt.difference.shape != (tensors.layout.n,) for doubt in doubts.values()):
                 raise CorruptError("a stored difference of another model")
-            own = {name: below(arrays, "own/")[name] for name in tensors.own}
+            own = {tensor.name: below(arrays, "own/")[tensor.name] for tensor in tensors.own}
             last_used = dict(plain["last_used"])
             return cls(node, own, below(arrays, "kept/"), plain["round"], plain["open"], last_used, doubts)
         except CORRUPTION_ERRORS as error:

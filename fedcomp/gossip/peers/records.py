@@ -59,7 +59,7 @@ class Records:
         for line in whole:
             self._add(json.loads(line))
         _write(self._rounds, b"".join(whole))
-        _write(folder / "settings.json", json.dumps(settings, indent=2).encode())
+        _write(folder / "settings.json", json.dumps(settings, indent=2, default=str).encode())
 
     def append(
         self,
@@ -78,7 +78,7 @@ class Records:
             "round": round_number,
             "accuracy": None,
             "loss": None,
-            **results,
+            **{name: float(value) for name, value in results.items()},
             **sums,
             "seconds": round(seconds, 3),
             "used": list(used),

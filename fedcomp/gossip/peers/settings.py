@@ -2,9 +2,11 @@
 
 import importlib
 import ipaddress
+import ssl
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +99,7 @@ def read_settings(path: Path) -> PeerSettings:
         values["rounds"],
         values["seed"],
         path.parent / values["state-dir"],
-        _entry(values["task"]),
+        _entry(values["task"], values["settings"]),
         values["settings"],
         values["timeout"],
         values["silence"],
@@ -150,10 +152,18 @@ def _tls(values: Mapping[str, Any], addresses: Mapping[str, str], folder: Path) 
             raise ValueError(f"tls.{name} is {table[name]!r}; a readable file is needed ({error.strerror})") from None
         if b"-----BEGIN" not in found_files[name]:
             raise ValueError(f"tls.{name} is {table[name]!r}; a PEM file is needed")
+    try:
+        context = ssl.create_default_context(cafile=folder / str(table["ca"]))
+        context.load_cert_chain(folder / str(table["certificate"]), folder / str(table["key"]), password="")
+    except (OSError, ValueError) as error:  # of ssl: a damaged file, or a key of another certificate
+        texts = ", ".join(repr(table[name]) for name in TLS_FILES)
+        raise ValueError(
+            f"tls has {texts}; certificates, and the key of the second one, are needed ({error})"
+        ) from None
     return Tls(**found_files)
 
 
-def _entry(text: str) -> Callable[..., Task]:
+def _entry(text: str, settings: Mapping[str, Any]) -> Callable[..., Task]:
     module, _, name = text.partition(":")
     try:
         entry = getattr(importlib.import_module(module), name)
@@ -161,4 +171,8 @@ def _entry(text: str) -> Callable[..., Task]:
         raise ValueError(f"task is {text!r}; module:function is needed ({error})") from None
     if not callable(entry):
         raise ValueError(f"task is {text!r}; a function is needed, not a {type(entry).__name__}")
+    try:
+        signature(entry).bind(0, 2, 0, **settings)
+    except TypeError as error:
+        raise ValueError(f"settings are {settings}, which {text} does not take: {error}") from None
     return entry  # type: ignore[no-any-return]  # what it returns is checked when it is called

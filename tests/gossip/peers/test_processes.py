@@ -185,6 +185,10 @@ def test_a_node_of_another_training_is_refused_with_a_sentence(tmp_path: Path) -
         ({"listen": "192.0.2.1:80"}, "loopback addresses alone"),
         ({"insecure": False}, "tls has nothing"),
         ({"task": "tests.gossip.peers.toy:Nothing"}, "module:function is needed"),
+        (
+            {"task": "tests.gossip.peers.toy:Narrow"},
+            "settings are {}, which tests.gossip.peers.toy:Narrow does not take",
+        ),
         ({"colour": 1}, "unknown setting 'colour'"),
         ({"silence": "long"}, "silence is 'long'"),
     ],
@@ -207,6 +211,28 @@ def test_wrong_settings_are_one_sentence_before_anything_starts(
 def lines_of(folder: Path, node: int) -> int:
     path = folder / f"node-{node}" / "rounds.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"key": "keys/node-1.key"}, "the key of the second one, are needed"),
+        ({"certificate": "keys/damaged"}, "the key of the second one, are needed"),
+        ({"key": "keys/damaged"}, "the key of the second one, are needed"),
+        ({"ca": "keys/damaged"}, "the key of the second one, are needed"),
+        ({"ca": "keys/none"}, "tls.ca is 'keys/none'; a readable file is needed"),
+    ],
+)
+def test_keys_that_do_not_fit_are_one_sentence(tmp_path: Path, changes: dict[str, str], message: str) -> None:
+    make_keys(tmp_path, 2)
+    (tmp_path / "keys" / "damaged").write_text("-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n")
+    text = tls(tmp_path, 0)
+    for name, file in changes.items():
+        text = "\n".join(f"{name} = '{file}'" if line.startswith(f"{name} ") else line for line in text.splitlines())
+    path = write_settings(tmp_path, 0, [9100, 9101], text)
+    with pytest.raises(ValueError, match=message) as error:
+        read_settings(path)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.system

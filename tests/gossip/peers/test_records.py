@@ -1,12 +1,16 @@
 """The files that a node writes for people: sums over the run, who is absent, and what a killed node finds."""
 
 import json
+from datetime import date
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from deploy.monitor.snapshot import read_run
 from fedcomp.gossip.peers.records import RUNNING, Amounts, Records, Traffic
 
-SETTINGS = {"node": 0, "rounds": 9}
+SETTINGS = {"node": 0, "rounds": 9, "settings": {"day": date(2026, 1, 2)}}
 
 
 def records(folder: Path) -> Records:
@@ -15,7 +19,8 @@ def records(folder: Path) -> Records:
 
 def test_a_killed_node_continues_its_sums_and_drops_a_line_that_was_cut(tmp_path: Path) -> None:
     before = records(tmp_path)
-    before.append(1, {1: Amounts(uplink_bytes=5), 2: Amounts(uplink_bytes=7)}, [1, 2], 0.5, {"accuracy": 0.25})
+    float32: Any = np.float32(0.25)  # is no float, and not of JSON
+    before.append(1, {1: Amounts(uplink_bytes=5), 2: Amounts(uplink_bytes=7)}, [1, 2], 0.5, {"accuracy": float32})
     before.append(2, {1: Amounts(uplink_bytes=10), 2: Amounts()}, [1], 0.5, {})
     path = tmp_path / "rounds.jsonl"
     with path.open("a") as file:

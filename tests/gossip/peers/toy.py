@@ -42,6 +42,11 @@ class Slow(Toy):
         return super().evaluate(model, round_number)
 
 
+def Narrow(node: int, num_nodes: int, seed: int, size: int) -> Toy:
+    """Need a setting."""
+    return Toy(node, num_nodes, seed + size)
+
+
 def alone(topology: str, num_nodes: int, method: str, rounds: int, seed: int = 0) -> list[Arrays]:
     """Return the models of the same nodes in one process."""
     tasks = [Toy(node, num_nodes, seed) for node in range(num_nodes)]
