@@ -19,7 +19,7 @@ from fedcomp.sync import Replica, Subscriber, apply_frame, updates
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.node_registry import NodeRecord, SentModel
 from fedcomp.wire import FLAG_DIRECT, Kind, decode_body, frame, server_message
-from tests.wire import specimens
+from tests.wire import batches, specimens
 from tests.wire.mutants import BODY, INSTRUCTION, Mutant
 
 TO_NODES = (Kind.KEY.name, Kind.START.name, Kind.DELTA.name, Kind.JUMP.name, Kind.REPLAY.name)
@@ -152,8 +152,8 @@ def _node(mutant: Mutant) -> Door:
 
 def _upper_layers(mutant: Mutant) -> Door:
     """Read a batch of activations with what both ends hold of the known samples."""
-    batch, found = specimens.batch(mutant.n), list[Activations]()
-    bounds = {"max_batch": 2 * specimens.SAMPLES, "max_samples": 1000}
+    batch, found = batches.batch(mutant.n), list[Activations]()
+    bounds = {"max_batch": 2 * batches.SAMPLES, "max_samples": 1000}
 
     def enter() -> None:
         sent = frame.parse_single_frame(mutant.data)
@@ -165,22 +165,22 @@ def _upper_layers(mutant: Mutant) -> Door:
             shape = (each.ids.size, batch.row_size)
             _need(each.rows.shape == shape and bool(np.isfinite(each.rows).all()), "rows that are no activations")
             _need(each.labels.shape == (each.first.sum(),), "labels of other samples than the new ones")
-        known = batch.memory.ids.tolist() == list(range(specimens.SAMPLES))
+        known = batch.memory.ids.tolist() == list(range(batches.SAMPLES))
         _need(known and batch.memory.digest(batch.memory.ids) == batch.digest, "the memory was changed")
 
     return enter, check
 
 
 def _lower_layers(mutant: Mutant) -> Door:
-    size, found = specimens.batch(mutant.n).row_size, list[Vector]()
+    size, found = batches.batch(mutant.n).row_size, list[Vector]()
 
     def enter() -> None:
         sent = frame.parse_single_frame(mutant.data)
-        found.append(read_gradient(sent, specimens.SAMPLES, (size,), specimens.NUMBER))
+        found.append(read_gradient(sent, batches.SAMPLES, (size,), specimens.NUMBER))
 
     def check(_: bool) -> None:
         for gradient in found:
-            _need(gradient.shape == (specimens.SAMPLES, size), "a gradient of another shape")
+            _need(gradient.shape == (batches.SAMPLES, size), "a gradient of another shape")
             _vector(gradient.ravel(), mutant.n)
 
     return enter, check

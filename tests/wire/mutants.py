@@ -30,7 +30,7 @@ from fedcomp.wire import (
     read_vector,
     server_message,
 )
-from tests.wire import adversaries, specimens
+from tests.wire import adversaries, batches, specimens
 from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_instruction
 
 SIZES = (10, 10_000, 1_000_000)
@@ -254,7 +254,7 @@ def _answer(kind: Kind, rng: Random, n: int) -> Mutant:
 
 def _activation(rng: Random, n: int) -> Mutant:
     """Return a batch of known and new samples, most often with the digest of what the receiver holds of the known ones."""
-    (codec, body), batch = _body(rng, n), specimens.batch(n)
+    (codec, body), batch = _body(rng, n), batches.batch(n)
     head = batch.head if rng.random() < 0.7 else disturb(rng, batch.head)
     first = batch.first if rng.random() < 0.8 else disturb(rng, batch.first)
     is_direct = rng.random() < 0.1
@@ -268,7 +268,7 @@ def _activation(rng: Random, n: int) -> Mutant:
 
 def _gradient(rng: Random, n: int) -> Mutant:
     codec, body = _body(rng, n)
-    layout = activation_layout((specimens.batch(n).row_size,)).digest
+    layout = activation_layout((batches.batch(n).row_size,)).digest
     made = Frame(Kind.GRADIENT, codec, 0, 1, 1, layout, 0, specimens.NUMBER, body)
     return Mutant(Kind.GRADIENT.name, n, codec, _outside(rng, made.to_bytes()))
 

@@ -9,11 +9,10 @@ import numpy as np
 
 import fedcomp
 from fedcomp.core import Vector
-from fedcomp.entropy import SparseLevelsCode, StepsCode, write_varint
+from fedcomp.entropy import SparseLevelsCode, StepsCode
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import positions, values
 from fedcomp.quantized import Indices, SparseLevels, Steps, Ternary
-from fedcomp.split import ActivationMemory
 from fedcomp.sync import Origin, Replica, start_replica
 from fedcomp.wire import (
     FLAG_EXACT,
@@ -189,43 +188,6 @@ def numbers(n: int) -> tuple[int, ...]:
 def body(n: int, number: int) -> Body:
     """Return the body that maker `number` makes for `n` entries."""
     return MAKERS[number](n)
-
-
-# ---- batches of split learning ---------------------------------------------------------------------------------------
-
-SAMPLES = 10
-"""The samples that both ends know: their activations together have the entries of the model."""
-NEW_SAMPLES = 2
-"""Those of a batch that come for the first time."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """What both ends hold of the known samples, with its digest; the head and the first visits of a batch of all samples."""
-
-    memory: ActivationMemory
-    digest: int
-    head: bytes
-    first: bytes
-
-    @property
-    def row_size(self) -> int:
-        """The entries of an activation."""
-        return self.memory.row_size
-
-
-@lru_cache(maxsize=8)
-def batch(n: int) -> Batch:
-    """Return the batch whose known activations have `n` entries, a multiple of `SAMPLES`."""
-    rng = np.random.default_rng(n)
-    memory = ActivationMemory(n // SAMPLES)
-    memory.put(range(SAMPLES), rng.standard_normal((SAMPLES, n // SAMPLES), np.float32))
-    count = SAMPLES + NEW_SAMPLES
-    is_new = np.arange(count) >= SAMPLES
-    labels = b"".join(write_varint(7 + each) for each in range(NEW_SAMPLES))
-    head = b"".join((write_varint(count), *map(write_varint, range(count)), np.packbits(is_new).tobytes(), labels))
-    first = rng.standard_normal((NEW_SAMPLES, n // SAMPLES), np.float32).tobytes()
-    return Batch(memory, memory.digest(range(SAMPLES)), head, first)
 
 
 # ---- frames ----------------------------------------------------------------------------------------------------------
