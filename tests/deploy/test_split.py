@@ -41,7 +41,7 @@ def test_a_killed_node_continues_where_it_was_and_no_bit_is_lost(tmp_path: Path)
     with Federation(tmp_path / "federation", 1, env={"SPLIT_BOOK": str(book)}) as federation:
         federation.start()
         run = federation.run(app, {})
-        _wait(lambda: begun() >= 3, "the third message")
+        _wait((book / "node-0" / "held").exists, "the third answer, which is saved and not sent")
         [node] = federation.nodes
         node.program.signal(signal.SIGKILL)
         _wait(lambda: not node.program.processes(), "the end of the node that was killed")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from fedcomp.tasks import build_model
 LAYER, CLASSES, SHAPE = "2", 4, (1, 8, 8)
 SETTINGS = SplitSettings(fedcomp.cgx(bits=3), fedcomp.cgx(bits=8), batch_size=8, steps=4)
 ROUNDS = 2
+HELD, HELD_S = 2, 60.0
+"""The answer that a node has made and saved, but not sent, for so many seconds: the test kills it then."""
 
 
 def samples(node: int) -> tuple[Tensor, Tensor]:
@@ -43,12 +46,18 @@ client_app = ClientApp()
 
 @client_app.query("split")
 def answer(message: Message, context: Context) -> Message:
-    """Touch a file, and answer."""
-    if "SPLIT_BOOK" in os.environ:
-        folder = Path(os.environ["SPLIT_BOOK"]) / f"node-{context.node_config['partition-id']}"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{len(list(folder.iterdir()))}.begun").touch()
-    return client(message, context)
+    """Touch a file, and answer; the third answer is held back for a while."""
+    if "SPLIT_BOOK" not in os.environ:
+        return client(message, context)
+    folder = Path(os.environ["SPLIT_BOOK"]) / f"node-{context.node_config['partition-id']}"
+    folder.mkdir(parents=True, exist_ok=True)
+    number = len(list(folder.glob("*.begun")))
+    (folder / f"{number}.begun").touch()
+    reply = client(message, context)
+    if number == HELD:
+        (folder / "held").touch()
+        time.sleep(HELD_S)
+    return reply
 
 
 def train(grid: Grid) -> tuple[nn.Module, SplitTraining]:
