@@ -71,7 +71,10 @@ class Rounds:
         """Wait until the neighbours that are there have closed the last round, settle what is in doubt, and save."""
         last, doubts = self.peer.round, self.peer.state.doubts
         calls = {each: self.calls.submit(link.hello, last, patient=each in doubts) for each, link in self.links.items()}
-        self.peer.finish({each: last_used for each, (_, last_used) in self._results(calls).items()})
+        in_doubt = {each: call for each, call in calls.items() if each in doubts}
+        others = {each: call for each, call in calls.items() if each not in doubts}
+        answers = self._results(in_doubt) | self._results(others, logging.DEBUG)  # those that have ended are gone
+        self.peer.finish({each: last_used for each, (_, last_used) in answers.items()})
 
     def _fetch(self, neighbor: int, number: int) -> Fetched:
         place = self.peer.place_of(neighbor)

@@ -125,6 +125,20 @@ def test_after_the_last_round_neighbors_in_doubt_are_waited_for_and_others_are_n
     assert peer.model["w"].tolist() == [2] * N, "the other end did not use the edge"
 
 
+def test_neighbors_that_have_ended_before_are_no_warnings(
+    tmp_path: Path, calls: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds(node(tmp_path, 1), FakeLink(), calls).finish()
+    assert not caplog.records
+    peer, other = node(tmp_path, 1), node(tmp_path, 0)
+    assert peer.take(0, other.fetch(1, 1, peer.place_of(0), lambda: True))
+    peer.begin_deliveries([0])
+    peer.mix()
+    rounds(peer, FakeLink(), calls).finish()
+    assert [record.getMessage() for record in caplog.records] == ["node 0: gone"], "one whose answer is needed"
+    assert peer.state.doubts
+
+
 def test_a_node_joins_its_neighbors_in_the_round_where_they_are(tmp_path: Path, calls: ThreadPoolExecutor) -> None:
     peer = node(tmp_path, 1)
     rounds(peer, FakeLink(), calls).join()
