@@ -85,7 +85,7 @@ def test_calls_that_do_not_fit_are_refused_in_a_sentence(
 def port_of_junk() -> Iterator[int]:
     """The port of a server whose answers are no messages."""
     (port,) = free_ports(1)
-    server = grpc.server(ThreadPoolExecutor(2))
+    server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
     junk = grpc.unary_unary_rpc_method_handler(lambda _data, _context: b"\xff\xff")
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Hello": junk, "Fetch": junk}),))
     server.add_insecure_port(f"127.0.0.1:{port}")
