@@ -140,9 +140,8 @@ class SplitTraining:
             for group in groups:
                 finished = self._train(grid, group)
                 parts = [(self._server.nodes[node].samples, weights) for node, weights in finished.items()]
-                if trained := [
-                    part for part in parts if part[0]
-                ]:  # the others lost their state, and have not trained since
+                trained = [(samples, weights) for samples, weights in parts if samples]
+                if trained:  # the others lost their state, and have not trained since
                     load_weights(self._lower, mean_weights(trained))
             traffic = self.traffic
             text = "fedcomp: round %d: %d bytes up and %d down so far, %.1f times fewer than as float32"

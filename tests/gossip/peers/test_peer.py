@@ -97,6 +97,14 @@ def pair(tmp_path: Path, calls: ThreadPoolExecutor) -> Graph:
     return graph
 
 
+def delivered(pair: Graph) -> tuple[bytes, Future[bool]]:
+    """Let node 1 fetch from node 0 and deliver to it; return its frames and the answer, which comes once 0 has decided."""
+    frames = pair.peers[1].take(0, pair.fetch(1, 0))
+    assert frames
+    pair.peers[1].begin_deliveries([0])
+    return frames, pair.deliver(1, 0, frames)
+
+
 def models(graph: Graph) -> list[float]:
     return [float(peer.model["w"][0]) for peer in graph.peers]
 
@@ -104,10 +112,7 @@ def models(graph: Graph) -> list[float]:
 def test_an_exchange_moves_both_ends_by_the_same(pair: Graph) -> None:
     """The weight of two nodes is 1/2: 4 and 0 become 2 and 2."""
     low, high = pair.peers
-    frames = high.take(0, pair.fetch(1, 0))
-    assert frames
-    high.begin_deliveries([0])
-    answer = pair.deliver(1, 0, frames)
+    _, answer = delivered(pair)
     assert low.decide() == {1}
     high.settle(0, used=answer.result(LONG_S))
     assert (low.mix(), high.mix()) == ([1], [0])
@@ -135,10 +140,7 @@ def test_a_lost_answer_is_settled_when_the_lower_node_is_heard_again(pair: Graph
 
 def test_after_the_last_round_a_doubt_is_settled_too(pair: Graph) -> None:
     low, high = pair.peers
-    frames = high.take(0, pair.fetch(1, 0))
-    assert frames
-    high.begin_deliveries([0])
-    pair.deliver(1, 0, frames)
+    delivered(pair)
     low.decide()
     low.mix()
     high.mix()
@@ -152,10 +154,7 @@ def test_after_the_last_round_a_doubt_is_settled_too(pair: Graph) -> None:
 
 def test_a_late_delivery_is_refused_and_a_repeated_one_gets_the_same_answer(pair: Graph) -> None:
     low, high = pair.peers
-    frames = high.take(0, pair.fetch(1, 0))
-    assert frames
-    high.begin_deliveries([0])
-    first = pair.deliver(1, 0, frames)
+    frames, first = delivered(pair)
     again = pair.calls.submit(low.deliver, 1, 1, frames, alive)
     low.decide()
     assert first.result(LONG_S)
@@ -180,10 +179,7 @@ def test_a_late_delivery_is_refused_and_a_repeated_one_gets_the_same_answer(pair
 
 def test_a_promise_holds_for_a_node_that_is_killed_after_it(pair: Graph) -> None:
     low, high = pair.peers
-    frames = high.take(0, pair.fetch(1, 0))
-    assert frames
-    high.begin_deliveries([0])
-    answer = pair.deliver(1, 0, frames)
+    _, answer = delivered(pair)
     low.decide()
     high.settle(0, used=answer.result(LONG_S))
     high.mix()
@@ -235,10 +231,7 @@ def test_a_hello_waits_until_the_round_is_closed(pair: Graph) -> None:
 
 def test_a_repeated_delivery_of_an_earlier_round_is_none_of_this_round(pair: Graph) -> None:
     low, high = pair.peers
-    frames = high.take(0, pair.fetch(1, 0))
-    assert frames
-    high.begin_deliveries([0])
-    answer = pair.deliver(1, 0, frames)
+    frames, answer = delivered(pair)
     low.decide()
     high.settle(0, used=answer.result(LONG_S))
     low.mix()
