@@ -287,6 +287,16 @@ def test_a_node_that_lost_its_state_counts_with_what_it_has_trained_since(batche
     assert not torch.equal(run.model.get_parameter("2.weight"), upper)
 
 
+def test_a_node_that_has_trained_nothing_since_it_lost_its_state_is_left_out_of_the_mean() -> None:
+    def trained(*faults: Fault) -> bytes:
+        run, nodes = Run(SplitSettings(fedcomp.dense(), fedcomp.dense(), batch_size=8, steps=5)), grid(2)
+        nodes.order(1, *[Fault.DELIVER_TWICE] * 5, *faults)
+        run.training.run(nodes, num_rounds=1)
+        return run.bits()
+
+    assert trained(Fault.FORGET) == trained(*[Fault.LOSE_MESSAGE] * 5) != trained()
+
+
 def test_a_query_of_another_server_is_refused() -> None:
     nodes = grid(1)
     [reply] = nodes.send_and_receive([Message(RecordDict(), dst_node_id=1, message_type="query.split")])
