@@ -27,15 +27,19 @@ from fedcomp.wire import (
     MESSAGE_MAGIC,
     NO_BODY,
     SECONDS,
+    SOME_TENSORS,
     STEP_KINDS,
     Frame,
     Kind,
     Layout,
     ServerMessage,
     codec_by_id,
+    decode_body,
     parse_frame,
     parse_server_message,
     read_bodies,
+    selected_entries,
+    tensors_in,
 )
 
 Field = tuple[str, str]
@@ -126,6 +130,8 @@ def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
 def _codec_name(codec: int) -> str:
     if codec == NO_BODY:
         return "none"
+    if codec == SOME_TENSORS:
+        return "some tensors"
     try:
         return type(codec_by_id(codec)).__name__
     except UnknownFormatError:
@@ -141,15 +147,20 @@ def _payload_fields(frame: Frame, layout: Layout | None) -> Iterator[Field]:
         encoding, decoding = SECONDS.unpack_from(payload)
         yield "seconds", f"{encoding:.6f} to encode, {decoding:.6f} to decode"
         payload = payload[SECONDS.size :]
-    try:
-        code = codec_by_id(frame.codec)
-    except UnknownFormatError:
-        return
-    if frame.flags & FLAG_EXACT and layout is None:
-        yield "body", "only a key frame before this frame shows where the body ends and the exact tensors begin"
+    if (frame.flags & FLAG_EXACT or frame.codec == SOME_TENSORS) and layout is None:
+        yield "body", "only a key frame before this frame shows where its parts begin"
         return
     body, exact = (payload, b"") if layout is None else split_payload(frame, payload, layout, b"")
-    quantized = code.decode(body, n=None if layout is None else layout.n)
+    if layout is not None and frame.codec == SOME_TENSORS:
+        names = [name for name, _ in selected_entries(layout, tensors_in(frame.codec, body, layout))]
+        yield "tensors", f"{len(names)} of {len(layout.filled)}: {', '.join(names)}"
+        quantized = decode_body(frame.codec, body, layout)
+    else:
+        try:
+            code = codec_by_id(frame.codec)
+        except UnknownFormatError:
+            return
+        quantized = code.decode(body, n=None if layout is None else layout.n)
     yield "body", f"{len(body)} bytes, {8 * len(body) / max(1, quantized.n):.6f} bits per entry"
     yield "n", f"{quantized.n}"
     if isinstance(quantized, Ternary):

@@ -1,8 +1,10 @@
 """The vector operations that memories share, for numpy vectors and for torch tensors on any device."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcomp.backends import torch_backend
 from fedcomp.core import MAX_FLOAT32, Vector, is_numpy, on_host
@@ -53,6 +55,18 @@ def clip(vector: Any) -> None:
 def at(entries: Indices, vector: Any) -> Vector:
     """Return these entries of a numpy vector or a torch tensor, on the host; no others cross to it."""
     return vector[entries] if is_numpy(vector) else on_host(vector[torch_backend.to_device(entries, vector)])
+
+
+def join(vectors: Sequence[Any]) -> Any:
+    """Return numpy vectors, or torch tensors of one device, one behind the other."""
+    return np.concatenate(vectors) if is_numpy(vectors[0]) else torch_backend.join(vectors)
+
+
+def any_in(vector: Any, parts: Sequence[slice]) -> NDArray[np.bool_]:
+    """Return for each of the `parts` whether `vector`, numpy or torch, has an entry there that is not zero, bool (k,)."""
+    if is_numpy(vector):
+        return np.array([vector[part].any() for part in parts], np.bool_)
+    return torch_backend.any_in(vector, parts)
 
 
 def zero(vector: Any, quantized: QuantizedVector) -> None:

@@ -43,6 +43,23 @@ def to_device(array: Any, tensor: Any) -> Any:
     return torch.as_tensor(array).to(tensor.device)
 
 
+def join(tensors: Sequence[Any]) -> Any:
+    """Return the tensors one behind the other, on their device."""
+    import torch
+
+    return torch.cat(list(tensors))
+
+
+def any_in(tensor: Any, parts: Sequence[slice]) -> NDArray[np.bool_]:
+    """Return for each of the `parts` whether `tensor` has an entry there that is not zero, bool (k,); one answer crosses."""
+    import torch
+
+    if not parts:
+        return np.zeros(0, np.bool_)
+    found: NDArray[np.bool_] = torch.stack([tensor[part].any() for part in parts]).cpu().numpy()
+    return found
+
+
 def add(tensor: Any, quantized: QuantizedVector, weight: float) -> None:
     """Add ``weight`` times `quantized` to `tensor` (n,), in place; only a sparse one's kept entries cross to the device."""
     sparse = quantized.sparse()

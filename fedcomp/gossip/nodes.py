@@ -84,10 +84,10 @@ def check_settings(compressor: Compressor, step_size: float) -> None:
 
 
 def moved(trained: Vector, differences: Iterable[Difference]) -> Vector:
-    """Return `trained` plus the sum of `differences`, computed in float64, as float32."""
+    """Return `trained` plus the sum of `differences`, computed in float64, as float32; where these are 0, its bits."""
     total: NDArray[Any] = trained.astype(np.float64)
     for difference in differences:
-        total += difference
+        np.add(total, difference, out=total, where=difference != 0)  # -0.0 + 0.0 would be 0.0
     return total.astype(np.float32)
 
 

@@ -1,6 +1,7 @@
 """Quantized vectors: produced by quantizers, serialised by entropy codes, independent of both."""
 
 from fedcomp.quantized.hadamard import aligned_buffer, transform
+from fedcomp.quantized.in_ranges import InRanges
 from fedcomp.quantized.levels import (
     EXPONENTS,
     LINEAR,
@@ -70,6 +71,7 @@ __all__ = [
     "WIDTH_GROUP",
     "Dense",
     "Groups",
+    "InRanges",
     "Indices",
     "Levels",
     "Masked",

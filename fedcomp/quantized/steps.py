@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, Vector
+from fedcomp.quantized.in_ranges import InRanges
 from fedcomp.quantized.levels import SparseLevels
 from fedcomp.quantized.vectors import Indices, KeptEntries, QuantizedVector, Sparse, Ternary
 
@@ -73,9 +74,14 @@ def counts_of(values: Vector, *, spent: bool = False) -> StepCounts | None:
 
 
 def steps_in(quantized: QuantizedVector) -> Steps | None:
-    """Return a quantized vector on the grid as `Steps`; None if it keeps all entries, or if one of them is off the grid."""
+    """Return a quantized vector on the grid as `Steps`; None if one of its entries is off the grid.
+
+    None also for a vector that keeps all entries, or all of some tensors.
+    """
     if isinstance(quantized, Steps):
         return quantized
+    if isinstance(quantized, InRanges) and quantized.entries.sparse() is None:
+        return None
     sparse = quantized.sparse()
     fresh = isinstance(quantized, Ternary | SparseLevels)  # others may share their values
     counts = counts_of(sparse.values, spent=fresh) if sparse is not None else None

@@ -6,9 +6,9 @@ publisher; in gossip, every node is one.
 
 from fedcomp.sync.apply import MakeStart, apply_frame, from_key_frame, from_start_frame, layout_in
 from fedcomp.sync.clipping import Clipping, check_norm, scaled
+from fedcomp.sync.encoding import check_masked
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.ledger import ROW, SAVED_PARTS, SERVER_NODE, Ledger, Traffic
-from fedcomp.sync.masked import check_masked
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
 from fedcomp.sync.publisher import Publisher, Reply, first_number
 from fedcomp.sync.record_sender import RecordSender, decode_record

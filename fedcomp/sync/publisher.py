@@ -8,10 +8,11 @@ import numpy as np
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import BLOCK_ENTRIES, Vector
-from fedcomp.errors import CorruptError, DivergedError, NonFiniteError
+from fedcomp.errors import CorruptError, DivergedError
 from fedcomp.memory import LinearFeedback, State
 from fedcomp.quantize import OnGrid
 from fedcomp.quantized import Dense, Indices, QuantizedVector, Sparse
+from fedcomp.sync.encoding import encode_change
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.jumps import Jumps
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry, SentModel
@@ -25,9 +26,8 @@ from fedcomp.wire import (
     Kind,
     ServerMessage,
     ack_of,
-    codec_id,
+    decode_body,
     parse_single_frame,
-    tightened,
 )
 
 NAME_BITS = 63 - COUNTER_BITS
@@ -115,38 +115,36 @@ class Publisher:
         layout = self.replica.layout
         if RESIDUAL.name in compressor.memory.vectors:  # it keeps what the grid takes away
             compressor = replace(compressor, quantizer=OnGrid(compressor.quantizer))
-        kept = compressor.select(self.memory, layout.n)
+        kept = self.memory
         if (moved := layout.moved(self.replica.exact, exact)) is not None:
-            kept |= {name: _without(kept[name], moved) for name in compressor.memory.vectors}
-        try:
-            body, memory = compressor.encode(
-                change,
-                kept,
-                seed,
-                server_round=self.replica.version,
-                shapes=layout.shapes,
-                model=self.replica.vector,
-            )
-        except NonFiniteError as error:
-            raise layout.explain(error) from None
+            own = compressor.select(self.memory, layout.n)
+            kept = kept | {name: _without(own[name], moved) for name in compressor.memory.vectors}
+        codec, body, memory = encode_change(
+            compressor,
+            change,
+            kept,
+            layout,
+            model=self.replica.vector,
+            seed=seed,
+            server_round=self.replica.version,
+        )
         self.memory |= memory
         try:
-            frame, step = self.replica.delta(*tightened(codec_id(compressor.entropy), body, layout.n), exact, grid=True)
+            frame, step = self.replica.delta(codec, body, exact, grid=True)
         except CorruptError as error:
-            self._take_back(body, compressor, change)
+            self._take_back(decode_body(codec, body, layout), compressor, change)
             raise DivergedError(f"version {self.replica.version + 1} cannot be published: {error}") from error
         if RESIDUAL.name in memory and step.counts is None:  # on the grid, the counts hold what is rounded off
-            lost = _rounding_error(compressor.entropy.decode(body, n=layout.n), self.replica.vector, step)
+            lost = _rounding_error(decode_body(codec, body, layout), self.replica.vector, step)
             self.memory |= RESIDUAL.rollback(lost, self.memory)
         if (origin := self.replica.origin) is not None and step.counts is None and RESIDUAL.name in self.memory:
             self.memory |= RESIDUAL.rollback(Dense(origin.rounded_off()), self.memory)  # its counts end here
         self.replica = self.replica.after(step, frame.version)
         self.history.append(frame)
 
-    def _take_back(self, body: bytes, compressor: Compressor, change: Vector) -> None:
-        """Undo what encoding `change` as `body` did to the residual, up to rounding."""
+    def _take_back(self, lost: QuantizedVector, compressor: Compressor, change: Vector) -> None:
+        """Undo what encoding `change` as `lost` did to the residual, up to rounding."""
         if RESIDUAL.name in compressor.memory.vectors:
-            lost = compressor.entropy.decode(body, n=self.replica.layout.n)
             self.memory |= RESIDUAL.rollback(lost, self.memory)
             self.memory |= RESIDUAL.rollback(Dense(-change), self.memory)
 

@@ -6,18 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.compressor import Compressor
-from fedcomp.errors import NonFiniteError, StaleError, UnknownFormatError, VersionError
+from fedcomp.errors import StaleError, UnknownFormatError, VersionError
 from fedcomp.memory import Incremental, State
-from fedcomp.methods import parse, topk
-from fedcomp.quantized import Sparse
+from fedcomp.methods import parse
 from fedcomp.sync.apply import MakeStart, apply_frame
 from fedcomp.sync.clipping import clip_exact
 from fedcomp.sync.difference import is_difference
-from fedcomp.sync.masked import encode_update
+from fedcomp.sync.encoding import encode_change
 from fedcomp.sync.replica import FrameDecoder, Replica, split_payload
 from fedcomp.sync.seeds import derive_seed
 from fedcomp.wire import (
@@ -33,16 +31,12 @@ from fedcomp.wire import (
     ack_of,
     change_of,
     check_ties,
-    codec_id,
     decode_body,
     parse_single_frame,
-    tightened,
 )
 
 MAX_PAST_SERVERS = 16
 """The number of former servers that a node remembers."""
-UNCHANGED = topk().entropy
-"""The code of an update that changes nothing."""
 
 
 @dataclass(slots=True)
@@ -180,27 +174,23 @@ class Subscriber:
         if max_norm is not None:
             exact, max_norm = clip_exact(exact, replica, max_norm)
         compressor = known_compressor(message.uplink)
+        first = compressor.memory.incremental and cast(Incremental, compressor.memory).begins(
+            compressor.select(self.memory, layout.n), message.epoch
+        )
         # The server may change the compressor; the state of another one's memory is kept until that is used again.
-        memory = compressor.select(self.memory, layout.n)
-        first = compressor.memory.incremental and cast(Incremental, compressor.memory).begins(memory, message.epoch)
-        changeable = layout.changeable(replica.exact)
-        try:
-            body, memory = encode_update(
-                compressor,
-                change,
-                memory,
-                layout,
-                changeable,
-                model=replica.vector,
-                seed=derive_seed(message.seed, identity),
-                server_round=replica.version,
-                estimate_epoch=message.epoch,
-                max_norm=max_norm,
-            )
-        except NonFiniteError as error:
-            raise layout.explain(error) from None
+        codec, body, memory = encode_change(
+            compressor,
+            change,
+            self.memory,
+            layout,
+            layout.changeable(replica.exact),
+            model=replica.vector,
+            seed=derive_seed(message.seed, identity),
+            server_round=replica.version,
+            estimate_epoch=message.epoch,
+            max_norm=max_norm,
+        )
         self.memory |= memory
-        codec, body = tightened(codec_id(compressor.entropy), body, layout.n if changeable is None else changeable.size)
         seconds = SECONDS.pack(time.perf_counter() - start_s, decode_seconds)
         frame = self._update(message.number, codec, seconds + body, exact, first=first)
         self.pending, self.pending_number, self.uplink = frame.to_bytes(), message.number, message.uplink
@@ -222,22 +212,16 @@ class Subscriber:
         layout = replica.layout
         change, exact = layout.flatten(arrays, replica.vector)
         check_ties(layout.tensors, arrays)
-        changeable = layout.changeable(replica.exact)
-        if change.any():
-            body, _ = encode_update(
-                compressor,
-                change,
-                compressor.init(change.size),
-                layout,
-                changeable,
-                model=replica.vector,
-                seed=derive_seed(message.seed, identity),
-                server_round=replica.version,
-            )
-            codec = codec_id(compressor.entropy)
-        else:
-            n = layout.n if changeable is None else changeable.size
-            body, codec = UNCHANGED.encode(Sparse(n, np.empty(0, np.int64), change[:0])), codec_id(UNCHANGED)
+        codec, body, _ = encode_change(
+            compressor,
+            change,
+            {},
+            layout,
+            layout.changeable(replica.exact),
+            model=replica.vector,
+            seed=derive_seed(message.seed, identity),
+            server_round=replica.version,
+        )
         seconds = SECONDS.pack(time.perf_counter() - start_s, decode_seconds)
         return self._update(message.number, codec, seconds + body, exact).to_bytes()
 

@@ -21,8 +21,10 @@ from fedcomp.wire import (
     Kind,
     Layout,
     Tensor,
+    Tensors,
     bfloat16_to_float32,
     decode_body,
+    tensors_in,
 )
 
 MAX_WEIGHT_MAGNITUDE = 1e15
@@ -43,7 +45,8 @@ class Update:
     """What a node learned: the `change` of the published vector, the `exact` tensors' bytes, and its seconds of work.
 
     `first` marks the first increment of an estimate that starts from zero.  The change counts `factor` times: an update that is
-    too long is clipped.
+    too long is clipped.  `tensors`, bool (t,), are the compressed tensors that it changed, of those that have entries; None if
+    that is not known.
     """
 
     change: QuantizedVector
@@ -52,6 +55,7 @@ class Update:
     decode_seconds: float
     first: bool = False
     factor: float = 1.0
+    tensors: Tensors | None = None
 
     @property
     def decoded_bytes(self) -> int:
@@ -144,7 +148,8 @@ def decode_update(frame: Frame, published: Replica, start_exact: bytes | None = 
     else:
         exact = published.exact
     check_magnitude(change, published)
-    return Update(change, exact, encode_seconds, decode_seconds, bool(frame.flags & FLAG_FIRST))
+    tensors = tensors_in(frame.codec, frame.payload[SECONDS.size :], layout)
+    return Update(change, exact, encode_seconds, decode_seconds, bool(frame.flags & FLAG_FIRST), tensors=tensors)
 
 
 def _parts_of(frame: Frame, layout: Layout, start_exact: bytes) -> tuple[QuantizedVector, bytes]:

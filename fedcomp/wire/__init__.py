@@ -1,8 +1,8 @@
 """What crosses the network: frames, the codecs they name, and the layout of the model behind them.  See FORMAT.md."""
 
-from fedcomp.wire.body import decode_body, tightened
+from fedcomp.wire.body import decode_body, some_tensors, tensors_in, tightened
 from fedcomp.wire.change import change_of
-from fedcomp.wire.codec_ids import CODECS, NO_BODY, STEPS_CODEC, codec_by_id, codec_id, register_codec
+from fedcomp.wire.codec_ids import CODECS, NO_BODY, SOME_TENSORS, STEPS_CODEC, codec_by_id, codec_id, register_codec
 from fedcomp.wire.frame import (
     FLAG_DIRECT,
     FLAG_EXACT,
@@ -22,6 +22,7 @@ from fedcomp.wire.frame import (
 from fedcomp.wire.layout import MASK, Layout, layout_of, parse_layout, unpack_mask
 from fedcomp.wire.replay import join_bodies, read_bodies
 from fedcomp.wire.rounding import rounded
+from fedcomp.wire.selection import Selection, Tensors, changed_tensors, selected_entries
 from fedcomp.wire.server_message import (
     COUNTER_BITS,
     MESSAGE_FORMAT,
@@ -50,17 +51,21 @@ __all__ = [
     "MESSAGE_MAGIC",
     "NO_BODY",
     "SECONDS",
+    "SOME_TENSORS",
     "STEPS_CODEC",
     "STEP_KINDS",
     "Ack",
     "Frame",
     "Kind",
     "Layout",
+    "Selection",
     "ServerMessage",
     "Tensor",
+    "Tensors",
     "ack_of",
     "bfloat16_to_float32",
     "change_of",
+    "changed_tensors",
     "check_ties",
     "codec_by_id",
     "codec_id",
@@ -80,6 +85,9 @@ __all__ = [
     "read_vector",
     "register_codec",
     "rounded",
+    "selected_entries",
+    "some_tensors",
+    "tensors_in",
     "tightened",
     "to_numpy",
     "unpack_mask",

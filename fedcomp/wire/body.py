@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fedcomp.entropy import EntropyCode, SparseLevelsCode, SparseValues, TernaryCode
-from fedcomp.errors import CorruptError
-from fedcomp.quantized import Indices, Masked, QuantizedVector
-from fedcomp.wire.codec_ids import codec_by_id
+from fedcomp.errors import CorruptError, TruncatedError
+from fedcomp.quantized import Indices, QuantizedVector, Sparse
+from fedcomp.wire.codec_ids import NO_BODY, SOME_TENSORS, codec_by_id
 from fedcomp.wire.layout import Layout
+from fedcomp.wire.selection import Selection, Tensors, read_selection
 
 TIGHTER: dict[int, tuple[int, EntropyCode[Any]]] = {
     2: (12, TernaryCode("gamma")),
@@ -20,18 +23,45 @@ TIGHTER: dict[int, tuple[int, EntropyCode[Any]]] = {
 def decode_body(codec: int, body: bytes, layout: Layout, changeable: Indices | None = None) -> QuantizedVector:
     """Return the quantized vector in the `body` of a frame with this codec id, for a model of this layout.
 
-    With `changeable`, int64 (k,) ascending, the body holds these k entries of the vector, and the others are zero.
+    With `changeable`, int64 (k,) ascending, the body holds these k entries of the vector, and the others are zero.  A body of
+    some tensors changes no entry of the others.
 
     Raises `FedcompError` for a damaged body, for one of another number of entries, and for one in more pieces than the layout
     has compressed tensors: each takes time, and honest senders make one of a tensor, or of several.  A code whose bodies have
     pieces, or groups that are tensors, counts them: its method ``count_pieces(body)``.
     """
+    selection = Selection.all(layout, changeable)
+    if codec == SOME_TENSORS:
+        selection, body = read_selection(body, layout, changeable)
+        if not selection.n:
+            if selection.tensors.any() or body:
+                raise CorruptError(
+                    f"{len(body)} bytes behind a selection of no entries; none are needed, of no tensors"
+                )
+            return Sparse(layout.n, np.empty(0, np.int64), np.empty(0, np.float32))
+        if not body:
+            raise TruncatedError("a body of some tensors ends before the codec of their entries")
+        codec, body = body[0], body[1:]
     code = codec_by_id(codec)
     count: Callable[[bytes], int] | None = getattr(code, "count_pieces", None)  # for Protocols, isinstance is slow
     if count is not None and (pieces := count(body)) > len(layout.parts):
         raise CorruptError(f"a body in {pieces} pieces; at most {len(layout.parts)}, one a tensor, are allowed")
-    decoded: QuantizedVector = code.decode(body, n=layout.n if changeable is None else changeable.size)
-    return decoded if changeable is None else Masked(layout.n, changeable, decoded)
+    return selection.within(code.decode(body, n=selection.n))
+
+
+def tensors_in(codec: int, body: bytes, layout: Layout) -> Tensors:
+    """Return which tensors a body holds, bool (t,); raises as `read_selection` does."""
+    return read_selection(body, layout)[0].tensors if codec == SOME_TENSORS else Selection.all(layout).tensors
+
+
+def some_tensors(selection: Selection, codec: int = NO_BODY, body: bytes = b"") -> tuple[int, bytes]:
+    """Return the codec id and the body that hold `body`, of the codec id `codec`, as the entries of a selection.
+
+    A selection of no entries has no body, and is written as one of no tensors.
+    """
+    if not selection.n:
+        return SOME_TENSORS, bytes(len(selection.to_bytes()))
+    return SOME_TENSORS, b"".join((selection.to_bytes(), bytes([codec]), body))
 
 
 def tightened(codec: int, body: bytes, n: int) -> tuple[int, bytes]:

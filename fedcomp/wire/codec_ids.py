@@ -24,6 +24,8 @@ NO_BODY = 0
 """The codec id of a frame that has no body."""
 STEPS_CODEC = 11
 """The codec of jumps."""
+SOME_TENSORS = 13
+"""The codec of a body that holds some tensors of the model: their bits, and a body of another codec (`selection.py`)."""
 CODECS: dict[int, EntropyCode[Any]] = {
     1: Raw(),
     2: GolombTernary(),

@@ -55,6 +55,11 @@ class Layout:
         return tuple(parts)
 
     @cached_property
+    def filled(self) -> tuple[tuple[Tensor, slice], ...]:
+        """The `parts` that have entries."""
+        return tuple((tensor, part) for tensor, part in self.parts if tensor.size)
+
+    @cached_property
     def exact_tensors(self) -> tuple[Tensor, ...]:
         """The tensors that travel as they are."""
         return tuple(tensor for tensor in self.tensors if tensor.policy == "exact")

@@ -14,6 +14,7 @@ from fedcomp.entropy.bodies import head
 from fedcomp.entropy.codes import positions, values
 from fedcomp.quantized import Indices, SparseLevels, Steps, Ternary
 from fedcomp.sync import Origin, Replica, start_replica
+from fedcomp.sync.encoding import encode_change
 from fedcomp.wire import (
     FLAG_EXACT,
     SECONDS,
@@ -152,6 +153,17 @@ def _steps(share: float, bits: int, n: int) -> Body:
     return STEPS_CODEC, StepsCode().encode(Steps(n, indices, counts.astype(np.int32)))
 
 
+def _some(text: str, n: int) -> Body:
+    """Return a body of the first tensor, or of no tensor where the model has one alone."""
+    layout = world(n).replica.layout
+    change = np.zeros(n, np.float32)
+    if len(layout.filled) > 1:
+        part = layout.filled[0][1]
+        change[part] = _vector(n, 0)[part]
+    compressor = fedcomp.parse(text)
+    return encode_change(compressor, change, {}, layout, model=change, seed=3)[:2]
+
+
 VALUES = partial(_sparse, "Golomb", 1.0)
 """The maker of a body of codec 4."""
 STEPS = tuple(partial(_steps, share, bits) for share in (0.01, 0.5, 1.0) for bits in (1, 3, 12, 31))
@@ -168,6 +180,7 @@ def _makers() -> Iterator[Callable[[int], Body]]:
             yield partial(_sparse_levels, kind, share)
     for share in (0.5, 0.9):
         yield from (partial(_ternary, number, share) for number in (2, 12))
+    yield from (partial(_some, text) for text in ("dense()", "stc(density=0.1)", "eden(bits=1)", "cgx()"))
     yield from STEPS
 
 

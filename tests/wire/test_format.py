@@ -17,6 +17,7 @@ from fedcomp.entropy.codes import positions
 from fedcomp.quantized import Ternary
 from fedcomp.split import ActivationMemory, read_activations, read_gradient, write_activations, write_gradient
 from fedcomp.sync import from_key_frame, from_start_frame, start_replica
+from fedcomp.sync.encoding import encode_change
 from fedcomp.wire import (
     FLAG_EXACT,
     Ack,
@@ -24,6 +25,7 @@ from fedcomp.wire import (
     Kind,
     ServerMessage,
     codec_ids,
+    decode_body,
     layout_of,
     parse_single_frame,
     server_message,
@@ -89,6 +91,13 @@ def test_the_further_bodies_hold_the_entries_on_the_page(name: str) -> None:
         assert SparseLevelsCode("delta keys").encode(quantized) == octets(name)
     else:
         assert codec_ids.codec_by_id(number).encode(quantized) == octets(name)
+
+
+def test_the_body_of_some_tensors_on_the_page() -> None:
+    layout = layout_of({name: np.zeros(size, np.float32) for name, size in (("a", 2), ("b", 1), ("c", 3))})
+    change = np.array([0, 0, 1, 0, 0, 0], np.float32)
+    assert decode_body(13, octets("body 13"), layout).dense().tolist() == change.tolist()
+    assert encode_change(fedcomp.dense(), change, {}, layout, model=change)[:2] == (13, octets("body 13"))
 
 
 def test_the_gamma_positions_on_the_page() -> None:
@@ -217,7 +226,7 @@ def test_the_page_has_a_section_for_every_codec() -> None:
     """`test_codec_ids.py` pins the ids."""
     titles = re.findall(r"^### Codecs? ([0-9, and]+):", PAGE, re.MULTILINE)
     sections = [int(number) for title in titles for number in re.findall(r"[0-9]+", title)]
-    assert sorted(sections) == [number for number in codec_ids.CODECS if number < 128]
+    assert sorted(sections) == [*(number for number in codec_ids.CODECS if number < 128), codec_ids.SOME_TENSORS]
 
 
 def test_the_frames_of_split_learning_are_what_the_library_writes_and_reads() -> None:

@@ -21,6 +21,7 @@ from fedcomp.entropy import (
 from fedcomp.quantized import Dense, Sparse, SparseLevels, Ternary
 from fedcomp.split import ActivationMemory, read_activations, read_gradient, write_activations, write_gradient
 from fedcomp.sync import Replica, from_key_frame, from_start_frame, split_payload, start_replica
+from fedcomp.sync.encoding import encode_change
 from fedcomp.wire import (
     CODECS,
     FLAG_EXACT,
@@ -86,11 +87,21 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
             "steps.body",
             "ternary_gamma.body",
             "delta_grid.frame",
+            "delta_some.frame",
             "jump.frame",
             "replay.frame",
             "key_steps.frame",
         ),
-        *("key.frame", "delta.frame", "delta_dense.frame", "update.frame", "held.frame", "lost.frame", "start.frame"),
+        *(
+            "key.frame",
+            "delta.frame",
+            "delta_dense.frame",
+            "delta_some.frame",
+            "update.frame",
+            "held.frame",
+            "lost.frame",
+            "start.frame",
+        ),
         *("activation.frame", "direct.frame", "gradient.frame"),
         "message.instruction",
         "first.instruction",
@@ -239,6 +250,19 @@ def test_the_delta_frames_are_written_again_to_the_byte() -> None:
     held = held.advance(delta)
     dense = parse_single_frame(golden("delta_dense.frame"))
     assert held.delta(1, dense.payload, held.exact)[0].to_bytes() == golden("delta_dense.frame")
+
+
+def test_the_delta_of_some_tensors() -> None:
+    """Of four tensors the last two move, by the first entries of `UPDATE`: 0011 and four bits of padding, then codec 1."""
+    held, change = replica(), np.zeros(replica().layout.n, np.float32)
+    change[-22:] = UPDATE[:22]
+    frame = parse_single_frame(golden("delta_some.frame"))
+    assert (frame.codec, frame.payload[:2]) == (13, bytes([0b00110000, 1]))
+    end = replica().advance(frame)
+    assert end.vector.tobytes() == (held.vector + change).tobytes()
+    assert end.fingerprint == slow_fingerprint(end.vector, end.exact)
+    codec, body, _ = encode_change(fedcomp.dense(), change, {}, held.layout, model=held.vector)
+    assert held.delta(codec, body, held.exact)[0].to_bytes() == golden("delta_some.frame")
 
 
 def test_the_frames_on_the_grid() -> None:

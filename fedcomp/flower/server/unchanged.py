@@ -1,0 +1,64 @@
+"""Tensors that no node of a round changed, as those of a frozen backbone: they keep their bits, and a log line counts them."""
+
+from collections.abc import Sequence
+from logging import INFO
+
+import numpy as np
+
+from fedcomp.core import BLOCK_ENTRIES, Vector
+from fedcomp.flower._compat import log
+from fedcomp.flower.server.replies import ValidatedReply
+from fedcomp.sync import Replica
+from fedcomp.wire import Tensors, selected_entries
+
+ROUNDING = 2.0**-20
+"""The largest change of a weight, in units of the weight, that counts as a rounding error of the strategy's arithmetic."""
+LEAST = float(np.finfo(np.float32).tiny)
+"""The change that is a rounding error beside any weight: below it, float32 has fewer digits."""
+MAX_NAMES = 5
+"""The most names of tensors in the log line."""
+
+
+def unchanged_tensors(replies: Sequence[ValidatedReply], published: Replica) -> Tensors:
+    """Return which compressed tensors no reply changes, bool (t,); none where a reply holds no update."""
+    tensors = np.ones(len(published.layout.filled), np.bool_)
+    for reply in replies:
+        changed = reply.update.tensors if reply.update is not None else None
+        tensors &= False if changed is None else ~changed
+    return tensors
+
+
+def drop_rounding(change: Vector, replies: Sequence[ValidatedReply], published: Replica) -> None:
+    """Set `change`, float32 (n,), to zero in each tensor that no reply changes and that the strategy moves by rounding alone.
+
+    A mean of equal weights may differ from them in the last bit.  A strategy may also move such a tensor on purpose, by its
+    momentum or its noise: then the change stays.
+    """
+    for (_, part), unchanged in zip(published.layout.filled, unchanged_tensors(replies, published), strict=True):
+        if unchanged and _is_rounding(change[part], published.vector[part]):
+            change[part] = 0
+
+
+def _is_rounding(change: Vector, weights: Vector) -> bool:
+    starts = range(0, change.size, BLOCK_ENTRIES)
+    blocks = (slice(start, start + BLOCK_ENTRIES) for start in starts)
+    return all(
+        bool((np.abs(change[block]) <= np.maximum(ROUNDING * np.abs(weights[block]), LEAST)).all()) for block in blocks
+    )
+
+
+def log_unchanged(replies: Sequence[ValidatedReply], published: Replica) -> None:
+    """Log how many entries no node of the first round changed, if there are any."""
+    layout = published.layout
+    found = list(selected_entries(layout, unchanged_tensors(replies, published)))
+    if found:
+        count, names = sum(size for _, size in found), [name for name, _ in found]
+        shown = ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
+        log(
+            INFO,
+            "fedcomp: no node changed %s of the %s entries: %s; such tensors keep their bits, and after the first model they "
+            "cost no traffic",
+            f"{count:,}",
+            f"{layout.n:,}",
+            shown,
+        )

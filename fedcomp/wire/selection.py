@@ -1,0 +1,153 @@
+"""The entries of a model's vector that a body holds: whole tensors, and inside masked ones the entries that may change.
+
+A tensor that did not change is left out of the body, so that no method moves it: a rotation, for one, spreads its error over
+all that it rotates.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.backends import arithmetic
+from fedcomp.core import Shapes
+from fedcomp.errors import CorruptError, TruncatedError
+from fedcomp.quantized import Indices, InRanges, Masked, QuantizedVector
+from fedcomp.wire.layout import Layout
+
+Tensors = NDArray[np.bool_]
+"""For each compressed tensor of a layout that has entries, in order, whether it is meant."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The `tensors` of a layout, bool (t,), without the entries that its masks keep fixed.
+
+    `changeable` is what `Layout.changeable` returns: the entries that masks leave free, None without masks.
+    """
+
+    layout: Layout
+    tensors: Tensors
+    changeable: Indices | None = None
+
+    @classmethod
+    def all(cls, layout: Layout, changeable: Indices | None = None) -> "Selection":
+        """Return the selection of all tensors."""
+        return cls(layout, np.ones(len(layout.filled), np.bool_), changeable)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no tensor is left out."""
+        return bool(self.tensors.all())
+
+    @cached_property
+    def ranges(self) -> tuple[slice, ...]:
+        """The selected parts of the vector, ascending; neighbours are one."""
+        ranges: list[slice] = []
+        for (_, part), selected in zip(self.layout.filled, self.tensors, strict=True):
+            if selected and ranges and ranges[-1].stop == part.start:
+                ranges[-1] = slice(ranges[-1].start, part.stop)
+            elif selected:
+                ranges.append(part)
+        return tuple(ranges)
+
+    @cached_property
+    def indices(self) -> Indices | None:
+        """The selected entries that masks leave free, int64 (k,), ascending; None without masks."""
+        if self.changeable is None or self.is_whole:
+            return self.changeable
+        edges = [np.searchsorted(self.changeable, (part.start, part.stop)) for part in self.ranges]
+        parts = [self.changeable[start:stop] for start, stop in edges]
+        return np.concatenate(parts) if parts else self.changeable[:0]
+
+    @cached_property
+    def n(self) -> int:
+        """The number of selected entries."""
+        return sum(part.stop - part.start for part in self.ranges) if self.indices is None else self.indices.size
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        """The shapes of the selected tensors; of masked ones, the number of free entries."""
+        if self.indices is None and self.is_whole:
+            return self.layout.shapes
+        selected = [each for each, kept in zip(self.layout.filled, self.tensors, strict=True) if kept]
+        if self.indices is None:
+            return tuple(tensor.shape for tensor, _ in selected)
+        counts = np.diff(np.searchsorted(self.indices, [part.stop for _, part in selected]), prepend=0)
+        return tuple((int(count),) for count in counts if count)
+
+    def take(self, vector: Any) -> Any:
+        """Return the selected entries of `vector` (n,), numpy or torch: itself if all are, otherwise a copy."""
+        if self.indices is not None:
+            return arithmetic.at(self.indices, vector)
+        return vector if self.is_whole else arithmetic.join([vector[part] for part in self.ranges])
+
+    def put(self, entries: Any, vector: Any) -> Any:
+        """Return `vector` (n,) with the selected entries in place, and those that masks fix as zero; it is spent."""
+        if self.indices is not None:
+            whole = np.zeros(self.layout.n, np.float32)
+            whole[self.indices] = entries
+            return whole
+        if self.is_whole:
+            return entries
+        begin, vector = 0, arithmetic.as_like(vector, entries)
+        for part in self.ranges:
+            size = part.stop - part.start
+            vector[part] = entries[begin : begin + size]
+            begin += size
+        return vector
+
+    def index_of(self, entry: int) -> int:
+        """Return the index in the vector of the selected entry number `entry`."""
+        if self.indices is not None:
+            return int(self.indices[entry])
+        for part in self.ranges:
+            size = int(part.stop - part.start)
+            if entry < size:
+                return int(part.start) + entry
+            entry -= size
+        raise IndexError(entry)
+
+    def within(self, entries: QuantizedVector) -> QuantizedVector:
+        """Return the vector (n,) of the layout that has the quantized `entries` of this selection."""
+        if self.indices is not None:
+            return Masked(self.layout.n, self.indices, entries)
+        return entries if self.is_whole else InRanges(self.layout.n, self.ranges, entries)
+
+    def to_bytes(self) -> bytes:
+        """Return a bit for each tensor that has entries, the first one in the highest bit of the first byte."""
+        return np.packbits(self.tensors).tobytes()
+
+
+def changed_tensors(layout: Layout, vectors: Sequence[Any]) -> Tensors:
+    """Return which tensors have an entry that is not zero in one of the `vectors` (n,), numpy or torch."""
+    parts = [part for _, part in layout.filled]
+    changed = np.zeros(len(parts), np.bool_)
+    for vector in vectors:
+        rest = np.flatnonzero(~changed)
+        changed[rest] = arithmetic.any_in(vector, [parts[index] for index in rest])
+    return changed
+
+
+def read_selection(body: bytes, layout: Layout, changeable: Indices | None = None) -> tuple[Selection, bytes]:
+    """Return the selection that `Selection.to_bytes` wrote at the beginning of `body`, and the bytes behind it.
+
+    Raises `FedcompError` for bits that do not fit the layout, and for a selection of all tensors, which needs no bits.
+    """
+    count = len(layout.filled)
+    if len(body) < (size := -(-count // 8)):
+        raise TruncatedError(f"{len(body)} bytes of body; a bit for each of {count} tensors takes {size}")
+    bits = np.unpackbits(np.frombuffer(body, np.uint8, size)).astype(np.bool_)
+    if bits[count:].any() or bits[:count].all():
+        raise CorruptError(f"a body of some tensors that selects all of the {count} tensors, or more")
+    return Selection(layout, bits[:count], changeable), body[size:]
+
+
+def selected_entries(layout: Layout, tensors: Tensors) -> Iterator[tuple[str, int]]:
+    """Yield the name and the number of entries of each selected tensor."""
+    for (tensor, _), selected in zip(layout.filled, tensors, strict=True):
+        if selected:
+            yield tensor.name, tensor.size
