@@ -30,7 +30,7 @@ from fedcomp.flower.server.replies import ValidatedReply
 from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
 from fedcomp.flower.server.traffic_record import TrafficRecord
-from fedcomp.flower.server.unchanged import drop_rounding, log_unchanged
+from fedcomp.flower.server.unchanged import keep_unchanged, log_unchanged
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
 from fedcomp.methods import auto
 from fedcomp.sync import SERVER_NODE, Clipping, Ledger, NodeRegistry, Publisher, check_masked, derive_seed
@@ -338,7 +338,7 @@ class CompressedStrategy(Strategy):
         """Publish the next version, which `replies` led to, and acknowledge their updates."""
         start_s = time.perf_counter()
         published = self.publisher.replica
-        drop_rounding(change[0], replies, published)
+        keep_unchanged(*change, replies, published)
         if not published.version:
             log_unchanged(replies, published)
         self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)

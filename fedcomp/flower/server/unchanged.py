@@ -1,4 +1,4 @@
-"""Tensors that no node of a round changed, as those of a frozen backbone: they keep their bits, and a log line counts them."""
+"""What no node of a round changed, as the tensors of a frozen backbone: it keeps its bits, and a log line counts it."""
 
 from collections.abc import Sequence
 from logging import INFO
@@ -28,13 +28,21 @@ def unchanged_tensors(replies: Sequence[ValidatedReply], published: Replica) -> 
     return tensors
 
 
-def drop_rounding(change: Vector, replies: Sequence[ValidatedReply], published: Replica) -> None:
-    """Set `change`, float32 (n,), to zero in each tensor that no reply changes and that the strategy moves by rounding alone.
+def keep_unchanged(change: Vector, exact: bytes, replies: Sequence[ValidatedReply], published: Replica) -> None:
+    """Set `change`, float32 (n,), to zero where nothing may move.
 
-    A mean of equal weights may differ from them in the last bit.  A strategy may also move such a tensor on purpose, by its
-    momentum or its noise: then the change stays.
+    That is in each tensor that no reply changes and that the strategy moves by rounding alone: a mean of equal weights may
+    differ from them in the last bit.  A strategy may also move such a tensor on purpose, by its momentum or its noise: then the
+    change stays.  And it is outside the masks, those published and those in the next `exact` tensors: noise is made for all
+    entries of a tensor.
     """
-    for (_, part), unchanged in zip(published.layout.filled, unchanged_tensors(replies, published), strict=True):
+    layout = published.layout
+    before, after = layout.changeable(published.exact), layout.changeable(exact)
+    if before is not None and after is not None:
+        fixed = np.ones(layout.n, np.bool_)
+        fixed[before] = fixed[after] = False
+        change[fixed] = 0
+    for (_, part), unchanged in zip(layout.filled, unchanged_tensors(replies, published), strict=True):
         if unchanged and _is_rounding(change[part], published.vector[part]):
             change[part] = 0
 

@@ -1,0 +1,68 @@
+"""Prints the page of what works together, after it has run each pair: python -m tests.support > docs/support.md."""
+
+import logging
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.support.federation import outcome
+from tests.support.table import NOTES, REFUSED, UPLINKS, Pair, pairs
+
+PAGE = Path(__file__).parents[2] / "docs" / "support.md"
+WORKS, NO = "works", "refused"
+HEAD = """# What works together
+
+Each pair of features below has a test. Either it **works**: a federation of four nodes, whose target is known, learns it, the
+trait holds at the end, and no message is refused. Or it is **refused** in one sentence, before a node has trained. There is no
+third case. `python -m tests.support` runs each pair and prints this page; `tests/support/` has the federations.
+"""
+
+
+def table(found: Sequence[Pair]) -> Iterator[str]:
+    """Yield the lines of a table of these pairs, and behind it the sentences of those that are refused, and the notes."""
+    rows, columns = (list(dict.fromkeys(names)) for names in ([p.row for p in found], [p.column for p in found]))
+    cells, sentences, notes = dict[tuple[str, str], str](), list[str](), list[str]()
+    for pair in found:
+        with tempfile.TemporaryDirectory() as folder:
+            sentence = outcome(pair.federation, Path(folder))
+        place = (pair.row, pair.column)
+        if bool(sentence) != (place in REFUSED):
+            raise SystemExit(
+                f"error: {place} {'is refused: ' + sentence if sentence else 'works'}; the table says otherwise"
+            )
+        if sentence and sentence not in sentences:
+            sentences.append(sentence)
+        cells[place] = f"{NO} ({sentences.index(sentence) + 1})" if sentence else WORKS
+        if place in NOTES:
+            notes.append(f"* {pair.row}, {pair.column}: {NOTES[place]}.")
+    yield "| | " + " | ".join(columns) + " |"
+    yield "| --- |" + " --- |" * len(columns)
+    for row in rows:
+        yield f"| {row} | " + " | ".join(cells.get((row, column), "") for column in columns) + " |"
+    yield ""
+    yield from (f"{number}. {sentence}" for number, sentence in enumerate(sentences, 1))
+    yield from (["", *notes] if notes else [])
+
+
+def marks(rows: Sequence[Sequence[str]], found: Sequence[Pair]) -> Iterator[tuple[str, str, bool]]:
+    """Yield (row, column, whether it works) of the rows of such a table, each split at its bars."""
+    columns = list(dict.fromkeys(pair.column for pair in found))
+    for first, *cells in rows:
+        for column, cell in zip(columns, cells, strict=True):
+            if mark := cell.strip(" |"):
+                yield first.strip("| "), column, mark == WORKS
+
+
+def main() -> None:
+    """Print the page."""
+    logging.disable(logging.CRITICAL)
+    lines = [HEAD, "| the uplink remembers | here as |", "| --- | --- |"]
+    lines += [f"| {name} | `{text}` |" for name, text in UPLINKS.items()]
+    for title, found in pairs().items():
+        lines += ["", f"## {title}", "", *table(found)]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
