@@ -52,6 +52,7 @@ class CompressionMod:
 
     def __init__(self, start: Callable[[Context], Mapping[str, NDArray[Any]] | ArrayRecord] | None = None) -> None:
         self._start = start
+        self._logged: set[str] = set()  # what one line in the log is enough for
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         """Return the ClientApp's reply to `message`, compressed.
@@ -62,7 +63,7 @@ class CompressionMod:
         if packed is None:
             return call_next(message, context)
         with open_store(context) as store:
-            return _answer(message, *packed, context, call_next, store, self._make_start(context))
+            return _answer(message, *packed, context, call_next, store, self._make_start(context), self._logged)
 
     def _make_start(self, context: Context) -> MakeStart | None:
         if (start := self._start) is None:
@@ -112,6 +113,7 @@ def _answer(
     call_next: ClientAppCallable,
     store: StateStore,
     make_start: MakeStart | None,
+    logged: set[str],
 ) -> Message:
     """Return the reply to `message`, whose record `key` holds `data`: follow the frames, run the app, pack its update."""
     start_s = time.perf_counter()
@@ -138,7 +140,7 @@ def _answer(
     if reply.has_content():
         layout = state.subscriber.held.layout
         identity = int(context.node_config.get("partition-id", context.node_id))
-        if (trained := trained_model(message, reply.content, key, layout)) is not None:
+        if (trained := trained_model(message, reply.content, key, layout, uplinks, logged)) is not None:
             packed_records = _packed_records(state, reply.content, trained[0], uplinks, request, identity)
             reply.content = _packed_update(state, reply.content, *trained, request, identity, decode_seconds, max_norm)
             reply.content.update(packed_records)
