@@ -16,6 +16,7 @@ from fedcomp.flower._compat import ClientAppCallable, log
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.context_store import ContextStore
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
+from fedcomp.flower.client.kept_state import kept_state
 from fedcomp.flower.client.state_folder import StateFolder
 from fedcomp.flower.client.trained import returned_model, trained_model
 from fedcomp.flower.lazy_array import record_of, to_record
@@ -61,7 +62,8 @@ class CompressionMod:
         """
         packed = records.packed(message.content) if message.has_content() else None
         if packed is None:
-            return call_next(message, context)
+            with kept_state(context):
+                return call_next(message, context)
         with open_store(context) as store:
             return _answer(message, *packed, context, call_next, store, self._make_start(context), self._logged)
 
@@ -70,7 +72,8 @@ class CompressionMod:
             return None
 
         def make() -> Mapping[str, NDArray[Any]]:
-            made = start(context)
+            with kept_state(context):
+                made = start(context)
             return records.to_arrays(made) if isinstance(made, ArrayRecord) else made
 
         return make
@@ -136,7 +139,8 @@ def _answer(
     message.content = _with_record(message.content, key, _model(state, cache))
     if uplinks:
         del message.content[records.RECORD_UPLINKS]
-    reply = call_next(message, context)
+    with kept_state(context):
+        reply = call_next(message, context)
     if reply.has_content():
         layout = state.subscriber.held.layout
         identity = int(context.node_config.get("partition-id", context.node_id))
