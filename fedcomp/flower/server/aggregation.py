@@ -15,7 +15,7 @@ from fedcomp.core import Vector
 from fedcomp.flower import records
 from fedcomp.flower._compat import aggregate_metricrecords, log, make_message, validate_message_reply_consistency
 from fedcomp.flower.lazy_array import to_record
-from fedcomp.flower.server.replies import ValidatedReply
+from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import (
     DifferenceRecord,

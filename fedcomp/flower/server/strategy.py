@@ -26,11 +26,11 @@ from fedcomp.flower.server.links import check_links, evaluation_uplink, log_rati
 from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, overrides_start, start_rounds
 from fedcomp.flower.server.participation import NodeState
 from fedcomp.flower.server.published_model import PublishedModel
-from fedcomp.flower.server.replies import ValidatedReply
 from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
 from fedcomp.flower.server.traffic_record import TrafficRecord
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
+from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.methods import auto
 from fedcomp.sync import SERVER_NODE, Clipping, Ledger, NodeRegistry, Publisher, check_masked, derive_seed
 
@@ -325,6 +325,8 @@ class CompressedStrategy(Strategy):
             self._failed.succeed()
         else:
             self.model.lead(self.inner)
+        if server_round in self._failed.numbers:
+            self._exchange.fail()
         self.round = server_round
         if self._checkpoint is not None and server_round % self._checkpoint[1] == 0:
             self.save(self._checkpoint[0])
