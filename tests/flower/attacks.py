@@ -123,7 +123,7 @@ ONLY_MEANS_TAKE = "an array record too many"
 ODD_METRICS: dict[str, Change] = {
     "other metrics": set_record("metrics", MetricRecord({"num-examples": 1, "lost": 1.0})),
     "no metrics but the weight": set_record("metrics", MetricRecord({"num-examples": 1})),
-    "many metrics": set_record("metrics", MetricRecord({f"m{i}": 1.0 for i in range(50)} | {"num-examples": 1})),
+    "many metrics": set_record("metrics", MetricRecord({"num-examples": 1, **{f"m{i}": 1.0 for i in range(50)}})),
     "a list for a number": set_record("metrics", MetricRecord({"num-examples": 1, "loss": [1.0, 2.0]})),
 }
 """Replies that count, although their metrics are not those of the other replies."""

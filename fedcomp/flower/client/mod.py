@@ -15,13 +15,14 @@ from fedcomp.flower import records
 from fedcomp.flower._compat import ClientAppCallable, log
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.context_store import ContextStore
+from fedcomp.flower.client.further import with_packed_records
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.kept_state import kept_state
 from fedcomp.flower.client.state_folder import StateFolder
 from fedcomp.flower.client.trained import returned_model, trained_model
 from fedcomp.flower.lazy_array import record_of, to_record
 from fedcomp.flower.privacy import clipping_norm
-from fedcomp.sync import MakeStart, RecordSender, Subscriber, derive_seed, resync
+from fedcomp.sync import MakeStart, Subscriber, resync
 from fedcomp.wire import Frame, ServerMessage, parse_server_message
 
 StateStore = ContextStore | InMemoryState | StateFolder
@@ -145,9 +146,8 @@ def _answer(
         layout = state.subscriber.held.layout
         identity = int(context.node_config.get("partition-id", context.node_id))
         if (trained := trained_model(message, reply.content, key, layout, uplinks, logged)) is not None:
-            packed_records = _packed_records(state, reply.content, trained[0], uplinks, request, identity)
-            reply.content = _packed_update(state, reply.content, *trained, request, identity, decode_seconds, max_norm)
-            reply.content.update(packed_records)
+            content = with_packed_records(state, reply.content, trained[0], uplinks, request, identity, logged)
+            reply.content = _packed_update(state, content, *trained, request, identity, decode_seconds, max_norm)
         else:
             returned = returned_model(message, reply.content, key, layout)
             reply.content = _confirmed(state.subscriber, reply.content, returned, request, identity, decode_seconds)
@@ -191,26 +191,6 @@ def _model(state: ClientState, cache: DecodeCache | None) -> ArrayRecord:
         return plain
     arrays = dict(plain) | state.local
     return record_of({tensor.name: arrays[tensor.name] for tensor in replica.layout.tensors if tensor.name in arrays})
-
-
-def _packed_records(
-    state: ClientState, content: RecordDict, key: str, uplinks: dict[str, str], request: ServerMessage, identity: int
-) -> dict[str, ArrayRecord]:
-    """Return the records of `content` that have a compressor in `uplinks`, compressed; `key` is that of the model."""
-    packed: dict[str, ArrayRecord] = {}
-    for name, record in records.array_records(content).items():
-        if name == key or name not in uplinks:
-            continue
-        sender = state.senders.get(name) or RecordSender()
-        seed = derive_seed(request.seed, identity, *name.encode())
-        try:
-            model = state.subscriber.held
-            data = sender.encode(records.to_arrays(record), uplinks[name], model, request.number, seed)
-        except ValueError as error:
-            raise ValueError(f"the record {name!r} of the reply cannot be compressed: {error}") from error
-        state.senders[name] = sender
-        packed[name] = records.pack(data, stype=records.RECORD_STYPE)
-    return packed
 
 
 def _packed_update(
