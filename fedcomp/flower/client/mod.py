@@ -1,8 +1,8 @@
 """The node's side in Flower: a mod that turns frames into the arrays that a ClientApp expects, and its reply into a frame."""
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from logging import WARNING
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 from numpy.typing import NDArray
 
-from fedcomp.errors import FedcompError
+from fedcomp.errors import DivergedError, FedcompError
 from fedcomp.flower import records
 from fedcomp.flower._compat import ClientAppCallable, log
 from fedcomp.flower.client.client_state import ClientState
@@ -145,14 +145,26 @@ def _answer(
     if reply.has_content():
         layout = state.subscriber.held.layout
         identity = int(context.node_config.get("partition-id", context.node_id))
-        if (trained := trained_model(message, reply.content, key, layout, uplinks, logged)) is not None:
-            content = with_packed_records(state, reply.content, trained[0], uplinks, request, identity, logged)
-            reply.content = _packed_update(state, content, *trained, request, identity, decode_seconds, max_norm)
-        else:
-            returned = returned_model(message, reply.content, key, layout)
-            reply.content = _confirmed(state.subscriber, reply.content, returned, request, identity, decode_seconds)
+        with _named_errors():
+            if (trained := trained_model(message, reply.content, key, layout, uplinks, logged)) is not None:
+                content = with_packed_records(state, reply.content, trained[0], uplinks, request, identity, logged)
+                reply.content = _packed_update(state, content, *trained, request, identity, decode_seconds, max_norm)
+            else:
+                returned = returned_model(message, reply.content, key, layout)
+                reply.content = _confirmed(state.subscriber, reply.content, returned, request, identity, decode_seconds)
     store.save(state)
     return reply
+
+
+@contextmanager
+def _named_errors() -> Generator[None]:
+    """Say in the text of an error that it is about the reply, and not from the app."""
+    try:
+        yield
+    except DivergedError as error:
+        raise DivergedError(f"{records.BY_MOD}{error}") from error
+    except ValueError as error:
+        raise ValueError(f"{records.BY_MOD}{error}") from error
 
 
 def _places(request: ServerMessage, frames: tuple[Frame, ...]) -> set[tuple[int, int]]:

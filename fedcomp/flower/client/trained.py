@@ -7,7 +7,7 @@ from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 
 from fedcomp.flower import records
 from fedcomp.flower._compat import log
-from fedcomp.flower.client.names import match_names
+from fedcomp.flower.names import match_names
 from fedcomp.wire import Layout
 
 

@@ -32,6 +32,7 @@ class Exchange:
         participation: Which nodes were asked, and which answered.
         dense_records: The records that travel as they are.
         further_records: The compressors of further records in training replies.
+        asked: The number of nodes that were asked in the last round.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Exchange:
         self.dense_records = DenseRecords()
         self._max_norm: float | None = None  # of an update of this round
         self._differ = self._same_records = False
+        self.asked = 0
         self.restore(Ledger(), {})
 
     def restore(self, ledger: Ledger, heard: Mapping[int, int]) -> None:
@@ -91,7 +93,7 @@ class Exchange:
         Raises `ValueError` for apps without the mod or without what the strategy needs, as `check_mod` and `ReplyValidator` do.
         """
         replies = list(replies)
-        asked = self.participation.take(server_round, replies, self.ledger, busy)
+        asked = self.asked = self.participation.take(server_round, replies, self.ledger, busy)
         check_mod(server_round, replies, asked, any_frame=bool(self.ledger.uplink_bytes), train=train)
         validator = ReplyValidator(
             model.publisher,

@@ -207,7 +207,7 @@ class CompressedStrategy(Strategy):
         A round in which the inner strategy raises an exception while it aggregates, or makes a model with numbers that cannot
         be sent, has no result: the log says why, the updates go back to their nodes, and the next round begins.  What the
         inner strategy has added to moments of its own stays there.  If no round has a result, the last of these exceptions is
-        raised at the end.
+        raised at the end; without any, a `NoUpdateError` if the model is still the first one.
 
         Raises `ValueError` if the arrays are of another model, or if they cannot be published.
         """
@@ -240,7 +240,7 @@ class CompressedStrategy(Strategy):
             )
             self._hook.end(self.ledger)
             self._exchange.log_totals()
-            self._failed.end()
+            self._failed.end(untrained=offset == 0 if steps is not self else self.version == 0)
         finally:
             self._offset, self._buffered = 0, None
             self._hook.cancel()
@@ -327,6 +327,8 @@ class CompressedStrategy(Strategy):
             self.model.lead(self.inner)
         if server_round in self._failed.numbers:
             self._exchange.fail()
+        elif not valid and self._exchange.asked:
+            self._failed.miss(server_round, failed)
         self.round = server_round
         if self._checkpoint is not None and server_round % self._checkpoint[1] == 0:
             self.save(self._checkpoint[0])

@@ -1,4 +1,4 @@
-"""Which tensor of a reply is which one of the model: by name, or for lists of arrays by position."""
+"""Which tensor of a reply, or of a strategy's result, is which one of the model: by name, or for lists by position."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,14 +24,15 @@ class Match:
     how: str = ""
 
 
-def match_names(record: Mapping[str, Array], layout: Layout) -> Match:
+def match_names(record: Mapping[str, Array], layout: Layout, *, from_node: bool = True) -> Match:
     """Return the Arrays of `record` under the names of the model in `layout`.
 
     They have the same names, in any order; or the same ones once a common prefix or suffix is taken off one side, or one
     separator is exchanged; or one side is a list (names that are the numbers 0, 1, ...), and the shapes and kinds of dtypes of
     both are equal in order.  Local tensors may be missing, and so may all names but one of tied tensors.
 
-    Raises `ValueError` with both lists of names if nothing matches, or if several ways do and lead to different results.
+    Raises `ValueError` with both lists of names if nothing matches, or if several ways do, with different results; `from_node`
+    decides which advice it holds.
     """
     if _is_complete(record.keys(), layout):
         return Match(_with_ties(record, layout))
@@ -44,7 +45,7 @@ def match_names(record: Mapping[str, Array], layout: Layout) -> Match:
         fitting = {n: how for n, how in ways.items() if all(tuple(record[f].shape) == shapes[to] for f, to in n)}
         ways = fitting or ways
     if len(ways) != 1:
-        raise ValueError(_difference(record, layout, list(ways.values())))
+        raise ValueError(_difference(record, layout, list(ways.values()), from_node=from_node))
     ((pairs, how),) = ways.items()
     return Match(_with_ties({to: record[found] for found, to in pairs}, layout), how)
 
@@ -128,7 +129,7 @@ def _with_ties(record: Mapping[str, Array], layout: Layout) -> ArrayRecord:
     return record_of({name: record.get(name, values[source]) for name, source in sources.items() if source in values})
 
 
-def _difference(record: Mapping[str, Array], layout: Layout, ways: Sequence[str]) -> str:
+def _difference(record: Mapping[str, Array], layout: Layout, ways: Sequence[str], *, from_node: bool) -> str:
     """Return how the names of a reply differ from the model's, and what is needed."""
     names = {tensor.name for tensor in layout.tensors}
     sent = [t.name for t in layout.tensors if t.policy != "local" and t.name not in record]
@@ -136,9 +137,9 @@ def _difference(record: Mapping[str, Array], layout: Layout, ways: Sequence[str]
     text = f"tensors differ from the model's: missing {_shown(sent)}, unexpected {_shown(unexpected)}"
     if ways:
         return f"{text}; they match in several ways that differ: {', or '.join(ways)}; send the names that came"
-    if not unexpected:
+    if not unexpected and from_node:
         return f"{text}; if these stay on the nodes, name them: CompressedStrategy(..., local={_shown(sent)})"
-    if not sent:
+    if not sent and from_node:
         return f"{text}; put what is no part of the model into a record of its own"
     return (
         f"{text}; needed are the names that came, or these with one more prefix, suffix or other separator in all of them, "

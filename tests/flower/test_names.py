@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid, to_record
-from fedcomp.flower.client.names import match_names
+from fedcomp.flower.names import match_names
 from fedcomp.wire import layout_of
 from tests.flower.reply_names import MATCHED, REFUSED, NameCase
 from tests.flower.toy import Arrays, arrays_of, training
