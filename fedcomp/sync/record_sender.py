@@ -14,7 +14,7 @@ from fedcomp.methods import parse
 from fedcomp.quantized import QuantizedVector, Sparse
 from fedcomp.sync.replica import LENGTH, Replica, split_payload
 from fedcomp.sync.subscriber import known_compressor
-from fedcomp.sync.updates import float_values, max_magnitude
+from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE, float_values, max_magnitude
 from fedcomp.wire import (
     FLAG_EXACT,
     Frame,
@@ -34,6 +34,9 @@ MIN_RECORD_LIMIT = 1 << 16
 """Entries that a record may have, however small the model is."""
 MIN_TENSOR_LIMIT = 256
 """Tensors that a record may have, however few the model has."""
+
+MAX_OWED_MAGNITUDE = 1e6 * MAX_WEIGHT_MAGNITUDE
+"""The largest value of a message: what error feedback owes may be beyond what a record holds, but not as far."""
 
 
 @dataclass(slots=True)
@@ -108,7 +111,7 @@ def decode_record(data: bytes, number: int, model: Layout) -> dict[str, NDArray[
     """Return the tensors of the record that `RecordSender.encode` wrote in the answer to message `number`.
 
     Raises `FedcompError` for damaged bytes, for the answer to another message, and before any memory is taken, for a record
-    that is too large next to the `model`.
+    that is too large next to the `model`.  Values beyond what their dtype holds become the largest that it does.
     """
     frame = parse_single_frame(data)
     if frame.kind is not Kind.UPDATE:
@@ -130,8 +133,8 @@ def decode_record(data: bytes, number: int, model: Layout) -> dict[str, NDArray[
     body, exact = split_payload(frame, rest, layout, b"")
     layout.check_exact(exact)
     vector = decode_body(frame.codec, body, layout).dense()
-    if not np.isfinite(vector).all():
-        raise CorruptError("it holds NaN or infinity")
+    if not float(np.abs(vector).max(initial=0)) <= MAX_OWED_MAGNITUDE:
+        raise CorruptError(f"it holds values beyond {MAX_OWED_MAGNITUDE:g}")
     for tensor, part in layout.parts:
         np.clip(vector[part], -max_magnitude(tensor), max_magnitude(tensor), out=vector[part])
     return layout.unflatten(vector, exact)
