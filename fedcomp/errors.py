@@ -9,7 +9,8 @@ FedcompError
 ├── UnknownFormatError  a magic number, format, frame kind or codec id that this version does not know
 ├── LayoutError         the frame is for another model
 ├── VersionError        the frame starts from another version than the receiver holds
-└── StaleError          a newer message has replaced this message or uplink
+├── StaleError          a newer message has replaced this message or uplink
+└── NoUpdateError       no node has sent an update that could be used, in a whole run
 
 The caller made a mistake (a setting out of range, a vector of the wrong dtype), or numbers cannot be sent:
 
@@ -49,6 +50,10 @@ class VersionError(FedcompError):
 
 class StaleError(FedcompError):
     """A newer message has replaced this one."""
+
+
+class NoUpdateError(FedcompError):
+    """A run has ended with the model that it began with: no update of a node could be used."""
 
 
 class DivergedError(ValueError):

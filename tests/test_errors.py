@@ -8,7 +8,7 @@ from fedcomp import errors
 from fedcomp.errors import FedcompError, NonFiniteError
 
 
-@pytest.mark.parametrize("name", ["Truncated", "Corrupt", "UnknownFormat", "Layout", "Version", "Stale"])
+@pytest.mark.parametrize("name", ["Truncated", "Corrupt", "UnknownFormat", "Layout", "Version", "Stale", "NoUpdate"])
 def test_whatever_arrives_wrong_is_one_kind_of_error_and_not_the_callers(name: str) -> None:
     error = getattr(errors, f"{name}Error")
     assert issubclass(error, FedcompError)

@@ -11,7 +11,7 @@ from fedcomp.sync.history import History, Route
 from fedcomp.sync.ledger import ROW, SAVED_PARTS, SERVER_NODE, Ledger, Traffic
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
 from fedcomp.sync.publisher import Publisher, Reply, first_number
-from fedcomp.sync.record_sender import RecordSender, decode_record
+from fedcomp.sync.record_sender import RecordSender, decode_record, why_uncompressed
 from fedcomp.sync.replica import DeltaStep, FrameDecoder, Origin, Replica, split_payload, start_replica
 from fedcomp.sync.seeds import derive_seed
 from fedcomp.sync.stored_replica import from_stored, stored_arrays, stored_place
@@ -60,4 +60,5 @@ __all__ = [
     "stored_arrays",
     "stored_place",
     "weighted_mean",
+    "why_uncompressed",
 ]

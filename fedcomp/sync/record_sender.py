@@ -1,18 +1,20 @@
 """A further record in replies, such as SCAFFOLD's control variates: compressed with a memory of its own, exactly once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.core import Vector
 from fedcomp.errors import CorruptError, LayoutError, NonFiniteError, StaleError, TruncatedError
 from fedcomp.memory import State
 from fedcomp.methods import parse
+from fedcomp.quantized import QuantizedVector, Sparse
 from fedcomp.sync.replica import LENGTH, Replica, split_payload
 from fedcomp.sync.subscriber import known_compressor
-from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE, float_values
+from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE, float_values, max_magnitude
 from fedcomp.wire import (
     FLAG_EXACT,
     Frame,
@@ -23,6 +25,7 @@ from fedcomp.wire import (
     layout_of,
     parse_layout,
     parse_single_frame,
+    to_numpy,
 )
 
 MAX_MODELS_PER_RECORD = 4
@@ -31,6 +34,9 @@ MIN_RECORD_LIMIT = 1 << 16
 """Entries that a record may have, however small the model is."""
 MIN_TENSOR_LIMIT = 256
 """Tensors that a record may have, however few the model has."""
+
+MAX_OWED_MAGNITUDE = 1e6 * MAX_WEIGHT_MAGNITUDE
+"""The largest value of a message: what error feedback owes may be beyond what a record holds, but not as far."""
 
 
 @dataclass(slots=True)
@@ -52,24 +58,26 @@ class RecordSender:
         if self.pending and self.pending_number != accepted and self.layout is not None:
             frame = parse_single_frame(self.pending)
             body, _ = split_payload(frame, _layout_and_rest(frame)[1], self.layout, b"")
-            lost = decode_body(frame.codec, body, self.layout)
-            self.memory |= parse(self.uplink).memory.rollback(lost, self.memory)
+            lost, memory = decode_body(frame.codec, body, self.layout), parse(self.uplink).memory
+            self.memory |= memory.rollback(lost, self.memory)
+            if (excess := _excess(lost, self.layout)) is not None:  # it was never sent
+                self.memory |= memory.rollback(replace(excess, values=-excess.values), self.memory)
         self.pending, self.pending_number = b"", 0
 
     def encode(self, arrays: Mapping[str, NDArray[Any]], uplink: str, model: Replica, number: int, seed: int) -> bytes:
         """Return the frame of the record `arrays` in the answer to message `number`, and keep it as `pending`.
 
-        Floating tensors go as one vector through the compressor `uplink`, the others go as they are.  A record of another
-        layout than the last one empties the memory.
+        Floating tensors go as one vector through the compressor `uplink`, the others go as they are.  What an entry would be
+        beyond its dtype stays in the memory.  A record of other tensors than the last one empties the memory.
 
         Raises:
             UnknownFormatError: The compressor is unknown here.
-            ValueError: The record is too large, or holds a number that cannot be sent; the memory is unchanged.
+            DivergedError: The record holds a number that cannot be sent; the memory is unchanged.
 
         """
         layout = layout_of(arrays)
-        if layout.n > (limit := _most_entries(model.layout)):
-            raise ValueError(f"{layout.n} entries; next to this model, at most {limit} can be compressed")
+        if self.layout is not None and set(self.layout.tensors) == set(layout.tensors):
+            layout = self.layout  # the same tensors, in whatever order
         vector, exact = layout.flatten(arrays)
         compressor = known_compressor(uplink)
         held = self.memory if layout == self.layout else {}
@@ -78,6 +86,10 @@ class RecordSender:
             body, state = compressor.encode(vector, state, seed, server_round=model.version, shapes=layout.shapes)
         except NonFiniteError as error:
             raise layout.explain(error) from None
+        if _may_exceed(vector, held, layout):
+            sent = decode_body(codec_id(compressor.entropy), body, layout)
+            if (excess := _excess(sent, layout)) is not None:
+                state = state | compressor.memory.rollback(excess, state)
         self.memory = held | state
         self.layout, self.uplink, self.pending_number = layout, uplink, number
         text = b"" if layout == model.layout else layout.text
@@ -99,7 +111,7 @@ def decode_record(data: bytes, number: int, model: Layout) -> dict[str, NDArray[
     """Return the tensors of the record that `RecordSender.encode` wrote in the answer to message `number`.
 
     Raises `FedcompError` for damaged bytes, for the answer to another message, and before any memory is taken, for a record
-    that is too large next to the `model`.
+    that is too large next to the `model`.  Values beyond what their dtype holds become the largest that it does.
     """
     frame = parse_single_frame(data)
     if frame.kind is not Kind.UPDATE:
@@ -114,23 +126,66 @@ def decode_record(data: bytes, number: int, model: Layout) -> dict[str, NDArray[
         t.policy in ("compressed", "exact") for t in layout.tensors
     ):
         raise CorruptError(f"{layout.n} entries; at most {limit} are possible, and no tied or local tensors")
-    if len(layout.tensors) > (most := max(MAX_MODELS_PER_RECORD * len(model.tensors), MIN_TENSOR_LIMIT)):
+    if len(layout.tensors) > (most := _most_tensors(model)):
         raise CorruptError(f"{len(layout.tensors)} tensors; at most {most} are possible")
     if bool(frame.flags & FLAG_EXACT) != bool(layout.exact_size):
         raise CorruptError(f"the frame's flags do not fit its {layout.exact_size} bytes of exact tensors")
     body, exact = split_payload(frame, rest, layout, b"")
     layout.check_exact(exact)
     vector = decode_body(frame.codec, body, layout).dense()
-    arrays = layout.unflatten(vector, exact)
-    if not all(
-        float(np.abs(a).max(initial=0)) <= MAX_WEIGHT_MAGNITUDE for a in (vector, *float_values(arrays).values())
-    ):
-        raise CorruptError(f"it holds values beyond {MAX_WEIGHT_MAGNITUDE:g} or beyond their dtype")
-    return arrays
+    if not float(np.abs(vector).max(initial=0)) <= MAX_OWED_MAGNITUDE:
+        raise CorruptError(f"it holds values beyond {MAX_OWED_MAGNITUDE:g}")
+    for tensor, part in layout.parts:
+        np.clip(vector[part], -max_magnitude(tensor), max_magnitude(tensor), out=vector[part])
+    return layout.unflatten(vector, exact)
+
+
+def why_uncompressed(arrays: Mapping[str, NDArray[Any]], model: Layout) -> str:
+    """Return why the record `arrays` cannot be compressed next to a model of the layout `model`; empty if it can be."""
+    if not any(array.size and array.dtype.kind not in "iub" for array in arrays.values()):
+        return "it has no floating numbers"
+    try:
+        layout = layout_of(arrays)
+    except ValueError as error:
+        return str(error)
+    if not all(tensor.is_valid() for tensor in layout.tensors):
+        return "a tensor has more dimensions than can be sent"
+    if layout.n > (limit := _most_entries(model)):
+        return f"{layout.n} entries; next to this model, at most {limit} can be compressed"
+    if len(layout.tensors) > (most := _most_tensors(model)):
+        return f"{len(layout.tensors)} tensors; next to this model, at most {most} can be compressed"
+    for tensor in layout.tensors:
+        values = float_values({tensor.name: arrays[tensor.name]}).get(tensor.name)
+        if values is not None and (np.isfinite(values) & (np.abs(values) > max_magnitude(tensor))).any():
+            return f"its tensor {tensor.name!r} holds values beyond {max_magnitude(tensor):g}"
+    return ""
+
+
+def _may_exceed(vector: Vector, memory: State, layout: Layout) -> bool:
+    """Return whether a message may hold entries beyond their dtype: none is a million times as large as all that is owed."""
+    owed = sum(float(np.linalg.norm(to_numpy(array))) for array in (vector, *memory.values()))
+    return not 1e6 * owed <= min(max_magnitude(tensor) for tensor, _ in layout.parts)
+
+
+def _excess(vector: QuantizedVector, layout: Layout) -> Sparse | None:
+    """Return by how much entries of `vector` are beyond what a record of this layout may hold; None if none is."""
+    sparse = vector.sparse()
+    values = vector.dense() if sparse is None else sparse.values
+    limits = np.array([max_magnitude(tensor) for tensor, _ in layout.parts], np.float32)
+    if not values.size or np.abs(values).max() <= limits.min():
+        return None
+    indices = np.arange(layout.n) if sparse is None else sparse.indices
+    limit = limits[np.searchsorted([part.stop for _, part in layout.parts], indices, side="right")]
+    excess = values - np.clip(values, -limit, limit)
+    return Sparse(layout.n, indices[excess != 0], excess[excess != 0])
 
 
 def _most_entries(model: Layout) -> int:
     return max(MAX_MODELS_PER_RECORD * model.n, MIN_RECORD_LIMIT)
+
+
+def _most_tensors(model: Layout) -> int:
+    return max(MAX_MODELS_PER_RECORD * len(model.tensors), MIN_TENSOR_LIMIT)
 
 
 def _layout_and_rest(frame: Frame) -> tuple[bytes, bytes]:

@@ -236,10 +236,19 @@ def layout_of(
             raise ValueError(f"no tensor matches the local pattern {pattern!r}; the tensors are {', '.join(arrays)}")
     layout = Layout(tie([tensor_of(name, array, local) for name, array in arrays.items()], tied))
     if not layout.n:
-        raise ValueError("the model has no floating tensor to send; at least one is needed")
+        raise ValueError(f"the model has no floating tensor to send; at least one is needed: {_why_empty(layout)}")
     if layout.n > MAX_ENTRIES:
         raise ValueError(f"the model has {layout.n} entries to send; at most {MAX_ENTRIES} are possible")
     return layout
+
+
+def _why_empty(layout: Layout) -> str:
+    """Return why a layout has no entries."""
+    if not layout.tensors:
+        return "it has no tensors at all"
+    if empty := [tensor for tensor, _ in layout.parts]:
+        return f"{empty[0].name!r} has shape {empty[0].shape}, and shapes are those of the first model"
+    return ", ".join(f"{tensor.name!r} is {tensor.dtype} and {tensor.policy}" for tensor in layout.tensors[:4])
 
 
 def _policy(text: Any) -> tuple[Any, str]:

@@ -116,7 +116,9 @@ class Tensor:
     def check_shape(self, array: Any) -> None:
         """Raise `ValueError` for another shape than the tensor's."""
         if (shape := tuple(np.shape(array))) != self.shape:
-            raise ValueError(f"tensor {self.name!r} has shape {shape}; the model's has {self.shape}")
+            raise ValueError(
+                f"tensor {self.name!r} has shape {shape}; the model's has {self.shape}, which the first model fixed"
+            )
 
     def not_finite(self) -> DivergedError:
         """Return the error for a tensor that holds NaN or infinity."""

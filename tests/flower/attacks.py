@@ -95,8 +95,6 @@ def held(frame: Frame) -> Frame:
 STC = fedcomp.stc()
 MISFITS: dict[str, Change] = {
     "no weight": set_record("metrics", MetricRecord({"loss": 1.0})),
-    "other metrics": set_record("metrics", MetricRecord({"num-examples": 1, "lost": 1.0})),
-    "a list for a number": set_record("metrics", MetricRecord({"num-examples": 1, "loss": [1.0, 2.0]})),
     "a list for the weight": set_record("metrics", MetricRecord({"num-examples": [1], "loss": 1.0})),
     "two metric records": set_record("more", MetricRecord({"num-examples": 1, "loss": 1.0})),
     "no metric record": without_metrics,
@@ -120,8 +118,15 @@ MISFITS: dict[str, Change] = {
     "the server's own kind": sends(lambda frame: replace(frame, kind=Kind.DELTA)),
 }
 """Replies that do not fit; those of `tests/flower/test_hostile_nodes.py` are hostile in other ways."""
-FIT_ALONE = {"other metrics", "a list for a number"}
-"""Those that do not fit the other replies."""
+ONLY_MEANS_TAKE = "an array record too many"
+"""The one of `MISFITS` that counts where the strategy only averages: then nothing reads that record."""
+ODD_METRICS: dict[str, Change] = {
+    "other metrics": set_record("metrics", MetricRecord({"num-examples": 1, "lost": 1.0})),
+    "no metrics but the weight": set_record("metrics", MetricRecord({"num-examples": 1})),
+    "many metrics": set_record("metrics", MetricRecord({"num-examples": 1, **{f"m{i}": 1.0 for i in range(50)}})),
+    "a list for a number": set_record("metrics", MetricRecord({"num-examples": 1, "loss": [1.0, 2.0]})),
+}
+"""Replies that count, although their metrics are not those of the other replies."""
 
 
 def garbage(_: Frame) -> Iterable[Frame | bytes]:

@@ -1,8 +1,8 @@
 """The node's side in Flower: a mod that turns frames into the arrays that a ClientApp expects, and its reply into a frame."""
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from logging import WARNING
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,19 @@ from typing import Any
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 from numpy.typing import NDArray
 
-from fedcomp.errors import FedcompError
+from fedcomp.errors import DivergedError, FedcompError
 from fedcomp.flower import records
 from fedcomp.flower._compat import ClientAppCallable, log
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.context_store import ContextStore
+from fedcomp.flower.client.further import with_packed_records
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
+from fedcomp.flower.client.kept_state import kept_state
 from fedcomp.flower.client.state_folder import StateFolder
 from fedcomp.flower.client.trained import returned_model, trained_model
 from fedcomp.flower.lazy_array import record_of, to_record
 from fedcomp.flower.privacy import clipping_norm
-from fedcomp.sync import MakeStart, RecordSender, Subscriber, derive_seed, resync
+from fedcomp.sync import MakeStart, Subscriber, resync
 from fedcomp.wire import Frame, ServerMessage, parse_server_message
 
 StateStore = ContextStore | InMemoryState | StateFolder
@@ -52,6 +54,7 @@ class CompressionMod:
 
     def __init__(self, start: Callable[[Context], Mapping[str, NDArray[Any]] | ArrayRecord] | None = None) -> None:
         self._start = start
+        self._logged: set[str] = set()  # what one line in the log is enough for
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         """Return the ClientApp's reply to `message`, compressed.
@@ -60,16 +63,18 @@ class CompressionMod:
         """
         packed = records.packed(message.content) if message.has_content() else None
         if packed is None:
-            return call_next(message, context)
+            with kept_state(context):
+                return call_next(message, context)
         with open_store(context) as store:
-            return _answer(message, *packed, context, call_next, store, self._make_start(context))
+            return _answer(message, *packed, context, call_next, store, self._make_start(context), self._logged)
 
     def _make_start(self, context: Context) -> MakeStart | None:
         if (start := self._start) is None:
             return None
 
         def make() -> Mapping[str, NDArray[Any]]:
-            made = start(context)
+            with kept_state(context):
+                made = start(context)
             return records.to_arrays(made) if isinstance(made, ArrayRecord) else made
 
         return make
@@ -112,6 +117,7 @@ def _answer(
     call_next: ClientAppCallable,
     store: StateStore,
     make_start: MakeStart | None,
+    logged: set[str],
 ) -> Message:
     """Return the reply to `message`, whose record `key` holds `data`: follow the frames, run the app, pack its update."""
     start_s = time.perf_counter()
@@ -134,19 +140,31 @@ def _answer(
     message.content = _with_record(message.content, key, _model(state, cache))
     if uplinks:
         del message.content[records.RECORD_UPLINKS]
-    reply = call_next(message, context)
+    with kept_state(context):
+        reply = call_next(message, context)
     if reply.has_content():
         layout = state.subscriber.held.layout
         identity = int(context.node_config.get("partition-id", context.node_id))
-        if (trained := trained_model(message, reply.content, key, layout)) is not None:
-            packed_records = _packed_records(state, reply.content, trained[0], uplinks, request, identity)
-            reply.content = _packed_update(state, reply.content, *trained, request, identity, decode_seconds, max_norm)
-            reply.content.update(packed_records)
-        else:
-            returned = returned_model(message, reply.content, key, layout)
-            reply.content = _confirmed(state.subscriber, reply.content, returned, request, identity, decode_seconds)
+        with _named_errors():
+            if (trained := trained_model(message, reply.content, key, layout, uplinks, logged)) is not None:
+                content = with_packed_records(state, reply.content, trained[0], uplinks, request, identity, logged)
+                reply.content = _packed_update(state, content, *trained, request, identity, decode_seconds, max_norm)
+            else:
+                returned = returned_model(message, reply.content, key, layout)
+                reply.content = _confirmed(state.subscriber, reply.content, returned, request, identity, decode_seconds)
     store.save(state)
     return reply
+
+
+@contextmanager
+def _named_errors() -> Generator[None]:
+    """Say in the text of an error that it is about the reply, and not from the app."""
+    try:
+        yield
+    except DivergedError as error:
+        raise DivergedError(f"{records.BY_MOD}{error}") from error
+    except ValueError as error:
+        raise ValueError(f"{records.BY_MOD}{error}") from error
 
 
 def _places(request: ServerMessage, frames: tuple[Frame, ...]) -> set[tuple[int, int]]:
@@ -185,26 +203,6 @@ def _model(state: ClientState, cache: DecodeCache | None) -> ArrayRecord:
         return plain
     arrays = dict(plain) | state.local
     return record_of({tensor.name: arrays[tensor.name] for tensor in replica.layout.tensors if tensor.name in arrays})
-
-
-def _packed_records(
-    state: ClientState, content: RecordDict, key: str, uplinks: dict[str, str], request: ServerMessage, identity: int
-) -> dict[str, ArrayRecord]:
-    """Return the records of `content` that have a compressor in `uplinks`, compressed; `key` is that of the model."""
-    packed: dict[str, ArrayRecord] = {}
-    for name, record in records.array_records(content).items():
-        if name == key or name not in uplinks:
-            continue
-        sender = state.senders.get(name) or RecordSender()
-        seed = derive_seed(request.seed, identity, *name.encode())
-        try:
-            model = state.subscriber.held
-            data = sender.encode(records.to_arrays(record), uplinks[name], model, request.number, seed)
-        except ValueError as error:
-            raise ValueError(f"the record {name!r} of the reply cannot be compressed: {error}") from error
-        state.senders[name] = sender
-        packed[name] = records.pack(data, stype=records.RECORD_STYPE)
-    return packed
 
 
 def _packed_update(

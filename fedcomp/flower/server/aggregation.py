@@ -12,10 +12,12 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 from fedcomp.core import Vector
+from fedcomp.errors import DivergedError
 from fedcomp.flower import records
 from fedcomp.flower._compat import aggregate_metricrecords, log, make_message, validate_message_reply_consistency
 from fedcomp.flower.lazy_array import to_record
-from fedcomp.flower.server.replies import ValidatedReply
+from fedcomp.flower.names import match_names
+from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import (
     DifferenceRecord,
@@ -127,4 +129,10 @@ def _change_to(arrays: ArrayRecord | None, inner: Strategy, published: Replica) 
     if arrays is None:
         return None
     rounded = starts_from_published(inner)  # a model made from scratch leads exactly where it says
-    return published.layout.flatten(records.to_arrays(arrays), published.vector, rounded=rounded)
+    try:
+        named = match_names(arrays, published.layout, from_node=False).record
+        return published.layout.flatten(records.to_arrays(named), published.vector, rounded=rounded)
+    except DivergedError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"{type(inner).__name__}.aggregate_train returned another model: {error}") from error

@@ -15,7 +15,7 @@ from fedcomp.core import Vector, check_int, check_range
 from fedcomp.errors import CorruptError
 from fedcomp.flower._compat import log
 from fedcomp.flower.server.aggregation import weights_of
-from fedcomp.flower.server.replies import ValidatedReply
+from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.flower.strategies.server_optimizer import ServerOptimizer

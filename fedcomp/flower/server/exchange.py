@@ -1,7 +1,7 @@
 """The messages of a round: packed on the way out, validated on the way in, and counted in both directions."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from logging import INFO
+from logging import INFO, WARNING
 
 from flwr.app import Message
 from flwr.serverapp.strategy import Strategy
@@ -9,6 +9,7 @@ from flwr.serverapp.strategy import Strategy
 from fedcomp.compressor import Compressor
 from fedcomp.flower._compat import log
 from fedcomp.flower.records import Messages, dense_size, dense_sizes
+from fedcomp.flower.server.alike import are_alike
 from fedcomp.flower.server.asynchronous import AsyncMode
 from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.dp_strategies import sent_clipping_norm
@@ -17,8 +18,9 @@ from fedcomp.flower.server.links import log_totals
 from fedcomp.flower.server.missing_mod import check_mod
 from fedcomp.flower.server.participation import Participation
 from fedcomp.flower.server.published_model import PublishedModel
-from fedcomp.flower.server.replies import ReplyValidator, ValidatedReply
+from fedcomp.flower.server.replies import ReplyValidator
 from fedcomp.flower.server.reply_needs import ReplyNeeds
+from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.sync import Clipping, Ledger
 
 
@@ -30,6 +32,7 @@ class Exchange:
         participation: Which nodes were asked, and which answered.
         dense_records: The records that travel as they are.
         further_records: The compressors of further records in training replies.
+        asked: The number of nodes that were asked in the last round.
     """
 
     def __init__(
@@ -45,6 +48,8 @@ class Exchange:
         self._inner, self._order, self._clipping, self._mode = inner, order, clipping, mode
         self.dense_records = DenseRecords()
         self._max_norm: float | None = None  # of an update of this round
+        self._differ = self._same_records = False
+        self.asked = 0
         self.restore(Ledger(), {})
 
     def restore(self, ledger: Ledger, heard: Mapping[int, int]) -> None:
@@ -88,7 +93,7 @@ class Exchange:
         Raises `ValueError` for apps without the mod or without what the strategy needs, as `check_mod` and `ReplyValidator` do.
         """
         replies = list(replies)
-        asked = self.participation.take(server_round, replies, self.ledger, busy)
+        asked = self.asked = self.participation.take(server_round, replies, self.ledger, busy)
         check_mod(server_round, replies, asked, any_frame=bool(self.ledger.uplink_bytes), train=train)
         validator = ReplyValidator(
             model.publisher,
@@ -103,8 +108,18 @@ class Exchange:
             self._max_norm,
             self._mode,
             asked if train and not model.publisher.replica.version else 0,
+            self._same_records,
         )
-        return validator.validate(replies, train=train)
+        valid, failed = validator.validate(replies, train=train)
+        self._differ = not are_alike(valid)
+        return valid, failed
+
+    def fail(self) -> None:
+        """Note that the strategy failed on the replies of the last `validate`: it may need the same records of all nodes."""
+        if self._differ and not self._same_records:
+            self._same_records = True
+            text = "fedcomp: replies with different records; from now on, those count that have what most of them have"
+            log(WARNING, text)
 
     def log_dense_records(self, server_round: int) -> None:
         """Log the records that have travelled as they are for the first time."""

@@ -1,9 +1,12 @@
-"""Rounds without a result, because the strategy raised an exception or its model diverged: the run goes on after them."""
+"""Rounds without a result: the strategy raised an exception, or its model diverged, or no update came.  The run goes on."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from logging import ERROR
 
+from flwr.app import Message
+
+from fedcomp.errors import NoUpdateError
 from fedcomp.flower._compat import log
 
 
@@ -21,6 +24,15 @@ class FailedRounds:
         self.numbers: list[int] = []
         self._has_result = False
         self._last: Exception | None = None
+        self._missed, self._reason = 0, ""
+
+    def miss(self, server_round: int, failed: Sequence[Message]) -> None:
+        """Note a round in which nodes were asked to train, and no update could be used; `failed` are their replies."""
+        self._missed += 1
+        errors = [reply for reply in failed if reply.has_error()]
+        if errors and not self._reason:
+            node, reason = errors[0].metadata.src_node_id, errors[0].error.reason
+            self._reason = f"in round {server_round}, node {node}: {reason}"
 
     def succeed(self) -> None:
         """Note that a round has had a new model."""
@@ -45,8 +57,17 @@ class FailedRounds:
                 self.numbers.append(server_round)
                 self._last = None if self._has_result else error
 
-    def end(self) -> None:
-        """Raise the last exception if no round has had a result: then it was no single reply that failed."""
+    def end(self, *, untrained: bool) -> None:
+        """Raise an exception if no round has had a result: then it was no single reply that failed.
+
+        It is the strategy's last one.  Without one, it is a `NoUpdateError` if the model is `untrained`.
+        """
         if self._last is not None:
-            self._last.add_note(f"fedcomp: no round has had a result; {len(self.numbers)} failed")
+            self._last.add_note(
+                f"fedcomp: no round has had a result; {len(self.numbers)} failed, the last one is round {self.numbers[-1]}"
+            )
             raise self._last
+        if untrained and self._missed and not self._has_result:
+            rounds = f"{self._missed} round{'s' if self._missed > 1 else ''}"
+            why = self._reason or "no node has answered"
+            raise NoUpdateError(f"the model is untrained: no update could be used in {rounds}; {why}")

@@ -31,8 +31,9 @@ def check_mod(server_round: int, replies: Sequence[Message], asked: int, *, any_
             raise ValueError(text)
         log(WARNING, "%s", text)
     elif train and not any_frame and replies and all(reply.has_error() for reply in replies):
-        text = "fedcomp: round %d: all replies are errors, the first is %s; if the ClientApp has no CompressionMod, add it: %s"
-        log(WARNING, text, server_round, replies[0].error.reason, FIX)
+        reason = str(replies[0].error.reason)
+        advice = "" if records.BY_MOD in reason else f"; if the ClientApp has no CompressionMod, add it: {FIX}"
+        log(WARNING, "fedcomp: round %d: all replies are errors, the first is %s%s", server_round, reason, advice)
 
 
 def _lacks_mod(reply: Message) -> bool:

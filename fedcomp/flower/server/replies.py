@@ -1,8 +1,7 @@
 """The way in: each reply is validated completely, by itself and against the others, before any of it counts."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from logging import INFO, WARNING
 
@@ -11,33 +10,16 @@ from flwr.app import Error, Message, MessageType
 from fedcomp.errors import CorruptError, FedcompError, StaleError
 from fedcomp.flower import records
 from fedcomp.flower._compat import ErrorCode, log, make_message
+from fedcomp.flower.server.alike import with_common_metrics, with_common_records, with_one_key
 from fedcomp.flower.server.asynchronous import AsyncMode
 from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.further_records import FurtherRecords
 from fedcomp.flower.server.reply_needs import MissingRecordError, ReplyNeeds
-from fedcomp.sync import Clipping, Ledger, Publisher, Reply, Update, check_norm, dense_change, scaled
+from fedcomp.flower.server.validated_reply import ValidatedReply
+from fedcomp.sync import Clipping, Ledger, Publisher, check_norm, dense_change, scaled
 
 MAX_DECODED_BYTES = 512 * 2**20
 """The memory for decoded updates of a round; those beyond it are decoded a second time, when they are used."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ValidatedReply:
-    """A reply: `message` without its frame, the `key` of the frame's record, and the parsed frame."""
-
-    message: Message
-    key: str
-    reply: Reply
-
-    @property
-    def node(self) -> int:
-        """The id of the node that answered."""
-        return self.message.metadata.src_node_id
-
-    @property
-    def update(self) -> Update | None:
-        """What the node learned; None if it did not train."""
-        return self.reply.update
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +30,8 @@ class ReplyValidator:
     a node id; `dense_records` counts the arrays that no frame holds.  `further_records` decodes those that have a compressor;
     `clipping` scales long updates down; those longer than `max_norm`, if it is a number, are refused.  `mode` scales updates
     down that start from older versions, and bounds their age; None takes those of the published version alone.  `asked` is
-    the number of nodes that were asked to train if no version came after the first one; otherwise 0.
+    the number of nodes that were asked to train if no version came after the first one; otherwise 0.  With `same_records`, only
+    those replies are valid that have the records which most of them have.
     """
 
     publisher: Publisher
@@ -63,6 +46,7 @@ class ReplyValidator:
     max_norm: float | None = None
     mode: AsyncMode | None = None
     asked: int = 0
+    same_records: bool = False
 
     def validate(self, messages: Iterable[Message], *, train: bool) -> tuple[list[ValidatedReply], list[Message]]:
         """Return the valid replies in the order of their nodes, and the failures, which include the refused replies.
@@ -98,14 +82,23 @@ class ReplyValidator:
                 decoded_bytes += size
             replies.append(reply)
         replies.sort(key=lambda reply: (self.order(reply.node), reply.node))
-        fitting = _fitting(replies)
+        alike = self._alike(replies)
+        used = {id(reply.message) for reply in alike}
         others = CorruptError("its records are not those of the other replies")
-        failed += [self._refuse(reply.message, others) for reply in replies if reply not in fitting]
-        if fitting and not any(self.needs.weight(reply.message.content) for reply in fitting):
+        failed += [self._refuse(reply.message, others) for reply in replies if id(reply.message) not in used]
+        if alike and not any(self.needs.weight(reply.message.content) for reply in alike):
             none = CorruptError("its weight is 0, and so are all others")
-            return [], [*failed, *(self._refuse(reply.message, none) for reply in fitting)]
-        clipped = self._clipped(fitting) if train and self.clipping else fitting
+            return [], [*failed, *(self._refuse(reply.message, none) for reply in alike)]
+        clipped = self._clipped(alike) if train and self.clipping else alike
         return [self._weighted(reply) for reply in clipped], failed
+
+    def _alike(self, replies: list[ValidatedReply]) -> list[ValidatedReply]:
+        """Return the replies that the strategy can aggregate together, in one form: those that trained, if any did."""
+        if any(reply.update is not None for reply in replies):
+            replies = with_one_key([reply for reply in replies if reply.update is not None])
+        if self.needs.averages:
+            replies = with_common_metrics(replies, self.needs.weight_key)
+        return with_common_records(replies) if self.same_records else replies
 
     def _weighted(self, reply: ValidatedReply) -> ValidatedReply:
         """Return the reply, whose update counts less if it starts from an older version."""
@@ -178,24 +171,3 @@ class ReplyValidator:
         self.ledger.add(self.server_round, node, refused=1)
         reason = f"{type(error).__name__}: {error}"
         return make_message(message.metadata, error=Error(ErrorCode.MOD_FAILED_PRECONDITION, reason))
-
-
-def _fitting(replies: list[ValidatedReply]) -> list[ValidatedReply]:
-    """Return the replies that Flower can aggregate together: those that trained, with the records that most of them have."""
-    if any(reply.update is not None for reply in replies):
-        replies = [reply for reply in replies if reply.update is not None]
-    structures = [_structure(reply) for reply in replies]
-    common = Counter(structures).most_common(1)
-    return [reply for reply, structure in zip(replies, structures, strict=True) if structure == common[0][0]]
-
-
-def _structure(reply: ValidatedReply) -> Hashable:
-    """Return what must be equal in replies that Flower aggregates: the names of records and metrics, and their lengths."""
-    content = reply.message.content
-    metrics = records.metric_records(content)
-    entries = {
-        (key, name, len(value) if isinstance(value, list) else None)
-        for key, record in metrics.items()
-        for name, value in record.items()
-    }
-    return reply.key, frozenset(records.array_records(content)), frozenset(metrics), frozenset(entries)

@@ -41,7 +41,8 @@ class ReplyNeeds:
     `weight_key` names the metric that weighs a reply, None if the strategy names none.  A `strict` strategy ends the run unless
     each reply has one MetricRecord, which holds the weight, and in training the model.  With `one_array_record`, it also ends
     for an ArrayRecord beside the model that is not named in `further_records`.  With `divides`, it ends if all weights are 0;
-    one that `selects` replies, if all weights of those are, so none may be.
+    one that `selects` replies, if all weights of those are, so none may be.  One that `averages` is Flower's FedAvg or derived
+    from it, which aggregates only metrics of the same names.
     """
 
     train: bool
@@ -51,6 +52,7 @@ class ReplyNeeds:
     further_records: frozenset[str] = frozenset()
     divides: bool = False
     selects: bool = False
+    averages: bool = False
 
     @classmethod
     def of(cls, strategy: Strategy, *, train: bool) -> "ReplyNeeds":
@@ -65,7 +67,7 @@ class ReplyNeeds:
         divides = strict and (train or inner.evaluate_metrics_aggr_fn is aggregate_metricrecords)
         selects = strict and train and isinstance(inner, MultiKrum)
         one_array_record = strict and train and not mean
-        return cls(train, inner.weighted_by_key, strict, one_array_record, further, divides, selects)
+        return cls(train, inner.weighted_by_key, strict, one_array_record, further, divides, selects, True)
 
     def check(self, content: RecordDict, update: Update | None) -> None:
         """Raise `CorruptError` for a reply that lacks something; `content` are its records, and `update` is in its frame."""

@@ -26,12 +26,12 @@ from fedcomp.flower.server.links import check_links, evaluation_uplink, log_rati
 from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, overrides_start, start_rounds
 from fedcomp.flower.server.participation import NodeState
 from fedcomp.flower.server.published_model import PublishedModel
-from fedcomp.flower.server.replies import ValidatedReply
 from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
 from fedcomp.flower.server.traffic_record import TrafficRecord
 from fedcomp.flower.server.unchanged import keep_unchanged, log_unchanged
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
+from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.methods import auto
 from fedcomp.sync import SERVER_NODE, Clipping, Ledger, NodeRegistry, Publisher, check_masked, derive_seed
 
@@ -208,7 +208,7 @@ class CompressedStrategy(Strategy):
         A round in which the inner strategy raises an exception while it aggregates, or makes a model with numbers that cannot
         be sent, has no result: the log says why, the updates go back to their nodes, and the next round begins.  What the
         inner strategy has added to moments of its own stays there.  If no round has a result, the last of these exceptions is
-        raised at the end.
+        raised at the end; without any, a `NoUpdateError` if the model is still the first one.
 
         Raises `ValueError` if the arrays are of another model, or if they cannot be published.
         """
@@ -241,7 +241,7 @@ class CompressedStrategy(Strategy):
             )
             self._hook.end(self.ledger)
             self._exchange.log_totals()
-            self._failed.end()
+            self._failed.end(untrained=offset == 0 if steps is not self else self.version == 0)
         finally:
             self._offset, self._buffered = 0, None
             self._hook.cancel()
@@ -326,6 +326,10 @@ class CompressedStrategy(Strategy):
             self._failed.succeed()
         else:
             self.model.lead(self.inner)
+        if server_round in self._failed.numbers:
+            self._exchange.fail()
+        elif not valid and self._exchange.asked:
+            self._failed.miss(server_round, failed)
         self.round = server_round
         if self._checkpoint is not None and server_round % self._checkpoint[1] == 0:
             self.save(self._checkpoint[0])

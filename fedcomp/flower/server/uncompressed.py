@@ -65,19 +65,21 @@ class UncompressedStrategy(Strategy):
     def aggregate_train(self, server_round: int, replies: Messages) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the inner strategy's model and metrics."""
         server_round += self._offset
-        received = self._received(Link.TRAIN_REPLY, server_round, replies)
+        asked, received = self._received(Link.TRAIN_REPLY, server_round, replies)
         arrays, metrics = None, None
         with self._failed.guard(server_round, "training", counts=True):
             arrays, metrics = self._inner.aggregate_train(server_round, received)
         if arrays is not None:
             self._failed.succeed()
+        elif asked and not any(reply.has_content() for reply in received):
+            self._failed.miss(server_round, received)
         self._hook.begin(server_round, metrics)
         return arrays, metrics
 
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
         """Return the inner strategy's metrics."""
         server_round += self._offset
-        received, metrics = self._received(Link.EVALUATE_REPLY, server_round, replies), None
+        (_, received), metrics = self._received(Link.EVALUATE_REPLY, server_round, replies), None
         with self._failed.guard(server_round, "evaluation", counts=False):
             metrics = self._inner.aggregate_evaluate(server_round, received)
         self._hook.add(server_round, evaluate=metrics)
@@ -90,13 +92,14 @@ class UncompressedStrategy(Strategy):
             self._count(link, server_round, message.metadata.dst_node_id, message)
         return messages
 
-    def _received(self, link: Link, server_round: int, replies: Iterable[Message]) -> list[Message]:
+    def _received(self, link: Link, server_round: int, replies: Iterable[Message]) -> tuple[int, list[Message]]:
+        """Count the replies; return how many nodes were asked, and the replies."""
         replies = list(replies)
-        self._exchange.participation.take(server_round, replies, self._exchange.ledger)
+        asked = self._exchange.participation.take(server_round, replies, self._exchange.ledger)
         for reply in replies:
             if reply.has_content():
                 self._count(link, server_round, reply.metadata.src_node_id, reply)
-        return replies
+        return asked, replies
 
     def _count(self, link: Link, server_round: int, node: int, message: Message) -> None:
         sizes = records.dense_sizes(message.content)

@@ -62,7 +62,7 @@ def test_a_run_without_any_result_ends_with_the_error() -> None:
     strategy, grid = CompressedStrategy(Stumbling((1, 2, 3)), uplink=STC), LocalGrid(app(), NODES)
     with pytest.raises(KeyError, match="a bug") as caught:
         strategy.start(grid, model(), num_rounds=3)
-    assert caught.value.__notes__ == ["fedcomp: no round has had a result; 3 failed"]
+    assert caught.value.__notes__ == ["fedcomp: no round has had a result; 3 failed, the last one is round 3"]
     strategy.inner.rounds = ()  # type: ignore[attr-defined]
     strategy.start(grid, model(), num_rounds=2)
     assert (strategy.version, strategy.failed_rounds) == (2, ())

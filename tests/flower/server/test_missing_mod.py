@@ -9,6 +9,7 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.clientapp.typing import Mod
 from flwr.serverapp.strategy import FedAvg
 
+from fedcomp.errors import NoUpdateError
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
 from tests.flower.toy import model
 
@@ -99,7 +100,8 @@ def test_other_errors_of_all_nodes_are_quoted_with_the_advice(flower_log: pytest
         bias = cast(ArrayRecord, message.content["arrays"])["layer.bias"]
         return Message(RecordDict({"arrays": ArrayRecord({"layer.bias": bias})}), reply_to=message)
 
-    CompressedStrategy(FedAvg(fraction_evaluate=0.0)).start(LocalGrid(client_app, 2), model(), 1)
+    with pytest.raises(NoUpdateError, match=r"layer\.bias"):
+        CompressedStrategy(FedAvg(fraction_evaluate=0.0)).start(LocalGrid(client_app, 2), model(), 1)
     (line,) = warnings(flower_log)
     assert "layer.bias" in line
 
