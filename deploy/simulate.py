@@ -10,13 +10,17 @@ import argparse
 import os
 import sys
 
-from deploy.control import Control
-from deploy.environment import environment
-from deploy.federation import end_all
-from deploy.flower_programs import SuperLink
-from deploy.program import Program, ignore_end_signals, signals_as_exits
-from deploy.run_config import ROOT, LaunchError, app_of, check_run, federation_config, run_config
-from deploy.scratch import mark_of_folder, scratch_folder
+try:
+    from deploy.control import Control
+    from deploy.environment import environment
+    from deploy.federation import end_all
+    from deploy.flower_programs import SuperLink
+    from deploy.program import Program, ignore_end_signals, signals_as_exits
+    from deploy.run_config import ROOT, LaunchError, app_of, check_run, federation_config, run_config
+    from deploy.scratch import mark_of_folder, scratch_folder
+except ModuleNotFoundError as error:  # of the app, or of a library that it needs
+    need = "in fedcomp's folder, `make install` installs everything into .venv"
+    sys.exit(f"error: {error.name} is not installed for {sys.executable}; {need}")
 
 
 def simulate(args: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ from fedcomp.core.files import (
     write_atomically,
 )
 from fedcomp.core.random_stream import RandomStream
+from fedcomp.core.requirement import required
 from fedcomp.core.settings import (
     build,
     ceil_fraction,
@@ -64,6 +65,7 @@ __all__ = [
     "parse_call",
     "parse_setting",
     "read_archive",
+    "required",
     "settings_of",
     "split_sum",
     "to_json",
