@@ -52,7 +52,7 @@ def test_the_flower_app_in_the_readme_runs_and_is_compressed(tmp_path: Path) -> 
     assert ratio is not None
     assert float(loss[1]) < 1.0, "it starts at ln 10 = 2.3"
     assert int(ratio[1]) > 25, "one bit an entry, of 32"
-    assert "fedcomp: round 1: uplink" in done.stderr
+    assert "fedcomp: round 1, compared with plain Flower: up" in done.stderr
 
 
 def test_the_install_lines_of_the_readme_install_all_that_its_app_imports() -> None:

@@ -8,8 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.monitor.snapshot import RunSnapshot
+from fedcomp.core import format_bytes
 from fedcomp.sync import Traffic
-from server.progress import NUM_RECENT, format_bytes, format_seconds, seconds_left
+from server.progress import NUM_RECENT, format_seconds, seconds_left
 from server.run_records import NodeStatus, RoundRecord
 from server.run_status import FAILED, RUNNING
 

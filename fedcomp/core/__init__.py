@@ -33,6 +33,7 @@ from fedcomp.core.settings import (
     settings_of,
     split_sum,
 )
+from fedcomp.core.sizes import format_bytes
 from fedcomp.core.types import Vector, dtype_name, is_numpy, on_host
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "check_int",
     "check_range",
     "dtype_name",
+    "format_bytes",
     "format_call",
     "from_json",
     "is_numpy",

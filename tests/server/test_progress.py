@@ -2,8 +2,9 @@
 
 import pytest
 
+from fedcomp.core import format_bytes
 from fedcomp.sync import Traffic
-from server.progress import Progress, format_bytes, format_seconds
+from server.progress import Progress, format_seconds
 from server.run_records import RoundRecord
 
 

@@ -22,13 +22,14 @@ from fedcomp.flower.server.dense_records import Link
 from fedcomp.flower.server.dp_strategies import check_order
 from fedcomp.flower.server.exchange import Exchange
 from fedcomp.flower.server.failed_rounds import FailedRounds
-from fedcomp.flower.server.links import check_links, evaluation_uplink, log_ratio
+from fedcomp.flower.server.links import check_links, evaluation_uplink
 from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, overrides_start, start_rounds
 from fedcomp.flower.server.participation import NodeState
 from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.replies import ValidatedReply
 from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
+from fedcomp.flower.server.traffic_log import log_round
 from fedcomp.flower.server.traffic_record import TrafficRecord
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
 from fedcomp.methods import auto
@@ -329,7 +330,7 @@ class CompressedStrategy(Strategy):
         if self._checkpoint is not None and server_round % self._checkpoint[1] == 0:
             self.save(self._checkpoint[0])
         self._exchange.log_dense_records(server_round)
-        log_ratio(server_round, self.ledger, self._links.uplink)
+        log_round(server_round, self._links.num_rounds, self.ledger, self._links.uplink)
         self._hook.begin(server_round, metrics)
         return (self.model.public if published else None), metrics
 
