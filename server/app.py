@@ -13,7 +13,7 @@ from fedcomp.flower import GROWTH, CompressedStrategy, DynamicSampling, RigL, pa
 from server import report
 from server.evaluate import Evaluator, build_evaluator, check_same_preparation, check_training, to_npz
 from server.fit import check_partition, check_strategy, load_dataset
-from server.folder import RunFolder, create_folder, first_settings, reopen_folder
+from server.folder import RunFolder, create_folder, earlier_settings, reopen_folder
 from server.nodes import OrderedGrid, query_partitions, wait_for_nodes
 from server.rounds import Rounds
 from server.run_status import RunStatus
@@ -43,6 +43,7 @@ def main(grid: Grid, context: Context) -> None:
         raise SettingsError(str(error)) from None
     except OSError as error:
         raise SettingsError(f"a file or a connection cannot be used: {error}") from error
+    settings = settings.model_copy(update={"run_name": folder.path.name})  # of a run that got a number for a name
     print(f"{settings.dataset}, {settings.model}, {settings.strategy}: {folder.path}", flush=True)
     status = RunStatus(folder, strategy, partitions, settings.num_rounds)
     rounds = Rounds(settings, folder, evaluator, strategy, status)
@@ -91,7 +92,7 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
     )
     uplink, downlink = fedcomp.parse(settings.uplink), fedcomp.parse(settings.downlink)
     folder = reopen_folder(settings) if settings.resume else create_folder(settings)
-    check_same_preparation(str(first_settings(folder)["training"]), settings.training)
+    check_same_preparation(str(earlier_settings(folder)["training"]), settings.training)
     strategy = CompressedStrategy(
         DynamicSampling(inner, beta=settings.sampling_decay) if settings.sampling_decay else inner,
         uplink=uplink,
@@ -112,7 +113,7 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
 
 
 def _resume(settings: Settings, folder: RunFolder, strategy: CompressedStrategy) -> None:
-    """Load the checkpoint, if there is one, and remove what the run wrote after it."""
+    """Load the checkpoint, if there is one, write the settings, and remove what the run wrote after the checkpoint."""
     has_checkpoint = folder.checkpoint.exists()
     if has_checkpoint:
         strategy.load(folder.checkpoint)
@@ -122,5 +123,6 @@ def _resume(settings: Settings, folder: RunFolder, strategy: CompressedStrategy)
             " a greater number is needed to resume"
         )
     folder.keep_rounds(strategy.round if has_checkpoint else -1)
+    folder.write_json(folder.settings.name, settings.to_config())  # some may differ from those that it began with
     for old in (folder.summary, folder.nodes):
         old.unlink(missing_ok=True)

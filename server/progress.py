@@ -30,7 +30,7 @@ class Progress:
             parts.append(f"down {format_bytes(record.traffic.downlink_bytes):>8}")
             if self._warm:  # the first round also starts the nodes: its time predicts nothing
                 self._recent.append(record.seconds)
-                parts.append(f"left {format_seconds(seconds_left(self._recent, self.num_rounds - record.round))}")
+                parts.append(f"{format_seconds(seconds_left(self._recent, self.num_rounds - record.round))} left")
             self._warm = True
         return "  ".join(parts)
 

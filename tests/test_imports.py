@@ -61,6 +61,7 @@ RULES = {
     "deploy/": "cryptography filelock grpc grpc_health psutil pydantic fedcomp.core fedcomp.data",
     "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.core fedcomp.data fedcomp.flower._compat fedcomp.tasks
         clients.devices clients.plug_ins server.evaluate server.fit server.folder server.settings""",
+    "deploy/stop_report.py": "server.folder server.run_status",
     "deploy/monitor/": """prometheus_client rich fedcomp.core fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",
     "benchmarks/": """numpy torch flwr matplotlib pandas psutil seaborn fedcomp fedcomp.compressor fedcomp.core fedcomp.data
