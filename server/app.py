@@ -49,20 +49,24 @@ def main(grid: Grid, context: Context) -> None:
     rounds = Rounds(settings, folder, evaluator, strategy, status)
     random.seed(settings.seed)  # the strategy samples nodes with it, unless its checkpoint holds a later state
     begun = strategy.round, strategy.version if strategy.round > 0 else 0
-    with status:
-        strategy.start(
-            ordered,
-            strategy.arrays if strategy.round > 0 else evaluator.initial_arrays(),
-            num_rounds=settings.num_rounds - strategy.round,
-            timeout=settings.round_timeout,
-            evaluate_fn=rounds,
-        )
-    totals = strategy.ledger.total()
-    folder.write_json(folder.summary.name, report.summarize(settings, rounds.records, totals))
-    folder.write("accuracy.png", report.figure(settings, rounds.records))
-    folder.write("model.npz", to_npz(strategy.arrays))
-    if packed := evaluator.packed(strategy.arrays):
-        folder.write("inference.npz", packed)
+    try:
+        with status:
+            strategy.start(
+                ordered,
+                strategy.arrays if strategy.round > 0 else evaluator.initial_arrays(),
+                num_rounds=settings.num_rounds - strategy.round,
+                timeout=settings.round_timeout,
+                evaluate_fn=rounds,
+            )
+        totals = strategy.ledger.total()
+        folder.write_json(folder.summary.name, report.summarize(settings, rounds.records, totals))
+        folder.write("accuracy.png", report.figure(settings, rounds.records))
+        folder.write("model.npz", to_npz(strategy.arrays))
+        if packed := evaluator.packed(strategy.arrays):
+            folder.write("inference.npz", packed)
+    except OSError as error:
+        text = f"the run has ended after round {strategy.round}, because a file or a connection cannot be used: {error}"
+        raise SettingsError(text) from error
     print(report.table(settings, rounds.records, totals), flush=True)
     if strategy.round > begun[0] and strategy.version == begun[1]:
         raise RuntimeError(f"{NO_RESULT}; see the errors of the nodes and of the rounds in the log")

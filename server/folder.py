@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
-from fedcomp.core import write_atomically
+from fedcomp.core import naming, write_atomically
 from server.run_records import RoundRecord, from_row, to_row
 from server.settings import Settings
 
@@ -41,7 +41,7 @@ class RunFolder:
 
     def append(self, record: RoundRecord) -> None:
         """Add a line to the rounds."""
-        with self.rounds.open("a", encoding="utf-8") as file:
+        with naming(self.rounds), self.rounds.open("a", encoding="utf-8") as file:
             file.write(json.dumps(to_row(record), allow_nan=False) + "\n")
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:

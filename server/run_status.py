@@ -3,7 +3,9 @@
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from fedcomp.flower import CompressedStrategy, NodeState
 from server.folder import RunFolder
@@ -21,7 +23,8 @@ MAX_REASON_CHARACTERS = 500
 def mark_stopped(folder: RunFolder) -> None:
     """Write that the run in `folder` was stopped, if its server was ended before it could."""
     try:
-        status = json.loads(folder.nodes.read_bytes()) if folder.nodes.exists() else {"state": RUNNING, "nodes": []}
+        text = folder.nodes.read_bytes() if folder.nodes.exists() else b'{"state": "running", "nodes": []}'
+        status: dict[str, Any] = json.loads(text)
     except ValueError:
         return
     if status.get("state") == RUNNING:
@@ -53,10 +56,12 @@ class RunStatus:
             return
         if error is None:
             self._write(COMPLETED)
-        elif isinstance(error, Exception):
-            self._write(FAILED, " ".join(str(error).split()) or type(error).__name__)
-        else:  # a signal, or Flower's notice that its run was stopped
-            self._write(STOPPED)
+            return
+        with suppress(OSError):  # of a full disk, which may be what ended the run
+            if isinstance(error, Exception):
+                self._write(FAILED, " ".join(str(error).split()) or type(error).__name__)
+            else:  # a signal, or Flower's notice that its run was stopped
+                self._write(STOPPED)
 
     def update(self) -> None:
         """Write the current state, unless it was written a moment ago."""

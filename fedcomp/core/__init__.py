@@ -12,6 +12,8 @@ from fedcomp.core.context import EncodeContext, Hint, PreviousRound, RightFactor
 from fedcomp.core.files import (
     Arrays,
     from_json,
+    make_folder,
+    naming,
     octets,
     read_archive,
     to_json,
@@ -61,7 +63,9 @@ __all__ = [
     "format_call",
     "from_json",
     "is_numpy",
+    "make_folder",
     "move_into_first",
+    "naming",
     "octets",
     "on_host",
     "parse_call",

@@ -16,7 +16,7 @@ from fedcomp.flower._compat import ClientAppCallable, log
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.context_store import ContextStore
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
-from fedcomp.flower.client.state_folder import StateFolder
+from fedcomp.flower.client.state_folder import StateFolder, trainings_kept
 from fedcomp.flower.client.trained import returned_model, trained_model
 from fedcomp.flower.lazy_array import record_of, to_record
 from fedcomp.flower.privacy import clipping_norm
@@ -83,7 +83,9 @@ def open_store(context: Context) -> AbstractContextManager[StateStore]:
     if isinstance(context.state, InMemoryState):
         return nullcontext(context.state)
     path = state_folder(context)
-    return nullcontext(ContextStore(context.state)) if path is None else StateFolder(path, context.state)
+    if path is None:
+        return nullcontext(ContextStore(context.state))
+    return StateFolder(path, context.state, trainings_kept(context.node_config))
 
 
 def state_folder(context: Context) -> Path | None:

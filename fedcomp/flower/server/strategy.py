@@ -16,7 +16,7 @@ from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservin
 from fedcomp.flower.records import Messages
 from fedcomp.flower.server.aggregation import Change, aggregate, undone_on_error
 from fedcomp.flower.server.asynchronous import AsyncMode, BufferedGrid, check_async
-from fedcomp.flower.server.checkpoint import Checkpoint
+from fedcomp.flower.server.checkpoint import Checkpoint, explained
 from fedcomp.flower.server.choice import LinkCompressors
 from fedcomp.flower.server.dense_records import Link
 from fedcomp.flower.server.dp_strategies import check_order
@@ -358,20 +358,22 @@ class CompressedStrategy(Strategy):
     def save(self, path: str | Path) -> None:
         """Write everything that the server must not lose into one file, atomically.
 
-        If it is the file `checkpoint`, the record of all traffic beside it grows by what is new.
+        If it is the file `checkpoint`, the record of all traffic beside it grows by what is new.  Raises `OSError` if the disk
+        is full: the file that was there before is whole, and the record fits it.
         """
         self._random.hold()
-        state = Checkpoint(
-            self.round,
-            self.publisher,
-            self.ledger,
-            self.model.local,
-            self._random.state,
-            self._exchange.participation.heard,
-            self._record.append(self.ledger) if self._record is not None and self._record.belongs_to(path) else 0,
-            self._links.state(),
-        )
-        state.save(path, self.inner, self._settings)
+        with explained(Path(path)):
+            state = Checkpoint(
+                self.round,
+                self.publisher,
+                self.ledger,
+                self.model.local,
+                self._random.state,
+                self._exchange.participation.heard,
+                self._record.append(self.ledger) if self._record is not None and self._record.belongs_to(path) else 0,
+                self._links.state(),
+            )
+            state.save(path, self.inner, self._settings)
 
     def load(self, path: str | Path) -> None:
         """Return to the state that `save` wrote, the inner strategy's included; raise `FedcompError` for a damaged file.
