@@ -3,9 +3,10 @@
 import json
 import re
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -131,18 +132,21 @@ class Run:
             if line:
                 yield line
 
-    def follow(self, *, verbose: bool) -> None:
+    def follow(self, *, verbose: bool, note: Callable[[str], str | None] = lambda _: None) -> None:
         """Print the log until the run has ended; stop the run if this is interrupted.
 
-        Raises `LaunchError` with the reason if the run does not complete.
+        `note` returns what is printed after a line of the log, if anything.  Raises `LaunchError` with the reason if the run
+        does not complete.
         """
         shown = LogFilter(verbose)
         try:
             for line in self.lines():
-                for kept in shown.show(line):
-                    print(kept, flush=True)
+                for kept in (*shown.show(line), note(line)):
+                    if kept is not None:
+                        print(kept, flush=True)
         except BaseException:
             ignore_end_signals()
+            print("\nstopping the run", file=sys.stderr, flush=True)
             self.stop()
             raise
         for kept in shown.held:  # a traceback that was cut short

@@ -21,6 +21,7 @@ from deploy.keys import KeyFileError
 from deploy.process_record import ProcessRecord
 from deploy.program import ignore_end_signals, signals_as_exits
 from deploy.run_config import ROOT, Config, LaunchError, app_of, run_config
+from deploy.stop_report import StopReport, watch_command
 from fedcomp.data import parse_partition
 
 FOLDER = ROOT / "runs" / "local"
@@ -58,6 +59,7 @@ def up(args: argparse.Namespace) -> int:
     print(f'train:    {command(folder, "run")} -c "num-rounds=20"')
     print(f"or:       FLWR_HOME={shlex.quote(str(federation.control.home))} {shlex.join(map(str, flwr))}")
     print(f"look:     {command(folder, 'status')}")
+    print(f"watch:    {watch_command(folder / 'runs' / 'NAME')}, the name of a run in place of NAME")
     print(f"end:      {command(folder, 'down')}")
     return 0
 
@@ -89,7 +91,12 @@ def run(args: argparse.Namespace) -> int:
     if shared_out and config.get("data-dir", record.data_dir) != record.data_dir:
         again = f"{command(folder, 'up')} --data-dir {shlex.quote(str(config['data-dir']))}"
         raise LaunchError(f"the nodes do not read their data from {config['data-dir']}; restart them with {again}")
-    control.run(ROOT, config, folder / "started").follow(verbose=args.verbose)
+    line = shlex.split(command(folder, "run"))
+    for settings in args.config:
+        line += ["-c", settings]
+    with StopReport(Path(str(config["runs-dir"])), line, resumes=config.get("resume") is True) as report:
+        report.run = control.run(ROOT, config, folder / "started")
+        report.run.follow(verbose=args.verbose, note=report.how_to_watch)
     return 0
 
 

@@ -9,14 +9,20 @@ start ends them.
 import argparse
 import os
 import sys
+from pathlib import Path
 
-from deploy.control import Control
-from deploy.environment import environment
-from deploy.federation import end_all
-from deploy.flower_programs import SuperLink
-from deploy.program import Program, ignore_end_signals, signals_as_exits
-from deploy.run_config import ROOT, LaunchError, app_of, check_run, federation_config, run_config
-from deploy.scratch import mark_of_folder, scratch_folder
+try:
+    from deploy.control import Control
+    from deploy.environment import environment
+    from deploy.federation import end_all
+    from deploy.flower_programs import SuperLink
+    from deploy.program import Program, ignore_end_signals, signals_as_exits
+    from deploy.run_config import ROOT, LaunchError, app_of, check_run, federation_config, run_config
+    from deploy.scratch import mark_of_folder, scratch_folder
+    from deploy.stop_report import StopReport
+except ModuleNotFoundError as error:  # of the app, or of a library that it needs
+    need = "in fedcomp's folder, `make install` installs everything into .venv"
+    sys.exit(f"error: {error.name} is not installed for {sys.executable}; {need}")
 
 
 def simulate(args: argparse.Namespace) -> None:
@@ -25,7 +31,8 @@ def simulate(args: argparse.Namespace) -> None:
     check_run(config, args.nodes)
     workers = min(args.workers or os.cpu_count() or 1, args.nodes)
     federation = federation_config(args.federation, workers) | {"num-supernodes": args.nodes}
-    with scratch_folder() as home:
+    report = StopReport(Path(str(config["runs-dir"])), sys.orig_argv, resumes=config.get("resume") is True)
+    with scratch_folder() as home, report:
         mark = mark_of_folder(home)
         superlink = SuperLink(
             Program("SuperLink", f"{mark}superlink/", home / "superlink.log"), ["--insecure", "--simulation"]
@@ -34,7 +41,8 @@ def simulate(args: argparse.Namespace) -> None:
             superlink.start(home, environment(home))
             control = Control(home, mark)
             control.connect(superlink.address)
-            control.run(ROOT, config, home / "started", federation).follow(verbose=args.verbose)
+            report.run = control.run(ROOT, config, home / "started", federation)
+            report.run.follow(verbose=args.verbose, note=report.how_to_watch)
         finally:
             ignore_end_signals()
             end_all([superlink.program], mark)

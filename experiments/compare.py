@@ -19,7 +19,7 @@ from benchmarks.figure_file import format_of, write
 from deploy.monitor.snapshot import MonitorError, RunSnapshot, read_run
 from experiments.figures import COLORS, MARKERS_PER_LINE
 from experiments.table import Table
-from server.progress import format_bytes
+from fedcomp.core import format_bytes
 from server.run_records import RoundRecord
 
 NOT_COMPARED = frozenset({"run-name", "runs-dir", "resume"})

@@ -14,7 +14,7 @@ from experiments.network import format_duration
 from experiments.study import Study, is_dense, spread
 from experiments.table import Table
 from experiments.tables import TARGET_KEYS, best_ends, best_methods, by_setting, megabytes, percent
-from server.progress import format_bytes
+from fedcomp.core import format_bytes
 
 
 def summary_table(study: Study) -> Table:

@@ -9,7 +9,7 @@ from benchmarks.netshape.profiles import PROFILES
 from experiments.network import format_duration
 from experiments.study import Measure, Study, spread
 from experiments.table import Table
-from server.progress import format_bytes
+from fedcomp.core import format_bytes
 
 TARGET_KEYS = ("scenario", "target", "method")
 

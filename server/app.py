@@ -13,7 +13,7 @@ from fedcomp.flower import GROWTH, CompressedStrategy, DynamicSampling, RigL, pa
 from server import report
 from server.evaluate import Evaluator, build_evaluator, check_same_preparation, check_training, to_npz
 from server.fit import check_partition, check_strategy, load_dataset
-from server.folder import RunFolder, create_folder, first_settings, reopen_folder
+from server.folder import RunFolder, create_folder, earlier_settings, reopen_folder
 from server.nodes import OrderedGrid, query_partitions, wait_for_nodes
 from server.rounds import Rounds
 from server.run_status import RunStatus
@@ -43,25 +43,30 @@ def main(grid: Grid, context: Context) -> None:
         raise SettingsError(str(error)) from None
     except OSError as error:
         raise SettingsError(f"a file or a connection cannot be used: {error}") from error
+    settings = settings.model_copy(update={"run_name": folder.path.name})  # of a run that got a number for a name
     print(f"{settings.dataset}, {settings.model}, {settings.strategy}: {folder.path}", flush=True)
     status = RunStatus(folder, strategy, partitions, settings.num_rounds)
     rounds = Rounds(settings, folder, evaluator, strategy, status)
     random.seed(settings.seed)  # the strategy samples nodes with it, unless its checkpoint holds a later state
     begun = strategy.round, strategy.version if strategy.round > 0 else 0
-    with status:
-        strategy.start(
-            ordered,
-            strategy.arrays if strategy.round > 0 else evaluator.initial_arrays(),
-            num_rounds=settings.num_rounds - strategy.round,
-            timeout=settings.round_timeout,
-            evaluate_fn=rounds,
-        )
-    totals = strategy.ledger.total()
-    folder.write_json(folder.summary.name, report.summarize(settings, rounds.records, totals))
-    folder.write("accuracy.png", report.figure(settings, rounds.records))
-    folder.write("model.npz", to_npz(strategy.arrays))
-    if packed := evaluator.packed(strategy.arrays):
-        folder.write("inference.npz", packed)
+    try:
+        with status:
+            strategy.start(
+                ordered,
+                strategy.arrays if strategy.round > 0 else evaluator.initial_arrays(),
+                num_rounds=settings.num_rounds - strategy.round,
+                timeout=settings.round_timeout,
+                evaluate_fn=rounds,
+            )
+        totals = strategy.ledger.total()
+        folder.write_json(folder.summary.name, report.summarize(settings, rounds.records, totals))
+        folder.write("accuracy.png", report.figure(settings, rounds.records))
+        folder.write("model.npz", to_npz(strategy.arrays))
+        if packed := evaluator.packed(strategy.arrays):
+            folder.write("inference.npz", packed)
+    except OSError as error:
+        text = f"the run has ended after round {strategy.round}, because a file or a connection cannot be used: {error}"
+        raise SettingsError(text) from error
     print(report.table(settings, rounds.records, totals), flush=True)
     if strategy.round > begun[0] and strategy.version == begun[1]:
         raise RuntimeError(f"{NO_RESULT}; see the errors of the nodes and of the rounds in the log")
@@ -91,7 +96,7 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
     )
     uplink, downlink = fedcomp.parse(settings.uplink), fedcomp.parse(settings.downlink)
     folder = reopen_folder(settings) if settings.resume else create_folder(settings)
-    check_same_preparation(str(first_settings(folder)["training"]), settings.training)
+    check_same_preparation(str(earlier_settings(folder)["training"]), settings.training)
     strategy = CompressedStrategy(
         DynamicSampling(inner, beta=settings.sampling_decay) if settings.sampling_decay else inner,
         uplink=uplink,
@@ -112,7 +117,7 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
 
 
 def _resume(settings: Settings, folder: RunFolder, strategy: CompressedStrategy) -> None:
-    """Load the checkpoint, if there is one, and remove what the run wrote after it."""
+    """Load the checkpoint, if there is one, write the settings, and remove what the run wrote after the checkpoint."""
     has_checkpoint = folder.checkpoint.exists()
     if has_checkpoint:
         strategy.load(folder.checkpoint)
@@ -122,5 +127,6 @@ def _resume(settings: Settings, folder: RunFolder, strategy: CompressedStrategy)
             " a greater number is needed to resume"
         )
     folder.keep_rounds(strategy.round if has_checkpoint else -1)
+    folder.write_json(folder.settings.name, settings.to_config())  # some may differ from those that it began with
     for old in (folder.summary, folder.nodes):
         old.unlink(missing_ok=True)

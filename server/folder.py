@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
-from fedcomp.core import write_atomically
+from fedcomp.core import naming, write_atomically
 from server.run_records import RoundRecord, from_row, to_row
 from server.settings import Settings
 
 FREE_ON_RESUME = frozenset(  # the settings that may change when a run is resumed
     {
         "num-rounds", "data-dir", "device", "num-threads", "evaluate-every", "min-nodes",
-        "runs-dir", "checkpoint-every", "resume", "round-timeout", "node-timeout", "training", "client-momentum",
+        "runs-dir", "run-name", "checkpoint-every", "resume", "round-timeout", "node-timeout", "training", "client-momentum",
     }
 )  # fmt: skip
 ADDED_SINCE_0_1 = {
@@ -41,7 +41,7 @@ class RunFolder:
 
     def append(self, record: RoundRecord) -> None:
         """Add a line to the rounds."""
-        with self.rounds.open("a", encoding="utf-8") as file:
+        with naming(self.rounds), self.rounds.open("a", encoding="utf-8") as file:
             file.write(json.dumps(to_row(record), allow_nan=False) + "\n")
 
     def write_json(self, name: str, value: Mapping[str, object]) -> None:
@@ -103,7 +103,7 @@ def create_folder(settings: Settings) -> RunFolder:
             if not (runs / new).exists() or _is_empty(runs / new):
                 partial = RunFolder(runs / f".{new}.{uuid4().hex}.partial")
                 try:
-                    partial.write_json(partial.settings.name, settings.to_config())
+                    partial.write_json(partial.settings.name, {**settings.to_config(), "run-name": new})
                     return RunFolder(partial.path.rename(runs / new))
                 except BaseException as error:
                     shutil.rmtree(partial.path, ignore_errors=True)
@@ -115,14 +115,26 @@ def create_folder(settings: Settings) -> RunFolder:
     raise _taken(runs / name)
 
 
+def can_resume(folder: RunFolder) -> bool:
+    """Return whether a run has a checkpoint, or has finished no round and so starts again."""
+    return folder.checkpoint.exists() or not (_last_round(folder) or folder.summary.exists())
+
+
+def _last_round(folder: RunFolder) -> int:
+    return max((record.round for record in folder.records()), default=0)
+
+
 def _taken(path: Path) -> ValueError:
-    return ValueError(f"{path} holds a run already; choose another run-name, or resume it with resume=true")
+    folder = RunFolder(path)
+    resumes = folder.settings.exists() and can_resume(folder)
+    text = f"{path} holds a run already" if folder.settings.exists() else f"{path} exists, and is no empty folder"
+    return ValueError(f"{text}; choose another run-name{', or resume it with resume=true' if resumes else ''}")
 
 
 def reopen_folder(settings: Settings) -> RunFolder:
     """Return the folder of the run to resume; raise `ValueError` for other settings, and for a run without its checkpoint.
 
-    A run that ended before its first checkpoint starts again.
+    A run that ended before its first round did starts again.
     """
     folder = _resumable(settings)
     for left in folder.path.glob(".*.partial"):  # by a server that was killed
@@ -135,26 +147,24 @@ def _resumable(settings: Settings) -> RunFolder:
     folder = RunFolder(Path(settings.runs_dir).expanduser().absolute() / settings.run_name)
     if not folder.settings.exists():
         raise ValueError(f"resume is true, but there is no run {settings.run_name!r} in {folder.path.parent}")
-    before = first_settings(folder)
-    if not folder.checkpoint.exists():
+    before = earlier_settings(folder)
+    if not can_resume(folder):
         if not before["checkpoint-every"]:
             raise ValueError(
                 f"{folder.path} has no checkpoint; a run with checkpoint-every above 0 is needed to resume"
             )
-        last = max((record.round for record in folder.records()), default=0)
-        if last or folder.summary.exists():
-            done = f"has finished round {last}" if last else "has ended"
-            raise ValueError(
-                f"{folder.checkpoint} is missing, and the run {done}; put the file back, or start a run with another run-name"
-            )
+        done = f"has finished round {last}" if (last := _last_round(folder)) else "has ended"
+        raise ValueError(
+            f"{folder.checkpoint} is missing, and the run {done}; put the file back, or start a run with another run-name"
+        )
     for key, value in settings.to_config().items():
         if key not in FREE_ON_RESUME and before.get(key) != value:
             raise ValueError(f"{key} is {value!r}; {before.get(key)!r}, as run {settings.run_name!r} has it, is needed")
     return folder
 
 
-def first_settings(folder: RunFolder) -> dict[str, Any]:
-    """Return the settings that a run began with; raise `ValueError` if its file holds none."""
+def earlier_settings(folder: RunFolder) -> dict[str, Any]:
+    """Return the settings with which a run was last started; raise `ValueError` if its file holds none."""
     found = ADDED_SINCE_0_1 | _settings_in(folder.settings)
     return {key: RENAMED_SINCE_0_1.get((key, str(value)), value) for key, value in found.items()}
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
+from fedcomp.core import format_bytes
 from server.run_records import RoundRecord
 
 NUM_RECENT = 10
@@ -29,7 +30,7 @@ class Progress:
             parts.append(f"down {format_bytes(record.traffic.downlink_bytes):>8}")
             if self._warm:  # the first round also starts the nodes: its time predicts nothing
                 self._recent.append(record.seconds)
-                parts.append(f"left {format_seconds(seconds_left(self._recent, self.num_rounds - record.round))}")
+                parts.append(f"{format_seconds(seconds_left(self._recent, self.num_rounds - record.round))} left")
             self._warm = True
         return "  ".join(parts)
 
@@ -37,15 +38,6 @@ class Progress:
 def seconds_left(recent: Iterable[float], num_rounds: int) -> float:
     """Return how long `num_rounds` more rounds will take, given the seconds of recent ones."""
     return median(recent) * num_rounds
-
-
-def format_bytes(count: float) -> str:
-    """Return a number of bytes with three digits and a decimal unit, such as 12.3 kB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.{0 if unit == 'B' or count >= 99.95 else 1}f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 def format_seconds(seconds: float) -> str:

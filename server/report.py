@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fedcomp import parse
+from fedcomp.core import format_bytes
 from fedcomp.sync import Traffic
-from server.progress import format_bytes
 from server.run_records import RoundRecord
 from server.settings import Settings
 

@@ -56,7 +56,7 @@ class Rounds:
         ledger = self.strategy.ledger
         no_result = server_round in self.strategy.failed_rounds
         loss = None if loss is None else finite(loss)
-        names = self.strategy.compressors if server_round else ("", "")
+        names = self.strategy.compressors
         record = round_record(server_round, loss, accuracy, ledger, seconds, no_result=no_result, compressors=names)
         if server_round == 1 and record.traffic.uplink_bytes == 0:  # in later rounds, all nodes may be late at once
             raise RuntimeError(f"no node sent an update in round {server_round}; see the errors of the nodes")

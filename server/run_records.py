@@ -18,7 +18,8 @@ class RoundRecord:
     `accuracy` is in [0, 1]; `None` if the model was not evaluated.  `slowest_uplink_bytes` and `slowest_downlink_bytes`
     belong to the node with the most of each, for which the others wait.  `server_seconds` were spent on compressing the
     new version.  `no_result` says that the round led to no new model, because the strategy failed or its model diverged.
-    `uplink` and `downlink` are the compressors of the round, which `auto()` and `balanced()` choose.
+    `uplink` and `downlink` are the compressors of the round, which `auto()` and `balanced()` choose; in round 0, which sends
+    nothing, those of the settings.
     """
 
     round: int

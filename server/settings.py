@@ -16,7 +16,7 @@ from server.strategies import parse_strategy
 
 
 class SettingsError(ValueError):
-    """A run cannot start with these settings; the text is one sentence."""
+    """A run cannot start, or cannot go on, with these settings or on this machine; the text is one sentence."""
 
 
 def _accepted_by(parse: Callable[[str], object]) -> AfterValidator:

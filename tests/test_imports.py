@@ -61,7 +61,8 @@ RULES = {
     "deploy/": "cryptography filelock grpc grpc_health psutil pydantic fedcomp.core fedcomp.data",
     "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.core fedcomp.data fedcomp.flower._compat fedcomp.tasks
         clients.devices clients.plug_ins server.evaluate server.fit server.folder server.settings""",
-    "deploy/monitor/": """prometheus_client rich fedcomp.sync
+    "deploy/stop_report.py": "server.folder server.run_status",
+    "deploy/monitor/": """prometheus_client rich fedcomp.core fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",
     "benchmarks/": """numpy torch flwr matplotlib pandas psutil seaborn fedcomp fedcomp.compressor fedcomp.core fedcomp.data
         fedcomp.flower fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app
@@ -86,7 +87,7 @@ RULES = {
         fedcomp.compressor fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.flower.split fedcomp.gossip
         fedcomp.methods fedcomp.split fedcomp.sync fedcomp.tasks fedcomp.training
         clients.app clients.devices clients.local clients.plug_ins clients.samples
-        server.app server.evaluate server.fit server.progress server.run_records server.settings server.strategies
+        server.app server.evaluate server.fit server.run_records server.settings server.strategies
         deploy.environment deploy.keys deploy.monitor.snapshot
         benchmarks.figure_file benchmarks.netshape.profiles""",
 }

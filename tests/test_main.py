@@ -232,7 +232,7 @@ def test_without_flower_the_demo_says_what_installs_it() -> None:
     program = "import sys; sys.modules['flwr'] = None; from fedcomp.__main__ import main; sys.exit(main(['demo']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(r"fedcomp: demo: .*pip install 'fedcomp\[flower\]' installs it\n", done.stderr)
+    assert re.fullmatch(r"fedcomp: demo: .*pip install '\.\[flower\]' installs it\n", done.stderr)
 
 
 def test_methods_belong_to_the_demo_alone(capsys: pytest.CaptureFixture[str]) -> None:

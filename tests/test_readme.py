@@ -1,8 +1,11 @@
 """Every example in the README and in the guide runs as it is written there, and every page is linked."""
 
+import ast
 import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +52,29 @@ def test_the_flower_app_in_the_readme_runs_and_is_compressed(tmp_path: Path) -> 
     assert ratio is not None
     assert float(loss[1]) < 1.0, "it starts at ln 10 = 2.3"
     assert int(ratio[1]) > 25, "one bit an entry, of 32"
-    assert "fedcomp: round 1: uplink" in done.stderr
+    assert "fedcomp: round 1, compared with plain Flower: up" in done.stderr
+
+
+def test_the_install_lines_of_the_readme_install_all_that_its_app_imports() -> None:
+    trees = [ast.parse(block) for block in _blocks("python") if re.match(r"# \w+\.py\n", block)]
+    assert len(trees) == 3
+    imported = {
+        name.split(".")[0]
+        for tree in trees
+        for node in ast.walk(tree)
+        for name in (
+            [each.name for each in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", None)]
+        )
+        if name
+    }
+    packages = packages_distributions()
+    others = {packages[name][0] for name in imported - {"fedcomp", "client_app", "server_app"}}
+    [line] = [line for block in _blocks("sh") for line in block.splitlines() if line.startswith("pip install")]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [*line.partition("#")[0].split(), *extras["dependencies"], *extras["optional-dependencies"]["flower"]]
+    assert "'.[flower]'" in line
+    assert others <= {re.match(r"[\w-]*", name)[0] for name in named}  # type: ignore[index]
+    assert others >= {"flwr", "torch", "scikit-learn"}
 
 
 @pytest.mark.parametrize("start", ["from_file", "from_seed"])

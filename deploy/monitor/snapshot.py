@@ -17,7 +17,7 @@ class MonitorError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """A run at one moment: `state` is running, completed or failed, `idle_s` the seconds since its last write."""
+    """A run at one moment: `state` is running, completed, failed for a `reason`, or stopped; `idle_s`: since its last write."""
 
     name: str
     settings: dict[str, Any]
@@ -27,6 +27,7 @@ class RunSnapshot:
     num_rounds: int
     version: int | None
     idle_s: float
+    reason: str = ""
     lines: bytes = field(default=b"", repr=False)
     """The lines of the file that `rounds` were read from."""
 
@@ -65,6 +66,7 @@ def read_run(path: Path, before: RunSnapshot | None = None) -> RunSnapshot:
             int(status.get("num_rounds", settings.get("num-rounds", 0))),
             status.get("version"),
             max(0.0, idle_s),
+            str(status.get("reason", "")),
             lines,
         )
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -87,5 +89,5 @@ def _why_no_run(path: Path) -> str:
         return (
             f"{path} holds {len(runs)} run{'s' if len(runs) > 1 else ''}; name one of them, such as {runs[-1].parent}"
         )
-    found = "has no settings.json" if path.is_dir() else "is no folder"
-    return f"{path} {found}; the folder of a run is needed, such as runs/digits-001"
+    found = "has no settings.json" if path.is_dir() else "is no folder" if path.exists() else "does not exist"
+    return f"{path} {found}; name the folder of a run, such as runs/digits-001"

@@ -8,10 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.monitor.snapshot import RunSnapshot
+from fedcomp.core import format_bytes
 from fedcomp.sync import Traffic
-from server.progress import NUM_RECENT, format_bytes, format_seconds, seconds_left
+from server.progress import NUM_RECENT, format_seconds, seconds_left
 from server.run_records import NodeStatus, RoundRecord
-from server.run_status import FAILED, RUNNING
+from server.run_status import FAILED, RUNNING, STOPPED
 
 OTHER_LINES = 12
 """Lines of the screen that are neither a round nor a node."""
@@ -63,7 +64,15 @@ def _state(view: RunSnapshot) -> Text:
     done = view.rounds[-1].round if view.rounds else 0
     where = f"round {done} of {view.num_rounds}" + ("" if view.version is None else f", version {view.version}")
     if view.state == FAILED:
-        return Text(f"failed after {where}; see its log", style="bold red")
+        return Text(f"failed after {where}: {view.reason or 'its log has the reason'}", style="bold red")
+    if view.state == STOPPED:
+        resumes = done == 0 or view.settings.get("checkpoint-every")
+        more = (
+            f"; resume=true run-name={view.name} continues it"
+            if resumes
+            else "; it kept no checkpoint to continue from"
+        )
+        return Text(f"stopped after {where}{more}", style="yellow")
     if view.state != RUNNING:
         return Text(f"completed: {where}", style="green")
     line = Text(f"running: {where}")

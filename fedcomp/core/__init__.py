@@ -12,6 +12,8 @@ from fedcomp.core.context import EncodeContext, Hint, PreviousRound, RightFactor
 from fedcomp.core.files import (
     Arrays,
     from_json,
+    make_folder,
+    naming,
     octets,
     read_archive,
     to_json,
@@ -19,6 +21,7 @@ from fedcomp.core.files import (
     write_atomically,
 )
 from fedcomp.core.random_stream import RandomStream
+from fedcomp.core.requirement import required
 from fedcomp.core.settings import (
     build,
     ceil_fraction,
@@ -32,6 +35,7 @@ from fedcomp.core.settings import (
     settings_of,
     split_sum,
 )
+from fedcomp.core.sizes import format_bytes
 from fedcomp.core.types import Vector, dtype_name, is_numpy, on_host
 
 __all__ = [
@@ -55,15 +59,19 @@ __all__ = [
     "check_int",
     "check_range",
     "dtype_name",
+    "format_bytes",
     "format_call",
     "from_json",
     "is_numpy",
+    "make_folder",
     "move_into_first",
+    "naming",
     "octets",
     "on_host",
     "parse_call",
     "parse_setting",
     "read_archive",
+    "required",
     "settings_of",
     "split_sum",
     "to_json",

@@ -7,7 +7,8 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,30 +26,51 @@ DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, zipf
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 0o600) -> None:
-    """Replace the file `path` by one that `write` fills; its folder is created if needed; `mode` is its mode.
+    """Replace the file `path` by one that `write` fills; `mode` is its mode.
 
-    The new file is flushed to the disk under a temporary name in the same folder, and then renamed.  A writer that is killed
-    leaves a file ``.<name>.<letters>.partial`` behind.
+    Its folder is created if needed, and those may enter it that may read the file.  The new file is flushed to the disk under
+    a temporary name in the same folder, and then renamed.  A writer that is killed leaves a file
+    ``.<name>.<letters>.partial`` behind.  An `OSError`, as of a full disk, names `path`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
-    partial = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.chmod(mode)
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with naming(path):
+        make_folder(path.parent, mode)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+        partial = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.chmod(mode)
+            partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
     if os.name != "nt":  # Windows opens no folders
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def make_folder(path: Path, mode: int = 0o600) -> None:
+    """Make the folder `path` for files of this `mode`, with all above it that are missing: who may read those may enter it."""
+    if path.is_dir():
+        return
+    make_folder(path.parent, mode)
+    path.mkdir(mode=mode | mode >> 2 & 0o111, exist_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Generator[None]:
+    """Let every `OSError` of the block name `path`: that of a full disk names nothing, others a temporary name."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:  # else it has no text but its own
+            error.filename = str(path)
+        raise
 
 
 def write_archive(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

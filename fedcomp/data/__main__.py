@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lines = iter((check(card, options.folder),))
         for line in lines:
             print(line)
-    except (OSError, ValueError) as error:
+    except (ModuleNotFoundError, OSError, ValueError) as error:
         text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
         print(f"data: {text}", file=sys.stderr)
         return 2

@@ -6,6 +6,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.core import required
 from fedcomp.data.card import Card, Hub
 from fedcomp.data.dataset import Arrays, DataError
 
@@ -18,8 +19,9 @@ def read_digits() -> tuple[Arrays, Arrays]:
     Both splits have the same class distribution, and are always the same.  They are inside scikit-learn and need no network.
     Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", 1998.
     """
-    from sklearn import datasets as sklearn_datasets
-    from sklearn import model_selection
+    with required("fedcomp.data", "app", "sklearn"):
+        from sklearn import datasets as sklearn_datasets
+        from sklearn import model_selection
 
     digits = cast(Any, sklearn_datasets.load_digits())
     images = (np.asarray(digits.data) / 16).astype(np.float32).reshape(-1, 1, 8, 8)  # stored as 0 to 16
@@ -32,8 +34,9 @@ def read_digits() -> tuple[Arrays, Arrays]:
 
 def read_hub(card: Card) -> tuple[Arrays, Arrays]:
     """Return train and test from the hub, or from its cache on this machine; raise `DataError` if that is impossible."""
-    from datasets.exceptions import DatasetsError
-    from flwr_datasets import FederatedDataset
+    with required("fedcomp.data", "app", "datasets", "flwr_datasets"):
+        from datasets.exceptions import DatasetsError
+        from flwr_datasets import FederatedDataset
 
     hub = _hub(card)
     try:
@@ -49,9 +52,10 @@ def read_hub(card: Card) -> tuple[Arrays, Arrays]:
 
 def read_saved(card: Card, folder: Path) -> tuple[Arrays, Arrays]:
     """Return train and test from a folder that ``DatasetDict.save_to_disk`` wrote."""
-    from datasets.exceptions import DatasetsError
+    with required("fedcomp.data", "app", "datasets"):
+        from datasets.exceptions import DatasetsError
 
-    import datasets
+        import datasets
 
     hub = _hub(card)
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import check_bool, check_int, check_range
+from fedcomp.core import check_bool, check_int, check_range, required
 from fedcomp.data.splits import Indices, natural_split, skewed_split, stc_split
 
 LABEL = "label"
@@ -226,9 +226,10 @@ def check_enough(samples: Samples, num_clients: int, each: int) -> None:
 
 def _assign(samples: Samples, num_clients: int, partitioner: str, *args: Any, **settings: Any) -> Indices:
     """Return the indices that a partitioner of flwr-datasets gives each client."""
-    from flwr_datasets import partitioner as partitioners  # slow to import, and only the server and simulations need it
+    with required("fedcomp.data", "app", "datasets", "flwr_datasets"):  # slow: only the server and simulations need it
+        from flwr_datasets import partitioner as partitioners
 
-    from datasets import Dataset as Table
+        from datasets import Dataset as Table
 
     made = getattr(partitioners, partitioner)(*args, **settings)
     made.dataset = Table.from_dict({INDEX: np.arange(len(samples.labels)), LABEL: samples.labels})

@@ -3,14 +3,11 @@
 The server strategies of the compression papers are here too.
 """
 
-try:
+from fedcomp.core import required
+
+with required("fedcomp.flower", "flower", "filelock", "flwr"):
     import filelock as filelock
     import flwr as flwr
-except ModuleNotFoundError as error:
-    if error.name not in ("filelock", "flwr"):
-        raise
-    text = f"fedcomp.flower needs Flower, but {error.name} is not installed; pip install 'fedcomp[flower]' installs it"
-    raise ModuleNotFoundError(text, name=error.name) from None
 
 from fedcomp.flower.client.mod import CompressionMod
 from fedcomp.flower.grid_wrapper import GridWrapper

@@ -134,18 +134,16 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
     least = {
-        f"the errors of {facts.averaged:.3g} updates a round average out": eden_bits(
-            MEAN_ERROR * facts.averaged * facts.tolerance
-        ),
-        f"a model of {facts.n} entries is small": math.sqrt(ONE_BIT_ENTRIES / facts.n),
-        f"{facts.first_contacts:.0%} of the messages are a node's first and hold the whole model": (
-            FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts
-        ),
+        _mean(facts.averaged): eden_bits(MEAN_ERROR * facts.averaged * facts.tolerance),
+        _small(facts.n): math.sqrt(ONE_BIT_ENTRIES / facts.n),
+        _first(facts.first_contacts): (FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts),
     }
     density = min(SENDS_PER_NODE / facts.requests, MAX_DENSITY)
     if keep_stc or (facts.requests >= MIN_REQUESTS and _stc_bits(density) <= max(least.values())):
         flush = FLUSH_FACTOR if facts.server_round > (1 - FLUSH_SHARE) * facts.num_rounds else 1.0
-        return _stc(density * flush, f"each node trains {facts.requests:.4g} times, enough for error feedback")
+        return _stc(
+            density * flush, f"each node trains {facts.requests:.4g} times, and sends later what a message leaves out"
+        )
     return _eden(least)
 
 
@@ -158,24 +156,26 @@ def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = F
         return tiny
     density = min(SENDS_BY_SERVER / facts.num_rounds, MAX_DENSITY)
     if keep_stc or facts.num_rounds >= MIN_ROUNDS:
-        return _stc(density * boost, f"{facts.num_rounds} versions are enough for error feedback")
+        return _stc(
+            density * boost, f"the run has {facts.num_rounds} versions, and later ones bring what one leaves out"
+        )
     first = facts.first_contacts
     returning = (1 - first) / facts.participation  # deltas that a message brings on average
     least = {
-        f"a version is the mean of {facts.averaged:.3g} updates": eden_bits(
-            min(VERSION_ERROR * facts.averaged, MAX_VERSION_ERROR) * facts.tolerance
-        ),
-        f"a model of {facts.n} entries is small": math.sqrt(ONE_BIT_ENTRIES / facts.n),
-        f"{first:.0%} of the messages are a node's first and hold the whole model": (
-            FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9)
-        ),
+        _version(facts.averaged): eden_bits(min(VERSION_ERROR * facts.averaged, MAX_VERSION_ERROR) * facts.tolerance),
+        _small(facts.n): math.sqrt(ONE_BIT_ENTRIES / facts.n),
+        _first(first): (FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9)),
     }
     missed = 1 / facts.participation
     jump_bits = _stc_bits(density) * missed**JUMP_GROWTH
     if facts.num_rounds >= MIN_JUMP_ROUNDS and jump_bits < max(least.values()) * missed:
-        return _stc(density * boost, f"a node misses {missed:.3g} versions on average, and gets their sum")
+        return _stc(
+            density * boost, f"a node misses {missed:.3g} versions on average, and gets their sum in one message"
+        )
     if facts.server_round >= facts.num_rounds:
-        return Choice(eden(MAX_EDEN_BITS), "the last version is the result of the run")
+        return Choice(
+            eden(MAX_EDEN_BITS), "the last version is the result of the run, and nothing can correct it later"
+        )
     return _eden(least)
 
 
@@ -207,7 +207,29 @@ def next_boost(
 
 
 def _tiny(n: int) -> Choice | None:
-    return Choice(dense(), f"{n} entries take hardly more bytes than the head of a message") if n <= MAX_TINY else None
+    if n > MAX_TINY:
+        return None
+    return Choice(dense(), f"a model of {n} entries takes hardly more bytes than the head of a message")
+
+
+def _mean(averaged: float) -> str:
+    if averaged < 1.5:
+        return "the strategy reads each update by itself, and nothing cancels its error"
+    return f"a round averages {averaged:.3g} updates, whose errors mostly cancel"
+
+
+def _version(averaged: float) -> str:
+    if averaged < 1.5:
+        return "a version must stay close to the update that it is made of"
+    return f"a version averages {averaged:.3g} updates, and an error in it changes the model little"
+
+
+def _small(n: int) -> str:
+    return f"the model is small, and each of its {n} entries matters more"
+
+
+def _first(share: float) -> str:
+    return f"{share:.0%} of the messages bring a node its first, whole model, beside which smaller updates would save little"
 
 
 def _stc_bits(density: float) -> float:

@@ -5,13 +5,10 @@ Wang et al., "Fine-tuning Language Models over Slow Networks using Activation Co
 arXiv:2206.01299 (AC-SGD).
 """
 
-try:
+from fedcomp.core import required
+
+with required("fedcomp.split", "client", "torch"):
     import torch as torch
-except ModuleNotFoundError as error:
-    if error.name != "torch":
-        raise
-    text = "fedcomp.split needs torch, which is not installed; pip install 'fedcomp[client]' installs it"
-    raise ModuleNotFoundError(text, name=error.name) from None
 
 from fedcomp.split.activations import Activations, read_activations, write_activations
 from fedcomp.split.boundary import Boundary

@@ -1,6 +1,7 @@
 """What one end of a cut holds of each sample: its last activation.  Rows beyond a bound are in a file."""
 
 import hashlib
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -103,7 +104,7 @@ class ActivationMemory:
     def _write(self, each: int, row: Vector) -> None:
         if self.row_size:
             if self._file is None:
-                self._file = tempfile.TemporaryFile() if self._path is None else self._path.open("w+b")  # noqa: SIM115
+                self._file = tempfile.TemporaryFile() if self._path is None else _made(self._path)  # noqa: SIM115
             self._file.seek(4 * self.row_size * each)
             self._file.write(row.astype("<f4").tobytes())
         self._in_file.add(each)
@@ -113,3 +114,9 @@ def digest_of(rows: Vector) -> int:
     """Return BLAKE2b of the bytes of `rows`, little-endian float32, as a 64-bit number; 0 for no bytes."""
     data = rows.astype("<f4", copy=False).tobytes()
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") if data else 0
+
+
+def _made(path: Path) -> BinaryIO:
+    """Return a new file at `path`, which holds activations of a node's samples, for this user alone."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")

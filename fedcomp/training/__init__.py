@@ -4,13 +4,10 @@ A plug-in changes one thing: the samples of a step, its precision, its loss.  `p
 ``batch_augmentation(8) + mixed_precision()``; `+` joins plans.  `Plan` shows the loop.
 """
 
-try:
+from fedcomp.core import required
+
+with required("fedcomp.training", "client", "torch"):
     import torch as torch
-except ModuleNotFoundError as error:
-    if error.name != "torch":
-        raise
-    text = "fedcomp.training needs torch, which is not installed; pip install 'fedcomp[client]' installs it"
-    raise ModuleNotFoundError(text, name=error.name) from None
 
 from fedcomp.training.activation_compression import activation_compression
 from fedcomp.training.admm import admm

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from deploy.monitor.snapshot import read_run
 from deploy.program import is_alive
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,8 +89,10 @@ def test_a_missing_dataset_is_one_sentence_and_leaves_no_folder(launcher: Launch
 
 
 @pytest.mark.system
-def test_an_interrupted_run_ends_all_of_its_processes(launcher: Launcher) -> None:
-    process = launcher.start("--nodes", "4", "-c", "num-rounds=100000 fraction-train=0.5")
+def test_an_interrupted_run_ends_all_of_its_processes_and_says_how_to_continue(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    process = launcher.start("--nodes", "4", "-c", "num-rounds=100000 fraction-train=0.5 checkpoint-every=1")
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("round      2/"):
@@ -97,9 +101,25 @@ def test_an_interrupted_run_ends_all_of_its_processes(launcher: Launcher) -> Non
     assert len(started) > 5
     assert any("ray" in each.name() for each in started)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT
     assert not [each for each in started if is_alive(each)]
+    run = tmp_path / "runs" / "digits-001"
+    assert read_run(run).state == "stopped"
+    last = read_run(run).rounds[-1].round
+    assert f"stopped after round {last}; {run} holds what there is\ncontinue it with:\n" in output
+    command = shlex.split(output.splitlines()[-1])
+    done = subprocess.run(
+        [*command, "-c", f"num-rounds={last + 1}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"round {last + 1}/{last + 1}" in done.stdout
+    assert json.loads((run / "settings.json").read_text())["num-rounds"] == last + 1
 
 
 @pytest.mark.system

@@ -125,7 +125,7 @@ def test_a_damaged_run_is_refused_in_one_sentence_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["nowhere"], "nowhere is no folder"),
+        (["nowhere"], "nowhere does not exist; name the folder of a run"),
         (["--target", "80"], "80"),
         (["--out", "figure.jpg"], "figure.jpg"),
     ],

@@ -59,8 +59,9 @@ def test_a_run_writes_its_rounds_which_add_up_to_its_summary_a_figure_and_the_la
     assert {path.name for path in folder.iterdir()} == files
     assert [line["round"] for line in lines(folder)] == [0, 1, 2, 3, 4]
     summary = json.loads((folder / "summary.json").read_text())
-    last = lines(folder)[-1]
-    assert (summary["rounds"], summary["accuracy"], summary["settings"]) == (4, last["accuracy"], config)
+    last, named = lines(folder)[-1], config | {"run-name": "digits-001"}
+    assert (lines(folder)[0]["uplink"], lines(folder)[0]["downlink"]) == ("auto()", "auto()"), "round 0 sends nothing"
+    assert (summary["rounds"], summary["accuracy"], summary["settings"]) == (4, last["accuracy"], named)
     for key in ("uplink_bytes", "downlink_bytes", "catch_up_bytes", "dense_uplink_bytes", "dense_downlink_bytes"):
         assert sum(line[key] for line in lines(folder)) == summary[key] > 0
     assert summary["ratio"] > 1
@@ -169,6 +170,8 @@ def test_an_interrupted_run_resumes_with_the_same_results(short: Config, tmp_pat
     grid = LocalGrid(client_app, NODES, halves)
     run(halves | {"num-rounds": 2}, grid)
     run(halves | {"resume": True}, grid)
+    settings = json.loads((tmp_path / "runs" / "halves" / "settings.json").read_text())
+    assert settings == halves | {"resume": True}, "and not with 2 rounds"
     learned = [
         [
             (line["round"], line["accuracy"], line["loss"], line["uplink_bytes"])

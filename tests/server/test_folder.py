@@ -20,11 +20,13 @@ MakeSettings = Callable[..., Settings]
 def test_runs_without_a_name_are_numbered_and_a_named_one_is_never_overwritten(settings: MakeSettings) -> None:
     names = [create_folder(settings()).path.name for _ in range(3)]
     assert names == ["digits-001", "digits-002", "digits-003"]
+    numbered = reopen_folder(settings(run_name="digits-002", resume=True))
+    assert json.loads(numbered.settings.read_text())["run-name"] == "digits-002"
     mine = create_folder(settings(run_name="mine", seed=5))
     assert Settings.from_config(json.loads(mine.settings.read_text())) == settings(run_name="mine", seed=5)
     mine.write("summary.json", b"old")
-    with pytest.raises(ValueError, match=r"mine .*run-name, .*resume=true"):
-        create_folder(settings(run_name="mine"))
+    with pytest.raises(ValueError, match=r"mine holds a run already; choose another run-name$"):
+        create_folder(settings(run_name="mine"))  # it has ended, without a checkpoint
     assert mine.summary.read_bytes() == b"old"
 
 
@@ -113,7 +115,11 @@ def test_a_write_leaves_no_partial_file_and_others_may_read_it(settings: MakeSet
 def test_resuming_needs_a_run_and_its_checkpoint(settings: MakeSettings) -> None:
     with pytest.raises(ValueError, match="'gone'"):
         reopen_folder(settings(run_name="gone", resume=True))
-    create_folder(settings(run_name="bare"))
+    bare = create_folder(settings(run_name="bare"))
+    with pytest.raises(ValueError, match=r"bare .*run-name, or resume it with resume=true$"):
+        create_folder(settings(run_name="bare"))
+    assert reopen_folder(settings(run_name="bare", resume=True)).path == bare.path, "it has finished no round"
+    bare.append(RoundRecord(1, 0.2, None))
     with pytest.raises(ValueError, match="bare .*checkpoint-every above 0"):
         reopen_folder(settings(run_name="bare", resume=True))
     early = create_folder(settings(run_name="early", checkpoint_every=2))

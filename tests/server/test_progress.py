@@ -2,8 +2,9 @@
 
 import pytest
 
+from fedcomp.core import format_bytes
 from fedcomp.sync import Traffic
-from server.progress import Progress, format_bytes, format_seconds
+from server.progress import Progress, format_seconds
 from server.run_records import RoundRecord
 
 
@@ -16,7 +17,7 @@ def test_a_line_shows_round_accuracy_bytes_each_way_and_time_left() -> None:
     progress = Progress(120)
     progress.line(record(1))
     assert progress.line(record(2, seconds=2.0)) == (
-        "round   2/120  accuracy   87.5%  up  12.3 kB  down  67.9 MB  left 3 min 56 s"
+        "round   2/120  accuracy   87.5%  up  12.3 kB  down  67.9 MB  3 min 56 s left"
     )
 
 
@@ -24,13 +25,13 @@ def test_the_start_has_no_bytes_and_the_first_round_predicts_nothing() -> None:
     progress = Progress(9)
     assert progress.line(record(0)) == "round 0/9  accuracy   87.5%"
     assert "left" not in progress.line(record(1, seconds=100.0))
-    assert progress.line(record(2, seconds=3.0)).endswith("left 21 s")
+    assert progress.line(record(2, seconds=3.0)).endswith("  21 s left")
 
 
 def test_one_slow_round_does_not_change_the_prediction() -> None:
     progress = Progress(100)
     lines = [progress.line(record(number, seconds=50.0 if number == 25 else 1.0)) for number in range(1, 30)]
-    assert lines[-1].endswith("left 1 min 11 s")
+    assert lines[-1].endswith("  1 min 11 s left")
 
 
 def test_a_round_without_evaluation_shows_no_accuracy() -> None:

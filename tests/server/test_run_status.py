@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from flwr.serverapp.strategy import FedAvg
+from flwr.supercore.run import RunNotRunningException
 
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.local_grid import Fault
 from server.folder import RunFolder
-from server.run_status import MIN_PAUSE_S, RunStatus
+from server.run_status import MIN_PAUSE_S, RunStatus, mark_stopped
 from tests.flower import toy
 
 NODES = 3
@@ -85,9 +86,37 @@ def test_a_run_that_raises_has_failed(folder: RunFolder) -> None:
     run(started, LocalGrid(toy.app(), NODES), 1)
     status = RunStatus(folder, started, {}, 4)
     status.update()
-    with pytest.raises(RuntimeError, match="as ordered"), status:
-        raise RuntimeError("as ordered")
-    assert written(folder)["state"] == "failed"
+    with pytest.raises(RuntimeError, match="as\nordered"), status:
+        raise RuntimeError("as\nordered")
+    assert (written(folder)["state"], written(folder)["reason"]) == ("failed", "as ordered")
+
+
+@pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit(143), RunNotRunningException])
+def test_a_run_that_a_user_ends_was_stopped(folder: RunFolder, signal: BaseException) -> None:
+    """By Ctrl-C, by SIGTERM, and by `flwr stop`, after which Flower answers the run's next call so."""
+    started = strategy()
+    run(started, LocalGrid(toy.app(), NODES), 1)
+    status = RunStatus(folder, started, {}, 4)
+    status.update()
+    with pytest.raises(BaseException, match=".*"), status:
+        raise signal
+    assert (written(folder)["state"], written(folder)["reason"]) == ("stopped", "")
+
+
+def test_a_launcher_notes_for_a_server_that_it_killed_that_the_run_was_stopped(folder: RunFolder) -> None:
+    mark_stopped(folder)
+    assert written(folder)["state"] == "stopped", "before the first status"
+    folder.nodes.unlink()
+    started = strategy()
+    run(started, LocalGrid(toy.app(), NODES), 1)
+    RunStatus(folder, started, {}, 4).update()
+    before = written(folder)
+    mark_stopped(folder)
+    assert written(folder) == before | {"state": "stopped"}
+    with RunStatus(folder, started, {}, 4) as status:
+        status.update()
+    mark_stopped(folder)
+    assert written(folder)["state"] == "completed", "a run that has ended keeps its state"
 
 
 def test_a_run_that_never_had_a_model_writes_nothing(folder: RunFolder) -> None:

@@ -18,7 +18,7 @@ from fedcomp.flower.client.context_store import ContextStore
 from fedcomp.flower.client.further import with_packed_records
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.kept_state import kept_state
-from fedcomp.flower.client.state_folder import StateFolder
+from fedcomp.flower.client.state_folder import StateFolder, trainings_kept
 from fedcomp.flower.client.trained import returned_model, trained_model
 from fedcomp.flower.lazy_array import record_of, to_record
 from fedcomp.flower.privacy import clipping_norm
@@ -88,7 +88,9 @@ def open_store(context: Context) -> AbstractContextManager[StateStore]:
     if isinstance(context.state, InMemoryState):
         return nullcontext(context.state)
     path = state_folder(context)
-    return nullcontext(ContextStore(context.state)) if path is None else StateFolder(path, context.state)
+    if path is None:
+        return nullcontext(ContextStore(context.state))
+    return StateFolder(path, context.state, trainings_kept(context.node_config))
 
 
 def state_folder(context: Context) -> Path | None:

@@ -5,10 +5,11 @@ since then are in ``state``, so that a round writes only what has changed.  What
 is in ``state`` too, whole.
 """
 
+import errno
 import os
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from logging import WARNING
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +18,7 @@ from filelock import FileLock
 from flwr.app import ConfigRecord, RecordDict
 from google.protobuf.message import DecodeError
 
-from fedcomp.core import Arrays, from_json, octets, read_archive, to_json, write_archive
+from fedcomp.core import Arrays, check_int, from_json, make_folder, octets, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
 from fedcomp.flower._compat import log, record_from_bytes, record_to_bytes
 from fedcomp.flower.client.client_state import ClientState, for_training, from_parts, replica_of
@@ -32,8 +33,11 @@ MAX_REPLAYED_FRAMES = 32
 """The most frames, and deltas in replays, kept beside a model: each one takes some time to replay when the state is read."""
 MIN_MODEL_PER_FRAMES = 4
 """The model is at least this many times as large as the frames beside it."""
+TRAININGS = "state-dir-trainings"
+"""The key in a node's config that says for how many trainings files are kept: the newest, and earlier ones that may resume."""
 MAX_TRAININGS = 4
-"""The number of trainings whose files are kept: the newest, and earlier ones that may resume."""
+"""That number if the config has none."""
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NAME = re.compile(r"[0-9a-f]{16}")
 """The name of a training's folder; everything else in the folder is left alone."""
 LAST = "fedcomp.lineage"
@@ -134,21 +138,30 @@ def _model_name(version: int, fingerprint: int) -> str:
     return f"model-{version}-{fingerprint:016x}"
 
 
+def trainings_kept(config: Mapping[str, object]) -> int:
+    """Return for how many trainings a node with this config keeps files; raise `ValueError` unless it is a number from 1 on."""
+    number = config.get(TRAININGS, MAX_TRAININGS)
+    check_int(TRAININGS, number, 1, 2**31 - 1)
+    return int(str(number))
+
+
 class StateFolder:
     """The store of a node's state in the folder `path`, which is created if needed; `records` are its ``Context.state``.
 
-    While it is entered, other processes wait; entering raises `ValueError` for a folder that cannot be used.
+    The state of `trainings` trainings is kept, the newest ones.  While it is entered, other processes wait; entering raises
+    `ValueError` for a folder that cannot be used.
     """
 
-    def __init__(self, path: Path, records: RecordDict) -> None:
+    def __init__(self, path: Path, records: RecordDict, trainings: int = MAX_TRAININGS) -> None:
         self._path = path
         self._records = records
-        self._lock = FileLock(path / ".lock")
+        self._num_trainings = trainings
+        self._lock = FileLock(path / ".lock", mode=0o600)
         self._files = StateFiles(path)
 
     def __enter__(self) -> Self:
         try:
-            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self._path)
             self._lock.acquire()
         except (OSError, NotImplementedError) as error:
             raise self._unusable(error) from None
@@ -207,12 +220,16 @@ class StateFolder:
         for files in (StateFiles(self._path / f"{each:016x}") for each in self._trainings()):
             if files.written_ns > self._files.written_ns:  # under another clock; it would outlive those in use
                 files.make_oldest()
-        for old in [each for each in self._trainings() if each != newest][MAX_TRAININGS - 1 :]:
-            shutil.rmtree(self._path / f"{old:016x}", ignore_errors=True)
+        for old in [each for each in self._trainings() if each != newest][self._num_trainings - 1 :]:
+            path = self._path / f"{old:016x}"
+            text = "fedcomp: %s is removed, the state of a training whose updates are then lost if it goes on: %s is %d"
+            log(WARNING, text, path, TRAININGS, self._num_trainings)
+            shutil.rmtree(path, ignore_errors=True)
 
     def _unusable(self, error: Exception) -> ValueError:
-        need = f"a writable folder with file locks is needed ({error})"
-        return ValueError(f"state-dir is {str(self._path)!r}; {need}")
+        full = isinstance(error, OSError) and error.errno in FULL_DISK
+        need = "room for the node's state" if full else "a writable folder with file locks"
+        return ValueError(f"state-dir is {str(self._path)!r}; {need} is needed ({error})")
 
     def _trainings(self) -> list[int]:
         """Return the training ids, the most recently written first."""

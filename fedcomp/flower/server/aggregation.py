@@ -109,7 +109,9 @@ def _aggregate_mean(
     merged = RecordDict(
         {replies[0].key: to_record(arrays), metric_key: MetricRecord(dict(metrics) | {key: sum(weights)})}
     )
-    log(INFO, "fedcomp: %d updates are merged into one result", len(replies))
+    if not published.version:  # in the first round; the lines of all others look alike
+        text = "fedcomp: %d updates are merged into one, here and in later rounds; Flower counts it as 1 result"
+        log(INFO, text, len(replies))
     reply = make_message(replies[0].message.metadata, merged)
     result, _ = averaging.aggregate_train(server_round, [reply, *failed])
     metrics = aggregate_metricrecords(contents, key)

@@ -1,6 +1,7 @@
 """Everything that the server must not lose, in one archive: numpy's own format without pickle, written atomically."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,17 @@ FORMAT = 2
 READABLE = (1, FORMAT)
 """Format 1, of fedcomp 0.1, holds the parts of all rounds in place of the sums of nodes."""
 HEARD_ROW = np.dtype([("node", "<u8"), ("round", "<i8")])
+
+
+@contextmanager
+def explained(path: Path) -> Generator[None]:
+    """Let an `OSError` of writing the checkpoint `path` say, in one sentence, what is left to continue from."""
+    try:
+        yield
+    except OSError as error:
+        left = "the one before is whole: make room, and continue from it" if path.exists() else "there was none before"
+        text = f"{error.strerror}: {error.filename or path} cannot be written, and so no new checkpoint; {left}"
+        raise OSError(error.errno, text) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from fedcomp.flower.server.asynchronous import AsyncMode
 from fedcomp.flower.server.dense_records import DenseRecords, Link
 from fedcomp.flower.server.dp_strategies import sent_clipping_norm
 from fedcomp.flower.server.further_records import FurtherRecords
-from fedcomp.flower.server.links import log_totals
 from fedcomp.flower.server.missing_mod import check_mod
 from fedcomp.flower.server.participation import Participation
 from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.replies import ReplyValidator
 from fedcomp.flower.server.reply_needs import ReplyNeeds
+from fedcomp.flower.server.traffic_log import log_totals
 from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.sync import Clipping, Ledger
 

@@ -1,22 +1,17 @@
-"""The compressors of a strategy's two links: whether they fit the strategy, and what they gain."""
-
-from logging import INFO, WARNING
+"""The compressors of a strategy's two links: whether they fit the strategy."""
 
 from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
-from fedcomp.flower._compat import log
 from fedcomp.flower.server.dp_strategies import check_bound
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.methods import METHODS, eden
-from fedcomp.sync import Clipping, Ledger
+from fedcomp.sync import Clipping
 from fedcomp.wire import codec_id
 
 OLD_API = ("flwr.server.", "flwr.compat.")
 """The packages of strategies before Flower's Message API."""
-MIN_USEFUL_RATIO = 1.5
-"""The uplink ratio below which the log warns."""
 
 
 def evaluation_uplink(uplink: Compressor) -> Compressor:
@@ -54,28 +49,3 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipp
             "clip_norm and clip_median do not go with EF21: its sum would no longer hold what the nodes have sent"
         )
     check_bound(inner, uplink)
-
-
-def log_ratio(server_round: int, ledger: Ledger, uplink: Compressor) -> None:
-    """Log the traffic of the first round of a run that brought updates; warn if hardly anything is gained."""
-    traffic = ledger.of_round(server_round)
-    if not traffic.dense_uplink_bytes or traffic.dense_uplink_bytes < ledger.dense_uplink_bytes:
-        return
-    ratio = traffic.dense_uplink_bytes / traffic.uplink_bytes
-    up = f"uplink {traffic.uplink_bytes} bytes, {ratio:.1f} times smaller than dense"
-    down = f"downlink {traffic.downlink_bytes} bytes, of dense {traffic.dense_downlink_bytes}"
-    log(INFO, "fedcomp: round %d: %s; %s", server_round, up, down)
-    if ratio < MIN_USEFUL_RATIO and uplink.name != "dense":
-        log(WARNING, "fedcomp: uplink %s hardly compresses this model: ratio %.2f", uplink, ratio)
-
-
-def log_totals(ledger: Ledger, uncompressed_bytes: int = 0) -> None:
-    """Log the traffic of the whole run; `uncompressed_bytes` of it are those of records that travelled as they are."""
-    up = f"uplink {ledger.uplink_bytes} bytes, ratio {_ratio(ledger.dense_uplink_bytes, ledger.uplink_bytes)}"
-    down = f"downlink {ledger.downlink_bytes} bytes, ratio {_ratio(ledger.dense_downlink_bytes, ledger.downlink_bytes)}"
-    beside = f"; {uncompressed_bytes} bytes of them uncompressed records" if uncompressed_bytes else ""
-    log(INFO, "fedcomp: the whole run: %s; %s; both ratio %s%s", up, down, f"{ledger.ratio:.1f}", beside)
-
-
-def _ratio(dense_bytes: int, sent_bytes: int) -> str:
-    return f"{dense_bytes / sent_bytes:.1f}" if sent_bytes else "nan"

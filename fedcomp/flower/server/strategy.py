@@ -16,18 +16,19 @@ from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservin
 from fedcomp.flower.records import Messages
 from fedcomp.flower.server.aggregation import Change, aggregate, undone_on_error
 from fedcomp.flower.server.asynchronous import AsyncMode, BufferedGrid, check_async
-from fedcomp.flower.server.checkpoint import Checkpoint
+from fedcomp.flower.server.checkpoint import Checkpoint, explained
 from fedcomp.flower.server.choice import LinkCompressors
 from fedcomp.flower.server.dense_records import Link
 from fedcomp.flower.server.dp_strategies import check_order
 from fedcomp.flower.server.exchange import Exchange
 from fedcomp.flower.server.failed_rounds import FailedRounds
-from fedcomp.flower.server.links import check_links, evaluation_uplink, log_ratio
+from fedcomp.flower.server.links import check_links, evaluation_uplink
 from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, overrides_start, start_rounds
 from fedcomp.flower.server.participation import NodeState
 from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
+from fedcomp.flower.server.traffic_log import log_round
 from fedcomp.flower.server.traffic_record import TrafficRecord
 from fedcomp.flower.server.unchanged import keep_unchanged, log_unchanged
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
@@ -334,7 +335,7 @@ class CompressedStrategy(Strategy):
         if self._checkpoint is not None and server_round % self._checkpoint[1] == 0:
             self.save(self._checkpoint[0])
         self._exchange.log_dense_records(server_round)
-        log_ratio(server_round, self.ledger, self._links.uplink)
+        log_round(server_round, self._links.num_rounds, self.ledger, self._links.uplink)
         self._hook.begin(server_round, metrics)
         return (self.model.public if published else None), metrics
 
@@ -366,20 +367,22 @@ class CompressedStrategy(Strategy):
     def save(self, path: str | Path) -> None:
         """Write everything that the server must not lose into one file, atomically.
 
-        If it is the file `checkpoint`, the record of all traffic beside it grows by what is new.
+        If it is the file `checkpoint`, the record of all traffic beside it grows by what is new.  Raises `OSError` if the disk
+        is full: the file that was there before is whole, and the record fits it.
         """
         self._random.hold()
-        state = Checkpoint(
-            self.round,
-            self.publisher,
-            self.ledger,
-            self.model.local,
-            self._random.state,
-            self._exchange.participation.heard,
-            self._record.append(self.ledger) if self._record is not None and self._record.belongs_to(path) else 0,
-            self._links.state(),
-        )
-        state.save(path, self.inner, self._settings)
+        with explained(Path(path)):
+            state = Checkpoint(
+                self.round,
+                self.publisher,
+                self.ledger,
+                self.model.local,
+                self._random.state,
+                self._exchange.participation.heard,
+                self._record.append(self.ledger) if self._record is not None and self._record.belongs_to(path) else 0,
+                self._links.state(),
+            )
+            state.save(path, self.inner, self._settings)
 
     def load(self, path: str | Path) -> None:
         """Return to the state that `save` wrote, the inner strategy's included; raise `FedcompError` for a damaged file.

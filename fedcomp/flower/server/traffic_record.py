@@ -7,6 +7,7 @@ import os
 from logging import WARNING
 from pathlib import Path
 
+from fedcomp.core import naming
 from fedcomp.flower._compat import log
 from fedcomp.sync import ROW, Ledger
 
@@ -20,6 +21,7 @@ class TrafficRecord:
         self._checkpoint = path
         self.path = path.with_name(path.name + SUFFIX)
         self._size = 0
+        self._unwritten = b""  # what a full disk did not take
         self._ledger: Ledger | None = None
 
     def belongs_to(self, path: str | Path) -> bool:
@@ -32,15 +34,15 @@ class TrafficRecord:
             ledger.collect_new()
             self._ledger = ledger
         self._check()
-        data = ledger.take_new().tobytes()
-        with self.path.open("r+b" if self.path.exists() else "wb") as file:
+        self._unwritten += ledger.take_new().tobytes()
+        with naming(self.path), open(self.path, "r+b", opener=_open_private) as file:
             self._size = min(self._size, file.seek(0, os.SEEK_END) // ROW.itemsize * ROW.itemsize)  # someone may cut it
             file.truncate(self._size)
             file.seek(self._size)
-            file.write(data)
+            file.write(self._unwritten)
             file.flush()
             os.fsync(file.fileno())
-        self._size += len(data)
+        self._size, self._unwritten = self._size + len(self._unwritten), b""
         return self._size
 
     def resume(self, size: int, row_size: int, ledger: Ledger) -> None:
@@ -58,16 +60,23 @@ class TrafficRecord:
             size = 0
         found = self.path.stat().st_size if self.path.exists() else 0
         if found < size:
-            text = (
-                "fedcomp: %s holds %d of %d bytes: the traffic of some rounds is missing in it; the sums are complete"
-            )
-            log(WARNING, text, self.path, found, size)
+            is_cut = f"holds {found} of {size} bytes" if self.path.exists() else "is missing"
+            text = "fedcomp: %s %s: it lacks the traffic of some rounds; the checkpoint has the sums of the whole run"
+            log(WARNING, text, self.path, is_cut)
         ledger.collect_new()
         if size:
             ledger.take_new()
+        self._unwritten = b""
         self._size, self._ledger = min(size, found) // ROW.itemsize * ROW.itemsize, ledger
 
     def _check(self) -> None:
         """Raise `ValueError` for a folder or a link in place of the file: what it leads to is not the record's."""
         if self.path.is_symlink() or self.path.is_dir():
             raise ValueError(f"{self.path} is a folder or a link; the record of the traffic is a file: move it away")
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Open the file, which is made if needed, for this user alone: it names the nodes, and when they answered."""
+    handle = os.open(path, flags | os.O_CREAT, 0o600)
+    os.chmod(path, 0o600)  # noqa: PTH101  (one that an earlier version made)
+    return handle

@@ -11,7 +11,7 @@ import numpy as np
 from filelock import FileLock
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
 
-from fedcomp.core import Arrays, from_json, octets, read_archive, to_json, write_archive
+from fedcomp.core import Arrays, from_json, make_folder, octets, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
 from fedcomp.flower._compat import log
 from fedcomp.flower.client.context_store import STYPE
@@ -68,7 +68,7 @@ class FolderState:
 
     def __enter__(self) -> Self:
         try:
-            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self._path)
             self._lock.acquire()
         except (OSError, NotImplementedError) as error:
             raise ValueError(f"{self._path} cannot hold a node's state: {error}") from None

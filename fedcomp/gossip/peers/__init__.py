@@ -1,14 +1,11 @@
 """Nodes as processes that talk over gRPC with TLS: ``python -m fedcomp.gossip node.toml`` runs one."""
 
-try:
+from fedcomp.core import required
+
+with required("fedcomp.gossip.peers", "gossip", "grpc", "grpc_health", "grpc_reflection"):
     import grpc as grpc
     import grpc_health as grpc_health
     import grpc_reflection as grpc_reflection
-except ModuleNotFoundError as error:
-    if error.name is None or error.name.split(".")[0] not in ("grpc", "grpc_health", "grpc_reflection"):
-        raise
-    text = f"fedcomp.gossip.peers needs {error.name}, which is not installed; pip install 'fedcomp[gossip]' installs it"
-    raise ModuleNotFoundError(text, name=error.name) from None
 
 from fedcomp.gossip.peers.links import RefusedError
 from fedcomp.gossip.peers.loop import run

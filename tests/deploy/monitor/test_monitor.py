@@ -136,11 +136,19 @@ def test_lines_fit_a_narrow_screen_and_rows_a_low_one() -> None:
     ("state", "line"),
     [
         ("completed", "completed: round 4 of 12, version 4"),
-        ("failed", "failed after round 4 of 12, version 4; see its log"),
+        ("failed", "failed after round 4 of 12, version 4: its log has the reason"),
+        ("stopped", "stopped after round 4 of 12, version 4; it kept no checkpoint to continue from"),
     ],
 )
 def test_a_run_that_has_ended_says_how(state: str, line: str) -> None:
     assert text_of(replace(VIEW, state=state))[2] == line
+
+
+def test_a_run_that_has_failed_says_why_and_one_that_was_stopped_how_to_continue() -> None:
+    failed = text_of(replace(VIEW, state="failed", reason="no node answers"))
+    assert failed[2] == "failed after round 4 of 12, version 4: no node answers"
+    kept = replace(VIEW, state="stopped", settings=VIEW.settings | {"checkpoint-every": 1})
+    assert text_of(kept)[2] == f"stopped after round 4 of 12, version 4; resume=true run-name={VIEW.name} continues it"
 
 
 def test_a_run_that_has_just_started_is_shown() -> None:
@@ -230,7 +238,7 @@ def test_a_folder_without_a_run_is_refused_in_one_sentence(
 ) -> None:
     (tmp_path / "empty").mkdir()
     for path, reason in (
-        (tmp_path / "nowhere", "no folder"),
+        (tmp_path / "nowhere", "does not exist"),
         (tmp_path / "empty", "no settings.json"),
         (tmp_path, f"1 run; name one of them, such as {folder.path}"),
     ):

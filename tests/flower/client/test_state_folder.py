@@ -322,8 +322,10 @@ def test_a_state_that_cannot_be_written_is_an_error_that_names_the_folder(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ValueError, match=re.escape(str(tmp_path)) + ".*No space left"):
+    with pytest.raises(ValueError, match=re.escape(str(tmp_path)) + ".* room for .* needed .*No space left"):
         _save(tmp_path, _state())
+    monkeypatch.undo()
+    _save(tmp_path, _state())
 
 
 def test_the_lock_does_not_follow_a_link(tmp_path: Path) -> None:
@@ -388,6 +390,42 @@ def test_only_the_files_of_the_newest_trainings_are_kept_and_other_files_are_lef
         _save(tmp_path, _state(training_id=training_id))
     kept = {f"{training_id:016x}" for training_id in (3, 4, 5, 6)}
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == kept | others
+
+
+def test_the_training_that_makes_room_is_named_and_their_number_is_a_setting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = Context(1, 1, {"state-dir": str(tmp_path), "state-dir-trainings": 2}, RecordDict(), {})
+    with caplog.at_level("WARNING", logger="flwr"):
+        for training_id in (1, 2, 1):
+            with open_store(context) as store:
+                store.load(training_id)
+                store.save(_state(training_id=training_id))
+        assert caplog.text == ""
+        with open_store(context) as store:
+            store.load(3)
+            store.save(_state(training_id=3))
+    [line] = [each.getMessage() for each in caplog.records]
+    assert line.startswith(f"fedcomp: {tmp_path / f'{2:016x}'} is removed, the state of a training")
+    assert line.endswith("state-dir-trainings is 2")
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {f"{1:016x}", f"{3:016x}"}
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, "4", True])
+def test_a_number_of_trainings_that_is_none_is_refused(number: object, tmp_path: Path) -> None:
+    config = cast(UserConfig, {"state-dir": str(tmp_path), "state-dir-trainings": number})
+    with pytest.raises(ValueError, match="state-dir-trainings is"), open_store(Context(1, 1, config, RecordDict(), {})):
+        pass
+
+
+def test_a_state_is_for_its_user_alone(tmp_path: Path) -> None:
+    strategy = _strategy()
+    config = _in(tmp_path / "new" / "folders")
+    strategy.start(LocalGrid(app(), NODES, node_config=config), model(), num_rounds=2)
+    made = [tmp_path / "new", *(tmp_path / "new").rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_file()} == {0o600}
+    assert any(path.name == "state" for path in made)
 
 
 def test_a_state_never_names_a_missing_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

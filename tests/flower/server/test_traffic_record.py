@@ -1,6 +1,11 @@
 """A checkpoint does not grow with the rounds; the record beside it does, and agrees with it after any end."""
 
-from collections.abc import Iterable
+import errno
+import os
+import re
+import resource
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -130,12 +135,67 @@ def test_a_lost_record_is_a_warning_and_the_sums_are_whole(path: Path, flower_lo
     path.with_name(path.name + SUFFIX).unlink()
     again = build(path)
     again.load(path)
-    assert "checkpoint.traffic holds 0 of" in flower_log.text
+    assert "checkpoint.traffic is missing: it lacks the traffic of some rounds" in flower_log.text
     assert {state.heard for state in again.nodes.values()} == {2}
     again.start(grid, model(), num_rounds=2)
     assert set(record(path).by_round()) == {3, 4}
     assert set(again.ledger.by_round()) == {1, 2, 3, 4}
     assert again.nodes.keys() == strategy.nodes.keys()
+
+
+def test_a_record_that_was_cut_is_a_warning_with_both_sizes(path: Path, flower_log: pytest.LogCaptureFixture) -> None:
+    build(path).start(LocalGrid(app(), NODES), model(), num_rounds=2)
+    file = path.with_name(path.name + SUFFIX)
+    size = file.stat().st_size
+    os.truncate(file, ROW.itemsize)
+    build(path).load(path)
+    [line] = [text for each in flower_log.records if "checkpoint.traffic" in (text := each.getMessage())]
+    assert f"{file} holds {ROW.itemsize} of {size} bytes: it lacks the traffic of some rounds" in line
+
+
+def test_the_record_and_the_checkpoint_are_for_their_user_alone(path: Path) -> None:
+    file = path.with_name(path.name + SUFFIX)
+    file.touch(mode=0o644)  # as an earlier version made it
+    build(path).start(LocalGrid(app(), NODES), model(), num_rounds=1)
+    assert [each.stat().st_mode & 0o777 for each in (file, path)] == [0o600, 0o600]
+
+
+@contextmanager
+def full_at(size: int) -> Iterator[None]:
+    """Let no file grow beyond `size` bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("full", ["checkpoint", "checkpoint.traffic"])
+def test_a_full_disk_is_one_sentence_and_the_run_goes_on_from_the_checkpoint_before(full: str, path: Path) -> None:
+    strategy, grid = build(path), LocalGrid(app(), NODES)
+    strategy.start(grid, model(), num_rounds=2)
+    if full == "checkpoint.traffic":  # larger than the checkpoint is
+        add_rounds(strategy, 300)
+        strategy.save(path)
+    before, file = path.read_bytes(), path.with_name(full)
+    room = file.stat().st_size if full == "checkpoint.traffic" else len(before) // 2
+    with full_at(room), pytest.raises(OSError, match=re.escape(str(file))) as raised:
+        strategy.start(grid, strategy.arrays, num_rounds=1)
+    assert raised.value.errno == errno.EFBIG
+    assert str(raised.value).endswith(
+        "and so no new checkpoint; the one before is whole: make room, and continue from it"
+    )
+    assert path.read_bytes() == before
+    assert not [each for each in path.parent.iterdir() if "partial" in each.name]
+    again = build(path)
+    again.load(path)
+    assert again.round == strategy.round - 1
+    strategy.save(path)  # the server that was refused may go on as well, with all of its rows
+    assert record(path).by_round_and_node() == strategy.ledger.by_round_and_node()
+    again.start(grid, again.arrays, num_rounds=2)
+    again.save(path)
+    assert record(path).by_round_and_node() == again.ledger.by_round_and_node()
 
 
 def test_a_run_that_goes_on_under_another_checkpoint_begins_a_record_there(path: Path) -> None:

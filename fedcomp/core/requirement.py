@@ -1,0 +1,20 @@
+"""The sentence that a user reads where a library is missing: which one, and what installs it."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+
+@contextmanager
+def required(room: str, extra: str, *libraries: str) -> Generator[None]:
+    """Let `room` import `libraries`; for one that is missing, raise `ModuleNotFoundError` with the `extra` that installs it.
+
+    The hint names fedcomp's folder: fedcomp is on no package index, and a name there may be anyone's.  A module that one of
+    `libraries` itself misses is reported as it is.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in libraries:
+            raise
+        text = f"{room} needs {error.name}, which is not installed; in fedcomp's folder, pip install '.[{extra}]' installs it"
+        raise ModuleNotFoundError(text, name=error.name) from None
