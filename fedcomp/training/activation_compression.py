@@ -88,6 +88,11 @@ class ActivationCompression(Step):
         measuring = self._steps % self._interval == 0
         return replacing({**self._layers, **self._pools}, self._save, self._called if measuring else None)
 
+    def loss(self, loss: Tensor) -> Tensor:
+        """Return `loss`; from here on autograd alone holds the codes, and frees those of a layer when it has passed it."""
+        self._saved.clear()
+        return loss
+
     def gradients(self) -> bool:
         """Choose the bounds by what the step measured."""
         self._steps += 1
