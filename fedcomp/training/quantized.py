@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_bool, check_choice, check_int
-from fedcomp.training.layer_inputs import MATRIX_LAYERS, changed_inputs
+from fedcomp.training.layer_inputs import changed_inputs, matrix_layers
 from fedcomp.training.plan import Begin, Step, Tensors
 from fedcomp.training.registry import register
 from fedcomp.training.straight_through import matrices, straight_through
@@ -34,7 +34,7 @@ class Quantized(Step):
         self._names = set(matrices(model, "quantized"))
         self._bits, self._activations, self._scaled, self._signed = bits, activations, scale == "layer", signed
         self._latent = [weight for name, weight in model.named_parameters() if name in self._names]
-        self._layers = [module for module in model.modules() if isinstance(module, MATRIX_LAYERS)][1:]
+        self._layers = matrix_layers(model)[1:]
         if activations and not self._layers:
             raise ValueError("activations are the inputs of layers after the first; the model has no second layer")
 

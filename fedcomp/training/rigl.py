@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_choice, check_range
+from fedcomp.training.model_checks import check_dense_gradients
 from fedcomp.training.plan import Begin, Prepared, Step, Tensors
 from fedcomp.training.registry import register
 from fedcomp.training.straight_through import matrices
@@ -45,6 +46,7 @@ class Sparse(Step):
     """Keeps weights outside their masks at zero, and sums their gradients, by which the server chooses new positions."""
 
     def __init__(self, candidates: float, model: nn.Module, _kept: Tensors, _generator: Generator) -> None:
+        check_dense_gradients(model, "rigl")
         names, buffers = matrices(model, "rigl"), dict(model.named_buffers())
         if not any(name + MASK in buffers for name in names):
             raise ValueError(

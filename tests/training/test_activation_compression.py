@@ -389,6 +389,6 @@ def test_wrong_settings_are_refused(text: str, found: str) -> None:
 
 
 def test_a_model_without_such_layers_is_refused() -> None:
-    for model in (nn.LSTM(3, 4), nn.Linear(3, 4).requires_grad_(False)):
+    for model in (nn.LSTM(3, 4), nn.Sequential(nn.Linear(3, 4).requires_grad_(False), nn.LSTM(4, 4))):
         with pytest.raises(ValueError, match="the inputs of convolutions and linear layers; the model trains none"):
             parse("activation_compression()").begin(model)
