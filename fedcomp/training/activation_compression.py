@@ -14,6 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from fedcomp.core import check_int, check_range
 from fedcomp.training.activation_codes import Bitmap, Codes, chunks, encode, norm, statistics
 from fedcomp.training.bit_packing import pack_bits, unpack_bits
+from fedcomp.training.model_checks import check_not_compiled, check_weights_are_parameters
 from fedcomp.training.plan import Begin, Step, Tensors
 from fedcomp.training.registry import register
 from fedcomp.training.saved_inputs import (
@@ -69,6 +70,8 @@ class ActivationCompression(Step):
 
     def __init__(self, error: float, interval: int, model: nn.Module, kept: Tensors, _generator: Generator) -> None:
         self._error, self._interval = error, interval
+        check_not_compiled(model, "activation_compression")
+        check_weights_are_parameters(model, "activation_compression")
         self._layers = trained_layers(model)
         if not self._layers:
             raise ValueError(
@@ -87,6 +90,11 @@ class ActivationCompression(Step):
         self._forget()
         measuring = self._steps % self._interval == 0
         return replacing({**self._layers, **self._pools}, self._save, self._called if measuring else None)
+
+    def loss(self, loss: Tensor) -> Tensor:
+        """Return `loss`; from here on autograd alone holds the codes, and frees those of a layer when it has passed it."""
+        self._saved.clear()
+        return loss
 
     def gradients(self) -> bool:
         """Choose the bounds by what the step measured."""

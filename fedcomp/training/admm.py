@@ -28,7 +28,8 @@ class Admm(Step):
     ) -> None:
         names = matrices(model, "admm")
         self._rounded = Rounded(names, table, rows)
-        self._rho, self._interval, self._steps = rho, interval, 0
+        self._rho, self._interval = rho, interval
+        self._steps = 0  # since the last update
         named = dict(model.named_parameters())
         self._weights = {name: named[name] for name in names} if rho else {}
         self._duals = {name: torch.zeros_like(weight.detach()) for name, weight in self._weights.items()}
@@ -46,12 +47,12 @@ class Admm(Step):
     def stepped(self) -> None:
         """Update alpha, Q and lambda after each `interval` steps."""
         self._steps += 1
-        if self._steps % self._interval == 0:
+        if self._steps == self._interval:
             self._update()
 
     def end(self) -> Tensors:
-        """Return lambda of each weight matrix, updated for the steps since its last update."""
-        if self._steps % self._interval:
+        """Return lambda of each weight matrix, updated for the steps since its last update, if there are any."""
+        if self._steps:
             self._update()
         return self._duals
 
@@ -61,6 +62,7 @@ class Admm(Step):
 
     @torch.no_grad()
     def _update(self) -> None:
+        self._steps = 0
         for name, weight in self._weights.items():
             self._targets[name] = self._nearest(name)
             self._duals[name] += weight - self._targets[name]

@@ -37,7 +37,8 @@ def _squeeze(codes: Tensor, width: int) -> Tensor:
     words = padded.view(torch.int64)
     for lane, low in LANES:  # push the used bits of the upper lane next to those of the lower one
         words = (words & low) | ((words & ~low) >> (lane - lane * width // 8))
-    return words.view(torch.uint8).view(-1, 8)[:, :width].reshape(-1)
+    # `reshape` alone would return a view for one bit, which keeps all eight bytes of each word in memory.
+    return words.view(torch.uint8).view(-1, 8)[:, :width].contiguous().view(-1)
 
 
 def _spread(packed: Tensor, width: int) -> Tensor:

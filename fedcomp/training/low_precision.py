@@ -8,14 +8,16 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_choice, check_int
-from fedcomp.training.layer_inputs import MATRIX_LAYERS, changed_inputs
+from fedcomp.training.layer_inputs import changed_inputs, matrix_layers
 from fedcomp.training.plan import Begin, Step, Tensors
 from fedcomp.training.range_norm import BATCH_NORMS, normalized_by_ranges
 from fedcomp.training.registry import register
 from fedcomp.training.straight_through import matrices, straight_through
 
-VECTOR_LAYERS = (nn.Linear, nn.RNNBase)
+VECTOR_LAYERS = (nn.Linear, nn.RNNBase, nn.MultiheadAttention)
 """Layers whose inputs are vectors along the last dimension; those of the others are samples along the first."""
+WHOLE_LAYERS = (nn.RNNBase, nn.MultiheadAttention)
+"""Layers within which gradients stay float32."""
 
 
 class LowPrecision(Step):
@@ -25,7 +27,7 @@ class LowPrecision(Step):
         self._names, self._bits = set(matrices(model, "low_precision")), bits
         self._by_range = normalization == "range"
         self._norms = [module for module in model.modules() if isinstance(module, BATCH_NORMS)]
-        self._layers = [module for module in model.modules() if isinstance(module, (*MATRIX_LAYERS, *BATCH_NORMS))]
+        self._layers = [*matrix_layers(model), *self._norms]
         self._noise = _Noise(generator)
 
     def weights(self, weights: Tensors) -> Tensors:
@@ -40,7 +42,7 @@ class LowPrecision(Step):
         with ExitStack() as stack:
             stack.enter_context(changed_inputs(self._layers, self._rounded))
             for layer in self._layers:
-                if not isinstance(layer, nn.RNNBase):
+                if not isinstance(layer, WHOLE_LAYERS):
                     stack.callback(layer.register_forward_hook(self._round_gradient).remove)
             if self._by_range:
                 stack.enter_context(normalized_by_ranges(self._norms))
@@ -100,9 +102,9 @@ def low_precision(bits: int = 8, normalization: Literal["range", "batch"] = "ran
 
     The values are evenly spaced between the smallest and the largest entry: of a weight matrix, of the input of one sample, of
     the gradient of a batch.  Gradients are rounded stochastically, the others to the nearest value, with straight-through
-    gradients; within a recurrent layer they stay float32, as do biases and the weights that the optimizer changes.  Batch
-    normalization divides by the range of its inputs (`normalization="range"`), or by their deviation (``"batch"``).  torch
-    computes with the rounded values in float32.
+    gradients; within recurrent layers and attention they stay float32, as do biases and the weights that the optimizer
+    changes.  Batch normalization divides by the range of its inputs (`normalization="range"`), or by their deviation
+    (``"batch"``).  torch computes with the rounded values in float32.
     What goes up are changes of the float32 weights.
     """
     check_int("bits", bits, 2, 8)

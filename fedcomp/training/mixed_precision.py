@@ -60,13 +60,13 @@ class MixedPrecision(Step):
         if dtype == torch.float16:
             self._scale = LossScale(float(kept["scale"]), int(kept["good_steps"])) if kept else LossScale()
 
-    def forward(self) -> AbstractContextManager[object]:
-        """Return torch's autocast: it chooses the operations that are safe in 16 bits, and casts the weights for them.
-
-        A step that may overflow can change buffers, such as the means of batch normalization: it keeps a copy of them.
-        """
+    def started(self) -> None:
+        """Keep a copy of the buffers, such as the means of batch normalization, if the step may overflow."""
         if self._scale is not None:
             self._buffers = [(buffer, buffer.clone()) for buffer in self._model.buffers()]
+
+    def forward(self) -> AbstractContextManager[object]:
+        """Return torch's autocast: it chooses the operations that are safe in 16 bits, and casts the weights for them."""
         return torch.autocast(self._device, self._dtype)
 
     def loss(self, loss: Tensor) -> Tensor:
@@ -78,7 +78,11 @@ class MixedPrecision(Step):
         """Unscale the gradients, which are float32 as the weights are; return False after an overflow, and undo its traces."""
         if self._scale is None:
             return True
-        finite = self._scale.unscale([weight.grad for weight in self._weights if weight.grad is not None])
+        for weight in self._weights:
+            if weight.grad is not None and weight.grad.is_sparse:
+                weight.grad = weight.grad.coalesce()  # its values are then a tensor of their own
+        gradients = [weight.grad for weight in self._weights if weight.grad is not None]
+        finite = self._scale.unscale([each.values() if each.is_sparse else each for each in gradients])
         if not finite:
             for buffer, before in self._buffers:
                 buffer.copy_(before)

@@ -5,13 +5,15 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from inspect import signature
+from logging import getLogger
 from typing import Protocol
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
-from fedcomp.core import format_call
+from fedcomp.core import check_range, format_call
+from fedcomp.training.model_checks import check_shapes, check_trained
 
 Tensors = Mapping[str, Tensor]
 State = Mapping[str, Tensors]
@@ -33,8 +35,12 @@ class Optimizer(Protocol):
 class Step:
     """What a plug-in does in the steps of one round; each of these does nothing.
 
-    `LocalRound.step` calls them in this order: `samples`, `forward`, `weights`, `loss`, `gradients`, `stepped`.
+    `LocalRound.step` calls them in this order: `started`, `samples`, `forward`, `weights`, `loss`, `gradients`, `stepped`.  A
+    step on several batches calls those from `samples` to `loss` for each of them.
     """
+
+    def started(self) -> None:
+        """Note that a step of the optimizer begins."""
 
     def samples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return the samples and labels to train on in place of the batch `x`, `y`."""
@@ -165,6 +171,7 @@ class Plan:
         """
         for plugin in self.plugins:
             if isinstance(plugin.begin, Prepared):
+                check_shapes(model)
                 plugin.begin.prepare(model, seed)
         return model
 
@@ -172,8 +179,12 @@ class Plan:
         """Return a round of training for `model`, whose weights are those of the server.
 
         `state` is what the node's last round returned; that of plug-ins that are not in this plan, or had other settings, is
-        left out.  `seed` decides all random numbers.  Raises `ValueError` for a plug-in that does not fit the model.
+        left out.  `seed` decides all random numbers.  Raises `ValueError` for a plug-in that does not fit the model, and for a
+        model that trains no weights.
         """
+        check_trained(model)
+        if self.plugins:
+            check_shapes(model)
         generator = torch.Generator().manual_seed(seed)
         kept = state or {}
         begun: dict[str, Step] = {}
@@ -210,6 +221,7 @@ class LocalRound:
     def __init__(self, model: nn.Module, steps: dict[str, Step]) -> None:
         self._model = model
         self._steps = steps
+        self._within_step = False
 
     def samples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return the samples and labels that a step trains on if it gets the batch `x`, `y`."""
@@ -217,18 +229,37 @@ class LocalRound:
             x, y = each.samples(x, y)
         return x, y
 
-    def step(self, optimizer: Optimizer, x: Tensor, y: Tensor, loss_function: LossFunction) -> Tensor:
+    def step(
+        self,
+        optimizer: Optimizer,
+        x: Tensor,
+        y: Tensor,
+        loss_function: LossFunction,
+        *,
+        share: float = 1.0,
+        last: bool = True,
+    ) -> Tensor:
         """Train on a batch, and return its loss before the step: a scalar of at least 32 bits, without penalties or graph.
 
-        Raises `ValueError` for an optimizer that computes the loss itself, as LBFGS does.
+        A step may have several batches (gradient accumulation): with ``last=False`` the gradients of a batch are added to the
+        others, and the optimizer changes nothing until the last batch.  `share`, above 0 to 1, multiplies the batch's loss
+        with its penalties: 1/4 for each of four batches gives the gradient of their mean.
+
+        Raises `ValueError` for an optimizer that computes the loss itself, as LBFGS does, and for one that keeps the gradients
+        of the last step.
         """
         if _needs_closure(type(optimizer)):
             raise ValueError(
                 f"{type(optimizer).__name__} computes the loss several times in a step; an optimizer whose step() needs"
                 " no closure, such as SGD or Adam, is needed"
             )
+        check_range("share", share, above=0, most=1)
+        if not self._within_step:
+            self._drop_gradients(optimizer)
+            for each in self._steps.values():
+                each.started()
+        self._within_step = False  # after an error, the next batch begins another step
         x, y = self.samples(x, y)
-        optimizer.zero_grad()
         with ExitStack() as stack:
             for each in self._steps.values():
                 stack.enter_context(each.forward())
@@ -236,9 +267,10 @@ class LocalRound:
         loss = plain
         for each in self._steps.values():
             loss = each.loss(loss)
-        loss.backward()  # type: ignore[no-untyped-call]
+        (loss if share == 1 else share * loss).backward()  # type: ignore[no-untyped-call]
+        self._within_step = not last
         # Those after a plug-in that leaves the step out do not see the gradients, which may be infinite.
-        if all(each.gradients() for each in self._last_first()):
+        if last and all(each.gradients() for each in self._last_first()):
             optimizer.step()
             for each in self._last_first():
                 each.stepped()
@@ -268,8 +300,23 @@ class LocalRound:
 
     def end(self) -> dict[str, Tensors]:
         """End the round, and return what the node keeps for its next one."""
+        if self._within_step:
+            self._within_step = False
+            getLogger("fedcomp").warning(
+                "a round ends within a step: no batch of it was the last, and its gradients are dropped"
+            )
         kept = {text: each.end() for text, each in reversed(self._steps.items())}
         return {text: tensors for text, tensors in kept.items() if tensors}
+
+    def _drop_gradients(self, optimizer: Optimizer) -> None:
+        """Have the optimizer drop the gradients of the last step; raise `ValueError` if all of them are still there."""
+        weights = [weight for weight in self._model.parameters() if weight.grad is not None]
+        optimizer.zero_grad()
+        if weights and all(weight.grad is not None and float(weight.grad.norm()) for weight in weights):
+            raise ValueError(
+                f"zero_grad() of {type(optimizer).__name__} keeps all gradients of the last step; to add up those of several"
+                " batches, call step(..., last=False) for all of them but the last"
+            )
 
     def _outputs(self, x: Tensor) -> Tensor:
         outputs: Tensor

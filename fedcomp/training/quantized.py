@@ -1,6 +1,6 @@
 """Quantized networks: weights and activations of few bits in the forward pass, latent weights in float32."""
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Literal
 
@@ -8,7 +8,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_bool, check_choice, check_int
-from fedcomp.training.layer_inputs import MATRIX_LAYERS, changed_inputs
+from fedcomp.training.hidden_states import changed_states
+from fedcomp.training.layer_inputs import changed_inputs, matrix_layers
 from fedcomp.training.plan import Begin, Step, Tensors
 from fedcomp.training.registry import register
 from fedcomp.training.straight_through import matrices, straight_through
@@ -16,10 +17,15 @@ from fedcomp.training.straight_through import matrices, straight_through
 MAX_BITS = 8
 TERNARY_THRESHOLD = 0.7
 """Of the mean magnitude of a layer: a latent weight below it becomes 0 (Li et al., arXiv 1605.04711, eq. 6)."""
+FITTED_BITS = (2, 3)
+"""With a factor of the layer, weights of these bits have values without 0, fitted to the weights; finer grids need no fit."""
+ALTERNATIONS = 4
+"""Of fitting the values and choosing one for each weight; the error hardly falls after these."""
+RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
 
 
 class Quantized(Step):
-    """Calls the model with quantized weights, and its layers with quantized inputs."""
+    """Calls the model with quantized weights, its layers with quantized inputs, and recurrent ones with quantized states."""
 
     def __init__(
         self,
@@ -27,6 +33,7 @@ class Quantized(Step):
         activations: int,
         scale: str,
         signed: bool,
+        hidden: int,
         model: nn.Module,
         _kept: Tensors,
         _generator: Generator,
@@ -34,9 +41,10 @@ class Quantized(Step):
         self._names = set(matrices(model, "quantized"))
         self._bits, self._activations, self._scaled, self._signed = bits, activations, scale == "layer", signed
         self._latent = [weight for name, weight in model.named_parameters() if name in self._names]
-        self._layers = [module for module in model.modules() if isinstance(module, MATRIX_LAYERS)][1:]
+        self._layers = matrix_layers(model)[1:]
         if activations and not self._layers:
             raise ValueError("activations are the inputs of layers after the first; the model has no second layer")
+        self._hidden, self._recurrent = hidden, _recurrent_layers(model) if hidden else []
 
     def weights(self, weights: Tensors) -> Tensors:
         """Return the weights with the matrices quantized; biases stay as they are."""
@@ -48,8 +56,14 @@ class Quantized(Step):
         }
 
     def forward(self) -> AbstractContextManager[object]:
-        """Return a context in which each layer but the first gets quantized inputs."""
-        return changed_inputs(self._layers if self._activations else (), self._rounded)
+        """Return a context in which layers but the first get quantized inputs, and recurrent ones quantize states."""
+        with ExitStack() as stack:
+            stack.enter_context(changed_inputs(self._layers if self._activations else (), self._rounded))
+            for layer in self._recurrent:
+                signed = layer.mode != "RNN_RELU"  # the others end in tanh, or in means of it
+                change = partial(quantize_activation, bits=self._hidden, signed=signed)
+                stack.enter_context(changed_states([layer], change))
+            return stack.pop_all()
 
     @torch.no_grad()
     def stepped(self) -> None:
@@ -67,7 +81,8 @@ def quantize_weight(weight: Tensor, bits: int | str, *, scaled: bool) -> Tensor:
 
     Without a scale they are in [-1, 1]: the sign for ``"binary"``; -1, 0 and 1 for ``"ternary"``, split at magnitude 1/2; and
     multiples of 2^(1 - bits), from -1 to 1 - 2^(1 - bits), for 2 to 8 `bits`.  With one, they are multiplied by a factor of
-    the layer: the mean magnitude of the weights that do not become 0, or for `bits` the largest magnitude.
+    the layer: the mean magnitude of the weights that do not become 0, or for 4 to 8 `bits` the largest magnitude.  For 2 and 3
+    `bits` they are odd multiples of half a step, fitted to the weights, or the ternary values if these are nearer.
     """
     magnitude = weight.abs()
     if bits == "binary":
@@ -78,22 +93,59 @@ def quantize_weight(weight: Tensor, bits: int | str, *, scaled: bool) -> Tensor:
         signs = torch.where(kept, weight.sign(), torch.zeros_like(weight))
         return signs * (magnitude * kept).sum() / kept.sum().clamp(min=1) if scaled else signs
     levels = 2 ** (int(bits) - 1)
+    if scaled and bits in FITTED_BITS:
+        fitted, ternary = _fitted(weight, levels), quantize_weight(weight, "ternary", scaled=True)
+        is_nearer = (fitted - weight).square().sum() <= (ternary - weight).square().sum()
+        return torch.where(is_nearer, fitted, ternary)
     factor = magnitude.max() if scaled else magnitude.new_ones(())
     steps = torch.round(weight / factor.clamp(min=torch.finfo(weight.dtype).tiny) * levels)
     quantized_weight: Tensor = steps.clamp(-levels, levels - 1) / levels * factor
     return quantized_weight
 
 
-def quantize_activation(x: Tensor, bits: int, *, signed: bool) -> Tensor:
-    """Return `x` rounded to 2^bits evenly spaced values in [0, 1], or in [-1, 1] if `signed`.
+def _fitted(weight: Tensor, levels: int) -> Tensor:
+    """Return the nearest of 2 `levels` odd multiples of half a step; step and choice alternate, and the error never grows."""
+    tiny = torch.finfo(weight.dtype).tiny
 
-    The gradient passes where `x` is within that range (Zhou et al., arXiv 1606.06160, section 2.3; the sign with its gradient
-    for one bit and inputs of both signs: Hubara et al., JMLR 2018, eq. 4).
+    def nearest(step: Tensor) -> Tensor:
+        return torch.floor(weight / step.clamp(min=tiny)).clamp_(-levels, levels - 1).add_(0.5)
+
+    step = 2 / levels * weight.abs().mean()
+    for _ in range(ALTERNATIONS):
+        places = nearest(step)
+        step = (weight * places).sum() / places.square().sum()
+    return nearest(step) * step
+
+
+def _recurrent_layers(model: nn.Module) -> list[nn.RNNBase]:
+    """Return the recurrent layers; raise `ValueError` if there are none, or one has projections or a `forward` of its own."""
+    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.RNNBase)}
+    if not layers:
+        raise ValueError("hidden are the bits of the states of nn.LSTM, nn.GRU and nn.RNN; the model has none of them")
+    forwards = [kind.forward for kind in RECURRENT]
+    for name, layer in layers.items():
+        if layer.proj_size or type(layer).forward not in forwards:
+            raise ValueError(
+                f"hidden quantizes the states of nn.LSTM, nn.GRU and nn.RNN; {name} has projections or another forward"
+            )
+    return list(layers.values())
+
+
+def quantize_activation(x: Tensor, bits: int, *, signed: bool) -> Tensor:
+    """Return `x` rounded to 2^bits evenly spaced values in [0, 1], or if `signed` to multiples of 2^(1 - bits) from -1 on.
+
+    The largest of these is 1 - 2^(1 - bits), and 0 is one of them.  One signed bit is -1 below 0, and 1 from 0 on.  The
+    gradient passes where `x` is in [0, 1], or in [-1, 1] (Zhou et al., arXiv 1606.06160, section 2.3; the sign with its
+    gradient: Hubara et al., JMLR 2018, eq. 4).
     """
-    low = -1.0 if signed else 0.0
-    inside = x.clamp(low, 1)
-    step = (1 - low) / (2**bits - 1)
-    return straight_through(inside, torch.round((inside.detach() - low) / step) * step + low)
+    inside = x.clamp(-1.0 if signed else 0.0, 1)
+    values = inside.detach()
+    if signed and bits == 1:
+        return straight_through(inside, torch.where(values >= 0, 1.0, -1.0).to(values.dtype))
+    if signed:
+        levels = 2 ** (bits - 1)
+        return straight_through(inside, torch.round(values * levels).clamp(-levels, levels - 1) / levels)
+    return straight_through(inside, torch.round(values * (2**bits - 1)) / (2**bits - 1))
 
 
 @register(
@@ -107,14 +159,16 @@ def quantized(
     activations: int = 0,
     scale: Literal["layer", "none"] = "layer",
     signed: bool = False,
+    hidden: int = 0,
 ) -> Begin:
     """Call the model with weight matrices of few bits, and train latent weights in float32 by straight-through gradients.
 
     `bits` are 2 to 8, ``"binary"`` or ``"ternary"``.  Inputs of all layers but the first are rounded to `activations` bits, 1
     to 8, in [0, 1], which fits layers after ReLU, or in [-1, 1] with `signed`, which fits those after tanh and LSTMs; inputs
-    beyond that range become its ends.  With 0 they stay as they are.  ``scale="none"`` gives the paper's weights in [-1, 1],
-    for models with batch normalization; others need a factor for each layer (``"layer"``; Rastegari et al., ECCV 2016, eq. 6,
-    for binary weights).
+    beyond that range become its ends.  With 0 they stay as they are.  `hidden` are the bits, 0 to 8, of the hidden states of
+    recurrent layers in each step: in [-1, 1], or in [0, 1] for those with ReLU.  Cell states stay as they are.
+    ``scale="none"`` gives the paper's weights in [-1, 1], for models with batch normalization; others need a factor for each
+    layer (``"layer"``; Rastegari et al., ECCV 2016, eq. 6, for binary weights).
     What goes up are changes of latent weights.
     """
     if isinstance(bits, str):
@@ -122,6 +176,7 @@ def quantized(
     else:
         check_int("bits", bits, 2, MAX_BITS)
     check_int("activations", activations, 0, MAX_BITS)
+    check_int("hidden", hidden, 0, MAX_BITS)
     check_choice("scale", scale, ("layer", "none"))
     check_bool("signed", signed)
-    return partial(Quantized, bits, activations, scale, signed)
+    return partial(Quantized, bits, activations, scale, signed, hidden)

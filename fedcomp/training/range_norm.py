@@ -8,6 +8,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from fedcomp.training.layer_inputs import replaced_forward
+
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 CHUNKS = 16
@@ -18,8 +20,7 @@ def normalized_by_ranges(layers: Iterable[BatchNorm]) -> ExitStack:
     """Return a context in which layers of batch normalization divide by `range_deviation` where they would by a deviation."""
     with ExitStack() as stack:
         for layer in layers:
-            vars(layer)["forward"] = partial(range_batch_norm, layer, layer.forward)
-            stack.callback(vars(layer).pop, "forward", None)
+            stack.enter_context(replaced_forward(layer, partial(range_batch_norm, layer, layer.forward)))
         return stack.pop_all()
 
 

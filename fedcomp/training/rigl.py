@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from fedcomp.core import check_choice, check_range
+from fedcomp.core import check_bool, check_choice, check_range
+from fedcomp.training.model_checks import check_dense_gradients
 from fedcomp.training.plan import Begin, Prepared, Step, Tensors
 from fedcomp.training.registry import register
 from fedcomp.training.straight_through import matrices
@@ -44,13 +45,16 @@ def densities(shapes: Mapping[str, Shape], density: float, layers: str) -> dict[
 class Sparse(Step):
     """Keeps weights outside their masks at zero, and sums their gradients, by which the server chooses new positions."""
 
-    def __init__(self, candidates: float, model: nn.Module, _kept: Tensors, _generator: Generator) -> None:
+    def __init__(
+        self, candidates: float | str, regrow: bool, model: nn.Module, _kept: Tensors, _generator: Generator
+    ) -> None:
+        check_dense_gradients(model, "rigl")
         names, buffers = matrices(model, "rigl"), dict(model.named_buffers())
         if not any(name + MASK in buffers for name in names):
             raise ValueError(
                 "rigl() needs a model with masks; Plan.prepare(model, seed) adds them before the first round"
             )
-        self._candidates = candidates
+        self._candidates, self._regrow = candidates, regrow
         self._weights = {name: model.get_parameter(name) for name in names if name + MASK in buffers}
         self._model, self._steps = model, 0
         self._masks: dict[str, Tensor] = {}
@@ -65,13 +69,19 @@ class Sparse(Step):
         return nullcontext()
 
     def gradients(self) -> bool:
-        """Keep gradients within the masks, so that new momentum stays there too; add the others up."""
+        """Keep gradients within the masks, so that new momentum stays there too; add the others up, or all of them."""
         self._steps += 1
         for name, mask in self._masks.items():
             gradient = self._weights[name].grad
             if gradient is not None:
+                if gradient.is_sparse:
+                    raise ValueError(
+                        f"rigl() needs dense gradients; {name} has a sparse one, from an embedding with sparse=True"
+                    )
                 # A step that overflows under mixed precision has infinities here, and is left out by another plug-in.
-                self._sums[name].add_(torch.nan_to_num(gradient.masked_fill(mask, 0), 0, 0, 0))
+                self._sums[name].add_(
+                    torch.nan_to_num(gradient if self._regrow else gradient.masked_fill(mask, 0), 0, 0, 0)
+                )
                 gradient.masked_fill_(~mask, 0)
         return True
 
@@ -84,19 +94,36 @@ class Sparse(Step):
         return Masked(self._model, self._weights)
 
     def report(self) -> Tensors:
-        """Return the mean gradients of the weights outside their masks, the largest only: `candidates` for each one inside."""
-        largest: dict[str, Tensor] = {}
+        """Return the mean gradients of the weights outside their masks, the largest only: `candidates` for each one inside.
+
+        With `regrow` also those of as many weights inside, the smallest.
+        """
+        reported: dict[str, Tensor] = {}
         for name, total in self._sums.items():
-            mean = total.flatten() / max(1, self._steps)
-            count = min(mean.numel(), math.ceil(self._candidates * int(self._masks[name].sum())))
-            indices = mean.abs().topk(count, sorted=False).indices
-            largest[name] = torch.zeros_like(mean).index_copy_(0, indices, mean[indices]).view_as(total)
-        return largest
+            mean = total / max(1, self._steps)
+            if self._candidates != "all":
+                mask = self._masks[name]
+                count = math.ceil(float(self._candidates) * int(mask.sum()))
+                chosen = _first(mean.abs().masked_fill(mask, -1), count)
+                if self._regrow:
+                    magnitudes = self._weights[name].detach().abs()
+                    chosen |= _first(-magnitudes.masked_fill(~mask, torch.inf), min(count, int(mask.sum())))
+                mean = mean.masked_fill(~chosen, 0)
+            reported[name] = mean
+        return reported
 
     @torch.no_grad()
     def _apply(self) -> None:
         for name, mask in self._masks.items():
             self._weights[name].masked_fill_(~mask, 0)
+
+
+def _first(values: Tensor, count: int) -> Tensor:
+    """Return a mask of the `count` largest values, or of all."""
+    flat = values.flatten()
+    mask = torch.zeros_like(flat, dtype=torch.bool)
+    mask[flat.topk(min(count, len(flat)), sorted=False).indices] = True
+    return mask.view_as(values)
 
 
 class Masked(Step):
@@ -154,15 +181,26 @@ def _prepare(density: float, layers: str, model: nn.Module, seed: int) -> None:
     measured="Fashion-MNIST, CNN, a tenth of the weights: 83.2 % with 11.6 times fewer bytes up; 86.1 % dense",
     inference=True,
 )
-def rigl(density: float = 0.1, layers: Literal["erk", "uniform"] = "erk", candidates: float = 0.3) -> Begin:
+def rigl(
+    density: float = 0.1,
+    layers: Literal["erk", "uniform"] = "erk",
+    candidates: float | Literal["all"] = 0.3,
+    regrow: bool = False,
+) -> Begin:
     """Train a `density` of the weights, 0 to 1: the others are zero, and the server moves them by the nodes' gradients.
 
     `Plan.prepare` gives the model its masks: a random one for each weight matrix, with more entries where the matrix is small
     (``"erk"``), or the same share of all but the first (``"uniform"``).  A round trains inside the masks.  The strategy `RigL`
     drops the smallest weights and adds those with the largest gradients outside, every few rounds; nodes report the largest,
-    up to `candidates` for each weight inside.  Updates carry no positions: both sides know the masks.
+    up to `candidates` for each weight inside, 0 to 1, or ``"all"``, as in the paper.  With `regrow` they also report gradients
+    of the smallest weights inside, and a weight stays if its gradient is among the largest, as in the paper.  Updates carry
+    no positions: both sides know the masks.
     """
     check_range("density", density, above=0, most=1)
     check_choice("layers", layers, ("erk", "uniform"))
-    check_range("candidates", candidates, above=0, most=1)
-    return Prepared(partial(Sparse, candidates), partial(_prepare, density, layers))
+    if isinstance(candidates, str):
+        check_choice("candidates", candidates, ("all",))
+    else:
+        check_range("candidates", candidates, above=0, most=1)
+    check_bool("regrow", regrow)
+    return Prepared(partial(Sparse, candidates, regrow), partial(_prepare, density, layers))

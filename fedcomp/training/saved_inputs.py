@@ -7,10 +7,14 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import Node, get_gradient_edge
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
+
+from fedcomp.training.layer_inputs import replaced_forward
 
 Restore = Callable[[], Tensor]
 """A function that returns a saved tensor for the backward pass."""
@@ -28,12 +32,24 @@ class Call:
     def saves_input(self, tensor: Tensor) -> bool:
         """Return whether `tensor`, saved in this call, is the input, or a cast or padded copy of it, and not the weight.
 
-        A copy that has as many entries as the weight counts as the weight, of which autocast saves copies too.
+        Autocast saves copies of weights too: a copy has a gradient function that leads to that of its original.
         """
         weight = getattr(self.module, "weight", None)
         if not tensor.is_floating_point() or (isinstance(weight, Tensor) and same_storage(tensor, weight)):
             return False
-        return same_storage(tensor, self.x) or not isinstance(weight, Tensor) or tensor.numel() != weight.numel()
+        if same_storage(tensor, self.x) or not isinstance(weight, Tensor) or not weight.requires_grad:
+            return True
+        originals = {_node(self.x): True, _node(weight): False}
+        node = _node(tensor)
+        while node is not None and node not in originals:
+            functions = [function for function, _ in node.next_functions if function is not None]
+            node = functions[0] if len(functions) == 1 else None
+        return node is None or originals[node]
+
+
+def _node(tensor: Tensor) -> Node | None:
+    """Return the function from which a tensor comes in autograd's graph, or to which the gradient of a leaf goes."""
+    return get_gradient_edge(tensor).node if tensor.requires_grad else None
 
 
 Save = Callable[[Tensor, Call | None], Restore]
@@ -48,13 +64,16 @@ def named_modules(model: nn.Module) -> dict[str, nn.Module]:
 def trained_layers(model: nn.Module) -> dict[str, nn.Module]:
     """Return the convolutions and linear layers with trained weights, by name.
 
-    Subclasses that have a `forward` of their own are left out: they may save other tensors than their input.
+    Subclasses that have a `forward` of their own are left out: they may save other tensors than their input.  So is the output
+    projection of attention, which calls a function with its weight.
     """
     forwards = {layer.forward for layer in LAYERS}
     return {
         name: module
         for name, module in named_modules(model).items()
-        if type(module).forward in forwards and _is_trained(getattr(module, "weight", None))
+        if type(module).forward in forwards
+        and not isinstance(module, NonDynamicallyQuantizableLinear)
+        and _is_trained(getattr(module, "weight", None))
     }
 
 
@@ -80,6 +99,11 @@ def replacing(
     def call(
         name: str, module: nn.Module, forward: Callable[..., Tensor], *inputs: Tensor, **named_inputs: Tensor
     ) -> Tensor:
+        # torch.compile cannot trace this, and calls the layer as it is: what compiled code saves would pass unseen.
+        if torch.compiler.is_compiling():
+            raise ValueError(
+                f"{name} is called in compiled code; what layers save is changed without torch.compile only"
+            )
         calls.append(Call(name, module, inputs[0] if inputs else named_inputs["input"]))
         try:
             output = forward(*inputs, **named_inputs)
@@ -92,8 +116,7 @@ def replacing(
     with ExitStack() as stack:
         for name, module in modules.items():
             # In place of hooks: those of other plug-ins may change the input, and have run by the time of this call.
-            stack.callback(_restore_forward, module, vars(module).get("forward"))
-            vars(module)["forward"] = partial(call, name, module, module.forward)
+            stack.enter_context(replaced_forward(module, partial(call, name, module, module.forward)))
         stack.enter_context(torch.autograd.graph.saved_tensors_hooks(pack, _restored))
         yield
 
@@ -124,10 +147,3 @@ def same_storage(a: Tensor, b: Tensor) -> bool:
 
 def _restored(restore: Restore) -> Tensor:
     return restore()
-
-
-def _restore_forward(module: nn.Module, before: Any) -> None:
-    if before is None:
-        del vars(module)["forward"]
-    else:
-        vars(module)["forward"] = before

@@ -5,6 +5,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from fedcomp.training.model_checks import check_weights_are_parameters
+
 NORMALIZATIONS = (nn.LayerNorm, nn.RMSNorm)
 """Layers whose parameters have two or more dimensions and are no matrices: a factor and an offset for each entry."""
 
@@ -22,8 +24,9 @@ def matrices(model: nn.Module, plugin: str) -> list[str]:
     """Return the names of the trained weights of two or more dimensions: those of layers, not biases or normalization.
 
     Weights without entries are left out.  Raises `ValueError`, which names the `plugin`, if there are none, or one is not
-    float32.
+    float32 or not a parameter of its layer.
     """
+    check_weights_are_parameters(model, plugin)
     others = {
         id(weight)
         for module in model.modules()

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_choice, check_range
+from fedcomp.training.model_checks import check_not_compiled
 from fedcomp.training.plan import Begin, Step, Tensors
 from fedcomp.training.registry import register
 from fedcomp.training.saved_inputs import Call, Restore, exact, replacing, trained_layers
@@ -31,9 +32,14 @@ class ZeroFL(Step):
     ) -> None:
         self._sparsity, self._upload = sparsity, upload
         self._kept_ratio = min(1.0, 1 - sparsity + mask_ratio)
+        check_not_compiled(model, "zerofl")
         trained = set(matrices(model, "zerofl"))
-        self._sparse = dict(list(trained_layers(model).items())[1:])
-        self._names = {f"{name}.weight" for name in self._sparse}
+        layers = trained_layers(model)
+        first = next((layer.weight for layer in layers.values()), None)
+        self._sparse = {name: layer for name, layer in layers.items() if layer.weight is not first}
+        # A tied weight has one name among the parameters, which may be that of another module.
+        sparse_weights = {id(layer.weight) for layer in self._sparse.values()}
+        self._names = {name for name, weight in model.named_parameters() if id(weight) in sparse_weights}
         if not self._sparse:
             raise ValueError(
                 "zerofl() makes convolutions and linear layers after the first one sparse; the model has none that are trained"
@@ -67,12 +73,13 @@ class ZeroFL(Step):
 
     @torch.no_grad()
     def end(self) -> Tensors:
-        """Leave in the weights only what goes up."""
+        """Leave in the weights only what goes up; a second call changes nothing."""
         if self._has_trained and self._upload != "full":
             for weight, start in zip(self._weights, self._starts, strict=True):
                 chosen = keep_largest(weight - start if self._upload == "weights-diff" else weight, self._kept_ratio)
                 others = torch.zeros_like(weight) if self._upload == "weights" else start
                 weight.copy_(torch.where(chosen, weight, others))
+        self._has_trained = False
         return {}
 
 
@@ -92,14 +99,14 @@ def largest(tensor: Tensor, ratio: float) -> Tensor:
 @register(
     "Qiu et al., ICLR 2022",
     "sparse training and masked uploads",
-    measured="Fashion-MNIST, CNN, 90 % zeros: 79.9 % with 19.6 times fewer bytes up; 86.1 % dense",
+    measured="Fashion-MNIST, CNN, 90 % zeros: 82.1 % with 9.3 times fewer bytes up; 86.1 % dense",
     inference=True,
     saving=True,
 )
 def zerofl(
     sparsity: float = 0.9,
     mask_ratio: float = 0.1,
-    upload: Literal["full", "weights", "diff-on-weights", "weights-diff"] = "diff-on-weights",
+    upload: Literal["full", "weights", "diff-on-weights", "weights-diff"] = "weights-diff",
 ) -> Begin:
     """Call layers with the largest ``1 - sparsity`` of their weights, and upload the largest ``1 - sparsity + mask_ratio``.
 

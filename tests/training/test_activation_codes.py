@@ -87,6 +87,18 @@ def test_a_bitmap_that_is_there_is_shared() -> None:
     assert torch.equal(codes.restore(), encoded(x, 0.01).restore())
 
 
+@pytest.mark.parametrize("kept", [1, 0.1], ids=["codes of all entries", "codes of those that are not zero"])
+def test_codes_and_bitmaps_take_the_memory_that_they_say(kept: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(70_000, generator=generator) * (torch.rand(70_000, generator=generator) < kept)
+    for bound in (0.5, 0.1, 0.01, 1e-3):  # widths of 2 to 12 bits
+        codes = encode(x, bound, statistics(x))
+        assert codes is not None
+        packed = [plane for planes in codes.chunks for plane in planes]
+        packed += codes.nonzero.chunks if codes.nonzero is not None else ()
+        assert sum(plane.untyped_storage().nbytes() for plane in packed) == codes.nbytes
+
+
 def test_zeros_of_both_signs_come_back_as_zeros() -> None:
     x = torch.tensor([0.0, -0.0] * 8)
     assert encoded(x, 0.5).restore().tolist() == [0.0] * 16

@@ -1,5 +1,6 @@
 """Activation compression: gradients within the error model, memory that is free again, and modules as they were."""
 
+import gc
 import math
 import weakref
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from torch.nn import functional
 
 from fedcomp.tasks import build_model
 from fedcomp.training import LocalRound, State, parse
+from fedcomp.training.activation_codes import Codes
 from fedcomp.training.activation_compression import Measured, error_bound
 
 BATCH = 48
@@ -232,6 +234,24 @@ def test_the_activations_are_free_in_the_backward_pass() -> None:
     assert [name for name, alive in saved_at_the_loss("activation_compression()", model).items() if alive] == ["10"]
 
 
+def codes_in_memory() -> int:
+    return sum(type(each) is Codes for each in gc.get_objects())
+
+
+def test_the_backward_pass_frees_the_codes_of_the_layers_that_it_has_passed() -> None:
+    """At the loss there are codes of four layers; when the first layer has its gradient, there are none."""
+    model = network("conv")
+    seen: list[int] = []
+
+    def loss(outputs: Tensor, y: Tensor) -> Tensor:
+        seen.append(codes_in_memory())
+        return functional.cross_entropy(outputs, y)
+
+    model.get_parameter("0.weight").register_hook(lambda _: seen.append(codes_in_memory()))  # type: ignore[no-untyped-call]
+    gradients("activation_compression()", model, 1, loss)
+    assert seen == [4, 0]
+
+
 class Block(nn.Module):
     """Uses one activation in two layers, and one layer twice; ReLU, pooling and addition are functions."""
 
@@ -369,6 +389,6 @@ def test_wrong_settings_are_refused(text: str, found: str) -> None:
 
 
 def test_a_model_without_such_layers_is_refused() -> None:
-    for model in (nn.LSTM(3, 4), nn.Linear(3, 4).requires_grad_(False)):
+    for model in (nn.LSTM(3, 4), nn.Sequential(nn.Linear(3, 4).requires_grad_(False), nn.LSTM(4, 4))):
         with pytest.raises(ValueError, match="the inputs of convolutions and linear layers; the model trains none"):
             parse("activation_compression()").begin(model)

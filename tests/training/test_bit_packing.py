@@ -31,4 +31,5 @@ def test_all_codes_come_back_from_the_bytes_that_their_width_takes(width: int) -
         given = codes.to(torch.uint8 if width <= 8 else torch.int32)
         packed = pack_bits(given, width)
         assert sum(plane.nbytes for plane in packed) == -(-count // 8) * width
+        assert sum(plane.untyped_storage().nbytes() for plane in packed) <= max(8, -(-count // 8)) * width
         assert unpack_bits(packed, width, count).tolist() == codes.tolist()

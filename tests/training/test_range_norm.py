@@ -116,3 +116,16 @@ def test_contexts_within_each_other_leave_an_ordinary_layer() -> None:
             assert torch.equal(layer(x), outer)
     assert not torch.equal(layer(x), outer)
     assert "forward" not in vars(layer)
+
+
+def test_a_forward_of_the_layers_own_comes_back() -> None:
+    layer = nn.BatchNorm1d(2)
+    plain = layer.forward
+
+    def doubled(x: Tensor) -> Tensor:
+        return 2 * plain(x)
+
+    vars(layer)["forward"] = doubled
+    with normalized_by_ranges([layer]):
+        assert vars(layer)["forward"] is not doubled
+    assert vars(layer)["forward"] is doubled

@@ -104,6 +104,24 @@ def test_a_step_by_hand() -> None:
     assert training.end() == {}
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rigl(0.5, candidates=0.1)", [0, 0, 0, 5]),
+        ("rigl(0.5, candidates='all')", [0, 2, 0, 5]),
+        ("rigl(0.5, candidates=0.1, regrow=True)", [7, 0, 0, 5]),
+        ("rigl(0.5, candidates=1.0, regrow=True)", [7, 2, 3, 5]),
+        ("rigl(0.5, candidates='all', regrow=True)", [7, 2, 3, 5]),
+    ],
+)
+def test_what_is_reported_by_hand(text: str, expected: list[float]) -> None:
+    """Weights 1 and 3 are inside; the smaller one is 1.  The gradients are (7, 2, 3, 5)."""
+    model = masked([[1.0, 2, 3, 4]], [1, 0, 1, 0])
+    training = parse(text).begin(model)
+    training.step(SGD(model.parameters(), lr=0.0), torch.tensor([[7.0, 2, 3, 5]]), torch.zeros(1), lambda y, _: y.sum())
+    assert training.report()["weight"].tolist() == [expected]
+
+
 def test_a_weight_outside_the_mask_stays_zero_whatever_momentum_it_had_and_a_step_that_overflows_is_not_reported() -> (
     None
 ):
@@ -214,6 +232,8 @@ def test_a_model_without_masks_is_refused_and_so_is_one_without_matrices() -> No
         ("rigl(1.5)", "density is 1.5; .* at most 1"),
         ("rigl(layers='all')", "layers is 'all'; it is one of 'erk', 'uniform'"),
         ("rigl(candidates=0)", "candidates is 0"),
+        ("rigl(candidates='none')", "candidates is 'none'; it is one of 'all'"),
+        ("rigl(regrow=1)", "regrow is 1"),
         ("rigl() + quantized()", "rigl and quantized each decide"),
     ],
 )

@@ -47,6 +47,25 @@ def test_inputs_are_known_and_weights_and_the_loss_are_not_among_them(dtype: tor
     assert seen == [("0", (3, 1, 6, 6)), ("2", (3, 32))]
 
 
+@pytest.mark.parametrize("rows", [63, 64])
+def test_a_copy_of_the_input_may_have_the_shape_of_the_weight(rows: int) -> None:
+    """Autocast saves 16-bit copies of both; with 64 rows they are alike in shape, and only the input counts."""
+    model = nn.Sequential(nn.Embedding(30, 50), nn.Linear(50, 64), nn.LayerNorm(64), nn.Linear(64, 64, bias=False))
+    found: list[tuple[str, bool]] = []
+
+    def save(tensor: Tensor, call: Call | None) -> Restore:
+        if call is not None and tensor.dtype == torch.bfloat16:
+            weight = cast("Tensor", call.module.weight).bfloat16()
+            is_weight = torch.equal(tensor, weight) or torch.equal(tensor, weight.T)
+            found.append((call.name, is_weight))
+            assert call.saves_input(tensor) != is_weight
+        return exact(tensor)
+
+    with replacing(trained_layers(model), save), torch.autocast("cpu", torch.bfloat16):
+        model(torch.arange(rows) % 30).sum().backward()
+    assert sorted(found) == [("1", False), ("1", True), ("3", False), ("3", True)]
+
+
 def test_what_is_restored_is_what_the_gradient_is_computed_from() -> None:
     layer, x = nn.Linear(2, 1, bias=False), torch.tensor([[1.0, 2.0]])
     outputs: list[tuple[str, float]] = []

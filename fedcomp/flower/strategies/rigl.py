@@ -110,17 +110,23 @@ def total_growth(
 def moved(arrays: Mapping[str, Array], growth: Mapping[str, NDArray[np.float64]], share: float) -> dict[str, Array]:
     """Return the model with floor(share m) of the m entries in each mask moved, or as many as have a gradient outside.
 
-    The entries of smallest magnitude leave, those with the largest gradients outside enter; of equal ones, the lower index
-    does.  Both become zero.  A tensor without `growth` stays as it is.
+    The entries of smallest magnitude leave, those with the largest gradients enter; of equal ones, the lower index does.
+    Both become zero.  An entry that leaves may have a gradient too: if it is among the largest, the entry stays as it is, and
+    so many fewer enter.  A tensor without `growth` stays as it is.
     """
     result = dict(arrays)
     for name, gradients in growth.items():
         weight = arrays[name]
         mask = unpack_mask(arrays[name + MASK], weight.size)
-        inside, outside = np.flatnonzero(mask), np.flatnonzero(~mask & (gradients.ravel() != 0))
-        count = min(int(share * inside.size), outside.size)
+        has_gradient = gradients.ravel() != 0
+        inside = np.flatnonzero(mask)
+        count = min(int(share * inside.size), np.count_nonzero(has_gradient & ~mask))
         leaving = inside[np.argsort(np.abs(weight.ravel()[inside]), kind="stable")[:count]]
-        entering = outside[np.argsort(-np.abs(gradients.ravel()[outside]), kind="stable")[:count]]
+        outside = ~mask
+        outside[leaving] = True
+        candidates = np.flatnonzero(outside & has_gradient)
+        chosen = candidates[np.argsort(-np.abs(gradients.ravel()[candidates]), kind="stable")[:count]]
+        leaving, entering = np.setdiff1d(leaving, chosen), np.setdiff1d(chosen, leaving)
         values = weight.ravel().copy()
         mask[leaving], mask[entering] = False, True
         values[leaving] = values[entering] = 0

@@ -36,25 +36,39 @@ def test_the_smallest_leave_and_the_largest_gradients_enter() -> None:
 
 def test_no_more_leave_than_have_a_gradient_outside() -> None:
     arrays: dict[str, Array] = {"w": np.array([4.0, 3, 2, 0, 0]), "w_mask": np.array([0b11100000], np.uint8)}
-    result = moved(arrays, {"w": np.array([9.0, 9, 9, 0, 0.5])}, 1.0)
+    result = moved(arrays, {"w": np.array([0, 0, 0, 0, 0.5])}, 1.0)
     assert (result["w"].tolist(), result["w_mask"].tolist()) == ([4, 3, 0, 0, 0], [0b11001000])
 
 
+def test_a_weight_that_leaves_stays_if_its_gradient_is_among_the_largest() -> None:
+    """The smallest are 1 and 2; of their gradients 9 and 3 and those outside, 5 and 4, the largest are 9 and 5."""
+    arrays: dict[str, Array] = {"w": np.array([4.0, 1, 2, 3, 0, 0]), "w_mask": np.array([0b11110000], np.uint8)}
+    result = moved(arrays, {"w": np.array([99.0, 9, 3, 99, 5, 4])}, 0.5)
+    assert (result["w"].tolist(), result["w_mask"].tolist()) == ([4, 1, 0, 3, 0, 0], [0b11011000])
+
+
 @pytest.mark.parametrize("seed", range(10))
-def test_as_many_enter_as_leave_and_the_others_keep_their_values(seed: int) -> None:
+@pytest.mark.parametrize("regrow", [False, True])
+def test_as_many_enter_as_leave_and_the_others_keep_their_values(seed: int, regrow: bool) -> None:
     rng = np.random.default_rng(seed)
     mask = rng.random((7, 9)) < 0.4
     weight = rng.standard_normal((7, 9)) * mask
-    growth = rng.standard_normal((7, 9)) * (rng.random((7, 9)) < 0.5) * ~mask
+    growth = rng.standard_normal((7, 9)) * (rng.random((7, 9)) < 0.5) * (regrow | ~mask)
     share = float(rng.uniform(0, 1))
     arrays: dict[str, Array] = {"w": weight, "w_mask": np.packbits(mask)}
     result = moved(arrays, {"w": growth}, share)
     after = mask_of(result)
-    count = min(int(share * mask.sum()), int(np.count_nonzero(growth)))
+    count = min(int(share * mask.sum()), int(np.count_nonzero(growth * ~mask)))
     assert after.sum() == mask.sum()
-    assert (after & ~mask).sum() == (mask & ~after).sum() == count
+    assert (after & ~mask).sum() == (mask & ~after).sum() <= count
     assert np.array_equal(result["w"], weight * after)
-    if count:
+    if regrow and count:
+        smallest = np.zeros_like(mask)
+        smallest.flat[np.flatnonzero(mask)[np.argsort(np.abs(weight[mask]))[:count]]] = True
+        assert np.array_equal(mask & ~after, smallest & ~after), "the others do not leave"
+        assert np.abs(growth[after & (smallest | ~mask)]).min() >= np.abs(growth[~after]).max(initial=0)
+    elif count:
+        assert (after & ~mask).sum() == count
         assert np.abs(weight[mask & ~after]).max() <= np.abs(weight[mask & after]).min(initial=math.inf)
         assert np.abs(growth[after & ~mask]).min() >= np.abs(growth[~after & ~mask]).max(initial=0)
 
