@@ -122,7 +122,10 @@ class CompressedStrategy(Strategy):
         self.downlink = downlink if downlink is not None else auto()
         clipping = Clipping(clip_norm, clip_median)
         check_links(inner, self.uplink, self.downlink, clipping)
-        self._links = LinkCompressors(inner, self.uplink, self.downlink)
+        self.mode = mode
+        if mode is not None:
+            check_async(inner, mode)
+        self._links = LinkCompressors(inner, self.uplink, self.downlink, mode)
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
         self.seed, self.order, self.round = seed, order, 0
@@ -134,9 +137,6 @@ class CompressedStrategy(Strategy):
         self._offset = 0  # the rounds before the current start of Flower's
         self._failed = FailedRounds()
         self._random = IsolatedRandom()
-        self.mode = mode
-        if mode is not None:
-            check_async(inner, mode)
         self._buffered: BufferedGrid | None = None
         self._exchange = Exchange(inner, records, order, clipping, mode)
         self._model: PublishedModel | None = None
@@ -297,7 +297,8 @@ class CompressedStrategy(Strategy):
         if link is Link.TRAIN_MESSAGE:
             n, traffic = self.publisher.replica.layout.n, self.ledger.nodes_of_round(server_round - 1)
             choosing_grid = RngPreservingGrid(grid)
-            self._links.begin_round(self.uplink, self.downlink, server_round, n, nodes, choosing_grid, traffic)
+            links = self.uplink, self.downlink
+            self._links.begin_round(*links, server_round, n, nodes, choosing_grid, traffic, self._busy)
             uplink = self._links.uplink
         else:
             self._links.reach(nodes)
