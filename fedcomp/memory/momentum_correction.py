@@ -86,11 +86,11 @@ class MomentumCorrection:
         last = UNKNOWN if compensated.context.round is None else compensated.context.round
         return {"velocity": velocity, "unsent_velocity": unsent} | _state_of(last, entries, kept)
 
-    def rollback(self, lost: QuantizedVector, state: State) -> State:
-        """Return v + lost, and u as if `lost` had not been sent."""
-        arithmetic.add_clipped(state["unsent_velocity"], lost, 1.0)
+    def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
+        """Return v + share lost, and u with the same share of what was masked."""
+        arithmetic.add_clipped(state["unsent_velocity"], lost, share)
         if MASKED_AT in state:  # older versions kept none
-            arithmetic.put(state["velocity"], state[MASKED_AT], state[MASKED])
+            arithmetic.put(state["velocity"], state[MASKED_AT], state[MASKED] * np.float32(share))
         return state | _state_of(int(state["velocity_round"][0]))
 
     def _masked(self, compensated: CompensatedUpdate, quantized: QuantizedVector) -> Indices:

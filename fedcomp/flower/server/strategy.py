@@ -124,7 +124,7 @@ class CompressedStrategy(Strategy):
         check_links(inner, self.uplink, self.downlink, clipping)
         self.mode = mode
         if mode is not None:
-            check_async(inner, mode)
+            check_async(inner, mode, self.uplink)
         self._links = LinkCompressors(inner, self.uplink, self.downlink, mode)
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
@@ -339,8 +339,10 @@ class CompressedStrategy(Strategy):
         start_s = time.perf_counter()
         self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)
         # Acknowledge only now: an update that went into no model goes back to its node.
+        summed = self._links.uplink.memory.incremental
         for reply in replies:
-            self.publisher.acknowledge(reply.node, reply.reply, summed=self._links.uplink.memory.incremental)
+            returned = self.mode.returned(reply.reply.staleness) if self.mode is not None else 0.0
+            self.publisher.acknowledge(reply.node, reply.reply, summed=summed, returned=returned)
         self._links.end_round(replies, change[0], self.publisher.memory)
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.perf_counter() - start_s)
 
