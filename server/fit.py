@@ -22,7 +22,7 @@ def check_strategy(settings: Settings, num_nodes: int | None = None) -> None:
     check_links(inner, uplink, downlink, Clipping(settings.clip_norm, settings.clip_median))
     mode, needed = parse_mode(settings.mode), updates_needed(inner)
     if mode is not None:
-        check_async(inner)
+        check_async(inner, mode, uplink)
         if mode.buffer < needed:
             raise SettingsError(
                 f"mode is {settings.mode!r}; strategy {settings.strategy!r} needs {needed} updates at a time"

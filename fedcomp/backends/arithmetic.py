@@ -69,10 +69,9 @@ def any_in(vector: Any, parts: Sequence[slice]) -> NDArray[np.bool_]:
     return torch_backend.any_in(vector, parts)
 
 
-def zero(vector: Any, quantized: QuantizedVector) -> None:
-    """Set the entries that `quantized` holds to zero, in place."""
-    sparse = quantized.sparse()
-    if sparse is None:
-        vector[:] = 0
+def put(vector: Any, entries: Indices, values: Vector) -> None:
+    """Set these entries of a numpy vector or a torch tensor, in place."""
+    if is_numpy(vector):
+        vector[entries] = values
     else:
-        vector[sparse.indices if is_numpy(vector) else torch_backend.to_device(sparse.indices, vector)] = 0
+        vector[torch_backend.to_device(entries, vector)] = torch_backend.to_device(values, vector)

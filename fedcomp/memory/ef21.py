@@ -70,11 +70,14 @@ class Ef21:
             "estimate_epoch": np.array([epoch]),
         }
 
-    def rollback(self, lost: QuantizedVector, state: State) -> State:
-        """Return g - lost: the receiver never added it.  Without the first message of an epoch, that epoch has not begun."""
-        if int(state["averaged_rounds"][0]) == 1:
+    def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
+        """Return g - share lost: the receiver never added it.
+
+        Without the first message of an epoch, that epoch has not begun.
+        """
+        if share == 1 and int(state["averaged_rounds"][0]) == 1:
             return self.init(len(state["estimate"]))
-        arithmetic.add_clipped(state["estimate"], lost, -1.0)
+        arithmetic.add_clipped(state["estimate"], lost, -share)
         return state
 
 

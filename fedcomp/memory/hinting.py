@@ -49,9 +49,9 @@ class WarmStart:
         """Return the other memory's state, with the right factors of `quantized` if it has any."""
         return {**self.memory.update(compensated, quantized, state), NAME: right_factors(quantized)}
 
-    def rollback(self, lost: QuantizedVector, state: State) -> State:
+    def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
         """Return the other memory's state; the factors stay, for a lost message does not make them worse."""
-        return {**self.memory.rollback(lost, state), NAME: state.get(NAME, np.empty(0, np.float32))}
+        return {**self.memory.rollback(lost, state, share), NAME: state.get(NAME, np.empty(0, np.float32))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,9 @@ class Regularized:
             "sent_round": np.array([context.round]),
         }
 
-    def rollback(self, lost: QuantizedVector, state: State) -> State:
-        """Return residual + lost, and no message: it is in no aggregate."""
-        return FEEDBACK.rollback(lost, state) | _no_message()
+    def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
+        """Return residual + share lost, and no message: it is in no aggregate, or not whole."""
+        return FEEDBACK.rollback(lost, state, share) | _no_message()
 
     def _hint(self, state: State, context: EncodeContext) -> PreviousRound | None:
         model, indices = context.model, state["sent_indices"]

@@ -76,8 +76,8 @@ class LinearFeedback:
             arithmetic.clip(error)
         return {self.name: error}
 
-    def rollback(self, lost: QuantizedVector, state: State) -> State:
-        """Return e + lost."""
+    def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
+        """Return e + share lost."""
         error = state[self.name]
-        arithmetic.add_clipped(error, lost, 1.0)
+        arithmetic.add_clipped(error, lost, share)
         return {self.name: error}

@@ -3,25 +3,38 @@
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core import CompensatedUpdate, EncodeContext, Settlement, check_bool, check_int, check_range
+from fedcomp.core import CompensatedUpdate, EncodeContext, Settlement, Vector, check_bool, check_int, check_range
 from fedcomp.memory.protocol import State, check_state
-from fedcomp.quantized import QuantizedVector
+from fedcomp.quantized import Indices, QuantizedVector
 
 UNKNOWN = -1
+MASKED_AT, MASKED = "masked_at", "masked_velocity"
+"""Where the last message masked the velocity, and what it held there: for a message that is lost."""
+
+
+class Selection(Protocol):
+    """A quantizer that keeps some of the entries."""
+
+    def sent_whole(self, value: CompensatedUpdate, /) -> list[slice]:
+        """Return the parts of the vector, in order, that are sent with all their entries, so that nothing is selected there."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class MomentumCorrection:
-    """u = momentum u + g;  v = v + u;  send C(v);  v = v - C(v), and u = 0 for each sent entry (factor masking).
+    """u = momentum u + g;  v = v + u;  send C(v);  v = v - C(v), and u = 0 for each entry that was selected (factor masking).
 
     With `nesterov`, u = momentum (u + g) and v = v + u + g.  g is the update, its l2 norm clipped to ``clip / sqrt(nodes)``
     unless `clip` is 0.  After s skipped rounds u shrinks by ``momentum**s``, as if the updates in between had been zero.
-    Lin, Han, Mao, Wang, Dally (DGC), ICLR 2018, section 3; the rule for skipped rounds is ours.
+    Masking is for entries that were chosen over others: those of parts that `selection` sends whole, such as dense tensors,
+    keep their velocity, so that they are sent momentum SGD.  A message that is lost returns to u and v.
+    Lin, Han, Mao, Wang, Dally (DGC), ICLR 2018, section 3, and their code for dense tensors; the rules for skipped rounds and
+    lost messages are ours.
     """
 
     momentum: float
@@ -29,6 +42,7 @@ class MomentumCorrection:
     nesterov: bool = False
     clip: float = 0.0
     nodes: int = 1
+    selection: Selection | None = None
 
     vectors = ("velocity", "unsent_velocity")
     incremental = False
@@ -41,8 +55,8 @@ class MomentumCorrection:
         check_bool("nesterov", self.nesterov)
 
     def init(self, n: int) -> State:
-        """Return velocities of zeros, float32 (n,), and no round."""
-        return {name: np.zeros(n, np.float32) for name in self.vectors} | {"velocity_round": np.array([UNKNOWN])}
+        """Return velocities of zeros, float32 (n,), no round, and no masked entries."""
+        return {name: np.zeros(n, np.float32) for name in self.vectors} | _state_of(UNKNOWN)
 
     def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
         """Return v + u as they are after this update."""
@@ -66,15 +80,28 @@ class MomentumCorrection:
         """Return the velocities, without what was sent."""
         unsent, velocity, _ = compensated.settle()
         arithmetic.add(unsent, quantized, -1.0)
-        if self.masking:
-            arithmetic.zero(velocity, quantized)
+        entries = self._masked(compensated, quantized)
+        kept = arithmetic.at(entries, velocity)
+        arithmetic.put(velocity, entries, np.zeros_like(kept))
         last = UNKNOWN if compensated.context.round is None else compensated.context.round
-        return {"velocity": velocity, "unsent_velocity": unsent, "velocity_round": np.array([last])}
+        return {"velocity": velocity, "unsent_velocity": unsent} | _state_of(last, entries, kept)
 
-    def rollback(self, lost: QuantizedVector, state: State) -> State:
-        """Return v + lost."""
-        arithmetic.add_clipped(state["unsent_velocity"], lost, 1.0)
-        return state
+    def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
+        """Return v + share lost, and u with the same share of what was masked."""
+        arithmetic.add_clipped(state["unsent_velocity"], lost, share)
+        if MASKED_AT in state:  # older versions kept none
+            arithmetic.put(state["velocity"], state[MASKED_AT], state[MASKED] * np.float32(share))
+        return state | _state_of(int(state["velocity_round"][0]))
+
+    def _masked(self, compensated: CompensatedUpdate, quantized: QuantizedVector) -> Indices:
+        """Return the entries of `quantized` that are masked: those that were selected.  A dense vector selects none."""
+        sparse = quantized.sparse()
+        if not self.masking or sparse is None:
+            return np.empty(0, np.int64)
+        selected = np.ones(sparse.indices.size, np.bool_)
+        for part in self.selection.sent_whole(compensated) if self.selection is not None else ():
+            selected[slice(*np.searchsorted(sparse.indices, (part.start, part.stop)))] = False
+        return sparse.indices[selected]
 
     def _clip_factor(self, update: Any) -> float:
         """Return the factor, at most 1, that brings the update's norm to the limit."""
@@ -84,6 +111,15 @@ class MomentumCorrection:
         norm = math.sqrt(sum(float(np.square(block, dtype=np.float64).sum()) for _, block in blocks))
         limit = self.clip / math.sqrt(self.nodes)
         return limit / norm if norm > limit else 1.0
+
+
+def _state_of(last: int, masked_at: Indices | None = None, masked: Vector | None = None) -> State:
+    """Return what the state holds besides the velocities."""
+    return {
+        "velocity_round": np.array([last]),
+        MASKED_AT: np.empty(0, np.int64) if masked_at is None else masked_at,
+        MASKED: np.empty(0, np.float32) if masked is None else masked,
+    }
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -41,8 +41,8 @@ class Memory(Protocol):
         """Return the state after `compensated`, made from `state`, was sent as `quantized`."""
         ...
 
-    def rollback(self, lost: QuantizedVector, state: State) -> State:
-        """Return the state after the receiver turned out never to have taken `lost`, which was sent earlier."""
+    def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
+        """Return the state after the receiver turned out never to have taken this share of `lost`, which was sent earlier."""
         ...
 
 
@@ -85,6 +85,6 @@ class NoMemory:
         """Return the empty state."""
         return {}
 
-    def rollback(self, lost: QuantizedVector, state: State) -> State:
+    def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
         """Return the empty state."""
         return {}

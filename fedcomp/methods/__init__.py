@@ -19,6 +19,7 @@ from fedcomp.methods.automatic import choose_downlink as choose_downlink
 from fedcomp.methods.automatic import choose_uplink as choose_uplink
 from fedcomp.methods.automatic import next_boost as next_boost
 from fedcomp.methods.balance import *
+from fedcomp.methods.balance import MIN_SHARE as MIN_SHARE
 from fedcomp.methods.balance import balance_of as balance_of
 from fedcomp.methods.balance import first_share as first_share
 from fedcomp.methods.balance import next_share as next_share

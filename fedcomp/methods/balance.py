@@ -21,7 +21,8 @@ def balanced(method: str | Compressor = "stc(density=0.02)", balance: float = 1.
     A node that was away fetches all that it missed, so the same density costs more down than up.  From round to round the
     density moves towards the one at which the bytes of both directions are in balance, as measured in the last rounds,
     evaluation included.  It is at most that of `method`, and at least 1/20 of it: choose 20 times the smallest density that
-    you would accept.  Nodes' first models do not count.  `method` is a compressor with a setting `density`, or its text.
+    you would accept.  The log says so where a bound keeps nodes from the balance.  Nodes' first models do not count.  Without
+    rounds, what a node fetches counts when it answers.  `method` is a compressor with a setting `density`, or its text.
     Alone, for a single message, it is `method` itself.
 
     Examples:

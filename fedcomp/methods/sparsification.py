@@ -154,11 +154,12 @@ def dgc(
     The clients train without momentum, which is applied here.  The density falls over the first `warmup` rounds, in every
     round or in `warmup_steps` equal steps: the paper's 25, 6.3, 1.6 and 0.4 % are four epochs.  `clip` is the largest norm of
     the mean update of `nodes` senders, 0 for none.  `values`, `scope` and `dense_below` are those of `topk`; the authors'
-    code has scope="tensor" and keeps tensors of one dimension dense, `dense_below=1`.
+    code has scope="tensor" and keeps tensors of one dimension dense, `dense_below=1`.  Tensors that are sent whole have
+    ordinary momentum; with a density of 1 this is momentum SGD.
     Lin, Han, Mao, Wang, Dally, ICLR 2018, arXiv:1712.01887.
     """
     selection = ScheduledTopK(_selection(density, scope, dense_below), warmup, warmup_steps)
-    remembered = MomentumCorrection(momentum, masking, nesterov, clip, nodes)
+    remembered = MomentumCorrection(momentum, masking, nesterov, clip, nodes, selection)
     return RoundValues(selection, values), SparseValues(), remembered
 
 

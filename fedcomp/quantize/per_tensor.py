@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -31,13 +32,24 @@ class TensorTopK:
 
     def quantize(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
-        dense = stay_dense(value.context.shapes, self.dense_below) or [False]
         parts = [
-            (start, *select(part, part.n if whole else num_kept(self.density, part.n)))
-            for (start, part), whole in zip(value.tensors(), dense, strict=True)
+            (start, *select(part, count))
+            for (start, part), count in zip(value.tensors(), self._counts(value), strict=True)
         ]
         indices = np.concatenate([start + indices for start, indices, _ in parts])
         return Sparse(value.n, indices, np.concatenate([values for _, _, values in parts]))
+
+    def sent_whole(self, value: CompensatedUpdate, /) -> list[slice]:
+        """Return the tensors that are sent with all their entries: those that stay dense, and those whose k is their size."""
+        edges = pairwise(accumulate(value.sizes, initial=0))
+        return [
+            slice(*ends) for ends, count in zip(edges, self._counts(value), strict=True) if count == ends[1] - ends[0]
+        ]
+
+    def _counts(self, value: CompensatedUpdate) -> list[int]:
+        """Return how many entries of each tensor are kept."""
+        dense = stay_dense(value.context.shapes, self.dense_below) or [False]
+        return [size if whole else num_kept(self.density, size) for size, whole in zip(value.sizes, dense, strict=True)]
 
 
 def check_dense_below(dense_below: object) -> None:

@@ -86,7 +86,14 @@ class ScheduledTopK:
 
     def quantize(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
-        return replace(self.selection, density=self.density_in(value.context.round)).quantize(value)
+        return self._in_round(value).quantize(value)
+
+    def sent_whole(self, value: CompensatedUpdate, /) -> list[slice]:
+        """Return the parts of the vector that are sent with all their entries in this round."""
+        return self._in_round(value).sent_whole(value)
+
+    def _in_round(self, value: CompensatedUpdate) -> TopK | TensorTopK:
+        return replace(self.selection, density=self.density_in(value.context.round))
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,10 @@ class TopK:
         """Return the kept entries.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
         return Sparse(value.n, *select(value, num_kept(self.density, value.n)))
 
+    def sent_whole(self, value: CompensatedUpdate, /) -> list[slice]:
+        """Return the parts of the vector that are sent with all their entries: all of it, or nothing."""
+        return [slice(0, value.n)] if num_kept(self.density, value.n) == value.n else []
+
 
 def select(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
     """Return the result of `top_k`, computed on the device of the parts."""

@@ -43,6 +43,9 @@ def encode_change(
 ) -> tuple[int, bytes, State]:
     """Return the codec id and the body of `change`, and the arrays of the memory after it.
 
+    What a memory without a message has as an empty array belongs to the last message: it is forgotten where the message holds
+    other tensors than the one before.  Those of int64 are indices in the whole vector.
+
     Args:
         compressor: Gets the selected entries as one vector, with the `arguments` of `Compressor.encode`.
         change: A numpy vector or a torch tensor, float32 (n,).
@@ -61,23 +64,30 @@ def encode_change(
         check_masked(compressor)
     state = compressor.select(memory, layout.n)
     selection = _selection(compressor, change, state, layout, changeable)
+    fresh = compressor.init(1)
+    of_message = {name for name, array in fresh.items() if not array.size}
     if not selection.n:
-        return (*some_tensors(selection), state)
+        return (*some_tensors(selection), state | {name: fresh[name] for name in of_message})
     bits, last = selection.to_bytes(), memory.get(SELECTED)
     has_moved = last is None or last.tobytes() != bits
     vectors = compressor.memory.vectors
-    inner = {
-        name: selection.take(array) if name in vectors else _kept(compressor, name, array, has_moved=has_moved)
-        for name, array in state.items()
-    }
+    places = {name for name in of_message if fresh[name].dtype == np.int64}
+    inner = {name: selection.take(state[name]) if name in vectors else state[name] for name in state}
+    inner |= (
+        {name: fresh[name] for name in of_message}
+        if has_moved
+        else {name: selection.entries_of(state[name]) for name in places}
+    )
     try:
         body, inner = compressor.encode(
             selection.take(change), inner, shapes=selection.shapes, model=selection.take(model), **arguments
         )
     except NonFiniteError as error:
-        raise layout.explain(NonFiniteError(selection.index_of(error.index), error.value)) from None
+        index = int(selection.indices_of(np.array([error.index]))[0])
+        raise layout.explain(NonFiniteError(index, error.value)) from None
     new = {name: selection.put(array, state[name]) if name in vectors else array for name, array in inner.items()}
-    if any(not array.size for array in compressor.init(1).values()):
+    new |= {name: selection.indices_of(new[name]) for name in places}
+    if of_message:
         new[SELECTED] = np.frombuffer(bits, np.uint8).copy()
     codec, body = tightened(codec_id(compressor.entropy), body, selection.n)
     return (codec, body, new) if selection.is_whole else (*some_tensors(selection, codec, body), new)
@@ -92,12 +102,3 @@ def _selection(
     if not selection.n and compressor.memory.incremental:
         return Selection.all(layout, changeable)  # a receiver counts each message of an estimate
     return selection
-
-
-def _kept(compressor: Compressor, name: str, array: Any, *, has_moved: bool) -> Any:
-    """Return an array of the state that is no vector; where other tensors are selected, nothing of the last message's entries.
-
-    That is what a memory without a message has as an empty array: the entries that were sent, their factors.
-    """
-    fresh = compressor.init(1)[name]
-    return fresh if has_moved and not fresh.size else array

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.errors import CorruptError
 from fedcomp.wire import Ack
 
 COLUMNS = (
@@ -17,8 +18,9 @@ COLUMNS = (
     "summed",
     "needs_key",
     "may_be_ahead",
+    "returned",
 )
-ROW = np.dtype({"names": COLUMNS, "formats": ("<u8", "<i8", "<u8", "<u8", "<u8", "<u4", "?", "?", "?")})
+ROW = np.dtype({"names": COLUMNS, "formats": ("<u8", "<i8", "<u8", "<u8", "<u8", "<u4", "?", "?", "?", "<f8")})
 """One row of `NodeRegistry.to_array`, as checkpoints hold it."""
 UNKNOWN_VERSION = -1
 """The version of a node that has confirmed none."""
@@ -39,8 +41,8 @@ class NodeRecord:
 
     `version` and `fingerprint` are those that it confirmed.  `number` is that of the newest message to it, which held the model
     `sent`; `answered` is that of the last message that it answered.  `acked` names its last update that went into the model;
-    `summed` says that the strategy's sum holds increments from it; `needs_key` that it once could not follow: it gets no start
-    frame any more.
+    `returned` is the share of it that did not count.  `summed` says that the strategy's sum holds increments from it;
+    `needs_key` that it once could not follow: it gets no start frame any more.
     """
 
     version: int = UNKNOWN_VERSION
@@ -49,6 +51,7 @@ class NodeRecord:
     sent: SentModel = field(default_factory=SentModel)
     answered: int = 0
     acked: Ack = field(default_factory=Ack)
+    returned: float = 0.0
     summed: bool = False
     needs_key: bool = False
 
@@ -70,7 +73,7 @@ class NodeRegistry(dict[int, NodeRecord]):
         rows = [
             (
                 *(node, r.version, r.fingerprint, r.number, r.acked.number, r.acked.crc),
-                *(r.summed, r.needs_key, r.may_be_ahead),
+                *(r.summed, r.needs_key, r.may_be_ahead, r.returned),
             )
             for node, r in self.items()
         ]
@@ -82,12 +85,18 @@ class NodeRegistry(dict[int, NodeRecord]):
 
         No reply to a message of a server that has ended counts: its node may have been told since that it did not.
         """
-        registry = cls()
-        for node, version, fingerprint, _, acked_number, acked_crc, *flags in rows.tolist():
-            summed, needs_key, may_be_ahead = (*flags, False, False)[:3]  # older rows have one flag
-            answered = -1 if may_be_ahead else 0
-            acked = Ack(acked_number, acked_crc)
-            registry[node] = NodeRecord(
-                version, fingerprint, answered=answered, acked=acked, summed=summed, needs_key=needs_key
+        registry, names = cls(), rows.dtype.names or ()
+        for values in rows.tolist():
+            row = dict(zip(names, values, strict=True))  # older rows lack some of the columns
+            if not 0 <= (returned := row.get("returned", 0.0)) < 1:
+                raise CorruptError(f"a returned share of {returned}; at least 0 and below 1 is needed")
+            registry[row["node"]] = NodeRecord(
+                row["version"],
+                row["fingerprint"],
+                answered=-1 if row.get("may_be_ahead", False) else 0,
+                acked=Ack(row["taken_number"], row["taken_crc"]),
+                returned=returned,
+                summed=row.get("summed", False),
+                needs_key=row.get("needs_key", False),
             )
         return registry

@@ -174,6 +174,7 @@ class Publisher:
             route.frames,
             self.training_id,
             self.epoch,
+            record.returned,
         )
         return message, route
 
@@ -242,13 +243,15 @@ class Publisher:
         record, frame = self.nodes[node], reply.frame
         record.answered, record.version, record.fingerprint = frame.after, frame.version, frame.before
 
-    def acknowledge(self, node: int, reply: Reply, *, summed: bool) -> None:
+    def acknowledge(self, node: int, reply: Reply, *, summed: bool, returned: float = 0.0) -> None:
         """Record that the update in `reply`, if any, went into the model, and if `summed`, into a sum of increments.
 
-        Call it only after `publish`: the update of a node that is not acknowledged goes back to the node.
+        Its share `returned`, at least 0 and below 1, did not count, and goes back to the node.  Call it only after `publish`:
+        the update of a node that is not acknowledged goes back to the node.
         """
         if reply.update is not None:
-            self.nodes[node].acked, self.nodes[node].summed = reply.ack, summed
+            record = self.nodes[node]
+            record.acked, record.returned, record.summed = reply.ack, returned, summed
 
     def lost_its_estimate(self, node: int, reply: Reply) -> bool:
         """Return whether a node starts an estimate from zero although the sum holds increments from it."""

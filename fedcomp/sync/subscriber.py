@@ -76,10 +76,11 @@ class Subscriber:
             raise StaleError(f"message {message.number}; message {self.number} was followed already")
         return message.number == self.pending_number
 
-    def settle(self, acked: Ack, node: int) -> int:
+    def settle(self, acked: Ack, node: int, returned: float = 0.0) -> int:
         """Forget the pending update if `acked` names it; otherwise return its content to the memory.
 
-        If this node has come back under another id, the server cannot know what it accepted: most likely everything.
+        Of an update that was accepted, the share `returned` goes back to the memory: it did not count.  If this node has come
+        back under another id, the server cannot know what it accepted: most likely everything.
 
         Returns the number of the message whose answer was pending and was accepted, 0 if there is none.
         """
@@ -95,14 +96,24 @@ class Subscriber:
         self.acked_number = acked.number
         if is_accepted:
             accepted = self.pending_number
-        elif self.pending and self.replica is not None:
-            frame, layout = parse_single_frame(self.pending), self.replica.layout
-            if frame.layout == layout.digest:
-                body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
-                lost = decode_body(frame.codec, body, layout, layout.changeable(self.replica.exact))
-                self.memory |= parse(self.uplink).memory.rollback(lost, self.memory)
+            if returned:
+                self._take_back(returned)
+        else:
+            self._take_back()
         self._drop_pending()
         return accepted
+
+    def _take_back(self, share: float = 1.0) -> None:
+        """Return this share of the pending update, if there is one, to the memory."""
+        if not self.pending or self.replica is None:
+            return
+        frame, layout = parse_single_frame(self.pending), self.replica.layout
+        if frame.layout == layout.digest:
+            body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
+            lost = decode_body(frame.codec, body, layout, layout.changeable(self.replica.exact))
+            memory = parse(self.uplink).memory
+            part = memory.rollback(lost, self.memory) if share == 1 else memory.rollback(lost, self.memory, share)
+            self.memory |= part
 
     def _drop_pending(self) -> None:
         self.pending, self.pending_number = b"", 0

@@ -100,16 +100,31 @@ class Selection:
             begin += size
         return vector
 
-    def index_of(self, entry: int) -> int:
-        """Return the index in the vector of the selected entry number `entry`."""
+    def indices_of(self, entries: Indices) -> Indices:
+        """Return the indices in the vector, int64 (k,), of these numbers of selected entries."""
         if self.indices is not None:
-            return int(self.indices[entry])
-        for part in self.ranges:
-            size = int(part.stop - part.start)
-            if entry < size:
-                return int(part.start) + entry
-            entry -= size
-        raise IndexError(entry)
+            return self.indices[entries]
+        numbers = np.searchsorted(self._begins, entries, side="right") - 1
+        moved: Indices = entries + (self._starts - self._begins)[numbers] if self.ranges else entries
+        return moved
+
+    def entries_of(self, indices: Indices) -> Indices:
+        """Return the numbers among the selected entries, int64 (k,), of these indices in the vector, which are selected."""
+        if self.indices is not None:
+            return np.searchsorted(self.indices, indices)
+        numbers = np.searchsorted(self._starts, indices, side="right") - 1
+        moved: Indices = indices - (self._starts - self._begins)[numbers] if self.ranges else indices
+        return moved
+
+    @cached_property
+    def _starts(self) -> Indices:
+        """The index in the vector of the first entry of each range."""
+        return np.array([part.start for part in self.ranges], np.int64)
+
+    @cached_property
+    def _begins(self) -> Indices:
+        """The number among the selected entries of the first entry of each range."""
+        return np.cumsum([0, *(part.stop - part.start for part in self.ranges)], dtype=np.int64)[:-1]
 
     def within(self, entries: QuantizedVector) -> QuantizedVector:
         """Return the vector (n,) of the layout that has the quantized `entries` of this selection."""

@@ -14,6 +14,10 @@ HEAD = struct.Struct("<4sBBHQQIQIQI")
 CRC = struct.Struct("<I")
 TRAINING_ID = 1  # flag: the training id follows the text
 EPOCH = 2  # flag: the epoch follows the text and the training id
+RETURNED = 4  # flag: the returned share follows the other optional fields
+FLAGS = (TRAINING_ID, EPOCH, RETURNED)
+SHARES = 1 << 53
+"""A share travels as a whole number of parts, of which this many are all: float64 holds each of them."""
 OPTIONAL = struct.Struct("<Q")
 COUNTER_BITS = 32
 """The lower bits of a message's number are a counter, and the others name its server."""
@@ -40,9 +44,10 @@ class ServerMessage:
     it accepted from the node.  `version` and `fingerprint` name the newest version, and `frames` bring the node there.
     `uplink` is the text of the compressor to answer with, `seed` the seed of its random numbers.
 
-    Two fields are optional, and 0 if absent.  `training_id` names the training that the model belongs to, through all
+    Three fields are optional, and 0 if absent.  `training_id` names the training that the model belongs to, through all
     restarts of its server.  `epoch` numbers the server's sum of increments (EF21): a node whose
-    estimate belongs to another epoch starts its estimate from zero.
+    estimate belongs to another epoch starts its estimate from zero.  `returned` is the share of the update `acked` that did not
+    count and goes back to the node's memory, at least 0 and below 1.
     """
 
     number: int
@@ -54,12 +59,13 @@ class ServerMessage:
     frames: tuple[bytes, ...]
     training_id: int = 0
     epoch: int = 0
+    returned: float = 0.0
 
     def to_bytes(self) -> bytes:
         """Return head, text, optional fields and frames; the CRC32 at the end of the head covers all but the frames."""
         text, flags = self.uplink.encode(), 0
         covered = text
-        for flag, value in ((TRAINING_ID, self.training_id), (EPOCH, self.epoch)):
+        for flag, value in zip(FLAGS, (self.training_id, self.epoch, round(self.returned * SHARES)), strict=True):
             if value:
                 flags |= flag
                 covered += OPTIONAL.pack(value)
@@ -75,7 +81,7 @@ def parse_server_message(data: bytes) -> tuple[ServerMessage, tuple[Frame, ...]]
     Raises:
         TruncatedError: `data` ends within the head, the text, an optional field or a frame.
         UnknownFormatError: The magic number, the format or a flag is unknown.
-        CorruptError: A CRC32 does not match, an optional field is 0, or the text is not UTF-8.
+        CorruptError: A CRC32 does not match, an optional field is out of range, or the text is not UTF-8.
 
     """
     if len(data) < HEAD.size:
@@ -85,9 +91,9 @@ def parse_server_message(data: bytes) -> tuple[ServerMessage, tuple[Frame, ...]]
         raise UnknownFormatError(f"the bytes begin with {magic!r}; a message begins with {MESSAGE_MAGIC!r}")
     if form != MESSAGE_FORMAT:
         raise UnknownFormatError(f"message format {form}; this version reads format {MESSAGE_FORMAT}")
-    if flags & ~(TRAINING_ID | EPOCH):
-        raise UnknownFormatError(f"message flags {flags:#x}; known are {TRAINING_ID:#x} and {EPOCH:#x}")
-    present = [flag for flag in (TRAINING_ID, EPOCH) if flags & flag]
+    if flags & ~sum(FLAGS):
+        raise UnknownFormatError(f"message flags {flags:#x}; known are {', '.join(map(hex, FLAGS))}")
+    present = [flag for flag in FLAGS if flags & flag]
     text_end = HEAD.size + length
     offset = text_end + OPTIONAL.size * len(present)
     if offset > len(data):
@@ -99,6 +105,8 @@ def parse_server_message(data: bytes) -> tuple[ServerMessage, tuple[Frame, ...]]
     }
     if not all(optional.values()):
         raise CorruptError("the message has an optional field of 0; other values are needed")
+    if (parts := optional.get(RETURNED, 0)) >= SHARES:
+        raise CorruptError(f"a returned share of {parts} parts; below {SHARES} are needed")
     try:
         uplink = data[HEAD.size : text_end].decode()
     except UnicodeDecodeError:
@@ -107,4 +115,7 @@ def parse_server_message(data: bytes) -> tuple[ServerMessage, tuple[Frame, ...]]
     frames = tuple(data[start:end] for start, end in pairwise(accumulate((f.size for f in parsed), initial=offset)))
     training_id, epoch = optional.get(TRAINING_ID, 0), optional.get(EPOCH, 0)
     newest = (version, fingerprint)
-    return ServerMessage(number, Ack(*acked), *newest, seed, uplink, frames, training_id, epoch), parsed
+    message = ServerMessage(
+        number, Ack(*acked), *newest, seed, uplink, frames, training_id, epoch, returned=parts / SHARES
+    )
+    return message, parsed

@@ -225,3 +225,29 @@ def test_a_strategy_and_compressors_that_do_not_fit_together_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         CompressedStrategy(strategy, uplink=fedcomp.parse(up), downlink=fedcomp.parse(down))
+
+
+def test_dgc_sends_a_bias_with_momentum_through_a_lost_reply_a_restart_and_an_absence(tmp_path: Path) -> None:
+    """The matrix is selected from, the bias is sent whole: by 1, 1.9, 2.71 ... in each round, and none of it is lost."""
+
+    def change(arrays: Arrays, *_: object) -> dict[str, Any]:
+        return arrays | {name: arrays[name] + np.float32(1) for name in ("layer.weight", "layer.bias")}
+
+    def begin() -> CompressedStrategy:
+        uplink = fedcomp.dgc(density=0.05, warmup=0, scope="tensor", dense_below=1)
+        inner = FedAvg(fraction_evaluate=0.0)
+        return CompressedStrategy(inner, uplink=uplink, downlink=fedcomp.dense(), checkpoint=tmp_path / "state")
+
+    strategy, grid = begin(), LocalGrid(training(change), 2)
+    strategy.start(grid, model(), num_rounds=2)
+    for node in grid.get_node_ids():
+        grid.order(node, Fault.LOSE_REPLY)
+    strategy.start(grid, model(), num_rounds=2)
+    restarted = begin()
+    restarted.load(tmp_path / "state")
+    restarted.start(grid, model(), num_rounds=2)
+    moved = restarted.arrays["layer.bias"].numpy()
+    velocities = np.convolve(np.ones(6), 0.9 ** np.arange(6))[:6]
+    np.testing.assert_allclose(moved, velocities.sum(), rtol=1e-6)
+    weight = restarted.arrays["layer.weight"].numpy() - model()["layer.weight"].numpy()
+    assert 0 < np.count_nonzero(weight > 0.5) <= 6 * 50

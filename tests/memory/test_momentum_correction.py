@@ -10,7 +10,7 @@ import torch
 from fedcomp.core import EncodeContext, Vector
 from fedcomp.memory import MomentumCorrection, State
 from fedcomp.quantize import TopK
-from fedcomp.quantized import Sparse
+from fedcomp.quantized import Dense, Sparse
 
 
 def send(memory: MomentumCorrection, update: Any, state: State, density: float, server_round: int | None = None) -> Any:
@@ -113,10 +113,47 @@ def test_updates_at_the_end_of_float32_leave_a_finite_state() -> None:
             assert np.isfinite(unsent).all()
 
 
-def test_a_lost_message_comes_back_into_the_unsent_velocity() -> None:
+@pytest.mark.parametrize("backend", [np.asarray, torch.from_numpy])
+@pytest.mark.parametrize("selection", [None, TopK(0.1)])
+def test_a_lost_message_leaves_the_velocities_of_one_that_sent_nothing(backend: Any, selection: TopK | None) -> None:
+    memory = MomentumCorrection(0.9, selection=selection)
+    state = memory.init(500)
+    for g in updates(5):
+        _, state = send(memory, backend(g), state, 0.1)
+    (g,) = updates(1)
+    sparse, sent = send(memory, backend(g), copy.deepcopy(state), 0.1)
+    assert not np.asarray(sent["velocity"])[sparse.indices].any(), "they are masked"
+    lost = memory.rollback(sparse, sent)
+    compensated = memory.compensate(backend(g), state)
+    expected = memory.update(compensated, Sparse(500, np.empty(0, np.int64), g[:0]), state)
+    np.testing.assert_allclose(np.asarray(lost["unsent_velocity"]), np.asarray(expected["unsent_velocity"]), atol=1e-5)
+    np.testing.assert_array_equal(np.asarray(lost["velocity"]), np.asarray(expected["velocity"]))
+    assert lost["masked_at"].size == 0, "a second loss restores nothing"
+
+
+def test_a_state_of_an_older_version_gets_its_lost_message_back() -> None:
     memory = MomentumCorrection(0.9)
     lost = Sparse(4, np.array([1]), np.array([2.5], np.float32))
-    assert memory.rollback(lost, memory.init(4))["unsent_velocity"].tolist() == [0, 2.5, 0, 0]
+    older = {name: array for name, array in memory.init(4).items() if not name.startswith("masked")}
+    assert memory.rollback(lost, older)["unsent_velocity"].tolist() == [0, 2.5, 0, 0]
+
+
+def test_what_is_sent_whole_keeps_its_velocity() -> None:
+    memory = MomentumCorrection(0.9, selection=TopK(1.0))
+    state = memory.init(3)
+    for number, g in enumerate(np.ones((5, 3), np.float32)):
+        sparse, state = send(memory, g, state, 1.0, number)
+        assert sparse.values.tolist() == pytest.approx([sum(0.9**age for age in range(number + 1))] * 3)
+
+
+def test_a_vector_that_is_not_sparse_masks_nothing() -> None:
+    memory = MomentumCorrection(0.5)
+    state = memory.init(2)
+    for expected in (4.0, 6.0, 7.0):
+        compensated = memory.compensate(np.full(2, 4, np.float32), state)
+        dense = Dense(compensated.dense())
+        assert dense.vector.tolist() == [expected] * 2
+        state = memory.update(compensated, dense, state)
 
 
 @pytest.mark.parametrize(

@@ -47,18 +47,16 @@ def test_regtopk_without_an_aggregate_is_top_k_to_the_byte() -> None:
     assert bodies("regtopk(density=0.02)", given) == bodies("topk(density=0.02)", given)
 
 
-def test_dgc_with_every_entry_sent_is_momentum_sgd() -> None:
+@pytest.mark.parametrize("settings", ["", ", masking=False", ", scope='tensor'", ", nesterov=True"])
+def test_dgc_with_every_entry_sent_is_momentum_sgd(settings: str) -> None:
+    """Nothing is selected, so there is nothing to mask."""
     velocity = np.zeros(N)
-    compressor = fedcomp.parse("dgc(density=1.0, momentum=0.9, masking=False)")
-    for update, body in zip(updates(8), bodies(str(compressor), updates(8)), strict=True):
-        velocity = 0.9 * velocity + update
-        assert np.allclose(compressor.decode(body, N), velocity, atol=1e-5)
-
-
-def test_dgc_with_every_entry_sent_and_masked_is_sgd() -> None:
-    compressor = fedcomp.parse("dgc(density=1.0, momentum=0.9)")
-    for update, body in zip(updates(8), bodies(str(compressor), updates(8)), strict=True):
-        assert np.allclose(compressor.decode(body, N), update, atol=1e-6)
+    compressor = fedcomp.parse(f"dgc(density=1.0, momentum=0.9{settings})")
+    sent = bodies(str(compressor), updates(8), shapes=SHAPES)
+    for update, body in zip(updates(8), sent, strict=True):
+        nesterov = "nesterov" in settings
+        velocity = 0.9 * (velocity + update) if nesterov else 0.9 * velocity + update
+        assert np.allclose(compressor.decode(body, N), velocity + update * nesterov, atol=1e-5)
 
 
 SHAPES = ((50, 60), (40,), (24, 40))
@@ -98,13 +96,32 @@ def test_a_tensor_by_itself_is_compressed_as_a_vector_of_its_own() -> None:
             start = part.stop
 
 
-def test_dgc_by_tensor_sends_dense_tensors_as_they_are() -> None:
-    compressor = fedcomp.parse("dgc(density=0.01, warmup=0, scope='tensor', dense_below=1)")
-    state = compressor.init(N)
-    for number, update in enumerate(updates(4)):
-        body, state = compressor.encode(update, state, seed=number, shapes=SHAPES)
-        # with masking, a coordinate that is sent in every round is plain SGD
-        assert np.allclose(compressor.decode(body, N)[3000:3040], update[3000:3040], atol=1e-6)
+@pytest.mark.parametrize("settings", ["", ", warmup=4", ", values='bf16'"])
+def test_dgc_by_tensor_is_momentum_sgd_where_tensors_are_sent_whole_and_masked_where_they_are_selected_from(
+    settings: str,
+) -> None:
+    """The authors' code, in float64: a tensor of 3,000 entries, a dense one, one of a single entry, and one of 959."""
+    shapes = ((50, 60), (40,), (1, 1), (1, 959))
+    text = "dgc(density=0.01, momentum=0.9, warmup=0, scope='tensor', dense_below=1)"
+    compressor = fedcomp.parse(
+        text.replace(", warmup=0", settings) if "warmup" in settings else text[:-1] + settings + ")"
+    )
+    atol = 0.05 if "bf16" in settings else 1e-4
+    state, velocity, unsent = compressor.init(N), np.zeros(N), np.zeros(N)
+    for number, update in enumerate(updates(7)):
+        body, state = compressor.encode(update, state, seed=number, server_round=number, shapes=shapes)
+        found = compressor.decode(body, N)
+        velocity = 0.9 * velocity + update
+        unsent += velocity
+        assert np.allclose(found[3000:3041], unsent[3000:3041], atol=atol, rtol=0.01), "all of it"
+        if "warmup" in settings and number == 0:
+            assert 0.3 < np.count_nonzero(found[:3000]) / 3000 < 0.5, "0.01 ** (1 / 5) of the entries"
+        for part in (slice(0, 3000), slice(3041, N)):
+            chosen = np.flatnonzero(found[part]) + part.start
+            assert np.abs(unsent[chosen]).min() >= np.abs(np.delete(unsent[part], chosen - part.start)).max() - atol
+            velocity[chosen] = 0
+        unsent[found != 0] = 0 if "bf16" not in settings else (unsent - found)[found != 0]
+    assert np.allclose(state["velocity"], velocity, atol=1e-4)
 
 
 def test_a_tied_vote_costs_one_bit_an_entry_with_a_coin() -> None:

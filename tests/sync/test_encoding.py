@@ -165,6 +165,17 @@ def test_what_a_memory_knows_of_its_last_message_is_forgotten_where_other_tensor
     assert after(change_in("d") * first[0]) == encoded(text, second)[1]
 
 
+def test_what_a_lost_message_of_some_tensors_masked_returns_to_its_own_entries() -> None:
+    """DGC of ones in d, the last tensor: the velocity of what is sent is masked, and comes back if the message is lost."""
+    dgc = fedcomp.parse("dgc(density=0.5, momentum=0.5, warmup=0)")
+    change = change_in("d") * np.arange(N, dtype=np.float32)
+    codec, body, state = encoded(str(dgc), change)
+    assert np.flatnonzero(state["velocity"]).tolist() == [12, 13, 14]
+    back = dgc.memory.rollback(decode_body(codec, body, LAYOUT), state)
+    np.testing.assert_array_equal(back["velocity"], change)
+    np.testing.assert_array_equal(back["unsent_velocity"], change)
+
+
 def layout_with_mask() -> tuple[Layout, NDArray[np.uint8]]:
     mask = np.packbits([1, 0, 1, 0, 1, 0, 0, 0])
     arrays: dict[str, NDArray[Any]] = {"w": np.zeros(8, np.float32), "v": np.zeros(3, np.float32), "w_mask": mask}

@@ -180,3 +180,17 @@ def test_the_registry_comes_back_from_its_rows() -> None:
     assert [record.may_be_ahead for record in found.values()] == [False, True]
     registry[2**63 + 5].number, registry[2**63 + 5].answered = 0, -1
     assert found == registry
+
+
+def test_a_returned_share_is_in_the_rows_and_older_rows_have_none() -> None:
+    registry = NodeRegistry()
+    registry[1].returned, registry[1].acked = 1 - 2**-0.5, Ack(7, 5)
+    rows = registry.to_array()
+    assert NodeRegistry.from_array(rows)[1].returned == 1 - 2**-0.5
+    older = rows[[name for name in rows.dtype.names or () if name not in ("returned", "may_be_ahead", "needs_key")]]
+    assert NodeRegistry.from_array(older)[1].acked == Ack(7, 5)
+    assert NodeRegistry.from_array(older)[1].returned == 0
+    for damaged in (1.0, -0.5, float("nan")):
+        rows["returned"] = damaged
+        with pytest.raises(CorruptError, match="returned"):
+            NodeRegistry.from_array(rows)

@@ -59,6 +59,23 @@ def test_an_optional_field_of_0_is_refused(field: str) -> None:
         parse_server_message(bytes(data))
 
 
+@pytest.mark.parametrize("returned", [2.0**-53, 1 - 2.0**-0.5, 0.5, 1 - 2.0**-53])
+def test_a_returned_share_comes_back_to_the_last_bit(returned: float) -> None:
+    message = replace(MESSAGE, epoch=3, returned=returned)
+    data = message.to_bytes()
+    assert data[5] == 6
+    assert int.from_bytes(data[76:84], "little") == returned * 2**53
+    assert parse_server_message(data) == (message, (ONE, TWO))
+
+
+def test_a_returned_share_of_all_or_more_is_refused() -> None:
+    data = bytearray(replace(MESSAGE, returned=0.5).to_bytes())
+    data[68:76] = (2**53).to_bytes(8, "little")
+    data[48:52] = struct.pack("<I", zlib.crc32(data[:48] + data[52:76]))
+    with pytest.raises(CorruptError, match=str(2**53)):
+        parse_server_message(bytes(data))
+
+
 def test_an_ack_names_one_update() -> None:
     assert ack_of(5, b"frame") == Ack(5, zlib.crc32(b"frame"))
     assert ack_of(5, b"frame") != ack_of(6, b"frame")
@@ -88,7 +105,7 @@ def test_every_changed_bit_is_refused(training_id: int, epoch: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "text"), [(3, ord("X"), "FCIX"), (4, 2, "format 2.* 1"), (5, 4, "0x4.*0x1.*0x2")]
+    ("place", "value", "text"), [(3, ord("X"), "FCIX"), (4, 2, "format 2.* 1"), (5, 8, "0x8.*0x1.*0x2.*0x4")]
 )
 def test_an_unknown_magic_format_or_flag_is_refused_even_with_a_valid_crc(place: int, value: int, text: str) -> None:
     data = bytearray(MESSAGE.to_bytes())

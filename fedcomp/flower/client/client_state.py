@@ -46,9 +46,12 @@ class ClientState:
     senders: dict[str, RecordSender] = field(default_factory=dict[str, RecordSender])
     followed: tuple[Frame, ...] = ()
 
-    def settle(self, acked: Ack, node: int) -> None:
-        """Settle the pending update and the pending records, which were accepted together or not at all."""
-        accepted = self.subscriber.settle(acked, node)
+    def settle(self, acked: Ack, node: int, returned: float = 0.0) -> None:
+        """Settle the pending update and the pending records, which were accepted together or not at all.
+
+        The share `returned` of the update goes back to its memory; records count in full.
+        """
+        accepted = self.subscriber.settle(acked, node, returned)
         for sender in self.senders.values():
             sender.settle(accepted)
 

@@ -188,7 +188,7 @@ def _follow(
     if subscriber.node not in (0, node):
         text = "fedcomp: the state here is that of node %d, and this is node %d: it has a new key, or they share a state-dir"
         log(WARNING, text, subscriber.node, node)
-    state.settle(request.acked, node)
+    state.settle(request.acked, node, request.returned)
     try:
         state.follow(request, frames, cache, make_start)
     except FedcompError as error:

@@ -11,9 +11,11 @@ from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedcomp.core import build, check_int, check_range, format_call
+from fedcomp.compressor import Compressor
+from fedcomp.core import build, check_bool, check_int, check_range, format_call
 from fedcomp.flower.grid_wrapper import GridWrapper, clock_of
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
+from fedcomp.flower.strategies.optimizers import MajorityVote
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.flower.strategies.rigl import RigL
 
@@ -28,7 +30,8 @@ class AsyncMode:
 
     An update that starts from a version s versions before the published one counts ``(1 + s) ** -exponent`` times, which is
     1 / sqrt(1 + s) as in FedBuff by default; with an exponent of 0, all updates count alike.  An update from before the last
-    `staleness` versions is refused, and its content goes back to the residual of its node.
+    `staleness` versions is refused, and its content goes back to the residual of its node.  With `return_rest`, so does the
+    share by which a late update counts less: all of what a node learned arrives, with as many of its updates as that takes.
 
     Raises `ValueError` for a buffer or a staleness below 1, and a negative exponent.
 
@@ -41,27 +44,36 @@ class AsyncMode:
     buffer: int = 10
     staleness: int = 20
     exponent: float = 0.5
+    return_rest: bool = False
 
     def __post_init__(self) -> None:
         check_int("buffer", self.buffer, 1, MAX_BUFFER, "the number of updates of a version")
         check_int("staleness", self.staleness, 1, MAX_STALENESS, "the most versions that an update may be late")
         check_range("exponent", self.exponent, least=0)
+        check_bool("return_rest", self.return_rest)
 
     def __str__(self) -> str:
-        return format_call("async", asdict(self))
+        named = asdict(self)
+        if not self.return_rest:
+            del named["return_rest"]
+        return format_call("async", named)
 
     def weight(self, staleness: int) -> float:
         """Return how many times an update counts that starts from the version `staleness` versions ago."""
         return float((1 + staleness) ** -self.exponent)
+
+    def returned(self, staleness: int) -> float:
+        """Return the share of such an update that goes back to its node."""
+        return 1 - self.weight(staleness) if self.return_rest else 0.0
 
 
 def rounds() -> None:
     """Return None: each version is that of a round, which waits for all its nodes."""
 
 
-def asynchronous(buffer: int = 10, staleness: int = 20, exponent: float = 0.5) -> AsyncMode:
+def asynchronous(buffer: int = 10, staleness: int = 20, exponent: float = 0.5, return_rest: bool = False) -> AsyncMode:
     """Return an `AsyncMode`."""
-    return AsyncMode(buffer, staleness, exponent)
+    return AsyncMode(buffer, staleness, exponent, return_rest)
 
 
 MODES: Mapping[str, Callable[..., AsyncMode | None]] = {"sync": rounds, "async": asynchronous}
@@ -76,10 +88,23 @@ def parse_mode(text: str) -> AsyncMode | None:
     return build(text, MODES, "mode")
 
 
-def check_async(inner: Strategy, mode: object = None) -> None:
-    """Raise `ValueError` for a strategy that cannot take updates of several versions, and for a `mode` that is none."""
+def check_async(inner: Strategy, mode: object = None, uplink: Compressor | None = None) -> None:
+    """Raise `ValueError` for a strategy that cannot take updates of several versions, and for a `mode` that is none.
+
+    Also for an `uplink` without a memory, if late updates are to return to it.
+    """
     if mode is not None and not isinstance(mode, AsyncMode):
         raise ValueError(f"mode is {mode!r}; an AsyncMode is needed, or None for rounds; parse_mode makes it from text")
+    returns = isinstance(mode, AsyncMode) and mode.return_rest
+    if returns and isinstance(aggregating(inner), MajorityVote):
+        raise ValueError(
+            "return_rest is True, and MajorityVote counts late votes whole; no share of them is left to return"
+        )
+    if returns and uplink is not None and not uplink.memory.vectors:
+        raise ValueError(
+            f"return_rest is True, and uplink {uplink} keeps nothing between updates; one with a memory is needed, such as "
+            "stc(density=0.02)"
+        )
     if reply_use_of(inner) is ReplyUse.INCREMENTS:
         raise ValueError(
             f"{type(aggregating(inner)).__name__} sums the increments of all nodes, and a late one cannot count less; "

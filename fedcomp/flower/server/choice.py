@@ -1,7 +1,7 @@
 """The compressors of a run's two links: those that the user named; for `auto()` and `balanced()`, a choice for each round."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from logging import INFO
 from typing import Any
@@ -15,6 +15,9 @@ from fedcomp.core import Vector, check_int, check_range
 from fedcomp.errors import CorruptError
 from fedcomp.flower._compat import log
 from fedcomp.flower.server.aggregation import weights_of
+from fedcomp.flower.server.asynchronous import AsyncMode
+from fedcomp.flower.server.balance_log import BalanceLog
+from fedcomp.flower.server.returning import ReturningTraffic
 from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
@@ -37,7 +40,7 @@ from fedcomp.methods import (
     stc,
     with_share,
 )
-from fedcomp.sync import SERVER_NODE, Traffic
+from fedcomp.sync import Traffic
 
 AUTO, BALANCED = auto(), balanced().name
 RESIDUAL = LinearFeedback().name
@@ -46,7 +49,10 @@ SECOND_MOMENTS = (FedAdagrad, FedAdam, FedYogi, ServerOptimizer)
 UNKNOWN_ROUNDS = 100
 """Rounds to come that a choice expects if nobody said how many there are."""
 KEPT_TRAFFIC = 0.8
-"""The weight of the traffic so far beside that of the newest round: an average over some five rounds."""
+"""The weight of the traffic so far beside that of the newest round: an average over some five rounds.
+
+Without rounds, over the versions in which as many nodes answer as in five rounds.
+"""
 
 
 @dataclass(slots=True)
@@ -56,7 +62,7 @@ class Measurements:
     `uplink` and `downlink` are the texts of the last chosen compressors, empty at first.  `evenness` is the share of
     the updates that would average out as well if all weights were equal, `reached` the largest number of nodes that got a
     message between two versions, `boost` the factor of the downlink's density that `auto()` chooses, and `share` that of
-    `balanced()`, 0 at first.  `fetched` and `sent` are the bytes of returning nodes in the last rounds.
+    `balanced()`, 0 at first.  `fetched` and `sent` are the bytes of returning nodes in the last rounds (`ReturningTraffic`).
     """
 
     uplink: str = ""
@@ -72,16 +78,21 @@ class Measurements:
 class LinkCompressors:
     """The compressors of the current round, `uplink` and `downlink`; `num_rounds` is the last round, 0 if it is unknown."""
 
-    def __init__(self, inner: Strategy, uplink: Compressor = AUTO, downlink: Compressor = AUTO) -> None:
+    def __init__(
+        self, inner: Strategy, uplink: Compressor = AUTO, downlink: Compressor = AUTO, mode: AsyncMode | None = None
+    ) -> None:
         """Start without a round, with the named compressors; `inner` tells whether the errors of updates average out."""
-        self.uplink, self.downlink = uplink, downlink
+        self.uplink, self.downlink, self._mode = uplink, downlink, mode
         self.num_rounds = 0
         averaging = aggregating(inner)
         self._averages = reply_use_of(inner) is ReplyUse.MEAN and not isinstance(averaging, SECOND_MOMENTS)
         self._weight_key = averaging.weighted_by_key if self._averages and isinstance(averaging, FedAvg) else ""
         self._measured = Measurements()
+        self._returning = ReturningTraffic(mode.staleness if mode is not None else 0)
+        self._log = BalanceLog()
         self._reached: set[int] = set()
         self._participation, self._balance, self._chosen = 1.0, 0.0, False
+        self._round = 0
 
     def begin_round(
         self,
@@ -92,30 +103,35 @@ class LinkCompressors:
         nodes: Sequence[int],
         grid: Grid,
         traffic: Mapping[int, Traffic],
+        busy: Set[int] = frozenset(),
     ) -> None:
         """Take `uplink` and `downlink`, or choose where they are `auto()` or `balanced()`.
 
-        In the round, `nodes` train, of those of `grid`; the vector has `n` entries.  `traffic` is that of the round before by
-        node, its evaluation included.
+        In the round, `nodes` begin to train, of those of `grid`, and those that are `busy` go on; the vector has `n` entries.
+        `traffic` is that of the round before by node, its evaluation included.
         """
-        measured = self._measured
-        self.reach(nodes)
-        returned = [each for node, each in traffic.items() if node != SERVER_NODE and _has_returned(each)]
-        measured.fetched = KEPT_TRAFFIC * measured.fetched + sum(each.downlink_bytes for each in returned)
-        measured.sent = KEPT_TRAFFIC * measured.sent + sum(each.uplink_bytes for each in returned)
+        measured, self._round = self._measured, server_round
+        training = len(nodes) + len(busy)
+        # A version waits for a buffer of updates: in its first round, more nodes may begin to train than it waits for.
+        sampled = len(nodes) if self._mode is None else min(self._mode.buffer, training)
+        self.reach(nodes[:sampled])
+        fetched, sent = self._returning.take(server_round - 1, traffic, busy)
+        kept = KEPT_TRAFFIC ** (sampled / training) if training else KEPT_TRAFFIC
+        measured.fetched = kept * measured.fetched + fetched
+        measured.sent = kept * measured.sent + sent
         self.uplink, self.downlink, self._balance, self._chosen = uplink, downlink, 0.0, downlink == AUTO
         if AUTO not in (uplink, downlink) and downlink.name != BALANCED:
             return
-        averaged = max(1.0, measured.evenness * len(nodes)) if self._averages else 1.0
+        averaged = max(1.0, measured.evenness * sampled) if self._averages else 1.0
         num_rounds = self.num_rounds or server_round + UNKNOWN_ROUNDS
-        facts = RoundFacts(n, server_round, num_rounds, len(list(grid.get_node_ids())), len(nodes), averaged)
+        facts = RoundFacts(n, server_round, num_rounds, len(list(grid.get_node_ids())), sampled, averaged)
         self._participation = facts.participation
         choices: dict[str, Choice] = {}
         if uplink == AUTO:
             choices["uplink"] = choose_uplink(facts, keep_stc=_is_stc(measured.uplink))
             self.uplink = choices["uplink"].compressor
         if downlink == AUTO:
-            facts = replace(facts, sampled=max(len(nodes), measured.reached))
+            facts = replace(facts, sampled=max(sampled, measured.reached))
             choices["downlink"] = choose_downlink(facts, boost=measured.boost, keep_stc=_is_stc(measured.downlink))
             self.downlink = choices["downlink"].compressor
         elif downlink.name == BALANCED:
@@ -152,6 +168,7 @@ class LinkCompressors:
             measured.boost = next_boost(measured.boost, _norm(memory[RESIDUAL]) / size, self.num_rounds, **balance)
         if self._balance:
             measured.share = next_share(measured.share, balance=self._balance, **balance)
+            self._log.watch(self._round, self.downlink, measured.share, self._balance, **balance)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
@@ -185,11 +202,6 @@ class LinkCompressors:
 def _norm(vector: Vector) -> float:
     """Return the l2 norm, without overflow."""
     return math.sqrt(float(np.einsum("i,i->", vector, vector, dtype=np.float64)))
-
-
-def _has_returned(traffic: Traffic) -> bool:
-    """Return whether the node of this traffic held a model, and has answered with nothing that was refused."""
-    return bool(traffic.uplink_bytes) and not traffic.first_model_bytes and not traffic.refused
 
 
 def _is_stc(text: str) -> bool:

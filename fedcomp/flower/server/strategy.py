@@ -124,7 +124,10 @@ class CompressedStrategy(Strategy):
         self.downlink = downlink if downlink is not None else auto()
         clipping = Clipping(clip_norm, clip_median)
         check_links(inner, self.uplink, self.downlink, clipping)
-        self._links = LinkCompressors(inner, self.uplink, self.downlink)
+        self.mode = mode
+        if mode is not None:
+            check_async(inner, mode, self.uplink)
+        self._links = LinkCompressors(inner, self.uplink, self.downlink, mode)
         self.local = (local,) if isinstance(local, str) else tuple(local)
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
         self.seed, self.order, self.round = seed, order, 0
@@ -136,9 +139,6 @@ class CompressedStrategy(Strategy):
         self._offset = 0  # the rounds before the current start of Flower's
         self._failed = FailedRounds()
         self._random = IsolatedRandom()
-        self.mode = mode
-        if mode is not None:
-            check_async(inner, mode)
         self._buffered: BufferedGrid | None = None
         self._exchange = Exchange(inner, records, order, clipping, mode)
         self._model: PublishedModel | None = None
@@ -299,7 +299,8 @@ class CompressedStrategy(Strategy):
         if link is Link.TRAIN_MESSAGE:
             n, traffic = self.publisher.replica.layout.n, self.ledger.nodes_of_round(server_round - 1)
             choosing_grid = RngPreservingGrid(grid)
-            self._links.begin_round(self.uplink, self.downlink, server_round, n, nodes, choosing_grid, traffic)
+            links = self.uplink, self.downlink
+            self._links.begin_round(*links, server_round, n, nodes, choosing_grid, traffic, self._busy)
             uplink = self._links.uplink
         else:
             self._links.reach(nodes)
@@ -348,8 +349,10 @@ class CompressedStrategy(Strategy):
             log_unchanged(replies, published)
         self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)
         # Acknowledge only now: an update that went into no model goes back to its node.
+        summed = self._links.uplink.memory.incremental
         for reply in replies:
-            self.publisher.acknowledge(reply.node, reply.reply, summed=self._links.uplink.memory.incremental)
+            returned = self.mode.returned(reply.reply.staleness) if self.mode is not None else 0.0
+            self.publisher.acknowledge(reply.node, reply.reply, summed=summed, returned=returned)
         self._links.end_round(replies, change[0], self.publisher.memory)
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.perf_counter() - start_s)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedcomp.core import BLOCK_ENTRIES, Vector
 from fedcomp.flower._compat import log
-from fedcomp.flower.server.replies import ValidatedReply
+from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.sync import Replica
 from fedcomp.wire import Tensors, selected_entries
 

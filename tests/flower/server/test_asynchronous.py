@@ -18,6 +18,7 @@ from fedcomp.flower import (
     CompressedStrategy,
     DynamicSampling,
     LocalGrid,
+    MajorityVote,
     NodeSpeed,
     RigL,
     Speeds,
@@ -126,17 +127,54 @@ def test_a_run_in_virtual_time_repeats_to_the_bit() -> None:
     assert not np.array_equal(floats(other.arrays), floats(first.arrays))
 
 
-def test_every_update_counts_once_through_faults_restarts_and_refusals(tmp_path: Path) -> None:
-    """What a node's app returned is what arrived and the residual: with the exponent 0, late updates arrive whole."""
+def test_a_late_update_arrives_whole_in_the_end_by_hand() -> None:
+    """Node 2 adds 12 once, three versions late: half of it counts, then half of the rest, with one version of node 2 each."""
+
+    def change(arrays: toy.Arrays, context: Any, number: int) -> dict[str, Any]:
+        return {"w": arrays["w"] + np.float32(12 if context.node_id == 2 and number == 1 else 0)}
+
+    def speed(node: int, _: int) -> NodeSpeed:
+        return NodeSpeed(compute_s=1.0 if node == 1 else 3.4)
+
+    grid = LocalGrid(toy.training(change), 2, speeds=speed)
+    published: list[float] = []
+    strategy = CompressedStrategy(
+        FedAvg(fraction_evaluate=0.0),
+        uplink=fedcomp.topk(density=1.0),
+        downlink=fedcomp.dense(),
+        mode=AsyncMode(buffer=1, staleness=10, return_rest=True),
+        on_round=lambda _: published.append(_numbers(strategy.arrays)[0]),
+    )
+    strategy.start(grid, ArrayRecord({"w": Array(np.zeros(3, np.float32))}), num_rounds=13)
+    # Versions of node 1 come at 1, 2, 3, 4 ... s, those of node 2 at 3.4, 6.8 and 10.2 s: after 3, 3 and 4 others.
+    late = [0.5, 0.5, 5**-0.5]
+    first, second = 12 * late[0], 12 * (1 - late[0]) * late[1]
+    third = (12 - first - second) * late[2]
+    np.testing.assert_allclose(
+        [published[3], published[7], published[12]], np.cumsum([first, second, third]), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("uplink", "exponent", "returns"),
+    [("stc(density=0.02)", 0.0, False), ("stc(density=0.02)", 0.5, True), ("doublesqueeze()", 1.0, True)],
+)
+def test_every_update_counts_once_through_faults_restarts_and_refusals(
+    uplink: str, exponent: float, returns: bool, tmp_path: Path
+) -> None:
+    """What a node's app returned is what arrived and the residual: with the exponent 0, late updates arrive whole.
+
+    With `return_rest`, what is missing of them is in the residual again.
+    """
     random.seed(7)
     faults, checkpoint = random.Random(8), tmp_path / "checkpoint"
-    mode = AsyncMode(buffer=3, staleness=2, exponent=0.0)
+    mode = AsyncMode(buffer=3, staleness=2, exponent=exponent, return_rest=returns)
     grid = LocalGrid(toy.app(), 20, speeds=Speeds(slow=0.2, slowdown=8.0, spread=0.5, seed=1))
     watching = Watching(fraction_train=0.5, fraction_evaluate=0.0)
 
     def strategy() -> CompressedStrategy:
-        uplink, downlink = fedcomp.stc(density=0.02), fedcomp.stc(density=0.05)
-        return CompressedStrategy(watching, uplink=uplink, downlink=downlink, checkpoint=checkpoint, mode=mode)
+        up, down = fedcomp.parse(uplink), fedcomp.stc(density=0.05)
+        return CompressedStrategy(watching, uplink=up, downlink=down, checkpoint=checkpoint, mode=mode)
 
     server = strategy()
     kinds = [fault for fault in Fault if fault is not Fault.FORGET]
@@ -154,7 +192,7 @@ def test_every_update_counts_once_through_faults_restarts_and_refusals(tmp_path:
         grid.faults[node].clear()
     watching.fraction_train = 1.0
     finish = CompressedStrategy(
-        watching, uplink=fedcomp.stc(density=0.02), downlink=fedcomp.stc(density=0.05), checkpoint=checkpoint
+        watching, uplink=fedcomp.parse(uplink), downlink=fedcomp.stc(density=0.05), checkpoint=checkpoint
     )
     finish.load(checkpoint)
     finish.start(grid, toy.model(), num_rounds=2)
@@ -285,6 +323,7 @@ def test_exact_tensors_move_as_far_as_late_nodes_moved_them() -> None:
         ("async", AsyncMode()),
         ("async(5)", AsyncMode(5)),
         ("async(buffer=4, staleness=2, exponent=0)", AsyncMode(4, 2, 0)),
+        ("async(buffer=4, return_rest=True)", AsyncMode(4, return_rest=True)),
     ],
 )
 def test_texts(text: str, expected: AsyncMode | None) -> None:
@@ -300,6 +339,7 @@ def test_texts(text: str, expected: AsyncMode | None) -> None:
         ("async(staleness=0)", "staleness is 0"),
         ("async(exponent=-1)", "exponent is -1"),
         ("async(size=3)", "buffer, staleness, exponent"),
+        ("async(return_rest=1)", "return_rest is 1"),
         ("rounds", "async, sync"),
         ("async(", "async\\("),
     ],
@@ -327,6 +367,19 @@ def test_differential_privacy_makes_noise_for_a_buffer_of_updates() -> None:
         ValueError, match="makes noise for 10 updates, and a version has those of 4; num_sampled_clients=4"
     ):
         strategy(10)
+
+
+@pytest.mark.parametrize(
+    ("inner", "uplink", "found"),
+    [
+        (FedAvg(), fedcomp.eden(bits=1), r"uplink eden\(bits=1\) keeps nothing"),
+        (FedAvg(), None, r"uplink auto\(\) keeps nothing"),
+        (MajorityVote(), fedcomp.stc(), "MajorityVote counts late votes whole"),
+    ],
+)
+def test_a_rest_that_nobody_could_keep_is_refused(inner: Strategy, uplink: Any, found: str) -> None:
+    with pytest.raises(ValueError, match=found):
+        CompressedStrategy(inner, uplink=uplink, mode=AsyncMode(return_rest=True))
 
 
 def test_queries_of_a_strategy_wait_for_all_their_answers() -> None:
