@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcomp.core import CompensatedUpdate, Shapes, check_int
+from fedcomp.quantize.error_bound import Contracting, ErrorBound, error_bound
 from fedcomp.quantize.protocol import Quantizer
 from fedcomp.quantize.topk import check_density, num_kept, select
 from fedcomp.quantized import Dense, Segments, Sparse, Ternary, join_dense
@@ -38,6 +39,10 @@ class TensorTopK:
         ]
         indices = np.concatenate([start + indices for start, indices, _ in parts])
         return Sparse(value.n, indices, np.concatenate([values for _, _, values in parts]))
+
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the bound 1 - density."""
+        return Contracting(1 - self.density)
 
 
 def check_dense_below(dense_below: object) -> None:
@@ -76,3 +81,7 @@ class PerTensor:
             for (_, tensor), dense in zip(value.tensors(), stays, strict=True)
         )
         return join_dense(pieces)
+
+    def error_bound(self, n: int) -> ErrorBound | None:
+        """Return the bound of the quantizer of each tensor."""
+        return error_bound(self.quantizer, n)

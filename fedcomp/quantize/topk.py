@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedcomp.backends import torch_backend
 from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, ceil_fraction, check_range
+from fedcomp.quantize.error_bound import Contracting, ErrorBound
 from fedcomp.quantized import Indices, Sparse
 
 ZERO = np.float32(0)
@@ -49,6 +50,10 @@ class TopK:
     def quantize(self, value: CompensatedUpdate, /) -> Sparse:
         """Return the kept entries.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
         return Sparse(value.n, *select(value, num_kept(self.density, value.n)))
+
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the bound 1 - density: where all entries are equal, that share is left out."""
+        return Contracting(1 - self.density)
 
 
 def select(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
