@@ -33,7 +33,6 @@ from fedcomp.gossip import (
     Network,
     Topology,
     find_step_size,
-    names_step_size,
     parse_method,
     parse_topology,
     quasi_global_momentum,
@@ -170,21 +169,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError("--quasi-global is given, and --momentum is 0; a momentum above 0 is needed")
         if options.out and (options.out.is_dir() or not options.out.absolute().parent.is_dir()):
             raise ValueError(f"--out is {str(options.out)!r}; a file in a folder that exists is needed")
+        found = {
+            (str(training), method): _with_step_size(
+                topology,
+                training.prepare(build_model(options.model, input_shape(card), card.num_classes, 0), 0),
+                method,
+            )
+            for training, method in product(plans, methods)
+        }
     except (ValueError, DataError) as error:
         print(f"python -m experiments.gossip: {error}", file=sys.stderr)
         return REFUSED
-    methods = [
-        method if names_step_size(text) else find_step_size(topology, method)
-        for text, method in zip(options.methods, methods, strict=True)
-    ]
     test_samples = prepare(test.x, card, "cpu"), torch.tensor(test.y)
     print(
         f"{options.nodes} nodes, {options.topology}, spectral gap {topology.spectral_gap:.3f}; {options.rounds} rounds\n"
     )
     print(f"{'partition':<14}{'training':<46}{'method':<62}{'mean':>12}{'worst':>7}{'distance':>10}{'fewer bytes':>12}")
     rows: list[Row] = []
-    for partition, training, method in product(options.partitions, plans, methods):
+    for partition, training, unnamed in product(options.partitions, plans, methods):
         last: list[Row] = []
+        method = found[str(training), unnamed]
         for seed in range(options.seeds):
             local_plan = LocalPlan(
                 1, options.steps, options.batch_size, options.learning_rate, options.momentum, 0.0, training
@@ -212,6 +216,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.out:
             write_text(options.out, pd.DataFrame(map(asdict, rows)).to_csv(index=False))
     return 0
+
+
+def _with_step_size(topology: Topology, model: torch.nn.Module, method: Choco | DeepSqueeze) -> Choco | DeepSqueeze:
+    """Return `method` with the step size that it names, or that a network of such models finds."""
+    if method.step_size is not None:
+        return method
+    return find_step_size(topology, method, Network.shapes({name: t.numpy() for name, t in model.state_dict().items()}))
 
 
 def _line(rows: Sequence[Row]) -> str:

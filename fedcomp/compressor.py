@@ -1,7 +1,7 @@
 """The compressor, noun of the public face: a quantizer, an entropy code and a memory."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from fedcomp.core import CompensatedUpdate, EncodeContext, Shapes, Vector, check_int, dtype_name, format_call, is_numpy
 from fedcomp.entropy import MAX_ENTRIES, EntropyCode
 from fedcomp.memory import Memory, State
-from fedcomp.quantize import NormBound, Quantizer
+from fedcomp.quantize import ErrorBound, NormBound, Quantizer, contracting, error_bound
 from fedcomp.quantized import QuantizedVector
 
 MAX_SEED = 2**64 - 1
@@ -47,6 +47,32 @@ class Compressor:
     def init(self, n: int) -> State:
         """Return the state of a sender of vectors of `n` entries that has sent nothing."""
         return self.memory.init(n)
+
+    def error_bound(self, n: int) -> ErrorBound | None:
+        """Return the declared bound of the error of vectors of up to `n` entries, without the memory; None if there is none.
+
+        Examples:
+            >>> import fedcomp
+            >>> fedcomp.randk(density=0.25, feedback=False).error_bound(1000)
+            Unbiased(variance=3.0)
+            >>> fedcomp.topk(density=0.25).error_bound(1000)
+            Contracting(factor=0.75)
+        """
+        return error_bound(self.quantizer, n)
+
+    def contracting(self) -> "Compressor":
+        """Return the compressor, of the same name and settings, with the form of its quantizer that contracts.
+
+        What it leaves out of a vector is shorter than the vector, in the mean over seeds.  A body decodes as before.
+        Raises `ValueError` if there is no such form.
+        """
+        quantizer = contracting(self.quantizer)
+        if quantizer is None:
+            raise ValueError(
+                f"{self} does not contract: what it leaves out of a vector may be longer than the vector; "
+                "a compressor that does is needed, such as eden(bits=2) or topk(density=0.05, feedback=False)"
+            )
+        return self if quantizer is self.quantizer else replace(self, quantizer=quantizer)
 
     def select(self, state: State, n: int) -> State:
         """Return the state of `n` entries for this compressor, taken from `state`, in which others may keep arrays too.

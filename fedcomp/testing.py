@@ -8,6 +8,7 @@ Examples:
     >>> check_compressor(fedcomp.topk(density=0.1), sizes=(1, 31))
 """
 
+import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,7 @@ from fedcomp.entropy import EntropyCode
 from fedcomp.errors import FedcompError
 from fedcomp.memory import State
 from fedcomp.methods import METHODS, parse
+from fedcomp.quantize import Bounded, Unbiased, error_bound, errors, hard_vectors, squared_error
 from fedcomp.quantized import QuantizedVector
 
 T = TypeVar("T")
@@ -32,6 +34,16 @@ ROUNDING = 1e-4
 SMALLEST = 1e-44
 """Tolerance of sums of denormals, absolute."""
 LARGEST = 3.2e38
+SEEDS, SEEDS_OF_FEW = 32, 128
+"""The messages of a vector whose errors are averaged; more for vectors of at most `FEW` entries, which cost little."""
+FEW = 100
+DEVIATIONS = 5
+"""A mean of `SEEDS` errors may be that many of its standard deviations above the bound."""
+BIAS, SMALLEST_BIAS = 1 / 4, 1e-3
+"""The mean of m unbiased results has 1 / m of their squared error; at most a quarter of it and 1e-3 are allowed.
+
+Rotations of heavy-tailed vectors are not quite uniform, and a value that is seldom drawn may never be.
+"""
 MAX_DAMAGED_PLACES = 48
 """Longer bodies are damaged in this many places, shorter ones in every byte."""
 
@@ -53,6 +65,7 @@ def check_compressor(
     * Equal update, state and seed give equal body and state; the update is not changed.
     * A state that holds a ``residual`` keeps the sum: all decoded plus the residual is all updates.
     * A body of another length than `n` is refused, and so is an update that cannot be encoded, with the state unchanged.
+    * The quantizer's error keeps the bound that it declares (`Compressor.error_bound`), and so does its contracting form.
     * A damaged body is refused with `FedcompError`, or decodes to a finite vector.
     * ``parse(str(compressor)) == compressor`` if its name is in `METHODS`.
 
@@ -67,8 +80,54 @@ def check_compressor(
 
     """
     _check_text(compressor)
+    sizes = tuple(sizes)
     for n in sizes:
         _Check(compressor, n, seed).run(damaged=n <= damage_up_to)
+    for n in sizes:
+        if n <= damage_up_to:
+            check_error_bound(compressor, n, seed=seed)
+
+
+def check_error_bound(compressor: Compressor, n: int, *, seed: int = 0) -> None:
+    """Check the declared bound of the error on vectors of `n` entries: Gaussian, sparse, heavy-tailed, with a few large ones.
+
+    The mean over seeds keeps to the bound, up to its own error, and the results of an unbiased quantizer average to the
+    vector.  The form that `Compressor.contracting` returns, if there is one, contracts.  A quantizer that declares nothing
+    and has error feedback around it is measured: its error is below the vector.
+
+    Args:
+        compressor: Any compressor.
+        n: The number of entries.
+        seed: Drives the vectors.
+
+    Raises:
+        ContractError: The bound is not kept.
+
+    """
+    forms: list[tuple[str, Any]] = [("", compressor.quantizer)]
+    with contextlib.suppress(ValueError):
+        forms.append((" in its contracting form", compressor.contracting().quantizer))
+    for form, quantizer in forms:
+        bound = error_bound(quantizer, n)
+        limit = squared_error(bound)
+        if not isinstance(quantizer, Bounded) and "residual" in compressor.memory.vectors:
+            limit = 1.0
+        for name, vector in hard_vectors(n, np.random.default_rng([seed, n])):
+            seeds = SEEDS if n > FEW else SEEDS_OF_FEW
+            found, of_mean = errors(quantizer, vector, seeds)
+            where, mean = f"{compressor}{form} with {n} entries, {name}", float(found.mean())
+            rare = 3 / seeds if found.std() else ROUNDING  # an entry that is seldom drawn may never be
+            most = limit * (1 + rare) + DEVIATIONS * float(found.std()) / math.sqrt(seeds) + ROUNDING**2
+            _need(
+                mean <= most,
+                f"{where}: the squared error is {mean:.3g} of the vector's square; {limit:.3g} is declared",
+            )
+            if isinstance(bound, Unbiased):
+                allowed = BIAS * mean + SMALLEST_BIAS
+                _need(
+                    of_mean <= allowed,
+                    f"{where}: declared as unbiased, the mean of {seeds} results errs by {of_mean:.3g}",
+                )
 
 
 def check_code(code: EntropyCode[Any], quantized_vectors: Iterable[QuantizedVector]) -> None:

@@ -5,7 +5,7 @@ from fedcomp.gossip.deep_squeeze import DeepSqueeze
 from fedcomp.gossip.momentum import quasi_global_momentum
 from fedcomp.gossip.network import Exchanged, Network
 from fedcomp.gossip.nodes import Method, Node
-from fedcomp.gossip.parsing import names_step_size, parse_method
+from fedcomp.gossip.parsing import parse_method
 from fedcomp.gossip.step_size import find_step_size
 from fedcomp.gossip.topology import TOPOLOGIES, Topology, parse_topology
 
@@ -19,7 +19,6 @@ __all__ = [
     "Node",
     "Topology",
     "find_step_size",
-    "names_step_size",
     "parse_method",
     "parse_topology",
     "quasi_global_momentum",

@@ -8,7 +8,17 @@ import numpy as np
 from fedcomp.compressor import Compressor
 from fedcomp.core import Arrays, Vector, from_json, octets, to_json
 from fedcomp.errors import LayoutError, VersionError
-from fedcomp.gossip.nodes import Difference, Place, below, check_settings, moved, stored_vector, under
+from fedcomp.gossip.nodes import (
+    Difference,
+    Place,
+    below,
+    check_settings,
+    method_text,
+    moved,
+    named_step_size,
+    stored_vector,
+    under,
+)
 from fedcomp.sync import (
     History,
     Publisher,
@@ -27,23 +37,25 @@ class Choco:
     """CHOCO-SGD: nodes send what the neighbours' estimate of their model lacks.  Koloskova, Stich and Jaggi, ICML 2019, Alg. 2.
 
     Node i: ``h_i += C(y_i - h_i)``, and ``x_i = y_i + step_size sum_j w_ij (h_j - h_i)``.  The estimates h of all neighbours
-    are held here, and are the same bits there.  What C leaves out is in the next difference, so C has no memory of its own.
+    are held here, and are the same bits there.  What C leaves out is in the next difference, so C has no memory of its own,
+    and is a contraction: `Compressor.contracting`.  A network finds a `step_size` of None; `find_step_size` does, too.
     """
 
     compressor: Compressor
-    step_size: float = 1.0
+    step_size: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a compressor with a memory, and for a step size outside (0, 1]."""
+        """Raise `ValueError` for a compressor with a memory or that cannot contract, and for a step size outside (0, 1]."""
         if self.compressor.init(1):
             raise ValueError(
                 f"{self.compressor} remembers what it leaves out; CHOCO needs a compressor without memory, "
                 "such as topk(density=0.01, feedback=False)"
             )
         check_settings(self.compressor, self.step_size)
+        self.compressor.contracting()
 
     def __str__(self) -> str:
-        return f"choco({self.compressor}, step_size={self.step_size!r})"
+        return method_text("choco", self.compressor, self.step_size)
 
     def start(self, layout: Layout, vector: Vector, weights: Mapping[int, float]) -> "ChocoNode":
         """Return a node whose neighbours hold its first model, as it holds theirs."""
@@ -76,7 +88,8 @@ class ChocoNode:
 
     def publish(self, trained: Vector, round_number: int, seed: int) -> None:
         """Publish the compressed difference of `trained` to the estimate of this node."""
-        self.publisher.publish(trained - self.publisher.replica.vector, b"", self.settings.compressor, seed)
+        compressor = self.settings.compressor.contracting()
+        self.publisher.publish(trained - self.publisher.replica.vector, b"", compressor, seed)
         self.trained = trained
 
     def place_of(self, neighbor: int) -> Place:
@@ -101,7 +114,7 @@ class ChocoNode:
     def difference(self, neighbor: int) -> Difference:
         """Return the weighted difference of the neighbour's estimate to this node's own."""
         own, held = self.publisher.replica.vector, self.held[neighbor].vector
-        weight = self.settings.step_size * self.weights[neighbor]
+        weight = named_step_size(self.settings.step_size) * self.weights[neighbor]
         return weight * np.subtract(held, own, dtype=np.float64)
 
     def mix(self, present: Iterable[int]) -> None:

@@ -8,7 +8,17 @@ import numpy as np
 from fedcomp.compressor import Compressor
 from fedcomp.core import Arrays, Vector, from_json, octets, to_json
 from fedcomp.errors import CorruptError, LayoutError, VersionError
-from fedcomp.gossip.nodes import Difference, Place, below, check_settings, moved, stored_vector, under
+from fedcomp.gossip.nodes import (
+    Difference,
+    Place,
+    below,
+    check_settings,
+    method_text,
+    moved,
+    named_step_size,
+    stored_vector,
+    under,
+)
 from fedcomp.memory import State, check_state
 from fedcomp.wire import NO_BODY, Frame, Kind, Layout, codec_id, decode_body, parse_single_frame, tightened
 
@@ -18,20 +28,21 @@ class DeepSqueeze:
     """Deep-Squeeze: nodes send their model, compressed with error feedback.  Tang et al., arXiv:1907.07346, Algorithm 1.
 
     Node i: ``q_i = C(y_i + e_i)``, ``e_i += y_i - q_i``, and ``x_i = y_i + step_size sum_j w_ij (q_j - q_i)``.  A message
-    stands for itself: one that is lost is never repeated.
+    stands for itself: one that is lost is never repeated.  A network finds a `step_size` of None; `find_step_size` does, too.
     """
 
     compressor: Compressor
-    step_size: float = 1.0
+    step_size: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a compressor without a residual, and for a step size outside (0, 1]."""
+        """Raise `ValueError` for a compressor without a residual or that cannot contract, and a step size out of (0, 1]."""
         if self.compressor.memory.vectors != ("residual",):
             raise ValueError(f"{self.compressor} keeps no residual; Deep-Squeeze needs error feedback, as stc() has")
         check_settings(self.compressor, self.step_size)
+        self.compressor.contracting()
 
     def __str__(self) -> str:
-        return f"deep_squeeze({self.compressor}, step_size={self.step_size!r})"
+        return method_text("deep_squeeze", self.compressor, self.step_size)
 
     def start(self, layout: Layout, vector: Vector, weights: Mapping[int, float]) -> "DeepSqueezeNode":
         """Return a node."""
@@ -65,7 +76,7 @@ class DeepSqueezeNode:
 
     def publish(self, trained: Vector, round_number: int, seed: int) -> None:
         """Compress `trained` plus the residual."""
-        compressor = self.settings.compressor
+        compressor = self.settings.compressor.contracting()
         self.round = round_number
         body, self.memory = compressor.encode(
             trained, self.memory, seed, server_round=self.round, shapes=self.layout.shapes
@@ -96,7 +107,7 @@ class DeepSqueezeNode:
 
     def difference(self, neighbor: int) -> Difference:
         """Return the weighted difference of the neighbour's message to this node's own."""
-        weight = self.settings.step_size * self.weights[neighbor]
+        weight = named_step_size(self.settings.step_size) * self.weights[neighbor]
         return weight * (self._dense(self.taken[neighbor]) - self._dense(self.message))
 
     def mix(self, present: Iterable[int]) -> None:

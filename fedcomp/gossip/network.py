@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import Vector
+from fedcomp.core import Shapes, Vector
 from fedcomp.gossip.nodes import Method, Node
 from fedcomp.gossip.shared_tensors import SharedTensors
+from fedcomp.gossip.step_size import with_step_size
 from fedcomp.gossip.topology import Topology
 from fedcomp.sync import derive_seed
 
@@ -47,15 +48,23 @@ class Network:
     def __init__(self, topology: Topology, model: Mapping[str, NDArray[Any]], method: Method, seed: int = 0) -> None:
         """Make the nodes; `seed` drives compressors that draw random numbers.
 
-        Raises `ValueError` for a model without floating tensors, or with ones that are not finite.
+        A step size that `method` does not name is found (`find_step_size`), which takes seconds; ``self.method`` has it.
+        Raises `ValueError` for a model without floating tensors, or with ones that are not finite, and if no step size brings
+        the nodes' models together.
         """
         self.topology, self.round, self._seed = topology, 0, seed
         self._tensors = SharedTensors.of(model)
         self._own = [self._tensors.own_of(model) for _ in range(topology.num_nodes)]
         layout, vector = self._tensors.layout, self._tensors.vector(model)
+        self.method: Method = with_step_size(topology, method, layout.shapes)
         self.nodes: list[Node] = [
-            method.start(layout, vector, topology.weights(node)) for node in range(topology.num_nodes)
+            self.method.start(layout, vector, topology.weights(node)) for node in range(topology.num_nodes)
         ]
+
+    @staticmethod
+    def shapes(model: Mapping[str, NDArray[Any]]) -> Shapes:
+        """Return the shapes of the tensors of a model that nodes exchange; raise `ValueError` if there are none."""
+        return SharedTensors.of(model).layout.shapes
 
     def model(self, node: int) -> dict[str, NDArray[Any]]:
         """Return the tensors of a node's model, in the order and the dtypes of the first one."""

@@ -74,13 +74,26 @@ class Method(Protocol):
         ...
 
 
-def check_settings(compressor: Compressor, step_size: float) -> None:
+def check_settings(compressor: Compressor, step_size: float | None) -> None:
     """Refuse a compressor that needs a server, and a step size outside (0, 1]."""
     if compressor.name in OF_A_SERVER:
         raise ValueError(
             f"{compressor} follows a server's rounds; a method that compresses alike in each round is needed"
         )
-    check_range("step_size", step_size, above=0, most=1)
+    if step_size is not None:
+        check_range("step_size", step_size, above=0, most=1)
+
+
+def named_step_size(step_size: float | None) -> float:
+    """Return the step size; raise `ValueError` where none is named or found."""
+    if step_size is None:
+        raise ValueError("step_size is None; find_step_size finds one for the graph and the model's shapes")
+    return step_size
+
+
+def method_text(name: str, compressor: Compressor, step_size: float | None) -> str:
+    """Return the text of a method, which `parse_method` reads back."""
+    return f"{name}({compressor})" if step_size is None else f"{name}({compressor}, step_size={step_size!r})"
 
 
 def moved(trained: Vector, differences: Iterable[Difference]) -> Vector:

@@ -1,45 +1,143 @@
-"""The consensus step size of a method on a graph: found by averaging random models without training."""
+"""The consensus step size of a method on a graph: found by averaging random models of the model's shapes without training."""
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
+from fedcomp.compressor import Compressor
+from fedcomp.core import Shapes, Vector
 from fedcomp.gossip.choco import Choco
 from fedcomp.gossip.deep_squeeze import DeepSqueeze
-from fedcomp.gossip.network import Network
+from fedcomp.gossip.nodes import Node
 from fedcomp.gossip.topology import Topology
+from fedcomp.sync import derive_seed
+from fedcomp.wire import Layout, Tensor
 
-STEP_SIZES = tuple(2.0**-power for power in range(8))
-ENTRIES = 2048
+Named = TypeVar("Named")
+STEP_SIZES = tuple(2.0**-power for power in range(11))
+SHAPES: Shapes = ((2048,),)
+MAX_ENTRIES, MAX_SIDE = 1 << 14, 96
+"""A larger model is searched with its largest tensors, cut to that side."""
 ROUNDS = 60
+GROWN = 10
+"""A distance that has grown by this factor will not shrink again."""
+CONVERGED = 1e-6
+MESSAGES = 16
+SLOW = 0.5
+"""A compressor that sends less than this share of a vector takes more rounds than the search has to show that it diverges."""
 
 
-def find_step_size(topology: Topology, method: Choco | DeepSqueeze) -> Choco | DeepSqueeze:
-    """Return `method` with the step size, of 1, 1/2, ... 1/128, that brings random models closest together in 60 rounds.
+def find_step_size(topology: Topology, method: Choco | DeepSqueeze, shapes: Shapes = SHAPES) -> Choco | DeepSqueeze:
+    """Return `method` with the step size, of 1, 1/2, ... 1/1024, that brings random models closest together in 60 rounds.
 
     The theorem of CHOCO gives a step size that always converges, and is far too small: Koloskova et al., ICML 2019, Theorem 2.
-    The models here are Gaussian vectors of 2,048 entries, one for each node; their differences are as hard to compress as
-    any.  Nothing is random between two calls.
+    The models here are Gaussian, of the `shapes` of the tensors that nodes exchange; their differences are as hard to compress
+    as any.  Of a model of more than 2^14 entries, the largest tensors are taken, and cut.  Nothing is random between two calls.
+
+    A message sends a share of the squares of a Gaussian vector.  If that is less than half, the step size is at most the share:
+    with twice as much, rand-k comes closer for a hundred rounds and then diverges.
+
+    Raises `ValueError` if the models come closer with none of them.
     """
-    best, least = method, np.inf
+    share, cut = _sent(method.compressor, shapes), _cut(shapes)
+    best, least = None, np.inf
     for size in STEP_SIZES:
-        candidate = replace(method, step_size=size)
-        if (distance := _distance(topology, candidate)) < least:
-            best, least = candidate, distance
-        elif least < np.inf:
+        if size > share and share < SLOW:
+            continue
+        distances = _distances(topology, replace(method, step_size=size), cut)
+        if _converges(distances) and distances[-1] < least:
+            best, least = size, distances[-1]
+        elif best is not None:
             break  # smaller steps are only slower
-    return best
+    if best is None:
+        raise ValueError(
+            f"{method} brings random models of {topology.num_nodes} nodes no closer in {ROUNDS} rounds with any step size from "
+            f"{STEP_SIZES[-1]:g} to 1; a compressor that leaves out less is needed"
+        )
+    return replace(method, step_size=best)
 
 
-def _distance(topology: Topology, method: Choco | DeepSqueeze) -> float:
-    """Return the consensus distance after `ROUNDS` rounds of averaging; infinity if the numbers grow beyond float32."""
+def with_step_size(topology: Topology, method: Named, shapes: Shapes) -> Named | Choco | DeepSqueeze:
+    """Return `method`; if it is one of ours that names no step size, with that of `find_step_size`, which may raise."""
+    if isinstance(method, Choco | DeepSqueeze) and method.step_size is None:
+        return find_step_size(topology, method, shapes)
+    return method
+
+
+def _cut(shapes: Shapes) -> Shapes:
+    """Return the shapes to search with: those of the model, or if they are too large, some of its largest tensors, cut."""
+    if sum(map(math.prod, shapes)) <= MAX_ENTRIES:
+        return shapes
+    kept: list[tuple[int, ...]] = []
+    for shape in sorted(shapes, key=math.prod, reverse=True):
+        rows, columns = (shape[0], math.prod(shape[1:])) if len(shape) > 1 else (1, math.prod(shape))
+        if len(shape) > 1:
+            small: tuple[int, ...] = (min(rows, MAX_SIDE), min(columns, MAX_SIDE))
+        else:
+            small = (min(columns, MAX_SIDE * MAX_SIDE),)
+        if sum(map(math.prod, kept)) + math.prod(small) <= MAX_ENTRIES:
+            kept.append(small)
+    return tuple(kept)
+
+
+def _distances(topology: Topology, method: Choco | DeepSqueeze, shapes: Shapes) -> list[float]:
+    """Return the consensus distance before the first and after each of `ROUNDS` rounds of averaging.
+
+    It ends early if the numbers leave float32, or the distance has grown far.
+    """
+    layout = Layout(tuple(Tensor(str(place), shape, "float32", "compressed") for place, shape in enumerate(shapes)))
     rng = np.random.default_rng(0)
-    network = Network(topology, {"w": np.zeros(ENTRIES, np.float32)}, method)
-    models = [{"w": rng.standard_normal(ENTRIES, np.float32)} for _ in range(topology.num_nodes)]
-    try:
-        for _ in range(ROUNDS):
-            network.exchange(models)
-            models = [network.model(node) for node in range(topology.num_nodes)]
-    except ValueError:
-        return np.inf
-    return network.consensus_distance
+    nodes = [
+        method.start(layout, np.zeros(layout.n, np.float32), topology.weights(each))
+        for each in range(topology.num_nodes)
+    ]
+    models = [rng.standard_normal(layout.n, np.float32) for _ in nodes]
+    distances = [_distance(models)]
+    for number in range(1, ROUNDS + 1):
+        if not np.isfinite(distances[-1]) or distances[-1] > GROWN * distances[0]:
+            break
+        try:
+            models = list(_averaged(topology, nodes, models, number))
+        except ValueError:  # numbers beyond float32
+            break
+        distances.append(_distance(models))
+    return distances
+
+
+def _averaged(topology: Topology, nodes: Sequence[Node], models: list[Vector], number: int) -> Iterator[Vector]:
+    for each, (node, model) in enumerate(zip(nodes, models, strict=True)):
+        node.publish(model, number, derive_seed(0, number, each))
+    for each, node in enumerate(nodes):
+        for other in topology.neighbors[each]:
+            node.take(other, nodes[other].frames_from(node.place_of(other)))
+    for each, node in enumerate(nodes):
+        node.mix(topology.neighbors[each])
+        yield node.model
+
+
+def _distance(models: list[Vector]) -> float:
+    wide = np.array(models, np.float64)
+    return float(np.sqrt(np.square(wide - wide.mean(axis=0)).sum(axis=1).mean()))
+
+
+def _converges(distances: list[float]) -> bool:
+    """Return whether the distance ends below its first, and still falls or is gone."""
+    if len(distances) <= ROUNDS:
+        return False
+    first, middle, last = distances[0], distances[ROUNDS // 2], distances[-1]
+    return last < first and (last < middle or last < CONVERGED * first)
+
+
+def _sent(compressor: Compressor, shapes: Shapes) -> float:
+    """Return the share of the squares of a Gaussian vector that a message sends: the mean of the first messages of what is left."""
+    form, n = compressor.contracting(), sum(map(math.prod, shapes))
+    vector = np.random.default_rng(0).standard_normal(n, np.float32)
+    left: Vector = vector
+    for seed in range(MESSAGES):
+        body, _ = form.encode(left, form.init(n), seed, shapes=shapes)
+        left = np.subtract(left, form.decode(body, n))
+    rest = float(np.square(left, dtype=np.float64).sum() / np.square(vector, dtype=np.float64).sum())
+    return float(1 - rest ** (1 / MESSAGES))

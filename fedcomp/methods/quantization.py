@@ -83,15 +83,15 @@ def cgx(
     tolerance: float = 1.0,
     dense_below: int = 1024,
     feedback: bool = False,
+    rounding: str = "nearest",
 ) -> Parts:
     """Return CGX: the range of each `bucket` in 2^bits even levels.
 
+    `rounding` is to the "nearest" level, or "random": to one of the two next levels, without bias.  With `feedback`, levels
+    have the offset and the distance of least error.
     Tensors of one dimension, and those of fewer than `dense_below` entries, are sent as they are.  With `adaptive` a greedy
     solver chooses 2 to 8 bits for each tensor so that the error stays within `tolerance` times that of `bits` everywhere.
     Markov, Ramezanikebrya, Alistarh, Middleware 2022, arXiv:2111.08617; the solver is in their style.
     """
-    if feedback and bits < 2:
-        raise ValueError(
-            f"feedback is {feedback!r} with bits={bits}; it needs at least 2, or the error grows without end"
-        )
-    return Cgx(bits, bucket, adaptive, tolerance, dense_below), SegmentsCode(), memory(feedback)
+    scale = "minimal" if feedback else "range"
+    return Cgx(bits, bucket, adaptive, tolerance, dense_below, rounding, scale), SegmentsCode(), memory(feedback)

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from fedcomp.compressor import Compressor
 from fedcomp.core import CompensatedUpdate, check_bool, settings_of
 from fedcomp.entropy import EntropyCode
 from fedcomp.memory import LinearFeedback, Memory, NoMemory
-from fedcomp.quantize import Quantizer
+from fedcomp.quantize import MANY, Bounded, Quantizer, squared_error
 
 P = ParamSpec("P")
 Parts: TypeAlias = tuple[Quantizer[CompensatedUpdate, Any], EntropyCode[Any], Memory]
@@ -83,7 +84,9 @@ class MethodRegistry(Mapping[str, Callable[..., Compressor]]):
                 settings = settings_of(signature, *args, **kwargs)
                 parts = compose(*args, **kwargs)
                 texts = {key: str(value) if isinstance(value, Compressor) else value for key, value in settings.items()}
-                return Compressor(name, tuple(texts.items()), *parts)
+                compressor = Compressor(name, tuple(texts.items()), *parts)
+                _check_feedback(compressor)
+                return compressor
 
             make.__signature__ = signature.replace(return_annotation=Compressor)  # type: ignore[attr-defined]
             with self._lock:
@@ -144,6 +147,19 @@ def register(
 
     """
     return METHODS.register(paper, uplink=uplink, downlink=downlink)
+
+
+def _check_feedback(compressor: Compressor) -> None:
+    """Refuse error feedback around a quantizer that declares an error as long as its vector: what is left would grow."""
+    if not isinstance(compressor.quantizer, Bounded) or "residual" not in compressor.memory.vectors:
+        return
+    error = squared_error(compressor.error_bound(MANY))
+    if error >= 1 and isinstance(compressor.memory, LinearFeedback):
+        bound = "has no bound" if math.isinf(error) else f"may have {error:.3g} times the square of the vector"
+        raise ValueError(
+            f"{compressor} has error feedback, and the error of its message {bound}: what is left would grow without end; "
+            "a compressor whose error is below the vector is needed, or one without feedback"
+        )
 
 
 def memory(feedback: bool) -> Memory:

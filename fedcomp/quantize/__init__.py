@@ -2,6 +2,17 @@
 
 from fedcomp.quantize.cgx import Cgx
 from fedcomp.quantize.eden import Eden
+from fedcomp.quantize.error_bound import (
+    MANY,
+    Bounded,
+    Contractible,
+    Contracting,
+    ErrorBound,
+    Unbiased,
+    error_bound,
+    squared_error,
+)
+from fedcomp.quantize.least_error import LeastError, contracting, errors, hard_vectors, measured_factor
 from fedcomp.quantize.magnitudes import LloydMagnitudes, Logarithmic, MagnitudeHierarchy, RoundValues, Ternarize
 from fedcomp.quantize.norm_bound import NormBound
 from fedcomp.quantize.on_grid import OnGrid
@@ -14,10 +25,16 @@ from fedcomp.quantize.sparsifiers import ChunkedTopK, RegularizedTopK, Scheduled
 from fedcomp.quantize.topk import TopK, num_kept
 
 __all__ = [
+    "MANY",
+    "Bounded",
     "Cgx",
     "ChunkedTopK",
+    "Contractible",
+    "Contracting",
     "Eden",
+    "ErrorBound",
     "Identity",
+    "LeastError",
     "LloydMagnitudes",
     "Logarithmic",
     "LowRank",
@@ -39,7 +56,14 @@ __all__ = [
     "TernGrad",
     "Ternarize",
     "TopK",
+    "Unbiased",
     "chain",
     "check_step",
+    "contracting",
+    "error_bound",
+    "errors",
+    "hard_vectors",
+    "measured_factor",
     "num_kept",
+    "squared_error",
 ]

@@ -1,14 +1,24 @@
 """Even levels between the least and the largest entry of a bucket, in as many bits a layer as it needs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import CompensatedUpdate, Vector, check_bool, check_int, check_range
-from fedcomp.quantize.buckets import bucket_rows, check_bucket, midpoints, ratios
+from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, Vector, check_bool, check_choice, check_int, check_range
+from fedcomp.quantize.buckets import (
+    Words,
+    bucket_rows,
+    check_bucket,
+    midpoints,
+    ratios,
+    round_at_random,
+    rounding_stream,
+)
+from fedcomp.quantize.error_bound import BELOW_ONE, Contracting, ErrorBound, Unbiased
 from fedcomp.quantize.per_tensor import check_dense_below, stay_dense
+from fedcomp.quantize.random_rounding import small_entries_variance
 from fedcomp.quantized import LINEAR, Dense, Levels, Scale, Segments, group_count, join_dense
 
 Ranges = tuple[Vector, Vector]
@@ -18,9 +28,13 @@ MIN_ADAPTIVE_BITS, MAX_ADAPTIVE_BITS = 2, 8
 
 @dataclass(frozen=True, slots=True)
 class Cgx:
-    """Round each entry of a layer to the nearest of 2^`bits` levels between the least and the largest of its `bucket`.
+    """Round each entry of a layer to one of 2^`bits` levels between the least and the largest of its `bucket`.
 
-    With u = (max - min) / (2^bits - 1) that is level floor((x - min) / u + 1/2); if `adaptive`, each layer gets 2 to 8 bits.
+    `rounding` is "nearest", or "random": to one of the two next levels, without bias.  With `scale` "range" the levels are
+    evenly between the ends of the range.  "minimal" moves and stretches those of each bucket to the least squared error, for
+    error feedback and where a theory needs a contraction.
+    With u = (max - min) / (2^bits - 1), the nearest level is floor((x - min) / u + 1/2); if `adaptive`, each layer gets 2 to
+    8 bits.
     Markov, Ramezanikebrya, Alistarh, "CGX: Adaptive System Support for Communication-Efficient Deep Learning", Middleware
     2022.  Adaptive bits keep the error within `tolerance` times that of `bits` in every layer (`allocate`).
     Tensors of one dimension or none, and those of fewer than `dense_below` entries, are sent as they are.  A vector of unknown
@@ -32,6 +46,8 @@ class Cgx:
     adaptive: bool = False
     tolerance: float = 1.0
     dense_below: int = 1024
+    rounding: str = "nearest"
+    scale: str = "range"
 
     def __post_init__(self) -> None:
         check_bool("adaptive", self.adaptive)
@@ -45,6 +61,29 @@ class Cgx:
                 f"{MAX_ADAPTIVE_BITS} bits in every layer, the most that `adaptive` chooses, have that error"
             )
         check_dense_below(self.dense_below)
+        check_choice("rounding", self.rounding, ("nearest", "random"))
+        check_choice("scale", self.scale, ("range", "minimal"))
+
+    def error_bound(self, n: int) -> ErrorBound | None:
+        """Return the variance of random rounding, or the factor of rounding to the nearest level.
+
+        In a bucket with entries of both signs, each one is off by at most half a step, and the squares of its two ends, which
+        are exact, are at least half of the range's.  Where all have one sign, an entry is off by no more than itself.
+        """
+        bucket, steps = min(self.bucket, n), (1 << (MIN_ADAPTIVE_BITS if self.adaptive else self.bits)) - 1
+        two_signs = max(0, bucket - 2) / (2 * steps**2)
+        variance = max(two_signs, small_entries_variance(bucket, steps))
+        if self.rounding == "random":
+            return Unbiased(variance) if self.scale == "range" else Contracting(variance / (1 + variance))
+        off = (bucket - 1) / (4 * steps**2)
+        factor = max(two_signs, off / (1 + off))
+        if self.scale == "minimal":  # no worse than the levels whose zero is next to that of the entries
+            factor = min(factor, BELOW_ONE, 1 - 1 / (2 * bucket * steps) ** 2)
+        return Contracting(factor) if factor < 1 else None
+
+    def contracting(self) -> "Cgx":
+        """Return the quantizer with the levels of least error."""
+        return replace(self, scale="minimal")
 
     def quantize(self, value: CompensatedUpdate, /) -> Segments:
         """Return the layers, neighbouring dense ones as one.
@@ -57,9 +96,10 @@ class Cgx:
             tensor.dense() if dense else _ranges(tensor, self.bucket)
             for (_, tensor), dense in zip(value.tensors(), stays, strict=True)
         ]
-        bits = iter(self._bits(value.sizes, found))
+        bits, draws = iter(self._bits(value.sizes, found)), rounding_stream(value.context)
+        words = draws.words if self.rounding == "random" else None
         pieces = [
-            Dense(one) if isinstance(one, np.ndarray) else _rounded(tensor, one, next(bits), self.bucket)
+            Dense(one) if isinstance(one, np.ndarray) else self._rounded(tensor, one, next(bits), words)
             for (_, tensor), one in zip(value.tensors(), found, strict=True)
         ]
         return join_dense(pieces)
@@ -71,6 +111,19 @@ class Cgx:
             return [self.bits] * len(layers)
         squares = [_square(scales, size, self.bucket) for size, scales in layers]
         return allocate([size for size, _ in layers], squares, self.bits, self.tolerance)
+
+    def _rounded(
+        self, tensor: CompensatedUpdate, ranges: Ranges, bits: int, words: Callable[[int], Words] | None
+    ) -> Levels:
+        offsets, scales = ranges
+        levels, scale = np.empty(tensor.n, np.uint8), Scale(LINEAR, 1 << bits)
+        for entries, buckets, rows in bucket_rows(tensor, self.bucket):
+            drawn = words(rows.size) if words else None
+            round_to_levels(rows, offsets[buckets], scales[buckets], bits, levels[entries], drawn)
+            if self.scale == "minimal":
+                values = scale.values()[levels[entries]].reshape(rows.shape)
+                offsets[buckets], scales[buckets] = least_squares(rows, values)
+        return Levels(levels, scale, scales, offsets, self.bucket)
 
 
 def _ranges(tensor: CompensatedUpdate, bucket: int) -> Ranges:
@@ -86,26 +139,35 @@ def _square(scales: Vector, n: int, bucket: int) -> float:
     return float(squares.sum() * bucket - squares[-1] * (scales.size * bucket - n)) / 3
 
 
-def _rounded(tensor: CompensatedUpdate, ranges: Ranges, bits: int, bucket: int) -> Levels:
-    offsets, scales = ranges
-    levels = np.empty(tensor.n, np.uint8)
-    for entries, buckets, rows in bucket_rows(tensor, bucket):
-        round_to_levels(rows, offsets[buckets], scales[buckets], bits, levels[entries])
-    return Levels(levels, Scale(LINEAR, 1 << bits), scales, offsets, bucket)
-
-
 def row_ranges(rows: Vector) -> tuple[Vector, Vector]:
     """Return (offsets, scales) of the rows: the middle of each one's range, and half its width."""
     return midpoints(rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64))
 
 
-def round_to_levels(rows: Vector, offsets: Vector, scales: Vector, bits: int, out: NDArray[np.uint8]) -> None:
-    """Write the nearest level of each entry into `out`."""
+def least_squares(rows: Vector, values: Vector) -> tuple[Vector, Vector]:
+    """Return for each row the (offset, scale) with which offset + scale `values` errs least; a scale is at least 0."""
+    wide, positions = rows.astype(np.float64), values.astype(np.float64)
+    means, centers = wide.mean(axis=1), positions.mean(axis=1)
+    positions -= centers[:, None]
+    products, squares = (positions * wide).sum(axis=1), np.square(positions).sum(axis=1)
+    slopes = np.divide(products, squares, out=np.zeros_like(products), where=squares > 0)
+    slopes = np.clip(slopes, 0, MAX_FLOAT32)
+    offsets = np.clip(means - slopes * centers, -MAX_FLOAT32, MAX_FLOAT32).astype(np.float32)
+    return offsets, np.minimum(slopes, MAX_FLOAT32 - np.abs(offsets, dtype=np.float64)).astype(np.float32)
+
+
+def round_to_levels(
+    rows: Vector, offsets: Vector, scales: Vector, bits: int, out: NDArray[np.uint8], words: Words | None = None
+) -> None:
+    """Write the nearest level of each entry into `out`, or with random `words`, one of the two next ones without bias."""
     # From the middle of the range: the distance from its least entry to its largest may exceed float32.
     found = ratios(rows - offsets[:, None], scales)
     found *= np.float32(0.5)
     found += np.float32(0.5)
     np.clip(found, 0, 1, out=found)
+    if words is not None:
+        out[...] = round_at_random(found, (1 << bits) - 1, words)
+        return
     found *= np.float32((1 << bits) - 1)
     np.add(found, np.float32(0.5), out=out, casting="unsafe")
 

@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, check_choice, check_int, check_range
 from fedcomp.errors import DivergedError
 from fedcomp.quantize.buckets import natural_exponents, rounding_stream
+from fedcomp.quantize.error_bound import Contracting, ErrorBound, error_bound, joint
 from fedcomp.quantize.protocol import Quantizer
 from fedcomp.quantized import PRECISIONS, Indices, Sparse, SparseLevels, Ternary, geometric, round_to
 
 NATURAL = "natural"
+FORMAT_ERRORS = {"fp32": 0.0, "fp16": 2.0**-20, "bf16": 2.0**-16, NATURAL: 1 / 8}
+"""The largest squared error of a value in each format, as a share of the squares of all of them."""
 MAX_ITERATIONS = 20  # more change the squared error by less than a thousandth
 
 
@@ -43,6 +46,10 @@ class RoundValues:
         keep = np.flatnonzero(rounded)
         return Sparse(sparse.n, sparse.indices[keep], rounded[keep])
 
+    def error_bound(self, n: int) -> ErrorBound | None:
+        """Return the bound of the selection, with the error of the format."""
+        return joint(error_bound(self.selection, n), FORMAT_ERRORS[self.values])
+
 
 @dataclass(frozen=True, slots=True)
 class Ternarize:
@@ -57,6 +64,10 @@ class Ternarize:
         if not magnitude > 0:  # nothing is kept, or only denormals on a processor that treats them as zeros
             return Ternary(value.n, value.indices[:0], np.empty(0, np.bool_), np.float32(0))
         return Ternary(value.n, value.indices, value.values < 0, magnitude)
+
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the bound 1 - 1 / n: one entry may be far larger than the others."""
+        return Contracting(1 - 1 / n)
 
 
 def mean_magnitude(values: Vector) -> np.float32:
@@ -93,6 +104,10 @@ class MagnitudeHierarchy:
         tail += [k - math.ceil(top * part / self.top_levels) for part in range(self.top_levels - 1, 0, -1)]
         return levels_between(value, _ranked(magnitude, tail))
 
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the bound 1 - 1 / n, as of one level."""
+        return Contracting(1 - 1 / n)
+
 
 @dataclass(frozen=True, slots=True)
 class LloydMagnitudes:
@@ -120,6 +135,10 @@ class LloydMagnitudes:
                 break
             ranks = moved
         return levels_between(value, np.unique(ascending[ranks[ranks < ascending.size]]))
+
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the bound 1 - 1 / n, as of one level."""
+        return Contracting(1 - 1 / n)
 
 
 def levels_between(value: Sparse, edges: Vector) -> SparseLevels:
@@ -180,3 +199,9 @@ class Logarithmic:
             negative.append(block[hits] < 0)
         joined = np.concatenate(indices), np.concatenate(negative), np.concatenate(levels)
         return SparseLevels(value.n, *joined, magnitudes, self.base)
+
+    def error_bound(self, n: int) -> ErrorBound | None:
+        """Return the bound of an entry that is off by sqrt(base), or of small entries that are left out; none above it."""
+        dropped = (n - 1) * self.base ** (1 - 2 * self.levels)
+        factor = max((math.sqrt(self.base) - 1) ** 2, dropped / (1 + dropped))
+        return Contracting(factor) if factor < 1 else None

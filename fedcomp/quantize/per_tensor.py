@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from fedcomp.core import CompensatedUpdate, Shapes, check_int
+from fedcomp.quantize.error_bound import Contracting, ErrorBound, error_bound
 from fedcomp.quantize.protocol import Quantizer
 from fedcomp.quantize.topk import check_density, num_kept, select
 from fedcomp.quantized import Dense, Segments, Sparse, Ternary, join_dense
@@ -51,6 +52,10 @@ class TensorTopK:
         dense = stay_dense(value.context.shapes, self.dense_below) or [False]
         return [size if whole else num_kept(self.density, size) for size, whole in zip(value.sizes, dense, strict=True)]
 
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the bound 1 - density."""
+        return Contracting(1 - self.density)
+
 
 def check_dense_below(dense_below: object) -> None:
     """Refuse anything but a whole number from 0 up."""
@@ -88,3 +93,7 @@ class PerTensor:
             for (_, tensor), dense in zip(value.tensors(), stays, strict=True)
         )
         return join_dense(pieces)
+
+    def error_bound(self, n: int) -> ErrorBound | None:
+        """Return the bound of the quantizer of each tensor."""
+        return error_bound(self.quantizer, n)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Hint, RandomStream, RightFactors, Shapes, Vector, check_int
+from fedcomp.quantize.error_bound import Contracting, ErrorBound
 from fedcomp.quantized import MAX_PRODUCT, MAX_RANK, Dense, Matrix, Product, Segments, join_dense, worthwhile
 
 MAX_EXPONENT = 40
@@ -54,6 +55,10 @@ class LowRank:
             offset += size
             parts.append(_factors(tensor, sides, _start(last, _noise(draws, size).reshape(self.rank, -1))))
         return join_dense(parts)
+
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the bound 1 - 1 / (2 sqrt(n)) of the first message: a random start meets each direction of a matrix alike."""
+        return Contracting(1 - 1 / (2 * math.sqrt(n)))
 
 
 def _folded(shapes: Shapes, n: int, rank: int) -> Iterator[tuple[int, int] | None]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from fedcomp.core import CompensatedUpdate
+from fedcomp.quantize.error_bound import Contracting, ErrorBound, error_bound, joint, squared_error
 from fedcomp.quantized import Dense
 
 A = TypeVar("A")
@@ -35,6 +36,10 @@ class Chain(Generic[A, B, C]):
         """Return `value` after both steps."""
         return self.second.quantize(self.first.quantize(value))
 
+    def error_bound(self, n: int) -> ErrorBound | None:
+        """Return the joint bound of both steps: the second one changes the entries that the first one keeps."""
+        return joint(error_bound(self.first, n), squared_error(error_bound(self.second, n)))
+
 
 def chain(first: Quantizer[A, B], second: Quantizer[B, C], /) -> Chain[A, B, C]:
     """Return one quantizer that applies both in order, as in ``chain(TopK(0.01), Ternarize())``."""
@@ -48,3 +53,7 @@ class Identity:
     def quantize(self, value: CompensatedUpdate, /) -> Dense:
         """Return all entries.  Raises `ValueError` if one is NaN or infinite."""
         return Dense(value.dense())
+
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the bound 0."""
+        return Contracting(0.0)

@@ -1,7 +1,7 @@
 """Every entry rounded at random, without bias: to equal steps, to powers of two, or to levels that halve."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,10 @@ from fedcomp.quantize.buckets import (
     rounding_stream,
     signed,
 )
+from fedcomp.quantize.error_bound import ErrorBound, Unbiased
 from fedcomp.quantized import EXPONENTS, LINEAR, POWERS, Levels, Scale
+
+NATURAL_VARIANCE = 1 / 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,11 @@ class Qsgd:
         """
         if self.norm == "l2":
             return min(self.bucket / self.levels**2, math.sqrt(self.bucket) / self.levels)
-        return (math.sqrt(1 + (self.bucket - 1) / self.levels**2) - 1) / 2
+        return small_entries_variance(self.bucket, self.levels)
+
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the variance, which is that of a bucket."""
+        return Unbiased(replace(self, bucket=min(self.bucket, n)).variance_constant)
 
     def quantize(self, value: CompensatedUpdate, /) -> Levels:
         """Return the levels.  Raises `ValueError` if an entry is NaN or infinite."""
@@ -79,6 +86,10 @@ class Natural:
             np.add(signed(exponents, block), MAX_EXPONENT, out=levels[start : start + block.size], casting="unsafe")
         return Levels(levels, Scale(EXPONENTS, 2 * MAX_EXPONENT + 1), np.ones(1, np.float32), None, (value.n,))
 
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the variance 1/8."""
+        return Unbiased(NATURAL_VARIANCE)
+
 
 @dataclass(frozen=True, slots=True)
 class NaturalDithering:
@@ -105,6 +116,17 @@ class NaturalDithering:
             Scale(POWERS, 2 * self.levels + 1),
             lambda ratios, words: signed(dithered(ratios, self.levels, words), ratios),
         )
+
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the variance: 1/8 of entries between two powers of two, and that of QSGD of those below the least level."""
+        bucket, levels = min(self.bucket, n), 2.0 ** (self.levels - 1)
+        least = min(bucket / levels**2, math.sqrt(bucket) / levels) if self.norm == "l2" else None
+        return Unbiased(NATURAL_VARIANCE + (small_entries_variance(bucket, levels) if least is None else least))
+
+
+def small_entries_variance(bucket: int, levels: float) -> float:
+    """Return the variance of a bucket of one largest entry and others within the first of `levels` equal steps."""
+    return (math.sqrt(1 + (bucket - 1) / levels**2) - 1) / 2
 
 
 def dithered(ratios: Vector, levels: int, words: Words) -> Integers:

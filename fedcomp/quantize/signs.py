@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from fedcomp.core import CompensatedUpdate, Vector, check_choice, check_range
 from fedcomp.quantize.buckets import midpoints, ratios, round_at_random, rounding_stream, tensor_blocks
+from fedcomp.quantize.error_bound import Contracting, ErrorBound, Unbiased
+from fedcomp.quantize.least_error import LeastError
+from fedcomp.quantize.random_rounding import small_entries_variance
 from fedcomp.quantized import LINEAR, Levels, Scale
 
 EQUAL = 1e-12
@@ -49,6 +52,10 @@ class Signs:
         scale = Scale(LINEAR, 2 if self.ties == "coin" else 3)
         return Levels(levels, scale, means.astype(np.float32), None, value.sizes)
 
+    def error_bound(self, n: int) -> ErrorBound | None:
+        """Return the bound 1 - 1 / n of the mean magnitude; none for a step, which may be far from all entries."""
+        return Contracting(1 - 1 / n) if self.step is None else None
+
 
 def check_step(step: object) -> None:
     """Refuse a step out of range."""
@@ -76,6 +83,10 @@ class OneBit:
         offsets, scales = midpoints(np.where(count < sizes, low, high), np.where(count > 0, high, low))
         return Levels(levels, Scale(LINEAR, 2), scales, offsets, value.sizes)
 
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the bound 1 - 1 / n: a side may hold one entry that is far larger than its others."""
+        return Contracting(1 - 1 / n)
+
 
 @dataclass(frozen=True, slots=True)
 class TernGrad:
@@ -102,6 +113,14 @@ class TernGrad:
                 np.clip(found, -1, 1, out=found)
             np.add(round_at_random(found, 1, draws.words(part.size)), 1, out=levels[entries], casting="unsafe")
         return Levels(levels, Scale(LINEAR, 3), scales, None, value.sizes)
+
+    def error_bound(self, n: int) -> ErrorBound | None:
+        """Return the variance without clipping; none with it."""
+        return None if self.clip else Unbiased(small_entries_variance(n, 1))
+
+    def contracting(self) -> LeastError:
+        """Return the quantizer with the scale of least error: it keeps the signs, and the largest entry is never zero."""
+        return LeastError(self)
 
     def _scales(self, value: CompensatedUpdate) -> tuple[Vector, NDArray[np.bool_]]:
         """Return the scale of each tensor, and whether entries are beyond it."""

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, PreviousRound, Vector, check_choice, check_int, check_range
 from fedcomp.quantize.buckets import bucket_rows
+from fedcomp.quantize.error_bound import Contracting, ErrorBound, Unbiased
 from fedcomp.quantize.per_tensor import TensorTopK
 from fedcomp.quantize.topk import TopK, check_density, largest, num_kept, select
 from fedcomp.quantized import NUM_SEEDS, Indices, Seeded, Sparse, seeded_indices
@@ -39,6 +40,10 @@ class ChunkedTopK:
             indices.append(kept + entries.start)
             values.append(rows.ravel()[kept])
         return Sparse(value.n, np.concatenate(indices), np.concatenate(values))
+
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the bound 1 - density."""
+        return Contracting(1 - self.density)
 
 
 def _largest_in_rows(rows: Vector, k: int) -> NDArray[np.bool_]:
@@ -95,6 +100,10 @@ class ScheduledTopK:
     def _in_round(self, value: CompensatedUpdate) -> TopK | TensorTopK:
         return replace(self.selection, density=self.density_in(value.context.round))
 
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the bound of the selection, whose density is the least one."""
+        return self.selection.error_bound(n)
+
 
 @dataclass(frozen=True, slots=True)
 class RegularizedTopK:
@@ -134,6 +143,9 @@ class RegularizedTopK:
         keep = largest(score, k)
         return Sparse(value.n, indices[keep], values[keep])
 
+    def error_bound(self, n: int) -> None:
+        """Return no bound: the entries of highest score may be small ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class SeededSubset:
@@ -156,6 +168,14 @@ class SeededSubset:
         if self.unbiased:
             values = np.clip(values.astype(np.float64) * (value.n / k), -MAX_FLOAT32, MAX_FLOAT32).astype(np.float32)
         return Seeded(value.n, seed, indices, values)
+
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the variance n / k - 1, or the factor 1 - k / n of entries that are sent as they are."""
+        return Unbiased(1 / self.density - 1) if self.unbiased else Contracting(1 - self.density)
+
+    def contracting(self) -> "SeededSubset":
+        """Return the quantizer that sends the entries as they are."""
+        return replace(self, unbiased=False)
 
 
 def read_entries(value: CompensatedUpdate, indices: Indices) -> Vector:

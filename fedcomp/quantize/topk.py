@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedcomp.backends import torch_backend
 from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, ceil_fraction, check_range
+from fedcomp.quantize.error_bound import Contracting, ErrorBound
 from fedcomp.quantized import Indices, Sparse
 
 ZERO = np.float32(0)
@@ -53,6 +54,10 @@ class TopK:
     def sent_whole(self, value: CompensatedUpdate, /) -> list[slice]:
         """Return the parts of the vector that are sent with all their entries: all of it, or nothing."""
         return [slice(0, value.n)] if num_kept(self.density, value.n) == value.n else []
+
+    def error_bound(self, n: int) -> ErrorBound:
+        """Return the bound 1 - density: where all entries are equal, that share is left out."""
+        return Contracting(1 - self.density)
 
 
 def select(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:

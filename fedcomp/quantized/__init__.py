@@ -28,7 +28,7 @@ from fedcomp.quantized.rotated import (
     rotated_indices,
     wide_blocks,
 )
-from fedcomp.quantized.rotation import MAX_CHUNK, Rotation, power_of_two_parts
+from fedcomp.quantized.rotation import MAX_CHUNK, MIN_CHUNK, Rotation, power_of_two_parts
 from fedcomp.quantized.segments import (
     MAX_PRODUCT,
     MAX_RANK,
@@ -64,6 +64,7 @@ __all__ = [
     "MAX_RANK",
     "MAX_SCALE",
     "MAX_STEPS",
+    "MIN_CHUNK",
     "NUM_SEEDS",
     "POWERS",
     "PRECISIONS",

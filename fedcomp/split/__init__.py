@@ -12,6 +12,7 @@ with required("fedcomp.split", "client", "torch"):
 
 from fedcomp.split.activations import Activations, read_activations, write_activations
 from fedcomp.split.boundary import Boundary
+from fedcomp.split.bounds import RoundBounds, moved
 from fedcomp.split.cut import check_apart, cut
 from fedcomp.split.gradients import read_gradient, write_gradient
 from fedcomp.split.memory import RAM_BYTES, ActivationMemory
@@ -28,6 +29,7 @@ __all__ = [
     "Boundary",
     "Loss",
     "NodeState",
+    "RoundBounds",
     "SplitNode",
     "SplitServer",
     "SplitSettings",
@@ -39,6 +41,7 @@ __all__ = [
     "layout_of_part",
     "load_weights",
     "mean_weights",
+    "moved",
     "read_activations",
     "read_gradient",
     "read_key_frame",

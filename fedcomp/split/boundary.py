@@ -72,7 +72,7 @@ class Boundary(nn.Module):
             rows,
             [0] * len(ids),
             self.sender,
-            settings.forward,
+            settings.upward,
             shape=shape,
             seed=derive_seed(self.seed, self.crossings),
             direct=settings.direct,

@@ -178,7 +178,7 @@ class SplitNode:
             on_host(activations).reshape(len(ids), -1),
             self._labels[ids],
             state.memory,
-            settings.forward,
+            settings.upward,
             shape=self.shape,
             number=request.number,
             round_number=state.round_number,

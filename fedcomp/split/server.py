@@ -17,6 +17,7 @@ from torch.nn import functional
 from fedcomp.core import Arrays, Vector, on_host
 from fedcomp.errors import CorruptError, StaleError, VersionError
 from fedcomp.split.activations import Activations, read_activations
+from fedcomp.split.bounds import BatchBounds
 from fedcomp.split.gradients import write_gradient
 from fedcomp.split.memory import RAM_BYTES, ActivationMemory
 from fedcomp.split.settings import Answer, SplitSettings
@@ -115,6 +116,7 @@ class SplitServer:
         self._row_size = 0 if settings.direct else int(np.prod(self._shape))
         self._max_samples, self._ram_bytes = max_samples, ram_bytes
         self._optimizer = torch.optim.SGD(upper.parameters(), settings.learning_rate, settings.momentum)
+        self._bounds = BatchBounds(settings.clip)
         self._number = first_number()
 
     def begin(self, node: int, weights: Frame) -> None:
@@ -184,7 +186,7 @@ class SplitServer:
         """Train the upper part on a batch, and keep the gradient for the node."""
         new = dict(zip(batch.ids[batch.first].tolist(), batch.labels.tolist(), strict=True))
         labels = np.array([new[each] if each in new else record.labels[each] for each in batch.ids.tolist()], np.int64)
-        gradient = self._step(batch.rows, labels)
+        gradient = self._step(record.place, batch.rows, labels)
         frame = write_gradient(
             gradient,
             self.settings.backward,
@@ -201,20 +203,24 @@ class SplitServer:
         self.traffic.dense_uplink_bytes += batch.rows.nbytes
         self.traffic.dense_downlink_bytes += gradient.nbytes
 
-    def _step(self, rows: Vector, labels: NDArray[np.int64]) -> Vector:
+    def _step(self, node: int, rows: Vector, labels: NDArray[np.int64]) -> Vector:
         """Train the upper part on activations (B, F); return the gradient of the loss with respect to them.
 
         A refused batch leaves buffers as they were too: the forward pass moves the means of batch normalization.
         """
+        size = self._bounds.check_activations(rows)
         before = [(buffer, buffer.clone()) for buffer in self.upper.buffers()]
         try:
-            return self._train_upper(rows, labels)
+            gradient, norm = self._train_upper(rows, labels)
         except (CorruptError, ValueError) as error:  # batch normalization takes no batch of one, a ValueError
             for buffer, value in before:
                 buffer.copy_(value)
             raise CorruptError(str(error)) from error
+        self._bounds.add(node, size, norm)
+        return gradient
 
-    def _train_upper(self, rows: Vector, labels: NDArray[np.int64]) -> Vector:
+    def _train_upper(self, rows: Vector, labels: NDArray[np.int64]) -> tuple[Vector, float]:
+        """Return the gradient with respect to the activations, and the norm of that of the weights, before it was clipped."""
         device = device_of(self.upper)
         activations = torch.from_numpy(rows).reshape(-1, *self._shape).to(device).requires_grad_()
         self.upper.train()
@@ -224,12 +230,14 @@ class SplitServer:
             raise CorruptError(f"the label {labels.max()}; the model has {outputs.shape[1]} classes")
         loss = self._loss(outputs, torch.from_numpy(labels).to(device))
         loss.backward()  # type: ignore[no-untyped-call]
-        gradients = [activations.grad, *(weight.grad for weight in self.upper.parameters())]
-        found = [gradient for gradient in gradients if gradient is not None]
-        if activations.grad is None or not all(bool(torch.isfinite(each).all()) for each in (loss, *found)):
+        found = [weight.grad for weight in self.upper.parameters() if weight.grad is not None]
+        finite = (bool(torch.isfinite(each).all()) for each in (loss, activations.grad, *found) if each is not None)
+        if activations.grad is None or not all(finite):
             raise CorruptError("activations whose loss or gradient is not finite; finite ones are needed")
+        norm = self._bounds.clip_gradients(found)
+        self._bounds.check_step(self._optimizer)
         self._optimizer.step()
-        return on_host(activations.grad).reshape(len(labels), -1)
+        return on_host(activations.grad).reshape(len(labels), -1), norm
 
     def _awaited(self, record: NodeRecord) -> Answer:
         return "weights" if record.steps >= self.settings.steps else "activations"

@@ -28,6 +28,10 @@ class SplitSettings:
     The momentum of the lower part starts from zero in each round.  A single sample that is left of an epoch joins the batch
     before it.
 
+    `clip` bounds what one node can do to the parts that all share, as a multiple of the median over the nodes, 0 for no bound:
+    the gradients of the upper part, and the change of a lower part in a round.  With a bound, activations far beyond those
+    before are refused too, and steps longer than the upper part's weights.
+
     Examples:
         >>> import fedcomp
         >>> from fedcomp.split import SplitSettings
@@ -43,6 +47,7 @@ class SplitSettings:
     steps: int = 10
     learning_rate: float = 0.1
     momentum: float = 0.0
+    clip: float = 5.0
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for settings that are not possible."""
@@ -60,6 +65,20 @@ class SplitSettings:
         check_int("steps", self.steps, 1, MAX_STEPS)
         check_range("learning_rate", self.learning_rate, above=0)
         check_range("momentum", self.momentum, least=0, most=MAX_MOMENTUM)
+        check_range("clip", self.clip, least=0, what="a multiple of the median, 0 for no bound")
+        if not self.direct:
+            try:
+                self.forward.contracting()
+            except ValueError as error:
+                raise ValueError(f"forward is {self.forward}, and direct is False; {error}") from None
+
+    @property
+    def upward(self) -> Compressor:
+        """The compressor of the frames up: `forward`, or its contracting form for changes.
+
+        The change that is left out of one visit is in the next one, so what is left out has to shrink (AC-SGD, Theorem 3.1).
+        """
+        return self.forward if self.direct else self.forward.contracting()
 
     def __str__(self) -> str:
         return self.text("split")

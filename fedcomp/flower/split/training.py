@@ -19,6 +19,7 @@ from fedcomp.split import (
     MAX_SAMPLES,
     RAM_BYTES,
     Loss,
+    RoundBounds,
     SplitServer,
     SplitSettings,
     SplitTraffic,
@@ -28,6 +29,7 @@ from fedcomp.split import (
     layout_of_part,
     load_weights,
     mean_weights,
+    moved,
     weights_of,
 )
 
@@ -109,6 +111,7 @@ class SplitTraining:
         self._timeout_s, self._attempts = timeout_s, attempts
         limits = {"max_samples": max_samples, "ram_bytes": ram_bytes}
         self._server = SplitServer(upper, settings, self.shape, self._layout, loss=loss, seed=seed, **limits)
+        self._bounds = RoundBounds(settings.clip)
         self._round = 0
 
     @property
@@ -138,7 +141,7 @@ class SplitTraining:
             self._round += 1
             groups = [nodes] if self._lower_parts == "averaged" else [[node] for node in nodes]
             for group in groups:
-                finished = self._train(grid, group)
+                finished = self._bounded(self._train(grid, group))
                 parts = [(self._server.nodes[node].samples, weights) for node, weights in finished.items()]
                 trained = [(samples, weights) for samples, weights in parts if samples]
                 if trained:  # the others lost their state, and have not trained since
@@ -171,6 +174,16 @@ class SplitTraining:
         if not finished:
             log(ERROR, "fedcomp: no node finished round %d; the lower part is as it was", self._round)
         return finished
+
+    def _bounded(self, finished: dict[int, Arrays]) -> dict[int, Arrays]:
+        """Return the lower weights of a round, those moved back that are far from where they started."""
+        start = weights_of(self._lower)
+        factors = self._bounds.factors(start, finished)
+        for node, factor in factors.items():
+            if factor < 1:
+                text = "fedcomp: round %d: node %d changed its lower part %.3g times as far as is possible; it is scaled down"
+                log(WARNING, text, self._round, node, 1 / factor)
+        return {node: moved(start, weights, factors[node]) for node, weights in finished.items()}
 
     def _message(self, node: int) -> Message:
         content = RecordDict({records.KEY: records.pack(self._server.message(node))})

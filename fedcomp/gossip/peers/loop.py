@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from fedcomp.errors import FedcompError
@@ -19,6 +19,7 @@ from fedcomp.gossip.peers.service import Service, serve
 from fedcomp.gossip.peers.settings import PeerSettings
 from fedcomp.gossip.peers.task import Task
 from fedcomp.gossip.shared_tensors import SharedTensors
+from fedcomp.gossip.step_size import with_step_size
 from fedcomp.sync import start_replica
 
 log = logging.getLogger("fedcomp.gossip")
@@ -133,6 +134,10 @@ def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -
     task = settings.make_task(settings.number, settings.topology.num_nodes, settings.seed, **settings.task_settings)
     first = dict(task.first_model())
     tensors = SharedTensors.of(first)
+    method = with_step_size(settings.topology, settings.method, tensors.layout.shapes)
+    if settings.method.step_size is None:
+        log.info("the step size is %g, found for this graph, method and model", method.step_size)
+    settings = replace(settings, method=method)
     vector = tensors.vector(first)
     start = start_replica(tensors.layout, tensors.layout.unflatten(vector, b""))
     training = training_of(settings, tensors, start.fingerprint)

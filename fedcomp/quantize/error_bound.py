@@ -1,0 +1,67 @@
+"""How far the result of a quantizer may be from its input: the property that gossip, AC-SGD and error feedback ask for."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+MANY = 1 << 31
+"""The number of entries for which a bound that depends on their number decides whether a quantizer contracts."""
+
+BELOW_ONE = math.nextafter(1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Unbiased:
+    """E C(v) = v, and E||C(v) - v||^2 <= `variance` ||v||^2, for every v; the mean is over seeds."""
+
+    variance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Contracting:
+    """E||C(v) - v||^2 <= `factor` ||v||^2 for every v, with a factor below 1; the mean is over seeds."""
+
+    factor: float
+
+
+ErrorBound: TypeAlias = Unbiased | Contracting
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A quantizer that declares the bound of its error."""
+
+    def error_bound(self, n: int) -> ErrorBound | None:
+        """Return the bound for vectors of up to `n` entries; None if there is none.
+
+        `fedcomp.testing.check_compressor` measures it.
+        """
+        ...
+
+
+@runtime_checkable
+class Contractible(Protocol):
+    """A quantizer with a setting of less error that contracts."""
+
+    def contracting(self) -> Any:
+        """Return the quantizer with that setting."""
+        ...
+
+
+def error_bound(quantizer: object, n: int) -> ErrorBound | None:
+    """Return the bound that `quantizer` declares for vectors of up to `n` entries; None if it declares none."""
+    return quantizer.error_bound(n) if isinstance(quantizer, Bounded) else None
+
+
+def squared_error(bound: ErrorBound | None) -> float:
+    """Return c with E||C(v) - v||^2 <= c ||v||^2; infinity without a bound."""
+    if bound is None:
+        return float("inf")
+    return bound.variance if isinstance(bound, Unbiased) else bound.factor
+
+
+def joint(first: ErrorBound | None, second: float) -> ErrorBound | None:
+    """Return the bound of a quantizer that keeps entries, whose values are then off by `second` of their square."""
+    if not isinstance(first, Contracting) or not second < 1:
+        return None
+    return Contracting(min(first.factor + (1 - first.factor) * second, BELOW_ONE))

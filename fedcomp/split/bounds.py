@@ -1,0 +1,134 @@
+"""What one node can do to the parts that all nodes share: bounds from what the others do.
+
+A bound is a multiple of a median in which each node counts once, so a minority of the nodes cannot move it far.
+"""
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedcomp.core import Arrays, Vector
+from fedcomp.errors import CorruptError
+
+FAR = 30.0
+"""Activations are refused beyond this multiple of the median root mean square."""
+GROWTH = 2.0
+"""No step of the upper part is longer than this multiple of its norm, or of 1 where that is larger."""
+GROWTH_OF_ROUND = 10.0
+"""The same for the steps of a lower part in a round."""
+RECENT = 16
+"""The newest sizes of a node that count."""
+
+
+@dataclass(slots=True)
+class Sizes:
+    """The newest sizes of something that each node sends."""
+
+    by_node: dict[int, deque[float]] = field(default_factory=dict[int, deque[float]])
+    largest_median: float = 0.0
+
+    def add(self, node: int, size: float) -> None:
+        """Add a size of a node."""
+        self.by_node.setdefault(node, deque(maxlen=RECENT)).append(size)
+        self.largest_median = max(self.largest_median, self.median)
+
+    @property
+    def median(self) -> float:
+        """The median, over the nodes, of the median of each one's newest sizes; 0 before the first."""
+        medians = [statistics.median(sizes) for sizes in self.by_node.values()]
+        return statistics.median(medians) if medians else 0.0
+
+
+class BatchBounds:
+    """Bounds the batches that train an upper part, unless `clip` is 0.
+
+    A gradient of the upper part is at most `clip` times as long as the largest median so far of those of all nodes.
+    """
+
+    def __init__(self, clip: float) -> None:
+        self._clip, self._activations, self._gradients = clip, Sizes(), Sizes()
+
+    def check_activations(self, rows: Vector) -> float:
+        """Return the root mean square of activations; raise `CorruptError` if it is far beyond those before."""
+        size, usual = math.sqrt(float(np.square(rows, dtype=np.float64).mean())), self._activations.median
+        if self._clip and 0 < FAR * usual < size:
+            raise CorruptError(
+                f"activations of root mean square {size:.3g}; those before have {usual:.3g}, and at most {FAR:g} times that "
+                "is trained with"
+            )
+        return size
+
+    def clip_gradients(self, gradients: Iterable[Tensor]) -> float:
+        """Scale the gradients of the upper part down to the bound, in place; return their norm before."""
+        found = list(gradients)
+        norm = norm_of(found)
+        bound = self._clip * self._gradients.largest_median
+        if 0 < bound < norm:
+            for gradient in found:
+                gradient.mul_(bound / norm)
+        return norm
+
+    def check_step(self, optimizer: torch.optim.SGD) -> None:
+        """Raise `CorruptError` if the step that is next is longer than the weights, which are then as they were."""
+        if not self._clip:
+            return
+        group = optimizer.param_groups[0]
+        weights = [weight for weight in group["params"] if weight.grad is not None]
+        buffers = [optimizer.state[weight].get("momentum_buffer") for weight in weights]
+        last = norm_of([buffer for buffer in buffers if buffer is not None])
+        length = group["lr"] * (group["momentum"] * last + norm_of([weight.grad for weight in weights]))
+        most = GROWTH * max(1.0, norm_of([weight.detach() for weight in weights]))
+        if length > most:
+            raise CorruptError(f"a step of length {length:.3g}; at most {most:.3g} is possible for these weights")
+
+    def add(self, node: int, activations: float, gradient: float) -> None:
+        """Add a batch that was trained with."""
+        self._activations.add(node, activations)
+        self._gradients.add(node, gradient)
+
+
+class RoundBounds:
+    """Bounds the lower weights that nodes return, unless `clip` is 0: the change of each is `clip` medians long at most."""
+
+    def __init__(self, clip: float) -> None:
+        self._clip, self._changes = clip, Sizes()
+
+    def factors(self, start: Arrays, weights: Mapping[int, Arrays]) -> dict[int, float]:
+        """Return for each node the factor, at most 1, of its change from `start`; these are the weights of a round."""
+        norms = {node: _distance(arrays, start) for node, arrays in weights.items()}
+        if not self._clip:
+            return dict.fromkeys(norms, 1.0)
+        for node, norm in norms.items():
+            if norm:
+                self._changes.add(node, norm)
+        zeros = {name: array * 0 for name, array in start.items()}
+        most = min(self._clip * self._changes.median, GROWTH_OF_ROUND * max(1.0, _distance(start, zeros)))
+        return {node: most / norm if norm > most else 1.0 for node, norm in norms.items()}
+
+
+def moved(start: Arrays, weights: Arrays, factor: float) -> Arrays:
+    """Return `start` plus `factor` times the change to `weights`, of floating tensors; other ones are those of `weights`."""
+    if factor == 1:
+        return weights
+    return {
+        name: (start[name] + factor * (array.astype("f8") - start[name])).astype(array.dtype)
+        if array.dtype.kind == "f"
+        else array
+        for name, array in weights.items()
+    }
+
+
+def norm_of(tensors: Iterable[Tensor]) -> float:
+    """Return the l2 norm of all tensors together."""
+    return math.sqrt(sum(float(tensor.double().square().sum()) for tensor in tensors))
+
+
+def _distance(first: Arrays, second: Arrays) -> float:
+    floats = (name for name, array in first.items() if array.dtype.kind == "f")
+    return math.sqrt(sum(float(((first[name].astype("f8") - second[name]) ** 2).sum()) for name in floats))
