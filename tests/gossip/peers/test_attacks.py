@@ -177,10 +177,11 @@ def test_a_neighbor_that_names_the_last_round_skips_nobodys_training(tmp_path: P
         assert nodes[0].started.wait(LONG_S)
         for node in nodes:
             with channel(tmp_path, ports[node], 1, node) as opened:
-                for method, request in [
+                requests: list[tuple[str, Any]] = [
                     ("Hello", pb.HelloRequest(training=number, node=1, round=rounds)),
                     ("Fetch", pb.FetchRequest(training=number, node=1, round=rounds)),
-                ]:
+                ]
+                for method, request in requests:
                     with pytest.raises(grpc.RpcError):
                         opened.unary_unary(f"/{SERVICE}/{method}")(request.SerializeToString(), timeout=0.2)
         for each in nodes.values():
