@@ -3,12 +3,14 @@
 python -m tests.flower.soak --rounds 100000 --seed 0                    # hours on one core; not part of the test suite
 python -m tests.flower.soak --rounds 100000 --seed 0 --first 1200       # continues a run that was stopped
 python -m tests.flower.soak --rounds 1 --seed 0 --first 345             # one trial again
+python -m tests.flower.soak --rounds 1000 --kinds gossip split          # trials of these kinds alone
 
 Trial i of a seed is the same on every run.  The exit code is 1 if a trial broke a law, which its line names.
 """
 
 import argparse
 import copy
+import importlib
 import logging
 import random
 import shutil
@@ -18,10 +20,10 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict, UserConfig
@@ -198,6 +200,12 @@ class Trial:
         self.saved = copy.deepcopy(self.accounts)
         self.violations: list[str] = []
         self.strategy = self._build()
+
+    def seen(self) -> Iterable[str]:
+        """Return what took part."""
+        mode = ("async",) if self.mode is not None else ()
+        exact = ("exact mass",) if self.exact and self.name == WATCHING else ()
+        return ("flower", self.name, self.memory, f"up {self.uplink.name}", f"down {self.downlink.name}", *mode, *exact)
 
     def __str__(self) -> str:
         return (
@@ -441,6 +449,48 @@ def need(holds: bool, text: str) -> None:
         raise AssertionError(text)
 
 
+# ---- kinds of trials -------------------------------------------------------------------------------------------------
+
+
+class SoakTrial(Protocol):
+    """A federation whose faults follow from a seed and a number; its text names what took part."""
+
+    done: int
+    faults: Counter[str]
+
+    def run(self) -> None:
+        """Run the rounds; raise an error if a law is broken."""
+        ...
+
+    def seen(self) -> Iterable[str]:
+        """Return what took part."""
+        ...
+
+
+SHARES = {"flower": 0.6, "gossip": 0.2, "split": 0.2}
+"""The kinds of trials, and their shares."""
+MODULES = {
+    "flower": (__name__, "Trial"),
+    "gossip": ("tests.gossip.soak", "GossipTrial"),
+    "split": ("tests.split.soak", "SplitTrial"),
+}
+"""Where they are: a kind is imported once it is drawn, as split learning needs torch and gossip needs gRPC."""
+MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - for temporary folders with random names
+
+
+def drawn_kind(seed: int, number: int, kinds: Collection[str]) -> str:
+    """Return the kind of trial `number` of `seed`, one of these."""
+    names = [name for name in SHARES if name in kinds]
+    return random.Random(f"{seed}/{number}/kind").choices(names, [SHARES[name] for name in names])[0]
+
+
+def make_trial(seed: int, number: int, folder: Path, kinds: Collection[str] = tuple(SHARES)) -> SoakTrial:
+    """Return trial `number` of `seed`, of one of these kinds."""
+    module, name = MODULES[drawn_kind(seed, number, kinds)]
+    make: Callable[..., SoakTrial] = getattr(sys.modules.get(module) or importlib.import_module(module), name)
+    return make(seed, number, folder)
+
+
 # ---- the command line ------------------------------------------------------------------------------------------------
 
 
@@ -450,15 +500,15 @@ class Result:
 
     trials: int = 0
     rounds: int = 0
-    exact: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     seen: Counter[str] = field(default_factory=Counter)
     broken: dict[int, str] = field(default_factory=dict)
 
-    def add(self, seed: int, number: int) -> None:
+    def add(self, seed: int, number: int, kinds: Collection[str]) -> None:
         """Run a trial."""
-        with tempfile.TemporaryDirectory(prefix="fedcomp-soak-") as folder:
-            trial = Trial(seed, number, Path(folder))
+        memory = MEMORY_FOLDER if MEMORY_FOLDER.is_dir() else None  # nothing waits for a disk
+        with tempfile.TemporaryDirectory(prefix="fedcomp-soak-", dir=memory) as folder:
+            trial = make_trial(seed, number, Path(folder), kinds)
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", RuntimeWarning)
@@ -468,26 +518,24 @@ class Result:
                 self.broken[number] = f"{trial}\n{traceback.format_exc(limit=-6)}"
         self.trials += 1
         self.rounds += trial.done
-        self.exact += trial.exact and trial.name == WATCHING
         self.faults += trial.faults
-        self.seen.update((trial.name, trial.memory, f"up {trial.uplink.name}", f"down {trial.downlink.name}"))
-        self.seen["async"] += trial.mode is not None
+        self.seen.update(trial.seen())
 
     def lines(self) -> Iterable[str]:
         """Yield the sums as lines."""
-        yield f"{self.trials} trials, {self.rounds} rounds, {self.exact} trials with exact mass"
+        yield f"{self.trials} trials, {self.rounds} rounds, {self.seen['exact mass']} trials with exact mass"
         for what in (self.faults, self.seen):
             yield ", ".join(f"{name} {count}" for name, count in sorted(what.items()))
         yield f"{len(self.broken)} broke a law" + "".join(f", {number}" for number in self.broken)
 
 
-def soak(seed: int, first: int, enough: Callable[[Result], bool]) -> Result:
-    """Return the result of trials from `first` on, until there are enough."""
+def soak(seed: int, first: int, enough: Callable[[Result], bool], kinds: Collection[str] = tuple(SHARES)) -> Result:
+    """Return the result of trials of these kinds from `first` on, until there are enough."""
     logging.getLogger("flwr").setLevel(logging.CRITICAL)
     result, begin = Result(), time.monotonic()
     while not enough(result):
         number = first + result.trials
-        result.add(seed, number)
+        result.add(seed, number, kinds)
         if number in result.broken:
             print(f"trial {number} of seed {seed} broke a law: {result.broken[number]}", flush=True)
         if result.trials % 100 == 0:
@@ -502,10 +550,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=100_000, help="run trials until they have this number of rounds")
     parser.add_argument("--seed", type=int, default=0, help="seed of the trials")
     parser.add_argument("--first", type=int, default=0, help="number of the first trial")
+    parser.add_argument("--kinds", nargs="+", choices=SHARES, default=tuple(SHARES), help="kinds of trials")
     options = parser.parse_args(arguments)
     if options.rounds < 1 or options.first < 0:
         parser.error("--rounds is at least 1, --first at least 0")
-    result = soak(options.seed, options.first, lambda result: result.rounds >= options.rounds)
+    result = soak(options.seed, options.first, lambda result: result.rounds >= options.rounds, options.kinds)
     for line in result.lines():
         print(line)
     return 1 if result.broken else 0

@@ -14,6 +14,10 @@ from fedcomp.gossip.peers.settings import PeerSettings
 SERVICE = "fedcomp.gossip.v1.Gossip"
 MIN_PING_S = 1.0
 RETRY_S = 0.2
+BUSY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+"""The answers for which a patient call tries again: nobody answers, or too many calls are waiting there."""
+MAX_QUOTED = 300
+"""Characters of a neighbour's text that are logged."""
 NAME = "node-{}.gossip"
 """The common name and the DNS name in a node's certificate."""
 
@@ -37,6 +41,11 @@ def message_options(max_message_bytes: int, silence_s: float) -> list[tuple[str,
     ]
 
 
+def quoted(text: str | None) -> str:
+    """Return a neighbour's text as one line of at most `MAX_QUOTED` printable characters."""
+    return "".join(each if each.isprintable() else " " for each in (text or "")[:MAX_QUOTED])
+
+
 class UnreachableError(Exception):
     """A neighbour does not answer; the text says why."""
 
@@ -48,7 +57,8 @@ class RefusedError(Exception):
 class Link:
     """The channel to one `neighbor`.  A call is patient if it waits for a neighbour that does not answer yet.
 
-    A patient call fails after `silence_s` seconds without a connection, any call after `timeout_s` seconds.
+    A patient call fails after `silence_s` seconds without a connection or a free place.  Any call fails after `timeout_s`
+    seconds, and a brief one, to a neighbour that is not waited for, after `silence_s`.
     """
 
     def __init__(
@@ -65,16 +75,16 @@ class Link:
             name = [("grpc.ssl_target_name_override", NAME.format(neighbor))]
             self._channel = grpc.secure_channel(address, credentials, [*options, *name])
 
-    def hello(self, round_number: int, *, patient: bool = False) -> tuple[int, int]:
+    def hello(self, round_number: int, *, patient: bool = False, brief: bool = False) -> tuple[int, int]:
         """Return the neighbour's round, and the last one in which it used the edge, once it has closed `round_number`."""
         request = gossip_pb2.HelloRequest(**self._head, round=round_number)
-        reply = self._call("Hello", request, gossip_pb2.HelloReply, patient=patient)
+        reply = self._call("Hello", request, gossip_pb2.HelloReply, patient=patient, brief=brief)
         return reply.round, reply.last_used
 
     def fetch(self, round_number: int, place: tuple[int, int], *, patient: bool) -> Fetched:
-        """Return the neighbour's message of a round, from the `place` that is held."""
+        """Return the neighbour's message of a round, from the `place` that is held; a call that is not patient is brief."""
         request = gossip_pb2.FetchRequest(**self._head, round=round_number, version=place[0], fingerprint=place[1])
-        reply = self._call("Fetch", request, gossip_pb2.FetchReply, patient=patient)
+        reply = self._call("Fetch", request, gossip_pb2.FetchReply, patient=patient, brief=not patient)
         if reply.frames:
             self._traffic.count_model(self._neighbor, "dense_downlink_bytes")
         return Fetched(reply.round, reply.frames, (reply.version, reply.fingerprint), reply.last_used)
@@ -89,25 +99,26 @@ class Link:
         """Cancel all calls."""
         self._channel.close()
 
-    def _call(self, method: str, request: Any, reply_class: Any, *, patient: bool) -> Any:
+    def _call(self, method: str, request: Any, reply_class: Any, *, patient: bool, brief: bool = False) -> Any:
         """Return the reply; if `patient`, try again until the neighbour has been silent for `silence_s` seconds.
 
         All calls may be repeated: the neighbour answers the same.  What a lost connection had taken is not counted.
         """
         data, end = request.SerializeToString(), 0.0
+        timeout_s = min(self._silence_s, self._timeout_s) if brief else self._timeout_s
         call = self._channel.unary_unary(f"/{SERVICE}/{method}")
         while True:
             try:
-                answer = call(data, timeout=self._timeout_s)
+                answer = call(data, timeout=timeout_s)
                 self._traffic.count(self._neighbor, uplink_bytes=len(data), downlink_bytes=len(answer))
                 return reply_class.FromString(answer)
             except grpc.RpcError as error:
                 status: Any = error
                 if status.code() is grpc.StatusCode.FAILED_PRECONDITION:
-                    raise RefusedError(status.details()) from None
+                    raise RefusedError(quoted(status.details())) from None
                 end = end or time.monotonic() + self._silence_s
-                if status.code() is not grpc.StatusCode.UNAVAILABLE or not patient or time.monotonic() > end:
-                    raise UnreachableError(f"{status.code().name}: {status.details()}") from None
+                if status.code() not in BUSY or not patient or time.monotonic() > end:
+                    raise UnreachableError(f"{status.code().name}: {quoted(status.details())}") from None
                 time.sleep(RETRY_S)
             except DecodeError as error:
                 raise UnreachableError(f"a reply that is no {reply_class.__name__}: {error}") from None

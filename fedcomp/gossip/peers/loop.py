@@ -6,16 +6,19 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from fedcomp.errors import FedcompError
-from fedcomp.gossip.peers.links import Link, UnreachableError, message_options
+from fedcomp.gossip.peers.claims import next_round
+from fedcomp.gossip.peers.links import Link, RefusedError, UnreachableError, message_options
+from fedcomp.gossip.peers.patience import patiently
 from fedcomp.gossip.peers.peer import Fetched, Peer
 from fedcomp.gossip.peers.peer_state import PeerState
 from fedcomp.gossip.peers.records import COMPLETED, FAILED, RUNNING, Records, Traffic
 from fedcomp.gossip.peers.service import Service, serve
+from fedcomp.gossip.peers.set_aside import open_state
 from fedcomp.gossip.peers.settings import PeerSettings
 from fedcomp.gossip.peers.task import Task
 from fedcomp.gossip.shared_tensors import SharedTensors
@@ -41,15 +44,35 @@ class Rounds:
     calls: ThreadPoolExecutor
     timeout_s: float
     away: set[int] = field(default_factory=set[int])
+    refusing: set[int] = field(default_factory=set[int])
+    """The neighbours that say that they are of another training."""
+    used: list[int] = field(default_factory=list[int])
+    """The neighbours whose edges were used in the last round."""
+    has_mixed: bool = False
+    watched: set[int] = field(default_factory=set[int])
 
     def join(self) -> None:
-        """Ask the neighbours that are there in which round they are; raise `RefusedError` if one is of another training."""
-        calls = {each: self.calls.submit(link.hello, 0) for each, link in self.links.items()}
+        """Ask the neighbours that are there in which round they are; raise `RefusedError` if most are of another training."""
+        calls = {each: self.calls.submit(link.hello, 0, brief=True) for each, link in self.links.items()}
         replies = self._results(calls, logging.DEBUG)  # those that start later are waited for in the first round
-        self.peer.ahead = max([self.peer.ahead, *(number for number, _ in replies.values())])
+        for neighbor, (number, _) in replies.items():
+            self.peer.heard(neighbor, number)
+
+    def next_round(self, last: int) -> int:
+        """Return the round that follows, at most `last`; log which rounds this node does not train."""
+        own, claims = self.peer.state.round, self.peer.claims
+        following = next_round(own, last, claims, len(self.links), is_alone=not self.used)
+        if following > own + 1:
+            said = ", ".join(f"node {each} in round {claims[each].round}" for each in sorted(claims))
+            text = "%s: this node goes on in round %d, and does not train rounds %d to %d"
+            log.warning(text, said, following, own + 1, following - 1)
+        return following
 
     def exchange(self) -> list[int]:
-        """Exchange messages of the peer's round, which is published, and mix; return the neighbours whose edges were used."""
+        """Exchange messages of the peer's round, which is published, and mix; return the neighbours whose edges were used.
+
+        Raises `RefusedError` if most neighbours are of another training, and none has ever mixed with this node.
+        """
         peer, number = self.peer, self.peer.round
         lower = [each for each in self.links if each < peer.number]
         fetched = self._results({each: self.calls.submit(self._fetch, each, number) for each in lower})
@@ -66,7 +89,9 @@ class Rounds:
         self._await_deliveries([each for each in self.links if each > peer.number])
         for neighbor, used in self._results(calls).items():
             peer.settle(neighbor, used=used)
-        return peer.mix()
+        self.used = peer.mix()
+        self.has_mixed = self.has_mixed or bool(self.used)
+        return self.used
 
     def finish(self) -> None:
         """Wait until the neighbours that are there have closed the last round, settle what is in doubt, and save."""
@@ -85,29 +110,47 @@ class Rounds:
         """Decide once all `higher` neighbours have delivered that may still do so."""
         away, number = self.away.intersection(higher), self.peer.round
         late = self.peer.missing(set(higher) - away, WATCH_S)
-        for neighbor in (*away, *late):
+        for neighbor in {*away, *late} - self.watched:
+            self.watched.add(neighbor)
             self.calls.submit(self._watch, neighbor, number, patient=neighbor not in away)
         self.peer.missing(higher, self.timeout_s)
         delivered = self.peer.decide()
         self.away = (self.away - set(higher)) | (set(higher) - delivered)
 
     def _watch(self, neighbor: int, number: int, *, patient: bool) -> None:
-        """Expect no delivery any more once the neighbour does not answer, or has closed the round."""
+        """Expect no delivery any more once the neighbour does not answer, or has closed the round.
+
+        One call at a time watches a neighbour: those that it never answers must not take the threads of the others.
+        """
+        closed = number
         try:
-            self.links[neighbor].hello(number, patient=patient)
-        except UnreachableError as error:
+            self.links[neighbor].hello(number, patient=patient, brief=not patient)
+        except (UnreachableError, RefusedError) as error:
             log.log(logging.WARNING if patient else logging.DEBUG, "node %d: %s", neighbor, error)
+            closed = self.peer.round
         finally:
-            self.peer.give_up(neighbor, number)
+            self.watched.discard(neighbor)
+            self.peer.give_up(neighbor, closed)
 
     def _results(self, calls: Mapping[int, "Future[T]"], level: int = logging.WARNING) -> dict[int, T]:
-        """Return the answers of the neighbours that could be reached; log the others, but those that are away already."""
+        """Return the answers of the neighbours that could be reached; log the others, but those that are away already.
+
+        One neighbour that refuses this node costs its own edge.  Raises `RefusedError` if most do, and nobody has mixed with
+        this node since it started.
+        """
         found: dict[int, T] = {}
         for neighbor, call in calls.items():
             try:
                 found[neighbor] = call.result()
+                self.refusing.discard(neighbor)
             except UnreachableError as error:
                 log.log(logging.DEBUG if neighbor in self.away else level, "node %d: %s", neighbor, error)
+            except RefusedError as error:
+                if neighbor not in self.refusing:
+                    log.warning("node %d refuses this node: %s", neighbor, error)
+                self.refusing.add(neighbor)
+                if not self.has_mixed and 2 * len(self.refusing) > len(self.links):
+                    raise
         return found
 
 
@@ -128,8 +171,10 @@ def training_of(settings: PeerSettings, tensors: SharedTensors, fingerprint: int
 def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -> None:
     """Run a node through all of its rounds, or from where it was killed; `report` gets the record of each round.
 
-    Raises `ValueError` for a task that does not fit, `OSError` for an address or a folder that cannot be used, `CorruptError`
-    for a state file of another training or a damaged one, and `RefusedError` if a neighbour is of another training.
+    A full disk or too many open files are waited out.  A state that is damaged, or of another node or training, is set aside.
+
+    Raises `ValueError` for a task that does not fit, `OSError` for an address or a folder that cannot be used, and
+    `RefusedError` if most neighbours are of another training.
     """
     task = settings.make_task(settings.number, settings.topology.num_nodes, settings.seed, **settings.task_settings)
     first = dict(task.first_model())
@@ -141,14 +186,18 @@ def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -
     vector = tensors.vector(first)
     start = start_replica(tensors.layout, tensors.layout.unflatten(vector, b""))
     training = training_of(settings, tensors, start.fingerprint)
+    number, method, topology = settings.number, settings.method, settings.topology
     path = settings.state_dir / "state"
-    if path.exists():
-        state = PeerState.load(path, training, tensors, settings.method, settings.topology, settings.number)
-    else:
-        weights = settings.topology.weights(settings.number)
-        state = PeerState(settings.method.start(tensors.layout, vector, weights), tensors.own_of(first))
-    records = Records(settings.state_dir, settings.plain, settings.neighbors)
-    peer = Peer(settings.number, state, tensors, seed=settings.seed, path=path, training=training)
+
+    def load() -> PeerState:
+        return PeerState.load(path, training, tensors, method, topology, number)
+
+    def first_state() -> PeerState:
+        return PeerState(method.start(tensors.layout, vector, topology.weights(number)), tensors.own_of(first))
+
+    state = patiently(lambda: open_state(path, load, first_state), path)
+    records = patiently(lambda: Records(settings.state_dir, settings.plain, settings.neighbors), settings.state_dir)
+    peer = Peer(number, state, tensors, seed=settings.seed, path=path, training=training)
     traffic = Traffic(settings.neighbors, DENSE_BYTES * tensors.layout.n)
     service = Service(
         peer,
@@ -181,20 +230,23 @@ def _run(
     last: int,
     report: Callable[[Mapping[str, Any]], object],
 ) -> None:
-    peer, status = rounds.peer, FAILED
+    peer, folder = rounds.peer, records.folder
     try:
         rounds.join()
         while peer.state.round < last:
             begin = time.monotonic()
-            peer.begin(min(last, max(peer.state.round + 1, peer.ahead)))
-            trained, kept = task.train(peer.model, peer.state.kept, peer.round)
+            peer.begin(rounds.next_round(last))
+            trained, kept = patiently(lambda: task.train(peer.model, peer.state.kept, peer.round), folder)
             peer.publish(trained, dict(kept))
             used = rounds.exchange()
-            results = task.evaluate(peer.model, peer.round)
-            row = records.append(peer.round, traffic.take(), used, time.monotonic() - begin, results)
+            results = patiently(lambda: task.evaluate(peer.model, peer.round), folder)
+            row = records.row(peer.round, traffic.take(), used, time.monotonic() - begin, results)
+            patiently(lambda row=row: records.append(row), folder)  # type: ignore[misc]  # not inferred
             report(row)
-            records.write_status(RUNNING)
+            patiently(lambda: records.write_status(RUNNING), folder)
         rounds.finish()
-        status = COMPLETED
-    finally:
-        records.write_status(status)
+        patiently(lambda: records.write_status(COMPLETED), folder)
+    except BaseException:
+        with suppress(OSError):  # the error that ends the node is the one to raise
+            records.write_status(FAILED)
+        raise

@@ -15,6 +15,8 @@ from typing import Any
 from fedcomp.core import Arrays
 from fedcomp.errors import StaleError
 from fedcomp.gossip.nodes import Place, moved
+from fedcomp.gossip.peers.claims import Claim
+from fedcomp.gossip.peers.patience import patiently
 from fedcomp.gossip.peers.peer_state import Doubt, PeerState
 from fedcomp.gossip.shared_tensors import SharedTensors
 from fedcomp.sync import derive_seed
@@ -43,17 +45,19 @@ class PeerStoppedError(Exception):
 class Peer:
     """The state of node `number` and the rules of its changes.  One thread drives the rounds; others answer neighbours.
 
-    `path` is the file of the state: it is written before a message or a decision leaves.  `round` is that in which the node is,
-    from its training on, and `ahead` the highest round that a neighbour has named.
+    `path` is the file of the state: it is written before a message or a decision leaves, and nobody is answered while there is
+    no room for it.  `round` is the round in which the node is, from its training on.  `claims` are the rounds in which the
+    neighbours say that they are.
     """
 
     def __init__(
         self, number: int, state: PeerState, tensors: SharedTensors, *, seed: int, path: Path, training: int
     ) -> None:
-        self.number, self.state, self.round, self.ahead = number, state, state.round, 0
+        self.number, self.state, self.round = number, state, state.round
+        self.claims: dict[int, Claim] = {}
         self._tensors, self._seed, self._path, self._training = tensors, seed, path, training
         self._changed = threading.Condition()
-        self._deciding = self._stopped = False
+        self._deciding = self._stopped = self._saving = False
         self._delivered: set[int] = set()
         self._passed: dict[int, int] = {}  # neighbour -> the last round in which it will not deliver any more
         self._confirmed: set[int] = set()
@@ -90,6 +94,7 @@ class Peer:
         A delivery that is repeated gets the same answer.  Raises `FedcompError` for frames that cannot be followed.
         """
         with self._changed:
+            self._wait(lambda: True, is_alive)
             if self._deciding and self.state.round == round_number:
                 if neighbor not in self._delivered:
                     self.state.node.take(neighbor, [frames])
@@ -98,16 +103,23 @@ class Peer:
                 self._wait(lambda: not self._deciding or self.state.round != round_number, is_alive)
             return self.state.last_used.get(neighbor) == round_number
 
+    def heard(self, neighbor: int, round_number: int) -> None:
+        """Note in which round a neighbour says that it is; 0 says nothing."""
+        with self._changed:
+            if round_number:
+                self.claims[neighbor] = Claim(round_number, self.round)
+
     def _note(self, neighbor: int, passed: int, round_number: int) -> None:
         self._passed[neighbor] = max(passed, self._passed.get(neighbor, 0))
-        self.ahead = max(self.ahead, round_number)
+        self.heard(neighbor, round_number)
         self._changed.notify_all()
 
     def _closed(self) -> int:
         return self.state.round - self.state.open
 
     def _wait(self, ready: Callable[[], bool], is_alive: Callable[[], bool]) -> None:
-        while not ready():
+        """Wait until all that has changed is saved, and a neighbour's call is `ready` to be answered."""
+        while self._saving or not ready():
             if self._stopped:
                 raise PeerStoppedError
             if not is_alive():
@@ -148,7 +160,7 @@ class Peer:
         Returns None if the neighbour is in another round.  Raises `FedcompError` for frames that cannot be followed.
         """
         with self._changed:
-            self.ahead = max(self.ahead, fetched.round)
+            self.heard(neighbor, fetched.round)
             if fetched.round != self.round:
                 return None
             node = self.state.node
@@ -228,4 +240,10 @@ class Peer:
             self._changed.notify_all()
 
     def _save(self) -> None:
-        self.state.save(self._path, self._training)
+        """Save the state, however long there is no room for it; meanwhile no neighbour is answered."""
+        self._saving = True
+        try:
+            patiently(lambda: self.state.save(self._path, self._training, self.number), self._path, self._changed.wait)
+        finally:
+            self._saving = False
+            self._changed.notify_all()

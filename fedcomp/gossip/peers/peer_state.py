@@ -1,7 +1,9 @@
 """Everything that a node must not lose, in one file that is replaced atomically."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,11 +45,12 @@ class PeerState:
         """Return the higher neighbours whose edges are used in the newest round."""
         return {neighbor for neighbor, number in self.last_used.items() if number == self.round}
 
-    def save(self, path: Path, training: int) -> None:
-        """Write the state of a node of this `training` to `path`."""
+    def save(self, path: Path, training: int, number: int) -> None:
+        """Write the state of the node with this `number`, in this `training`, to `path`."""
         plain = {
             "format": FORMAT,
             "training": str(training),
+            "number": number,
             "round": self.round,
             "open": self.open,
             "last_used": list(self.last_used.items()),
@@ -63,10 +66,11 @@ class PeerState:
     ) -> "PeerState":
         """Return what `save` wrote for the node with this `number`.
 
-        Raises `CorruptError` for a file that is missing, damaged or of another training, and `OSError` if it cannot be opened.
+        Raises `CorruptError` for a file that is missing, damaged, of another training or of another node, and `OSError` if it
+        cannot be opened.
         """
-        arrays = read_archive(path)
         try:
+            arrays = read_archive(path)
             plain = from_json(arrays["plain"])
             if plain["format"] != FORMAT:
                 raise CorruptError(f"format {plain['format']}; this version reads format {FORMAT}")
@@ -74,12 +78,31 @@ class PeerState:
                 raise CorruptError(
                     "it is of another graph, method, seed or first model; the same ones, or another state-dir, are needed"
                 )
+            if (found := plain.get("number", number)) != number:  # earlier versions do not name the node
+                raise CorruptError(f"it is of node {found}; the state of node {number} is needed")
             node = method.restore(tensors.layout, below(arrays, "node/"), topology.weights(number))
-            doubts = {neighbor: Doubt(number, arrays[f"doubt/{neighbor}"]) for neighbor, number in plain["doubts"]}
+            neighbors = topology.neighbors[number]
+            rounds = _rounds(plain["doubts"], neighbors)
+            doubts = {neighbor: Doubt(each, arrays[f"doubt/{neighbor}"]) for neighbor, each in rounds.items()}
             if any(doubt.difference.shape != (tensors.layout.n,) for doubt in doubts.values()):
                 raise CorruptError("a stored difference of another model")
             own = {tensor.name: below(arrays, "own/")[tensor.name] for tensor in tensors.own}
-            last_used = dict(plain["last_used"])
-            return cls(node, own, below(arrays, "kept/"), plain["round"], plain["open"], last_used, doubts)
+            last_used = _rounds(plain["last_used"], neighbors)
+            newest = _whole(plain["round"])
+            return cls(node, own, below(arrays, "kept/"), newest, plain["open"] is True, last_used, doubts)
         except CORRUPTION_ERRORS as error:
             raise CorruptError(f"{path} is not the state of this node: {error}") from error
+
+
+def _rounds(pairs: Any, neighbors: Collection[int]) -> dict[int, int]:
+    """Return the stored rounds by neighbour."""
+    found = {neighbor: _whole(number) for neighbor, number in pairs}
+    if strangers := found.keys() - set(neighbors):
+        raise CorruptError(f"a round of node {min(strangers)}, which is no neighbour")
+    return found
+
+
+def _whole(number: object) -> int:
+    if not isinstance(number, int) or number < 0:
+        raise CorruptError(f"the round {number!r}; a whole number is needed")
+    return number

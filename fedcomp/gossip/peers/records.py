@@ -4,7 +4,10 @@ From a node's view, what it sends is the uplink and what it receives is the down
 neighbour.  ``python -m deploy.monitor FOLDER`` shows them.
 """
 
+import errno
 import json
+import logging
+import os
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -12,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from fedcomp.core import write_atomically
+from fedcomp.errors import CORRUPTION_ERRORS
+from fedcomp.gossip.peers.set_aside import set_aside
 
+log = logging.getLogger("fedcomp.gossip")
 RUNNING, COMPLETED, FAILED = "running", "completed", "failed"
 Amounts = Counter[str]
 """Bytes by the names of `fedcomp.sync.Traffic`."""
@@ -48,20 +54,31 @@ class Traffic:
 class Records:
     """The files of a node in `folder`, and the sums over the run; those of a node that was killed are continued."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any], neighbors: Iterable[int]) -> None:
-        self._rounds, self._nodes, self._num_rounds = folder / "rounds.jsonl", folder / "nodes.json", settings["rounds"]
+    def __init__(self, folder: Path, settings: Mapping[str, Any], neighbors: Collection[int]) -> None:
+        self.folder, self._num_rounds = folder, settings["rounds"]
+        self._rounds, self._nodes = folder / "rounds.jsonl", folder / "nodes.json"
         self.total = {each: Amounts() for each in neighbors}
         self._heard = dict.fromkeys(self.total, 0)
         self._round = 0
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lines = self._rounds.read_bytes().splitlines(keepends=True) if self._rounds.exists() else []
         whole = [line for line in lines if line.endswith(b"\n")]
-        for line in whole:
-            self._add(json.loads(line))
+        try:
+            for line in whole:
+                self._add(json.loads(line))
+        except (*CORRUPTION_ERRORS, AttributeError) as error:
+            aside = set_aside(self._rounds)
+            log.warning("%s is damaged: %r; it is renamed to %s, and a new one begins", self._rounds, error, aside.name)
+            self.total, self._heard, self._round = (
+                {each: Amounts() for each in neighbors},
+                dict.fromkeys(neighbors, 0),
+                0,
+            )
+            whole = []
         _write(self._rounds, b"".join(whole))
         _write(folder / "settings.json", json.dumps(settings, indent=2, default=str).encode())
 
-    def append(
+    def row(
         self,
         round_number: int,
         traffic: Mapping[int, Amounts],
@@ -69,12 +86,12 @@ class Records:
         seconds: float,
         results: Mapping[str, float],
     ) -> dict[str, Any]:
-        """Add the line of a round, and return it.
+        """Return what is written about a round.
 
         `used` are the neighbours whose edges were used, `results` what the task's `evaluate` returned.
         """
         sums = sum(traffic.values(), Amounts())
-        row = {
+        return {
             "round": round_number,
             "accuracy": None,
             "loss": None,
@@ -84,10 +101,19 @@ class Records:
             "used": list(used),
             "neighbors": {str(neighbor): dict(amounts) for neighbor, amounts in traffic.items()},
         }
-        with self._rounds.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Add the line of a round; raise `OSError` if it cannot be written, and nothing has changed then."""
+        with self._rounds.open("ab", buffering=0) as file:
+            end = file.tell()
+            try:
+                data = json.dumps(row).encode() + b"\n"
+                if file.write(data) < len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._rounds))
+            except OSError:
+                file.truncate(end)
+                raise
         self._add(row)
-        return row
 
     def _add(self, row: Mapping[str, Any]) -> None:
         self._round = row["round"]
@@ -108,4 +134,4 @@ class Records:
 
 
 def _write(path: Path, data: bytes) -> None:
-    write_atomically(path, lambda file: file.write(data), mode=0o644)
+    write_atomically(path, lambda file: file.write(data), mode=0o600)

@@ -1,25 +1,37 @@
-"""The gRPC server of a node: what neighbours ask, health and reflection.  What arrives is hostile until it is parsed."""
+"""The gRPC server of a node: what neighbours ask, health and reflection.  What arrives is hostile until it is parsed.
 
-from collections.abc import Callable, Collection
+Each neighbour has its own share of the calls, which are threads here.  A request is read as a stream of one message: so the
+caller's certificate is known, and its share taken, before the first byte of its message is waited for.
+"""
+
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from fedcomp.errors import FedcompError, StaleError
 from fedcomp.gossip.peers import gossip_pb2
+from fedcomp.gossip.peers.handles import max_connections
 from fedcomp.gossip.peers.links import NAME, SERVICE
+from fedcomp.gossip.peers.monitors import MONITOR_CALLS, monitor_handlers
 from fedcomp.gossip.peers.peer import Peer, PeerStoppedError
 from fedcomp.gossip.peers.records import Traffic
 from fedcomp.gossip.peers.settings import Tls
+from fedcomp.gossip.peers.shares import Shares, names_in, refuse
 
 CALLS_PER_NEIGHBOR = 4
 """One of each kind, and one that replaces a call whose connection was lost."""
-OTHER_CALLS = 4
-Handler = Callable[[bytes, Any], bytes]
+OTHER_CALLS = MONITOR_CALLS + 4
+"""Threads for monitors, and for calls that are refused."""
+QUEUED_CALLS = 64
+STREAMS_PER_CONNECTION = 16
+HANDSHAKE_S = 10.0
+IDLE_S = 600.0
+"""A connection without calls is closed after this time: a neighbour opens another one when it calls again."""
+Handler = Callable[[Iterator[bytes], Any], bytes]
 
 
 class Service:
@@ -37,6 +49,8 @@ class Service:
     ) -> None:
         self._peer, self._neighbors, self._training, self._rounds = peer, neighbors, training, rounds
         self._traffic, self._secure = traffic, secure
+        self._shares = Shares(CALLS_PER_NEIGHBOR, CALLS_PER_NEIGHBOR * len(neighbors))
+        self._names = {NAME.format(each).encode(): each for each in neighbors}
 
     @property
     def num_neighbors(self) -> int:
@@ -44,7 +58,10 @@ class Service:
         return len(self._neighbors)
 
     def handlers(self) -> dict[str, Handler]:
-        """Return the handlers by the names of the service's methods; they take and return bytes, so that all are counted."""
+        """Return the handlers by the names of the service's methods; they take and return bytes, so that all are counted.
+
+        Each takes an iterator of one message.
+        """
         return {
             "Hello": self._handler(gossip_pb2.HelloRequest, self._hello),
             "Fetch": self._handler(gossip_pb2.FetchRequest, self._fetch),
@@ -52,42 +69,60 @@ class Service:
         }
 
     def _handler(self, request_class: Any, answer: Callable[[Any, Any], Any]) -> Handler:
-        def handle(data: bytes, context: Any) -> bytes:
-            request = self._checked(data, request_class, context)
-            self._traffic.count(request.node, downlink_bytes=len(data))
-            try:
-                reply: bytes = answer(request, context.is_active).SerializeToString()
-            except StaleError as error:
-                _refuse(context, grpc.StatusCode.CANCELLED, str(error))
-            except FedcompError as error:
-                _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"frames that cannot be followed: {error}")
-            except PeerStoppedError:
-                _refuse(context, grpc.StatusCode.UNAVAILABLE, f"node {self._peer.number} ends")
-            self._traffic.count(request.node, uplink_bytes=len(reply))
-            return reply
+        def handle(messages: Iterator[bytes], context: Any) -> bytes:
+            with self._share_of_certificate(context):
+                data = next(messages, None)
+                if data is None:
+                    refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "a call without a message")
+                request = self._checked(data, request_class, context)
+                with nullcontext() if self._secure else self._shares.of(request.node, context):
+                    return self._answered(data, request, answer, context)
 
         return handle
+
+    def _answered(self, data: bytes, request: Any, answer: Callable[[Any, Any], Any], context: Any) -> bytes:
+        self._traffic.count(request.node, downlink_bytes=len(data))
+        try:
+            reply: bytes = answer(request, context.is_active).SerializeToString()
+        except StaleError as error:
+            refuse(context, grpc.StatusCode.CANCELLED, str(error))
+        except FedcompError as error:
+            refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"frames that cannot be followed: {error}")
+        except PeerStoppedError:
+            refuse(context, grpc.StatusCode.UNAVAILABLE, f"node {self._peer.number} ends")
+        self._traffic.count(request.node, uplink_bytes=len(reply))
+        return reply
+
+    def _share_of_certificate(self, context: Any) -> AbstractContextManager[None]:
+        """Return the share of the neighbour that the certificate names; refuse a node that is none."""
+        if not self._secure:
+            return nullcontext()
+        names = names_in(context)
+        if len(names) != 1 or names[0] not in self._names:
+            needed = ", ".join(sorted(name.decode() for name in self._names))
+            refuse(context, grpc.StatusCode.PERMISSION_DENIED, f"a certificate of {names}; one of {needed} may call")
+        return self._shares.of(self._names[names[0]], context)
 
     def _checked(self, data: bytes, request_class: Any, context: Any) -> Any:
         try:
             request = request_class.FromString(data)
         except DecodeError as error:
-            _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"no {request_class.__name__}: {error}")
+            refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"no {request_class.__name__}: {error}")
         if request.node not in self._neighbors:
             needed = ", ".join(map(str, sorted(self._neighbors)))
-            _refuse(context, grpc.StatusCode.PERMISSION_DENIED, f"a call from node {request.node}; one of {needed} may")
-        names = context.auth_context().get("x509_common_name", [])
+            refuse(context, grpc.StatusCode.PERMISSION_DENIED, f"a call from node {request.node}; one of {needed} may")
+        names = names_in(context)
         if self._secure and names != [NAME.format(request.node).encode()]:
-            _refuse(context, grpc.StatusCode.PERMISSION_DENIED, f"a certificate of {names}, and node {request.node}")
+            refuse(context, grpc.StatusCode.PERMISSION_DENIED, f"a certificate of {names}, and node {request.node}")
         if request.training != self._training:
             sentence = "nodes of one training have the same graph, method, seed and first model"
-            _refuse(
+            refuse(
                 context,
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f"node {request.node} differs from node {self._peer.number}; {sentence}",
             )
         if request.round > self._rounds:
-            _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"round {request.round}; there are {self._rounds}")
+            refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"round {request.round}; there are {self._rounds}")
         return request
 
     def _hello(self, request: Any, is_alive: Callable[[], bool]) -> Any:
@@ -113,9 +148,15 @@ class Service:
         return gossip_pb2.DeliverReply(used=used)
 
 
-def _refuse(context: Any, code: Any, text: str) -> NoReturn:
-    context.abort(code, text)  # raises
-    raise AssertionError(text)
+def server_options(connections: int) -> list[tuple[str, int]]:
+    """Return the options that bound what strangers and neighbours may hold open: `connections` is the most of them."""
+    return [
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_allowed_incoming_connections", connections),
+        ("grpc.server_handshake_timeout_ms", int(1000 * HANDSHAKE_S)),
+        ("grpc.max_connection_idle_ms", int(1000 * IDLE_S)),
+        ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
+    ]
 
 
 def serve(service: Service, address: str, tls: Tls | None, options: list[tuple[str, int]]) -> Any:
@@ -123,18 +164,15 @@ def serve(service: Service, address: str, tls: Tls | None, options: list[tuple[s
     workers = CALLS_PER_NEIGHBOR * service.num_neighbors + OTHER_CALLS
     server = grpc.server(
         ThreadPoolExecutor(workers, thread_name_prefix="gossip"),
-        options=[*options, ("grpc.so_reuseport", 0)],
-        maximum_concurrent_rpcs=workers,
+        options=[*options, *server_options(max_connections(service.num_neighbors))],
+        maximum_concurrent_rpcs=workers + QUEUED_CALLS,
     )
     methods: dict[str, Any] = {
-        name: grpc.unary_unary_rpc_method_handler(handle) for name, handle in service.handlers().items()
+        name: grpc.stream_unary_rpc_method_handler(handle) for name, handle in service.handlers().items()
     }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
-    healthy = health.HealthServicer()
-    for name in ("", SERVICE):
-        healthy.set(name, health_pb2.HealthCheckResponse.SERVING)
-    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
-    reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    server.add_generic_rpc_handlers(
+        [grpc.method_handlers_generic_handler(SERVICE, methods), *monitor_handlers(SERVICE)]
+    )
     try:
         if tls is None:
             server.add_insecure_port(address)

@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Event
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from fedcomp.gossip import parse_method, parse_topology
-from fedcomp.gossip.peers import read_settings
+from fedcomp.gossip.peers import RefusedError, read_settings
+from fedcomp.gossip.peers.claims import Claim
 from fedcomp.gossip.peers.links import Link, UnreachableError
 from fedcomp.gossip.peers.loop import Rounds, training_of
 from fedcomp.gossip.peers.peer import Fetched, Peer
@@ -29,10 +31,13 @@ class FakeLink:
 
     fetched: Fetched | None = None
     is_used: bool = False
+    refuses: bool = False
     patience: list[bool] = field(default_factory=list[bool])
 
-    def hello(self, round_number: int, *, patient: bool = False) -> tuple[int, int]:
+    def hello(self, round_number: int, *, patient: bool = False, brief: bool = False) -> tuple[int, int]:
         self.patience.append(patient)
+        if self.refuses:
+            raise RefusedError("another graph")
         if self.fetched is None:
             raise UnreachableError("gone")
         return self.fetched.round, self.fetched.last_used
@@ -55,9 +60,9 @@ def calls() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def node(folder: Path, number: int) -> Peer:
-    """Return node `number` of two, which has published in round 1."""
-    tensors, topology = SharedTensors.of({"w": np.zeros(N, np.float32)}), parse_topology("ring()", 2)
+def node(folder: Path, number: int, num_nodes: int = 2) -> Peer:
+    """Return a node of a ring, which has published in round 1."""
+    tensors, topology = SharedTensors.of({"w": np.zeros(N, np.float32)}), parse_topology("ring()", num_nodes)
     method = parse_method("choco(dense())")
     state = PeerState(method.start(tensors.layout, np.zeros(N, np.float32), topology.weights(number)), {})
     peer = Peer(number, state, tensors, seed=0, path=folder / f"{number}", training=7)
@@ -105,7 +110,7 @@ def test_a_lower_neighbor_that_is_gone_is_asked_once_in_each_later_round(
     assert driver.exchange() == []
     assert link.patience == [True, False]
     assert driver.away == set(), "it is back"
-    assert peer.ahead == 9
+    assert peer.claims[0].round == 9
 
 
 def test_after_the_last_round_neighbors_in_doubt_are_waited_for_and_others_are_not(
@@ -142,9 +147,58 @@ def test_neighbors_that_have_ended_before_are_no_warnings(
 def test_a_node_joins_its_neighbors_in_the_round_where_they_are(tmp_path: Path, calls: ThreadPoolExecutor) -> None:
     peer = node(tmp_path, 1)
     rounds(peer, FakeLink(), calls).join()
-    assert peer.ahead == 0
+    assert peer.claims == {}
     rounds(peer, FakeLink(Fetched(12)), calls).join()
-    assert peer.ahead == 12
+    assert peer.claims == {0: Claim(12, heard_in=1)}
+
+
+def test_a_jump_is_logged_with_its_reason(
+    tmp_path: Path, calls: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = node(tmp_path, 1)
+    driver = rounds(peer, FakeLink(Fetched(300)), calls)
+    assert driver.exchange() == []
+    assert driver.next_round(400) == 6
+    assert caplog.messages[-1] == "node 0 in round 300: this node goes on in round 6, and does not train rounds 2 to 5"
+    assert driver.next_round(2) == 2
+    assert len(caplog.messages) == 1
+
+
+def test_one_neighbor_that_refuses_a_node_costs_its_edge_and_most_of_them_end_it(
+    tmp_path: Path, calls: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    links = {0: FakeLink(Fetched(1), refuses=True), 1: FakeLink(Fetched(1))}
+    driver = Rounds(node(tmp_path, 2, 3), {each: cast("Link", link) for each, link in links.items()}, calls, LONG_S)
+    driver.join()
+    driver.join()
+    assert caplog.messages == ["node 0 refuses this node: another graph"], "once"
+    links[1].refuses = True
+    driver.has_mixed = True
+    driver.join()
+    driver.has_mixed = False
+    with pytest.raises(RefusedError, match="another graph"):
+        driver.join()
+
+
+def test_a_neighbor_that_never_answers_holds_one_watch(tmp_path: Path, calls: ThreadPoolExecutor) -> None:
+    answers = Event()
+
+    class Silent(FakeLink):
+        def hello(self, round_number: int, *, patient: bool = False, brief: bool = False) -> tuple[int, int]:
+            self.patience.append(patient)
+            assert answers.wait(LONG_S)
+            raise UnreachableError("gone")
+
+    peer, link = node(tmp_path, 0), Silent()
+    driver = Rounds(peer, {1: cast("Link", link)}, calls, timeout_s=1.5)
+    for number in (2, 3):
+        assert driver.exchange() == []
+        peer.begin(number)
+        peer.publish(peer.model, {})
+    assert link.patience == [True]
+    assert driver.away == {1}
+    answers.set()
+    assert driver.exchange() == []
 
 
 def test_the_digest_of_a_training_follows_from_all_that_its_nodes_share(tmp_path: Path) -> None:

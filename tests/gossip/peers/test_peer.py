@@ -5,6 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
@@ -194,7 +195,7 @@ def test_a_node_that_is_behind_learns_the_round_and_joins_there(pair: Graph) -> 
     low.begin(5)
     assert pair.fetch(1, 0) == Fetched(5)
     assert high.take(0, pair.fetch(1, 0)) is None
-    assert high.ahead == 5
+    assert high.claims[0].round == 5
 
 
 def test_a_node_in_a_later_round_says_so_while_it_trains(pair: Graph) -> None:
@@ -209,7 +210,7 @@ def test_who_asks_for_a_later_round_tells_a_node_how_far_others_are(pair: Graph)
     low = pair.peers[0]
     with pytest.raises(StaleError, match="the caller is gone"):
         low.fetch(1, 9, (0, 0), never)
-    assert low.ahead == 9
+    assert low.claims[1].round == 9
 
 
 def test_a_hello_waits_until_the_round_is_closed(pair: Graph) -> None:
@@ -262,6 +263,8 @@ def test_a_file_that_is_damaged_or_of_another_training_is_refused(pair: Graph) -
     load = (pair.tensors, pair.method, pair.topology, 0)
     with pytest.raises(CorruptError, match="another graph, method, seed or first model"):
         PeerState.load(path, 8, *load)
+    with pytest.raises(CorruptError, match="it is of node 0; the state of node 1 is needed"):
+        PeerState.load(path, 7, pair.tensors, pair.method, pair.topology, 1)
     other = parse_method("deep_squeeze(stc())")
     with pytest.raises(CorruptError, match="is not the state of this node"):
         PeerState.load(path, 7, pair.tensors, other, pair.topology, 0)
@@ -284,6 +287,34 @@ def test_a_file_of_another_format_or_with_a_doubt_of_another_model_is_refused(pa
     found = "format 2; this version reads format 1" if change == "format" else "a stored difference of another model"
     with pytest.raises(CorruptError, match=found):
         PeerState.load(path, 7, pair.tensors, pair.method, pair.topology, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"round": -1}, "the round -1"),
+        ({"round": "one"}, "the round 'one'"),
+        ({"last_used": [[9, 1]]}, "a round of node 9, which is no neighbour"),
+        ({"last_used": [[1, None]]}, "the round None"),
+        ({"doubts": [[0, 1, 2]]}, "is not the state of this node"),
+    ],
+)
+def test_a_file_that_contradicts_itself_is_refused(pair: Graph, changes: dict[str, Any], found: str) -> None:
+    path = pair.folder / "0"
+    arrays = read_archive(path)
+    write_archive(path, arrays | {"plain": to_json(from_json(arrays["plain"]) | changes)})
+    with pytest.raises(CorruptError, match=found) as error:
+        PeerState.load(path, 7, pair.tensors, pair.method, pair.topology, 0)
+    assert str(path) in str(error.value)
+
+
+def test_a_file_of_an_earlier_version_names_no_node(pair: Graph) -> None:
+    path = pair.folder / "0"
+    arrays = read_archive(path)
+    plain = from_json(arrays["plain"])
+    assert plain.pop("number") == 0
+    write_archive(path, arrays | {"plain": to_json(plain)})
+    assert PeerState.load(path, 7, pair.tensors, pair.method, pair.topology, 0).round == 1
 
 
 @pytest.mark.parametrize("text", METHODS)

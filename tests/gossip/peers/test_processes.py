@@ -22,20 +22,11 @@ from fedcomp.core import read_archive
 from fedcomp.gossip.__main__ import main
 from fedcomp.gossip.peers import RefusedError, read_settings, run
 from fedcomp.gossip.peers import gossip_pb2 as pb
-from tests.gossip.peers.toy import N, Toy, alone, write_settings
+from tests.gossip.peers.toy import N, Toy, alone, make_keys, tls, write_settings
 
 ROOT = Path(__file__).parents[3]
 METHODS = ["choco(topk(density=0.1, feedback=False), step_size=0.3)", "deep_squeeze(stc(density=0.1), step_size=0.1)"]
 LONG_S = 120.0
-
-
-def tls(folder: Path, node: int) -> str:
-    return f"ca = 'keys/ca.pem'\ncertificate = 'keys/node-{node}.pem'\nkey = 'keys/node-{node}.key'"
-
-
-def make_keys(folder: Path, count: int) -> None:
-    for node in range(count):
-        make_peer(folder / "keys", node)
 
 
 def silent(_row: Any) -> None:

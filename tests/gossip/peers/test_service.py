@@ -1,6 +1,6 @@
 """What a node answers to calls that do not fit, and what it makes of answers that are no messages."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,7 +17,7 @@ from fedcomp.gossip.peers.links import SERVICE, Link, UnreachableError
 from fedcomp.gossip.peers.peer import Peer
 from fedcomp.gossip.peers.peer_state import PeerState
 from fedcomp.gossip.peers.records import Traffic
-from fedcomp.gossip.peers.service import Service
+from fedcomp.gossip.peers.service import Handler, Service
 from fedcomp.gossip.shared_tensors import SharedTensors
 from tests.gossip.peers.toy import write_settings
 
@@ -43,7 +43,7 @@ class Context:
 
 
 @pytest.fixture
-def handlers(tmp_path: Path) -> dict[str, Callable[[bytes, Any], bytes]]:
+def handlers(tmp_path: Path) -> dict[str, Handler]:
     """The handlers of node 0 of two, which decides in round 1."""
     tensors, topology = SharedTensors.of({"w": np.zeros(N, np.float32)}), parse_topology("ring()", 2)
     state = PeerState(
@@ -72,12 +72,12 @@ def handlers(tmp_path: Path) -> dict[str, Callable[[bytes, Any], bytes]]:
     ],
 )
 def test_calls_that_do_not_fit_are_refused_in_a_sentence(
-    handlers: dict[str, Callable[[bytes, Any], bytes]], method: str, request_of: Any, named: str
+    handlers: dict[str, Handler], method: str, request_of: Any, named: str
 ) -> None:
     with pytest.raises(Aborted, match=named):
-        handlers[method](request_of.SerializeToString(), Context())
+        handlers[method](iter([request_of.SerializeToString()]), Context())
     assert pb.HelloReply.FromString(
-        handlers["Hello"](pb.HelloRequest(training=7, node=1, round=0).SerializeToString(), Context())
+        handlers["Hello"](iter([pb.HelloRequest(training=7, node=1, round=0).SerializeToString()]), Context())
     ) == pb.HelloReply(round=1, last_used=0)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deploy.keys import make_peer
 from fedcomp.gossip import Network, parse_method, parse_topology
 from fedcomp.gossip.peers import Kept, Model
 
@@ -80,3 +81,14 @@ def write_settings(folder: Path, node: int, ports: list[int], tls: str = "insecu
     path = folder / f"node-{node}.toml"
     path.write_text("\n".join(lines))
     return path
+
+
+def tls(folder: Path, node: int) -> str:
+    """Return the settings of the keys that `make_keys` makes."""
+    return f"ca = 'keys/ca.pem'\ncertificate = 'keys/node-{node}.pem'\nkey = 'keys/node-{node}.key'"
+
+
+def make_keys(folder: Path, count: int) -> None:
+    """Make the keys of an authority and `count` nodes."""
+    for node in range(count):
+        make_peer(folder / "keys", node)

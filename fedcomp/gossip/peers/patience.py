@@ -1,0 +1,43 @@
+"""Waits for room: a full disk or too many open files ends no node, whose state is whole and whose neighbours go on."""
+
+import errno
+import logging
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+log = logging.getLogger("fedcomp.gossip")
+NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+"""Too many open files of this process or of this machine, a full disk, a file beyond its limit, and a full quota."""
+WAIT_S = 1.0
+REPEAT_S = 60.0
+T = TypeVar("T")
+
+
+def patiently(action: Callable[[], T], path: Path, wait: Callable[[float], object] = time.sleep) -> T:
+    """Return what `action` returns; while there is no room for `path`, log that and try again.
+
+    `action` leaves everything as it was when it raises `OSError`.  `wait` waits for a number of seconds.  Other errors are
+    raised.
+    """
+    logged = -math.inf
+    while True:
+        try:
+            result = action()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            if time.monotonic() - logged >= REPEAT_S:
+                log.warning(
+                    "%s: %s; nothing is lost, and this node goes on when there is room again",
+                    error.filename or path,
+                    error.strerror,
+                )
+                logged = time.monotonic()
+            wait(WAIT_S)
+        else:
+            if logged > -math.inf:
+                log.info("%s: there is room again", path)
+            return result

@@ -1,0 +1,43 @@
+"""Files that this node cannot use are renamed, not removed: it starts without them, and a person can look at them."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from fedcomp.errors import CorruptError
+from fedcomp.gossip.peers.peer_state import PeerState
+
+log = logging.getLogger("fedcomp.gossip")
+SUFFIX = ".damaged"
+MAX_KEPT = 9
+
+
+def set_aside(path: Path) -> Path:
+    """Rename the file, link or folder `path`, and return its new name; the last of `MAX_KEPT` names is used again."""
+    names = [
+        path.with_name(path.name + SUFFIX + (f"-{count}" if count > 1 else "")) for count in range(1, MAX_KEPT + 1)
+    ]
+    aside = next((name for name in names if not name.exists() and not name.is_symlink()), names[-1])
+    path.rename(aside)
+    return aside
+
+
+def open_state(path: Path, load: Callable[[], PeerState], start: Callable[[], PeerState]) -> PeerState:
+    """Return the state that `load` reads from `path`, or what `start` returns if there is none that fits.
+
+    A damaged file, or one of another node or training, is set aside.  Raises `OSError` if the file cannot be opened: it may
+    be whole.
+    """
+    if not path.exists() and not path.is_symlink():
+        return start()
+    try:
+        return load()
+    except CorruptError as error:
+        aside = set_aside(path)
+        log.warning(
+            "%s; it is renamed to %s, and this node starts from the first model: its neighbours send what it has missed. "
+            "To use it after all, stop this node, correct its settings, and rename the file back",
+            error,
+            aside.name,
+        )
+        return start()
