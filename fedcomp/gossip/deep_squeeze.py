@@ -20,7 +20,8 @@ from fedcomp.gossip.nodes import (
     under,
 )
 from fedcomp.memory import State, check_state
-from fedcomp.wire import NO_BODY, Frame, Kind, Layout, codec_id, decode_body, parse_single_frame, tightened
+from fedcomp.sync import encode_change
+from fedcomp.wire import NO_BODY, Frame, Kind, Layout, decode_body, parse_single_frame, tensors_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class DeepSqueeze:
     """Deep-Squeeze: nodes send their model, compressed with error feedback.  Tang et al., arXiv:1907.07346, Algorithm 1.
 
     Node i: ``q_i = C(y_i + e_i)``, ``e_i += y_i - q_i``, and ``x_i = y_i + step_size sum_j w_ij (q_j - q_i)``.  A message
-    stands for itself: one that is lost is never repeated.  A network finds a `step_size` of None; `find_step_size` does, too.
+    stands for itself: one that is lost is never repeated.  A tensor that is still as all nodes started is left out of it, and
+    its neighbours take it for that.  A network finds a `step_size` of None; `find_step_size` does, too.
     """
 
     compressor: Compressor
@@ -46,12 +48,13 @@ class DeepSqueeze:
 
     def start(self, layout: Layout, vector: Vector, weights: Mapping[int, float]) -> "DeepSqueezeNode":
         """Return a node."""
-        return DeepSqueezeNode(self, vector.copy(), vector.copy(), weights, layout, self.compressor.init(layout.n))
+        model, trained, first = (vector.copy() for _ in range(3))
+        return DeepSqueezeNode(self, model, trained, first, weights, layout, self.compressor.init(layout.n))
 
     def restore(self, layout: Layout, arrays: Arrays, weights: Mapping[int, float]) -> "DeepSqueezeNode":
         """Return the node whose `to_arrays` these are."""
-        model, trained = (stored_vector(arrays, name, layout.n) for name in ("model", "trained"))
-        node = DeepSqueezeNode(self, model, trained, weights, layout, below(arrays, "memory/"))
+        model, trained, first = (stored_vector(arrays, name, layout.n) for name in ("model", "trained", "first"))
+        node = DeepSqueezeNode(self, model, trained, first, weights, layout, below(arrays, "memory/"))
         check_state(node.memory, self.compressor.memory.vectors, layout.n)
         node.round = from_json(arrays["round"])
         if message := arrays["message"].tobytes():
@@ -62,11 +65,15 @@ class DeepSqueeze:
 
 @dataclass(slots=True)
 class DeepSqueezeNode:
-    """A node of Deep-Squeeze: its residual, its message of the round and those of its neighbours."""
+    """A node of Deep-Squeeze: its residual, its message of the round and those of its neighbours.
+
+    `first`, float32 (n,), is the model with which all nodes start.
+    """
 
     settings: DeepSqueeze
     model: Vector
     trained: Vector
+    first: Vector
     weights: Mapping[int, float]
     layout: Layout
     memory: State
@@ -78,10 +85,15 @@ class DeepSqueezeNode:
         """Compress `trained` plus the residual."""
         compressor = self.settings.compressor.contracting()
         self.round = round_number
-        body, self.memory = compressor.encode(
-            trained, self.memory, seed, server_round=self.round, shapes=self.layout.shapes
+        codec, body, self.memory = encode_change(
+            compressor,
+            trained,
+            self.memory,
+            self.layout,
+            moved=trained - self.first,
+            seed=seed,
+            server_round=self.round,
         )
-        codec, body = tightened(codec_id(compressor.entropy), body, self.layout.n)
         self.message = Frame(Kind.UPDATE, codec, 0, self.round, self.round, self.layout.digest, 0, 0, body)
         self.taken, self.trained = {}, trained
 
@@ -116,7 +128,8 @@ class DeepSqueezeNode:
 
     def to_arrays(self) -> Arrays:
         """Return the model, the residual and the messages of the round."""
-        arrays: Arrays = {"model": self.model, "trained": self.trained, "round": to_json(self.round)}
+        arrays: Arrays = {"model": self.model, "trained": self.trained, "first": self.first}
+        arrays["round"] = to_json(self.round)
         arrays["message"] = octets(b"" if self.message is None else self.message.to_bytes())
         arrays |= under("memory/", {name: np.asarray(array) for name, array in self.memory.items()})
         return arrays | {f"taken/{each}": octets(frame.to_bytes()) for each, frame in self.taken.items()}
@@ -125,4 +138,8 @@ class DeepSqueezeNode:
         vector = np.zeros(self.layout.n)
         if frame is not None:
             decode_body(frame.codec, frame.payload, self.layout).add_to(vector)
+            sent = tensors_in(frame.codec, frame.payload, self.layout)
+            for (_, part), is_sent in zip(self.layout.filled, sent, strict=True):
+                if not is_sent:
+                    vector[part] = self.first[part]
         return vector

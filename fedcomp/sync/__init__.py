@@ -6,7 +6,7 @@ publisher; in gossip, every node is one.
 
 from fedcomp.sync.apply import MakeStart, apply_frame, from_key_frame, from_start_frame, layout_in
 from fedcomp.sync.clipping import Clipping, check_norm, scaled
-from fedcomp.sync.encoding import check_masked
+from fedcomp.sync.encoding import check_masked, encode_change
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.ledger import ROW, SAVED_PARTS, SERVER_NODE, Ledger, Traffic
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
@@ -48,6 +48,7 @@ __all__ = [
     "decode_update",
     "dense_change",
     "derive_seed",
+    "encode_change",
     "first_number",
     "from_key_frame",
     "from_start_frame",

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import Vector
 from fedcomp.errors import NonFiniteError
 from fedcomp.memory import State
 from fedcomp.quantized import Indices
@@ -38,7 +37,7 @@ def encode_change(
     layout: Layout,
     changeable: Indices | None = None,
     *,
-    model: Vector,
+    moved: Any = None,
     **arguments: Any,
 ) -> tuple[int, bytes, State]:
     """Return the codec id and the body of `change`, and the arrays of the memory after it.
@@ -53,8 +52,8 @@ def encode_change(
         layout: That of the model.
         changeable: The entries that masks leave free, int64 (k,) ascending; None without masks.  What the memory holds of the
             others is dropped, as they no longer belong to the model.
-        model: The vector that the change starts from, float32 (n,).
-        **arguments: The seed, the round and what else `Compressor.encode` takes.
+        moved: A vector as `change`, whose zeros say which tensors are left out; by default `change` itself.
+        **arguments: The seed, the model and what else `Compressor.encode` takes.
 
     Raises:
         ValueError: `check_masked` refuses the compressor, or `change` cannot be encoded; the memory is unchanged.
@@ -63,7 +62,7 @@ def encode_change(
     if changeable is not None:
         check_masked(compressor)
     state = compressor.select(memory, layout.n)
-    selection = _selection(compressor, change, state, layout, changeable)
+    selection = _selection(compressor, change if moved is None else moved, state, layout, changeable)
     fresh = compressor.init(1)
     of_message = {name for name, array in fresh.items() if not array.size}
     if not selection.n:
@@ -78,10 +77,10 @@ def encode_change(
         if has_moved
         else {name: selection.entries_of(state[name]) for name in places}
     )
+    if "model" in arguments:
+        arguments["model"] = selection.take(arguments["model"])
     try:
-        body, inner = compressor.encode(
-            selection.take(change), inner, shapes=selection.shapes, model=selection.take(model), **arguments
-        )
+        body, inner = compressor.encode(selection.take(change), inner, shapes=selection.shapes, **arguments)
     except NonFiniteError as error:
         index = int(selection.indices_of(np.array([error.index]))[0])
         raise layout.explain(NonFiniteError(index, error.value)) from None
@@ -94,11 +93,11 @@ def encode_change(
 
 
 def _selection(
-    compressor: Compressor, change: Any, state: State, layout: Layout, changeable: Indices | None
+    compressor: Compressor, moved: Any, state: State, layout: Layout, changeable: Indices | None
 ) -> Selection:
     """Return the tensors that changed, or of which the memory holds anything."""
     vectors = [state[name] for name in compressor.memory.vectors]
-    selection = Selection(layout, changed_tensors(layout, [change, *vectors]), changeable)
+    selection = Selection(layout, changed_tensors(layout, [moved, *vectors]), changeable)
     if not selection.n and compressor.memory.incremental:
         return Selection.all(layout, changeable)  # a receiver counts each message of an estimate
     return selection

@@ -1,5 +1,7 @@
 """Tensors that no node of a graph trained keep their bits under every compressor, and cost nothing."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -7,15 +9,23 @@ import pytest
 from numpy.typing import NDArray
 
 import fedcomp
-from fedcomp.gossip import Choco, Network, parse_topology
+from fedcomp.gossip import Choco, DeepSqueeze, Method, Network, parse_topology
 from fedcomp.methods import METHODS
 
 NODES, ROUNDS = 4, 5
-COMPRESSORS = [name for name in METHODS if name not in ("auto", "balanced") and not fedcomp.parse(name).init(1)]
-FEEDBACK = [
-    name for name in METHODS if fedcomp.parse(name).memory.vectors and "feedback" in dict(fedcomp.parse(name).settings)
-]
-TEXTS = [*COMPRESSORS, *(f"{name}(feedback=False)" for name in FEEDBACK)]
+
+
+def accepted(kind: Callable[..., Method]) -> list[Method]:
+    """Return the ways of this kind with every compressor that it takes, with and without feedback."""
+    methods: list[Method] = []
+    for name in METHODS:
+        for text in (f"{name}()", f"{name}(feedback=False)"):
+            with suppress(ValueError):  # tests of the kinds say which are refused
+                methods.append(kind(fedcomp.parse(text), step_size=0.1))
+    return methods
+
+
+ALL = {str(method): method for kind in (Choco, DeepSqueeze) for method in accepted(kind)}
 
 
 def first_model() -> dict[str, NDArray[Any]]:
@@ -25,9 +35,13 @@ def first_model() -> dict[str, NDArray[Any]]:
     return {"base": frozen, "head": rng.standard_normal((10, 20), np.float32), "scale": np.full((), -0.0, np.float32)}
 
 
-@pytest.mark.parametrize("text", TEXTS)
-def test_no_compressor_moves_a_tensor_that_no_node_trained(text: str) -> None:
-    network = Network(parse_topology("ring()", NODES), first_model(), Choco(fedcomp.parse(text), step_size=0.1))
+def test_many_compressors_are_accepted() -> None:
+    assert len(ALL) > 20
+
+
+@pytest.mark.parametrize("method", ALL.values(), ids=ALL)
+def test_no_compressor_moves_a_tensor_that_no_node_trained(method: Method) -> None:
+    network = Network(parse_topology("ring()", NODES), first_model(), method)
     for turn in range(ROUNDS):
         models = [network.model(node) for node in range(NODES)]
         for node, model in enumerate(models):
@@ -38,3 +52,20 @@ def test_no_compressor_moves_a_tensor_that_no_node_trained(text: str) -> None:
         for name in ("base", "scale"):
             assert model[name].tobytes() == first_model()[name].tobytes()
         assert model["head"].tobytes() != first_model()["head"].tobytes()
+
+
+def test_a_tensor_that_one_node_alone_trained_is_mixed_with_what_the_others_started_from() -> None:
+    """Node 0 moves `base` by 1; the mean of all four moves by 1/4, and stays there."""
+    network = Network(
+        parse_topology("ring()", NODES), first_model(), DeepSqueeze(fedcomp.topk(density=0.5), step_size=0.1)
+    )
+    start = first_model()["base"]
+    for turn in range(100):
+        models = [network.model(node) for node in range(NODES)]
+        if not turn:
+            models[0]["base"] = models[0]["base"] + np.float32(1)
+        network.exchange(models)
+    bases = [network.model(node)["base"] for node in range(NODES)]
+    np.testing.assert_allclose(np.mean(bases, axis=0), start + np.float32(0.25), atol=1e-5)
+    np.testing.assert_allclose(bases[2], start + np.float32(0.25), atol=0.15)
+    assert network.model(3)["head"].tobytes() == first_model()["head"].tobytes()
