@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import Vector
-from fedcomp.errors import CorruptError, LayoutError, NonFiniteError, StaleError, TruncatedError
+from fedcomp.errors import CorruptError, LayoutError, StaleError, TruncatedError
 from fedcomp.memory import State
 from fedcomp.methods import parse
 from fedcomp.quantized import QuantizedVector, Sparse
+from fedcomp.sync.encoding import encode_change
 from fedcomp.sync.replica import LENGTH, Replica, split_payload
 from fedcomp.sync.subscriber import known_compressor
 from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE, float_values, max_magnitude
@@ -20,7 +21,6 @@ from fedcomp.wire import (
     Frame,
     Kind,
     Layout,
-    codec_id,
     decode_body,
     layout_of,
     parse_layout,
@@ -68,7 +68,8 @@ class RecordSender:
         """Return the frame of the record `arrays` in the answer to message `number`, and keep it as `pending`.
 
         Floating tensors go as one vector through the compressor `uplink`, the others go as they are.  What an entry would be
-        beyond its dtype stays in the memory.  A record of other tensors than the last one empties the memory.
+        beyond its dtype stays in the memory.  A tensor of zeros of which nothing is owed is left out.  A record of other
+        tensors than the last one empties the memory.
 
         Raises:
             UnknownFormatError: The compressor is unknown here.
@@ -81,13 +82,9 @@ class RecordSender:
         vector, exact = layout.flatten(arrays)
         compressor = known_compressor(uplink)
         held = self.memory if layout == self.layout else {}
-        state = compressor.select(held, layout.n)
-        try:
-            body, state = compressor.encode(vector, state, seed, server_round=model.version, shapes=layout.shapes)
-        except NonFiniteError as error:
-            raise layout.explain(error) from None
+        codec, body, state = encode_change(compressor, vector, held, layout, seed=seed, server_round=model.version)
         if _may_exceed(vector, held, layout):
-            sent = decode_body(codec_id(compressor.entropy), body, layout)
+            sent = decode_body(codec, body, layout)
             if (excess := _excess(sent, layout)) is not None:
                 state = state | compressor.memory.rollback(excess, state)
         self.memory = held | state
@@ -95,7 +92,7 @@ class RecordSender:
         text = b"" if layout == model.layout else layout.text
         self.pending = Frame(
             Kind.UPDATE,
-            codec_id(compressor.entropy),
+            codec,
             FLAG_EXACT if exact else 0,
             model.version,
             model.version,
@@ -132,7 +129,8 @@ def decode_record(data: bytes, number: int, model: Layout) -> dict[str, NDArray[
         raise CorruptError(f"the frame's flags do not fit its {layout.exact_size} bytes of exact tensors")
     body, exact = split_payload(frame, rest, layout, b"")
     layout.check_exact(exact)
-    vector = decode_body(frame.codec, body, layout).dense()
+    vector = np.zeros(layout.n, np.float32)
+    decode_body(frame.codec, body, layout).add_to(vector)
     if not float(np.abs(vector).max(initial=0)) <= MAX_OWED_MAGNITUDE:
         raise CorruptError(f"it holds values beyond {MAX_OWED_MAGNITUDE:g}")
     for tensor, part in layout.parts:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedcomp.errors import FedcompError
+from fedcomp.methods import METHODS
 from fedcomp.sync import RecordSender, decode_record, start_replica, why_uncompressed
 from fedcomp.sync.replica import LENGTH
 from fedcomp.wire import BFLOAT16, Frame, Kind, float32_to_bfloat16, layout_of, parse_single_frame
@@ -53,6 +54,17 @@ def test_a_record_with_the_layout_of_the_model_does_not_repeat_it() -> None:
     same, renamed = _data({"w": np.ones(10, np.float32)}), _data({"v": np.ones(10, np.float32)})
     assert len(renamed) - len(same) == len(MODEL.layout.text)
     np.testing.assert_array_equal(decode_record(same, 5, MODEL.layout)["w"], np.ones(10))
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS.about(name).uplink])
+def test_a_tensor_of_zeros_stays_one_while_nothing_of_it_is_owed(name: str) -> None:
+    record = {"c": np.linspace(-1, 1, 50, dtype=np.float32), "zero": np.zeros((30, 20), np.float32)}
+    sender = RecordSender()
+    for number in (5, 6):
+        arrived = decode_record(sender.encode(record, name, MODEL, number, number), number, MODEL.layout)
+        sender.settle(number)
+        assert arrived["zero"].tobytes() == record["zero"].tobytes()
+        assert arrived["c"].any()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
