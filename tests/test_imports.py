@@ -56,8 +56,7 @@ RULES = {
     "server/settings.py": "pydantic pydantic_core fedcomp fedcomp.data fedcomp.flower",
     "server/evaluate.py": """numpy torch flwr
         fedcomp fedcomp.core fedcomp.data fedcomp.flower fedcomp.sync fedcomp.tasks fedcomp.training""",
-    "server/split.py": """flwr fedcomp.core fedcomp.errors fedcomp.flower fedcomp.flower._compat fedcomp.flower.split fedcomp.split
-        fedcomp.sync""",
+    "server/split.py": "flwr fedcomp.core fedcomp.errors fedcomp.flower.split fedcomp.split fedcomp.sync",
     "clients/": """numpy torch flwr
         fedcomp.core fedcomp.data fedcomp.flower fedcomp.flower.split fedcomp.split fedcomp.tasks fedcomp.training""",
     # tools
