@@ -21,6 +21,8 @@ from clients.samples import has_own_samples, node_number, own_card, own_samples
 from fedcomp.core import parse_setting
 from fedcomp.data import Card
 from fedcomp.flower import GROWTH, CompressionMod, to_record
+from fedcomp.flower.split import SplitClient
+from fedcomp.split import cut
 from fedcomp.tasks import build_model, input_shape
 from fedcomp.tasks import evaluate as evaluate_model
 from fedcomp.training import parse
@@ -37,10 +39,11 @@ def first_model(context: Context) -> ArrayRecord:
     return to_record(parse(str(run["training"])).prepare(model, seed).state_dict())
 
 
-app = ClientApp(mods=[CompressionMod(start=first_model)])
+app = ClientApp()
+compression = CompressionMod(start=first_model)
 
 
-@app.train()
+@app.train(mods=[compression])
 def train(message: Message, context: Context) -> Message:
     """Return the weights after local training, the number of samples and their mean loss during it."""
     run, config = context.run_config, message.content.config_records["config"]
@@ -70,7 +73,7 @@ def train(message: Message, context: Context) -> Message:
     return _reply(message, metrics, arrays=to_record(model.state_dict()), **report)
 
 
-@app.evaluate()
+@app.evaluate(mods=[compression])
 def evaluate(message: Message, context: Context) -> Message:
     """Return loss and accuracy of the published model on the node's own training samples."""
     run = context.run_config
@@ -101,6 +104,19 @@ def report_partition(message: Message, context: Context) -> Message:
         return Message(RecordDict({"refused": ConfigRecord({"reason": str(error)})}), reply_to=message)
     partition = {key: int(value) for key, value in node.items() if key == "partition-id"}
     return _reply(message, {"num-examples": len(y), **partition})
+
+
+@app.query("split")
+@SplitClient
+def split_start(context: Context) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """Return the lower part of the run's model, and the node's samples and labels."""
+    run = context.run_config
+    device = _device(run)
+    x, y = own_samples(run, context.node_config, device)
+    card = own_card(str(run["dataset"]))
+    model = build_model(str(run["model"]), input_shape(card), card.num_classes, int(str(run["seed"])))
+    lower, _ = cut(model, str(run["split-layer"]))
+    return lower.to(device), x, y
 
 
 def weights_of(run: Mapping[str, object], num_examples: int) -> dict[str, int | float]:

@@ -22,6 +22,7 @@ FREE_ON_RESUME = frozenset(  # the settings that may change when a run is resume
 ADDED_SINCE_0_1 = {
     "weighting": "examples", "clip-norm": 0.0, "clip-median": 0.0, "mode": "sync",
     "learning-rate-schedule": "constant", "optimizer": "sgd", "client-momentum": "reset", "training": "",
+    "split": "", "split-layer": "",
 }  # fmt: skip
 """Settings that an older run does not name, with the values that describe it."""
 RENAMED_SINCE_0_1 = {("weighting", "equal"): "uniform"}

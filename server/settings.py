@@ -108,6 +108,8 @@ class Settings(CheckedConfig):
     client_momentum: Annotated[Literal["reset", "keep", "decay"], Field(description="'reset', 'keep' or 'decay'")]
     weight_decay: Decay
     training: Text
+    split: Text
+    split_layer: Text
     uplink: Method
     downlink: Method
     device: Annotated[

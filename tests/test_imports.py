@@ -56,7 +56,9 @@ RULES = {
     "server/settings.py": "pydantic pydantic_core fedcomp fedcomp.data fedcomp.flower",
     "server/evaluate.py": """numpy torch flwr
         fedcomp fedcomp.core fedcomp.data fedcomp.flower fedcomp.sync fedcomp.tasks fedcomp.training""",
-    "clients/": "numpy torch flwr fedcomp.core fedcomp.data fedcomp.flower fedcomp.tasks fedcomp.training",
+    "server/split.py": "flwr fedcomp.core fedcomp.errors fedcomp.flower.split fedcomp.split fedcomp.sync",
+    "clients/": """numpy torch flwr
+        fedcomp.core fedcomp.data fedcomp.flower fedcomp.flower.split fedcomp.split fedcomp.tasks fedcomp.training""",
     # tools
     "deploy/": "cryptography filelock grpc grpc_health psutil pydantic fedcomp.core fedcomp.data",
     "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.core fedcomp.data fedcomp.flower._compat fedcomp.tasks

@@ -132,7 +132,7 @@ def _converges(distances: list[float]) -> bool:
 
 
 def _sent(compressor: Compressor, shapes: Shapes) -> float:
-    """Return the share of the squares of a Gaussian vector that a message sends: the mean of the first messages of what is left."""
+    """Return the share of the squares of what is left of a Gaussian vector that a message sends, on average."""
     form, n = compressor.contracting(), sum(map(math.prod, shapes))
     vector = np.random.default_rng(0).standard_normal(n, np.float32)
     left: Vector = vector

@@ -18,7 +18,7 @@ from fedcomp.split.gradients import read_gradient, write_gradient
 from fedcomp.split.memory import RAM_BYTES, ActivationMemory
 from fedcomp.split.node import NodeState, SplitNode, activation_shape
 from fedcomp.split.server import MAX_SAMPLES, Loss, SplitServer, SplitTraffic
-from fedcomp.split.settings import SplitSettings
+from fedcomp.split.settings import SplitSettings, parse_split
 from fedcomp.split.weights import key_frame, layout_of_part, load_weights, mean_weights, read_key_frame, weights_of
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "load_weights",
     "mean_weights",
     "moved",
+    "parse_split",
     "read_activations",
     "read_gradient",
     "read_key_frame",

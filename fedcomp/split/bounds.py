@@ -80,7 +80,7 @@ class BatchBounds:
             return
         group = optimizer.param_groups[0]
         weights = [weight for weight in group["params"] if weight.grad is not None]
-        buffers = [optimizer.state[weight].get("momentum_buffer") for weight in weights]
+        buffers = [optimizer.state[each].get("momentum_buffer") for each in weights if each in optimizer.state]
         last = norm_of([buffer for buffer in buffers if buffer is not None])
         length = group["lr"] * (group["momentum"] * last + norm_of([weight.grad for weight in weights]))
         most = GROWTH * max(1.0, norm_of([weight.detach() for weight in weights]))

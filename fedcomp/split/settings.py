@@ -101,6 +101,28 @@ def parse_request(text: str) -> tuple[Answer, SplitSettings]:
         raise CorruptError(str(error)) from None
 
 
+def parse_split(text: str) -> SplitSettings:
+    """Return the settings whose ``str`` is `text`, such as ``"split(forward='cgx(bits=2)', steps=5)"``.
+
+    Compressors may be written as texts or as calls.  Raises `ValueError` for another form, an unknown setting, and settings
+    that are not possible.
+
+    Examples:
+        >>> from fedcomp.split import parse_split
+        >>> parse_split("split(forward=cgx(bits=2), steps=5)").steps
+        5
+
+    """
+    return build(text, {"split": _split}, "way to train", METHODS)
+
+
+def _split(forward: str = str(FORWARD), backward: str = str(BACKWARD), **others: Any) -> SplitSettings:
+    names = [each.name for each in fields(SplitSettings)]
+    if unknown := others.keys() - set(names):
+        raise ValueError(f"split has no setting {min(unknown)!r}; its settings are: {', '.join(names)}")
+    return SplitSettings(parse(forward), parse(backward), **others)
+
+
 def _maker(answer: Answer) -> Callable[..., tuple[Answer, SplitSettings]]:
     def make(forward: str = str(FORWARD), backward: str = str(BACKWARD), **others: Any) -> tuple[Answer, SplitSettings]:
         return answer, SplitSettings(parse(forward), parse(backward), **others)

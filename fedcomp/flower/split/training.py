@@ -115,6 +115,11 @@ class SplitTraining:
         self._round = 0
 
     @property
+    def settings(self) -> SplitSettings:
+        """How both parts train."""
+        return self._server.settings
+
+    @property
     def traffic(self) -> SplitTraffic:
         """The bytes of all messages so far."""
         return self._server.traffic

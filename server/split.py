@@ -1,0 +1,133 @@
+"""Split learning as a run of the app: the same data, models, records and report; the text of `split` says how it trains."""
+
+import time
+from dataclasses import asdict, replace
+
+from flwr.serverapp import Grid
+
+from fedcomp.core import parse_setting
+from fedcomp.errors import DivergedError
+from fedcomp.flower.split import SplitTraining
+from fedcomp.split import SplitTraffic, cut, parse_split
+from fedcomp.sync import Traffic
+from server import report
+from server.evaluate import Evaluator, build_evaluator, to_npz
+from server.fit import check_partition, load_dataset
+from server.folder import RunFolder, create_folder
+from server.nodes import query_partitions, wait_for_nodes
+from server.progress import Progress
+from server.run_records import RoundRecord
+from server.settings import Settings, SettingsError
+
+UNUSED: dict[str, object] = {
+    "strategy": "fedavg",
+    "weighting": "examples",
+    "clip_norm": 0.0,
+    "clip_median": 0.0,
+    "mode": "sync",
+    "sampling_decay": 0.0,
+    "fraction_evaluate": 0.0,
+    "local_epochs": 1,
+    "local_steps": 0,
+    "learning_rate_schedule": "constant",
+    "optimizer": "sgd",
+    "client_momentum": "reset",
+    "weight_decay": 0.0,
+    "training": "",
+    "uplink": "auto",
+    "downlink": "auto",
+    "checkpoint_every": 0,
+    "resume": False,
+}
+"""Settings of federated averaging, with the values that they have if nobody sets them."""
+IN_THE_TEXT: dict[str, object] = {"batch_size": 10, "learning_rate": 0.1, "momentum": 0.0}
+"""Settings that the text of `split` has, too."""
+ALL_NODES: dict[str, tuple[float, ...]] = {"fraction_train": (0.2, 1.0)}
+"""All nodes train in each round: the default, and the value that says so."""
+
+
+def check_split(settings: Settings) -> None:
+    """Raise `SettingsError` for a setting that split learning does not use, and that is not as it is by default."""
+    for name, default in (UNUSED | IN_THE_TEXT).items():
+        if (value := getattr(settings, name)) != default:
+            key = name.replace("_", "-")
+            reason = "is named in the text of split" if name in IN_THE_TEXT else "has no place in split learning"
+            raise SettingsError(f"{key} is {value!r}, and {key} {reason}; with split, {default!r} is needed here")
+    for name, values in ALL_NODES.items():
+        if (value := getattr(settings, name)) not in values:
+            key = name.replace("_", "-")
+            raise SettingsError(
+                f"{key} is {value!r}, and all nodes train in each round of split learning; 1.0 is needed"
+            )
+
+
+def run_split(settings: Settings, grid: Grid) -> None:
+    """Train by split learning on all nodes of `grid`, and write the run's folder.
+
+    Raises `ValueError` for settings that do not fit, before anything starts.
+    """
+    check_split(settings)
+    split = parse_setting("split", settings.split, parse_split)
+    dataset = load_dataset(settings)
+    evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device)
+    lower, upper = parse_setting("split-layer", settings.split_layer, lambda name: cut(evaluator.model, name))
+    training = SplitTraining(lower, upper, evaluator.x[:1], split, seed=settings.seed, timeout_s=settings.round_timeout)
+    check_partition(settings, dataset, wait_for_nodes(grid, settings.min_nodes, settings.node_timeout))
+    query_partitions(grid)  # a node that cannot take part says why
+    folder = create_folder(settings)
+    print(f"{settings.dataset}, {settings.model} cut behind {settings.split_layer!r}: {folder.path}", flush=True)
+    rounds = _Rounds(settings, folder, evaluator, training)
+    rounds.record(0)
+    training.run(
+        grid,
+        settings.num_rounds,
+        min_nodes=settings.min_nodes,
+        node_timeout_s=settings.node_timeout,
+        on_round=rounds.record,
+    )
+    totals = _traffic(training.traffic, SplitTraffic())
+    folder.write_json(folder.summary.name, report.summarize(settings, rounds.records, totals))
+    folder.write("accuracy.png", report.figure(settings, rounds.records))
+    folder.write("model.npz", to_npz(evaluator.initial_arrays()))
+    print(report.table(settings, rounds.records, totals), flush=True)
+    if rounds.records[-1].loss is None:
+        raise DivergedError("the last loss is no number: the training has diverged")
+
+
+class _Rounds:
+    """Evaluates the model after a round, writes the round's record, and prints its line."""
+
+    def __init__(self, settings: Settings, folder: RunFolder, evaluator: Evaluator, training: SplitTraining) -> None:
+        self.records: list[RoundRecord] = []
+        self._settings, self._folder, self._evaluator, self._training = settings, folder, evaluator, training
+        self._progress, self._before, self._began = Progress(settings.num_rounds), SplitTraffic(), time.monotonic()
+
+    def record(self, number: int) -> None:
+        """End a round, 0 for what is known before the first; raise `RuntimeError` if nothing was trained in the first."""
+        loss = accuracy = None
+        if number % self._settings.evaluate_every == 0 or number == self._settings.num_rounds:
+            loss, accuracy = self._evaluator(self._evaluator.initial_arrays())
+        traffic, now = _traffic(self._training.traffic, self._before), time.monotonic()
+        if number == 1 and not traffic.dense_uplink_bytes:
+            raise RuntimeError("no node trained in round 1; see the errors of the nodes in the log")
+        settings, self._before = self._training.settings, replace(self._training.traffic)
+        record = RoundRecord(
+            number,
+            accuracy,
+            None if loss is None else report.finite(loss),
+            traffic,
+            seconds=now - self._began,
+            uplink=str(settings.forward) if number else "",
+            downlink=str(settings.backward) if number else "",
+        )
+        self._began = now
+        self.records.append(record)
+        self._folder.append(record)
+        print(self._progress.line(record), flush=True)
+
+
+def _traffic(now: SplitTraffic, before: SplitTraffic) -> Traffic:
+    """Return what was sent between two moments."""
+    sent = {name: amount - getattr(before, name) for name, amount in asdict(now).items()}
+    both = ("uplink_bytes", "downlink_bytes", "dense_uplink_bytes", "dense_downlink_bytes")
+    return Traffic(**{name: sent[name] for name in both}, key_bytes=sent["weight_bytes"])

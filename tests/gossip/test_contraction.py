@@ -1,0 +1,70 @@
+"""Every compressor in gossip: it brings models together and trains, or is refused in one sentence before anything runs."""
+
+import numpy as np
+import pytest
+
+import fedcomp
+from fedcomp.gossip import Choco, DeepSqueeze, Network, find_step_size, parse_method, parse_topology
+from tests.contraction import OUTCOMES, WORKS
+
+GRAPH = parse_topology("ring()", 4)
+SHAPE = (12, 13)
+PAIRS = [pair for pair in OUTCOMES if pair[1] in ("choco", "deep_squeeze")]
+WORKING = [pair for pair in PAIRS if OUTCOMES[pair] == WORKS]
+
+
+def averaged(method: Choco | DeepSqueeze, rounds: int, shape: tuple[int, ...] = SHAPE) -> list[float]:
+    """Return the consensus distance after each round in which nobody trains, as a share of the first one's models'."""
+    net = Network(GRAPH, {"w": np.zeros(shape, np.float32)}, method)
+    rng = np.random.default_rng(7)
+    models = [{"w": rng.standard_normal(shape).astype(np.float32)} for _ in range(4)]
+    stacked = np.array([model["w"].ravel() for model in models])
+    first, found = np.sqrt(np.square(stacked - stacked.mean(axis=0)).sum(axis=1).mean()), list[float]()
+    for _ in range(rounds):
+        net.exchange(models)
+        models = [net.model(node) for node in range(4)]
+        found.append(net.consensus_distance / float(first))
+    return found
+
+
+@pytest.mark.parametrize(("text", "use"), PAIRS)
+def test_a_pair_is_taken_or_refused_in_one_sentence(text: str, use: str) -> None:
+    whole = f"{use}({text})"
+    if OUTCOMES[text, use] == WORKS:
+        assert str(parse_method(whole)) == f"{use}({fedcomp.parse(text)})"
+        return
+    with pytest.raises(ValueError, match=OUTCOMES[text, use]) as error:
+        parse_method(whole)
+    assert "\n" not in str(error.value)
+
+
+def test_every_method_has_an_outcome() -> None:
+    for use in ("choco", "deep_squeeze"):
+        assert {fedcomp.parse(text).name for text, of in OUTCOMES if of == use} == set(fedcomp.METHODS) - {"int8"}
+
+
+@pytest.mark.parametrize(("text", "use"), WORKING)
+def test_the_step_size_that_is_found_brings_models_together_and_keeps_them_so(text: str, use: str) -> None:
+    found = find_step_size(GRAPH, parse_method(f"{use}({text})"), (SHAPE,))
+    distances = averaged(found, 120)
+    assert distances[119] < 0.5
+    assert distances[119] < max(distances[59], 1e-5)
+
+
+@pytest.mark.parametrize(("text", "use"), WORKING)
+def test_nodes_that_train_learn_together_what_none_of_them_knows(text: str, use: str) -> None:
+    """Node i moves towards a target of its own; the mean of the targets is what all of them should learn."""
+    rng = np.random.default_rng(3)
+    targets = rng.standard_normal((4, *SHAPE)).astype(np.float32)
+    net = Network(GRAPH, {"w": np.zeros(SHAPE, np.float32)}, parse_method(f"{use}({text})"))
+    mean = targets.mean(axis=0)
+
+    def worst() -> float:
+        return max(float(np.linalg.norm(net.model(node)["w"] - mean)) for node in range(4)) / float(
+            np.linalg.norm(mean)
+        )
+
+    for number in range(150):
+        rate = np.float32(0.1 / (1 + number / 30))
+        net.exchange([{"w": (w := net.model(node)["w"]) + rate * (target - w)} for node, target in enumerate(targets)])
+    assert worst() < 0.9  # each of the targets alone is 1.7 away
