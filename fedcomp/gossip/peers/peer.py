@@ -12,15 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedcomp.core import Arrays
-from fedcomp.errors import StaleError
+from fedcomp.errors import CorruptError, StaleError
 from fedcomp.gossip.nodes import Place, moved
 from fedcomp.gossip.peers.claims import Claim
 from fedcomp.gossip.peers.patience import patiently
 from fedcomp.gossip.peers.peer_state import Doubt, PeerState
 from fedcomp.gossip.shared_tensors import SharedTensors
-from fedcomp.sync import derive_seed
+from fedcomp.sync import MAX_WEIGHT_MAGNITUDE, derive_seed
 
+MAX_PULL = 100
+"""The most that the message of one neighbour may move a model in a round, in norms of the model."""
 POLL_S = 1.0
 """How often a handler that waits looks whether its caller is still there."""
 
@@ -98,6 +102,7 @@ class Peer:
             if self._deciding and self.state.round == round_number:
                 if neighbor not in self._delivered:
                     self.state.node.take(neighbor, [frames])
+                    self._check_pull(neighbor)
                     self._delivered.add(neighbor)
                     self._changed.notify_all()
                 self._wait(lambda: not self._deciding or self.state.round != round_number, is_alive)
@@ -167,7 +172,18 @@ class Peer:
             if (doubt := self.state.doubts.pop(neighbor, None)) and fetched.last_used == doubt.round:
                 node.trained = moved(node.trained, [doubt.difference])
             node.take(neighbor, [fetched.frames])
+            self._check_pull(neighbor)
             return b"".join(node.frames_from(fetched.place))
+
+    def _check_pull(self, neighbor: int) -> None:
+        """Refuse a message that would move this node's model out of all proportion."""
+        node = self.state.node
+        size, own = (float(np.linalg.norm(vector)) for vector in (node.difference(neighbor), node.trained))
+        limit = min(MAX_PULL * own, MAX_WEIGHT_MAGNITUDE) if own else MAX_WEIGHT_MAGNITUDE
+        if not size <= limit:
+            raise CorruptError(
+                f"a message that moves a model of norm {own:g} by {size:g}; at most {limit:g} is possible"
+            )
 
     def begin_deliveries(self, neighbors: Collection[int]) -> None:
         """Save, before messages leave for these lower neighbours, what this node owes if they use the edges."""

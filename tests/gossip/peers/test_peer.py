@@ -403,3 +403,25 @@ def test_frames_that_cannot_be_followed_are_refused_and_the_edge_is_not_used(
             graph.peers[0].deliver(1, 1, frames, alive)
     assert graph.peers[0].decide() == set()
     assert graph.peers[0].mix() == []
+
+
+@pytest.mark.parametrize("text", ["choco(dense())", "deep_squeeze(stc(density=1.0))"])
+@pytest.mark.parametrize("value", [1e6, 1e30, 3e38])
+def test_a_message_that_is_out_of_all_proportion_costs_its_edge_at_both_ends(
+    tmp_path: Path, calls: ThreadPoolExecutor, text: str, value: float
+) -> None:
+    """One certified neighbour must not end a node by a model that no training survives."""
+    graph = Graph(tmp_path, parse_method(text), 3, calls)
+    low, middle, high = graph.peers
+    for number in range(3):
+        graph.publish(number, 1, np.ones(N, np.float32))
+    for peer in (low, high):  # as its own code would not
+        peer.state.node.publish(np.full(N, value, np.float32), 1, 0)
+    with pytest.raises(CorruptError, match="moves a model of norm 14"):
+        middle.take(0, graph.fetch(1, 0))
+    frames = b"".join(high.state.node.frames_from(middle.state.node.place_of(2)))
+    with pytest.raises(CorruptError, match=r"at most 1414\.21 is possible"):
+        middle.deliver(2, 1, frames, alive)
+    assert middle.decide() == set()
+    assert middle.mix() == []
+    assert middle.model["w"].tolist() == [1] * N
