@@ -12,6 +12,8 @@ from fedcomp.methods import parse
 from fedcomp.tasks import build_model, input_shape
 from fedcomp.training import parse_schedule
 from server.evaluate import check_plug_in_names
+from server.fit import lacking_updates
+from server.settings import Settings
 from server.strategies import parse_strategy
 
 HUB_TIMEOUT_S = 10.0
@@ -39,6 +41,9 @@ def check_settings(plan: Plan) -> None:
             check_links(parse_strategy(text["strategy"])(), parse(text["uplink"]), parse(text["downlink"]))
         except ValueError as error:
             raise plan.error(cell, "downlink" if "as downlink" in str(error) else key, str(error)) from None
+    for cell in _first_of_each(plan, ("clients", "clients-per-round", "fraction-train", "sampling-decay", "strategy")):
+        if lack := lacking_updates(Settings.from_config(cell.config()), cell.clients):
+            raise plan.error(cell, "strategy", lack)
 
 
 def check_data(plan: Plan, data_dir: str, log: Callable[[str], None]) -> None:
@@ -74,7 +79,7 @@ def _first_of_each(plan: Plan, keys: Sequence[str]) -> Iterable[Cell]:
     """Return the first cell with each combination of values of these settings."""
     found: dict[tuple[object, ...], Cell] = {}
     for cell in plan.cells:
-        found.setdefault(tuple(cell.settings[key] for key in keys), cell)
+        found.setdefault(tuple(cell.settings.get(key) for key in keys), cell)
     return found.values()
 
 
