@@ -16,8 +16,6 @@ from server.fit import lacking_updates
 from server.settings import Settings
 from server.strategies import parse_strategy
 
-HUB_TIMEOUT_S = 10.0
-
 
 def check_settings(plan: Plan) -> None:
     """Raise `StudyError` for a dataset, model, device, plug-in or link that cannot be used; read no data."""
@@ -61,7 +59,6 @@ def check_data(plan: Plan, data_dir: str, log: Callable[[str], None]) -> None:
             if not data_dir and not card.embedded and card.name not in asked:
                 asked.add(card.name)
                 log(f"{card.name}: no --data-dir; asking the Hugging Face hub")
-                _ask_hub(card)
             data = load(card, data_dir or None)
             key = "partition"
             partition_train(data, str(cell.settings["partition"]), cell.clients, int(cell.settings["seed"]))
@@ -85,21 +82,3 @@ def _first_of_each(plan: Plan, keys: Sequence[str]) -> Iterable[Cell]:
 
 def _card(cell: Cell) -> Card:
     return read_card(str(cell.settings["dataset"]), ROOT / "datasets")
-
-
-def _ask_hub(card: Card) -> None:
-    """Raise `ValueError` soon if the hub does not answer: loading from it would retry for a minute."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import OfflineModeIsEnabled
-
-    if card.hub is None:
-        return  # `load` raises the error
-    try:
-        HfApi().dataset_info(card.hub.id, timeout=HUB_TIMEOUT_S)
-    except OfflineModeIsEnabled:
-        return  # the user chose this: `load` looks into the cache
-    except Exception as error:  # noqa: BLE001 - a network can fail in many ways; raise all of them as what they mean here
-        raise ValueError(
-            f"{card.hub.id} did not come from the Hugging Face hub ({' '.join(str(error).split())}); "
-            f"--data-dir with the files from {card.source} is needed, or HF_HUB_OFFLINE=1 if the hub's cache has them"
-        ) from None
