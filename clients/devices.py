@@ -1,8 +1,12 @@
 """The device that a node trains on."""
 
+import re
 from functools import cache
 
 import torch
+
+NAMES = r"auto|cpu|mps|cuda(:(0|[1-9][0-9]{0,8}))?"
+"""What `pick_device` takes."""
 
 
 def available() -> list[str]:
@@ -18,6 +22,8 @@ def pick_device(name: str) -> torch.device:
     Raises `ValueError` for a device that this node does not have.
     """
     kinds = available()
+    if not re.fullmatch(NAMES, name):
+        raise ValueError(f"device is {name!r}; auto, cpu, cuda, cuda:<number> or mps is needed")
     kind, _, number = name.partition(":")
     if name == "auto":
         return torch.device(kinds[0])

@@ -12,9 +12,9 @@ from fedcomp.methods import parse
 from fedcomp.tasks import build_model, input_shape
 from fedcomp.training import parse_schedule
 from server.evaluate import check_plug_in_names
+from server.fit import lacking_updates
+from server.settings import Settings
 from server.strategies import parse_strategy
-
-HUB_TIMEOUT_S = 10.0
 
 
 def check_settings(plan: Plan) -> None:
@@ -39,6 +39,9 @@ def check_settings(plan: Plan) -> None:
             check_links(parse_strategy(text["strategy"])(), parse(text["uplink"]), parse(text["downlink"]))
         except ValueError as error:
             raise plan.error(cell, "downlink" if "as downlink" in str(error) else key, str(error)) from None
+    for cell in _first_of_each(plan, ("clients", "clients-per-round", "fraction-train", "sampling-decay", "strategy")):
+        if lack := lacking_updates(Settings.from_config(cell.config()), cell.clients):
+            raise plan.error(cell, "strategy", lack)
 
 
 def check_data(plan: Plan, data_dir: str, log: Callable[[str], None]) -> None:
@@ -56,7 +59,6 @@ def check_data(plan: Plan, data_dir: str, log: Callable[[str], None]) -> None:
             if not data_dir and not card.embedded and card.name not in asked:
                 asked.add(card.name)
                 log(f"{card.name}: no --data-dir; asking the Hugging Face hub")
-                _ask_hub(card)
             data = load(card, data_dir or None)
             key = "partition"
             partition_train(data, str(cell.settings["partition"]), cell.clients, int(cell.settings["seed"]))
@@ -74,27 +76,9 @@ def _first_of_each(plan: Plan, keys: Sequence[str]) -> Iterable[Cell]:
     """Return the first cell with each combination of values of these settings."""
     found: dict[tuple[object, ...], Cell] = {}
     for cell in plan.cells:
-        found.setdefault(tuple(cell.settings[key] for key in keys), cell)
+        found.setdefault(tuple(cell.settings.get(key) for key in keys), cell)
     return found.values()
 
 
 def _card(cell: Cell) -> Card:
     return read_card(str(cell.settings["dataset"]), ROOT / "datasets")
-
-
-def _ask_hub(card: Card) -> None:
-    """Raise `ValueError` soon if the hub does not answer: loading from it would retry for a minute."""
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import OfflineModeIsEnabled
-
-    if card.hub is None:
-        return  # `load` raises the error
-    try:
-        HfApi().dataset_info(card.hub.id, timeout=HUB_TIMEOUT_S)
-    except OfflineModeIsEnabled:
-        return  # the user chose this: `load` looks into the cache
-    except Exception as error:  # noqa: BLE001 - a network can fail in many ways; raise all of them as what they mean here
-        raise ValueError(
-            f"{card.hub.id} did not come from the Hugging Face hub ({' '.join(str(error).split())}); "
-            f"--data-dir with the files from {card.source} is needed, or HF_HUB_OFFLINE=1 if the hub's cache has them"
-        ) from None

@@ -12,7 +12,7 @@ from fedcomp.errors import DivergedError
 from fedcomp.flower import GROWTH, CompressedStrategy, DynamicSampling, RigL, parse_mode
 from server import report
 from server.evaluate import Evaluator, build_evaluator, check_same_preparation, check_training, to_npz
-from server.fit import check_partition, check_strategy, load_dataset
+from server.fit import check_partition, check_strategy, check_updates, load_dataset
 from server.folder import RunFolder, create_folder, earlier_settings, reopen_folder
 from server.nodes import OrderedGrid, query_partitions, wait_for_nodes
 from server.rounds import Rounds
@@ -70,7 +70,7 @@ def main(grid: Grid, context: Context) -> None:
             folder.write("inference.npz", packed)
     except OSError as error:
         text = f"the run has ended after round {strategy.round}, because a file or a connection cannot be used: {error}"
-        raise SettingsError(text) from error
+        raise SettingsError(text) from None
     print(report.table(settings, rounds.records, totals), flush=True)
     if strategy.round > begun[0] and strategy.version == begun[1]:
         raise RuntimeError(f"{NO_RESULT}; see the errors of the nodes and of the rounds in the log")
@@ -84,11 +84,13 @@ def prepare(settings: Settings, grid: Grid) -> Evaluator:
         raise SettingsError(
             f"split-layer is {settings.split_layer!r}, and split is empty; a text such as 'split()' is needed"
         )
-    check_strategy(settings)  # the number of nodes may still grow
+    check_strategy(settings)
     check_training(settings.training, settings.learning_rate_schedule, settings.strategy, settings.uplink)
     dataset = load_dataset(settings)
     evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device, settings.training)
-    check_partition(settings, dataset, wait_for_nodes(grid, settings.min_nodes, settings.node_timeout))
+    connected = wait_for_nodes(grid, settings.min_nodes, settings.node_timeout)
+    check_updates(settings, connected)
+    check_partition(settings, dataset, connected)
     return evaluator
 
 

@@ -113,7 +113,10 @@ class Settings(CheckedConfig):
     uplink: Method
     downlink: Method
     device: Annotated[
-        str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, cuda, cuda:<number> or mps")
+        str,
+        Field(
+            pattern=r"^(auto|cpu|mps|cuda(:(0|[1-9][0-9]{0,8}))?)$", description="auto, cpu, cuda, cuda:<number> or mps"
+        ),
     ]
     num_threads: Threads
     evaluate_every: PositiveCount

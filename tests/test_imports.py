@@ -41,7 +41,7 @@ RULES = {
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.sync fedcomp.wire""",
     "fedcomp/flower/training_state.py": "flwr torch fedcomp.wire",  # torch for its types alone
     "fedcomp/flower/split/": "numpy torch filelock flwr fedcomp.core fedcomp.errors fedcomp.split fedcomp.wire",
-    "fedcomp/data/": "numpy datasets flwr_datasets sklearn fedcomp.core",
+    "fedcomp/data/": "numpy datasets flwr_datasets huggingface_hub sklearn fedcomp.core",
     "fedcomp/tasks/": "numpy torch fedcomp.core fedcomp.data",
     "fedcomp/training/": "numpy torch fedcomp.core fedcomp.wire",
     # what the library shows
@@ -84,7 +84,7 @@ RULES = {
     "benchmarks/jumps.py": "numpy fedcomp fedcomp.sync fedcomp.sync.jumps fedcomp.wire",
     "benchmarks/hostile_bodies.py": "numpy fedcomp.sync fedcomp.wire tests",
     "benchmarks/large_server.py": "numpy flwr fedcomp fedcomp.flower fedcomp.flower.records fedcomp.wire",
-    "experiments/": """numpy torch flwr filelock huggingface_hub jinja2 joblib matplotlib pandas pydantic ray rich seaborn
+    "experiments/": """numpy torch flwr filelock jinja2 joblib matplotlib pandas pydantic ray rich seaborn
         tomli_w
         fedcomp.compressor fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.flower.split fedcomp.gossip
         fedcomp.methods fedcomp.split fedcomp.sync fedcomp.tasks fedcomp.training

@@ -11,6 +11,7 @@ from fedcomp.data.card import Card, Hub
 from fedcomp.data.dataset import Arrays, DataError
 
 NUM_TEST_DIGITS = 360
+HUB_TIMEOUT_S = 3.0
 
 
 def read_digits() -> tuple[Arrays, Arrays]:
@@ -39,6 +40,7 @@ def read_hub(card: Card) -> tuple[Arrays, Arrays]:
         from flwr_datasets import FederatedDataset
 
     hub = _hub(card)
+    _ask(card, hub)
     try:
         federated = FederatedDataset(dataset=hub.id, partitioners={}, shuffle=False)
         train, test = federated.load_split(hub.train), federated.load_split(hub.test)
@@ -48,6 +50,30 @@ def read_hub(card: Card) -> tuple[Arrays, Arrays]:
             f"a connection is needed, or data-dir with the files from {card.source}"
         ) from None
     return _arrays(card, hub, train, f"{hub.id}[{hub.train}]"), _arrays(card, hub, test, f"{hub.id}[{hub.test}]")
+
+
+def _ask(card: Card, hub: Hub) -> None:
+    """Raise `DataError` soon if the hub does not answer: loading from it would retry for half a minute.
+
+    A dataset that this machine's cache has, or one in a folder, needs no answer.
+    """
+    with required("fedcomp.data", "app", "datasets", "huggingface_hub"):
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import OfflineModeIsEnabled
+
+        import datasets
+
+    if Path(hub.id).exists() or (Path(datasets.config.HF_DATASETS_CACHE) / hub.id.replace("/", "___")).exists():
+        return
+    try:
+        HfApi().dataset_info(hub.id, timeout=HUB_TIMEOUT_S)
+    except OfflineModeIsEnabled:
+        return  # the user chose this: the load looks into the cache
+    except Exception as error:  # noqa: BLE001 - a network can fail in many ways; raise all of them as what they mean here
+        raise DataError(
+            f"{card.name}: {hub.id} did not come from the Hugging Face hub ({' '.join(str(error).split())}); "
+            f"a connection is needed, or data-dir with the files from {card.source}"
+        ) from None
 
 
 def read_saved(card: Card, folder: Path) -> tuple[Arrays, Arrays]:

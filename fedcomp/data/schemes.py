@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import check_bool, check_int, check_range, required
+from fedcomp.data.dirichlet import bounded_alpha, dirichlet_split
 from fedcomp.data.splits import Indices, natural_split, skewed_split, stc_split
 
 LABEL = "label"
@@ -37,14 +38,13 @@ def iid() -> Scheme:
 
 
 def dirichlet(alpha: float, min_size: int = 1) -> Scheme:
-    """Each class is divided by Dirichlet(alpha), drawn again until each client has `min_size`.  Yurochkin et al., 2019."""
+    """Each class is divided by Dirichlet(alpha), drawn until each client has `min_size`.  Yurochkin et al., 2019."""
     check_range("alpha", alpha, above=0)
     check_int("min_size", min_size, 1, MAX_COUNT)
 
     def scheme(samples: Samples, num_clients: int, seed: int) -> Indices:
         check_enough(samples, num_clients, min_size)
-        settings: dict[str, Any] = {"min_partition_size": min_size, "seed": seed}
-        return _assign(samples, num_clients, "DirichletPartitioner", num_clients, LABEL, float(alpha), **settings)
+        return dirichlet_split(samples.labels, num_clients, alpha, min_size, seed)
 
     return scheme
 
@@ -60,12 +60,13 @@ def inner_dirichlet(alpha: float) -> Scheme:
         sizes = [len(part) for part in np.array_split(samples.labels, num_clients)]
         codes = np.unique(samples.labels, return_inverse=True)[1].astype(np.int64)  # it needs labels 0, 1, ...
         try:
-            coded = Samples(codes, {})
-            return _assign(coded, num_clients, "InnerDirichletPartitioner", sizes, LABEL, float(alpha), seed=seed)
+            coded, each = Samples(codes, {}), bounded_alpha(alpha, int(codes.max()) + 1)
+            return _assign(coded, num_clients, "InnerDirichletPartitioner", sizes, LABEL, each, seed=seed)
         except ValueError as error:
             if "NaN" not in str(error):
                 raise
-            raise ValueError("a client's shares of all remaining classes are 0; a larger alpha is needed") from None
+            text = f"alpha is {alpha:g}, and a client's shares of all remaining classes are 0; a larger alpha is needed"
+            raise ValueError(text) from None
 
     return scheme
 
@@ -82,7 +83,11 @@ def classes(count: int) -> Scheme:
         if count > present:
             raise ValueError(f"{count} classes for each client; the labels have {present}")
         settings = (num_clients, LABEL, count, "first-deterministic")
-        return _assign(samples, num_clients, "PathologicalPartitioner", *settings, seed=seed)
+        try:
+            return _assign(samples, num_clients, "PathologicalPartitioner", *settings, seed=seed)
+        except ValueError:
+            text = f"count is {count}, and more clients draw a class than it has samples; fewer clients or classes are needed"
+            raise ValueError(text) from None
 
     return scheme
 
@@ -104,24 +109,28 @@ def shards(
     def scheme(samples: Samples, num_clients: int, seed: int) -> Indices:
         check_enough(samples, num_clients, (shards_per_client or 1) * (shard_size or 1))
         settings = (num_clients, LABEL, shards_per_client, shard_size, keep_incomplete_shard)
-        return _assign(samples, num_clients, "ShardPartitioner", *settings, seed=seed)
+        try:
+            return _assign(samples, num_clients, "ShardPartitioner", *settings, seed=seed)
+        except ValueError:
+            each = f"{shards_per_client or 1} shards of {shard_size or 'at least 1'} samples"
+            raise ValueError(f"{len(samples.labels)} samples; {each} for each client are needed") from None
 
     return scheme
 
 
 def linear() -> Scheme:
     """Sizes are in proportion to the client's number, from 1 up."""
-    return lambda samples, num_clients, _seed: _assign(samples, num_clients, "LinearPartitioner", num_clients)
+    return _by_number("LinearPartitioner", "its number")
 
 
 def square() -> Scheme:
     """Sizes are in proportion to the square of the client's number."""
-    return lambda samples, num_clients, _seed: _assign(samples, num_clients, "SquarePartitioner", num_clients)
+    return _by_number("SquarePartitioner", "the square of its number")
 
 
 def exponential() -> Scheme:
     """Sizes are in proportion to the exponential of the client's number: for a handful of clients."""
-    return lambda samples, num_clients, _seed: _assign(samples, num_clients, "ExponentialPartitioner", num_clients)
+    return _by_number("ExponentialPartitioner", "the exponential of its number")
 
 
 def sizes(each: list[int]) -> Scheme:
@@ -149,7 +158,7 @@ def quantity(alpha: float, min_size: int = 1) -> Scheme:
 
     def scheme(samples: Samples, num_clients: int, seed: int) -> Indices:
         check_enough(samples, num_clients, min_size)
-        shares = np.random.default_rng(seed).dirichlet(np.full(num_clients, float(alpha)))
+        shares = np.random.default_rng(seed).dirichlet(np.full(num_clients, bounded_alpha(alpha, num_clients)))
         rest = len(samples.labels) - num_clients * min_size
         ends = np.floor(np.cumsum(shares)[:-1] * rest).astype(np.int64).clip(0, rest)
         return _of_sizes(samples, (min_size + np.diff(ends, prepend=0, append=rest)).tolist())
@@ -234,6 +243,19 @@ def _assign(samples: Samples, num_clients: int, partitioner: str, *args: Any, **
     made = getattr(partitioners, partitioner)(*args, **settings)
     made.dataset = Table.from_dict({INDEX: np.arange(len(samples.labels)), LABEL: samples.labels})
     return [np.asarray(made.load_partition(client)[INDEX][:], np.int64) for client in range(num_clients)]
+
+
+def _by_number(partitioner: str, proportion: str) -> Scheme:
+    """Return a scheme whose sizes are in `proportion` to something of a client's number, by a partitioner of flwr-datasets."""
+
+    def scheme(samples: Samples, num_clients: int, _seed: int) -> Indices:
+        try:
+            return _assign(samples, num_clients, partitioner, num_clients)
+        except (OverflowError, ValueError):
+            text = f"{len(samples.labels)} samples are too few: a client has as many as is in proportion to {proportion}, and "
+            raise ValueError(f"{text}the first one would get none; fewer clients are needed") from None
+
+    return scheme
 
 
 def _of_sizes(samples: Samples, each: list[int]) -> Indices:

@@ -1,5 +1,9 @@
 """The embedded digits, and Hugging Face datasets: a saved folder, and a local repository in place of the hub; no network."""
 
+import os
+import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +31,7 @@ def test_the_digits_are_two_fixed_splits_with_the_same_class_distribution() -> N
     assert np.array_equal(read_digits()[1][0], test_x)
 
 
+CARDS = Path(__file__).parents[2] / "datasets"
 CARD = make_card(format="huggingface", hub=Hub("someone/tiny", image="img", label="digit"))
 
 
@@ -102,6 +107,27 @@ def test_a_missing_repository_is_refused_in_one_sentence(tmp_path: Path) -> None
     absent = replace(CARD, hub=Hub(str(tmp_path / "absent")))
     with pytest.raises(DataError, match="absent .*connection"):
         load(absent)
+
+
+def test_a_hub_that_does_not_answer_is_refused_in_three_seconds(tmp_path: Path) -> None:
+    """The hub is a socket that takes connections and says nothing: the slowest way to be without a network."""
+    program = (
+        "import time; from fedcomp.data import load, read_card\n"
+        "import datasets, flwr_datasets, huggingface_hub\n"
+        f"card, begin = read_card('mnist', {str(CARDS)!r}), time.monotonic()\n"
+        "try: load(card)\n"
+        "except ValueError as error: print(time.monotonic() - begin, error)\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hub = {"HF_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}", "HF_HOME": str(tmp_path)}
+        env = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()} | hub
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
+    seconds, _, told = done.stdout.partition(" ")
+    assert told.startswith("mnist: ylecun/mnist did not come from the Hugging Face hub ("), done
+    assert "a connection is needed, or data-dir with the files from " in told
+    assert 2.5 < float(seconds) < 8, "three seconds, on a busy machine"
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,18 @@
 """Partitions: the laws of every scheme, the promise of each, and refusals."""
 
 import hashlib
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from flwr_datasets.partitioner import DirichletPartitioner
 from numpy.typing import NDArray
 
+from datasets import Dataset as Table
 from fedcomp.data.card import read_card
 from fedcomp.data.dataset import Arrays, Dataset, checked_split
+from fedcomp.data.dirichlet import dirichlet_split
 from fedcomp.data.load import load
 from fedcomp.data.partition import partition, partition_train
 from fedcomp.data.schemes import SCHEMES
@@ -98,6 +102,37 @@ def test_dirichlet_keeps_the_least_size(labels: NDArray[np.int64]) -> None:
     assert min(map(len, partition("dirichlet(alpha=0.5, min_size=60)", labels, 10, seed=0))) >= 60
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_dirichlet_draws_until_it_fits(seed: int) -> None:
+    """A hundred clients on the digits with alpha 0.1, the textbook's: one of them draws 300 times."""
+    digits = load(read_card("digits", CARDS)).train.y
+    parts = partition("dirichlet(0.1)", digits, 100, seed)
+    assert min(map(len, parts)) >= 1
+    assert sum(map(len, parts)) == len(digits)
+
+
+@pytest.mark.parametrize(("alpha", "clients", "least"), [(0.1, 7, 1), (0.5, 10, 20), (1e-300, 3, 1), (1e4, 30, 50)])
+def test_dirichlet_gives_the_split_of_flwr_datasets_where_that_finds_one(
+    alpha: float, clients: int, least: int, labels: NDArray[np.int64]
+) -> None:
+    reference = DirichletPartitioner(clients, "label", alpha, min_partition_size=least, seed=4)
+    reference.dataset = Table.from_dict({"label": labels, "index": np.arange(len(labels))})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of each draw that did not fit
+        expected = [np.sort(reference.load_partition(client)["index"][:]) for client in range(clients)]
+    found = [np.sort(part) for part in dirichlet_split(labels, clients, alpha, least, seed=4)]
+    assert all(np.array_equal(part, other) for part, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("text", ["dirichlet({})", "inner_dirichlet({})", "quantity({})"])
+def test_the_largest_alphas_give_even_shares(text: str, labels: NDArray[np.int64]) -> None:
+    """Of the sum of such numbers, there is no float."""
+    for alpha, clients in (("1e308", 3), ("1.7e308", 7), (f"1{'0' * 308}", 10)):
+        sizes = [len(part) for part in partition(text.format(alpha), labels, clients, seed=2)]
+        assert sum(sizes) == 2000
+        assert max(sizes) - min(sizes) <= 10, "each of ten classes is rounded"
+
+
 def test_inner_dirichlet_sizes_are_equal_and_classes_are_not(labels: NDArray[np.int64]) -> None:
     largest = []
     for alpha in (0.1, 100.0):
@@ -183,17 +218,29 @@ def test_the_partition_of_a_dataset_is_cached() -> None:
         ("dirichlet(alpha=1e999)", 10, "alpha is inf;"),
         ("dirichlet(alpha='x')", 10, "alpha is 'x';"),
         ("dirichlet(1.0, min_size=201)", 10, "2000 samples.* 201 .*2010"),
-        ("dirichlet(0.01, min_size=190)", 10, "attempts"),
+        (
+            "dirichlet(0.5, min_size=190)",
+            10,
+            r"min_size is 190.* best of 10000 draws with alpha 0\.5 and seed 0, .* has \d+ samples; a smaller",
+        ),
+        (
+            "dirichlet(1e-9)",
+            20,
+            r"alpha is 1e-09, .* 10000 draws with seed 0 and min_size 1, one of 20 clients .*; a larger alpha",
+        ),
         ("classes(11)", 10, "11 classes.* 10$"),
         ("classes(0)", 10, "count is 0;"),
         ("classes(2.0)", 10, "count is 2.0;"),
-        ("classes(10)", 1000, "1000"),
+        ("classes(10)", 1000, "count is 10, and more clients draw a class than it has samples; fewer clients"),
         ("shards(300)", 10, "2000 samples.* 300 .*3000"),
         ("shards(2, 101)", 10, "2000 samples.* 202 .*2020"),
         ("shards(None)", 10, "shards_per_client"),
         ("shards(None, 500)", 10, "2000 samples.* 500 "),
         ("shards(2, 5, 'yes')", 10, "keep_incomplete_shard is 'yes';"),
         ("linear", 2000, "2000 clients"),
+        ("linear", 64, "2000 samples are too few: .* proportion to its number.*; fewer clients"),
+        ("square", 20, "2000 samples are too few: .* proportion to the square.*; fewer clients"),
+        ("exponential", 12, "2000 samples are too few: .* proportion to the exponential.*; fewer clients"),
         ("exponential", 1000, "1000 clients"),
         ("inner_dirichlet(0)", 10, "alpha is 0;"),
         ("inner_dirichlet(1e-9)", 10, "larger alpha"),

@@ -10,6 +10,7 @@ import pytest
 from deploy import simulate
 from deploy.run_config import ROOT, LaunchError, app_of, check_run, federation_config, run_config
 from server.folder import create_folder
+from server.run_records import RoundRecord
 from server.settings import Settings
 
 NODES = 4
@@ -55,7 +56,8 @@ WRONG: list[str] = [
             "fedsgd", "fedavg(x=1)", "fedavg(1)", "fedadam(eta=1e308)", "fedadam(eta=0)", "fedadam(beta_1=2)",
             "fedavgm(server_momentum=3)", "fedprox(proximal_mu=-1)", "fedtrimmedavg(beta=0.5)", "majorityvote(step=0)",
             "krum(num_malicious_nodes=50)", "krum(num_malicious_nodes=1)", "krum(num_malicious_nodes=-1)",
-            "bulyan(num_malicious_nodes=3)", "bulyan(num_malicious_nodes=1)",
+            "bulyan(num_malicious_nodes=3)", "bulyan(num_malicious_nodes=1)", "bulyan()", "fedmedian",
+            "fedtrimmedavg(beta=0.1)", "fedtrimmedavg(beta=5e-324)",
             "multikrum(num_malicious_nodes=0, num_nodes_to_select=100)", "multikrum(num_nodes_to_select=0)",
         )
     ),
@@ -138,7 +140,9 @@ def test_right_settings_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in (
         "strategy='krum(num_malicious_nodes=1)' fraction-train=1.0",
         "strategy='bulyan(num_malicious_nodes=1)' fraction-train=1.0",
-        "strategy='fedtrimmedavg(beta=0.3)'",
+        "strategy='fedtrimmedavg(beta=0.3)' fraction-train=1.0",
+        "strategy=fedmedian fraction-train=0.5",
+        "strategy='fedtrimmedavg(beta=0)'",
         "strategy=ef21 uplink='ef21(density=0.1)'",
         "clip-median=3.0 clip-norm=10.0 learning-rate=1 round-timeout=1",
     ):
@@ -185,7 +189,7 @@ def test_a_run_that_exists_and_one_that_does_not_fit_are_refused(tmp_path: Path)
 
     check("run-name=mine")
     settings = Settings.from_config({**defaults, "runs-dir": str(tmp_path), "run-name": "mine", "min-nodes": NODES})
-    create_folder(settings)
+    create_folder(settings).append(RoundRecord(1, 0.5, 1.0))
     for text, needed in (
         ("run-name=mine", "holds a run already; choose another run-name"),
         ("run-name=mine resume=true", "has no checkpoint"),

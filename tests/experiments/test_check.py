@@ -41,6 +41,8 @@ def test_a_study_that_fits_is_accepted_silently(tmp_path: Path) -> None:
         (f"{HEAD}{METHOD}strategy = 'ef21()'", r"method\[0\].uplink is 'auto", "EF21"),  # the app's default
         (f"{HEAD}{METHOD}downlink = 'ef21()'", r"method\[0\].downlink is 'ef21", "downlink"),
         (f"{HEAD}device = 'cuda:99'\n{METHOD}", "run.device is 'cuda:99'", "cpu"),
+        (f"{HEAD}{METHOD}strategy = 'krum(num_malicious_nodes=50)'", r"method\[0\].strategy is 'krum", "103 updates"),
+        (f"{HEAD}device = 'cuda:01'\n{METHOD}", "run.device is 'cuda:01'", "cuda:<number>"),
         (
             f"{HEAD}{METHOD}strategy = 'fedprox()'\ntraining = 'fedprox(1)'",
             r"method\[0\].training is 'fedprox",

@@ -15,7 +15,6 @@ from flwr.serverapp.strategy import FedMedian
 from numpy.typing import NDArray
 
 from clients.app import app as client_app
-from clients.devices import available
 from clients.local import train
 from fedcomp.data import load, read_card, write_own
 from fedcomp.errors import DivergedError
@@ -305,10 +304,14 @@ def test_simulated_nodes_have_no_samples_of_their_own(short: Config, tmp_path: P
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.skipif("cuda" in available(), reason="needs a machine without CUDA")
 def test_a_run_ends_in_the_first_round_if_all_nodes_fail(short: Config) -> None:
-    with pytest.raises(RuntimeError, match="round 1"):
-        run(short | {"device": "cuda"})
+    class Silent(LocalGrid):
+        def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+            replies = super().send_and_receive(messages, timeout=timeout)
+            return [reply for reply in replies if not reply.metadata.message_type.startswith("train")]
+
+    with pytest.raises(RuntimeError, match="no node sent an update in round 1"):
+        run(short, Silent(client_app, NODES, short))
 
 
 def test_connected_nodes_need_no_waiting() -> None:
@@ -332,6 +335,15 @@ def test_every_strategy_runs_compressed(short: Config, tmp_path: Path, strategy:
         ({"downlink": "dgc()"}, r"dgc\(.* downlink"),
         ({"uplink": "topk(density=7)"}, r"uplink is 'topk\(density=7\)'; density is 7"),
         ({"uplink": "qsgd(bits=4)"}, "'bits'; .*levels, norm, bucket"),
+        (
+            {"strategy": "krum(num_malicious_nodes=50)"},
+            r"strategy is 'krum.*103 updates .*, 2 of 5 nodes train; .*min-nodes",
+        ),
+        ({"strategy": "bulyan(num_malicious_nodes=3)", "fraction-train": 1.0}, "15 updates .*, 5 of 5 nodes"),
+        ({"strategy": "fedtrimmedavg(beta=0.1)", "fraction-train": 1.0}, "10 updates .*, 5 of 5 nodes"),
+        ({"strategy": "fedmedian"}, "3 updates .*, 2 of 5 nodes"),
+        ({"device": "cuda:99"}, "no node can take part; node 1 says: device is 'cuda:99'; this node"),
+        ({"device": "cuda:01"}, "device is 'cuda:01'; auto, cpu, cuda, cuda:<number> or mps is needed"),
         ({"training": "fedprox(mu=-1)"}, r"training is 'fedprox\(mu=-1\)'; mu is -1"),
         ({"learning-rate-schedule": "linear"}, "learning-rate-schedule is 'linear'; unknown"),
         ({"training": "batch_augmentation(2, shift=8)"}, r"node 1 says: training is 'batch_.*'; shift is 8"),
@@ -418,7 +430,7 @@ def test_a_round_that_fails_is_recorded(short: Config, tmp_path: Path, monkeypat
         return whole(self, server_round, replies)
 
     monkeypatch.setattr(FedMedian, "aggregate_train", fail)
-    run(short | {"run-name": "stumbles", "strategy": "fedmedian"})
+    run(short | {"run-name": "stumbles", "strategy": "fedmedian", "fraction-train": 1.0})
     assert [line["no_result"] for line in lines(tmp_path / "runs" / "stumbles")] == [False, False, True, False, False]
 
 

@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import resource
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -161,7 +161,7 @@ def test_the_record_and_the_checkpoint_are_for_their_user_alone(path: Path) -> N
 
 
 @contextmanager
-def full_at(size: int) -> Iterator[None]:
+def full_at(size: int) -> Generator[None]:
     """Let no file grow beyond `size` bytes, as on a disk that is full."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
