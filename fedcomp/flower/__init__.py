@@ -11,7 +11,7 @@ with required("fedcomp.flower", "flower", "filelock", "flwr"):
 
 from fedcomp.flower.client.mod import CompressionMod
 from fedcomp.flower.grid_wrapper import GridWrapper
-from fedcomp.flower.lazy_array import to_record
+from fedcomp.flower.lazy_array import to_record, to_torch
 from fedcomp.flower.local_grid import LocalGrid
 from fedcomp.flower.records import round_model
 from fedcomp.flower.server.asynchronous import AsyncMode, check_async, parse_mode
@@ -60,4 +60,5 @@ __all__ = [
     "round_model",
     "save_training_state",
     "to_record",
+    "to_torch",
 ]

@@ -5,8 +5,9 @@ the same process that costs two copies and a file format for each message; and t
 of the same key frame.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
@@ -14,7 +15,10 @@ from numpy.typing import NDArray
 
 from fedcomp.core import dtype_name
 from fedcomp.flower._compat import SType
-from fedcomp.wire import to_numpy
+from fedcomp.wire import bfloat16_to_float32, to_numpy
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FIELDS = ("dtype", "shape", "stype", "data")
 
@@ -100,7 +104,8 @@ class LazyArray(DeferredArray):
 def to_record(arrays: Mapping[str, Any]) -> ArrayRecord:
     """Return named numpy arrays or torch tensors as a record of Flower: copies, which become bytes where the record is sent.
 
-    The copy of a tensor stays on its device, so that a `CompressionMod` compresses it there.
+    The copy of a tensor stays on its device, so that a `CompressionMod` compresses it there.  Tensors of bfloat16, which
+    Flower's ``ArrayRecord(...)`` refuses, can be in it, and ``to_torch_state_dict`` returns them.
     """
     return record_of({name: LazyArray(_copy(array)) for name, array in arrays.items()})
 
@@ -113,7 +118,56 @@ def _copy(array: Any) -> Any:
 
 def record_of(arrays: Mapping[str, Array]) -> ArrayRecord:
     """Return a record that holds the given Arrays themselves; the constructor of ArrayRecord would copy each."""
-    record = ArrayRecord()
+    record = TorchRecord() if any(map(_is_bfloat16, arrays.values())) else ArrayRecord()
     for name, array in arrays.items():
         record[name] = array
     return record
+
+
+class TorchRecord(ArrayRecord):
+    """A record with tensors of bfloat16, which its own ``to_torch_state_dict`` can return; it is sent as an ordinary one."""
+
+    def to_torch_state_dict(self, *, keep_input: bool = True) -> "OrderedDict[str, Tensor]":
+        """Return the record as a state dict of torch."""
+        tensors = to_torch(self)
+        if not keep_input:
+            self.clear()
+        return tensors
+
+    def plain(self) -> ArrayRecord:
+        """Return an ordinary record of the same Arrays."""
+        record = ArrayRecord()
+        record.update(self)
+        return record
+
+    def deflate(self) -> bytes:
+        """Return the object that Flower sends: that of the plain record, since the object names its class."""
+        return self.plain().deflate()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ArrayRecord, (dict(self.items()),)
+
+
+def to_torch(record: ArrayRecord) -> "OrderedDict[str, Tensor]":
+    """Return any record as a state dict of torch; those with bfloat16 too, which Flower's ``to_torch_state_dict`` refuses.
+
+    Examples:
+        >>> import torch
+        >>> from fedcomp.flower import to_record, to_torch
+        >>> to_torch(to_record({"weight": torch.tensor([0.5, -1.0], dtype=torch.bfloat16)}))["weight"]
+        tensor([ 0.5000, -1.0000], dtype=torch.bfloat16)
+
+    """
+    words = {name for name, array in record.items() if _is_bfloat16(array)}
+    numbers = {
+        name: LazyArray(bfloat16_to_float32(array.numpy())) if name in words else array
+        for name, array in record.items()
+    }
+    tensors = ArrayRecord.to_torch_state_dict(record_of(numbers))
+    for name in words:
+        tensors[name] = tensors[name].bfloat16()
+    return tensors
+
+
+def _is_bfloat16(array: Array) -> bool:
+    return "bfloat16" in array.dtype

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flwr.app import ConfigRecord, RecordDict
 
-from fedcomp.flower.lazy_array import to_record
+from fedcomp.flower.lazy_array import to_record, to_torch
 from fedcomp.wire import to_numpy
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def load_training_state(records: RecordDict) -> "tuple[dict[str, dict[str, Tenso
     if KEY not in records.array_records or METADATA not in records.config_records:
         return {}, 0
     state: dict[str, dict[str, Tensor]] = {}
-    for key, tensor in records.array_records[KEY].to_torch_state_dict().items():
+    for key, tensor in to_torch(records.array_records[KEY]).items():
         part, _, name = key.partition("/")
         state.setdefault(part, {})[name] = tensor
     return state, int(str(records.config_records[METADATA]["round"]))

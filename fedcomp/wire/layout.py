@@ -6,6 +6,7 @@ names of a compressed tensor.
 """
 
 import fnmatch
+import glob
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -225,16 +226,18 @@ class Layout:
 def layout_of(
     arrays: Mapping[str, NDArray[Any]], local: Iterable[str] = (), tied: Iterable[Iterable[str]] = ()
 ) -> Layout:
-    """Return the layout of a state dict; tensors whose name matches a pattern of `local` (as ``"head.*"``) never travel.
+    """Return the layout of a state dict; tensors whose name is one of `local`, or matches a pattern in it
+    (as ``"head.*"``), never travel.
 
     Each group of names in `tied` is one tensor, which travels once.  Raises `ValueError` for a dtype that cannot travel, for a
     pattern that matches nothing, for names that cannot be tied, and for a model without parameters.
     """
     local = tuple(local)
     for pattern in local:
-        if not fnmatch.filter(arrays, pattern):
+        if pattern not in arrays and not fnmatch.filter(arrays, pattern):
             raise ValueError(f"no tensor matches the local pattern {pattern!r}; the tensors are {', '.join(arrays)}")
-    layout = Layout(tie([tensor_of(name, array, local) for name, array in arrays.items()], tied))
+    patterns = tuple(glob.escape(pattern) if pattern in arrays else pattern for pattern in local)  # a name is itself
+    layout = Layout(tie([tensor_of(name, array, patterns) for name, array in arrays.items()], tied))
     if not layout.n:
         raise ValueError(f"the model has no floating tensor to send; at least one is needed: {_why_empty(layout)}")
     if layout.n > MAX_ENTRIES:

@@ -142,7 +142,7 @@ def _answer(
     message.content = _with_record(message.content, key, _model(state, cache))
     if uplinks:
         del message.content[records.RECORD_UPLINKS]
-    with kept_state(context):
+    with kept_state(context), _explained():
         reply = call_next(message, context)
     if reply.has_content():
         layout = state.subscriber.held.layout
@@ -156,6 +156,17 @@ def _answer(
                 reply.content = _confirmed(state.subscriber, reply.content, returned, request, identity, decode_seconds)
     store.save(state)
     return reply
+
+
+@contextmanager
+def _explained() -> Generator[None]:
+    """Say what to write in place of Flower's ``ArrayRecord(...)`` where that fails because of bfloat16."""
+    try:
+        yield
+    except TypeError as error:
+        if "BFloat16" not in str(error):
+            raise
+        raise TypeError(f"{error}; fedcomp.flower.to_record(model.state_dict()) takes tensors of bfloat16") from error
 
 
 @contextmanager
