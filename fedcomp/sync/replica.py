@@ -57,7 +57,8 @@ class Origin:
         vector = np.empty_like(self.base.vector)
         for start in range(0, vector.size, STEP_BLOCK_ENTRIES):
             part = slice(start, start + STEP_BLOCK_ENTRIES)
-            vector[part] = on_grid(self.base.vector[part], self.counts[part])
+            base, counts = self.base.vector[part], self.counts[part]
+            vector[part] = on_grid(base, counts) if counts.any() else base
         return vector
 
     def rounded_off(self) -> Vector:
@@ -66,6 +67,9 @@ class Origin:
         for start in range(0, error.size, STEP_BLOCK_ENTRIES):
             part = slice(start, start + STEP_BLOCK_ENTRIES)
             base, counts = self.base.vector[part], self.counts[part]
+            if not counts.any():
+                error[part] = 0
+                continue
             moved = on_grid(base, counts).astype(np.float64) - base
             error[part] = np.multiply(counts, UNIT, dtype=np.float64) - moved
         return error

@@ -226,8 +226,7 @@ class Layout:
 def layout_of(
     arrays: Mapping[str, NDArray[Any]], local: Iterable[str] = (), tied: Iterable[Iterable[str]] = ()
 ) -> Layout:
-    """Return the layout of a state dict; tensors whose name is one of `local`, or matches a pattern in it
-    (as ``"head.*"``), never travel.
+    """Return the layout of a state dict; tensors that `local` names, exactly or by a pattern as ``"head.*"``, never travel.
 
     Each group of names in `tied` is one tensor, which travels once.  Raises `ValueError` for a dtype that cannot travel, for a
     pattern that matches nothing, for names that cannot be tied, and for a model without parameters.

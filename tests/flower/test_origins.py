@@ -12,7 +12,8 @@ import fedcomp
 from fedcomp.core import Arrays, octets, read_archive, write_archive
 from fedcomp.errors import CorruptError
 from fedcomp.flower import CompressedStrategy, LocalGrid
-from fedcomp.flower.client.context_store import KEY, STYPE
+from fedcomp.flower.client.context_store import KEY
+from fedcomp.flower.client.stored_array import STYPE
 from tests.flower.toy import app, model, state_of
 
 NODES = 3

@@ -3,8 +3,7 @@
 import json
 from collections.abc import Collection
 
-import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
 from fedcomp.errors import CORRUPTION_ERRORS
 from fedcomp.flower.client.client_state import (
@@ -15,10 +14,10 @@ from fedcomp.flower.client.client_state import (
     from_parts,
     replica_of,
 )
+from fedcomp.flower.client.stored_array import restored, stored
 
 KEY = "fedcomp"
 PLAIN = "fedcomp.plain"
-STYPE = "fedcomp.state/1"
 
 
 class ContextStore:
@@ -33,10 +32,7 @@ class ContextStore:
         if KEY not in records.array_records or PLAIN not in records.config_records:
             return ClientState(training_id=training_id)
         try:
-            arrays = {
-                name: np.frombuffer(bytearray(array.data), array.dtype).reshape(array.shape)  # writable
-                for name, array in records.array_records[KEY].items()
-            }
+            arrays = {name: restored(array) for name, array in records.array_records[KEY].items()}
             plain = json.loads(str(records.config_records[PLAIN]["json"]))
             state = from_parts(plain, arrays, records, replica_of(plain, arrays))
         except CORRUPTION_ERRORS:
@@ -48,7 +44,7 @@ class ContextStore:
         records = self._records
         for key in [key for key in records if key in (KEY, LOCAL) or key.startswith(ANSWER)]:
             del records[key]
-        arrays = (state.arrays() | state.model()).items()
-        records[KEY] = ArrayRecord({name: Array(str(a.dtype), a.shape, STYPE, a.tobytes()) for name, a in arrays})
+        arrays = state.arrays() | state.model()
+        records[KEY] = ArrayRecord({name: stored(array) for name, array in arrays.items()})
         records[PLAIN] = ConfigRecord({"json": json.dumps(state.plain())})
         records.update(state.records())
