@@ -64,7 +64,7 @@ def handlers(tmp_path: Path) -> dict[str, Handler]:
         (
             "Deliver",
             pb.DeliverRequest(training=7, node=1, round=1, frames=b"FCMP"),
-            "INVALID_ARGUMENT: frames that cannot",
+            "INVALID_ARGUMENT: a message that cannot be used",
         ),
         ("Hello", pb.HelloRequest(training=7, node=2, round=0), "PERMISSION_DENIED: a call from node 2; one of 1 may"),
         ("Hello", pb.HelloRequest(training=8, node=1, round=0), "FAILED_PRECONDITION: node 1 differs from node 0"),
