@@ -227,7 +227,7 @@ class GossipTrial:
         if lower == self.liar and answer.frames and self._fails("lie about an answer"):
             lie = self.rng.choice(({"round": LAST}, {"round": 2**32 - 1}, {"place": (2**63, 2**63)}, {"last_used": 1}))
             self.exact = False
-            return replace(answer, **lie)  # type: ignore[arg-type]  # mypy takes the values for one type
+            return replace(answer, **lie)
         if answer.frames and self._fails("answer damaged"):
             self.faults["answer with a checksum made right"] += (sealed := self.is_harmful and self.rng.random() < 0.5)
             data = disturb(self.rng, answer.frames)

@@ -1,10 +1,13 @@
 """A small share of the soak's trials of gossip; and that they find what is broken."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from fedcomp.core import Arrays
 from fedcomp.gossip import deep_squeeze
 from fedcomp.gossip.peers import peer
+from fedcomp.gossip.peers.claims import Claim
 from tests.flower import soak
 from tests.gossip import soak as gossip_soak
 
@@ -45,7 +48,7 @@ def test_a_doubt_that_is_never_settled_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_liar_who_is_believed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def farthest(own: int, last: int, claims: dict[int, peer.Claim], num_neighbors: int, *, is_alone: bool) -> int:
+    def farthest(own: int, last: int, claims: Mapping[int, Claim], num_neighbors: int, *, is_alone: bool) -> int:
         return max([own + 1, *(min(each.round, last) for each in claims.values())])
 
     monkeypatch.setattr(gossip_soak, "next_round", farthest)

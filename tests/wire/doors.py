@@ -19,7 +19,7 @@ from fedcomp.sync import Replica, Subscriber, apply_frame, updates
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.node_registry import NodeRecord, SentModel
 from fedcomp.wire import FLAG_DIRECT, Kind, decode_body, frame, server_message
-from tests.wire import batches, specimens
+from tests.wire import batches, ends, specimens
 from tests.wire.mutants import BODY, INSTRUCTION, Mutant
 
 TO_NODES = (Kind.KEY.name, Kind.START.name, Kind.DELTA.name, Kind.JUMP.name, Kind.REPLAY.name)
@@ -186,6 +186,10 @@ def _lower_layers(mutant: Mutant) -> Door:
     return enter, check
 
 
+def _end(mutant: Mutant) -> Door:
+    return ends.door(mutant.kind, mutant.codec, mutant.data, _need)
+
+
 def _vector(vector: Vector, n: int) -> None:
     _need(vector.dtype == np.float32 and vector.shape == (n,), f"a vector of {vector.dtype} {vector.shape}")
     _need(bool(np.isfinite(vector).all()), "a vector with NaN or infinity")
@@ -219,6 +223,7 @@ DOORS: dict[str, Callable[[Mutant], Door]] = {
     **dict.fromkeys(TO_NODES, _replica),
     Kind.ACTIVATION.name: _upper_layers,
     Kind.GRADIENT.name: _lower_layers,
+    **dict.fromkeys(ends.KINDS, _end),
 }
 """The receivers of the kinds; the server gets all others."""
 

@@ -30,7 +30,7 @@ from fedcomp.wire import (
     read_vector,
     server_message,
 )
-from tests.wire import adversaries, batches, specimens
+from tests.wire import adversaries, batches, ends, specimens
 from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_instruction
 
 SIZES = (10, 10_000, 1_000_000)
@@ -52,8 +52,9 @@ KINDS = (
     Kind.RESYNC.name,
     Kind.ACTIVATION.name,
     Kind.GRADIENT.name,
+    *ends.KINDS,
 )
-WEIGHTS = (22, 16, 14, 12, 15, 9, 2, 10, 1, 1, 6, 3)
+WEIGHTS = (22, 16, 14, 12, 15, 9, 2, 10, 1, 1, 6, 3, *[2] * len(ends.KINDS))
 TEXTS = (
     *(b"", b"(" * 60_000, b"-" * 60_000, b"nobody()", b"stc(**{})", b"stc(density=1e999)", b"stc(density=-0.0)"),
     *(b"stc(density=%s)" % (b"9" * digits) for digits in (400, 4300, 50_000)),
@@ -273,6 +274,19 @@ def _gradient(rng: Random, n: int) -> Mutant:
     return Mutant(Kind.GRADIENT.name, n, codec, _outside(rng, made.to_bytes()))
 
 
+def _to_end(kind: str, rng: Random, _: int) -> Mutant:
+    """Return what arrives at a node of a graph, or at an end of split training."""
+    if kind == ends.SPLIT_MESSAGE:
+        return Mutant(kind, ends.ENTRIES, 0, ends.split_message(rng))
+    if kind == ends.SPLIT_ANSWER:
+        return Mutant(kind, ends.ENTRIES, 0, ends.split_answer(rng))
+    method = rng.randrange(len(ends.METHODS))
+    if kind in ends.REQUESTS:
+        return Mutant(kind, ends.ENTRIES, method, ends.request(rng, kind, method))
+    make = ends.state if kind == ends.STATE else ends.fetched
+    return Mutant(kind, ends.ENTRIES, method, make(rng, method))
+
+
 def _outside(rng: Random, data: bytes) -> bytes:
     """Return the frame `data` as it is, with a damaged head, or damaged anywhere; seldom without its checksum."""
     what = rng.random()
@@ -334,4 +348,5 @@ MAKERS: dict[str, Callable[[Random, int], Mutant]] = {
     Kind.RESYNC.name: partial(_answer, Kind.RESYNC),
     Kind.ACTIVATION.name: _activation,
     Kind.GRADIENT.name: _gradient,
+    **{kind: partial(_to_end, kind) for kind in ends.KINDS},
 }

@@ -83,7 +83,11 @@ class Peer:
             return self.round, self.state.last_used.get(neighbor, 0)
 
     def fetch(self, neighbor: int, round_number: int, place: Place, is_alive: Callable[[], bool]) -> Fetched:
-        """Return the frames that lead `neighbor` from `place` to the message of this round, once there is one."""
+        """Return the frames that lead `neighbor` from `place` to the message of this round, once there is one.
+
+        Raises `CorruptError` for a lower neighbour: this node fetches its messages.
+        """
+        self._check_higher(neighbor)
         with self._changed:
             self._note(neighbor, round_number - 1, round_number)
             self._wait(lambda: self.round > round_number or self.state.round >= round_number, is_alive)
@@ -95,8 +99,10 @@ class Peer:
     def deliver(self, neighbor: int, round_number: int, frames: bytes, is_alive: Callable[[], bool]) -> bool:
         """Take the frames of `neighbor` for this round; return whether the edge is used, once that is decided and saved.
 
-        A delivery that is repeated gets the same answer.  Raises `FedcompError` for frames that cannot be followed.
+        A delivery that is repeated gets the same answer.  Raises `FedcompError` for frames that cannot be followed, and for
+        those of a lower neighbour.
         """
+        self._check_higher(neighbor)
         with self._changed:
             self._wait(lambda: True, is_alive)
             if self._deciding and self.state.round == round_number:
@@ -107,6 +113,12 @@ class Peer:
                     self._changed.notify_all()
                 self._wait(lambda: not self._deciding or self.state.round != round_number, is_alive)
             return self.state.last_used.get(neighbor) == round_number
+
+    def _check_higher(self, neighbor: int) -> None:
+        if neighbor < self.number:
+            raise CorruptError(
+                f"node {neighbor} has the lower number; node {self.number} calls it, and not the reverse"
+            )
 
     def heard(self, neighbor: int, round_number: int) -> None:
         """Note in which round a neighbour says that it is; 0 says nothing."""

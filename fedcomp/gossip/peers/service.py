@@ -87,7 +87,7 @@ class Service:
         except StaleError as error:
             refuse(context, grpc.StatusCode.CANCELLED, str(error))
         except FedcompError as error:
-            refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"frames that cannot be followed: {error}")
+            refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"a message that cannot be used: {error}")
         except PeerStoppedError:
             refuse(context, grpc.StatusCode.UNAVAILABLE, f"node {self._peer.number} ends")
         self._traffic.count(request.node, uplink_bytes=len(reply))

@@ -153,6 +153,15 @@ def test_after_the_last_round_a_doubt_is_settled_too(pair: Graph) -> None:
     assert models(pair) == [2, 2]
 
 
+def test_a_lower_neighbor_is_asked_and_does_not_ask(pair: Graph) -> None:
+    high, frames = pair.peers[1], b"".join(pair.peers[0].state.node.frames_from(pair.peers[1].place_of(0)))
+    with pytest.raises(CorruptError, match="node 0 has the lower number"):
+        high.deliver(0, 1, frames, never)
+    with pytest.raises(CorruptError, match="node 0 has the lower number"):
+        high.fetch(0, 1, (0, 0), never)
+    assert high.decide() == set()
+
+
 def test_a_late_delivery_is_refused_and_a_repeated_one_gets_the_same_answer(pair: Graph) -> None:
     low, high = pair.peers
     frames, first = delivered(pair)
