@@ -110,7 +110,9 @@ def check_run(config: Mapping[str, object], num_nodes: int) -> None:
         from clients.plug_ins import check_plug_ins
         from fedcomp.tasks import build_model, input_shape
         from server.evaluate import check_training
+        from server.split import check_split, parts_of
 
+        check_split(settings)
         device = pick_device(settings.device)
         dataset = load_dataset(settings)
         shape = input_shape(dataset.card)
@@ -118,6 +120,8 @@ def check_run(config: Mapping[str, object], num_nodes: int) -> None:
         check_training(settings.training, settings.learning_rate_schedule, settings.strategy, settings.uplink)
         parse_setting("training", settings.training, lambda text: check_plug_ins(text, model, shape))
         check_partition(settings, dataset, num_nodes)
+        if settings.split:
+            parts_of(settings, model)
     except (OSError, ValueError) as error:
         raise LaunchError(str(error)) from None
 

@@ -18,7 +18,7 @@ from server.nodes import OrderedGrid, query_partitions, wait_for_nodes
 from server.rounds import Rounds
 from server.run_status import RunStatus
 from server.settings import Settings, SettingsError
-from server.split import run_split
+from server.split import check_split, run_split
 from server.strategies import parse_strategy
 
 WEIGHT_METRICS = {"examples": "num-examples", "uniform": "uniform-weight"}
@@ -80,10 +80,7 @@ def main(grid: Grid, context: Context) -> None:
 
 def prepare(settings: Settings, grid: Grid) -> Evaluator:
     """Return the evaluator; raise `ValueError` if strategy, dataset, model, nodes and partition do not fit together."""
-    if settings.split_layer:
-        raise SettingsError(
-            f"split-layer is {settings.split_layer!r}, and split is empty; a text such as 'split()' is needed"
-        )
+    check_split(settings)
     check_strategy(settings)
     check_training(settings.training, settings.learning_rate_schedule, settings.strategy, settings.uplink)
     dataset = load_dataset(settings)

@@ -4,11 +4,12 @@ import time
 from dataclasses import asdict, replace
 
 from flwr.serverapp import Grid
+from torch import nn
 
 from fedcomp.core import parse_setting
 from fedcomp.errors import DivergedError
 from fedcomp.flower.split import SplitTraining
-from fedcomp.split import SplitTraffic, cut, parse_split
+from fedcomp.split import SplitSettings, SplitTraffic, cut, parse_split
 from fedcomp.sync import Traffic
 from server import report
 from server.evaluate import Evaluator, build_evaluator, to_npz
@@ -47,7 +48,15 @@ ALL_NODES: dict[str, tuple[float, ...]] = {"fraction_train": (0.2, 1.0)}
 
 
 def check_split(settings: Settings) -> None:
-    """Raise `SettingsError` for a setting that split learning does not use, and that is not as it is by default."""
+    """Raise `SettingsError` for a setting that split learning does not use, and that is not as it is by default.
+
+    Without split learning, it is one for a layer alone.
+    """
+    if not settings.split:
+        if settings.split_layer:
+            layer = settings.split_layer
+            raise SettingsError(f"split-layer is {layer!r}, and split is empty; a text such as 'split()' is needed")
+        return
     for name, default in (UNUSED | IN_THE_TEXT).items():
         if (value := getattr(settings, name)) != default:
             key = name.replace("_", "-")
@@ -61,16 +70,22 @@ def check_split(settings: Settings) -> None:
             )
 
 
+def parts_of(settings: Settings, model: nn.Module) -> tuple[SplitSettings, nn.Module, nn.Module]:
+    """Return how to train, and the lower and the upper part of `model`; raise `ValueError` for settings that do not fit."""
+    check_split(settings)
+    split = parse_setting("split", settings.split, parse_split)
+    return split, *parse_setting("split-layer", settings.split_layer, lambda name: cut(model, name))
+
+
 def run_split(settings: Settings, grid: Grid) -> None:
     """Train by split learning on all nodes of `grid`, and write the run's folder.
 
     Raises `ValueError` for settings that do not fit, before anything starts.
     """
     check_split(settings)
-    split = parse_setting("split", settings.split, parse_split)
     dataset = load_dataset(settings)
     evaluator = build_evaluator(settings.model, dataset, settings.seed, settings.device)
-    lower, upper = parse_setting("split-layer", settings.split_layer, lambda name: cut(evaluator.model, name))
+    split, lower, upper = parts_of(settings, evaluator.model)
     training = SplitTraining(lower, upper, evaluator.x[:1], split, seed=settings.seed, timeout_s=settings.round_timeout)
     check_partition(settings, dataset, wait_for_nodes(grid, settings.min_nodes, settings.node_timeout))
     query_partitions(grid)  # a node that cannot take part says why

@@ -58,10 +58,12 @@ OUTCOMES: dict[tuple[str, str], str] = {
     **{(text, "deep_squeeze"): WORKS for text in WITH_FEEDBACK},
     **{(text, use): MEMORY for text in (*WITH_FEEDBACK, *OTHER_MEMORIES) for use in ("choco", "change", "direct")},
     **{(text, "deep_squeeze"): NO_RESIDUAL for text in OTHER_MEMORIES},
+    ("regtopk()", "deep_squeeze"): NO_CONTRACTION,
     **{("signsgd()", use): NO_CONTRACTION for use in ("choco", "change")},
     ("signsgd()", "direct"): WORKS,
     ("signsgd()", "deep_squeeze"): NO_RESIDUAL,
     **{(text, use): OF_A_SERVER for text in ("auto()", "balanced()") for use in ("choco", "change", "direct")},
+    ("balanced()", "choco"): MEMORY,
     ("auto()", "deep_squeeze"): NO_RESIDUAL,
     ("balanced()", "deep_squeeze"): OF_A_SERVER,
 }

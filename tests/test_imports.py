@@ -57,13 +57,13 @@ RULES = {
     "server/settings.py": "pydantic pydantic_core fedcomp fedcomp.data fedcomp.flower",
     "server/evaluate.py": """numpy torch flwr
         fedcomp fedcomp.core fedcomp.data fedcomp.flower fedcomp.sync fedcomp.tasks fedcomp.training""",
-    "server/split.py": "flwr fedcomp.core fedcomp.errors fedcomp.flower.split fedcomp.split fedcomp.sync",
+    "server/split.py": "torch flwr fedcomp.core fedcomp.errors fedcomp.flower.split fedcomp.split fedcomp.sync",
     "clients/": """numpy torch flwr
         fedcomp.core fedcomp.data fedcomp.flower fedcomp.flower.split fedcomp.split fedcomp.tasks fedcomp.training""",
     # tools
     "deploy/": "cryptography filelock grpc grpc_health psutil pydantic fedcomp.core fedcomp.data",
     "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.core fedcomp.data fedcomp.flower._compat fedcomp.tasks
-        clients.devices clients.plug_ins server.evaluate server.fit server.folder server.settings""",
+        clients.devices clients.plug_ins server.evaluate server.fit server.folder server.settings server.split""",
     "deploy/stop_report.py": "server.folder server.run_status",
     "deploy/monitor/": """prometheus_client rich fedcomp.core fedcomp.sync
         server.folder server.progress server.run_records server.run_status""",

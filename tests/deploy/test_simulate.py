@@ -70,6 +70,18 @@ def test_a_run_from_start_to_end(launcher: Launcher, tmp_path: Path) -> None:
     assert "INFO" not in output
 
 
+@pytest.mark.system
+def test_split_learning_from_start_to_end(launcher: Launcher, tmp_path: Path) -> None:
+    text = "split='split(forward=cgx(bits=2), steps=4)' split-layer='2' model=cnn partition='iid()' num-rounds=2 runs-dir=out"
+    output, _ = (process := launcher.start("--nodes", "2", "-c", text)).communicate(timeout=300)
+    assert process.returncode == 0, output
+    summary = json.loads((tmp_path / "out" / "digits-001" / "summary.json").read_text())
+    assert summary["rounds"] == 2
+    assert 0 < summary["downlink_bytes"] < summary["dense_downlink_bytes"]
+    assert summary["uplink_bytes"] > 0, "all activations are first visits, which go in full"
+    assert "round 2/2" in output
+
+
 def test_a_wrong_setting_is_one_sentence_before_anything_starts(launcher: Launcher, tmp_path: Path) -> None:
     output, _ = (process := launcher.start("-c", "num-rounds=0")).communicate(timeout=60)
     assert (process.returncode, output.count("\n")) == (1, 1)

@@ -186,7 +186,8 @@ def test_ecq_sgd_refuses_settings_whose_error_grows_without_end() -> None:
             "qsgd(levels=4, norm='l2', feedback=True)",
             "feedback is True; .* the error would grow without end: its variance is 5.66",
         ),
-        ("cgx(bits=1, feedback=True)", "feedback is True with bits=1; it needs at least 2"),
+        ("cgx(rounding='up')", "rounding is 'up'; it is one of 'nearest', 'random'"),
+        ("fastsgd(base=16)", "fastsgd.* has error feedback, and the error of its message has no bound"),
     ],
 )
 def test_a_setting_out_of_range_is_refused_by_name_value_and_range(text: str, message: str) -> None:

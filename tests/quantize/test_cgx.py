@@ -5,10 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
+import fedcomp
 from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, EncodeContext, Shapes, Vector
-from fedcomp.quantize import Cgx
+from fedcomp.quantize import Cgx, Unbiased
 from fedcomp.quantize.cgx import allocate, least_tolerance, rounding_error
 from fedcomp.quantized import LINEAR, Dense, Levels, Segments
+from tests.quantize.laws import check_at_most, check_mean
 
 SHAPES: Shapes = ((64, 32), (64,), (), (0, 5), (31, 33), (5000,), (16, 64), (3, 3, 1000))
 """Rounded, bias, scalar, empty, one entry too few, long but of one dimension, exactly 1024 entries, rounded."""
@@ -234,3 +236,38 @@ def test_the_least_tolerance_is_that_of_eight_bits_everywhere() -> None:
         allowed = least_tolerance(bits) * error([bits] * 20, squares)
         assert error([8] * 20, squares) == pytest.approx(allowed)
         assert allocate(entries, squares, bits, 0.99 * least_tolerance(bits)) == [8] * 20
+
+
+@pytest.mark.parametrize("bits", [1, 3, 8])
+def test_random_rounding_is_unbiased_and_takes_one_of_the_two_next_levels(bits: int) -> None:
+    vector = np.random.default_rng(bits).standard_normal(200).astype(np.float32)
+    quantizer = Cgx(bits, bucket=200, rounding="random")
+    draws = np.array(
+        [quantizer.quantize(CompensatedUpdate(vector, context=EncodeContext(seed))).dense() for seed in range(400)]
+    )
+    grid = np.linspace(float(vector.min()), float(vector.max()), 1 << bits)
+    check_mean(draws, vector, grid, scale=float(np.abs(vector).max()))
+    errors = np.square(draws - vector, dtype=np.float64).sum(axis=1) / np.square(vector, dtype=np.float64).sum()
+    bound = quantizer.error_bound(200)
+    assert isinstance(bound, Unbiased)
+    check_at_most(errors, bound.variance)
+
+
+def test_levels_of_least_error_of_one_bit_are_the_means_of_both_sides() -> None:
+    """-4 and 8 are the ends: 1 and -1 go to the lower level.  The means are (-4 + 1 - 1) / 3 and 8."""
+    vector = np.array([-4, 1, -1, 8], np.float32)
+    assert Cgx(1, 4).quantize(CompensatedUpdate(vector)).dense().tolist() == [-4, -4, -4, 8]
+    found = Cgx(1, 4, scale="minimal").quantize(CompensatedUpdate(vector)).dense()
+    assert found.tolist() == pytest.approx([-4 / 3, -4 / 3, -4 / 3, 8], rel=1e-6)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_error_feedback_around_levels_of_least_error_stays_bounded(bits: int) -> None:
+    """Heavy-tailed vectors, whose error with the levels of the range is longer than they are."""
+    compressor, rng = fedcomp.cgx(bits=bits, feedback=True), np.random.default_rng(bits)
+    state, norms = compressor.init(1000), list[float]()
+    for seed in range(300):
+        vector = rng.standard_t(2, 1000).astype(np.float32)
+        _, state = compressor.encode(vector, state, seed)
+        norms.append(float(np.linalg.norm(state["residual"])))
+    assert max(norms[200:]) < 3 * max(norms[20:120])

@@ -78,6 +78,7 @@ def replica() -> Replica:
 def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
     names = {path.name for path in GOLDEN.iterdir() if path.suffix in (".body", ".frame", ".instruction")}
     assert names == {
+        "cgx_random.body",
         *("raw.body", "golomb.body", "golomb_interleaved.body", "empty.body", "stc.body"),
         *("sparse_fp32.body", "sparse_bf16.body", "sparse_fp16.body", "sparse_natural.body"),
         *(
@@ -193,6 +194,16 @@ def test_the_body_of_sparse_ternary_compression() -> None:
     compressor = fedcomp.stc(1 / 50)
     assert compressor.decode(golden("stc.body"), N).tobytes() == slow_stc(UPDATE, 1 / 50).tobytes()
     assert compressor.encode(UPDATE, compressor.init(N))[0] == golden("stc.body")
+
+
+def test_the_body_of_random_levels() -> None:
+    """Its layout is that of the levels to which CGX rounds: each entry is one of the two next to it."""
+    text = "cgx(bits=3, rounding='random')"
+    body = golden("cgx_random.body")
+    assert encode(text) == body
+    found, step = fedcomp.parse(text).decode(body, 3000), (UPDATE[:2000].max() - UPDATE[:2000].min()) / 7
+    assert 0.5 * step < np.abs(found[:2000] - UPDATE[:2000]).max() <= step
+    assert found[2000:2040].tobytes() == UPDATE[2000:2040].tobytes(), "a vector is dense"
 
 
 def test_the_body_of_steps() -> None:
