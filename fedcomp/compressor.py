@@ -8,6 +8,7 @@ import numpy as np
 
 from fedcomp.core import CompensatedUpdate, EncodeContext, Shapes, Vector, check_int, dtype_name, format_call, is_numpy
 from fedcomp.entropy import MAX_ENTRIES, EntropyCode
+from fedcomp.errors import CorruptError
 from fedcomp.memory import Memory, State
 from fedcomp.quantize import ErrorBound, NormBound, Quantizer, contracting, error_bound
 from fedcomp.quantized import QuantizedVector
@@ -139,8 +140,13 @@ class Compressor:
     def decode(self, body: bytes, n: int | None = None) -> Vector:
         """Return the vector, float32 (n,), that `encode` wrote with any settings of the same entropy code.
 
-        Raises `FedcompError` for a damaged body, and for one of another length than `n` before memory is allocated for it.
+        Raises `FedcompError` for a damaged body, for anything but bytes, and for another length than `n` before memory is
+        allocated for it.
         """
+        if not isinstance(body, bytes):
+            if not isinstance(body, bytearray | memoryview):
+                raise CorruptError(f"a body of type {type(body).__name__}; bytes are needed")
+            body = bytes(body)
         quantized: QuantizedVector = self.entropy.decode(body, n=n)
         return quantized.dense()
 

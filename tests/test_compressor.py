@@ -9,6 +9,7 @@ import pytest
 import fedcomp
 from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy import MAX_ENTRIES
+from fedcomp.errors import FedcompError
 from fedcomp.memory import State
 from tests.reference import slow_stc
 
@@ -168,3 +169,17 @@ def test_a_state_of_another_length_is_not_selected() -> None:
     assert compressor.select(state, 7)["residual"].tolist() == [1] * 7
     assert compressor.select(state, 8)["residual"].tolist() == [0] * 8
     assert set(compressor.select(state, 8)) == {"residual"}
+
+
+@pytest.mark.parametrize("body", ["abc", None, 7, [1, 2], np.zeros(3, np.uint8)])
+def test_a_body_that_is_not_bytes_is_refused_as_one_that_is_damaged(body: object) -> None:
+    for name in ("dense()", "stc()", "eden(bits=1)"):
+        with pytest.raises(FedcompError, match=f"{type(body).__name__}; bytes are needed"):
+            fedcomp.parse(name).decode(body)  # type: ignore[arg-type]
+
+
+def test_other_buffers_of_bytes_decode_as_bytes_do() -> None:
+    stc = fedcomp.stc(density=0.5)
+    body, _ = stc.encode(np.arange(6, dtype=np.float32), stc.init(6))
+    for buffer in (bytearray(body), memoryview(body)):
+        np.testing.assert_array_equal(stc.decode(buffer), stc.decode(body))  # type: ignore[arg-type]

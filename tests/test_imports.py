@@ -25,7 +25,8 @@ RULES = {
     "fedcomp/quantize/": "numpy fedcomp.backends fedcomp.core fedcomp.errors fedcomp.quantized",
     "fedcomp/entropy/": "numpy fedcomp.core fedcomp.errors fedcomp.quantized",
     "fedcomp/memory/": "numpy fedcomp.backends fedcomp.core fedcomp.quantized",
-    "fedcomp/compressor.py": "numpy fedcomp.core fedcomp.entropy fedcomp.memory fedcomp.quantize fedcomp.quantized",
+    "fedcomp/compressor.py": """numpy fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.memory fedcomp.quantize
+        fedcomp.quantized""",
     "fedcomp/methods/": """numpy fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.memory fedcomp.quantize
         fedcomp.quantized""",
     "fedcomp/wire/": "numpy fedcomp.backends fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.methods fedcomp.quantized",

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+import numpy as np
 from flwr.app import Array, ArrayRecord
 
 from fedcomp.flower.lazy_array import record_of
@@ -119,7 +120,14 @@ def _is_list(names: Sequence[str]) -> bool:
 
 
 def _kind(dtype: str) -> str:
-    return "float" if "float" in dtype else dtype
+    """Return "float" for all real floating dtypes, in whatever byte order, and the name of others."""
+    if "float" in dtype:
+        return "float"
+    try:
+        parsed = np.dtype(dtype)
+    except TypeError:
+        return dtype
+    return "float" if parsed.kind == "f" else str(parsed.newbyteorder("="))
 
 
 def _with_ties(record: Mapping[str, Array], layout: Layout) -> ArrayRecord:

@@ -172,9 +172,9 @@ def rebased_exact(exact: bytes, start: bytes, published: Replica) -> bytes:
 
 
 def _numbers(arrays: ExactArrays) -> ExactArrays:
-    """Return the arrays in float64, bools as they are."""
+    """Return the arrays in float64 or complex128, bools as they are."""
     arrays = arrays | float_values(arrays)
-    return {name: array if array.dtype == bool else array.astype(np.float64) for name, array in arrays.items()}
+    return {n: a if a.dtype == bool else a.astype(np.result_type(a, np.float64)) for n, a in arrays.items()}
 
 
 def check_magnitude(change: QuantizedVector, published: Replica) -> None:

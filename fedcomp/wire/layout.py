@@ -1,8 +1,8 @@
 """The tensors behind the vector, and how each one travels.
 
-Floating tensors are `compressed`: concatenated in order into one float32 vector (top-k is global).  Integers, bools and
-BatchNorm statistics are `exact`: they travel in the frame as they are.  `local` tensors never travel.  `tied` ones are other
-names of a compressed tensor.
+Floating tensors are `compressed`: concatenated in order into one float32 vector (top-k is global), complex ones as two numbers
+an entry.  Integers, bools and BatchNorm statistics are `exact`: they travel in the frame as they are.  `local` tensors never
+travel.  `tied` ones are other names of a compressed tensor.
 """
 
 import fnmatch
@@ -67,8 +67,8 @@ class Layout:
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the compressed tensors."""
-        return tuple(tensor.shape for tensor, _ in self.parts)
+        """The shapes of the compressed tensors, as real numbers."""
+        return tuple(tensor.number_shape for tensor, _ in self.parts)
 
     @cached_property
     def exact_size(self) -> int:
@@ -168,7 +168,7 @@ class Layout:
         """Return the tensors, without the local ones, in their order and dtypes; they share no memory with the arguments."""
         arrays = self.unflatten_exact(exact)
         for tensor, part in self.parts:
-            arrays[tensor.name] = tensor.cast(vector[part]).reshape(tensor.shape)
+            arrays[tensor.name] = tensor.shaped(tensor.cast(vector[part]))
         return self._in_order(arrays)
 
     def unflatten_exact(self, exact: bytes) -> dict[str, NDArray[Any]]:
@@ -177,7 +177,7 @@ class Layout:
         offset = 0
         for tensor in self.exact_tensors:
             flat = np.frombuffer(exact, tensor.wire_dtype, tensor.size, offset).astype(tensor.array_dtype)
-            arrays[tensor.name] = flat.reshape(tensor.shape)
+            arrays[tensor.name] = tensor.shaped(flat)
             offset += flat.nbytes
         return arrays
 
@@ -192,7 +192,7 @@ class Layout:
         for tensor, part in self.parts:
             total = np.zeros(tensor.size) if base is None else tensor.as_held(base[part]).astype(np.float64)
             total += change[part]
-            arrays[tensor.name] = total.reshape(tensor.shape)
+            arrays[tensor.name] = tensor.shaped(total)
         return self._in_order(arrays)
 
     def _in_order(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -206,7 +206,7 @@ class Layout:
         """Raise `CorruptError` for exact tensors that hold NaN or infinity, or a bool that is neither 0 nor 1."""
         for name, array in self.unflatten_exact(exact).items():
             values = bfloat16_to_float32(array) if is_bfloat16(array.dtype) else array
-            if values.dtype.kind == "f" and not np.isfinite(values).all():
+            if values.dtype.kind in "fc" and not np.isfinite(values).all():
                 raise CorruptError(f"the exact tensor {name!r} holds NaN or infinity")
             if values.dtype.kind == "b" and values.view(np.uint8).max(initial=0) > 1:
                 raise CorruptError(f"the exact tensor {name!r} holds a bool that is neither 0 nor 1")

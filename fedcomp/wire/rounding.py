@@ -31,5 +31,5 @@ def rounded(arrays: Mapping[str, NDArray[Any]], bits: int) -> dict[str, NDArray[
         if largest:
             step = max(UNIT, 2.0 ** math.ceil(math.log2(largest / (2 ** (bits - 1) - 1))))
             rounded_values = np.rint(values / step) * step + 0.0  # no -0: it is no multiple of the unit
-            result[tensor.name] = tensor.round(rounded_values)
+            result[tensor.name] = tensor.shaped(tensor.round(rounded_values))
     return result

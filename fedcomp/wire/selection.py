@@ -75,7 +75,7 @@ class Selection:
             return self.layout.shapes
         selected = [each for each, kept in zip(self.layout.filled, self.tensors, strict=True) if kept]
         if self.indices is None:
-            return tuple(tensor.shape for tensor, _ in selected)
+            return tuple(tensor.number_shape for tensor, _ in selected)
         counts = np.diff(np.searchsorted(self.indices, [part.stop for _, part in selected]), prepend=0)
         return tuple((int(count),) for count in counts if count)
 

@@ -28,7 +28,9 @@ TIED = "tied:"
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """The last parts of the names of BatchNorm statistics."""
 FLOATS = ("bfloat16", "float16", "float32", "float64")
-DTYPES = (*FLOATS, "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+COMPLEX = {"complex64": "float32", "complex128": "float64"}
+"""Complex dtypes; each entry travels as two numbers of the other dtype, the real part first."""
+DTYPES = (*FLOATS, *COMPLEX, "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 """The dtypes that can travel, by the names that a layout gives them."""
 MAX_DIMENSIONS = 32
 
@@ -40,7 +42,9 @@ def is_bfloat16(dtype: np.dtype[Any]) -> bool:
 
 def dtype_of(array: Any) -> str:
     """Return the name of the dtype of a numpy array or a torch tensor, one of `DTYPES` if it can travel."""
-    return "bfloat16" if is_numpy(array) and is_bfloat16(array.dtype) else dtype_name(array.dtype)
+    if not is_numpy(array):
+        return dtype_name(array.dtype)
+    return "bfloat16" if is_bfloat16(array.dtype) else dtype_name(array.dtype.newbyteorder("="))
 
 
 def to_numpy(array: Any) -> NDArray[Any]:
@@ -87,13 +91,18 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """The number of entries."""
-        return math.prod(self.shape)
+        """The number of entries; complex ones count twice."""
+        return math.prod(self.number_shape)
+
+    @property
+    def number_shape(self) -> tuple[int, ...]:
+        """The shape of the tensor as real numbers: that of a complex one ends in 2."""
+        return (*self.shape, 2) if self.dtype in COMPLEX else self.shape
 
     @property
     def array_dtype(self) -> np.dtype[Any]:
-        """The dtype of the tensor's arrays."""
-        return BFLOAT16 if self.dtype == "bfloat16" else np.dtype(self.dtype)
+        """The dtype of the tensor's arrays, and of the parts of complex ones."""
+        return BFLOAT16 if self.dtype == "bfloat16" else np.dtype(COMPLEX.get(self.dtype, self.dtype))
 
     @property
     def wire_dtype(self) -> np.dtype[Any]:
@@ -111,7 +120,7 @@ class Tensor:
             return False
         # numpy also refuses the shape of an empty tensor if its other sides are too long
         fits = math.prod(side or 1 for side in self.shape) <= MAX_ENTRIES
-        return fits and (self.policy != "compressed" or self.dtype in FLOATS)
+        return fits and (self.policy != "compressed" or self.dtype in FLOATS or self.dtype in COMPLEX)
 
     def check_shape(self, array: Any) -> None:
         """Raise `ValueError` for another shape than the tensor's."""
@@ -129,13 +138,19 @@ class Tensor:
         return DivergedError(f"tensor {self.name!r} holds a value beyond {dtype}")
 
     def values_of(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return `array` as numbers that numpy computes with.
+        """Return `array` as real numbers that numpy computes with, those of a complex tensor in pairs.
 
-        Raises `ValueError` for another shape than the tensor's, and `DivergedError` for NaN or infinity.
+        Raises `ValueError` for another shape than the tensor's and for complex numbers in a real one, and `DivergedError` for
+        NaN or infinity.
         """
         self.check_shape(array)
         if is_bfloat16(array.dtype):
             array = bfloat16_to_float32(array)
+        if self.dtype in COMPLEX:
+            pairs = np.ascontiguousarray(array, np.result_type(array, np.complex64))
+            array = pairs.reshape(self.shape)[..., np.newaxis].view(pairs.real.dtype)
+        elif array.dtype.kind == "c":
+            raise ValueError(f"tensor {self.name!r} is {array.dtype}; the model's is {self.dtype}")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise self.not_finite()
         return array
@@ -155,10 +170,9 @@ class Tensor:
         elif values.dtype.kind == "f" and target.kind == "b":
             values = values >= 0.5
         rounded = self.cast(values)
-        if (
-            self.dtype in FLOATS
-            and not np.isfinite(bfloat16_to_float32(rounded) if target == BFLOAT16 else rounded).all()
-        ):
+        if (self.dtype in FLOATS or self.dtype in COMPLEX) and not np.isfinite(
+            bfloat16_to_float32(rounded) if target == BFLOAT16 else rounded
+        ).all():
             raise self.beyond(self.dtype)
         return rounded
 
@@ -168,6 +182,12 @@ class Tensor:
             if self.dtype == "bfloat16":
                 return float32_to_bfloat16(values.astype(np.float32))
             return values.astype(self.array_dtype)
+
+    def shaped(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Return `numbers`, real ones in order, in the tensor's shape; two make a complex one."""
+        if self.dtype in COMPLEX:
+            numbers = numbers.reshape(self.number_shape).view(np.result_type(numbers, np.complex64))
+        return numbers.reshape(self.shape)
 
     def as_held(self, values: NDArray[np.float32]) -> NDArray[Any]:
         """Return `values` as a model of this dtype holds them: rounded, but in a dtype that numpy computes with."""
@@ -187,6 +207,6 @@ def tensor_of(name: str, array: NDArray[Any], local: tuple[str, ...] = ()) -> Te
     policy: Policy = "compressed"
     if any(fnmatch.fnmatchcase(name, pattern) for pattern in local):
         policy = "local"
-    elif dtype not in FLOATS or name.rsplit(".", 1)[-1] in STATISTICS:
+    elif dtype not in (*FLOATS, *COMPLEX) or name.rsplit(".", 1)[-1] in STATISTICS:
         policy = "exact"
     return Tensor(name, tuple(array.shape), dtype, policy)

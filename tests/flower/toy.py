@@ -74,10 +74,17 @@ def app(*, with_mod: bool = True, start: Start | None = None) -> ClientApp:
 
 
 def training(
-    change: Callable[[Arrays, Context, int], Mapping[str, Any]], weight: float = 1, start: Start | None = None
+    change: Callable[[Arrays, Context, int], Mapping[str, Any]],
+    weight: float = 1,
+    start: Start | None = None,
+    *,
+    mod: bool = True,
 ) -> ClientApp:
-    """Return an app whose nodes train to ``change(arrays, context, round)``, a model that the arrays may hold already."""
-    client_app = ClientApp(mods=[CompressionMod(start)])
+    """Return an app whose nodes train to ``change(arrays, context, round)``, a model that the arrays may hold already.
+
+    Without `mod` it is one for plain Flower.
+    """
+    client_app = ClientApp(mods=[CompressionMod(start)] if mod else [])
 
     @client_app.train()
     def train(message: Message, context: Context) -> Message:

@@ -15,13 +15,13 @@ from fedcomp.flower.server.exchange import Exchange
 from fedcomp.flower.server.failed_rounds import FailedRounds
 from fedcomp.flower.server.round_hook import RoundHook
 
-INTEGERS = ("int", "uint", "bool")
-"""How the names of dtypes begin that are never compressed."""
+INTEGERS = "iub"
+"""The kinds of numpy's dtypes that are never compressed."""
 
 
 def is_incompressible(arrays: ArrayRecord) -> bool:
     """Return whether `arrays` holds integers and bools alone, which always travel as they are."""
-    return bool(arrays) and all(array.dtype.startswith(INTEGERS) for array in arrays.values())
+    return bool(arrays) and all(array.dtype.kind in INTEGERS for array in records.to_arrays(arrays).values())
 
 
 def check_uncompressed(

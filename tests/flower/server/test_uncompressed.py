@@ -117,6 +117,6 @@ def test_what_needs_a_published_model_is_refused(tmp_path: Path) -> None:
     for arrays, local in ((ArrayRecord(), []), (model(), ["*"]), (EMPTY, ["0"])):
         with pytest.raises(ValueError, match="no floating tensor"):
             CompressedStrategy(FedAvg(), local=local).start(LocalGrid(_app(), 3), arrays)
-    complex_model = ArrayRecord({"w": Array(np.ones(3, np.complex64))})
-    with pytest.raises(ValueError, match="complex64"):
-        CompressedStrategy(FedAvg()).start(LocalGrid(_app(), 3), complex_model)
+    text_model = ArrayRecord({"w": Array(np.array(["text"]))})
+    with pytest.raises(ValueError, match="<U4"):
+        CompressedStrategy(FedAvg()).start(LocalGrid(_app(), 3), text_model)
