@@ -27,14 +27,18 @@ MAX_COLUMNS = 3
 """The most partitions in one row of the figure."""
 
 
+COLUMN_SPACE = 8
+"""The least width of a column: heads and numbers stand apart."""
+
+
 def numbers(spreads: Mapping[str, Spread]) -> str:
     """Return a table with a row for each partition below its name, and lines that explain it; 80 columns suffice."""
     rows = [
         {
             "Jensen-Shannon": f"{one.jensen_shannon.mean():.3f}",
             "Hellinger": f"{one.hellinger.mean():.3f}",
-            "classes": f"{one.classes.min()}, {one.classes.mean():.1f}, {one.classes.max()}",
-            "samples": f"{one.sizes.min():,}, {np.median(one.sizes):,.0f}, {one.sizes.max():,}",
+            "classes": f"{one.classes.min()}/{one.classes.mean():.1f}/{one.classes.max()}",
+            "samples": f"{one.sizes.min():,}/{np.median(one.sizes):,.0f}/{one.sizes.max():,}",
             "Gini": f"{one.gini:.3f}",
             "unused": f"{one.unused:,}",
         }
@@ -44,7 +48,7 @@ def numbers(spreads: Mapping[str, Spread]) -> str:
         "Distances: means over the clients. Classes of a client: least, mean, most.\n"
         "Samples: least, median, most; the Gini coefficient is that of their numbers."
     )
-    head, *lines = pd.DataFrame(rows).to_string(index=False).splitlines()
+    head, *lines = pd.DataFrame(rows).to_string(index=False, col_space=COLUMN_SPACE).splitlines()
     named = [part for text, line in zip(spreads, lines, strict=True) for part in (text, line)]
     return "\n".join([head, *named, "", explained])
 

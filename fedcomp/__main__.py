@@ -176,6 +176,11 @@ def _payload_fields(frame: Frame, layout: Layout | None) -> Iterator[Field]:
         yield "exact", f"{len(exact)} bytes"
 
 
+USAGE = """python -m fedcomp FILE
+       python -m fedcomp methods [--markdown]
+       python -m fedcomp training
+       python -m fedcomp demo [METHOD ...] [--rounds ROUNDS]
+       python -m fedcomp --help | --version"""
 DEMO_METHODS = ("auto()", "eden(bits=1)", "stc(density=0.04)")
 DEMO_ROUNDS = 30
 
@@ -197,14 +202,17 @@ def _training() -> Iterator[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the description of a file, a list or the demo.  Return 0, or 1 after one sentence about what is wrong."""
     parser = argparse.ArgumentParser(
-        prog="python -m fedcomp", description="Describe frames, list methods or plug-ins, or run a demo."
+        prog="python -m fedcomp", usage=USAGE, description="Describe frames, list methods or plug-ins, or run a demo."
     )
     parser.add_argument(
-        "file", metavar="FILE|methods|training|demo", help="frames or a server message; - is standard input"
+        "file",
+        metavar="FILE|methods|training|demo",
+        help="a file of frames or of a server message, - for the standard input, or what to print",
     )
     parser.add_argument(
         "methods",
         nargs="*",
+        default=[],
         metavar="METHOD",
         help=f"of the demo, in both directions (default: {' '.join(DEMO_METHODS)})",
     )

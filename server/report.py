@@ -9,6 +9,8 @@ from itertools import accumulate
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from rich.console import Console
 from rich.table import Table
 
@@ -71,10 +73,9 @@ def figure(settings: Settings, records: Sequence[RoundRecord]) -> bytes:
 def draw(settings: Settings, records: Sequence[RoundRecord]) -> Figure:
     """Return a figure: accuracy over the bytes sent so far, and the bytes and the downlink's density of each round."""
     drawing = Figure(figsize=(7.2, 6.4), dpi=150, layout="constrained")
-    upper, lower = drawing.subplots(2, height_ratios=(3, 2))
-    upper.set_title(
-        f"{settings.dataset}, {settings.model}: up {settings.uplink}, down {settings.downlink}", fontsize=10
-    )
+    upper, lower = drawing.subplots(2, height_ratios=(3, 2), gridspec_kw={"hspace": 0.12})
+    links = f"up {settings.uplink}, down {settings.downlink}"
+    drawing.suptitle(f"{settings.dataset}, {settings.model}: {links}", fontsize=10)
     _draw_accuracy(upper, records)
     _draw_rounds(lower, [record for record in records if record.round > 0])
     for axes in (upper, lower):
@@ -105,10 +106,12 @@ def _draw_accuracy(axes: Axes, records: Sequence[RoundRecord]) -> None:
         accuracy = [point[0] for point in points]
         axes.plot(megabytes, accuracy, style, color=color, linewidth=1.8, label=label, marker="o", markersize=2.5)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("sent, up and down, all nodes together (MB, logarithmic)")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("MB sent, up and down, all nodes together (logarithmic)")
     axes.set_ylabel("test accuracy (%)")
-    axes.legend(loc="lower right", frameon=True)
+    _legend_above(axes, axes.get_lines())
 
 
 def _draw_rounds(axes: Axes, records: Sequence[RoundRecord]) -> None:
@@ -118,19 +121,32 @@ def _draw_rounds(axes: Axes, records: Sequence[RoundRecord]) -> None:
         kilobytes = [getattr(record.traffic, f"{name}link_bytes") / 1e3 for record in records]
         axes.plot(rounds, kilobytes, color=color, linewidth=1.4, label=name)
     axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("round")
     axes.set_ylabel("kB in a round")
+    lines = list(axes.get_lines())
     densities = [(record.round, density) for record in records if (density := _density(record)) is not None]
     if densities:
         right = axes.twinx()
-        right.plot(*zip(*densities, strict=True), ":", color=GREEN, linewidth=1.6)
+        lines += right.plot(*zip(*densities, strict=True), ":", color=GREEN, linewidth=1.6, label="density (right)")
         right.set_yscale("log")
-        right.yaxis.set_major_formatter("{x:.2g}")
-        right.yaxis.set_minor_formatter("{x:.2g}")
+        right.yaxis.set_major_formatter("{x:.3g}")
+        right.yaxis.set_minor_formatter("{x:.3g}")
+        values = [density for _, density in densities]
+        if max(values) > 10 * min(values):  # else the labels of all minor ticks fit
+            right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            right.yaxis.set_minor_formatter(NullFormatter())
         right.tick_params(which="minor", labelsize=7)
-        right.set_ylabel("density of the downlink (logarithmic)", color=GREEN)
+        right.set_ylabel("density of the downlink", color=GREEN)
         right.spines["top"].set_visible(False)
-    axes.legend(loc="upper right", frameon=True)
+    _legend_above(axes, lines)
+
+
+def _legend_above(axes: Axes, lines: Sequence[Line2D]) -> None:
+    """Draw the legend of `lines` in a row above the axes, where it covers nothing."""
+    axes.legend(
+        handles=lines, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(lines), frameon=False, borderaxespad=0
+    )
 
 
 def _density(record: RoundRecord) -> float | None:

@@ -239,3 +239,12 @@ def test_methods_belong_to_the_demo_alone(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit, match="2"):
         main(["methods", "stc"])
     assert "'stc'" in capsys.readouterr().err
+
+
+def test_without_an_argument_it_shows_each_use_and_asks_for_one_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+    told = capsys.readouterr().err
+    for use in ("FILE", "methods [--markdown]", "training", "demo [METHOD ...] [--rounds ROUNDS]"):
+        assert f"python -m fedcomp {use}\n" in told
+    assert told.endswith("the following arguments are required: FILE|methods|training|demo\n")

@@ -4,6 +4,8 @@
     python -m fedcomp.data pack CARD.toml SAMPLES.npz --out FOLDER
     python -m fedcomp.data check CARD.toml FOLDER
 
+For example, in fedcomp's folder: python -m fedcomp.data share datasets/digits.toml --nodes 3 --out shares
+
 CARD.toml is the run's card, in datasets/.  `share` divides a known dataset into DIR/node-0, DIR/node-1, ..., for trials.
 `pack` writes a device's own arrays, x and y of an .npz archive.  `check` reports the samples that a run would find.
 """
@@ -81,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m fedcomp.data", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    kinds = parser.add_subparsers(dest="what", required=True)
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="share|pack|check")
     sharing = kinds.add_parser("share", help="divide a known dataset, one folder for each node")
     packing = kinds.add_parser("pack", help="write a device's own arrays")
     checking = kinds.add_parser("check", help="report the samples that a run would find in a folder")

@@ -58,12 +58,11 @@ def _ask(card: Card, hub: Hub) -> None:
     A dataset that this machine's cache has, or one in a folder, needs no answer.
     """
     with required("fedcomp.data", "app", "datasets", "huggingface_hub"):
+        from datasets.config import HF_DATASETS_CACHE
         from huggingface_hub import HfApi
         from huggingface_hub.errors import OfflineModeIsEnabled
 
-        import datasets
-
-    if Path(hub.id).exists() or (Path(datasets.config.HF_DATASETS_CACHE) / hub.id.replace("/", "___")).exists():
+    if Path(hub.id).exists() or (Path(HF_DATASETS_CACHE) / hub.id.replace("/", "___")).exists():
         return
     try:
         HfApi().dataset_info(hub.id, timeout=HUB_TIMEOUT_S)

@@ -1,5 +1,6 @@
 """The command that writes and checks folders of nodes' own samples."""
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -66,3 +67,22 @@ def test_share_does_not_overwrite_folders(tmp_path: Path, capsys: pytest.Capture
     assert main(["share", CARD, "--nodes", "2", "--out", str(tmp_path)]) == 2
     assert "node-1 " in capsys.readouterr().err
     assert not (tmp_path / "node-0").exists()
+
+
+def test_without_a_command_it_names_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+    assert capsys.readouterr().err.endswith("the following arguments are required: share|pack|check\n")
+
+
+def test_the_example_in_the_help_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("For example")]
+    words = shlex.split(line.partition("python -m fedcomp.data ")[2])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "datasets").symlink_to(CARDS)
+    assert main(words) == 0
+    assert len(list((tmp_path / "shares").iterdir())) == 3

@@ -16,7 +16,7 @@ def test_the_table_has_a_row_for_each_partition_below_its_name() -> None:
     _, *lines = numbers({"half": SPREAD, "again": SPREAD}).splitlines()
     assert (lines[0], lines[2], lines[4]) == ("half", "again", "")
     # Classes 1, 2, 2, 2; sizes 4, 8, 16, 100: median 12; Gini (-3*4 - 8 + 16 + 300) / (4 * 128); 12 of 140 unused.
-    assert " ".join(lines[1].split()[2:]) == "1, 1.8, 2 4, 12, 100 0.578 12"
+    assert " ".join(lines[1].split()[2:]) == "1/1.8/2 4/12/100 0.578 12"
 
 
 def test_the_table_fits_into_80_columns() -> None:

@@ -1,9 +1,12 @@
 """The summary, the table and the figure of a run."""
 
+import io
 import json
 from collections.abc import Callable
 
 import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fedcomp.sync.ledger import SERVER_NODE, Ledger, Traffic
 from server import report
@@ -101,6 +104,33 @@ def test_the_line_of_dense_bytes_is_labelled_as_the_same_run(settings: MakeSetti
     assert (measured.get_label(), dense.get_label()) == (
         "this run, measured: 20.0 kB", "this run, if its messages were dense: 500 kB",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("last", [2, 3, 10, 38, 1000])
+def test_the_axis_of_rounds_has_whole_numbers(last: int, settings: MakeSettings) -> None:
+    records = [RoundRecord(number, 0.5, 1.0, Traffic(1000, 2000)) for number in range(last + 1)]
+    _, rounds = report.draw(settings(), records).axes
+    ticks = rounds.get_xticks()
+    assert len(ticks) >= 2
+    assert all(float(tick).is_integer() for tick in ticks)
+
+
+def test_no_legend_lies_on_the_curves(settings: MakeSettings) -> None:
+    records = [
+        RoundRecord(
+            number, number / 20, 1.0, Traffic(900 * number, 700, dense_uplink_bytes=90_000), downlink="stc(0.01)"
+        )
+        for number in range(20)
+    ]
+    drawing = report.draw(settings(), records)
+    FigureCanvasAgg(drawing)
+    drawing.savefig(io.BytesIO())  # places everything
+    upper, lower, _ = drawing.axes
+    for axes in (upper, lower):
+        legend = axes.get_legend()
+        assert legend is not None
+        assert legend.get_window_extent().y0 >= axes.get_window_extent().y1
+        assert legend.get_window_extent().x1 <= drawing.bbox.x1
 
 
 def test_the_figure_shows_the_bytes_and_the_density_of_each_round(settings: MakeSettings) -> None:
