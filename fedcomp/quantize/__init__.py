@@ -11,9 +11,11 @@ from fedcomp.quantize.protocol import Identity, Quantizer, chain
 from fedcomp.quantize.random_rounding import Natural, NaturalDithering, Qsgd
 from fedcomp.quantize.signs import OneBit, Signs, TernGrad, check_step
 from fedcomp.quantize.sparsifiers import ChunkedTopK, RegularizedTopK, ScheduledTopK, SeededSubset
+from fedcomp.quantize.threshold import AboveMean
 from fedcomp.quantize.topk import TopK, num_kept
 
 __all__ = [
+    "AboveMean",
     "Cgx",
     "ChunkedTopK",
     "Eden",
