@@ -22,7 +22,11 @@ __all__ = ["cgx", "dense", "ecqsgd", "natural", "natural_dithering", "qsgd", "te
 
 @register("no compression")
 def dense() -> Parts:
-    """Return the compressor that sends every entry as float32, without loss and without a memory."""
+    """Return the compressor that sends every entry as float32, without loss and without a memory.
+
+    As downlink, it loses what is below the last bit of a weight: a change below some 2^-25 of a float32 weight never moves it,
+    however many rounds repeat it.  A downlink with a residual keeps such changes, and so does ``topk(density=1.0)``.
+    """
     return Identity(), Raw(), NoMemory()
 
 
