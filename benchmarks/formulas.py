@@ -86,8 +86,8 @@ def _hierarchical(case: Case) -> float:
 
 
 def _doublesqueeze(case: Case) -> float:
-    if case.settings["codec"] == "sign":
-        return case.tensors(1, 1)
+    if case.settings["codec"] != "topk":
+        return case.tensors(1 if case.settings["codec"] == "sign" else math.log2(3), 1)
     return case.sparse(32, case.settings["density"] or 0.0269)
 
 
@@ -131,6 +131,7 @@ FORMULAS: Mapping[str, Callable[[Case], float]] = {
     "ecqsgd": _qsgd,
     "natural": lambda case: 9 * case.n,
     "natural_dithering": lambda case: case.buckets(1 + math.log2(2 * case.settings["levels"])),
+    "ternary": lambda case: case.tensors(math.log2(3), 1),
     "terngrad": lambda case: case.tensors(math.log2(3), 1),
     "cgx": _cgx,
     "drive": lambda case: case.n + 96,

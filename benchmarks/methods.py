@@ -68,7 +68,11 @@ VARIANTS = {
     "fastsgd": [Arm("fastsgd(levels=8)")],
     "ef21": [Arm(f"ef21(density={DENSITY}, momentum=0.5)", "ef21(eta=1.0)")],
     "signsgd": [Arm("signsgd(step=0.005)", "majorityvote(step=0.005)")],
-    "doublesqueeze": [Arm(text, downlink=text) for text in ("doublesqueeze()", "doublesqueeze(codec='topk')")],
+    "doublesqueeze": [
+        Arm(text, downlink=text)
+        for text in ("doublesqueeze()", "doublesqueeze(codec='topk')", "doublesqueeze(codec='random')")
+    ],
+    "terngrad": [Arm("terngrad()"), Arm("terngrad(scaler='power')")],
     "qsgd": [Arm("qsgd(levels=7)"), Arm("qsgd(levels=1, norm='l2')")],
     "cgx": [Arm("cgx(bits=4)"), Arm("cgx(bits=4, adaptive=True)")],
     "eden": [Arm("eden(bits=2)"), Arm("eden(bits=0.1)")],

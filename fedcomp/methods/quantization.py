@@ -1,16 +1,32 @@
 """Methods that send every entry, as one of a few levels or as float32."""
 
-from fedcomp.entropy import LevelsCode, Raw, SegmentsCode
+from fedcomp.core import check_choice
+from fedcomp.entropy import GolombTernary, LevelsCode, Raw, SegmentsCode
 from fedcomp.memory import LinearFeedback, NoMemory
 from fedcomp.methods.registry import Parts, memory, register
-from fedcomp.quantize import Cgx, Identity, Natural, NaturalDithering, Qsgd, TernGrad
+from fedcomp.quantize import (
+    AboveMean,
+    Cgx,
+    Identity,
+    Natural,
+    NaturalDithering,
+    PerTensor,
+    Qsgd,
+    Ternarize,
+    TernGrad,
+    chain,
+)
 
-__all__ = ["cgx", "dense", "ecqsgd", "natural", "natural_dithering", "qsgd", "terngrad"]
+__all__ = ["cgx", "dense", "ecqsgd", "natural", "natural_dithering", "qsgd", "ternary", "terngrad"]
 
 
 @register("no compression")
 def dense() -> Parts:
-    """Return the compressor that sends every entry as float32, without loss and without a memory."""
+    """Return the compressor that sends every entry as float32, without loss and without a memory.
+
+    As downlink, it loses what is below the last bit of a weight: a change below some 2^-25 of a float32 weight never moves it,
+    however many rounds repeat it.  A downlink with a residual keeps such changes, and so does ``topk(density=1.0)``.
+    """
     return Identity(), Raw(), NoMemory()
 
 
@@ -66,13 +82,41 @@ def natural_dithering(levels: int = 8, norm: str = "max", bucket: int = 512) -> 
 
 
 @register("Wen et al., NeurIPS 2017, arXiv:1705.07878")
-def terngrad(clip: float = 2.5) -> Parts:
+def terngrad(clip: float = 2.5, scaler: str = "own") -> Parts:
     """Return TernGrad: each entry as -s, 0 or s at random, s the largest magnitude of its tensor after clipping.
 
-    Entries are clipped at `clip` standard deviations, 0 for not at all.  Unbiased except for the clipping.
-    Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017, arXiv:1705.07878, without scaler sharing: each sender has its own s.
+    Entries are clipped at `clip` standard deviations, 0 for not at all.  Unbiased except for the clipping.  With the `scaler`
+    "power", s is rounded up to a power of two, so that updates of several nodes sum as whole numbers.  It takes the place of
+    the paper's scaler sharing, which needs a second exchange in a round to find the largest s of its nodes.
+    Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017, arXiv:1705.07878.
     """
-    return TernGrad(clip), LevelsCode(), NoMemory()
+    return TernGrad(clip, scaler), LevelsCode(), NoMemory()
+
+
+@register("in the style of Xu et al., arXiv:2208.05631")
+def ternary(factor: float = 0.7, scope: str = "tensor", dense_below: int = 0, feedback: bool = False) -> Parts:
+    """Return threshold quantization: ± their mean magnitude for the entries above `factor` times the mean magnitude of all.
+
+    No random numbers, and less error than random ternary values; made for `fedcomp.flower.QcmdAdagrad` and `QrdaAdagrad`,
+    because what is small stays exactly zero.  `scope` is "tensor", a threshold and a magnitude for each tensor,
+    or "vector"; `dense_below` is that of `stc`.  In the style of QCMD and QRDA Adagrad (Xu, Wangni, Zhang, Ye, Wu, Zhao,
+    arXiv:2208.05631), whose paper could not be had: the threshold is that of ternary weight networks (Li, Zhang, Liu,
+    arXiv:1605.04711).
+
+    Examples:
+        >>> import numpy as np
+        >>> compressor = ternary(scope="vector")
+        >>> body, _ = compressor.encode(np.array([4, -2, 1, 0], np.float32), compressor.init(4))
+        >>> compressor.decode(body)
+        array([ 3., -3.,  0.,  0.], dtype=float32)
+    """
+    check_choice("scope", scope, ("tensor", "vector"))
+    quantizer = chain(AboveMean(factor), Ternarize())
+    if scope == "tensor":
+        return PerTensor(quantizer, dense_below), SegmentsCode(), memory(feedback)
+    if dense_below != 0:
+        raise ValueError(f"dense_below is {dense_below!r}; only scope='tensor' takes one")
+    return quantizer, GolombTernary(), memory(feedback)
 
 
 @register("Markov et al., Middleware 2022, arXiv:2111.08617")

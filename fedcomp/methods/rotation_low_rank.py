@@ -10,20 +10,22 @@ __all__ = ["drive", "eden", "powersgd"]
 
 @register("Vargaftik et al., NeurIPS 2021, arXiv:2105.08339")
 def drive(feedback: bool = False) -> Parts:
-    """Return DRIVE: the signs of the randomly rotated vector, one bit an entry, unbiased and without a memory.
+    """Return DRIVE: the signs of the randomly rotated vector, one bit an entry, without a memory.
 
-    With `feedback`, it has error feedback and the scale of least error.  Vargaftik, Ben Basat, Portnoy, Mendelson,
-    Ben-Itzhak, Mitzenmacher, NeurIPS 2021, arXiv:2105.08339.
+    Unbiased, except for vectors of less than some 20 entries, which have few rotations.  With `feedback`, it has error
+    feedback and the scale of least error.  Vargaftik, Ben Basat, Portnoy, Mendelson, Ben-Itzhak, Mitzenmacher,
+    NeurIPS 2021, arXiv:2105.08339.
     """
     return Eden(1, "minimal" if feedback else "unbiased"), RotatedBits(), memory(feedback)
 
 
 @register("Vargaftik et al., ICML 2022, arXiv:2108.08842")
 def eden(bits: float = 2, feedback: bool = False) -> Parts:
-    """Return EDEN: the randomly rotated vector in `bits` bits an entry, up to 4, also fractions and below 1; unbiased.
+    """Return EDEN: the randomly rotated vector in `bits` bits an entry, up to 4, also fractions and below 1.
 
-    With `feedback`, it has error feedback and the scale of least error.  Vargaftik, Ben Basat, Portnoy, Mendelson,
-    Ben Itzhak, Mitzenmacher, ICML 2022, arXiv:2108.08842.
+    Unbiased, except for vectors of less than some 20 entries, which have few rotations.  With `feedback`, it has error
+    feedback and the scale of least error.  Vargaftik, Ben Basat, Portnoy, Mendelson, Ben Itzhak, Mitzenmacher,
+    ICML 2022, arXiv:2108.08842.
     """
     return Eden(bits, "minimal" if feedback else "unbiased"), RotatedBits(), memory(feedback)
 

@@ -4,7 +4,7 @@ from fedcomp.core import check_choice
 from fedcomp.entropy import LevelsCode, SparseValues
 from fedcomp.memory import LinearFeedback, NoMemory
 from fedcomp.methods.registry import Parts, register
-from fedcomp.quantize import OneBit, Signs, TopK, check_step
+from fedcomp.quantize import OneBit, Signs, TernGrad, TopK, check_step
 
 __all__ = ["doublesqueeze", "efsign", "onebit", "signsgd"]
 
@@ -43,13 +43,15 @@ def efsign() -> Parts:
 def doublesqueeze(codec: str = "sign", density: float | None = None) -> Parts:
     """Return DoubleSqueeze's compressor, meant for both directions: error feedback on the nodes and on the server.
 
-    `codec` is "sign", one bit an entry and each tensor's mean magnitude, or "topk" with a `density` (0.0269 if none is
-    given: 300,000 of ResNet-18's entries).  Tang, Yu, Lian, Zhang, Liu, ICML 2019, arXiv:1905.05957, the synchronous form;
-    with the mean magnitude, which errs least, instead of the scale that keeps the norm.
+    `codec` is "sign", one bit an entry and each tensor's mean magnitude; "topk" with a `density` (0.0269 if none is given:
+    300,000 of ResNet-18's entries); or "random": each entry v is sent with the probability |v| / max |v| of its tensor, as a
+    sign and |v|^2 / |v|_1.  Tang, Yu, Lian, Zhang, Liu, ICML 2019, arXiv:1905.05957, with the magnitudes that err least:
+    that of their signs keeps the norm, and that of their random codec is max |v|, with which residuals are many times larger.
     """
-    check_choice("codec", codec, ("sign", "topk"))
+    check_choice("codec", codec, ("sign", "topk", "random"))
     if codec == "topk":
         return TopK(0.0269 if density is None else density), SparseValues(), LinearFeedback()
     if density is not None:
         raise ValueError(f"density is {density!r}; only codec='topk' takes one")
-    return Signs(), LevelsCode(), LinearFeedback()
+    quantizer = TernGrad(0.0, shrunk=True) if codec == "random" else Signs()
+    return quantizer, LevelsCode(), LinearFeedback()

@@ -113,7 +113,8 @@ def hierarchical(
 ) -> Parts:
     """Return hierarchical quantization: the largest entries by `levels` of magnitude, the top one split into `top_levels`.
 
-    `mask` selects the largest of the whole "vector" or of each "tensor".  In the style of DHQC (Jiang, Liu, Chen, Zhou,
+    `mask` selects the largest of the whole "vector" or of each "tensor"; the levels are those of all kept entries of the vector
+    in both cases, so that there is one table in a message.  In the style of DHQC (Jiang, Liu, Chen, Zhou,
     arXiv:2212.14760); `MagnitudeHierarchy` lists the details that are decided here, and error feedback is one of them.
     """
     masks: dict[str, Quantizer[CompensatedUpdate, Sparse]] = {"vector": TopK(density), "tensor": TensorTopK(density)}

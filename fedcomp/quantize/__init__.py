@@ -22,10 +22,12 @@ from fedcomp.quantize.protocol import Identity, Quantizer, chain
 from fedcomp.quantize.random_rounding import Natural, NaturalDithering, Qsgd
 from fedcomp.quantize.signs import OneBit, Signs, TernGrad, check_step
 from fedcomp.quantize.sparsifiers import ChunkedTopK, RegularizedTopK, ScheduledTopK, SeededSubset
+from fedcomp.quantize.threshold import AboveMean
 from fedcomp.quantize.topk import TopK, num_kept
 
 __all__ = [
     "MANY",
+    "AboveMean",
     "Bounded",
     "Cgx",
     "ChunkedTopK",

@@ -44,7 +44,8 @@ class Eden:
     "EDEN: Communication-Efficient and Robust Distributed Mean Estimation for Federated Learning", ICML 2022, section 4 and,
     for less than a bit or a fraction, section 5.  `scale` is "unbiased", |x|^2 / <c, r> for the rotated chunk r and its
     levels c, or "minimal", <c, r> / |c|^2: the least squared error, for use with error feedback.
-    The unbiased scale is exactly so for a uniformly random rotation; `Rotation` comes close to one.
+    The unbiased scale is exactly so for a uniformly random rotation; `Rotation` comes close to one.  Vectors of few entries
+    have few such rotations: below some 20 entries, or 100 if a few are far larger than the others, a bias is left.
     """
 
     bits: float

@@ -1,11 +1,12 @@
 """Two or three levels a tensor: signs, one bit, ternary gradients."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import CompensatedUpdate, Vector, check_choice, check_range
+from fedcomp.core import CompensatedUpdate, Vector, check_bool, check_choice, check_range
 from fedcomp.quantize.buckets import midpoints, ratios, round_at_random, rounding_stream, tensor_blocks
 from fedcomp.quantize.error_bound import Contracting, ErrorBound, Unbiased
 from fedcomp.quantize.least_error import LeastError
@@ -95,46 +96,78 @@ class TernGrad:
     Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017; their clip is 2.5.  The scale is the largest magnitude after clipping, as
     in the paper; the authors' program always takes `clip` deviations.  The deviation is from the mean of the whole tensor,
     zeros included.  If all entries are equal, nothing is clipped.  Unbiased except for the clipping.
+
+    The `scaler` "own" is that scale.  "power" rounds it up to a power of two: senders whose scales lie in one octave share it
+    without a word, and the sum of any updates is a whole multiple of the least scale, exact in any order.
+
+    With `shrunk` and no clipping, s is sent as |v|^2 / |v|_1, which is the scale divided by 1 + w, where w |v|^2 is the
+    variance for this very tensor.  Then E||Q(v) - v||^2 = (1 - a) ||v||^2 with a = |v|^2 / (s |v|_1), at least
+    2 / (1 + sqrt(m)) for m entries with "own".  Error feedback then keeps a residual several times smaller than that of the
+    unbiased form, whose variance is above 1.
     """
 
     clip: float
+    scaler: str = "own"
+    shrunk: bool = False
 
     def __post_init__(self) -> None:
         check_range("clip", self.clip, least=0, most=1000, what="standard deviations, 0 for no clipping")
+        check_choice("scaler", self.scaler, ("own", "power"))
+        check_bool("shrunk", self.shrunk)
+        if self.shrunk and self.clip:
+            raise ValueError(f"clip is {self.clip!r}; a shrunk quantizer has none")
 
     def quantize(self, value: CompensatedUpdate, /) -> Levels:
         """Return the levels, one scale a tensor.  Raises `ValueError` if an entry is NaN or infinite."""
-        scales, clipped = self._scales(value)
+        limits, clipped, contracted = self._limits(value)
+        scales = limits if self.scaler == "own" else _powers_of_two(limits)
+        clipped |= scales < limits
         draws = rounding_stream(value.context)
         levels = np.empty(value.n, np.uint8)
         for tensor, entries, part in tensor_blocks(value):
             found = ratios(part[None], scales[tensor : tensor + 1])
             if clipped[tensor]:
-                np.clip(found, -1, 1, out=found)
+                end = min(limits[tensor] / scales[tensor], np.float32(1))
+                np.clip(found, -end, end, out=found)
             np.add(round_at_random(found, 1, draws.words(part.size)), 1, out=levels[entries], casting="unsafe")
-        return Levels(levels, Scale(LINEAR, 3), scales, None, value.sizes)
+        return Levels(levels, Scale(LINEAR, 3), contracted if self.shrunk else scales, None, value.sizes)
 
     def error_bound(self, n: int) -> ErrorBound | None:
-        """Return the variance without clipping; none with it."""
-        return None if self.clip else Unbiased(small_entries_variance(n, 1))
+        """Return the variance without clipping, or the bound of the shrunk form; none with clipping."""
+        if self.clip:
+            return None
+        octaves = 1 if self.scaler == "own" else 2  # a scale may be twice the largest magnitude
+        if self.shrunk:
+            return Contracting(1 - 2 / octaves / (1 + math.sqrt(n)))
+        return Unbiased(octaves * (small_entries_variance(n, 1) + 1) - 1)
 
-    def contracting(self) -> LeastError:
+    def contracting(self) -> "LeastError | TernGrad":
         """Return the quantizer with the scale of least error: it keeps the signs, and the largest entry is never zero."""
-        return LeastError(self)
+        return self if self.shrunk else LeastError(self)
 
-    def _scales(self, value: CompensatedUpdate) -> tuple[Vector, NDArray[np.bool_]]:
-        """Return the scale of each tensor, and whether entries are beyond it."""
+    def _limits(self, value: CompensatedUpdate) -> tuple[Vector, NDArray[np.bool_], Vector]:
+        """Return each tensor's largest magnitude after clipping, whether entries are beyond it, and |v|^2 / |v|_1."""
         sizes = np.array(value.sizes)
-        largest, total, squares = np.zeros((3, sizes.size))
+        largest, total, absolute, squares = np.zeros((4, sizes.size))
         for tensor, _, part in tensor_blocks(value):
             largest[tensor] = max(largest[tensor], float(part.max()), -float(part.min()))
-            if self.clip:
+            if self.clip or self.shrunk:
                 wide = part.astype(np.float64)
                 total[tensor] += wide.sum()
                 squares[tensor] += np.square(wide).sum()
+                absolute[tensor] += np.abs(wide).sum() if self.shrunk else 0
         mean, square = total / sizes, squares / sizes
         variance = square - np.square(mean)
         clips = (variance > EQUAL * square) & (self.clip > 0)
         limit = np.sqrt(variance, where=clips, out=np.full(sizes.size, np.inf)) * (self.clip or 1)
-        scales = np.minimum(largest, limit).astype(np.float32)
-        return scales, scales < largest
+        limits = np.minimum(largest, limit).astype(np.float32)
+        contracted = np.divide(squares, absolute, where=absolute > 0, out=np.zeros(sizes.size))
+        return limits, limits < largest, contracted.astype(np.float32)
+
+
+def _powers_of_two(limits: Vector) -> Vector:
+    """Return for each limit the least power of two that is not below it, at most 2^127, and 0 for 0."""
+    fractions, exponents = np.frexp(limits)
+    return np.where(limits > 0, np.ldexp(np.float32(1), np.minimum(exponents - (fractions == 0.5), 127)), 0).astype(
+        np.float32
+    )

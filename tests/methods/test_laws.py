@@ -1,6 +1,7 @@
 """Laws that relate the methods to each other, through the public face only."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 import fedcomp
 from fedcomp.core import Vector
 from fedcomp.memory import State
+from fedcomp.quantize import TernGrad
 
 N = 4000
 
@@ -124,6 +126,92 @@ def test_dgc_by_tensor_is_momentum_sgd_where_tensors_are_sent_whole_and_masked_w
     assert np.allclose(state["velocity"], velocity, atol=1e-4)
 
 
+def test_ternary_draws_nothing_and_a_tensor_by_itself_is_a_vector_of_its_own() -> None:
+    (update,) = updates(1)
+    assert (
+        once("ternary()", update, seed=1, shapes=SHAPES).tobytes()
+        == once("ternary()", update, seed=2, shapes=SHAPES).tobytes()
+    )
+    whole, start = once("ternary(factor=0.5)", update, shapes=SHAPES), 0
+    for shape in SHAPES:
+        part = slice(start, start + math.prod(shape))
+        assert whole[part].tobytes() == once("ternary(factor=0.5, scope='vector')", update[part]).tobytes()
+        start = part.stop
+    dense = once("ternary(dense_below=1)", update, shapes=SHAPES)
+    assert np.array_equal(dense[3000:3040], update[3000:3040])
+
+
+def test_ternary_errs_less_than_terngrad_in_every_tensor() -> None:
+    (update,) = updates(1)
+    errors = {text: np.square(once(text, update, shapes=SHAPES) - update) for text in ("ternary()", "terngrad()")}
+    for part in (slice(0, 3000), slice(3000, 3040), slice(3040, N)):
+        assert errors["ternary()"][part].sum() < 0.4 * errors["terngrad()"][part].sum()
+
+
+def test_terngrad_updates_with_scales_of_powers_sum_as_whole_numbers_in_any_order() -> None:
+    """Forty nodes whose updates differ in size by a factor of twenty."""
+    rng = np.random.default_rng(0)
+    given = [update * np.float32(rng.uniform(0.05, 1)) for update in updates(40)]
+    sent = [once("terngrad(scaler='power')", update, seed, shapes=SHAPES) for seed, update in enumerate(given)]
+    for part in (slice(0, 3000), slice(3000, 3040), slice(3040, N)):
+        scales = {float(magnitude) for vector in sent for magnitude in np.abs(vector[part]) if magnitude}
+        assert {math.frexp(scale)[0] for scale in scales} == {0.5}, "powers of two"
+        assert 2 <= len(scales) <= 6
+        counts = np.sum([vector[part].astype(np.float64) for vector in sent], axis=0) / min(scales)
+        assert np.array_equal(counts, np.rint(counts))
+    forward, backward = np.zeros(N, np.float32), np.zeros(N, np.float32)
+    for one, other in zip(sent, reversed(sent), strict=True):
+        forward += one
+        backward += other
+    assert forward.tobytes() == backward.tobytes(), "no rounding, so no order"
+    own = [once("terngrad()", update, seed, shapes=SHAPES) for seed, update in enumerate(given)]
+    assert np.sum(own, axis=0).tobytes() != np.sum(own[::-1], axis=0).tobytes()
+
+
+@pytest.mark.parametrize("clip", [0, 2.5])
+def test_terngrad_with_a_scale_of_a_power_has_the_mean_of_its_own_scale(clip: float) -> None:
+    (update,) = updates(1, 400)
+    clipped = np.clip(update, -clip * update.std(), clip * update.std()) if clip else update
+    draws = 1500
+    for scaler in ("own", "power"):
+        text = f"terngrad(clip={clip}, scaler={scaler!r})"
+        mean = np.mean([once(text, update, seed) for seed in range(draws)], axis=0)
+        assert np.abs(mean - clipped).max() < 5 * 4 / np.sqrt(draws), "five standard errors of entries within 4"
+        assert np.abs(mean - clipped).mean() < 0.05
+
+
+def test_doublesqueezes_random_codec_contracts_by_what_its_magnitude_says() -> None:
+    """E||Q(v) - v||^2 = (1 - a) ||v||^2, a = |v|^2 / (max |v| |v|_1), for vectors of light and of heavy tails."""
+    rng = np.random.default_rng(0)
+    for given in (rng.standard_normal(2000), rng.standard_t(2, 2000), np.ones(2000), np.eye(1, 2000)[0]):
+        vector = given.astype(np.float32)
+        wide = vector.astype(np.float64)
+        square = np.square(wide).sum()
+        kept = square / (np.abs(wide).max() * np.abs(wide).sum())
+        found = [once("doublesqueeze(codec='random')", vector, seed) for seed in range(200)]
+        errors = [np.square(one - wide).sum() / square for one in found]
+        assert np.mean(errors) == pytest.approx(1 - kept, abs=0.03)
+        assert kept >= 2 / (1 + math.sqrt(2000))
+        magnitude = square / np.abs(wide).sum()
+        assert all(np.allclose(np.abs(one[one != 0]), magnitude, rtol=1e-5) for one in found)
+
+
+def test_doublesqueezes_random_codec_keeps_a_far_smaller_residual_than_the_unbiased_one() -> None:
+    given = updates(300, 1000)
+    compressor = fedcomp.parse("doublesqueeze(codec='random')")
+    unbiased = replace(compressor, quantizer=TernGrad(0.0))
+    norms = {}
+    for name, each in (("contracting", compressor), ("unbiased", unbiased)):
+        state, sent = each.init(1000), np.zeros(1000)
+        for number, update in enumerate(given):
+            body, state = each.encode(update, state, seed=number)
+            sent += each.decode(body, 1000)
+        norms[name] = float(np.linalg.norm(state["residual"]) / np.sqrt(1000))
+        assert np.allclose(sent + state["residual"], np.sum(given, axis=0), atol=1e-2)
+    assert norms["contracting"] < 1.5
+    assert norms["unbiased"] > 5 * norms["contracting"]
+
+
 def test_a_tied_vote_costs_one_bit_an_entry_with_a_coin() -> None:
     votes = np.random.default_rng(0).choice([-0.001, 0, 0.001], N, p=[0.4, 0.2, 0.4]).astype(np.float32)
     sizes = {ties: len(bodies(f"signsgd(step=0.001, ties={ties!r})", [votes])[0]) for ties in ("zero", "coin")}
@@ -180,7 +268,12 @@ def test_ecq_sgd_refuses_settings_whose_error_grows_without_end() -> None:
         ("dgc(momentum=1)", "momentum is 1; it is a number, at least 0 and at most 0.9999"),
         ("sparseloco(decay=2)", "decay is 2; it is a number, at least 0 and at most 1"),
         ("ef21(momentum=0)", "momentum is 0; it is the weight of the newest update"),
-        ("doublesqueeze(codec='bits')", "codec is 'bits'; it is one of 'sign', 'topk'"),
+        ("doublesqueeze(codec='bits')", "codec is 'bits'; it is one of 'sign', 'topk', 'random'"),
+        ("doublesqueeze(codec='random', density=0.1)", "density is 0.1; only codec='topk'"),
+        ("terngrad(scaler='max')", "scaler is 'max'; it is one of 'own', 'power'"),
+        ("ternary(factor=1)", "factor is 1; it is a multiple of the mean magnitude"),
+        ("ternary(scope='vector', dense_below=1)", "dense_below is 1; only scope='tensor'"),
+        ("ternary(scope='layer')", "'layer'.*'tensor', 'vector'"),
         ("ecqsgd(alpha=-1)", "alpha is -1; it is a number, at least 0 and at most 1"),
         (
             "qsgd(levels=4, norm='l2', feedback=True)",

@@ -32,6 +32,7 @@ AS_THE_PAPER = (
     "efsign()",
     "doublesqueeze()",
     "doublesqueeze(codec='topk')",
+    "ternary()",
     "drive()",
     "eden(bits=2)",
     "eden(bits=0.1)",
@@ -45,6 +46,8 @@ ENTROPY_CODED = (
     "natural()",
     "natural_dithering()",
     "terngrad()",
+    "terngrad(scaler='power')",
+    "doublesqueeze(codec='random')",
     "cgx(bits=4)",
     "cgx(bits=2, bucket=256)",
 )
@@ -116,7 +119,7 @@ def levels_of(text: str, vector: Vector) -> tuple[np.ndarray, int]:
     """Return the level of each entry, recovered from the decoded values, and the number of float32 in the body."""
     compressor = fedcomp.parse(text)
     settings: dict[str, Any] = {"bucket": 512, "bits": 4} | dict(compressor.settings)
-    if compressor.name in ("natural", "terngrad"):
+    if compressor.name in ("natural", "terngrad", "doublesqueeze"):
         return vector if compressor.name == "natural" else np.sign(vector), 6
     if compressor.name == "cgx":
         bucket = 1024 if settings["bucket"] == 512 else settings["bucket"]

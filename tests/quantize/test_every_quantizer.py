@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, EncodeContext, Vector
 from fedcomp.errors import NonFiniteError
 from fedcomp.quantize import (
+    AboveMean,
     Cgx,
     ChunkedTopK,
     Eden,
@@ -47,6 +48,8 @@ OF_LEVELS: list[Quantizer[CompensatedUpdate, Any]] = [
     NaturalDithering(64, "max", 1000),
     TernGrad(0),
     TernGrad(2.5),
+    TernGrad(2.5, "power"),
+    TernGrad(0, shrunk=True),
     Signs(),
     Signs(0.01),
     OneBit(),
@@ -67,6 +70,7 @@ OTHERS: list[Quantizer[CompensatedUpdate, Any]] = [
     RoundValues(TopK(0.1), "bf16"),
     RoundValues(TopK(0.1), "natural"),
     PerTensor(chain(TopK(0.1), Ternarize()), 1),
+    PerTensor(chain(AboveMean(0.7), Ternarize())),
     Logarithmic(1.2, 6),
     Eden(0.2),
     Eden(1),

@@ -47,6 +47,22 @@ def test_the_ends_of_float32_are_their_own_mean(value: float) -> None:
     assert np.array_equal(Signs().quantize(CompensatedUpdate(vector)).dense(), vector)
 
 
+@pytest.mark.parametrize(
+    ("largest", "scale"),
+    [(1.0, 1), (1.5, 2), (0.5, 0.5), (0.0, 0), (2.0**-149, 2.0**-149), (MAX_FLOAT32, 2.0**127), (2.0**127, 2.0**127)],
+)
+def test_terngrads_scale_is_rounded_up_to_a_power_of_two(largest: float, scale: float) -> None:
+    value = CompensatedUpdate(np.array([largest, -largest, 0], np.float32))
+    quantized = TernGrad(0, "power").quantize(value)
+    assert quantized.scales.tolist() == [scale]
+    assert np.isfinite(quantized.dense()).all()
+
+
+def test_a_contracting_terngrad_has_no_clip() -> None:
+    with pytest.raises(ValueError, match="clip is 2.5"):
+        TernGrad(2.5, shrunk=True)
+
+
 def test_it_is_a_contraction_by_the_papers_constant() -> None:
     # Karimireddy et al.: ||C(v) - v||^2 = (1 - ||v||_1^2 / (d ||v||_2^2)) ||v||^2, where no entry is zero
     vector = np.random.default_rng(0).standard_t(3, 10_000).astype(np.float32)

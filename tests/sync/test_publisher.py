@@ -171,6 +171,18 @@ def test_every_message_names_the_training_and_a_node_that_cannot_follow_gets_a_k
     assert (message.training_id, route.key) == (5, True)
 
 
+@pytest.mark.parametrize(("downlink", "moved"), [("dense()", 0.0), ("topk(density=1.0)", 40 * 2.0**-26)])
+def test_only_a_downlink_with_a_residual_keeps_changes_below_the_last_bit_of_a_weight(
+    downlink: str, moved: float
+) -> None:
+    """The float32 weight 0.75 moves in steps of 2^-24."""
+    arrays = {"w": np.full(50, 0.75, np.float32)}
+    publisher = Publisher.begin(start_replica(layout_of(arrays), arrays))
+    for _ in range(40):
+        publisher.publish(np.full(50, 2.0**-26, np.float32), b"", fedcomp.parse(downlink), 0)
+    assert np.array_equal(publisher.replica.vector, np.full(50, 0.75 + moved, np.float32))
+
+
 def test_the_registry_comes_back_from_its_rows() -> None:
     registry = NodeRegistry()
     assert registry[3].version == UNKNOWN_VERSION

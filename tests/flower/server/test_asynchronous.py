@@ -157,7 +157,7 @@ def test_a_late_update_arrives_whole_in_the_end_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("uplink", "exponent", "returns"),
-    [("stc(density=0.02)", 0.0, False), ("stc(density=0.02)", 0.5, True), ("doublesqueeze()", 1.0, True)],
+    [("stc(density=0.02)", 0.0, False), ("stc(density=0.02)", 0.5, True), ("doublesqueeze(codec='random')", 1.0, True)],
 )
 def test_every_update_counts_once_through_faults_restarts_and_refusals(
     uplink: str, exponent: float, returns: bool, tmp_path: Path

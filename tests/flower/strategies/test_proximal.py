@@ -148,3 +148,26 @@ def test_a_lossy_downlink_sends_no_part_of_a_dual_average_twice() -> None:
     target = initial["weight"].numpy() - 0.1 * inner.sum_of_gradients["weight"] / (0.1 + root)
     assert np.abs(target - initial["weight"].numpy()).max() > 0.1
     np.testing.assert_allclose(published, target, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [QcmdAdagrad, QrdaAdagrad])
+def test_ternary_updates_leave_what_no_node_moves_much_exactly_zero(kind: Kind) -> None:
+    """Half of the entries start at zero and have gradients a tenth as large; random ternary values move them all."""
+
+    def train(given: Arrays, context: Context, server_round: int) -> Arrays:
+        rng = np.random.default_rng([context.node_id, server_round])
+        step = rng.uniform(0.5, 1, (20, 30)) * rng.choice([-1, 1], (20, 30))
+        step[:10] *= 0.1
+        return {"weight": given["weight"] + step.astype(np.float32)}
+
+    moved: dict[str, float] = {}
+    for uplink in ("ternary()", "terngrad()"):
+        random.seed(0)
+        initial = record({"weight": np.zeros((20, 30), np.float32)})
+        inner = kind(eta=0.01, delta=0.1, l1_strength=0.0, **ALL)
+        strategy = CompressedStrategy(inner, uplink=fedcomp.parse(uplink), downlink=fedcomp.dense())
+        published = strategy.start(LocalGrid(training(train), 4), initial, num_rounds=10).arrays["weight"].numpy()
+        assert (published[10:] != 0).all()
+        moved[uplink] = float(np.mean(published[:10] != 0))
+    assert moved["ternary()"] == 0
+    assert moved["terngrad()"] > 0.5
