@@ -1,6 +1,6 @@
 """Perplexity and size of a character model with quantized weights: rounded after training, straight-through, and ADMM.
 
-    python -m benchmarks.quantized_language_model [--steps 1500] [--seed 0]
+    python -m benchmarks.quantized_language_model [--steps 1500] [--seed 0] [--trainings "quantized(4)" ...]
 
 Each training sees the same batches of the sonnets, from the same first weights, on one node and one core.  Adam's rate
 falls from 0.003 to 0 by half a cosine.  The perplexity is exp(mean cross-entropy) of the next character in the test sonnets;
@@ -99,10 +99,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--trainings", nargs="+", default=TRAININGS, help="plug-ins, one row each (default: the whole table)"
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     dataset = load(read_card("sonnets", CARDS))
-    print_table("Characters of the test sonnets", list(rows(dataset, TRAININGS, options.steps, options.seed)))
+    print_table("Characters of the test sonnets", list(rows(dataset, options.trainings, options.steps, options.seed)))
 
 
 if __name__ == "__main__":

@@ -57,7 +57,8 @@ def recurrent(
 
 
 def _as_returned(states: States) -> Tensor | States:
-    return states if len(states) > 1 else states[0]
+    hidden, *cells = states
+    return states if cells else hidden
 
 
 def _layers(

@@ -1,6 +1,7 @@
 """Whether a model fits a plug-in: each check raises `ValueError` with what the model has, and what is needed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import cast
 
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -8,6 +9,11 @@ from torch.nn.utils import parametrize
 
 SPARSE_GRADIENTS = (nn.Embedding, nn.EmbeddingBag)
 """Modules whose argument `sparse` gives the weight a sparse gradient."""
+
+
+def named_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the model and the modules in it, by name."""
+    return dict(cast("Iterable[tuple[str, nn.Module]]", model.named_modules()))
 
 
 def check_trained(model: nn.Module) -> None:
@@ -30,7 +36,7 @@ def check_not_compiled(model: nn.Module, plugin: str) -> None:
 
     A compiled module calls no layers in the forward pass, and does not save their inputs.
     """
-    for name, module in model.named_modules():
+    for name, module in named_modules(model).items():
         original = getattr(module.forward, "_torchdynamo_orig_callable", None)  # as torch.compile marks a function
         if original is not None or getattr(module, "_compiled_call_impl", None) is not None:
             what = f"the module {name!r}" if name else "the model"
@@ -42,7 +48,7 @@ def check_not_compiled(model: nn.Module, plugin: str) -> None:
 
 def check_weights_are_parameters(model: nn.Module, plugin: str) -> None:
     """Raise `ValueError` if a layer has a trained weight matrix that is computed, as weight_norm does."""
-    for name, module in model.named_modules():
+    for name, module in named_modules(model).items():
         for weight in _computed(module):
             raise ValueError(
                 f"{plugin}() needs weights that are parameters; {f'{name}.{weight}' if name else weight} is computed from"
@@ -53,7 +59,7 @@ def check_weights_are_parameters(model: nn.Module, plugin: str) -> None:
 
 def check_dense_gradients(model: nn.Module, plugin: str) -> None:
     """Raise `ValueError` if an embedding of the model has sparse gradients."""
-    for name, module in model.named_modules():
+    for name, module in named_modules(model).items():
         if isinstance(module, SPARSE_GRADIENTS) and module.sparse and module.weight.requires_grad:
             found = f"{name}.weight" if name else "weight"
             raise ValueError(f"{plugin}() needs dense gradients; {found} has sparse ones: build it with sparse=False")

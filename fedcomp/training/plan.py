@@ -312,7 +312,7 @@ class LocalRound:
         """Have the optimizer drop the gradients of the last step; raise `ValueError` if all of them are still there."""
         weights = [weight for weight in self._model.parameters() if weight.grad is not None]
         optimizer.zero_grad()
-        if weights and all(weight.grad is not None and float(weight.grad.norm()) for weight in weights):
+        if weights and all(weight.grad is not None and not _is_zero(weight.grad) for weight in weights):
             raise ValueError(
                 f"zero_grad() of {type(optimizer).__name__} keeps all gradients of the last step; to add up those of several"
                 " batches, call step(..., last=False) for all of them but the last"
@@ -328,6 +328,11 @@ class LocalRound:
 
     def _last_first(self) -> Iterator[Step]:
         return reversed(self._steps.values())
+
+
+def _is_zero(gradient: Tensor) -> bool:
+    norm: Tensor = gradient.norm()  # of sparse ones too
+    return bool(norm == 0)
 
 
 @cache

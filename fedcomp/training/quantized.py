@@ -10,6 +10,7 @@ from torch import Generator, Tensor, nn
 from fedcomp.core import check_bool, check_choice, check_int
 from fedcomp.training.hidden_states import changed_states
 from fedcomp.training.layer_inputs import changed_inputs, matrix_layers
+from fedcomp.training.model_checks import named_modules
 from fedcomp.training.plan import Begin, Step, Tensors
 from fedcomp.training.registry import register
 from fedcomp.training.straight_through import matrices, straight_through
@@ -119,7 +120,7 @@ def _fitted(weight: Tensor, levels: int) -> Tensor:
 
 def _recurrent_layers(model: nn.Module) -> list[nn.RNNBase]:
     """Return the recurrent layers; raise `ValueError` if there are none, or one has projections or a `forward` of its own."""
-    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.RNNBase)}
+    layers = {name: layer for name, layer in named_modules(model).items() if isinstance(layer, nn.RNNBase)}
     if not layers:
         raise ValueError("hidden are the bits of the states of nn.LSTM, nn.GRU and nn.RNN; the model has none of them")
     forwards = [kind.forward for kind in RECURRENT]

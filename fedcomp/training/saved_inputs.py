@@ -3,11 +3,10 @@
 A plug-in that stores inputs of layers in another form uses `replacing` in its `Step.forward`.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +14,7 @@ from torch.autograd.graph import Node, get_gradient_edge
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from fedcomp.training.layer_inputs import replaced_forward
+from fedcomp.training.model_checks import named_modules
 
 Restore = Callable[[], Tensor]
 """A function that returns a saved tensor for the backward pass."""
@@ -54,11 +54,6 @@ def _node(tensor: Tensor) -> Node | None:
 
 Save = Callable[[Tensor, Call | None], Restore]
 """A function of a tensor that autograd saves, and of the watched call that saves it; None outside of them."""
-
-
-def named_modules(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the model and the modules in it, by name."""
-    return dict(cast("Iterable[tuple[str, nn.Module]]", model.named_modules()))
 
 
 def trained_layers(model: nn.Module) -> dict[str, nn.Module]:

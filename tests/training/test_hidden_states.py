@@ -50,10 +50,11 @@ def test_it_is_torchs_layer(kind: str, settings: dict[str, object], given: str, 
     """Outputs, last states and gradients."""
     torch.manual_seed(0)
     layer = LAYERS[kind](**settings)
-    x: Tensor | PackedSequence = torch.randn(4, 4, 5) if given != "sample" else torch.randn(4, 5)
+    padded = torch.randn(4, 4, 5) if given != "sample" else torch.randn(4, 5)
+    x: Tensor | PackedSequence = padded
     if given == "packed":
         lengths = torch.tensor([2, 4, 1, 3])
-        x = pack_padded_sequence(cast("Tensor", x), lengths, layer.batch_first, enforce_sorted=False)
+        x = pack_padded_sequence(padded, lengths, layer.batch_first, enforce_sorted=False)
     count = layer.num_layers * (2 if layer.bidirectional else 1)
     shape = (count, 6) if given == "sample" else (count, 4, 6)
     first = (torch.randn(shape), torch.randn(shape)) if kind == "lstm" else torch.randn(shape)

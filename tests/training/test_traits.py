@@ -303,16 +303,16 @@ def begin(plan: Plan, case: Case) -> None:
     plan.begin(plan.prepare(case.model, 0)).end()
 
 
+def marks_of(text: str, trait: str) -> list[pytest.MarkDecorator]:
+    """Return a mark for pairs that take a minute of compiling together; the others have a compiled model too."""
+    slow = "low_precision" in text or trait != "a compiled part"
+    return [pytest.mark.system] if trait in COMPILED and EXPECTED[text, trait] == "works" and slow else []
+
+
 @pytest.mark.filterwarnings(
     "ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"
 )  # of the compiler
-@pytest.mark.parametrize(
-    ("text", "trait"),
-    [
-        pytest.param(*pair, marks=[pytest.mark.system] if "low_precision" in pair[0] and pair[1] in COMPILED else [])
-        for pair in EXPECTED
-    ],  # torch compiles a model in each step of `low_precision`, which takes time
-)
+@pytest.mark.parametrize(("text", "trait"), [pytest.param(*pair, marks=marks_of(*pair)) for pair in EXPECTED])
 def test_a_plug_in_has_its_effect_or_refuses_the_model_in_one_sentence(text: str, trait: str) -> None:
     make = TRAITS[trait]
     if EXPECTED[text, trait] == "refused":
