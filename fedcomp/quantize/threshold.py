@@ -39,5 +39,5 @@ class AboveMean:
         return Sparse(value.n, np.concatenate(indices), np.concatenate(values))
 
     def error_bound(self, n: int) -> ErrorBound:
-        """Return the bound min(factor^2, 1 - 1 / n): the mean magnitude is at most the norm over sqrt(n), and one entry stays."""
+        """Return min(factor^2, 1 - 1 / n): the mean magnitude is at most the norm over sqrt(n), and one entry stays."""
         return Contracting(min(self.factor**2, 1 - 1 / n))
