@@ -73,6 +73,7 @@ VARIANTS = {
         for text in ("doublesqueeze()", "doublesqueeze(codec='topk')", "doublesqueeze(codec='random')")
     ],
     "terngrad": [Arm("terngrad()"), Arm("terngrad(scaler='power')")],
+    "ternary": [Arm("ternary()"), Arm("ternary(feedback=True)")],
     "qsgd": [Arm("qsgd(levels=7)"), Arm("qsgd(levels=1, norm='l2')")],
     "cgx": [Arm("cgx(bits=4)"), Arm("cgx(bits=4, adaptive=True)")],
     "eden": [Arm("eden(bits=2)"), Arm("eden(bits=0.1)")],
