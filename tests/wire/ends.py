@@ -254,6 +254,7 @@ def _state_door(method: int, data: bytes, need: Need) -> Door:
             for each in found:
                 shapes = (each.node.model.shape, each.node.trained.shape)
                 need(shapes == ((ENTRIES,), (ENTRIES,)) and each.round >= 0, "a state of another model")
+                need(bool(np.isfinite(each.node.trained).all()), "a state that is not finite")
                 Peer(HERE, each, TENSORS, seed=0, path=path, training=TRAINING)
 
     return enter, check

@@ -81,6 +81,8 @@ class PeerState:
             if (found := plain.get("number", number)) != number:  # earlier versions do not name the node
                 raise CorruptError(f"it is of node {found}; the state of node {number} is needed")
             node = method.restore(tensors.layout, below(arrays, "node/"), topology.weights(number))
+            if not (np.isfinite(node.model).all() and np.isfinite(node.trained).all()):
+                raise CorruptError("a stored model with NaN or infinity")
             neighbors = topology.neighbors[number]
             rounds = _rounds(plain["doubts"], neighbors)
             doubts = {neighbor: Doubt(each, arrays[f"doubt/{neighbor}"]) for neighbor, each in rounds.items()}

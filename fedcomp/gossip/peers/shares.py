@@ -1,7 +1,7 @@
 """Shares of calls: no caller takes the places of another one."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, NoReturn
@@ -17,7 +17,7 @@ class Shares:
         self._taken: Counter[object] = Counter()
 
     @contextmanager
-    def of(self, caller: object, context: Any) -> Iterator[None]:
+    def of(self, caller: object, context: Any) -> Generator[None]:
         """Hold a place for a call of `caller`; end the call with RESOURCE_EXHAUSTED if there is none."""
         with self._lock:
             is_free = self._taken[caller] < self._each and self._taken.total() < self._total

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -49,7 +49,7 @@ class Node:
 
 
 @contextmanager
-def channel(folder: Path, port: int, node: int, to: int) -> Iterator[grpc.Channel]:
+def channel(folder: Path, port: int, node: int, to: int) -> Generator[grpc.Channel]:
     """Connect to node `to` with the certificate of `node`."""
     files = [folder / "keys" / name for name in ("ca.pem", f"node-{node}.key", f"node-{node}.pem")]
     credentials = grpc.ssl_channel_credentials(*(file.read_bytes() for file in files))

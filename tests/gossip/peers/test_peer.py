@@ -282,6 +282,15 @@ def test_a_file_that_is_damaged_or_of_another_training_is_refused(pair: Graph) -
         PeerState.load(path, 7, *load)
 
 
+@pytest.mark.parametrize("name", ["node/model", "node/trained"])
+def test_a_file_with_a_model_that_is_not_finite_is_refused(pair: Graph, name: str) -> None:
+    path = pair.folder / "0"
+    arrays = read_archive(path)
+    write_archive(path, arrays | {name: np.full(N, np.nan, np.float32)})
+    with pytest.raises(CorruptError, match="a stored model with NaN or infinity"):
+        PeerState.load(path, 7, pair.tensors, pair.method, pair.topology, 0)
+
+
 @pytest.mark.parametrize("change", ["format", "doubt"])
 def test_a_file_of_another_format_or_with_a_doubt_of_another_model_is_refused(pair: Graph, change: str) -> None:
     high, path = pair.peers[1], pair.folder / "1"

@@ -1,6 +1,6 @@
 """What a node answers to calls that do not fit, and what it makes of answers that are no messages."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,7 +92,7 @@ def test_calls_that_do_not_fit_are_refused_in_a_sentence(
 
 
 @contextmanager
-def serving(**handlers: Callable[[bytes, Any], bytes]) -> Iterator[int]:
+def serving(**handlers: Callable[[bytes, Any], bytes]) -> Generator[int]:
     """Serve these methods in plain text; give the port."""
     (port,) = free_ports(1)
     server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
@@ -105,8 +105,8 @@ def serving(**handlers: Callable[[bytes, Any], bytes]) -> Iterator[int]:
 
 
 @contextmanager
-def link_to(folder: Path, port: int, **changes: object) -> Iterator[Link]:
-    settings = read_settings(write_settings(folder, 0, [9100, port], **changes))
+def link_to(folder: Path, port: int, **changes: float) -> Generator[Link]:
+    settings = read_settings(write_settings(folder, 0, [9100, port], "insecure = true", **changes))
     link = Link(settings, 1, training=7, traffic=Traffic([1], 4 * N), options=[])
     yield link
     link.close()
