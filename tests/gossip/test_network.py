@@ -7,14 +7,21 @@ import pytest
 from numpy.typing import NDArray
 
 import fedcomp
+from fedcomp.compressor import Compressor
+from fedcomp.core import CompensatedUpdate
+from fedcomp.entropy import SparseValues
 from fedcomp.errors import FedcompError
 from fedcomp.gossip import Choco, DeepSqueeze, Method, Network, find_step_size, parse_method, parse_topology
 from fedcomp.gossip.choco import ChocoNode
+from fedcomp.gossip.shared_tensors import SharedTensors
+from fedcomp.memory import NoMemory
+from fedcomp.quantize import Contracting
+from fedcomp.quantized import Sparse
 
 Array = NDArray[Any]
 N = 300
 METHODS: dict[str, Method] = {
-    "choco dense": Choco(fedcomp.dense()),
+    "choco dense": Choco(fedcomp.dense(), 1.0),
     "choco topk": Choco(fedcomp.topk(density=0.1, feedback=False), 0.3),
     "choco stc": Choco(fedcomp.parse("qsgd(levels=3)"), 0.2),
     "choco eden": Choco(fedcomp.eden(bits=1), 0.3),
@@ -39,7 +46,7 @@ def test_two_nodes_that_send_their_largest_entry() -> None:
 
     Then nobody trains.  What the estimates lack is (-2, 0) and (2, 1), so they become (2, 0) and (2, -2).
     """
-    net = network(Choco(fedcomp.topk(density=0.5, feedback=False)), num_nodes=2, n=2)
+    net = network(Choco(fedcomp.topk(density=0.5, feedback=False), 1.0), num_nodes=2, n=2)
     net.exchange([{"w": np.array([4, 1], np.float32)}, {"w": np.array([0, -2], np.float32)}])
     assert [net.model(node)["w"].tolist() for node in (0, 1)] == [[2, 0], [2, -1]]
     net.exchange([net.model(node) for node in (0, 1)])
@@ -52,7 +59,7 @@ def test_two_nodes_that_send_their_largest_entry() -> None:
 
 def test_two_nodes_of_deep_squeeze() -> None:
     """Of y + e, 4 and -2 are sent, and 1 and 0 remain.  Then (2, 0) + (0, 1) and (2, -1): 2 and 2 are sent."""
-    net = network(DeepSqueeze(fedcomp.topk(density=0.5)), num_nodes=2, n=2)
+    net = network(DeepSqueeze(fedcomp.topk(density=0.5), 1.0), num_nodes=2, n=2)
     net.exchange([{"w": np.array([4, 1], np.float32)}, {"w": np.array([0, -2], np.float32)}])
     assert [net.model(node)["w"].tolist() for node in (0, 1)] == [[2, 0], [2, -1]]
     net.exchange([net.model(node) for node in (0, 1)])
@@ -251,9 +258,58 @@ def test_a_text_names_a_method(method: Method) -> None:
 def test_the_step_size_that_is_found_brings_the_models_closer_than_others() -> None:
     graph = parse_topology("ring()", 5)
     assert find_step_size(graph, Choco(fedcomp.dense())).step_size == 1
-    found = find_step_size(graph, Choco(fedcomp.topk(density=0.05, feedback=False)))
-    assert 0.01 < found.step_size < 1
-    assert find_step_size(graph, DeepSqueeze(fedcomp.topk(density=0.1))).step_size < 1
+    for method in (Choco(fedcomp.topk(density=0.05, feedback=False)), DeepSqueeze(fedcomp.topk(density=0.1))):
+        found = find_step_size(graph, method).step_size
+        assert found is not None
+        assert 0.01 < found < 1
+
+
+def test_the_search_sees_the_shapes_of_the_model() -> None:
+    """PowerSGD sends a vector whole and a matrix in two thin factors."""
+    graph, method = parse_topology("ring()", 4), DeepSqueeze(fedcomp.powersgd(rank=1))
+    whole, matrix = (find_step_size(graph, method, shapes).step_size for shapes in (((900,),), ((30, 30),)))
+    assert whole == 1
+    assert matrix is not None
+    assert matrix <= 1 / 8
+
+
+def test_a_compressor_that_sends_little_gets_no_larger_step_size_than_its_share() -> None:
+    """With 1/32, rand-k of 1 % comes closer for 60 rounds and has diverged after 400."""
+    found = find_step_size(parse_topology("ring()", 4), Choco(fedcomp.randk(density=0.01, feedback=False)), ((300,),))
+    assert found.step_size is not None
+    assert found.step_size <= 1 / 64
+
+
+def test_a_network_finds_the_step_size_that_its_method_does_not_name() -> None:
+    net = network(Choco(fedcomp.eden(bits=1)), num_nodes=4)
+    assert isinstance(net.method, Choco)
+    assert net.method == find_step_size(net.topology, Choco(fedcomp.eden(bits=1)), ((N,),))
+    assert parse_method(str(net.method)) == net.method
+
+
+def test_a_node_that_names_no_step_size_needs_one() -> None:
+    """A network finds it before its nodes start; a node alone has no graph to find it for."""
+    shared = SharedTensors.of({"w": np.zeros(4, np.float32)})
+    node = Choco(fedcomp.dense()).start(shared.layout, np.zeros(4, np.float32), {1: 0.5})
+    with pytest.raises(ValueError, match="step_size is None; find_step_size finds one"):
+        node.difference(1)
+
+
+def test_a_search_in_which_nothing_converges_is_refused_in_one_sentence() -> None:
+    nothing = Compressor("nothing", (), Nothing(), SparseValues(), NoMemory())
+    with pytest.raises(ValueError, match="brings random models of 3 nodes no closer in 60 rounds") as error:
+        find_step_size(parse_topology("ring()", 3), Choco(nothing), ((50,),))
+    assert "\n" not in str(error.value)
+
+
+class Nothing:
+    """Claims to contract, and sends nothing."""
+
+    def quantize(self, value: CompensatedUpdate, /) -> Sparse:
+        return Sparse(value.n, np.empty(0, np.int64), np.empty(0, np.float32))
+
+    def error_bound(self, n: int) -> Contracting:
+        return Contracting(0.99)
 
 
 @pytest.mark.parametrize("name", ["choco topk", "deep squeeze stc"])

@@ -169,7 +169,7 @@ def test_what_a_lost_message_of_some_tensors_masked_returns_to_its_own_entries()
     """DGC of ones in d, the last tensor: the velocity of what is sent is masked, and comes back if the message is lost."""
     dgc = fedcomp.parse("dgc(density=0.5, momentum=0.5, warmup=0)")
     change = change_in("d") * np.arange(N, dtype=np.float32)
-    codec, body, state = encoded(str(dgc), change)
+    codec, body, state = encoded(str(dgc), change.astype(np.float32))
     assert np.flatnonzero(state["velocity"]).tolist() == [12, 13, 14]
     back = dgc.memory.rollback(decode_body(codec, body, LAYOUT), state)
     np.testing.assert_array_equal(back["velocity"], change)

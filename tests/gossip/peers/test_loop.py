@@ -63,7 +63,7 @@ def calls() -> Iterator[ThreadPoolExecutor]:
 def node(folder: Path, number: int, num_nodes: int = 2) -> Peer:
     """Return a node of a ring, which has published in round 1."""
     tensors, topology = SharedTensors.of({"w": np.zeros(N, np.float32)}), parse_topology("ring()", num_nodes)
-    method = parse_method("choco(dense())")
+    method = parse_method("choco(dense(), step_size=1.0)")
     state = PeerState(method.start(tensors.layout, np.zeros(N, np.float32), topology.weights(number)), {})
     peer = Peer(number, state, tensors, seed=0, path=folder / f"{number}", training=7)
     peer.begin(1)

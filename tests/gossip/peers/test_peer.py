@@ -92,7 +92,7 @@ def calls() -> Iterator[ThreadPoolExecutor]:
 @pytest.fixture
 def pair(tmp_path: Path, calls: ThreadPoolExecutor) -> Graph:
     """Two nodes that sent dense messages: node 0 has trained to 4, node 1 to 0, and 1 has fetched from 0."""
-    graph = Graph(tmp_path, Choco(parse_method("choco(dense())").compressor), 2, calls)
+    graph = Graph(tmp_path, Choco(parse_method("choco(dense())").compressor, 1.0), 2, calls)
     graph.publish(0, 1, np.full(N, 4, np.float32))
     graph.publish(1, 1, np.zeros(N, np.float32))
     return graph

@@ -25,7 +25,11 @@ from fedcomp.gossip.peers import gossip_pb2 as pb
 from tests.gossip.peers.toy import N, Toy, alone, make_keys, tls, write_settings
 
 ROOT = Path(__file__).parents[3]
-METHODS = ["choco(topk(density=0.1, feedback=False), step_size=0.3)", "deep_squeeze(stc(density=0.1), step_size=0.1)"]
+METHODS = [
+    "choco(topk(density=0.1, feedback=False), step_size=0.3)",
+    "deep_squeeze(stc(density=0.1), step_size=0.1)",
+    "choco(topk(density=0.1, feedback=False))",  # the nodes find the same step size as a network
+]
 LONG_S = 120.0
 
 

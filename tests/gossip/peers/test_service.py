@@ -48,7 +48,10 @@ def node(folder: Path) -> Peer:
     """Return node 0 of two, which decides in round 1."""
     tensors, topology = SharedTensors.of({"w": np.zeros(N, np.float32)}), parse_topology("ring()", 2)
     state = PeerState(
-        parse_method("choco(dense())").start(tensors.layout, np.zeros(N, np.float32), topology.weights(0)), {}
+        parse_method("choco(dense(), step_size=1.0)").start(
+            tensors.layout, np.zeros(N, np.float32), topology.weights(0)
+        ),
+        {},
     )
     peer = Peer(0, state, tensors, seed=0, path=folder / "state", training=7)
     peer.begin(1)
