@@ -148,7 +148,8 @@ class Tensor:
             array = bfloat16_to_float32(array)
         if self.dtype in COMPLEX:
             pairs = np.ascontiguousarray(array, np.result_type(array, np.complex64))
-            array = pairs.reshape(self.shape)[..., np.newaxis].view(pairs.real.dtype)
+            part = np.float64 if pairs.dtype == np.complex128 else np.float32
+            array = pairs.reshape(self.shape)[..., np.newaxis].view(part)
         elif array.dtype.kind == "c":
             raise ValueError(f"tensor {self.name!r} is {array.dtype}; the model's is {self.dtype}")
         if array.dtype.kind == "f" and not np.isfinite(array).all():

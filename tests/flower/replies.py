@@ -50,7 +50,7 @@ def reply(arrays: ArrayRecord, key: str = "arrays", **more: ArrayRecord | Metric
     """Return the content of a reply."""
     content: dict[str, ArrayRecord | MetricRecord | ConfigRecord] = {key: arrays}
     content["metrics"] = MetricRecord({"num-examples": 1})
-    return RecordDict(content | more)
+    return RecordDict({**content, **more})
 
 
 def _cast(dtype: str) -> Callable[[Arrays, Message, Context], RecordDict]:

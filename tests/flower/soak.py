@@ -32,6 +32,7 @@ from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
 from fedcomp.compressor import Compressor
+from fedcomp.errors import NoUpdateError
 from fedcomp.flower import EF21, AsyncMode, CompressedStrategy, CompressionMod, LocalGrid, Speeds, records, to_record
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.mod import open_store
@@ -342,6 +343,8 @@ class Trial:
         except KilledError:
             self.faults["server killed"] += 1
             self._restart()
+        except NoUpdateError:  # all of the first replies are lost; the next rounds bring others
+            pass
         else:
             if self.rng.random() < 0.2:
                 shutil.copy(self.checkpoint, self.folder / "old")
