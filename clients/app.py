@@ -93,10 +93,10 @@ def report_partition(message: Message, context: Context) -> Message:
     """
     run, node = context.run_config, context.node_config
     try:
-        device = _device(run)
+        pick_device(str(run.get("device", "auto")))  # or the reason why it is refused
         if training := str(run.get("training", "")):
             card = own_card(str(run["dataset"]))
-            model, shape = _module(str(run["model"]), training, card, device), input_shape(card)
+            model, shape = _module(str(run["model"]), training, card, _device(run)), input_shape(card)
             parse_setting("training", training, lambda text: check_plug_ins(text, model, shape))
         if not has_own_samples(run):
             return _reply(message, {"partition-id": node_number(run, node, context.node_id)})

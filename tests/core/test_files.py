@@ -1,6 +1,7 @@
 """A file is the old one or the new one, whole."""
 
 import os
+import resource
 from pathlib import Path
 from typing import BinaryIO
 
@@ -90,3 +91,23 @@ def test_sizes_beyond_the_file_are_damage_and_take_no_memory(tmp_path: Path) -> 
             path.write_bytes(changed)
             with pytest.raises(CorruptError, match="a.npy claims .* the file has"):
                 read_archive(path)
+
+
+@pytest.mark.parametrize(("mode", "folder_mode"), [(0o600, 0o700), (0o644, 0o755)])
+def test_new_folders_are_for_those_who_may_read_the_file(mode: int, folder_mode: int, tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "file"
+    write_atomically(path, lambda file: file.write(b"x"), mode=mode)
+    assert path.stat().st_mode & 0o777 == mode
+    assert {folder.stat().st_mode & 0o777 for folder in (path.parent, path.parent.parent)} == {folder_mode}
+
+
+def test_an_error_of_the_disk_names_the_file_and_not_a_temporary_one(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(OSError, match=f": '{path}'$"):
+            write_atomically(path, lambda file: file.write(bytes(11)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ import errno
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -326,6 +327,25 @@ def test_a_state_that_cannot_be_written_is_an_error_that_names_the_folder(
         _save(tmp_path, _state())
     monkeypatch.undo()
     _save(tmp_path, _state())
+
+
+def test_a_full_disk_costs_a_nodes_replies_until_there_is_room(
+    tmp_path: Path, flower_log: pytest.LogCaptureFixture
+) -> None:
+    strategy, grid = _strategy(), LocalGrid(app(), NODES, node_config=_in(tmp_path))
+    strategy.start(grid, model(), num_rounds=3)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # no file may grow beyond it
+    try:
+        strategy.start(grid, strategy.arrays, num_rounds=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (strategy.version, strategy.ledger.total().failed) == (3, 2)
+    assert re.search(
+        rf"state-dir is '{tmp_path}/node-\d'; room for the node's state is needed \(.*File too large", flower_log.text
+    )
+    strategy.start(grid, strategy.arrays, num_rounds=3)
+    assert (strategy.version, strategy.ledger.total().failed, strategy.ledger.refused) == (6, 2, 0)
 
 
 def test_the_lock_does_not_follow_a_link(tmp_path: Path) -> None:

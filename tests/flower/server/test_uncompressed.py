@@ -11,6 +11,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, FedXgbBagging, FedXgbCyclic, Result, Strategy
 
+from fedcomp.core import format_bytes
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, Round
 from tests.flower.toy import model
 
@@ -94,7 +95,8 @@ def test_the_bytes_are_in_the_ledger_and_the_closing_line(flower_log: pytest.Log
     result = strategy.start(LocalGrid(_app(), 3, {"bagging": False}), EMPTY, num_rounds=1)
     traffic, size = strategy.ledger.of_round(1), len(result.arrays["0"].data)
     both = traffic.uplink_bytes + traffic.downlink_bytes
-    assert f"both ratio 1.0; {both} bytes of them uncompressed records" in flower_log.text
+    size_text = format_bytes(both)
+    assert f"together {size_text}, as much; {size_text} of it are uncompressed records" in flower_log.text
     assert traffic.uplink_bytes == traffic.dense_uplink_bytes == size
     assert traffic.downlink_bytes == traffic.dense_downlink_bytes == len(EMPTY["0"].data) + size, "trained, evaluated"
 
