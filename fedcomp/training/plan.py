@@ -331,8 +331,8 @@ class LocalRound:
 
 
 def _is_zero(gradient: Tensor) -> bool:
-    norm: Tensor = gradient.norm()  # of sparse ones too
-    return bool(norm == 0)
+    values = gradient.coalesce().values() if gradient.is_sparse else gradient
+    return not bool(values.any())
 
 
 @cache
