@@ -29,13 +29,16 @@ WITHOUT_MEMORY = (
     "randk(density=0.1, feedback=False)",
     "selective()",
     "terngrad()",
+    "ternary()",
     "terngrad(clip=0)",
+    "terngrad(clip=0, scaler='power')",
     "topk(density=0.1, feedback=False)",
     "topk(density=0.1, values='natural', feedback=False, scope='tensor', dense_below=10)",
 )
 WITH_FEEDBACK = (
     "cgx(bits=1, dense_below=0, feedback=True)",
     "doublesqueeze()",
+    "doublesqueeze(codec='random')",
     "drive(feedback=True)",
     "eden(bits=0.5, feedback=True)",
     "efsign()",
@@ -47,6 +50,7 @@ WITH_FEEDBACK = (
     "qsgd(levels=7, bucket=64, feedback=True)",
     "randk(density=0.1)",
     "stc(density=0.1)",
+    "ternary(feedback=True)",
     "topk(density=0.1)",
 )
 OTHER_MEMORIES = ("dgc()", "ecqsgd()", "ef21()", "regtopk()", "sparseloco()")

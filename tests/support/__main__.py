@@ -6,8 +6,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.contraction import OUTCOMES, USES
+from tests.flower.replies import REPLIES
 from tests.support.federation import outcome
 from tests.support.table import NOTES, REFUSED, UPLINKS, Pair, pairs
+from tests.support.training_traits import EXPECTED, TRAITS
 
 PAGE = Path(__file__).parents[2] / "docs" / "support.md"
 WORKS, NO = "works", "refused"
@@ -17,6 +20,12 @@ Each pair of features below has a test. Either it **works**: a federation of fou
 trait holds at the end, and no message is refused. Or it is **refused** in one sentence, before a node has trained. There is no
 third case. `python -m tests.support` runs each pair and prints this page; `tests/support/` has the federations.
 """
+REPLY = """The update counts as in plain Flower, or it is refused in a sentence with these words. Tests:
+`tests/flower/test_reply_table.py`."""
+COMPRESSORS = """In gossip (`choco`, `deep_squeeze`) and in split learning (`change`, `direct`). Tests:
+`tests/gossip/test_contraction.py`, `tests/split/test_contraction.py`."""
+PLUG_INS = """Each plug-in of `fedcomp.training` on models of each kind: its effect is there, or `begin` refuses the model. Tests:
+`tests/training/test_traits.py`."""
 
 
 def table(found: Sequence[Pair]) -> Iterator[str]:
@@ -45,6 +54,29 @@ def table(found: Sequence[Pair]) -> Iterator[str]:
     yield from (["", *notes] if notes else [])
 
 
+def replies() -> Iterator[str]:
+    """Yield the table of what a ClientApp may reply."""
+    yield from ("| the reply to a training message | |", "| --- | --- |")
+    for case in REPLIES:
+        yield f"| {case.title} | " + (WORKS if case.counts else f"{NO}: `{case.says}`") + " |"
+
+
+def compressors() -> Iterator[str]:
+    """Yield the table of what compressors may be used for where there is no server, or a part of the model."""
+    yield from ("| | " + " | ".join(f"`{use}`" for use in USES) + " |", "| --- |" + " --- |" * len(USES))
+    for text in dict.fromkeys(text for text, _ in OUTCOMES):
+        found = (OUTCOMES[text, use] for use in USES)
+        yield f"| `{text}` | " + " | ".join(mark if mark == WORKS else f"{NO}: {mark}" for mark in found) + " |"
+
+
+def plug_ins() -> Iterator[str]:
+    """Yield the table of training plug-ins and models."""
+    texts = list(dict.fromkeys(text for text, _ in EXPECTED))
+    yield from ("| | " + " | ".join(f"`{text}`" for text in texts) + " |", "| --- |" + " --- |" * len(texts))
+    for trait in TRAITS:
+        yield f"| {trait} | " + " | ".join(EXPECTED[text, trait] for text in texts) + " |"
+
+
 def marks(rows: Sequence[Sequence[str]], found: Sequence[Pair]) -> Iterator[tuple[str, str, bool]]:
     """Yield (row, column, whether it works) of the rows of such a table, each split at its bars."""
     columns = list(dict.fromkeys(pair.column for pair in found))
@@ -61,6 +93,9 @@ def main() -> None:
     lines += [f"| {name} | `{text}` |" for name, text in UPLINKS.items()]
     for title, found in pairs().items():
         lines += ["", f"## {title}", "", *table(found)]
+    lines += ["", "## What an app may reply", "", REPLY, "", *replies()]
+    lines += ["", "## Compressors without a server", "", COMPRESSORS, "", *compressors()]
+    lines += ["", "## Training plug-ins", "", PLUG_INS, "", *plug_ins()]
     sys.stdout.write("\n".join(lines) + "\n")
 
 
