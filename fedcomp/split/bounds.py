@@ -52,7 +52,7 @@ class BatchBounds:
     """
 
     def __init__(self, clip: float) -> None:
-        self._clip, self._activations, self._gradients = clip, Sizes(), Sizes()
+        self._clip, self._activations, self.gradients = clip, Sizes(), Sizes()
 
     def check_activations(self, rows: Vector) -> float:
         """Return the root mean square of activations; raise `CorruptError` if it is far beyond those before."""
@@ -68,7 +68,7 @@ class BatchBounds:
         """Scale the gradients of the upper part down to the bound, in place; return their norm before."""
         found = list(gradients)
         norm = norm_of(found)
-        bound = self._clip * self._gradients.largest_median
+        bound = self._clip * self.gradients.largest_median
         if 0 < bound < norm:
             for gradient in found:
                 gradient.mul_(bound / norm)
@@ -90,7 +90,7 @@ class BatchBounds:
     def add(self, node: int, activations: float, gradient: float) -> None:
         """Add a batch that was trained with."""
         self._activations.add(node, activations)
-        self._gradients.add(node, gradient)
+        self.gradients.add(node, gradient)
 
 
 class RoundBounds:

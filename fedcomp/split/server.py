@@ -115,8 +115,8 @@ class SplitServer:
         self._shape, self._layout, self._loss, self._seed = tuple(shape), layout, loss, seed
         self._row_size = 0 if settings.direct else int(np.prod(self._shape))
         self._max_samples, self._ram_bytes = max_samples, ram_bytes
-        self._optimizer = torch.optim.SGD(upper.parameters(), settings.learning_rate, settings.momentum)
-        self._bounds = BatchBounds(settings.clip)
+        self.optimizer = torch.optim.SGD(upper.parameters(), settings.learning_rate, settings.momentum)
+        self.bounds = BatchBounds(settings.clip)
         self._number = first_number()
 
     def begin(self, node: int, weights: Frame) -> None:
@@ -208,7 +208,7 @@ class SplitServer:
 
         A refused batch leaves buffers as they were too: the forward pass moves the means of batch normalization.
         """
-        size = self._bounds.check_activations(rows)
+        size = self.bounds.check_activations(rows)
         before = [(buffer, buffer.clone()) for buffer in self.upper.buffers()]
         try:
             gradient, norm = self._train_upper(rows, labels)
@@ -216,7 +216,7 @@ class SplitServer:
             for buffer, value in before:
                 buffer.copy_(value)
             raise CorruptError(str(error)) from error
-        self._bounds.add(node, size, norm)
+        self.bounds.add(node, size, norm)
         return gradient
 
     def _train_upper(self, rows: Vector, labels: NDArray[np.int64]) -> tuple[Vector, float]:
@@ -224,7 +224,7 @@ class SplitServer:
         device = device_of(self.upper)
         activations = torch.from_numpy(rows).reshape(-1, *self._shape).to(device).requires_grad_()
         self.upper.train()
-        self._optimizer.zero_grad()
+        self.optimizer.zero_grad()
         outputs = self.upper(activations)
         if labels.max() >= outputs.shape[1]:
             raise CorruptError(f"the label {labels.max()}; the model has {outputs.shape[1]} classes")
@@ -234,9 +234,9 @@ class SplitServer:
         finite = (bool(torch.isfinite(each).all()) for each in (loss, activations.grad, *found) if each is not None)
         if activations.grad is None or not all(finite):
             raise CorruptError("activations whose loss or gradient is not finite; finite ones are needed")
-        norm = self._bounds.clip_gradients(found)
-        self._bounds.check_step(self._optimizer)
-        self._optimizer.step()
+        norm = self.bounds.clip_gradients(found)
+        self.bounds.check_step(self.optimizer)
+        self.optimizer.step()
         return on_host(activations.grad).reshape(len(labels), -1), norm
 
     def _awaited(self, record: NodeRecord) -> Answer:

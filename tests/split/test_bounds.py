@@ -52,7 +52,7 @@ def attack(pair: Pair, rows: Vector, first: int = 0) -> None:
 def upper_bits(pair: Pair) -> bytes:
     """Return weights and buffers of the upper part, and the momentum of its optimizer."""
     state = pair.server.upper.state_dict()
-    buffers = [each["momentum_buffer"] for each in pair.server._optimizer.state.values()]  # noqa: SLF001
+    buffers = [each["momentum_buffer"] for each in pair.server.optimizer.state.values()]
     return b"".join(tensor.numpy().tobytes() for tensor in (*state.values(), *buffers))
 
 
@@ -104,7 +104,7 @@ def test_a_batch_below_the_limit_has_no_more_weight_than_a_few_others() -> None:
     pair = with_hostile(SplitSettings(batch_size=5, steps=10))
     for _ in range(4):
         pair.server.take(1, pair.answer(pair.server.message(1)))
-    limit = 5 * pair.server._bounds._gradients.largest_median  # noqa: SLF001
+    limit = 5 * pair.server.bounds.gradients.largest_median
     before = [weight.detach().clone() for weight in pair.server.upper.parameters()]
     attack(pair, np.full((4, 6), 12, np.float32))
     after = pair.server.upper.parameters()
