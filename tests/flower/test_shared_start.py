@@ -8,6 +8,7 @@ from flwr.app import ArrayRecord, Context, Message, UserConfig
 from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
+from fedcomp.errors import NoUpdateError
 from fedcomp.flower import CompressedStrategy, LocalGrid, records, round_model, to_record
 from fedcomp.flower.local_grid import Fault
 from fedcomp.wire import Kind, parse_server_message
@@ -208,7 +209,8 @@ def test_a_resumed_server_still_names_the_start(tmp_path: Path) -> None:
 def test_a_resumed_server_knows_who_needs_the_model(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     grid, strategy = Tapped(None), build(checkpoint=path)
-    strategy.start(grid, model(), num_rounds=1)
+    with pytest.raises(NoUpdateError, match="gets a key frame next"):  # the only round
+        strategy.start(grid, model(), num_rounds=1)
     again = build(checkpoint=path)
     again.load(path)
     again.start(grid, model(), num_rounds=2)
