@@ -24,7 +24,7 @@ REPLY = """The update counts as in plain Flower, or it is refused in a sentence 
 `tests/flower/test_reply_table.py`."""
 COMPRESSORS = """In gossip (`choco`, `deep_squeeze`) and in split learning (`change`, `direct`). Tests:
 `tests/gossip/test_contraction.py`, `tests/split/test_contraction.py`."""
-PLUG_INS = """Each plug-in of `fedcomp.training` on models of each kind: its effect is there, or `begin` refuses the model. Tests:
+PLUG_INS = """Each plug-in of `fedcomp.training` on models of each kind: it has its effect, or `begin` refuses it. Tests:
 `tests/training/test_traits.py`."""
 
 
