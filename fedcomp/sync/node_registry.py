@@ -42,7 +42,8 @@ class NodeRecord:
     `version` and `fingerprint` are those that it confirmed.  `number` is that of the newest message to it, which held the model
     `sent`; `answered` is that of the last message that it answered.  `acked` names its last update that went into the model;
     `returned` is the share of it that did not count.  `summed` says that the strategy's sum holds increments from it;
-    `needs_key` that it once could not follow: it gets no start frame any more.
+    `needs_key` that it once could not follow: it gets no start frame any more.  `restarts` counts how often all estimates
+    began anew because it had lost its own, for the last time at version `restarted`; both are forgotten with the server.
     """
 
     version: int = UNKNOWN_VERSION
@@ -54,6 +55,8 @@ class NodeRecord:
     returned: float = 0.0
     summed: bool = False
     needs_key: bool = False
+    restarts: int = 0
+    restarted: int = 0
 
     @property
     def may_be_ahead(self) -> bool:

@@ -1,6 +1,7 @@
 """The publisher's side of the protocol: one model, each version published once, in the same bytes to every node."""
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +32,9 @@ from fedcomp.wire import (
 )
 
 NAME_BITS = 63 - COUNTER_BITS
+FIRST_PAUSE = 2
+"""Half of the versions that must pass after a node made all estimates start from zero, before it may do so again."""
+MAX_DOUBLINGS = 30
 
 
 def first_number() -> int:
@@ -257,8 +261,23 @@ class Publisher:
         """Return whether a node starts an estimate from zero although the sum holds increments from it."""
         return reply.update is not None and reply.update.first and self.nodes[node].summed
 
-    def begin_epoch(self) -> None:
-        """Start the next epoch: the sum of increments starts from zero, and so does every node's estimate."""
+    def may_restart(self, node: int) -> bool:
+        """Return whether all estimates may start from zero because `node` has lost its own.
+
+        After its k-th time, 2^k times `FIRST_PAUSE` versions must pass, so that no node undoes more than a few rounds of all.
+        """
+        record = self.nodes[node]
+        pause = FIRST_PAUSE << min(record.restarts, MAX_DOUBLINGS) if record.restarts else 0
+        return self.replica.version >= record.restarted + pause
+
+    def begin_epoch(self, lost: Iterable[int] = ()) -> None:
+        """Start the next epoch: the sum of increments starts from zero, and so does every node's estimate.
+
+        The nodes `lost` have lost theirs.
+        """
+        for node in lost:
+            record = self.nodes[node]
+            record.restarts, record.restarted = record.restarts + 1, self.replica.version
         self.epoch = self.number
         for record in self.nodes.values():
             record.summed = False

@@ -408,6 +408,8 @@ class Trial:
         total = np.zeros(publisher.replica.layout.n)
         for node in self.grid.contexts:
             memory = self.state(node).subscriber.memory
+            if publisher.nodes[node].summed and not publisher.may_restart(node):
+                return  # if it has lost its estimate again, the sum holds what it had until its updates count again
             if "estimate" in memory and int(memory["estimate_epoch"][0]) == publisher.epoch:
                 total += memory["estimate"]
         parts = [inner.estimate[tensor.name].ravel() for tensor, _ in publisher.replica.layout.parts]

@@ -1,24 +1,26 @@
 """Every method as uplink and as downlink, through absence and loss."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from flwr.app import Context
+from flwr.app import Context, Message
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 import fedcomp
-from fedcomp.flower import EF21, CompressedStrategy, DynamicSampling, LocalGrid
+from fedcomp.flower import EF21, CompressedStrategy, DynamicSampling, LocalGrid, records
 from fedcomp.flower.local_grid import Fault
 from fedcomp.methods import METHODS
 from fedcomp.quantized.vectors import Dense
 from fedcomp.sync import updates
 from fedcomp.sync.replica import start_replica
 from fedcomp.wire import codec_ids
-from fedcomp.wire.frame import SECONDS, parse_single_frame
+from fedcomp.wire.frame import FLAG_FIRST, SECONDS, Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of
+from tests.flower.attacks import Meddling, frame_of
 from tests.flower.toy import Arrays, Watching, app, floats, model, state_of, sum_of_updates, training
 
 UPLINKS = [name for name in METHODS if METHODS.about(name).uplink]
@@ -124,6 +126,23 @@ def test_the_sum_of_ef21_equals_the_nodes_estimates_after_any_fault(fault: Fault
     strategy.start(grid, strategy.arrays, num_rounds=6)
     assert (strategy.publisher.epoch != before) == (fault is Fault.FORGET)
     assert estimates_agree(strategy, grid)
+
+
+def test_a_node_that_claims_in_each_round_to_have_lost_its_estimate_undoes_few_rounds() -> None:
+    """All begin anew for it after 0, 4, 8, 16, ... versions; in all other rounds the others train without it."""
+
+    def claims(reply: Message) -> list[Message]:
+        frame = frame_of(reply)
+        if frame.kind is Kind.UPDATE:
+            reply.content["arrays"] = records.pack(replace(frame, flags=frame.flags | FLAG_FIRST).to_bytes())
+        return [reply]
+
+    strategy = CompressedStrategy(
+        inner("ef21(density=0.5)"), uplink=fedcomp.parse("ef21(density=0.5)"), downlink=fedcomp.dense()
+    )
+    strategy.start(Meddling(claims, node=2), model(), num_rounds=40)
+    assert strategy.version >= 35
+    assert strategy.publisher.nodes[2].restarts <= 5
 
 
 def test_the_sum_of_ef21_is_right_when_the_first_reply_after_a_lost_state_is_lost_too() -> None:

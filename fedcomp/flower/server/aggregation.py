@@ -46,9 +46,10 @@ def aggregate(
     If a node has lost the estimate whose increments are in the strategy's sum, the sum starts from zero, and the round has no
     result.  Raises `DivergedError` if the next model holds a number that cannot be sent.
     """
-    if any(publisher.lost_its_estimate(reply.node, reply.reply) for reply in replies):
-        log(WARNING, "fedcomp: a node has lost its estimate; all estimates start from zero, and this round is undone")
-        _restart(inner, publisher)
+    if lost := [reply.node for reply in replies if publisher.lost_its_estimate(reply.node, reply.reply)]:
+        text = "fedcomp: node %s has lost its estimate; all estimates start from zero, and this round is undone"
+        log(WARNING, text, ", ".join(map(str, lost)))
+        _restart(inner, publisher, lost)
         return None, None
     use, published = reply_use_of(inner), publisher.replica
     if use is ReplyUse.MEAN and all(reply.update is not None for reply in replies):
@@ -80,9 +81,23 @@ def undone_on_error(inner: Strategy, publisher: Publisher) -> Generator[None]:
         raise
 
 
-def _restart(inner: Strategy, publisher: Publisher) -> None:
+def without_repeated_losses(replies: Sequence[ValidatedReply], publisher: Publisher) -> list[ValidatedReply]:
+    """Return `replies` without those of nodes that have lost their estimate again, soon after all began anew for them.
+
+    Their updates are not acknowledged, so they return to their nodes.
+    """
+    kept: list[ValidatedReply] = []
+    for reply in replies:
+        if publisher.lost_its_estimate(reply.node, reply.reply) and not publisher.may_restart(reply.node):
+            log(WARNING, "fedcomp: node %s has lost its estimate again; its updates wait for some rounds", reply.node)
+        else:
+            kept.append(reply)
+    return kept
+
+
+def _restart(inner: Strategy, publisher: Publisher, lost: Sequence[int] = ()) -> None:
     restart(inner)
-    publisher.begin_epoch()
+    publisher.begin_epoch(lost)
 
 
 def _aggregate_mean(

@@ -14,7 +14,7 @@ from fedcomp.core import check_bool, check_int
 from fedcomp.flower._compat import log
 from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservingGrid
 from fedcomp.flower.records import Messages
-from fedcomp.flower.server.aggregation import Change, aggregate, undone_on_error
+from fedcomp.flower.server.aggregation import Change, aggregate, undone_on_error, without_repeated_losses
 from fedcomp.flower.server.asynchronous import AsyncMode, BufferedGrid, check_async
 from fedcomp.flower.server.checkpoint import Checkpoint, explained
 from fedcomp.flower.server.choice import LinkCompressors
@@ -318,6 +318,7 @@ class CompressedStrategy(Strategy):
         """Return the next published model and the inner strategy's metrics."""
         server_round += self._offset
         valid, failed = self._exchange.validate(server_round, replies, self.model, self._busy, train=True)
+        valid = without_repeated_losses(valid, self.publisher)
         before, metrics = self.version, None
         with self._failed.guard(server_round, "training", counts=True), undone_on_error(self.inner, self.publisher):
             with self._random.used():
