@@ -12,7 +12,7 @@ from experiments.configuration import Cell
 from experiments.runner import DIED, Event, Failure, Finished, Workers, run_cells
 from tests.experiments.cells import cell
 
-UNEVEN = "dirichlet(alpha=0.1, min_size=50)"
+UNEVEN = "dirichlet(alpha=0.03, min_size=100)"
 """A partition that seed 0 allows, and seed 1 does not."""
 
 
