@@ -35,7 +35,7 @@ FETCHED, STATE, SPLIT_ANSWER, SPLIT_MESSAGE = "FETCHED", "STATE", "SPLIT_ANSWER"
 KINDS = (*REQUESTS, FETCHED, STATE, SPLIT_ANSWER, SPLIT_MESSAGE)
 ENTRIES = 300
 """Of the models; `Mutant.codec` of a message to a node is the place of its method."""
-METHODS = ("choco(topk(density=0.2, feedback=False))", "deep_squeeze(stc(density=0.2))")
+METHODS = ("choco(topk(density=0.2, feedback=False), step_size=0.3)", "deep_squeeze(stc(density=0.2), step_size=0.3)")
 TOPOLOGY = parse_topology("ring()", 3)
 TRAINING, ROUNDS = 7, 1000
 HERE = 1
