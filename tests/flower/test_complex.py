@@ -146,6 +146,13 @@ def test_a_state_dict_of_torch_with_complex_parameters_runs() -> None:
     torch.testing.assert_close(result.arrays.to_torch_state_dict()["w"], weight + (0.5 - 1j))
 
 
+def test_a_lazy_conjugate_of_torch_is_read_as_its_values() -> None:
+    weight = torch.randn(3, 2, dtype=torch.cfloat)
+    record = to_record({"w": weight.conj(), "imag": weight.conj().imag})
+    np.testing.assert_array_equal(record["w"].numpy(), weight.numpy().conj())
+    np.testing.assert_array_equal(record["imag"].numpy(), -weight.numpy().imag)
+
+
 def test_a_list_of_arrays_of_the_other_byte_order_is_taken_by_position() -> None:
     app = training(lambda given, *_: {str(i): (a + 1).astype(">f4") for i, a in enumerate(given.values())})
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=fedcomp.dense(), downlink=fedcomp.dense())
