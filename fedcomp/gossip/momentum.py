@@ -29,15 +29,19 @@ def quasi_global_momentum(
         steps: the local steps of the round, at least 1.
 
     Raises:
-        ValueError: A setting is out of range.
+        ValueError: A setting is out of range, or a tensor is bfloat16.
 
     """
     check_range("decay", decay, least=0, most=MAX_DECAY)
     check_range("learning_rate", learning_rate, above=0)
     check_int("steps", steps, 1, MAX_STEPS)
+    if words := [name for name, array in before.items() if array.dtype.kind == "V"]:
+        raise ValueError(
+            f"tensor {words[0]!r} is of words such as bfloat16's; numbers that numpy computes with are needed"
+        )
     share = (1 - decay) / (learning_rate * steps)
     return {
         name: decay * momentum.get(name, np.zeros_like(array)) + share * (array - after[name])
         for name, array in before.items()
-        if array.dtype.kind == "f"
+        if array.dtype.kind not in "iub"
     }

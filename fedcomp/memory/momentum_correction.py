@@ -17,7 +17,7 @@ MASKED_AT, MASKED = "masked_at", "masked_velocity"
 """Where the last message masked the velocity, and what it held there: for a message that is lost."""
 
 
-class Selection(Protocol):
+class SelectingQuantizer(Protocol):
     """A quantizer that keeps some of the entries."""
 
     def sent_whole(self, value: CompensatedUpdate, /) -> list[slice]:
@@ -42,7 +42,7 @@ class MomentumCorrection:
     nesterov: bool = False
     clip: float = 0.0
     nodes: int = 1
-    selection: Selection | None = None
+    selection: SelectingQuantizer | None = None
 
     vectors = ("velocity", "unsent_velocity")
     incremental = False

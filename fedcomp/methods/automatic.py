@@ -88,6 +88,7 @@ class RoundFacts:
 
     `n` is the number of entries of the vector; `server_round`, from 1, is one of `num_rounds`.  Of `num_nodes` nodes,
     `sampled` train in the round, and `averaged` updates of equal weight go into one mean: 1 if the strategy reads each reply.
+    `changed` is the largest number of entries in the tensors that the updates of a round have changed, 0 before the first.
     """
 
     n: int
@@ -96,6 +97,12 @@ class RoundFacts:
     num_nodes: int
     sampled: int
     averaged: float
+    changed: int = 0
+
+    @property
+    def learning(self) -> int:
+        """The number of entries that learn, as far as it is known: those of a frozen backbone do not."""
+        return self.changed or self.n
 
     @property
     def participation(self) -> float:
@@ -135,7 +142,7 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
         return tiny
     least = {
         _mean(facts.averaged): eden_bits(MEAN_ERROR * facts.averaged * facts.tolerance),
-        _small(facts.n): math.sqrt(ONE_BIT_ENTRIES / facts.n),
+        _small(facts.learning): math.sqrt(ONE_BIT_ENTRIES / facts.learning),
         _first(facts.first_contacts): (FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts),
     }
     density = min(SENDS_PER_NODE / facts.requests, MAX_DENSITY)
@@ -163,7 +170,7 @@ def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = F
     returning = (1 - first) / facts.participation  # deltas that a message brings on average
     least = {
         _version(facts.averaged): eden_bits(min(VERSION_ERROR * facts.averaged, MAX_VERSION_ERROR) * facts.tolerance),
-        _small(facts.n): math.sqrt(ONE_BIT_ENTRIES / facts.n),
+        _small(facts.learning): math.sqrt(ONE_BIT_ENTRIES / facts.learning),
         _first(first): (FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9)),
     }
     missed = 1 / facts.participation
@@ -225,7 +232,7 @@ def _version(averaged: float) -> str:
 
 
 def _small(n: int) -> str:
-    return f"the model is small, and each of its {n} entries matters more"
+    return f"only {n} entries learn, and each of them matters more"
 
 
 def _first(share: float) -> str:

@@ -125,8 +125,8 @@ def moved(start: Arrays, weights: Arrays, factor: float) -> Arrays:
 
 
 def norm_of(tensors: Iterable[Tensor]) -> float:
-    """Return the l2 norm of all tensors together."""
-    return math.sqrt(sum(float(tensor.double().square().sum()) for tensor in tensors))
+    """Return the l2 norm of all tensors together, complex ones too."""
+    return math.sqrt(sum(float(tensor.abs().double().square().sum()) for tensor in tensors))
 
 
 def _distance(first: Arrays, second: Arrays) -> float:

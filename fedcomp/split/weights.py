@@ -25,10 +25,14 @@ def load_weights(model: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def layout_of_part(model: nn.Module) -> Layout:
-    """Return the layout of the model's state dict; raise `ValueError` for tensors that cannot travel, or are bfloat16."""
+    """Return the layout of the model's state dict.
+
+    Raises `ValueError` for tensors that cannot travel, and for those of bfloat16 or complex numbers.
+    """
     for name, tensor in model.state_dict().items():
-        if tensor.dtype == torch.bfloat16:
-            raise ValueError(f"{name} is bfloat16; SGD on the nodes trains float32, float64 or float16")
+        if tensor.dtype == torch.bfloat16 or tensor.is_complex():
+            found = str(tensor.dtype).removeprefix("torch.")
+            raise ValueError(f"{name} is {found}; SGD on the nodes trains float32, float64 or float16")
     return layout_of(weights_of(model))
 
 

@@ -11,7 +11,7 @@ from fedcomp.core import check_range
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import l2_norm
 from fedcomp.sync.replica import Replica
-from fedcomp.sync.updates import Update, float_values
+from fedcomp.sync.updates import Update, float_values, widened
 from fedcomp.wire import BFLOAT16, Layout, bfloat16_to_float32
 
 TOLERANCE = 1e-6
@@ -76,7 +76,7 @@ def scaled(update: Update, factor: float, published: Replica) -> Update:
     layout = published.layout
     held, new = layout.unflatten_exact(published.exact), layout.unflatten_exact(update.exact)
     base, floats = float_values(held), float_values(new)
-    moved = {name: base[name] + factor * (floats[name].astype(np.float64) - base[name]) for name in floats}
+    moved = {name: base[name] + factor * (widened(floats[name]) - base[name]) for name in floats}
     return replace(update, factor=update.factor * factor, exact=layout.exact_bytes(new | moved))
 
 
@@ -84,7 +84,7 @@ def _norm(update: Update, published: Replica) -> float:
     """Return the l2 norm of the change of all floats.  Integers and bools count nothing: they are no parameters."""
     layout = published.layout
     new, old = (float_values(layout.unflatten_exact(exact)) for exact in (update.exact, published.exact))
-    squares = (float(np.square(new[name].astype(np.float64) - old[name]).sum()) for name in new)
+    squares = (float(np.square(np.abs(widened(new[name]) - old[name])).sum()) for name in new)
     return math.hypot(l2_norm(update.change), math.sqrt(sum(squares)))
 
 
@@ -94,8 +94,6 @@ def _distance(first: bytes, second: bytes, layout: Layout) -> float:
         return 0.0
     total = 0.0
     for arrays in zip(layout.unflatten_exact(first).values(), layout.unflatten_exact(second).values(), strict=True):
-        new, old = (
-            np.asarray(bfloat16_to_float32(one) if one.dtype == BFLOAT16 else one, np.float64) for one in arrays
-        )
-        total += float(np.square(new - old).sum())
+        new, old = (widened(bfloat16_to_float32(one) if one.dtype == BFLOAT16 else one) for one in arrays)
+        total += float(np.square(np.abs(new - old)).sum())
     return math.sqrt(total)

@@ -82,8 +82,9 @@ class RecordSender:
         vector, exact = layout.flatten(arrays)
         compressor = known_compressor(uplink)
         held = self.memory if layout == self.layout else {}
+        may_exceed = _may_exceed(vector, held, layout)  # encoding spends what is held
         codec, body, state = encode_change(compressor, vector, held, layout, seed=seed, server_round=model.version)
-        if _may_exceed(vector, held, layout):
+        if may_exceed:
             sent = decode_body(codec, body, layout)
             if (excess := _excess(sent, layout)) is not None:
                 state = state | compressor.memory.rollback(excess, state)

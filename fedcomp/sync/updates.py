@@ -174,7 +174,12 @@ def rebased_exact(exact: bytes, start: bytes, published: Replica) -> bytes:
 def _numbers(arrays: ExactArrays) -> ExactArrays:
     """Return the arrays in float64 or complex128, bools as they are."""
     arrays = arrays | float_values(arrays)
-    return {n: a if a.dtype == bool else a.astype(np.result_type(a, np.float64)) for n, a in arrays.items()}
+    return {name: array if array.dtype == bool else widened(array) for name, array in arrays.items()}
+
+
+def widened(array: NDArray[Any]) -> NDArray[Any]:
+    """Return `array` in float64, a complex one in complex128."""
+    return array.astype(np.result_type(array, np.float64))
 
 
 def check_magnitude(change: QuantizedVector, published: Replica) -> None:
@@ -255,6 +260,6 @@ def _exact_values(update: Update, layout: Layout) -> ExactArrays:
 
 
 def float_values(arrays: ExactArrays) -> ExactArrays:
-    """Return the arrays of floats among `arrays`, bfloat16 as float32."""
+    """Return the arrays of floats and of complex numbers among `arrays`, bfloat16 as float32."""
     values = {name: bfloat16_to_float32(a) if a.dtype == BFLOAT16 else a for name, a in arrays.items()}
-    return {name: array for name, array in values.items() if array.dtype.kind == "f"}
+    return {name: array for name, array in values.items() if array.dtype.kind in "fc"}

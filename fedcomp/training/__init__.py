@@ -13,14 +13,16 @@ from fedcomp.training.activation_compression import activation_compression
 from fedcomp.training.admm import admm
 from fedcomp.training.batch_augmentation import batch_augmentation
 from fedcomp.training.fedprox import fedprox
+from fedcomp.training.local_round import LocalRound, LossFunction
 from fedcomp.training.low_precision import low_precision
 from fedcomp.training.mixed_precision import mixed_precision
 from fedcomp.training.packed import pack, unpack
-from fedcomp.training.plan import Inference, LocalRound, LossFunction, Plan, PlugIn, Prepared, State, Step
+from fedcomp.training.plan import Inference, Plan, PlugIn, Prepared, State
 from fedcomp.training.quantized import quantized
 from fedcomp.training.registry import PLUGINS, parse, register
 from fedcomp.training.rigl import rigl
 from fedcomp.training.schedule import Schedule, parse_schedule
+from fedcomp.training.step import Step
 from fedcomp.training.table import text_lines
 from fedcomp.training.zerofl import zerofl
 

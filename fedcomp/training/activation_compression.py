@@ -15,7 +15,7 @@ from fedcomp.core import check_int, check_range
 from fedcomp.training.activation_codes import Bitmap, Codes, chunks, encode, norm, statistics
 from fedcomp.training.bit_packing import pack_bits, unpack_bits
 from fedcomp.training.model_checks import check_not_compiled, check_weights_are_parameters, named_modules
-from fedcomp.training.plan import Begin, Step, Tensors
+from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
 from fedcomp.training.saved_inputs import (
     Call,
@@ -26,6 +26,7 @@ from fedcomp.training.saved_inputs import (
     trained_layers,
     version,
 )
+from fedcomp.training.step import Step, Tensors
 
 MIN_ENTRIES = 1024
 """Smaller tensors stay as they are."""

@@ -8,8 +8,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_bool, check_choice, check_int, check_range
-from fedcomp.training.plan import Begin, Step, Tensors
+from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
+from fedcomp.training.step import Step, Tensors
 from fedcomp.training.straight_through import matrices
 
 TABLES: Mapping[str, tuple[float, ...]] = {"binary": (1,), "ternary": (0, 1), "shift": (0, 1, 2, 4)}

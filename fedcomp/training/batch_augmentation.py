@@ -7,8 +7,9 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from fedcomp.core import check_bool, check_int
-from fedcomp.training.plan import Begin, Step, Tensors
+from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
+from fedcomp.training.step import Step, Tensors
 
 MAX_COPIES = 1024
 MAX_PIXELS = 1 << 16

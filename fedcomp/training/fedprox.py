@@ -5,8 +5,9 @@ from functools import partial
 from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_range
-from fedcomp.training.plan import Begin, Step, Tensors
+from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
+from fedcomp.training.step import Step, Tensors
 
 MAX_MU = 1e6
 """Larger weights of the penalty only diverge."""

@@ -9,9 +9,10 @@ from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_choice, check_int
 from fedcomp.training.layer_inputs import changed_inputs, matrix_layers
-from fedcomp.training.plan import Begin, Step, Tensors
+from fedcomp.training.plan import Begin
 from fedcomp.training.range_norm import BATCH_NORMS, normalized_by_ranges
 from fedcomp.training.registry import register
+from fedcomp.training.step import Step, Tensors
 from fedcomp.training.straight_through import matrices, straight_through
 
 VECTOR_LAYERS = (nn.Linear, nn.RNNBase, nn.MultiheadAttention)

@@ -9,8 +9,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_choice
-from fedcomp.training.plan import Begin, Step, Tensors
+from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
+from fedcomp.training.step import Step, Tensors
 
 FIRST_SCALE = 2.0**16
 MAX_SCALE = 2.0**24

@@ -1,90 +1,18 @@
-"""A plan of plug-ins, and a round of training with it: the user's loop calls `LocalRound.step` for each batch."""
+"""A plan of plug-ins: how a node trains."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from inspect import signature
-from logging import getLogger
-from typing import Protocol
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.func import functional_call
 
-from fedcomp.core import check_range, format_call
+from fedcomp.core import format_call
+from fedcomp.training.local_round import LocalRound
 from fedcomp.training.model_checks import check_shapes, check_trained
+from fedcomp.training.step import Step, Tensors
 
-Tensors = Mapping[str, Tensor]
 State = Mapping[str, Tensors]
 """What plug-ins keep on a node between rounds: tensors by name, by the text of the plug-in."""
-LossFunction = Callable[[Tensor, Tensor], Tensor]
-"""A function of the model's outputs (N, ...) and the labels (N, ...) that returns their mean loss."""
-
-
-class Optimizer(Protocol):
-    """What a step needs of an optimizer; those of `torch.optim` have it."""
-
-    def zero_grad(self) -> object:
-        """Drop the gradients of the last step."""
-
-    def step(self) -> object:
-        """Change the weights by their gradients."""
-
-
-class Step:
-    """What a plug-in does in the steps of one round; each of these does nothing.
-
-    `LocalRound.step` calls them in this order: `started`, `samples`, `forward`, `weights`, `loss`, `gradients`, `stepped`.  A
-    step on several batches calls those from `samples` to `loss` for each of them.
-    """
-
-    def started(self) -> None:
-        """Note that a step of the optimizer begins."""
-
-    def samples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the samples and labels to train on in place of the batch `x`, `y`."""
-        return x, y
-
-    def forward(self) -> AbstractContextManager[object]:
-        """Return the context in which model and loss function are called."""
-        return nullcontext()
-
-    def weights(self, weights: Tensors) -> Tensors:
-        """Return the tensors to call the model with in place of its `weights` by name; gradients flow through them.
-
-        The result has all names of `weights`, and may share tensors with it.
-        """
-        return weights
-
-    def loss(self, loss: Tensor) -> Tensor:
-        """Return the scalar to differentiate in place of `loss`."""
-        return loss
-
-    def gradients(self) -> bool:
-        """Change the weights' gradients in place; return False to leave the optimizer's step out.
-
-        After a plug-in that leaves the step out, those of lower rank are not called.
-        """
-        return True
-
-    def stepped(self) -> None:
-        """Change the weights after the optimizer's step; not called if it was left out."""
-
-    def report(self) -> Tensors:
-        """Return what the server wants to know of the round besides the weights, float32 and by name."""
-        return {}
-
-    def inference(self) -> "Step":
-        """Return the step in whose `forward` and `weights` the trained model is called, for a plug-in with `inference`."""
-        return self
-
-    def end(self) -> Tensors:
-        """Undo all changes to the model other than its weights; return the tensors to keep for the node's next round.
-
-        It is called after an error too.  The dtypes are those of numpy.
-        """
-        return {}
 
 
 Begin = Callable[[nn.Module, Tensors, Generator], Step]
@@ -175,7 +103,7 @@ class Plan:
                 plugin.begin.prepare(model, seed)
         return model
 
-    def begin(self, model: nn.Module, state: State | None = None, *, seed: int = 0) -> "LocalRound":
+    def begin(self, model: nn.Module, state: State | None = None, *, seed: int = 0) -> LocalRound:
         """Return a round of training for `model`, whose weights are those of the server.
 
         `state` is what the node's last round returned; that of plug-ins that are not in this plan, or had other settings, is
@@ -213,134 +141,6 @@ class Plan:
             training.samples(x, y)
         finally:
             training.end()
-
-
-class LocalRound:
-    """One round of training on a node; `model` is trained in place."""
-
-    def __init__(self, model: nn.Module, steps: dict[str, Step]) -> None:
-        self._model = model
-        self._steps = steps
-        self._within_step = False
-
-    def samples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the samples and labels that a step trains on if it gets the batch `x`, `y`."""
-        for each in self._steps.values():
-            x, y = each.samples(x, y)
-        return x, y
-
-    def step(
-        self,
-        optimizer: Optimizer,
-        x: Tensor,
-        y: Tensor,
-        loss_function: LossFunction,
-        *,
-        share: float = 1.0,
-        last: bool = True,
-    ) -> Tensor:
-        """Train on a batch, and return its loss before the step: a scalar of at least 32 bits, without penalties or graph.
-
-        A step may have several batches (gradient accumulation): with ``last=False`` the gradients of a batch are added to the
-        others, and the optimizer changes nothing until the last batch.  `share`, above 0 to 1, multiplies the batch's loss
-        with its penalties: 1/4 for each of four batches gives the gradient of their mean.
-
-        Raises `ValueError` for an optimizer that computes the loss itself, as LBFGS does, and for one that keeps the gradients
-        of the last step.
-        """
-        if _needs_closure(type(optimizer)):
-            raise ValueError(
-                f"{type(optimizer).__name__} computes the loss several times in a step; an optimizer whose step() needs"
-                " no closure, such as SGD or Adam, is needed"
-            )
-        check_range("share", share, above=0, most=1)
-        if not self._within_step:
-            self._drop_gradients(optimizer)
-            for each in self._steps.values():
-                each.started()
-        self._within_step = False  # after an error, the next batch begins another step
-        x, y = self.samples(x, y)
-        with ExitStack() as stack:
-            for each in self._steps.values():
-                stack.enter_context(each.forward())
-            plain = loss_function(self._outputs(x), y)
-        loss = plain
-        for each in self._steps.values():
-            loss = each.loss(loss)
-        (loss if share == 1 else share * loss).backward()  # type: ignore[no-untyped-call]
-        self._within_step = not last
-        # Those after a plug-in that leaves the step out do not see the gradients, which may be infinite.
-        if last and all(each.gradients() for each in self._last_first()):
-            optimizer.step()
-            for each in self._last_first():
-                each.stepped()
-        return plain.detach().to(torch.promote_types(plain.dtype, torch.float32))
-
-    def report(self) -> dict[str, Tensor]:
-        """Return what the server may want to know of the round besides the weights, by name."""
-        return {name: tensor for each in self._steps.values() for name, tensor in each.report().items()}
-
-    def inference(self) -> "LocalRound":
-        """Return a round of the steps in which the trained model is called."""
-        return LocalRound(self._model, {text: each.inference() for text, each in self._steps.items()})
-
-    def outputs(self, x: Tensor) -> Tensor:
-        """Return the model's outputs for `x` in the context of the plug-ins, and with their weights."""
-        with ExitStack() as stack:
-            for each in self._steps.values():
-                stack.enter_context(each.forward())
-            return self._outputs(x)
-
-    def weights(self) -> Tensors:
-        """Return the tensors that stand for the model's trained weights in a call, by name."""
-        weights: Tensors = {name: weight for name, weight in self._model.named_parameters() if weight.requires_grad}
-        for each in self._steps.values():
-            weights = each.weights(weights)
-        return weights
-
-    def end(self) -> dict[str, Tensors]:
-        """End the round, and return what the node keeps for its next one."""
-        if self._within_step:
-            self._within_step = False
-            getLogger("fedcomp").warning(
-                "a round ends within a step: no batch of it was the last, and its gradients are dropped"
-            )
-        kept = {text: each.end() for text, each in reversed(self._steps.items())}
-        return {text: tensors for text, tensors in kept.items() if tensors}
-
-    def _drop_gradients(self, optimizer: Optimizer) -> None:
-        """Have the optimizer drop the gradients of the last step; raise `ValueError` if all of them are still there."""
-        weights = [weight for weight in self._model.parameters() if weight.grad is not None]
-        optimizer.zero_grad()
-        if weights and all(weight.grad is not None and not _is_zero(weight.grad) for weight in weights):
-            raise ValueError(
-                f"zero_grad() of {type(optimizer).__name__} keeps all gradients of the last step; to add up those of several"
-                " batches, call step(..., last=False) for all of them but the last"
-            )
-
-    def _outputs(self, x: Tensor) -> Tensor:
-        outputs: Tensor
-        if any(type(each).weights is not Step.weights for each in self._steps.values()):
-            outputs = functional_call(self._model, dict(self.weights()), (x,))
-        else:
-            outputs = self._model(x)
-        return outputs
-
-    def _last_first(self) -> Iterator[Step]:
-        return reversed(self._steps.values())
-
-
-def _is_zero(gradient: Tensor) -> bool:
-    values = gradient.coalesce().values() if gradient.is_sparse else gradient
-    return not bool(values.any())
-
-
-@cache
-def _needs_closure(optimizer: type[Optimizer]) -> bool:
-    """Return whether ``step`` has an argument without a default besides the object: a closure that computes the loss."""
-    step = getattr(optimizer, "step", None)  # an object may get it elsewhere
-    parameters = signature(step).parameters.values() if step is not None else ()
-    return sum(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters) > 1
 
 
 class Inference(nn.Module):

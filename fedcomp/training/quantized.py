@@ -11,8 +11,9 @@ from fedcomp.core import check_bool, check_choice, check_int
 from fedcomp.training.hidden_states import changed_states
 from fedcomp.training.layer_inputs import changed_inputs, matrix_layers
 from fedcomp.training.model_checks import named_modules
-from fedcomp.training.plan import Begin, Step, Tensors
+from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
+from fedcomp.training.step import Step, Tensors
 from fedcomp.training.straight_through import matrices, straight_through
 
 MAX_BITS = 8

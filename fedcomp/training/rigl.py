@@ -13,8 +13,9 @@ from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_bool, check_choice, check_range
 from fedcomp.training.model_checks import check_dense_gradients
-from fedcomp.training.plan import Begin, Prepared, Step, Tensors
+from fedcomp.training.plan import Begin, Prepared
 from fedcomp.training.registry import register
+from fedcomp.training.step import Step, Tensors
 from fedcomp.training.straight_through import matrices
 from fedcomp.wire import MASK, unpack_mask
 

@@ -10,9 +10,10 @@ from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_choice, check_range
 from fedcomp.training.model_checks import check_not_compiled
-from fedcomp.training.plan import Begin, Step, Tensors
+from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
 from fedcomp.training.saved_inputs import Call, Restore, exact, replacing, trained_layers
+from fedcomp.training.step import Step, Tensors
 from fedcomp.training.straight_through import matrices, straight_through
 
 UPLOADS = ("full", "weights", "diff-on-weights", "weights-diff")

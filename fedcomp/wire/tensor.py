@@ -53,7 +53,7 @@ def to_numpy(array: Any) -> NDArray[Any]:
         return np.asarray(array)
     if dtype_of(array) == "bfloat16":
         return torch_backend.bfloat16_words(array).view(BFLOAT16)
-    return np.asarray(array.detach().cpu().numpy())
+    return np.asarray(array.detach().cpu().resolve_conj().resolve_neg().numpy())
 
 
 def bfloat16_to_float32(array: NDArray[Any]) -> NDArray[np.float32]:

@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 
 import fedcomp
 from fedcomp.errors import CorruptError
-from fedcomp.flower import CompressedStrategy, LocalGrid, records, round_model, to_record
+from fedcomp.flower import (
+    EF21,
+    CompressedStrategy,
+    FedAMS,
+    LocalGrid,
+    MajorityVote,
+    QcmdAdagrad,
+    QrdaAdagrad,
+    records,
+    round_model,
+    to_record,
+)
 from fedcomp.sync import RecordSender, decode_record, start_replica
 from fedcomp.wire import layout_of, parse_layout
 from tests.flower.toy import Arrays, arrays_of, training
@@ -72,6 +83,21 @@ def test_compressed_complex_models_learn(uplink: str) -> None:
     assert np.abs(strategy.arrays["w"].numpy() - target).max() < 0.1 * np.abs(target).max()
 
 
+@pytest.mark.parametrize("kind", [EF21, FedAMS, MajorityVote, QcmdAdagrad, QrdaAdagrad])
+def test_a_server_optimizer_moves_a_complex_model_as_the_model_of_its_pairs(kind: type[FedAvg]) -> None:
+    first = _model("complex64")["spectral.weight"]
+    uplink = fedcomp.parse("ef21(density=0.5)" if kind is EF21 else "dense()")
+    models: list[NDArray[np.float32]] = []
+    for start in (first, first.view(np.float32).reshape(*first.shape, 2)):
+        strategy = CompressedStrategy(kind(fraction_evaluate=0.0), uplink=uplink, downlink=fedcomp.dense())
+        app = training(lambda given, *_: {"w": (given["w"] * np.float32(0.5)).astype(given["w"].dtype)})
+        strategy.start(LocalGrid(app, 3), to_record({"w": start}), num_rounds=4)
+        assert strategy.ledger.refused == 0
+        models.append(strategy.arrays["w"].numpy().view(np.float32).ravel())
+    np.testing.assert_array_equal(models[0], models[1])
+    assert (models[0][1::2] != first.view(np.float32).ravel()[1::2]).any(), "imaginary parts move"
+
+
 def test_complex_numbers_are_pairs_in_the_vector() -> None:
     arrays = {"w": np.array([[1 + 2j, 3 - 4j]], np.complex64), "b": np.ones(1, np.float32)}
     layout = layout_of(arrays)
@@ -118,6 +144,13 @@ def test_a_state_dict_of_torch_with_complex_parameters_runs() -> None:
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=fedcomp.dense(), downlink=fedcomp.dense())
     result = strategy.start(LocalGrid(app, 2), ArrayRecord({"w": weight}), num_rounds=2)
     torch.testing.assert_close(result.arrays.to_torch_state_dict()["w"], weight + (0.5 - 1j))
+
+
+def test_a_lazy_conjugate_of_torch_is_read_as_its_values() -> None:
+    weight = torch.randn(3, 2, dtype=torch.cfloat)
+    record = to_record({"w": weight.conj(), "imag": weight.conj().imag})
+    np.testing.assert_array_equal(record["w"].numpy(), weight.numpy().conj())
+    np.testing.assert_array_equal(record["imag"].numpy(), -weight.numpy().imag)
 
 
 def test_a_list_of_arrays_of_the_other_byte_order_is_taken_by_position() -> None:

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedcomp.split import cut
+from fedcomp.split import cut, layout_of_part
+from fedcomp.split.bounds import norm_of
 from fedcomp.tasks import build_model
 
 CUTS = [
@@ -122,3 +123,15 @@ def test_a_cut_with_two_tensors_is_refused() -> None:
 
     with pytest.raises(ValueError, match="behind the layer 'inner', 'first', 'inner' crosses the cut"):
         cut(Skip(), "inner")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.complex64])
+def test_a_lower_part_whose_weights_no_node_can_train_is_refused(dtype: torch.dtype) -> None:
+    part = nn.Module()
+    part.spectral = nn.Parameter(torch.ones(2, dtype=dtype))
+    with pytest.raises(ValueError, match=f"spectral is {str(dtype).removeprefix('torch.')}"):
+        layout_of_part(part)
+
+
+def test_the_norm_of_complex_gradients_counts_both_parts() -> None:
+    assert norm_of([torch.tensor([3 + 4j]), torch.tensor([12.0])]) == 13

@@ -113,3 +113,14 @@ def test_the_median_is_that_of_the_updates_that_change_something() -> None:
 def test_a_bound_out_of_range_is_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="clip_(norm|median) is"):
         Clipping(**settings)
+
+
+def test_exact_complex_numbers_count_as_both_of_their_parts() -> None:
+    arrays = {"w": np.zeros(3, np.float32), "norm.running_mean": np.array([1 + 1j], np.complex64)}
+    replica = start_replica(layout_of(arrays), arrays)
+    changed = replica.layout.exact_bytes({"norm.running_mean": np.array([4 + 5j])})  # 3 and 4 further
+    assert clip_exact(changed, replica, 13) == (changed, 12)
+    update = Update(Sparse(3, np.array([1]), np.array([12], np.float32)), changed, 0, 0)
+    assert Clipping(max_norm=6.5).scales([update], replica) == [0.5]
+    half = scaled(update, 0.5, replica)
+    assert replica.layout.unflatten_exact(half.exact)["norm.running_mean"] == 2.5 + 3j

@@ -166,3 +166,17 @@ def test_a_record_of_far_more_tensors_than_the_model_is_refused() -> None:
     decode_record(_data({f"t{i}": np.ones(1, np.float32) for i in range(256)}), 5, MODEL.layout)
     with pytest.raises(FedcompError, match="257 tensors; at most 256"):
         decode_record(_data({f"t{i}": np.ones(1, np.float32) for i in range(257)}), 5, MODEL.layout)
+
+
+def test_what_is_owed_beyond_the_dtype_arrives_in_parts_also_when_nothing_new_comes() -> None:
+    """Random choice leaves 60,000 unsent for a few rounds; float16 ends at 65,504."""
+    sender = RecordSender()
+    asked, arrived = np.zeros(2), np.zeros(2)
+    for number in range(1, 60):
+        values = np.array([60_000 if number < 10 else 0, 0], np.float16)
+        data = sender.encode({"c": values}, "randk(density=0.5)", MODEL, number, number)
+        sender.settle(number)
+        asked += values
+        arrived += decode_record(data, number, MODEL.layout)["c"]
+        np.testing.assert_array_equal(arrived + sender.memory["residual"], asked)
+    np.testing.assert_array_equal(arrived, asked)

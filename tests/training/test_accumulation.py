@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from fedcomp.training import LocalRound, Plan, Step, parse
 from fedcomp.training.mixed_precision import MixedPrecision
-from fedcomp.training.plan import PlugIn, Tensors
+from fedcomp.training.plan import PlugIn
+from fedcomp.training.step import Tensors
 
 
 def half(model: nn.Module, kept: Tensors, _generator: torch.Generator) -> Step:

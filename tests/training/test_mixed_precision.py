@@ -9,7 +9,8 @@ from torch.nn import functional
 
 from fedcomp.training import PLUGINS, Plan, Step, mixed_precision, parse
 from fedcomp.training.mixed_precision import GROWTH_STEPS, MAX_SCALE, LossScale, MixedPrecision, log_emulation
-from fedcomp.training.plan import PlugIn, Tensors
+from fedcomp.training.plan import PlugIn
+from fedcomp.training.step import Tensors
 
 
 def model_of(weight: float) -> nn.Linear:

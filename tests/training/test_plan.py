@@ -23,7 +23,8 @@ from fedcomp.training import (
     parse,
     register,
 )
-from fedcomp.training.plan import Begin, PlugIn, Tensors
+from fedcomp.training.plan import Begin, PlugIn
+from fedcomp.training.step import Tensors
 
 
 def linear(*weights: list[float]) -> nn.Linear:

@@ -12,9 +12,10 @@ from fedcomp.training import PLUGINS, Inference, LocalRound, LossFunction, Plan,
 from fedcomp.training.admm import TABLES, project
 from fedcomp.training.layer_inputs import matrix_layers
 from fedcomp.training.mixed_precision import MixedPrecision
-from fedcomp.training.plan import PlugIn, Tensors
+from fedcomp.training.plan import PlugIn
 from fedcomp.training.quantized import quantize_weight
 from fedcomp.training.saved_inputs import trained_layers
+from fedcomp.training.step import Tensors
 from fedcomp.wire import MASK
 from tests.support.training_traits import COMPILED, EXPECTED, FLOAT16, GRAPHS, REFUSED, TRAITS, Case
 

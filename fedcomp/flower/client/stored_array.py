@@ -1,4 +1,7 @@
-"""Arrays of a node's state as Flower's: those that are mostly zero, as the residual of frozen tensors, by their blocks."""
+"""Arrays of a node's state as Flower's: those that are mostly zero, as the residual of frozen tensors, by their blocks.
+
+Zero means zero bytes: the sign of -0.0 is kept.
+"""
 
 import numpy as np
 from flwr.app import Array
@@ -18,7 +21,8 @@ def stored(array: NDArray[np.generic]) -> Array:
     """Return `array` with its bytes, or with the bytes of the blocks that are not zero."""
     if array.ndim == 1 and array.size > BLOCK_ENTRIES:
         starts = range(0, array.size, BLOCK_ENTRIES)
-        filled = np.array([array[start : start + BLOCK_ENTRIES].any() for start in starts], np.uint8)
+        words = np.ascontiguousarray(array).view(f"u{array.itemsize}")
+        filled = np.array([words[start : start + BLOCK_ENTRIES].any() for start in starts], np.uint8)
         if filled.sum() <= MAX_SHARE * filled.size:
             blocks = (
                 array[start : start + BLOCK_ENTRIES].tobytes() for start in np.flatnonzero(filled) * BLOCK_ENTRIES

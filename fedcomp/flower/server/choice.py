@@ -63,6 +63,7 @@ class Measurements:
     the updates that would average out as well if all weights were equal, `reached` the largest number of nodes that got a
     message between two versions, `boost` the factor of the downlink's density that `auto()` chooses, and `share` that of
     `balanced()`, 0 at first.  `fetched` and `sent` are the bytes of returning nodes in the last rounds (`ReturningTraffic`).
+    `changed` is the largest number of entries in the tensors that the updates of a round change, 0 before the first.
     """
 
     uplink: str = ""
@@ -73,6 +74,7 @@ class Measurements:
     share: float = 0.0
     fetched: float = 0.0
     sent: float = 0.0
+    changed: int = 0
 
 
 class LinkCompressors:
@@ -124,7 +126,8 @@ class LinkCompressors:
             return
         averaged = max(1.0, measured.evenness * sampled) if self._averages else 1.0
         num_rounds = self.num_rounds or server_round + UNKNOWN_ROUNDS
-        facts = RoundFacts(n, server_round, num_rounds, len(list(grid.get_node_ids())), sampled, averaged)
+        num_nodes = len(list(grid.get_node_ids()))
+        facts = RoundFacts(n, server_round, num_rounds, num_nodes, sampled, averaged, measured.changed)
         self._participation = facts.participation
         choices: dict[str, Choice] = {}
         if uplink == AUTO:
@@ -154,9 +157,13 @@ class LinkCompressors:
         """Count `nodes` among those that get a message between two versions."""
         self._reached |= set(nodes)
 
-    def end_round(self, replies: Sequence[ValidatedReply], change: Vector, memory: State) -> None:
-        """Measure a round: the weights of its `replies`, and the `memory` of the downlink after publishing `change`."""
+    def end_round(self, replies: Sequence[ValidatedReply], change: Vector, memory: State, changed: int) -> None:
+        """Measure a round: the weights of its `replies`, and the `memory` of the downlink after publishing `change`.
+
+        The updates change tensors of `changed` entries.
+        """
         measured = self._measured
+        measured.changed = max(measured.changed, changed)
         if self._weight_key and any(weights := weights_of(replies, self._weight_key)):
             shares = [weight / max(weights) for weight in weights]  # squares of tiny weights would be 0
             measured.evenness = sum(shares) ** 2 / sum(share**2 for share in shares) / len(shares)
@@ -192,6 +199,7 @@ class LinkCompressors:
             check_range("fetched", measured.fetched, least=0)
             check_range("sent", measured.sent, least=0)
             check_int("reached", measured.reached, 0, 2**63 - 1)
+            check_int("changed", measured.changed, 0, 2**63 - 1)
         except (AttributeError, TypeError, ValueError) as error:
             raise CorruptError(f"the automatic choice in the checkpoint is damaged: {error}") from error
         if not measured.uplink and not measured.downlink and RESIDUAL in memory and memory[RESIDUAL].any():

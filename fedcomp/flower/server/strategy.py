@@ -30,7 +30,7 @@ from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
 from fedcomp.flower.server.traffic_log import log_round
 from fedcomp.flower.server.traffic_record import TrafficRecord
-from fedcomp.flower.server.unchanged import keep_unchanged, log_unchanged
+from fedcomp.flower.server.unchanged import count_changed, keep_unchanged, log_unchanged
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
 from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.methods import auto
@@ -354,7 +354,7 @@ class CompressedStrategy(Strategy):
         for reply in replies:
             returned = self.mode.returned(reply.reply.staleness) if self.mode is not None else 0.0
             self.publisher.acknowledge(reply.node, reply.reply, summed=summed, returned=returned)
-        self._links.end_round(replies, change[0], self.publisher.memory)
+        self._links.end_round(replies, change[0], self.publisher.memory, count_changed(replies, published))
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.perf_counter() - start_s)
 
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:

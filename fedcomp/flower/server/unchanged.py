@@ -28,6 +28,12 @@ def unchanged_tensors(replies: Sequence[ValidatedReply], published: Replica) -> 
     return tensors
 
 
+def count_changed(replies: Sequence[ValidatedReply], published: Replica) -> int:
+    """Return the number of entries in the tensors that a reply changes."""
+    layout = published.layout
+    return sum(size for _, size in selected_entries(layout, ~unchanged_tensors(replies, published)))
+
+
 def keep_unchanged(change: Vector, exact: bytes, replies: Sequence[ValidatedReply], published: Replica) -> None:
     """Set `change`, float32 (n,), to zero where nothing may move.
 

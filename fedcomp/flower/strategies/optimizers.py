@@ -79,7 +79,7 @@ class MajorityVote(ServerOptimizer):
         """Return the published parameters, each moved by one step in the direction of most votes."""
         parameters: Sums = {}
         for name in result.parameters:
-            votes = np.zeros(result.published[name].shape, np.int32)
+            votes = np.zeros(result.tensors[name].number_shape, np.int32)
             for difference in result.differences(name):
                 votes += difference > 0
                 votes -= difference < 0

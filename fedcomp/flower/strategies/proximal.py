@@ -96,7 +96,7 @@ class QrdaAdagrad(_AdaGrad):
         if not self.num_gradients:
             self.sum_of_squares, self.sum_of_gradients = result.zeros(), result.zeros()
             if self.center == "initial":
-                self.initial = {name: result.published[name] for name in result.parameters}
+                self.initial = {name: result.numbers(name, result.published[name]) for name in result.parameters}
         self.num_gradients += 1
         parameters: Sums = {}
         for name in result.parameters:

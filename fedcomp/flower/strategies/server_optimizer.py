@@ -2,7 +2,8 @@
 
 Under a lossy downlink that is not the model that the last step ended in.  An optimizer moves parameters only; counters and
 BatchNorm statistics follow the weighted mean, as in FedAvg.  Sums and moments are float64 whatever the dtype of the model: the
-square of a float32 neither overflows nor underflows there, and small terms still count after thousands of rounds.
+square of a float32 neither overflows nor underflows there, and small terms still count after thousands of rounds.  A complex
+tensor is two real numbers an entry, as on the wire.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from fedcomp.flower.lazy_array import to_record
 from fedcomp.flower.records import Messages
 from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration
 from fedcomp.flower.strategies.state import StatefulStrategy
-from fedcomp.wire import Layout, layout_of
+from fedcomp.wire import Layout, Tensor, layout_of
 
 Sums = dict[str, NDArray[np.float64]]
 """One array for each parameter tensor: moments, sums of gradients."""
@@ -47,9 +48,14 @@ class RoundResult:
         return layout_of(self.published)
 
     @cached_property
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors that an optimizer moves, by name."""
+        return {tensor.name: tensor for tensor in self.layout.tensors if tensor.policy == "compressed"}
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """The names of the tensors that an optimizer moves."""
-        return tuple(tensor.name for tensor in self.layout.tensors if tensor.policy == "compressed")
+        return tuple(self.tensors)
 
     @property
     def has_differences(self) -> bool:
@@ -57,25 +63,29 @@ class RoundResult:
         return isinstance(self.replies[0], DifferenceRecord)
 
     def zeros(self) -> Sums:
-        """Return a zero for each parameter, in its tensor's shape."""
-        return {name: np.zeros(self.published[name].shape) for name in self.parameters}
+        """Return a zero for each parameter, in its tensor's shape as real numbers."""
+        return {name: np.zeros(tensor.number_shape) for name, tensor in self.tensors.items()}
+
+    def numbers(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+        """Return `array`, of the tensor `name`, as real numbers: those of a complex one in pairs."""
+        return self.tensors[name].values_of(array)
 
     def start(self, name: str) -> NDArray[np.float64]:
         """Return a copy of the published tensor `name` in float64."""
-        return np.array(self.published[name], np.float64)
+        return np.array(self.numbers(name, self.published[name]), np.float64)
 
     def gradient(self, name: str) -> NDArray[np.float64]:
         """Return the pseudo-gradient of the tensor `name`, published minus mean: updates point downhill."""
         if self.has_differences:
-            return -np.asarray(self.mean[name], np.float64)
+            return -np.asarray(self.numbers(name, self.mean[name]), np.float64)
         gradient = self.start(name)
-        gradient -= self.mean[name]
+        gradient -= self.numbers(name, self.mean[name])
         return gradient
 
     def differences(self, name: str) -> Iterator[NDArray[np.float64]]:
         """Yield each reply's difference to the published tensor `name`, float64 and not rounded."""
         for reply in self.replies:
-            array = reply[name].numpy()
+            array = self.numbers(name, reply[name].numpy())
             yield array if self.has_differences else array - self.start(name)
 
     def next_model(self, parameters: Mapping[str, NDArray[Any]]) -> ArrayRecord:
@@ -87,8 +97,8 @@ class RoundResult:
         rest = Layout(tuple(tensor for tensor in self.layout.tensors if tensor.policy == "exact"))
         _, exact = rest.flatten({tensor.name: self.mean[tensor.name] for tensor in rest.tensors})
         model = rest.unflatten_exact(exact)
-        for name in self.parameters:
-            model[name] = np.asarray(parameters[name]).astype(self.mean[name].dtype)
+        for name, tensor in self.tensors.items():
+            model[name] = tensor.shaped(np.asarray(parameters[name])).astype(self.mean[name].dtype)
         return to_record({name: model[name] for name in self.published})
 
 
@@ -108,7 +118,7 @@ class ServerOptimizer(FedAvg, ReplyDeclaration, StatefulStrategy):
 
     def apply(self, result: RoundResult) -> Sums:
         """Return the parameters of the next model, by name."""
-        means = {name: np.array(result.mean[name], np.float64) for name in result.parameters}
+        means = {name: np.array(result.numbers(name, result.mean[name]), np.float64) for name in result.parameters}
         return {name: result.start(name) + means[name] for name in means} if result.has_differences else means
 
     def summary(self) -> None:

@@ -32,6 +32,14 @@ def test_two_of_five_blocks_are_stored(dtype: Any) -> None:
     np.testing.assert_array_equal(back, array)
 
 
+def test_a_negative_zero_among_zeros_keeps_its_sign() -> None:
+    array = np.zeros(N, np.float32)
+    array[BLOCK_ENTRIES + 3] = -0.0
+    kept = stored(array)
+    assert len(kept.data) == 5 + 4 * BLOCK_ENTRIES
+    assert restored(kept).tobytes() == array.tobytes()
+
+
 @pytest.mark.parametrize("array", [np.ones(N, np.float32), np.zeros((2, N), np.float32), np.zeros(9, np.uint8)])
 def test_other_arrays_are_stored_whole(array: np.ndarray[Any, Any]) -> None:
     kept = stored(array)

@@ -14,7 +14,7 @@ import fedcomp
 from fedcomp.core import read_archive, to_json, write_archive
 from fedcomp.core.files import from_json
 from fedcomp.errors import CorruptError
-from fedcomp.flower import CompressedStrategy, FedAMS, LocalGrid, records
+from fedcomp.flower import CompressedStrategy, FedAMS, LocalGrid, records, to_record
 from fedcomp.wire import parse_server_message
 from tests.flower.toy import Arrays, app, floats, model, training
 
@@ -90,6 +90,30 @@ def test_updates_whose_errors_do_not_average_out_are_sent_with_more_bits(inner: 
 def test_a_tiny_model_travels_dense() -> None:
     _, grid = run(4, side=4)
     assert grid.per_round == ["dense()"] * 4
+
+
+def test_entries_that_never_change_make_no_model_larger(tmp_path: Path) -> None:
+    """A head of 650 entries gets the bits that it gets alone, from the second round on, and after a restart."""
+
+    def head_alone(arrays: Arrays, context: Context, number: int) -> Arrays:
+        rng = np.random.default_rng([number, int(context.node_config["partition-id"])])
+        return arrays | {"head": arrays["head"] + rng.standard_normal(650, np.float32)}
+
+    texts: list[list[str]] = []
+    for frozen in (0, 1_000_000):
+        arrays = {"base": np.ones(frozen, np.float32), "head": np.zeros(650, np.float32)}
+        first = to_record({name: array for name, array in arrays.items() if array.size})
+        grid = RecordingGrid(training(head_alone))
+        path = tmp_path / str(frozen)
+        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=path)
+        strategy.start(grid, first, num_rounds=10)
+        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+        strategy.load(path)
+        strategy.start(grid, first, num_rounds=1)
+        texts.append(grid.per_round)
+    alone, with_base = texts
+    assert fedcomp.parse(with_base[0]).settings < fedcomp.parse(alone[0]).settings, "nothing is known yet"
+    assert with_base[1:] == alone[1:]
 
 
 @pytest.mark.parametrize(("later", "grows"), [(1.0, False), (0.001, True)])
