@@ -25,6 +25,8 @@ ROUNDS = 60
 GROWN = 10
 """A distance that has grown by this factor will not shrink again."""
 CONVERGED = 1e-6
+WINDOW, STEADY = 10, 1.1
+"""The floor of Deep-Squeeze is noise: its distance is a mean of rounds, and may have grown by that factor in half of them."""
 MESSAGES = 16
 SLOW = 0.5
 """A compressor that sends less than this share of a vector takes more rounds than the search has to show that it diverges."""
@@ -36,6 +38,7 @@ def find_step_size(topology: Topology, method: Choco | DeepSqueeze, shapes: Shap
     The theorem of CHOCO gives a step size that always converges, and is far too small: Koloskova et al., ICML 2019, Theorem 2.
     The models here are Gaussian, of the `shapes` of the tensors that nodes exchange; their differences are as hard to compress
     as any.  Of a model of more than 2^14 entries, the largest tensors are taken, and cut.  Nothing is random between two calls.
+    The models of CHOCO meet; those of Deep-Squeeze come as close as its floor, of which smaller steps have less.
 
     A message sends a share of the squares of a Gaussian vector.  If that is less than half, the step size is at most the share:
     with twice as much, rand-k comes closer for a hundred rounds and then diverges.
@@ -47,9 +50,9 @@ def find_step_size(topology: Topology, method: Choco | DeepSqueeze, shapes: Shap
     for size in STEP_SIZES:
         if size > share and share < SLOW:
             continue
-        distances = _distances(topology, replace(method, step_size=size), cut)
-        if _converges(distances) and distances[-1] < least:
-            best, least = size, distances[-1]
+        distance = _final_distance(_distances(topology, replace(method, step_size=size), cut), method)
+        if distance < least:
+            best, least = size, distance
         elif best is not None:
             break  # smaller steps are only slower
     if best is None:
@@ -123,12 +126,17 @@ def _distance(models: list[Vector]) -> float:
     return float(np.sqrt(np.square(wide - wide.mean(axis=0)).sum(axis=1).mean()))
 
 
-def _converges(distances: list[float]) -> bool:
-    """Return whether the distance ends below its first, and still falls or is gone."""
+def _final_distance(distances: list[float], method: Choco | DeepSqueeze) -> float:
+    """Return the distance of the last rounds; infinity if it is not below the first one, or neither falls nor stays.
+
+    That of CHOCO falls until it is gone; that of Deep-Squeeze stays at its floor.
+    """
     if len(distances) <= ROUNDS:
-        return False
-    first, middle, last = distances[0], distances[ROUNDS // 2], distances[-1]
-    return last < first and (last < middle or last < CONVERGED * first)
+        return math.inf
+    window, growth = (WINDOW, STEADY) if isinstance(method, DeepSqueeze) else (1, 1.0)
+    middle, last = (float(np.mean(distances[end - window + 1 : end + 1])) for end in (ROUNDS // 2, ROUNDS))
+    steady = last < growth * middle or last < CONVERGED * distances[0]
+    return last if steady and last < distances[0] else math.inf
 
 
 def _sent(compressor: Compressor, shapes: Shapes) -> float:

@@ -1,7 +1,7 @@
 """Two or three levels a tensor: signs, one bit, ternary gradients."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,8 +142,11 @@ class TernGrad:
         return Unbiased(octaves * (small_entries_variance(n, 1) + 1) - 1)
 
     def contracting(self) -> "LeastError | TernGrad":
-        """Return the quantizer with the scale of least error: it keeps the signs, and the largest entry is never zero."""
-        return self if self.shrunk else LeastError(self)
+        """Return the quantizer with the scale of least error: it keeps the signs, and the largest entry is never zero.
+
+        A scale of "power" is not that one and may let the largest entry go, so the form has the scaler "own".
+        """
+        return self if self.shrunk else LeastError(replace(self, scaler="own"))
 
     def _limits(self, value: CompensatedUpdate) -> tuple[Vector, NDArray[np.bool_], Vector]:
         """Return each tensor's largest magnitude after clipping, whether entries are beyond it, and |v|^2 / |v|_1."""

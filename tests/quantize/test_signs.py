@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, EncodeContext, Vector
-from fedcomp.quantize import OneBit, Signs, TernGrad
+from fedcomp.quantize import OneBit, Signs, TernGrad, contracting, error_bound, errors, squared_error
 from fedcomp.quantized import LINEAR, Levels
 from tests.quantize.laws import check_mean
 
@@ -61,6 +61,23 @@ def test_terngrads_scale_is_rounded_up_to_a_power_of_two(largest: float, scale: 
 def test_a_contracting_terngrad_has_no_clip() -> None:
     with pytest.raises(ValueError, match="clip is 2.5"):
         TernGrad(2.5, shrunk=True)
+
+
+@pytest.mark.parametrize("entries", [[1.1], [1.01] * 3, [1.0] + [0.2] * 7, [1.01] + [0.1] * 30, [1.01, *[0.05] * 100]])
+@pytest.mark.parametrize("scaler", ["own", "power"])
+def test_terngrads_error_is_as_declared_where_it_is_largest(scaler: str, entries: list[float]) -> None:
+    vector, seeds = np.array(entries, np.float32), 400
+    scale = max(entries) if scaler == "own" else 2.0 ** (max(entries) > 1)
+    expected = scale * np.abs(vector).sum() / np.square(vector).sum()  # 1 + the variance for this very vector
+    plain, shrunk = TernGrad(0, scaler), TernGrad(0, scaler, shrunk=True)
+    for quantizer, exact in ((plain, expected - 1), (shrunk, 1 - 1 / expected)):
+        found = errors(quantizer, vector, seeds)[0].mean()
+        assert found == pytest.approx(exact, rel=0.25, abs=1e-6)
+        assert exact <= squared_error(quantizer.error_bound(vector.size)) * (1 + 1e-6)
+    for quantizer in (plain, TernGrad(2.5, scaler), TernGrad(0.5, scaler)):
+        form = contracting(quantizer)
+        bound = squared_error(error_bound(form, vector.size))
+        assert errors(form, vector, seeds)[0].mean() <= bound * 1.05 + 1e-6
 
 
 def test_it_is_a_contraction_by_the_papers_constant() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate
-from fedcomp.quantize import AboveMean, Ternarize, chain
+from fedcomp.quantize import AboveMean, Ternarize, chain, error_bound, squared_error
 
 
 def test_entries_above_the_multiple_of_the_mean_are_kept() -> None:
@@ -56,3 +56,19 @@ def test_zeros_alone_keep_nothing() -> None:
 def test_a_factor_out_of_range_is_refused(factor: float) -> None:
     with pytest.raises(ValueError, match="factor is"):
         AboveMean(factor)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.3, 0.7, 0.999])
+@pytest.mark.parametrize("n", [1, 2, 31, 1000])
+def test_the_entries_that_are_dropped_keep_to_the_bound_where_they_are_largest(factor: float, n: int) -> None:
+    """All but one are just below the threshold: v = (1, x, ... x) with x = factor (1 + (n - 1) x) / n."""
+    least = factor / (n - factor * (n - 1))
+    vector = np.full(n, least * (1 - 1e-6), np.float32)
+    vector[0] = 1
+    for values in (vector, np.ones(n, np.float32), np.random.default_rng(n).standard_cauchy(n).astype(np.float32)):
+        square = np.square(values, dtype=np.float64).sum()
+        for quantizer in (AboveMean(factor), chain(AboveMean(factor), Ternarize())):
+            bound = squared_error(error_bound(quantizer, n))
+            error = np.square(quantizer.quantize(CompensatedUpdate(values)).dense().astype(np.float64) - values).sum()
+            assert error <= bound * square * (1 + 1e-6) + 1e-12
+            assert bound < 1
