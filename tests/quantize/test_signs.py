@@ -76,6 +76,7 @@ def test_terngrads_error_is_as_declared_where_it_is_largest(scaler: str, entries
         assert exact <= squared_error(quantizer.error_bound(vector.size)) * (1 + 1e-6)
     for quantizer in (plain, TernGrad(2.5, scaler), TernGrad(0.5, scaler)):
         form = contracting(quantizer)
+        assert form is not None
         bound = squared_error(error_bound(form, vector.size))
         assert errors(form, vector, seeds)[0].mean() <= bound * 1.05 + 1e-6
 
