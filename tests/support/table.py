@@ -143,7 +143,7 @@ def pairs() -> dict[str, list[Pair]]:
             tables["Traits of the model"].append(Pair(row, column, replace(base, trait=trait)))
     for row in ("async mode", "compressed downlink", "privacy on the nodes", "checkpoint and resume", "FedMedian"):
         for column, trait in TRAITS.items():
-            found = Federation(**{**FEATURES[row], "trait": _documented(row, column, trait)})
+            found = replace(_joined(Federation(), FEATURES[row]), trait=_documented(row, column, trait))
             tables["Traits of the model"].append(Pair(row, column, found))
         for column, change in FEATURES.items():
             if column != row and not ("strategy" in change and "strategy" in FEATURES[row]):

@@ -132,10 +132,12 @@ def test_sent_and_kept_are_what_was_asked_while_tensors_come_and_go_and_replies_
         message, frames = parse_server_message(server.message_to(1, text, turn)[0].to_bytes())
         node.settle(message.acked, 1)
         node.follow(message, frames)
-        change = change_in(*rng.choice(["a", "b", "c", "d"], rng.integers(0, 4))) * rng.standard_normal(N, np.float32)
+        change: Vector = change_in(*rng.choice(["a", "b", "c", "d"], rng.integers(0, 4)))
+        change *= rng.standard_normal(N, np.float32)
         held = node.held
-        reply = node.update(held.layout.unflatten(held.vector + change, held.exact), message, 1, 0)
-        asked += (held.vector + change).astype(np.float64) - held.vector
+        moved: Vector = held.vector + change
+        reply = node.update(held.layout.unflatten(moved, held.exact), message, 1, 0)
+        asked += moved.astype(np.float64) - held.vector
         if rng.random() < 0.6:
             parsed = server.parse_reply(1, reply)
             assert parsed.update is not None
