@@ -21,7 +21,7 @@ from fedcomp.wire import (
     Kind,
     Layout,
     Tensor,
-    Tensors,
+    TensorFlags,
     bfloat16_to_float32,
     decode_body,
     tensors_in,
@@ -55,7 +55,7 @@ class Update:
     decode_seconds: float
     first: bool = False
     factor: float = 1.0
-    tensors: Tensors | None = None
+    tensors: TensorFlags | None = None
 
     @property
     def decoded_bytes(self) -> int:

@@ -22,7 +22,7 @@ from fedcomp.wire.frame import (
 from fedcomp.wire.layout import MASK, Layout, layout_of, parse_layout, unpack_mask
 from fedcomp.wire.replay import join_bodies, read_bodies
 from fedcomp.wire.rounding import rounded
-from fedcomp.wire.selection import Selection, Tensors, changed_tensors, selected_entries
+from fedcomp.wire.selection import Selection, TensorFlags, changed_tensors, selected_entries
 from fedcomp.wire.server_message import (
     COUNTER_BITS,
     MESSAGE_FORMAT,
@@ -61,7 +61,7 @@ __all__ = [
     "Selection",
     "ServerMessage",
     "Tensor",
-    "Tensors",
+    "TensorFlags",
     "ack_of",
     "bfloat16_to_float32",
     "change_of",

@@ -5,11 +5,11 @@ from logging import INFO
 
 import numpy as np
 
-from fedcomp.core import BLOCK_ENTRIES, Vector
+from fedcomp.core import BLOCK_ENTRIES, Vector, listed
 from fedcomp.flower._compat import log
 from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.sync import Replica
-from fedcomp.wire import Tensors, selected_entries
+from fedcomp.wire import TensorFlags, selected_entries
 
 ROUNDING = 2.0**-20
 """The largest change of a weight, in units of the weight, that counts as a rounding error of the strategy's arithmetic."""
@@ -19,7 +19,7 @@ MAX_NAMES = 5
 """The most names of tensors in the log line."""
 
 
-def unchanged_tensors(replies: Sequence[ValidatedReply], published: Replica) -> Tensors:
+def unchanged_tensors(replies: Sequence[ValidatedReply], published: Replica) -> TensorFlags:
     """Return which compressed tensors no reply changes, bool (t,); none where a reply holds no update."""
     tensors = np.ones(len(published.layout.filled), np.bool_)
     for reply in replies:
@@ -67,12 +67,11 @@ def log_unchanged(replies: Sequence[ValidatedReply], published: Replica) -> None
     found = list(selected_entries(layout, unchanged_tensors(replies, published)))
     if found:
         count, names = sum(size for _, size in found), [name for name, _ in found]
-        shown = ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
         log(
             INFO,
             "fedcomp: no node changed %s of the %s entries: %s; such tensors keep their bits, and after the first model they "
             "cost no traffic",
             f"{count:,}",
             f"{layout.n:,}",
-            shown,
+            listed(names, MAX_NAMES),
         )
