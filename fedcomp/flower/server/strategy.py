@@ -344,7 +344,7 @@ class CompressedStrategy(Strategy):
         """Publish the next version, which `replies` led to, and acknowledge their updates."""
         start_s = time.perf_counter()
         published = self.publisher.replica
-        keep_unchanged(*change, replies, published)
+        change = (change[0], keep_unchanged(*change, replies, published))
         if not published.version:
             log_unchanged(replies, published)
         self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)
