@@ -1,4 +1,4 @@
-"""A quantized vector inside a longer one: all that lies outside its ranges is left alone."""
+"""A quantized vector inside a longer one: the entries outside its ranges do not change."""
 
 from dataclasses import dataclass
 from functools import cached_property

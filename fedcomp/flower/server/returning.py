@@ -1,4 +1,4 @@
-"""What returning nodes fetch and send: the two numbers that `balanced()` and `auto()` steer by."""
+"""The bytes that returning nodes fetch and send: `balanced()` and `auto()` keep them in balance."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from fedcomp.sync import SERVER_NODE, Traffic
 
 @dataclass(slots=True)
 class UnansweredFetch:
-    """What a node has fetched since its last answer: `bytes`, from round `since` on, and whether its first model is in them."""
+    """The `bytes` that a node has fetched from round `since` on, without an answer; `first` if its first model is in them."""
 
     since: int
     bytes: int = 0

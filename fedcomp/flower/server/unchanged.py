@@ -1,4 +1,4 @@
-"""What no node of a round changed, as the tensors of a frozen backbone: it keeps its bits, and a log line counts it."""
+"""Tensors that no node of a round changed, such as a frozen backbone: they keep their bits, and a log line counts them."""
 
 from collections.abc import Sequence
 from logging import INFO
@@ -15,7 +15,7 @@ from fedcomp.wire import Tensor, TensorFlags, bfloat16_to_float32, selected_entr
 ROUNDING = 2.0**-20
 """The largest change of a weight, in units of the weight, that counts as a rounding error of the strategy's arithmetic."""
 LEAST = float(np.finfo(np.float32).tiny)
-"""The change that is a rounding error beside any weight: below it, float32 has fewer digits."""
+"""The largest change that counts as a rounding error of any weight, however small: below it, float32 has fewer digits."""
 NARROW = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 """The unit in the last place of 1 in those dtypes whose rounding is coarser than `ROUNDING`."""
 UNITS = 2
