@@ -32,13 +32,14 @@ from fedcomp.wire.server_message import (
     ack_of,
     parse_server_message,
 )
-from fedcomp.wire.tensor import BFLOAT16, Tensor, bfloat16_to_float32, dtype_of, float32_to_bfloat16, to_numpy
+from fedcomp.wire.tensor import BFLOAT16, COMPLEX, Tensor, bfloat16_to_float32, dtype_of, float32_to_bfloat16, to_numpy
 from fedcomp.wire.ties import check_ties, probable_ties
 from fedcomp.wire.whole_vector import read_vector, write_vector
 
 __all__ = [
     "BFLOAT16",
     "CODECS",
+    "COMPLEX",
     "COUNTER_BITS",
     "FLAG_DIRECT",
     "FLAG_EXACT",
