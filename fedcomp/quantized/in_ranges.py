@@ -41,8 +41,7 @@ class InRanges:
             return Sparse(self.n, self._indices_of(kept.indices), kept.values)
         if 2 * self.entries.n > self.n:
             return None
-        indices = np.concatenate([np.arange(part.start, part.stop) for part in self.ranges])
-        return Sparse(self.n, indices, self.entries.dense())
+        return Sparse(self.n, self._indices_of(np.arange(self.entries.n)), self.entries.dense())
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the entries to the ranges of `vector` (n,), in place and in the precision of `vector`."""
