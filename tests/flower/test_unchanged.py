@@ -170,8 +170,15 @@ def test_a_mean_of_equal_weights_does_not_move_them_by_its_rounding() -> None:
     check_frozen(*run("eden(bits=2)", "eden(bits=1)", inner=MeanInFloat32(fraction_evaluate=0.0)))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "int64"])
-@pytest.mark.parametrize("kind", ["FedAvg", "FedAdam", "FedTrimmedAvg", "MajorityVote"])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        (kind, dtype)
+        for kind in ("FedAvg", "FedAdam", "FedTrimmedAvg", "MajorityVote")
+        for dtype in ("float16", "bfloat16", "float32", "float64", "complex64", "int64")
+        if (kind, dtype) != ("FedAdam", "complex64")  # refused
+    ],
+)
 def test_statistics_that_no_node_changed_keep_their_bits(kind: str, dtype: str) -> None:
     """A frozen backbone has BatchNorm statistics too; the mean of seven equal ones differs from them in the last bit."""
     values = np.random.default_rng(0).standard_normal((2, 200))
