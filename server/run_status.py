@@ -15,9 +15,8 @@ MIN_PAUSE_S = 1.0
 MAX_TIME_SHARE = 0.01
 """A study has thousands of short rounds: writing takes at most this share of the time."""
 RUNNING, COMPLETED, FAILED, STOPPED = "running", "completed", "failed", "stopped"
-
-
-MAX_REASON_CHARACTERS = 500
+MAX_FAILURE_CHARACTERS = 500
+"""An exception may have any text."""
 
 
 def mark_stopped(folder: RunFolder) -> None:
@@ -77,7 +76,7 @@ class RunStatus:
             partition = self.partitions.get(node)
             rows.append(to_row(NodeStatus(node, partition, last.version, last.heard, last.absent, last.totals)))
         progress = {"num_rounds": self.num_rounds, "version": self.strategy.version}
-        status = {"state": state, "reason": reason[:MAX_REASON_CHARACTERS], **progress, "nodes": rows}
+        status = {"state": state, "reason": reason[:MAX_FAILURE_CHARACTERS], **progress, "nodes": rows}
         self.folder.write(self.folder.nodes.name, (json.dumps(status) + "\n").encode())
         self._written_at = self.clock()
         self._pause_s = max(MIN_PAUSE_S, (self._written_at - begin) / MAX_TIME_SHARE)

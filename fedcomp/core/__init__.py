@@ -20,6 +20,7 @@ from fedcomp.core.files import (
     write_archive,
     write_atomically,
 )
+from fedcomp.core.listing import listed
 from fedcomp.core.random_stream import RandomStream
 from fedcomp.core.requirement import required
 from fedcomp.core.settings import (
@@ -63,6 +64,7 @@ __all__ = [
     "format_call",
     "from_json",
     "is_numpy",
+    "listed",
     "make_folder",
     "move_into_first",
     "naming",

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 from flwr.app import Array, ArrayRecord
 
+from fedcomp.core import listed
 from fedcomp.flower.lazy_array import record_of
 from fedcomp.wire import Layout
 
@@ -156,6 +157,4 @@ def _difference(record: Mapping[str, Array], layout: Layout, ways: Sequence[str]
 
 
 def _shown(names: Sequence[str]) -> str:
-    more = len(names) - MAX_NAMES_SHOWN
-    shown = ", ".join(map(repr, names[:MAX_NAMES_SHOWN]))
-    return f"[{shown}, and {more} more]" if more > 0 else f"[{shown}]"
+    return f"[{listed([repr(name) for name in names], MAX_NAMES_SHOWN)}]"

@@ -28,9 +28,10 @@ from fedcomp.wire import NO_BODY, Frame, Kind, Layout, decode_body, parse_single
 class DeepSqueeze:
     """Deep-Squeeze: nodes send their model, compressed with error feedback.  Tang et al., arXiv:1907.07346, Algorithm 1.
 
-    Node i: ``q_i = C(y_i + e_i)``, ``e_i += y_i - q_i``, and ``x_i = y_i + step_size sum_j w_ij (q_j - q_i)``.  A message
-    stands for itself: one that is lost is never repeated.  A tensor that is still as all nodes started is left out of it, and
-    its neighbours take it for that.  A network finds a `step_size` of None; `find_step_size` does, too.
+    Node i: ``q_i = C(y_i + e_i)``, ``e_i += y_i - q_i``, and ``x_i = y_i + step_size sum_j w_ij (q_j - q_i)``.  A
+    message needs none before it: one that is lost is never repeated.  It leaves out the tensors that still have their first
+    values, which all nodes share, and the neighbours use these.  A network finds a `step_size` of None; `find_step_size` does,
+    too.
     """
 
     compressor: Compressor

@@ -1,4 +1,4 @@
-"""A quantized vector inside a longer one: all that lies outside its ranges is left alone."""
+"""A quantized vector inside a longer one: the entries outside its ranges do not change."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,8 +41,7 @@ class InRanges:
             return Sparse(self.n, self._indices_of(kept.indices), kept.values)
         if 2 * self.entries.n > self.n:
             return None
-        indices: Indices = np.concatenate([np.arange(part.start, part.stop, dtype=np.int64) for part in self.ranges])
-        return Sparse(self.n, indices, self.entries.dense())
+        return Sparse(self.n, self._indices_of(np.arange(self.entries.n)), self.entries.dense())
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the entries to the ranges of `vector` (n,), in place and in the precision of `vector`."""

@@ -12,7 +12,7 @@ with required("fedcomp.split", "client", "torch"):
 
 from fedcomp.split.activations import Activations, read_activations, write_activations
 from fedcomp.split.boundary import Boundary
-from fedcomp.split.bounds import RoundBounds, moved
+from fedcomp.split.bounds import RoundBounds, with_scaled_change
 from fedcomp.split.cut import check_apart, cut
 from fedcomp.split.gradients import read_gradient, write_gradient
 from fedcomp.split.memory import RAM_BYTES, ActivationMemory
@@ -41,12 +41,12 @@ __all__ = [
     "layout_of_part",
     "load_weights",
     "mean_weights",
-    "moved",
     "parse_split",
     "read_activations",
     "read_gradient",
     "read_key_frame",
     "weights_of",
+    "with_scaled_change",
     "write_activations",
     "write_gradient",
 ]

@@ -16,11 +16,11 @@ from torch import Tensor
 from fedcomp.core import Arrays, Vector
 from fedcomp.errors import CorruptError
 
-FAR = 30.0
+MAX_ACTIVATION_RATIO = 30.0
 """Activations are refused beyond this multiple of the median root mean square."""
-GROWTH = 2.0
+MAX_STEP_RATIO = 2.0
 """No step of the upper part is longer than this multiple of its norm, or of 1 where that is larger."""
-GROWTH_OF_ROUND = 10.0
+MAX_ROUND_RATIO = 10.0
 """The same for the steps of a lower part in a round."""
 RECENT = 16
 """The newest sizes of a node that count."""
@@ -57,10 +57,10 @@ class BatchBounds:
     def check_activations(self, rows: Vector) -> float:
         """Return the root mean square of activations; raise `CorruptError` if it is far beyond those before."""
         size, usual = math.sqrt(float(np.square(rows, dtype=np.float64).mean())), self._activations.median
-        if self._clip and 0 < FAR * usual < size:
+        if self._clip and 0 < MAX_ACTIVATION_RATIO * usual < size:
             raise CorruptError(
-                f"activations of root mean square {size:.3g}; those before have {usual:.3g}, and at most {FAR:g} times that "
-                "is trained with"
+                f"activations of root mean square {size:.3g}; those before have {usual:.3g}, and at most "
+                f"{MAX_ACTIVATION_RATIO:g} times that is trained with"
             )
         return size
 
@@ -83,7 +83,7 @@ class BatchBounds:
         buffers = [optimizer.state[each].get("momentum_buffer") for each in weights if each in optimizer.state]
         last = norm_of([buffer for buffer in buffers if buffer is not None])
         length = group["lr"] * (group["momentum"] * last + norm_of([weight.grad for weight in weights]))
-        most = GROWTH * max(1.0, norm_of([weight.detach() for weight in weights]))
+        most = MAX_STEP_RATIO * max(1.0, norm_of([weight.detach() for weight in weights]))
         if length > most:
             raise CorruptError(f"a step of length {length:.3g}; at most {most:.3g} is possible for these weights")
 
@@ -108,11 +108,11 @@ class RoundBounds:
             if norm:
                 self._changes.add(node, norm)
         zeros = {name: array * 0 for name, array in start.items()}
-        most = min(self._clip * self._changes.median, GROWTH_OF_ROUND * max(1.0, _distance(start, zeros)))
+        most = min(self._clip * self._changes.median, MAX_ROUND_RATIO * max(1.0, _distance(start, zeros)))
         return {node: most / norm if norm > most else 1.0 for node, norm in norms.items()}
 
 
-def moved(start: Arrays, weights: Arrays, factor: float) -> Arrays:
+def with_scaled_change(start: Arrays, weights: Arrays, factor: float) -> Arrays:
     """Return `start` plus `factor` times the change to `weights`, of floating tensors; other ones are those of `weights`."""
     if factor == 1:
         return weights

@@ -1,7 +1,7 @@
 """The body of an update or of a version: it holds the tensors that have something to send, and of masked ones the free entries.
 
-A tensor without a change, of which the memory holds nothing either, is no part of the vector that the compressor sees: its
-entries keep their bits, cost nothing, and count in no density, scale or rotation.
+The compressor does not see a tensor that has no change and nothing in the memory.  The entries of this tensor keep their bits,
+cost nothing, and count in no density, scale or rotation.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from fedcomp.quantized import Indices
 from fedcomp.wire import Layout, Selection, changed_tensors, codec_id, some_tensors, tightened
 
 SELECTED = "selected_tensors"
-"""The name, beside the arrays of a memory, of the bits that say which tensors its last message held."""
+"""The name under which a memory keeps a bit for each tensor: whether its last message held it."""
 
 
 def check_masked(compressor: Compressor) -> None:
@@ -42,8 +42,9 @@ def encode_change(
 ) -> tuple[int, bytes, State]:
     """Return the codec id and the body of `change`, and the arrays of the memory after it.
 
-    What a memory without a message has as an empty array belongs to the last message: it is forgotten where the message holds
-    other tensors than the one before.  Those of int64 are indices in the whole vector.
+    Some memories describe their last message, such as the entries that RegTop-k sent.  In a fresh memory, these arrays are
+    empty.  They are dropped if this message holds other tensors than the last one.  Those of int64 are indices in the whole
+    vector.
 
     Args:
         compressor: Gets the selected entries as one vector, with the `arguments` of `Compressor.encode`.

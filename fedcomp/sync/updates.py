@@ -21,7 +21,7 @@ from fedcomp.wire import (
     Kind,
     Layout,
     Tensor,
-    Tensors,
+    TensorFlags,
     bfloat16_to_float32,
     decode_body,
     tensors_in,
@@ -55,7 +55,7 @@ class Update:
     decode_seconds: float
     first: bool = False
     factor: float = 1.0
-    tensors: Tensors | None = None
+    tensors: TensorFlags | None = None
 
     @property
     def decoded_bytes(self) -> int:
@@ -235,15 +235,18 @@ def _too_large(what: str, tensor: Tensor, value: object) -> CorruptError:
 def weighted_mean(updates: Sequence[tuple[Update, float]], layout: Layout) -> tuple[Vector, ExactArrays]:
     """Return the mean of (update, weight) pairs: the mean change, float32 (n,), and the mean exact tensors, float64.
 
-    The updates are summed in their order.  The weights are at least 0, and not all 0.
+    The updates are summed in their order.  The weights are at least 0, and not all 0.  Exact tensors that are equal in all
+    updates are their own mean, to the bit.
     """
     total = sum(weight for _, weight in updates)
     change = np.zeros(layout.n, np.float32)
     exact: ExactArrays = {}
+    firsts: ExactArrays = {}
     for update, weight in updates:
         update.change.add_to(change, weight / total * update.factor)
         for name, array in _exact_values(update, layout).items():
-            exact[name] = exact.get(name, 0) + array * (weight / total)
+            first = firsts.setdefault(name, widened(array))
+            exact[name] = exact.get(name, first) + (widened(array) - first) * (weight / total)
     return change, exact
 
 

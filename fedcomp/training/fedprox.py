@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import torch
 from torch import Generator, Tensor, nn
 
 from fedcomp.core import check_range
@@ -26,7 +27,9 @@ class Proximal(Step):
         # Not those of `begin`: another plug-in may then set weights to zero that the server does not use, as RigL does.
         self._anchors = self._anchors or [weight.detach().clone() for weight in self._weights]
         for weight, anchor in zip(self._weights, self._anchors, strict=True):
-            loss = loss + self._mu / 2 * (weight - anchor).square().sum()
+            distance = weight - anchor
+            numbers = torch.view_as_real(distance) if distance.is_complex() else distance
+            loss = loss + self._mu / 2 * numbers.square().sum()
         return loss
 
 

@@ -22,7 +22,7 @@ from fedcomp.wire.frame import (
 from fedcomp.wire.layout import MASK, Layout, layout_of, parse_layout, unpack_mask
 from fedcomp.wire.replay import join_bodies, read_bodies
 from fedcomp.wire.rounding import rounded
-from fedcomp.wire.selection import Selection, Tensors, changed_tensors, selected_entries
+from fedcomp.wire.selection import Selection, TensorFlags, changed_tensors, selected_entries
 from fedcomp.wire.server_message import (
     COUNTER_BITS,
     MESSAGE_FORMAT,
@@ -32,13 +32,14 @@ from fedcomp.wire.server_message import (
     ack_of,
     parse_server_message,
 )
-from fedcomp.wire.tensor import BFLOAT16, Tensor, bfloat16_to_float32, dtype_of, float32_to_bfloat16, to_numpy
+from fedcomp.wire.tensor import BFLOAT16, COMPLEX, Tensor, bfloat16_to_float32, dtype_of, float32_to_bfloat16, to_numpy
 from fedcomp.wire.ties import check_ties, probable_ties
 from fedcomp.wire.whole_vector import read_vector, write_vector
 
 __all__ = [
     "BFLOAT16",
     "CODECS",
+    "COMPLEX",
     "COUNTER_BITS",
     "FLAG_DIRECT",
     "FLAG_EXACT",
@@ -61,7 +62,7 @@ __all__ = [
     "Selection",
     "ServerMessage",
     "Tensor",
-    "Tensors",
+    "TensorFlags",
     "ack_of",
     "bfloat16_to_float32",
     "change_of",

@@ -10,7 +10,7 @@ from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.quantized import Indices, QuantizedVector, Sparse
 from fedcomp.wire.codec_ids import NO_BODY, SOME_TENSORS, codec_by_id
 from fedcomp.wire.layout import Layout
-from fedcomp.wire.selection import Selection, Tensors, read_selection
+from fedcomp.wire.selection import Selection, TensorFlags, read_selection
 
 TIGHTER: dict[int, tuple[int, EntropyCode[Any]]] = {
     2: (12, TernaryCode("gamma")),
@@ -49,7 +49,7 @@ def decode_body(codec: int, body: bytes, layout: Layout, changeable: Indices | N
     return selection.within(code.decode(body, n=selection.n))
 
 
-def tensors_in(codec: int, body: bytes, layout: Layout) -> Tensors:
+def tensors_in(codec: int, body: bytes, layout: Layout) -> TensorFlags:
     """Return which tensors a body holds, bool (t,); raises as `read_selection` does."""
     return read_selection(body, layout)[0].tensors if codec == SOME_TENSORS else Selection.all(layout).tensors
 

@@ -71,6 +71,17 @@ class Layout:
         return tuple(tensor.number_shape for tensor, _ in self.parts)
 
     @cached_property
+    def exact_parts(self) -> tuple[tuple[Tensor, slice], ...]:
+        """The exact tensors, each with its part of their bytes."""
+        parts: list[tuple[Tensor, slice]] = []
+        offset = 0
+        for tensor in self.exact_tensors:
+            size = tensor.size * tensor.wire_dtype.itemsize
+            parts.append((tensor, slice(offset, offset + size)))
+            offset += size
+        return tuple(parts)
+
+    @cached_property
     def exact_size(self) -> int:
         """The size of the exact tensors in bytes."""
         return sum(tensor.size * tensor.wire_dtype.itemsize for tensor in self.exact_tensors)
@@ -174,11 +185,9 @@ class Layout:
     def unflatten_exact(self, exact: bytes) -> dict[str, NDArray[Any]]:
         """Return the exact tensors."""
         arrays: dict[str, NDArray[Any]] = {}
-        offset = 0
-        for tensor in self.exact_tensors:
-            flat = np.frombuffer(exact, tensor.wire_dtype, tensor.size, offset).astype(tensor.array_dtype)
+        for tensor, part in self.exact_parts:
+            flat = np.frombuffer(exact, tensor.wire_dtype, tensor.size, part.start).astype(tensor.array_dtype)
             arrays[tensor.name] = tensor.shaped(flat)
-            offset += flat.nbytes
         return arrays
 
     def unflatten_float64(

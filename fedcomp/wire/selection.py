@@ -18,8 +18,8 @@ from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.quantized import Indices, InRanges, Masked, QuantizedVector
 from fedcomp.wire.layout import Layout
 
-Tensors = NDArray[np.bool_]
-"""For each compressed tensor of a layout that has entries, in order, whether it is meant."""
+TensorFlags = NDArray[np.bool_]
+"""A bool for each compressed tensor of a layout that has entries, in their order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class Selection:
     """
 
     layout: Layout
-    tensors: Tensors
+    tensors: TensorFlags
     changeable: Indices | None = None
 
     @classmethod
@@ -137,7 +137,7 @@ class Selection:
         return np.packbits(self.tensors).tobytes()
 
 
-def changed_tensors(layout: Layout, vectors: Sequence[Any]) -> Tensors:
+def changed_tensors(layout: Layout, vectors: Sequence[Any]) -> TensorFlags:
     """Return which tensors have an entry that is not zero in one of the `vectors` (n,), numpy or torch."""
     parts = [part for _, part in layout.filled]
     changed = np.zeros(len(parts), np.bool_)
@@ -161,7 +161,7 @@ def read_selection(body: bytes, layout: Layout, changeable: Indices | None = Non
     return Selection(layout, bits[:count], changeable), body[size:]
 
 
-def selected_entries(layout: Layout, tensors: Tensors) -> Iterator[tuple[str, int]]:
+def selected_entries(layout: Layout, tensors: TensorFlags) -> Iterator[tuple[str, int]]:
     """Yield the name and the number of entries of each selected tensor."""
     for (tensor, _), selected in zip(layout.filled, tensors, strict=True):
         if selected:

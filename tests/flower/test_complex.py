@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord
-from flwr.serverapp.strategy import FedAvg, FedAvgM, FedMedian, Strategy
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedMedian, FedYogi, Strategy
 from numpy.typing import NDArray
 
 import fedcomp
@@ -14,6 +14,7 @@ from fedcomp.errors import CorruptError
 from fedcomp.flower import (
     EF21,
     CompressedStrategy,
+    DynamicSampling,
     FedAMS,
     LocalGrid,
     MajorityVote,
@@ -98,6 +99,15 @@ def test_a_server_optimizer_moves_a_complex_model_as_the_model_of_its_pairs(kind
     assert (models[0][1::2] != first.view(np.float32).ravel()[1::2]).any(), "imaginary parts move"
 
 
+@pytest.mark.parametrize("kind", [FedAdagrad, FedAdam, FedYogi])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_optimizers_of_flower_that_square_complex_numbers_are_refused(kind: type[FedAvg], wrapped: bool) -> None:
+    inner = kind(fraction_evaluate=0.0)
+    strategy = CompressedStrategy(DynamicSampling(inner, beta=0.1) if wrapped else inner)
+    with pytest.raises(ValueError, match="'w' is complex64.*FedAMS"):
+        strategy.start(LocalGrid(training(lambda given, *_: given), 2), to_record({"w": np.ones(2, np.complex64)}))
+
+
 def test_complex_numbers_are_pairs_in_the_vector() -> None:
     arrays = {"w": np.array([[1 + 2j, 3 - 4j]], np.complex64), "b": np.ones(1, np.float32)}
     layout = layout_of(arrays)
@@ -150,7 +160,7 @@ def test_a_lazy_conjugate_of_torch_is_read_as_its_values() -> None:
     weight = torch.randn(3, 2, dtype=torch.cfloat)
     record = to_record({"w": weight.conj(), "imag": weight.conj().imag})
     np.testing.assert_array_equal(record["w"].numpy(), weight.numpy().conj())
-    np.testing.assert_array_equal(record["imag"].numpy(), -weight.imag.numpy())
+    np.testing.assert_array_equal(record["imag"].numpy(), -np.imag(weight.numpy()))
 
 
 def test_a_list_of_arrays_of_the_other_byte_order_is_taken_by_position() -> None:

@@ -14,8 +14,9 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from numpy.typing import NDArray
 
 import fedcomp
-from fedcomp.flower import EF21, AsyncMode, CompressedStrategy, LocalGrid, Speeds
+from fedcomp.flower import EF21, AsyncMode, CompressedStrategy, LocalGrid, MajorityVote, Speeds, to_record
 from fedcomp.methods import METHODS
+from fedcomp.wire import FLAG_EXACT, float32_to_bfloat16
 from tests.flower.toy import Arrays, state_of, training
 
 UPLINKS = [name for name in METHODS if METHODS.about(name).uplink]
@@ -167,6 +168,36 @@ def test_a_mean_of_equal_weights_does_not_move_them_by_its_rounding() -> None:
             return ArrayRecord({name: Array(np.asarray(array)) for name, array in thirds.items()}), metrics
 
     check_frozen(*run("eden(bits=2)", "eden(bits=1)", inner=MeanInFloat32(fraction_evaluate=0.0)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        (kind, dtype)
+        for kind in ("FedAvg", "FedAdam", "FedTrimmedAvg", "MajorityVote")
+        for dtype in ("float16", "bfloat16", "float32", "float64", "complex64", "int64")
+        if (kind, dtype) != ("FedAdam", "complex64")  # refused
+    ],
+)
+def test_statistics_that_no_node_changed_keep_their_bits(kind: str, dtype: str) -> None:
+    """A frozen backbone has BatchNorm statistics too; the mean of seven equal ones differs from them in the last bit."""
+    values = np.random.default_rng(0).standard_normal((2, 200))
+    numbers = (
+        values[0] + 1j * values[1] if dtype == "complex64" else 2.0**60 * values[0] if dtype == "int64" else values[0]
+    )
+    frozen = float32_to_bfloat16(numbers.astype(np.float32)) if dtype == "bfloat16" else numbers.astype(dtype)
+    first = to_record({"base.running_mean": frozen, "head": np.ones(20, np.float32)})
+    kinds = vars(flwr_strategies) | {"MajorityVote": MajorityVote}
+    settings = {"tau": 1e-9} if kind == "FedAdam" else {}
+    strategy = CompressedStrategy(
+        kinds[kind](fraction_evaluate=0.0, **settings), uplink=fedcomp.dense(), downlink=fedcomp.dense()
+    )
+    grid = LocalGrid(training(lambda given, *_: given | {"head": given["head"] + 1}, weight=7), 7)
+    strategy.start(grid, first, num_rounds=3)
+    assert strategy.ledger.refused == strategy.ledger.failed == 0
+    held = strategy.publisher.replica.arrays()["base.running_mean"]
+    assert held.tobytes() == frozen.tobytes()
+    assert not any(frame.flags & FLAG_EXACT for frame in strategy.publisher.history.frames())
 
 
 def test_a_strategy_may_move_a_tensor_that_no_node_trained() -> None:

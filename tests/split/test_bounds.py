@@ -13,8 +13,8 @@ from fedcomp.split import (
     RoundBounds,
     SplitSettings,
     key_frame,
-    moved,
     weights_of,
+    with_scaled_change,
     write_activations,
 )
 from fedcomp.split.bounds import Sizes
@@ -145,7 +145,7 @@ def test_lower_weights_far_from_where_they_started_move_back() -> None:
     }
     factors = RoundBounds(5.0).factors(start, weights)
     assert factors == {0: 1, 1: 1, 2: 1, 3: pytest.approx(7.5e-9)}
-    bounded = moved(start, weights[3], factors[3])
+    bounded = with_scaled_change(start, weights[3], factors[3])
     assert bounded["w"].tolist() == pytest.approx([7.5, 0, 0, 0])
     assert bounded["steps"] == 4
     assert RoundBounds(0.0).factors(start, weights) == dict.fromkeys(range(4), 1.0)

@@ -33,6 +33,18 @@ def test_the_weights_end_where_data_and_penalty_balance(mu: float) -> None:
     assert model.weight.item() == pytest.approx((6 + mu) / (2 + mu))
 
 
+def test_both_parts_of_a_complex_weight_have_the_penalty() -> None:
+    """Of |w - (3 + 4i)|^2 + mu/2 |w|^2 from w = 0, that is (6 + 8i) / (2 + mu)."""
+    model = nn.Module()
+    model.weight = nn.Parameter(torch.zeros((), dtype=torch.cfloat))
+    model.forward = lambda x: torch.view_as_real(model.weight * x)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    training = fedprox(mu=3.0).begin(model)
+    for _ in range(100):
+        training.step(optimizer, torch.ones(()), torch.tensor([3.0, 4.0]), lambda out, y: (out - y).square().sum())
+    torch.testing.assert_close(model.weight.detach(), torch.tensor(1.2 + 1.6j))
+
+
 def test_weights_that_do_not_train_have_no_penalty() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     model[0].requires_grad_(requires_grad=False)

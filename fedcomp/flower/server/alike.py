@@ -8,6 +8,7 @@ from typing import cast
 
 from flwr.app import MetricRecord
 
+from fedcomp.core import listed
 from fedcomp.flower import records
 from fedcomp.flower._compat import log
 from fedcomp.flower.server.participation import names_of
@@ -126,6 +127,5 @@ def _log(dropped: Collection[str], filled: Collection[str], nodes: Collection[in
 
 
 def _are(names: Collection[str]) -> str:
-    more = f" and {len(names) - MAX_NAMES_LOGGED} more" if len(names) > MAX_NAMES_LOGGED else ""
-    shown = ", ".join(map(repr, sorted(names)[:MAX_NAMES_LOGGED])) + more
+    shown = listed([repr(name) for name in sorted(names)], MAX_NAMES_LOGGED)
     return f"{shown or 'none'} {'is' if len(names) < 2 else 'are'}"

@@ -13,7 +13,7 @@ MIN_VERSIONS = 10
 
 
 class BalanceLog:
-    """Watches the share of the named density: each bound has a line when it has bound for long, and again if it does later."""
+    """Logs when the share of the named density has been at one of its bounds for long; once each time that it gets there."""
 
     def __init__(self) -> None:
         self._bound, self._versions = 0.0, 0

@@ -1,17 +1,20 @@
-"""The compressors of a strategy's two links: whether they fit the strategy."""
+"""Whether a strategy fits the compressors of its two links, and the dtypes of its model."""
 
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedYogi, Strategy
 
 from fedcomp.compressor import Compressor
 from fedcomp.flower.server.dp_strategies import check_bound
+from fedcomp.flower.server.strategy_state import nested_strategies
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.methods import METHODS, eden
 from fedcomp.sync import Clipping
-from fedcomp.wire import codec_id
+from fedcomp.wire import COMPLEX, Layout, codec_id
 
 OLD_API = ("flwr.server.", "flwr.compat.")
 """The packages of strategies before Flower's Message API."""
+SQUARING = frozenset(kind.aggregate_train for kind in (FedAdagrad, FedAdam, FedYogi))
+"""The `aggregate_train` methods of Flower that square a complex number as it is: the root of the sum has no use as a scale."""
 
 
 def evaluation_uplink(uplink: Compressor) -> Compressor:
@@ -49,3 +52,14 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipp
             "clip_norm and clip_median do not go with EF21: its sum would no longer hold what the nodes have sent"
         )
     check_bound(inner, uplink)
+
+
+def check_dtypes(inner: Strategy, layout: Layout) -> None:
+    """Raise `ValueError` for a strategy of Flower that does not train the complex tensors of the model."""
+    found = next((tensor for tensor in layout.tensors if tensor.dtype in COMPLEX), None)
+    squaring = next((each for _, each in nested_strategies(inner) if type(each).aggregate_train in SQUARING), None)
+    if found is not None and squaring is not None:
+        raise ValueError(
+            f"tensor {found.name!r} is {found.dtype}, and {type(squaring).__name__} squares complex numbers instead of their "
+            "parts, so it does not learn; fedcomp.flower.FedAMS or FedAvg is needed"
+        )

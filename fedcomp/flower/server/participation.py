@@ -6,6 +6,7 @@ from logging import INFO, WARNING
 
 from flwr.app import Message
 
+from fedcomp.core import listed
 from fedcomp.flower._compat import ErrorCode, log
 from fedcomp.sync import SERVER_NODE, UNKNOWN_VERSION, Ledger, NodeRegistry, Traffic
 
@@ -83,5 +84,4 @@ class Participation:
 def names_of(nodes: set[int]) -> str:
     """Return the ids of `nodes` as text, the first `MAX_NODES_LOGGED` of them."""
     ids = [str(node) for node in sorted(nodes)]
-    more = f" and {len(ids) - MAX_NODES_LOGGED} more" if len(ids) > MAX_NODES_LOGGED else ""
-    return f"node{'s' if len(ids) > 1 else ''} {', '.join(ids[:MAX_NODES_LOGGED])}{more}"
+    return f"node{'s' if len(ids) > 1 else ''} {listed(ids, MAX_NODES_LOGGED)}"

@@ -1,4 +1,4 @@
-"""What returning nodes fetch and send: the two numbers that `balanced()` and `auto()` steer by."""
+"""The bytes that returning nodes fetch and send: `balanced()` and `auto()` keep them in balance."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from fedcomp.sync import SERVER_NODE, Traffic
 
 
 @dataclass(slots=True)
-class Fetched:
-    """What a node has fetched since its last answer: `bytes`, from round `since` on, and whether its first model is in them."""
+class UnansweredFetch:
+    """The `bytes` that a node has fetched from round `since` on, without an answer; `first` if its first model is in them."""
 
     since: int
     bytes: int = 0
@@ -25,7 +25,7 @@ class ReturningTraffic:
 
     def __init__(self, staleness: int = 0) -> None:
         self._staleness = staleness
-        self._open: dict[int, Fetched] = {}
+        self._open: dict[int, UnansweredFetch] = {}
 
     def take(self, server_round: int, traffic: Mapping[int, Traffic], busy: Set[int]) -> tuple[int, int]:
         """Return the bytes that nodes fetched and sent whose answers came in `server_round`, which is over.
@@ -37,7 +37,7 @@ class ReturningTraffic:
         for node, row in traffic.items():
             if node == SERVER_NODE:
                 continue
-            each = before.get(node) or Fetched(server_round)
+            each = before.get(node) or UnansweredFetch(server_round)
             each.bytes += row.downlink_bytes
             each.first |= bool(row.first_model_bytes)
             if not row.uplink_bytes:

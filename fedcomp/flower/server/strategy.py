@@ -22,7 +22,7 @@ from fedcomp.flower.server.dense_records import Link
 from fedcomp.flower.server.dp_strategies import check_order
 from fedcomp.flower.server.exchange import Exchange
 from fedcomp.flower.server.failed_rounds import FailedRounds
-from fedcomp.flower.server.links import check_links, evaluation_uplink
+from fedcomp.flower.server.links import check_dtypes, check_links, evaluation_uplink
 from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, overrides_start, start_rounds
 from fedcomp.flower.server.participation import NodeState
 from fedcomp.flower.server.published_model import PublishedModel
@@ -259,6 +259,7 @@ class CompressedStrategy(Strategy):
         elif arrays is not self._model.public:
             self._model.check_layout(arrays, self.local, self.tied)
             log(INFO, "fedcomp: continues from version %d; the initial arrays are not used", self.version)
+        check_dtypes(self.inner, self.publisher.replica.layout)
         if self.publisher.replica.layout.masks:
             check_masked(self.uplink)
         self._links.num_rounds = self.round + num_rounds
@@ -345,7 +346,7 @@ class CompressedStrategy(Strategy):
         """Publish the next version, which `replies` led to, and acknowledge their updates."""
         start_s = time.perf_counter()
         published = self.publisher.replica
-        keep_unchanged(*change, replies, published)
+        change = (change[0], keep_unchanged(*change, replies, published))
         if not published.version:
             log_unchanged(replies, published)
         self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)

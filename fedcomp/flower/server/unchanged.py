@@ -1,25 +1,30 @@
-"""What no node of a round changed, as the tensors of a frozen backbone: it keeps its bits, and a log line counts it."""
+"""Tensors that no node of a round changed, such as a frozen backbone: they keep their bits, and a log line counts them."""
 
 from collections.abc import Sequence
 from logging import INFO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, Vector
+from fedcomp.core import BLOCK_ENTRIES, Vector, listed
 from fedcomp.flower._compat import log
 from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.sync import Replica
-from fedcomp.wire import Tensors, selected_entries
+from fedcomp.wire import Tensor, TensorFlags, bfloat16_to_float32, selected_entries
 
 ROUNDING = 2.0**-20
 """The largest change of a weight, in units of the weight, that counts as a rounding error of the strategy's arithmetic."""
 LEAST = float(np.finfo(np.float32).tiny)
-"""The change that is a rounding error beside any weight: below it, float32 has fewer digits."""
+"""The largest change that counts as a rounding error of any weight, however small: below it, float32 has fewer digits."""
+NARROW = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""The unit in the last place of 1 in those dtypes whose rounding is coarser than `ROUNDING`."""
+UNITS = 2
+"""The most units in the last place by which a mean of equal numbers may differ from them."""
 MAX_NAMES = 5
 """The most names of tensors in the log line."""
 
 
-def unchanged_tensors(replies: Sequence[ValidatedReply], published: Replica) -> Tensors:
+def unchanged_tensors(replies: Sequence[ValidatedReply], published: Replica) -> TensorFlags:
     """Return which compressed tensors no reply changes, bool (t,); none where a reply holds no update."""
     tensors = np.ones(len(published.layout.filled), np.bool_)
     for reply in replies:
@@ -34,8 +39,8 @@ def count_changed(replies: Sequence[ValidatedReply], published: Replica) -> int:
     return sum(size for _, size in selected_entries(layout, ~unchanged_tensors(replies, published)))
 
 
-def keep_unchanged(change: Vector, exact: bytes, replies: Sequence[ValidatedReply], published: Replica) -> None:
-    """Set `change`, float32 (n,), to zero where nothing may move.
+def keep_unchanged(change: Vector, exact: bytes, replies: Sequence[ValidatedReply], published: Replica) -> bytes:
+    """Set `change`, float32 (n,), to zero where nothing may move; return the `exact` tensors with the same law.
 
     That is in each tensor that no reply changes and that the strategy moves by rounding alone: a mean of equal weights may
     differ from them in the last bit.  A strategy may also move such a tensor on purpose, by its momentum or its noise: then the
@@ -51,6 +56,33 @@ def keep_unchanged(change: Vector, exact: bytes, replies: Sequence[ValidatedRepl
     for (_, part), unchanged in zip(layout.filled, unchanged_tensors(replies, published), strict=True):
         if unchanged and _is_rounding(change[part], published.vector[part]):
             change[part] = 0
+    return _with_kept(exact, replies, published)
+
+
+def _with_kept(exact: bytes, replies: Sequence[ValidatedReply], published: Replica) -> bytes:
+    """Return `exact` with the published bytes of each tensor that no reply changes, and the strategy by rounding alone."""
+    if exact == published.exact:
+        return exact
+    kept, sent = bytearray(exact), [reply.update.exact if reply.update is not None else b"" for reply in replies]
+    for tensor, part in published.layout.exact_parts:
+        before = published.exact[part]
+        if all(each[part] == before for each in sent) and _is_rounding_of(tensor, exact[part], before):
+            kept[part] = before
+    return bytes(kept)
+
+
+def _is_rounding_of(tensor: Tensor, after: bytes, before: bytes) -> bool:
+    """Return whether the bytes `after` of a tensor differ from those `before` by a few units in the last place of its dtype."""
+    new, old = (_numbers(tensor, each) for each in (after, before))
+    tolerance = max(ROUNDING, UNITS * NARROW[tensor.dtype]) if tensor.dtype in NARROW else ROUNDING
+    if tensor.array_dtype.kind in "iub":
+        tolerance = UNITS * float(np.finfo(np.float64).eps)  # their mean is float64
+    return bool((np.abs(new - old) <= np.maximum(tolerance * np.abs(old), LEAST)).all())
+
+
+def _numbers(tensor: Tensor, data: bytes) -> NDArray[np.float64]:
+    array = np.frombuffer(data, tensor.wire_dtype)
+    return (bfloat16_to_float32(array) if tensor.dtype == "bfloat16" else array).astype(np.float64)
 
 
 def _is_rounding(change: Vector, weights: Vector) -> bool:
@@ -67,12 +99,11 @@ def log_unchanged(replies: Sequence[ValidatedReply], published: Replica) -> None
     found = list(selected_entries(layout, unchanged_tensors(replies, published)))
     if found:
         count, names = sum(size for _, size in found), [name for name, _ in found]
-        shown = ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
         log(
             INFO,
             "fedcomp: no node changed %s of the %s entries: %s; such tensors keep their bits, and after the first model they "
             "cost no traffic",
             f"{count:,}",
             f"{layout.n:,}",
-            shown,
+            listed(names, MAX_NAMES),
         )

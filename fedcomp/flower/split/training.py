@@ -29,8 +29,8 @@ from fedcomp.split import (
     layout_of_part,
     load_weights,
     mean_weights,
-    moved,
     weights_of,
+    with_scaled_change,
 )
 
 ACTION = "query.split"
@@ -188,7 +188,7 @@ class SplitTraining:
             if factor < 1:
                 text = "fedcomp: round %d: node %d changed its lower part %.3g times as far as is possible; it is scaled down"
                 log(WARNING, text, self._round, node, 1 / factor)
-        return {node: moved(start, weights, factors[node]) for node, weights in finished.items()}
+        return {node: with_scaled_change(start, weights, factors[node]) for node, weights in finished.items()}
 
     def _message(self, node: int) -> Message:
         content = RecordDict({records.KEY: records.pack(self._server.message(node))})
