@@ -423,7 +423,7 @@ def test_frames_that_cannot_be_followed_are_refused_and_the_edge_is_not_used(
     assert graph.peers[0].mix() == []
 
 
-@pytest.mark.parametrize("text", ["choco(dense())", "deep_squeeze(stc(density=1.0))"])
+@pytest.mark.parametrize("text", ["choco(dense(), step_size=1.0)", "deep_squeeze(stc(density=1.0), step_size=1.0)"])
 @pytest.mark.parametrize("value", [1e6, 1e30, 3e38])
 def test_a_message_that_is_out_of_all_proportion_costs_its_edge_at_both_ends(
     tmp_path: Path, calls: ThreadPoolExecutor, text: str, value: float
