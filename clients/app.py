@@ -39,11 +39,10 @@ def first_model(context: Context) -> ArrayRecord:
     return to_record(parse(str(run["training"])).prepare(model, seed).state_dict())
 
 
-app = ClientApp()
-compression = CompressionMod(start=first_model)
+app = ClientApp(mods=[CompressionMod(start=first_model)])
 
 
-@app.train(mods=[compression])
+@app.train()
 def train(message: Message, context: Context) -> Message:
     """Return the weights after local training, the number of samples and their mean loss during it."""
     run, config = context.run_config, message.content.config_records["config"]
@@ -73,7 +72,7 @@ def train(message: Message, context: Context) -> Message:
     return _reply(message, metrics, arrays=to_record(model.state_dict()), **report)
 
 
-@app.evaluate(mods=[compression])
+@app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Return loss and accuracy of the published model on the node's own training samples."""
     run = context.run_config

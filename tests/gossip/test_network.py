@@ -136,7 +136,7 @@ def test_a_network_is_the_same_each_time(name: str) -> None:
 
 
 def test_each_node_and_each_round_draws_other_random_numbers() -> None:
-    net = network(Choco(fedcomp.eden(bits=1)), "complete()")
+    net = network(Choco(fedcomp.eden(bits=1), step_size=0.5), "complete()")
     step, estimates = np.random.default_rng(3).standard_normal(N, np.float32), list[bytes]()
     for _ in range(2):
         net.exchange([{"w": step}] * 6)
@@ -144,7 +144,7 @@ def test_each_node_and_each_round_draws_other_random_numbers() -> None:
             assert isinstance(node, ChocoNode)
             estimates.append(node.publisher.replica.vector.tobytes())
     assert len(set(estimates)) == 12
-    other = Network(net.topology, {"w": np.zeros(N, np.float32)}, Choco(fedcomp.eden(bits=1)), seed=1)
+    other = Network(net.topology, {"w": np.zeros(N, np.float32)}, Choco(fedcomp.eden(bits=1), step_size=0.5), seed=1)
     other.exchange([{"w": step}] * 6)
     first = other.nodes[0]
     assert isinstance(first, ChocoNode)
@@ -259,7 +259,7 @@ def test_the_step_size_that_is_found_brings_the_models_closer_than_others() -> N
     graph = parse_topology("ring()", 5)
     assert find_step_size(graph, Choco(fedcomp.dense())).step_size == 1
     for method in (Choco(fedcomp.topk(density=0.05, feedback=False)), DeepSqueeze(fedcomp.topk(density=0.1))):
-        found = find_step_size(graph, method).step_size
+        found = find_step_size(graph, method, ((500,),)).step_size
         assert found is not None
         assert 0.01 < found < 1
 

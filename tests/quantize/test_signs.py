@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, CompensatedUpdate, EncodeContext, Vector
-from fedcomp.quantize import OneBit, Signs, TernGrad, contracting, error_bound, errors, squared_error
+from fedcomp.quantize import OneBit, Signs, TernGrad, error_bound, errors, squared_error
 from fedcomp.quantized import LINEAR, Levels
 from tests.quantize.laws import check_mean
 
@@ -75,8 +75,7 @@ def test_terngrads_error_is_as_declared_where_it_is_largest(scaler: str, entries
         assert found == pytest.approx(exact, rel=0.25, abs=1e-6)
         assert exact <= squared_error(quantizer.error_bound(vector.size)) * (1 + 1e-6)
     for quantizer in (plain, TernGrad(2.5, scaler), TernGrad(0.5, scaler)):
-        form = contracting(quantizer)
-        assert form is not None
+        form = quantizer.contracting()
         bound = squared_error(error_bound(form, vector.size))
         assert errors(form, vector, seeds)[0].mean() <= bound * 1.05 + 1e-6
 

@@ -7,7 +7,7 @@ from logging import WARNING
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
 from numpy.typing import NDArray
 
 from fedcomp.errors import DivergedError, FedcompError
@@ -35,8 +35,8 @@ class CompressionMod:
     """The mod of a compressed ClientApp: ``ClientApp(mods=[CompressionMod()])``.
 
     Each message says how to answer, so the mod needs no settings for that; a message from a server without `CompressedStrategy`
-    passes unchanged.  The mod itself has no state: a node's state is in ``Context.state``, or, with ``state-dir`` in the
-    node's config, in the files of that folder, where it outlives a restart.
+    passes unchanged, and so does one for a `SplitClient`.  The mod itself has no state: a node's state is in
+    ``Context.state``, or, with ``state-dir`` in the node's config, in the files of that folder, where it outlives a restart.
 
     Where the message's config holds Flower's ``clipping_norm``, as under `DifferentialPrivacyClientSideFixedClipping`, the
     decoded update that is sent has at most that norm; error feedback keeps the rest.  Put Flower's mods after this one.
@@ -62,8 +62,9 @@ class CompressionMod:
         Raises `FedcompError` for a damaged or outdated message, and `ValueError` for a trained model that cannot be sent.
         """
         packed = records.packed(message.content) if message.has_content() else None
-        if packed is None:
-            with kept_state(context):
+        answers_split = packed is not None and message.metadata.message_type.split(".")[0] == MessageType.QUERY
+        if packed is None or answers_split:
+            with kept_state(context, answers_split=answers_split):
                 return call_next(message, context)
         with open_store(context) as store:
             return _answer(message, *packed, context, call_next, store, self._make_start(context), self._logged)

@@ -26,6 +26,7 @@ from fedcomp.flower import (
 )
 from fedcomp.flower.split import SplitClient
 from tests.flower.split.app import Run, start
+from tests.flower.split.app import grid as split_grid
 from tests.flower.toy import arrays_of, client_state_of
 
 NODES, ROUNDS = 2, 4
@@ -187,8 +188,39 @@ def test_the_state_of_split_learning_outlives_it_too(store: str, tmp_path: Path)
         for _ in range(3):
             run.training.run(grid, num_rounds=1)
             grid.send_and_receive([Message(RecordDict(), node, "query") for node in grid.contexts])
-    assert runs[0].bits() == runs[1].bits()
-    assert runs[0].training.traffic == runs[1].training.traffic, "no sample is sent in full a second time"
+    without_mod, plain = Run(), split_grid(NODES)
+    for _ in range(3):
+        without_mod.training.run(plain, num_rounds=1)
+    for run in runs:
+        assert run.bits() == without_mod.bits() != Run().bits()
+        assert run.training.traffic.first_bytes == without_mod.training.traffic.first_bytes, "each sample in full once"
+
+
+def test_one_node_does_both_and_a_handler_of_split_messages_keeps_the_other_state() -> None:
+    client, client_app = SplitClient(start), ClientApp(mods=[CompressionMod()])
+
+    @client_app.train()
+    def train(message: Message, context: Context) -> Message:
+        arrays = arrays_of(cast(ArrayRecord, message.content["arrays"]))
+        trained = ArrayRecord({name: Array(array + np.float32(1)) for name, array in arrays.items()})
+        return Message(RecordDict({"arrays": trained, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
+
+    @client_app.query("split")
+    def answer(message: Message, context: Context) -> Message:
+        reply = client(message, context)
+        context.state = context.state.copy()
+        context.state.pop("fedcomp", None)
+        return reply
+
+    nodes, plain, run, alone = LocalGrid(client_app, NODES), split_grid(NODES), Run(), Run()
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=TOPK)
+    for _ in range(2):
+        strategy.start(nodes, ArrayRecord({"w": Array(np.zeros(8, np.float32))}), num_rounds=1)
+        run.training.run(nodes, num_rounds=1)
+        alone.training.run(plain, num_rounds=1)
+    assert run.bits() == alone.bits()
+    ledger = strategy.ledger.total()
+    assert ledger.dense_uplink_bytes == ledger.dense_downlink_bytes, "no node lost its model: each sent two updates"
 
 
 @pytest.mark.parametrize("store", STORES)
