@@ -188,11 +188,13 @@ def test_the_app_in_the_training_page_keeps_its_state_on_each_node() -> None:
         assert all(tensor.count_nonzero() > 0 for tensors in state.values() for tensor in tensors.values())
 
 
-def test_the_program_in_the_gossip_page_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
-    page = ROOT / "docs" / "gossip.md"
-    (program,) = _blocks("python", page)
-    exec(program, {})  # noqa: S102 - it is the page's
-    assert f"```\n{capsys.readouterr().out}```" in page.read_text()
+def test_the_programs_in_the_gossip_page_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    page, names = ROOT / "docs" / "gossip.md", dict[str, object]()
+    programs = _blocks("python", page)
+    assert len(programs) == 2
+    for program in programs:
+        exec(program, names)  # noqa: S102 - it is the page's
+        assert f"```python\n{program}```\n\n```\n{capsys.readouterr().out}```" in page.read_text()
 
 
 def test_the_program_in_the_split_page_trains_as_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,4 +50,6 @@ def test_a_node_and_its_server_learn(text: str, use: str) -> None:
     x, y = samples(60)
     pair.run(3)
     accuracy = float((pair.model(x).argmax(1) == y).float().mean())
-    assert accuracy > 0.6  # a class each is a third
+    assert accuracy > (
+        0.8 if use == "change" else 0.5
+    )  # guesses are right for a third; noise that stays costs direct ones
