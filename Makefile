@@ -39,7 +39,7 @@ flower-lowest:
 
 # Without what torch, many rounds or a process of its own makes slow.
 flower-tests:
-	$(PYTEST) tests/flower $(addprefix --ignore tests/flower/,test_bfloat16.py test_training_state.py split) \
+	$(PYTEST) tests/flower $(addprefix --ignore tests/flower/,test_bfloat16.py test_complex.py test_training_state.py client/test_kept_state.py split) \
 		-p no:cacheprovider \
 		-k 'not test_chaos and not test_methods and not hostile and not resumed_run and not killed' $(ARGS)
 
