@@ -149,7 +149,8 @@ class SplitServer:
         Raises `FedcompError` for an answer that cannot be used; nothing has changed then but what the next message asks for.
         """
         self.traffic.uplink_bytes += len(data)
-        record = self.nodes[node]
+        if (record := self.nodes.get(node)) is None:
+            raise StaleError(f"node {node} has not been asked for anything")
         frame = parse_single_frame(data)
         if not record.is_open:
             raise StaleError(f"message {record.number} was answered before")

@@ -68,7 +68,7 @@ def encode_change(
     of_message = {name for name, array in fresh.items() if not array.size}
     if not selection.n:
         return (*some_tensors(selection), state | {name: fresh[name] for name in of_message})
-    bits, last = selection.to_bytes(), memory.get(SELECTED)
+    bits, last = selection.to_bytes() if of_message else b"", memory.get(SELECTED)
     has_moved = last is None or last.tobytes() != bits
     vectors = compressor.memory.vectors
     places = {name for name in of_message if fresh[name].dtype == np.int64}

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedcomp.entropy import EntropyCode, SparseLevelsCode, SparseValues, TernaryCode
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized import Indices, QuantizedVector, Sparse
+from fedcomp.quantized import Indices, Masked, QuantizedVector, Sparse
 from fedcomp.wire.codec_ids import NO_BODY, SOME_TENSORS, codec_by_id
 from fedcomp.wire.layout import Layout
 from fedcomp.wire.selection import Selection, TensorFlags, read_selection
@@ -30,28 +30,33 @@ def decode_body(codec: int, body: bytes, layout: Layout, changeable: Indices | N
     has compressed tensors: each takes time, and honest senders make one of a tensor, or of several.  A code whose bodies have
     pieces, or groups that are tensors, counts them: its method ``count_pieces(body)``.
     """
-    selection = Selection.all(layout, changeable)
-    if codec == SOME_TENSORS:
-        selection, body = read_selection(body, layout, changeable)
-        if not selection.n:
-            if selection.tensors.any() or body:
-                raise CorruptError(
-                    f"{len(body)} bytes behind a selection of no entries; none are needed, of no tensors"
-                )
-            return Sparse(layout.n, np.empty(0, np.int64), np.empty(0, np.float32))
-        if not body:
-            raise TruncatedError("a body of some tensors ends before the codec of their entries")
-        codec, body = body[0], body[1:]
+    if codec != SOME_TENSORS:
+        if changeable is None:
+            return _decoded(codec, body, layout, layout.n)
+        return Masked(layout.n, changeable, _decoded(codec, body, layout, changeable.size))
+    selection, body = read_selection(body, layout, changeable)
+    if not selection.n:
+        if selection.tensors.any() or body:
+            raise CorruptError(f"{len(body)} bytes behind a selection of no entries; none are needed, of no tensors")
+        return Sparse(layout.n, np.empty(0, np.int64), np.empty(0, np.float32))
+    if not body:
+        raise TruncatedError("a body of some tensors ends before the codec of their entries")
+    return selection.within(_decoded(body[0], body[1:], layout, selection.n))
+
+
+def _decoded(codec: int, body: bytes, layout: Layout, n: int) -> QuantizedVector:
+    """Return the quantized vector of `n` entries in a body that is not one of some tensors."""
     code = codec_by_id(codec)
     count: Callable[[bytes], int] | None = getattr(code, "count_pieces", None)  # for Protocols, isinstance is slow
     if count is not None and (pieces := count(body)) > len(layout.parts):
         raise CorruptError(f"a body in {pieces} pieces; at most {len(layout.parts)}, one a tensor, are allowed")
-    return selection.within(code.decode(body, n=selection.n))
+    decoded: QuantizedVector = code.decode(body, n=n)
+    return decoded
 
 
 def tensors_in(codec: int, body: bytes, layout: Layout) -> TensorFlags:
     """Return which tensors a body holds, bool (t,); raises as `read_selection` does."""
-    return read_selection(body, layout)[0].tensors if codec == SOME_TENSORS else Selection.all(layout).tensors
+    return read_selection(body, layout)[0].tensors if codec == SOME_TENSORS else np.ones(len(layout.filled), np.bool_)
 
 
 def some_tensors(selection: Selection, codec: int = NO_BODY, body: bytes = b"") -> tuple[int, bytes]:

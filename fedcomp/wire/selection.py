@@ -38,7 +38,7 @@ class Selection:
         """Return the selection of all tensors."""
         return cls(layout, np.ones(len(layout.filled), np.bool_), changeable)
 
-    @property
+    @cached_property
     def is_whole(self) -> bool:
         """Whether no tensor is left out."""
         return bool(self.tensors.all())
@@ -66,6 +66,8 @@ class Selection:
     @cached_property
     def n(self) -> int:
         """The number of selected entries."""
+        if self.changeable is None and self.is_whole:
+            return self.layout.n
         return sum(part.stop - part.start for part in self.ranges) if self.indices is None else self.indices.size
 
     @cached_property

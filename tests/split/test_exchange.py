@@ -280,6 +280,15 @@ def test_a_refused_batch_moves_no_mean_of_batch_normalization(ids: list[int], la
     assert pair.bits() != before
 
 
+def test_an_answer_of_a_node_that_was_never_asked_is_refused() -> None:
+    pair = Pair(SplitSettings(batch_size=8, steps=4))
+    before = pair.server.traffic.uplink_bytes
+    with pytest.raises(StaleError, match="node 77"):
+        pair.server.take(77, resync(7))
+    assert 77 not in pair.server.nodes
+    assert pair.server.traffic.uplink_bytes > before, "its bytes have come"
+
+
 def test_weights_of_other_layers_or_beyond_any_use_are_refused() -> None:
     pair = Pair(SplitSettings(steps=1))
     pair.begin()
