@@ -27,7 +27,7 @@ from clients.local import LocalPlan, train
 from clients.samples import own_card, own_samples
 from experiments.configuration import Cell, Value
 from experiments.results import COLUMNS, SETTINGS, SLOWEST, TRAFFIC
-from fedcomp.errors import DivergedError, NonFiniteError
+from fedcomp.errors import DivergedError, NonFiniteError, NoUpdateError
 from fedcomp.flower import LocalGrid
 from fedcomp.tasks import build_model, input_shape
 from server.app import NO_RESULT
@@ -85,7 +85,7 @@ def run_cell(cell: Cell, data_dir: str, scratch: Path | None = None) -> pd.DataF
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 server_app(grid, Context(1, 0, {}, RecordDict(), dict(config)))
-        except DivergedError as error:
+        except (DivergedError, NoUpdateError) as error:
             failure = error
         except RuntimeError as error:
             if NO_RESULT not in str(error):

@@ -197,7 +197,7 @@ def test_check_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (("[grid]", "[grdi]"), "small.toml: grdi .*grid"),
         (("seed = [0]", "sede = [0]"), "small.toml: grid.sede .*seed"),
         (('"logistic"', '"logistc"'), "small.toml: run.model is 'logistc'; .*cnn"),
-        (("min_size=50", "min_size=500"), "small.toml: run.partition is .*min_size=500"),
+        (("min_size=100", "min_size=500"), "small.toml: run.partition is .*min_size=500"),
         (("seed = [0]", "seed = [0"), "small.toml: .*TOML"),
     ],
 )
