@@ -9,6 +9,9 @@ from pathlib import Path
 from tests.contraction import OUTCOMES, USES
 from tests.flower.replies import REPLIES
 from tests.support.federation import outcome
+from tests.support.runs import FEATURES
+from tests.support.runs import PLUG_INS as RUN_PLUG_INS
+from tests.support.runs import REFUSED as REFUSED_RUNS
 from tests.support.table import NOTES, REFUSED, UPLINKS, Pair, pairs
 from tests.support.training_traits import EXPECTED, TRAITS
 
@@ -26,6 +29,8 @@ COMPRESSORS = """In gossip (`choco`, `deep_squeeze`) and in split learning (`cha
 `tests/gossip/test_contraction.py`, `tests/split/test_contraction.py`."""
 PLUG_INS = """Each plug-in of `fedcomp.training` on models of each kind: it has its effect, or `begin` refuses it. Tests:
 `tests/training/test_traits.py`."""
+RUNS = """Runs of fedcomp's own app on the digits: the loss falls, or the run is refused before anything starts. Tests:
+`tests/support/test_support.py`."""
 
 
 def table(found: Sequence[Pair]) -> Iterator[str]:
@@ -77,6 +82,14 @@ def plug_ins() -> Iterator[str]:
         yield f"| {trait} | " + " | ".join(EXPECTED[text, trait] for text in texts) + " |"
 
 
+def runs() -> Iterator[str]:
+    """Yield the table of training plug-ins and features of a run."""
+    yield from ("| | " + " | ".join(FEATURES) + " |", "| --- |" + " --- |" * len(FEATURES))
+    for text in RUN_PLUG_INS:
+        cells = (NO if (text, feature) in REFUSED_RUNS else WORKS for feature in FEATURES)
+        yield f"| {f'`{text}`' if text else 'none'} | " + " | ".join(cells) + " |"
+
+
 def marks(rows: Sequence[Sequence[str]], found: Sequence[Pair]) -> Iterator[tuple[str, str, bool]]:
     """Yield (row, column, whether it works) of the rows of such a table, each split at its bars."""
     columns = list(dict.fromkeys(pair.column for pair in found))
@@ -96,6 +109,7 @@ def main() -> None:
     lines += ["", "## What an app may reply", "", REPLY, "", *replies()]
     lines += ["", "## Compressors without a server", "", COMPRESSORS, "", *compressors()]
     lines += ["", "## Training plug-ins", "", PLUG_INS, "", *plug_ins()]
+    lines += ["", "## Training plug-ins in a run", "", RUNS, "", *runs()]
     sys.stdout.write("\n".join(lines) + "\n")
 
 

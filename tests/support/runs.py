@@ -47,7 +47,17 @@ PLUG_INS = (
 FEATURES: Mapping[str, Settings] = {
     "rounds": {},
     "async mode": {"mode": "async(buffer=3)"},
-    "split learning": {"split": "split()", "model": "cnn", "uplink": "auto()", "downlink": "auto()", "local-steps": 0},
+    "split learning": {
+        "split": "split()",
+        "split-layer": "2",
+        "model": "cnn",
+        "uplink": "auto",
+        "downlink": "auto",
+        "local-steps": 0,
+        "learning-rate": 0.1,
+        "fraction-train": 0.2,
+        "fraction-evaluate": 0.0,
+    },
     "no memory": {"uplink": "eden(bits=2)"},
     "residual and factors": {"uplink": "powersgd(rank=4)"},
     "residual and last message": {"uplink": "regtopk(density=0.3)"},
@@ -62,6 +72,15 @@ FEATURES: Mapping[str, Settings] = {
     "Adam on the nodes": {"optimizer": "adam", "learning-rate": 0.01},
     "clipping": {"clip-norm": 100.0},
 }
+
+MASKED = ("residual and factors", "residual and last message", "momentum of the uplink", "estimate")
+"""The features whose memory does not follow the masks of RigL."""
+REFUSED = {
+    *((text, "split learning") for text in PLUG_INS if text),
+    *((text, "RigL's strategy") for text in PLUG_INS if not text.startswith("rigl")),
+    *(("rigl(0.5)", feature) for feature in MASKED),
+}
+"""The pairs that a sentence refuses; all others learn."""
 
 
 def outcome(plug_in: str, feature: str, config: Settings, folder: Path) -> str:

@@ -6,6 +6,9 @@ import pytest
 
 from tests.support.__main__ import PAGE, marks
 from tests.support.federation import outcome
+from tests.support.runs import FEATURES, PLUG_INS
+from tests.support.runs import REFUSED as REFUSED_RUNS
+from tests.support.runs import outcome as run_outcome
 from tests.support.table import REFUSED, Pair, pairs
 
 ALL = {f"{title}: {pair.row} with {pair.column}": pair for title, found in pairs().items() for pair in found}
@@ -15,6 +18,17 @@ ALL = {f"{title}: {pair.row} with {pair.column}": pair for title, found in pairs
 def test_a_pair_works_or_is_refused_in_a_sentence(pair: Pair, tmp_path: Path) -> None:
     sentence = outcome(pair.federation, tmp_path)
     assert bool(sentence) == ((pair.row, pair.column) in REFUSED), sentence
+    assert "\n" not in sentence
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("plug_in", PLUG_INS)
+def test_a_run_with_a_plug_in_learns_or_is_refused_in_a_sentence(
+    plug_in: str, feature: str, config: dict[str, object], tmp_path: Path
+) -> None:
+    sentence = run_outcome(plug_in, feature, config, tmp_path)
+    assert bool(sentence) == ((plug_in, feature) in REFUSED_RUNS), sentence
     assert "\n" not in sentence
 
 
