@@ -1,7 +1,7 @@
 """Quantized vectors: produced by quantizers, serialised by entropy codes, independent of both."""
 
 from fedcomp.quantized.hadamard import aligned_buffer, transform
-from fedcomp.quantized.in_ranges import InRanges
+from fedcomp.quantized.in_ranges import InRanges, Ranges
 from fedcomp.quantized.levels import (
     EXPONENTS,
     LINEAR,
@@ -79,6 +79,7 @@ __all__ = [
     "Matrix",
     "Product",
     "QuantizedVector",
+    "Ranges",
     "Rotated",
     "Rotation",
     "Scale",

@@ -76,7 +76,7 @@ def encode_change(
     inner |= (
         {name: fresh[name] for name in of_message}
         if has_moved
-        else {name: selection.entries_of(state[name]) for name in places}
+        else {name: selection.numbers_of(state[name]) for name in places}
     )
     if "model" in arguments:
         arguments["model"] = selection.take(arguments["model"])
@@ -100,5 +100,7 @@ def _selection(
     vectors = [state[name] for name in compressor.memory.vectors]
     selection = Selection(layout, changed_tensors(layout, [moved, *vectors]), changeable)
     if not selection.n and compressor.memory.incremental:
-        return Selection.all(layout, changeable)  # a receiver counts each message of an estimate
+        return Selection(
+            layout, np.ones_like(selection.tensors), changeable
+        )  # a receiver counts each message of an estimate
     return selection

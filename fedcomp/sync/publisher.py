@@ -32,8 +32,8 @@ from fedcomp.wire import (
 )
 
 NAME_BITS = 63 - COUNTER_BITS
-FIRST_PAUSE = 2
-"""Half of the versions that must pass after a node made all estimates start from zero, before it may do so again."""
+FIRST_PAUSE = 4
+"""The versions that must pass after a node first made all estimates start from zero, before it may do so again."""
 MAX_DOUBLINGS = 30
 
 
@@ -264,11 +264,12 @@ class Publisher:
     def may_restart(self, node: int) -> bool:
         """Return whether all estimates may start from zero because `node` has lost its own.
 
-        After its k-th time, 2^k times `FIRST_PAUSE` versions must pass, so that no node undoes more than a few rounds of all.
+        The pause after each time is twice as long as the one before, so that no node undoes more than a few rounds of all.
         """
         record = self.nodes[node]
-        pause = FIRST_PAUSE << min(record.restarts, MAX_DOUBLINGS) if record.restarts else 0
-        return self.replica.version >= record.restarted + pause
+        if not record.restarts:
+            return True
+        return self.replica.version >= record.restarted + (FIRST_PAUSE << min(record.restarts - 1, MAX_DOUBLINGS))
 
     def begin_epoch(self, lost: Iterable[int] = ()) -> None:
         """Start the next epoch: the sum of increments starts from zero, and so does every node's estimate.

@@ -112,6 +112,7 @@ class Subscriber:
             body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
             lost = decode_body(frame.codec, body, layout, layout.changeable(self.replica.exact))
             memory = parse(self.uplink).memory
+            # A third party's memory may know no shares; it needs them for `return_rest` alone.
             part = memory.rollback(lost, self.memory) if share == 1 else memory.rollback(lost, self.memory, share)
             self.memory |= part
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedcomp.backends import arithmetic
 from fedcomp.core import Shapes
 from fedcomp.errors import CorruptError, TruncatedError
-from fedcomp.quantized import Indices, InRanges, Masked, QuantizedVector
+from fedcomp.quantized import Indices, InRanges, Masked, QuantizedVector, Ranges
 from fedcomp.wire.layout import Layout
 
 TensorFlags = NDArray[np.bool_]
@@ -33,33 +33,28 @@ class Selection:
     tensors: TensorFlags
     changeable: Indices | None = None
 
-    @classmethod
-    def all(cls, layout: Layout, changeable: Indices | None = None) -> "Selection":
-        """Return the selection of all tensors."""
-        return cls(layout, np.ones(len(layout.filled), np.bool_), changeable)
-
     @cached_property
     def is_whole(self) -> bool:
         """Whether no tensor is left out."""
         return bool(self.tensors.all())
 
     @cached_property
-    def ranges(self) -> tuple[slice, ...]:
-        """The selected parts of the vector, ascending; neighbours are one."""
-        ranges: list[slice] = []
+    def ranges(self) -> Ranges:
+        """The selected parts of the vector; neighbours are one."""
+        slices: list[slice] = []
         for (_, part), selected in zip(self.layout.filled, self.tensors, strict=True):
-            if selected and ranges and ranges[-1].stop == part.start:
-                ranges[-1] = slice(ranges[-1].start, part.stop)
+            if selected and slices and slices[-1].stop == part.start:
+                slices[-1] = slice(slices[-1].start, part.stop)
             elif selected:
-                ranges.append(part)
-        return tuple(ranges)
+                slices.append(part)
+        return Ranges(tuple(slices))
 
     @cached_property
     def indices(self) -> Indices | None:
         """The selected entries that masks leave free, int64 (k,), ascending; None without masks."""
         if self.changeable is None or self.is_whole:
             return self.changeable
-        edges = [np.searchsorted(self.changeable, (part.start, part.stop)) for part in self.ranges]
+        edges = [np.searchsorted(self.changeable, (part.start, part.stop)) for part in self.ranges.slices]
         parts = [self.changeable[start:stop] for start, stop in edges]
         return np.concatenate(parts) if parts else self.changeable[:0]
 
@@ -68,7 +63,7 @@ class Selection:
         """The number of selected entries."""
         if self.changeable is None and self.is_whole:
             return self.layout.n
-        return sum(part.stop - part.start for part in self.ranges) if self.indices is None else self.indices.size
+        return self.ranges.size if self.indices is None else self.indices.size
 
     @cached_property
     def shapes(self) -> Shapes:
@@ -85,7 +80,7 @@ class Selection:
         """Return the selected entries of `vector` (n,), numpy or torch: itself if all are, otherwise a copy."""
         if self.indices is not None:
             return arithmetic.at(self.indices, vector)
-        return vector if self.is_whole else arithmetic.join([vector[part] for part in self.ranges])
+        return vector if self.is_whole else arithmetic.join([vector[part] for part in self.ranges.slices])
 
     def put(self, entries: Any, vector: Any) -> Any:
         """Return `vector` (n,) with the selected entries in place, and those that masks fix as zero; it is spent."""
@@ -95,38 +90,18 @@ class Selection:
             return whole
         if self.is_whole:
             return entries
-        begin, vector = 0, arithmetic.as_like(vector, entries)
-        for part in self.ranges:
-            size = part.stop - part.start
-            vector[part] = entries[begin : begin + size]
-            begin += size
+        vector = arithmetic.as_like(vector, entries)
+        for part, own in self.ranges.pairs():
+            vector[part] = entries[own]
         return vector
 
-    def indices_of(self, entries: Indices) -> Indices:
-        """Return the indices in the vector, int64 (k,), of these numbers of selected entries."""
-        if self.indices is not None:
-            return self.indices[entries]
-        numbers = np.searchsorted(self._begins, entries, side="right") - 1
-        moved: Indices = entries + (self._starts - self._begins)[numbers] if self.ranges else entries
-        return moved
+    def indices_of(self, numbers: Indices) -> Indices:
+        """Return the indices in the vector, int64 (k,), of the selected entries with these numbers."""
+        return self.ranges.indices_of(numbers) if self.indices is None else self.indices[numbers]
 
-    def entries_of(self, indices: Indices) -> Indices:
+    def numbers_of(self, indices: Indices) -> Indices:
         """Return the numbers among the selected entries, int64 (k,), of these indices in the vector, which are selected."""
-        if self.indices is not None:
-            return np.searchsorted(self.indices, indices)
-        numbers = np.searchsorted(self._starts, indices, side="right") - 1
-        moved: Indices = indices - (self._starts - self._begins)[numbers] if self.ranges else indices
-        return moved
-
-    @cached_property
-    def _starts(self) -> Indices:
-        """The index in the vector of the first entry of each range."""
-        return np.array([part.start for part in self.ranges], np.int64)
-
-    @cached_property
-    def _begins(self) -> Indices:
-        """The number among the selected entries of the first entry of each range."""
-        return np.cumsum([0, *(part.stop - part.start for part in self.ranges)], dtype=np.int64)[:-1]
+        return self.ranges.numbers_of(indices) if self.indices is None else np.searchsorted(self.indices, indices)
 
     def within(self, entries: QuantizedVector) -> QuantizedVector:
         """Return the vector (n,) of the layout that has the quantized `entries` of this selection."""

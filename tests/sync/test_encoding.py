@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 import fedcomp
 from fedcomp.core import Vector
 from fedcomp.errors import CorruptError, FedcompError, NonFiniteError, TruncatedError
-from fedcomp.quantized import Dense, InRanges, Sparse
+from fedcomp.quantized import Dense, InRanges, Ranges, Sparse
 from fedcomp.sync import Publisher, Subscriber
 from fedcomp.sync.encoding import encode_change
 from fedcomp.sync.replica import start_replica
@@ -72,7 +72,7 @@ def test_no_change_has_no_body() -> None:
 )
 @pytest.mark.parametrize("n", [8, 40])
 def test_adding_a_vector_in_ranges_leaves_all_bits_outside(entries: Any, n: int) -> None:
-    vector = InRanges(n, (slice(1, 3), slice(4, 8)), entries)
+    vector = InRanges(n, Ranges((slice(1, 3), slice(4, 8))), entries)
     inside = np.zeros(n, np.bool_)
     inside[[1, 2, 4, 5, 6, 7]] = True
     whole = np.zeros(n, np.float32)

@@ -30,11 +30,12 @@ from fedcomp.flower.server.round_hook import OnRound, RoundHook
 from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
 from fedcomp.flower.server.traffic_log import log_round
 from fedcomp.flower.server.traffic_record import TrafficRecord
-from fedcomp.flower.server.unchanged import count_changed, keep_unchanged, log_unchanged
+from fedcomp.flower.server.unchanged import keep_unchanged, log_unchanged, unchanged_tensors
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
 from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.methods import auto
 from fedcomp.sync import SERVER_NODE, Clipping, Ledger, NodeRegistry, Publisher, check_masked, derive_seed
+from fedcomp.wire import selected_entries
 
 Configure = Callable[[int, ArrayRecord, ConfigRecord, Grid], Messages]
 """`configure_train` or `configure_evaluate` of a strategy."""
@@ -346,16 +347,18 @@ class CompressedStrategy(Strategy):
         """Publish the next version, which `replies` led to, and acknowledge their updates."""
         start_s = time.perf_counter()
         published = self.publisher.replica
-        change = (change[0], keep_unchanged(*change, replies, published))
+        unchanged = unchanged_tensors(replies, published)
+        change = (change[0], keep_unchanged(*change, unchanged, replies, published))
         if not published.version:
-            log_unchanged(replies, published)
+            log_unchanged(unchanged, published.layout)
         self.model.publish(change, self._links.downlink, derive_seed(self.seed, server_round, 1), self.inner)
         # Acknowledge only now: an update that went into no model goes back to its node.
         summed = self._links.uplink.memory.incremental
         for reply in replies:
             returned = self.mode.returned(reply.reply.staleness) if self.mode is not None else 0.0
             self.publisher.acknowledge(reply.node, reply.reply, summed=summed, returned=returned)
-        self._links.end_round(replies, change[0], self.publisher.memory, count_changed(replies, published))
+        changed = sum(size for _, size in selected_entries(published.layout, ~unchanged))
+        self._links.end_round(replies, change[0], self.publisher.memory, changed)
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.perf_counter() - start_s)
 
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:

@@ -10,7 +10,7 @@ from fedcomp.core import BLOCK_ENTRIES, Vector, listed
 from fedcomp.flower._compat import log
 from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.sync import Replica
-from fedcomp.wire import Tensor, TensorFlags, bfloat16_to_float32, selected_entries
+from fedcomp.wire import Layout, Tensor, TensorFlags, bfloat16_to_float32, selected_entries
 
 ROUNDING = 2.0**-20
 """The largest change of a weight, in units of the weight, that counts as a rounding error of the strategy's arithmetic."""
@@ -33,16 +33,12 @@ def unchanged_tensors(replies: Sequence[ValidatedReply], published: Replica) -> 
     return tensors
 
 
-def count_changed(replies: Sequence[ValidatedReply], published: Replica) -> int:
-    """Return the number of entries in the tensors that a reply changes."""
-    layout = published.layout
-    return sum(size for _, size in selected_entries(layout, ~unchanged_tensors(replies, published)))
-
-
-def keep_unchanged(change: Vector, exact: bytes, replies: Sequence[ValidatedReply], published: Replica) -> bytes:
+def keep_unchanged(
+    change: Vector, exact: bytes, unchanged: TensorFlags, replies: Sequence[ValidatedReply], published: Replica
+) -> bytes:
     """Set `change`, float32 (n,), to zero where nothing may move; return the `exact` tensors with the same law.
 
-    That is in each tensor that no reply changes and that the strategy moves by rounding alone: a mean of equal weights may
+    That is in each tensor that no reply changes (`unchanged_tensors`) and that the strategy moves by rounding alone: a mean of equal weights may
     differ from them in the last bit.  A strategy may also move such a tensor on purpose, by its momentum or its noise: then the
     change stays.  And it is outside the masks, those published and those in the next `exact` tensors: noise is made for all
     entries of a tensor.
@@ -53,8 +49,8 @@ def keep_unchanged(change: Vector, exact: bytes, replies: Sequence[ValidatedRepl
         fixed = np.ones(layout.n, np.bool_)
         fixed[before] = fixed[after] = False
         change[fixed] = 0
-    for (_, part), unchanged in zip(layout.filled, unchanged_tensors(replies, published), strict=True):
-        if unchanged and _is_rounding(change[part], published.vector[part]):
+    for (_, part), is_unchanged in zip(layout.filled, unchanged, strict=True):
+        if is_unchanged and _is_rounding(change[part], published.vector[part]):
             change[part] = 0
     return _with_kept(exact, replies, published)
 
@@ -93,10 +89,9 @@ def _is_rounding(change: Vector, weights: Vector) -> bool:
     )
 
 
-def log_unchanged(replies: Sequence[ValidatedReply], published: Replica) -> None:
+def log_unchanged(unchanged: TensorFlags, layout: Layout) -> None:
     """Log how many entries no node of the first round changed, if there are any."""
-    layout = published.layout
-    found = list(selected_entries(layout, unchanged_tensors(replies, published)))
+    found = list(selected_entries(layout, unchanged))
     if found:
         count, names = sum(size for _, size in found), [name for name, _ in found]
         log(
