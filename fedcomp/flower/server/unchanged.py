@@ -38,9 +38,9 @@ def keep_unchanged(
 ) -> bytes:
     """Set `change`, float32 (n,), to zero where nothing may move; return the `exact` tensors with the same law.
 
-    That is in each tensor that no reply changes (`unchanged_tensors`) and that the strategy moves by rounding alone: a mean of equal weights may
-    differ from them in the last bit.  A strategy may also move such a tensor on purpose, by its momentum or its noise: then the
-    change stays.  And it is outside the masks, those published and those in the next `exact` tensors: noise is made for all
+    That is in each `unchanged` tensor (`unchanged_tensors`) that the strategy moves by rounding alone: a mean of equal weights
+    may differ from them in the last bit.  A strategy may also move such a tensor on purpose, by its momentum or its noise: then
+    the change stays.  And it is outside the masks, those published and those in the next `exact` tensors: noise is made for all
     entries of a tensor.
     """
     layout = published.layout
