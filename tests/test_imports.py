@@ -34,7 +34,8 @@ RULES = {
         fedcomp.backends fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.quantize
         fedcomp.quantized fedcomp.wire""",
     "fedcomp/gossip/": """numpy
-        fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.sync fedcomp.wire""",
+        fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.quantized fedcomp.sync
+        fedcomp.wire""",
     "fedcomp/gossip/peers/": "google grpc grpc_health grpc_reflection numpy fedcomp.core fedcomp.errors fedcomp.sync",
     "fedcomp/split/": """numpy torch
         fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.methods fedcomp.sync fedcomp.wire""",

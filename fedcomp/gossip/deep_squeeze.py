@@ -20,6 +20,7 @@ from fedcomp.gossip.nodes import (
     under,
 )
 from fedcomp.memory import State, check_state
+from fedcomp.quantized import QuantizedVector
 from fedcomp.sync import encode_change
 from fedcomp.wire import NO_BODY, Frame, Kind, Layout, decode_body, parse_single_frame, tensors_in
 
@@ -59,9 +60,23 @@ class DeepSqueeze:
         check_state(node.memory, self.compressor.memory.vectors, layout.n)
         node.round = from_json(arrays["round"])
         if message := arrays["message"].tobytes():
-            node.message = parse_single_frame(message)
-        node.taken = {int(name): parse_single_frame(data.tobytes()) for name, data in below(arrays, "taken/").items()}
+            node.message = Decoded.of(parse_single_frame(message), layout)
+        for name, data in below(arrays, "taken/").items():
+            node.taken[int(name)] = Decoded.of(parse_single_frame(data.tobytes()), layout)
         return node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoded:
+    """A message: its frame, and the quantized vector that was decoded from it."""
+
+    frame: Frame
+    vector: QuantizedVector
+
+    @classmethod
+    def of(cls, frame: Frame, layout: Layout) -> "Decoded":
+        """Return the message of a frame; raise `FedcompError` for a damaged body."""
+        return cls(frame, decode_body(frame.codec, frame.payload, layout))
 
 
 @dataclass(slots=True)
@@ -79,8 +94,8 @@ class DeepSqueezeNode:
     layout: Layout
     memory: State
     round: int = 0
-    message: Frame | None = None
-    taken: dict[int, Frame] = field(default_factory=dict[int, Frame])
+    message: Decoded | None = None
+    taken: dict[int, Decoded] = field(default_factory=dict[int, Decoded])
 
     def publish(self, trained: Vector, round_number: int, seed: int) -> None:
         """Compress `trained` plus the residual."""
@@ -95,7 +110,8 @@ class DeepSqueezeNode:
             seed=seed,
             server_round=self.round,
         )
-        self.message = Frame(Kind.UPDATE, codec, 0, self.round, self.round, self.layout.digest, 0, 0, body)
+        frame = Frame(Kind.UPDATE, codec, 0, self.round, self.round, self.layout.digest, 0, 0, body)
+        self.message = Decoded.of(frame, self.layout)
         self.taken, self.trained = {}, trained
 
     def place_of(self, neighbor: int) -> Place:
@@ -104,7 +120,7 @@ class DeepSqueezeNode:
 
     def frames_from(self, place: Place) -> tuple[bytes, ...]:
         """Return the message of this round."""
-        return () if self.message is None else (self.message.to_bytes(),)
+        return () if self.message is None else (self.message.frame.to_bytes(),)
 
     def take(self, neighbor: int, frames: Sequence[bytes]) -> None:
         """Hold the message of a neighbour for this round."""
@@ -115,8 +131,7 @@ class DeepSqueezeNode:
             raise LayoutError("an update of another model")
         if frame.version != self.round:
             raise VersionError(f"the update of round {frame.version}; that of round {self.round} is needed")
-        decode_body(frame.codec, frame.payload, self.layout)
-        self.taken[neighbor] = frame
+        self.taken[neighbor] = Decoded.of(frame, self.layout)
 
     def difference(self, neighbor: int) -> Difference:
         """Return the weighted difference of the neighbour's message to this node's own."""
@@ -131,15 +146,15 @@ class DeepSqueezeNode:
         """Return the model, the residual and the messages of the round."""
         arrays: Arrays = {"model": self.model, "trained": self.trained, "first": self.first}
         arrays["round"] = to_json(self.round)
-        arrays["message"] = octets(b"" if self.message is None else self.message.to_bytes())
+        arrays["message"] = octets(b"" if self.message is None else self.message.frame.to_bytes())
         arrays |= under("memory/", {name: np.asarray(array) for name, array in self.memory.items()})
-        return arrays | {f"taken/{each}": octets(frame.to_bytes()) for each, frame in self.taken.items()}
+        return arrays | {f"taken/{each}": octets(taken.frame.to_bytes()) for each, taken in self.taken.items()}
 
-    def _dense(self, frame: Frame | None) -> Difference:
+    def _dense(self, message: Decoded | None) -> Difference:
         vector = np.zeros(self.layout.n)
-        if frame is not None:
-            decode_body(frame.codec, frame.payload, self.layout).add_to(vector)
-            sent = tensors_in(frame.codec, frame.payload, self.layout)
+        if message is not None:
+            message.vector.add_to(vector)
+            sent = tensors_in(message.frame.codec, message.frame.payload, self.layout)
             for (_, part), is_sent in zip(self.layout.filled, sent, strict=True):
                 if not is_sent:
                     vector[part] = self.first[part]
