@@ -96,8 +96,8 @@ class Cgx:
             tensor.dense() if dense else _ranges(tensor, self.bucket)
             for (_, tensor), dense in zip(value.tensors(), stays, strict=True)
         ]
-        bits, draws = iter(self._bits(value.sizes, found)), rounding_stream(value.context)
-        words = draws.words if self.rounding == "random" else None
+        bits = iter(self._bits(value.sizes, found))
+        words = rounding_stream(value.context).words if self.rounding == "random" else None
         pieces = [
             Dense(one) if isinstance(one, np.ndarray) else self._rounded(tensor, one, next(bits), words)
             for (_, tensor), one in zip(value.tensors(), found, strict=True)

@@ -117,8 +117,10 @@ class Selection:
 def changed_tensors(layout: Layout, vectors: Sequence[Any]) -> TensorFlags:
     """Return which tensors have an entry that is not zero in one of the `vectors` (n,), numpy or torch."""
     parts = [part for _, part in layout.filled]
+    starts = np.array([part.start for part in parts], np.int64)
     changed = np.zeros(len(parts), np.bool_)
     for vector in vectors:
+        changed |= arithmetic.at(starts, vector) != 0  # the first entry decides for most tensors
         rest = np.flatnonzero(~changed)
         changed[rest] = arithmetic.any_in(vector, [parts[index] for index in rest])
     return changed
