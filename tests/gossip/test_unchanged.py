@@ -69,3 +69,14 @@ def test_a_tensor_that_one_node_alone_trained_is_mixed_with_what_the_others_star
     np.testing.assert_allclose(np.mean(bases, axis=0), start + np.float32(0.25), atol=1e-5)
     np.testing.assert_allclose(bases[2], start + np.float32(0.25), atol=0.15)
     assert network.model(3)["head"].tobytes() == first_model()["head"].tobytes()
+
+
+def test_a_tensor_that_a_neighbor_did_not_send_is_the_one_that_it_started_from() -> None:
+    """Node 0 moves `base` by 1 and sends it exactly; its neighbour moves by the weight of the edge times the step size."""
+    topology = parse_topology("ring()", NODES)
+    network = Network(topology, first_model(), DeepSqueeze(fedcomp.topk(density=1), step_size=0.1))
+    models = [network.model(node) for node in range(NODES)]
+    models[0]["base"] = models[0]["base"] + np.float32(1)
+    network.exchange(models)
+    moved = network.model(1)["base"] - first_model()["base"]
+    np.testing.assert_allclose(moved, 0.1 * topology.weights(1)[0], atol=1e-6)

@@ -17,7 +17,7 @@ from fedcomp.wire import SOME_TENSORS, Selection, changed_tensors, decode_body, 
 from fedcomp.wire.layout import Layout, layout_of
 from fedcomp.wire.server_message import parse_server_message
 
-SHAPES = {"a": (4, 2), "empty": (0, 3), "b": (3,), "c": (), "d": (6,)}
+SHAPES = {"a": (4, 2), "empty": (0, 3), "b": (3,), "c": (), "d": (3, 2)}
 LAYOUT = layout_of({name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()})
 N = LAYOUT.n  # 8 + 3 + 1 + 6 entries
 WITH_RESIDUAL = [
@@ -80,6 +80,9 @@ def test_adding_a_vector_in_ranges_leaves_all_bits_outside(entries: Any, n: int)
     weights = np.full(n, -0.0, np.float32)
     added, summed = weights + vector.dense(), weights.copy()
     vector.add_to(summed)
+    wide = np.zeros(n)
+    vector.add_to(wide, 0.1)
+    np.testing.assert_array_equal(wide, 0.1 * whole.astype(np.float64))
     for found in (added, summed):
         np.testing.assert_array_equal(found, whole)
         assert np.signbit(found[~inside]).all()
@@ -88,12 +91,21 @@ def test_adding_a_vector_in_ranges_leaves_all_bits_outside(entries: Any, n: int)
     assert sparse is None or np.array_equal(sparse.dense(), whole)
 
 
+def ones(n: int) -> bytes:
+    """Return the body of a dense vector of ones."""
+    return fedcomp.dense().encode(np.ones(n, np.float32), {})[0]
+
+
+def test_the_body_that_damage_starts_from_is_whole() -> None:
+    assert decode_body(SOME_TENSORS, b"\x50\x01" + ones(9), LAYOUT).dense().sum() == 9
+
+
 @pytest.mark.parametrize(
     ("body", "error"),
     [
         (b"", TruncatedError),
-        (b"\xf0\x01", CorruptError),  # all four tensors
-        (b"\x51\x01", CorruptError),  # a fifth tensor
+        (b"\xf0\x01" + ones(N), CorruptError),  # all four tensors
+        (b"\x51\x01" + ones(9), CorruptError),  # a fifth tensor
         (b"\x00\x01", CorruptError),  # a body of no tensors
         (b"\x50", TruncatedError),  # no codec
         (b"\x50\x00", FedcompError),  # the codec of no body
@@ -112,6 +124,12 @@ def test_an_error_names_the_tensor_and_the_entry_of_the_whole_vector() -> None:
     with pytest.raises(NonFiniteError, match="'b'") as caught:
         encoded("stc()", change)
     assert caught.value.index == 9
+
+
+def test_a_message_of_an_estimate_holds_all_tensors_where_none_has_changed() -> None:
+    """Its receiver counts each message of EF21, which adds what is left of the last one."""
+    codec, body, _ = encoded("ef21(density=0.5)", np.zeros(N, np.float32))
+    assert tensors_in(codec, body, LAYOUT).all()
 
 
 @pytest.mark.parametrize("text", WITH_RESIDUAL[:-1])
@@ -151,20 +169,36 @@ def test_sent_and_kept_are_what_was_asked_while_tensors_come_and_go_and_replies_
     np.testing.assert_allclose(taken + node.memory["residual"], asked, atol=2e-4)
 
 
-@pytest.mark.parametrize("text", ["regtopk(density=0.3)", "powersgd(rank=1)"])
-def test_what_a_memory_knows_of_its_last_message_is_forgotten_where_other_tensors_are_sent(text: str) -> None:
-    """With the same tensors it counts: the second body depends on it.  With others it must not."""
-    rng = np.random.default_rng(1)
-    first, second = (change_in("a") * rng.standard_normal(N, np.float32) for _ in range(2))
+@pytest.mark.parametrize("text", ["regtopk(density=0.3, mu=5)", "powersgd(rank=1)"])
+def test_what_a_memory_knows_of_its_last_message_counts_where_the_same_tensors_are_sent(text: str) -> None:
+    """Two rounds of the last tensor alone have its bytes as a whole model; with other tensors the message is forgotten."""
+    compressor, rng = fedcomp.parse(text), np.random.default_rng(3)
+    part = LAYOUT.parts[-1][1]
+    models = rng.standard_normal((2, N), np.float32)
+    changes = [change_in("d") * rng.standard_normal(N, np.float32) for _ in models]
 
-    def after(start: Vector) -> bytes:
-        _, _, state = encoded(text, start)
-        state = {name: np.zeros_like(array) if name == "residual" else array for name, array in state.items()}
-        return encoded(text, second, state)[1]
+    def sent(change: Vector, state: dict[str, Any], turn: int) -> tuple[bytes, dict[str, Any]]:
+        given: dict[str, Any] = {"seed": 3, "server_round": turn, "model": models[turn]}
+        return encode_change(compressor, change, state, LAYOUT, **given)[1:]
 
-    if text.startswith("powersgd"):
-        assert after(first) != encoded(text, second)[1]
-    assert after(change_in("d") * first[0]) == encoded(text, second)[1]
+    state, alone = dict[str, Any](), compressor.init(6)
+    for turn, change in enumerate(changes):
+        body, state = sent(change, state, turn)
+        given: dict[str, Any] = {"seed": 3, "server_round": turn, "model": models[turn][part], "shapes": ((3, 2),)}
+        expected, alone = compressor.encode(change[part], alone, **given)
+        assert body[2:] == expected
+        np.testing.assert_array_equal(state["residual"][part], alone["residual"])
+
+    def last(*before: Vector) -> bytes:
+        state = dict[str, Any]()
+        for change in before:
+            _, state = sent(change, state, 0)
+            state |= {"residual": np.zeros(N, np.float32)}
+        return sent(changes[1], state, 1)[0]
+
+    assert last(changes[0]) != last()
+    assert last(change_in("c")) == last()
+    assert last(changes[0], change_in()) == last(), "a message of no tensors is one of others"
 
 
 def test_what_a_lost_message_of_some_tensors_masked_returns_to_its_own_entries() -> None:
@@ -195,6 +229,12 @@ def test_inside_a_mask_only_selected_tensors_are_sent() -> None:
         codec, body, _ = encode_change(fedcomp.dense(), change, {}, layout, changeable, model=change)
         found = decode_body(codec, body, layout, changeable).dense()
         assert np.flatnonzero(found).tolist() == expected
+
+
+def test_a_tensor_that_a_mask_fixes_whole_has_no_shape() -> None:
+    layout, _ = layout_with_mask()
+    selection = Selection(layout, np.array([True, True]), layout.changeable(b"\x00"))
+    assert (selection.n, selection.shapes) == (3, ((3,),))
 
 
 def test_a_change_outside_the_mask_alone_has_no_body() -> None:

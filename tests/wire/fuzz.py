@@ -9,6 +9,7 @@ Mutant i of a seed is the same on every run of the same kinds.  The exit code is
 """
 
 import argparse
+import multiprocessing
 import resource
 import signal
 import sys
@@ -104,7 +105,8 @@ class Run:
         """Run all mutants, or stop at `MAX_FAILURES`; print the progress."""
         begin, waiting, self.reached = time.monotonic(), batches(self.first, self.count), self.first
         running: dict[Future[tuple[Tally, Failures]], range] = {}
-        with ProcessPoolExecutor(workers, initializer=_confine) as pool:
+        context = multiprocessing.get_context("spawn")  # a fork waits forever for OpenMP's threads
+        with ProcessPoolExecutor(workers, context, initializer=_confine) as pool:
             while len(self.failures) < MAX_FAILURES:
                 while len(running) <= workers and (numbers := next(waiting, None)) is not None:
                     running[pool.submit(work, self.seed, numbers, self.kinds)] = numbers

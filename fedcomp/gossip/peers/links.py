@@ -13,6 +13,9 @@ from fedcomp.gossip.peers.settings import PeerSettings
 
 SERVICE = "fedcomp.gossip.v1.Gossip"
 MIN_PING_S = 1.0
+MAX_PING_S = 60.0
+SLOW_LINK = 62_500
+"""Bytes a second of a link on which a ping behind the largest message is still answered in time: half a Mbit/s."""
 RETRY_S = 0.2
 BUSY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 """The answers for which a patient call tries again: nobody answers, or too many calls are waiting there."""
@@ -23,13 +26,19 @@ NAME = "node-{}.gossip"
 
 
 def message_options(max_message_bytes: int, silence_s: float) -> list[tuple[str, int]]:
-    """Return the options of channels and servers: a neighbour that does not answer for about `silence_s` is gone."""
-    ping_ms = int(1000 * max(silence_s / 2, MIN_PING_S))
+    """Return the options of channels and servers: a neighbour that does not answer pings for about `silence_s` is gone.
+
+    A ping waits behind the message that is being sent, so large models take longer, up to `MAX_PING_S`.
+    """
+    ping_s = max(silence_s / 2, MIN_PING_S)
+    answer_s = min(ping_s + max_message_bytes / SLOW_LINK, max(ping_s, MAX_PING_S))
+    ping_ms, answer_ms = int(1000 * ping_s), int(1000 * answer_s)
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.keepalive_time_ms", ping_ms),
-        ("grpc.keepalive_timeout_ms", ping_ms),
+        ("grpc.keepalive_timeout_ms", answer_ms),
+        ("grpc.http2.ping_timeout_ms", answer_ms),  # the one that gRPC applies, a minute by default
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", int(500 * MIN_PING_S)),

@@ -1,21 +1,22 @@
 """What a node answers to calls that do not fit, and what it makes of answers that are no messages."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 from typing import Any, NoReturn
 
 import grpc
 import numpy as np
 import pytest
 
+from benchmarks.netshape.link import Link as Network
 from deploy.environment import free_ports
 from fedcomp.gossip import parse_method, parse_topology
 from fedcomp.gossip.peers import gossip_pb2 as pb
 from fedcomp.gossip.peers import read_settings
-from fedcomp.gossip.peers.links import MAX_QUOTED, SERVICE, Link, RefusedError, UnreachableError
+from fedcomp.gossip.peers.links import MAX_QUOTED, SERVICE, Link, RefusedError, UnreachableError, message_options
 from fedcomp.gossip.peers.peer import Peer
 from fedcomp.gossip.peers.peer_state import PeerState
 from fedcomp.gossip.peers.records import Traffic
@@ -108,9 +109,9 @@ def serving(**handlers: Callable[[bytes, Any], bytes]) -> Generator[int]:
 
 
 @contextmanager
-def link_to(folder: Path, port: int, **changes: float) -> Generator[Link]:
+def link_to(folder: Path, port: int, options: Sequence[tuple[str, int]] = (), **changes: float) -> Generator[Link]:
     settings = read_settings(write_settings(folder, 0, [9100, port], "insecure = true", **changes))
-    link = Link(settings, 1, training=7, traffic=Traffic([1], 4 * N), options=[])
+    link = Link(settings, 1, training=7, traffic=Traffic([1], 4 * N), options=list(options))
     yield link
     link.close()
 
@@ -158,6 +159,34 @@ def test_a_neighbor_that_is_away_and_holds_a_call_costs_the_silence_and_not_the_
                 link.hello(1, brief=True)
         finally:
             release.set()
+
+
+def test_a_neighbor_whose_network_is_gone_costs_the_silence_and_not_the_timeout(tmp_path: Path) -> None:
+    """No connection is closed: the neighbour waits for a message that never comes, and answers no ping."""
+    release = Event()
+
+    def never(_data: bytes, _context: Any) -> bytes:
+        release.wait(60)
+        return b""
+
+    options = message_options(1000, 0.2)
+    with serving(Fetch=never) as port, Network(("127.0.0.1", port)) as network:
+        with link_to(tmp_path, network.port, options, silence=0.2, timeout=1000.0) as link:
+            Timer(0.5, network.pause).start()
+            with pytest.raises(UnreachableError, match="UNAVAILABLE"):
+                link.fetch(1, (0, 0), patient=True)
+        network.resume()
+        release.set()
+
+
+def test_pings_wait_behind_large_messages_for_a_minute_at_most() -> None:
+    def answer_ms(max_message_bytes: int, silence_s: float) -> int:
+        return dict(message_options(max_message_bytes, silence_s))["grpc.http2.ping_timeout_ms"]
+
+    assert answer_ms(0, 5.0) == 2_500
+    assert answer_ms(625_000, 5.0) == 12_500
+    assert answer_ms(1 << 30, 5.0) == 60_000
+    assert answer_ms(1 << 30, 300.0) == 150_000
 
 
 def test_what_a_neighbor_says_is_logged_as_one_line(tmp_path: Path) -> None:
