@@ -168,7 +168,7 @@ def test_the_list_of_methods_has_three_lines_for_each(capsys: pytest.CaptureFixt
     assert [line.split()[0] for line in heads] == list(fedcomp.METHODS)
     assert all(line.startswith("    ") for line in lines[5::3] + lines[6::3])
     stc = next(line for line in heads if line.startswith("stc "))
-    assert stc.split()[1:] == ["0.0298", "0.959", "yes", "yes", "residual"]
+    assert stc.split()[1:] == ["0.0175", "0.959", "yes", "yes", "residual"]
 
 
 def test_the_list_of_training_plug_ins_has_four_lines_for_each(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """Methods that send every entry, as one of a few levels or as float32."""
 
 from fedcomp.core import check_choice
-from fedcomp.entropy import GolombTernary, LevelsCode, Raw, SegmentsCode
+from fedcomp.entropy import LevelsCode, Raw, SegmentsCode, TernaryCode
 from fedcomp.memory import LinearFeedback, NoMemory
 from fedcomp.methods.registry import Parts, memory, register
 from fedcomp.quantize import (
@@ -116,7 +116,7 @@ def ternary(factor: float = 0.7, scope: str = "tensor", dense_below: int = 0, fe
         return PerTensor(quantizer, dense_below), SegmentsCode(), memory(feedback)
     if dense_below != 0:
         raise ValueError(f"dense_below is {dense_below!r}; only scope='tensor' takes one")
-    return quantizer, GolombTernary(), memory(feedback)
+    return quantizer, TernaryCode(), memory(feedback)
 
 
 @register("Markov et al., Middleware 2022, arXiv:2111.08617")

@@ -3,12 +3,12 @@
 from fedcomp.core import CompensatedUpdate, check_choice, check_range
 from fedcomp.entropy import (
     EntropyCode,
-    GolombTernary,
     GolombTernaryInterleaved,
     SeededValues,
     SegmentsCode,
     SparseLevelsCode,
     SparseValues,
+    TernaryCode,
 )
 from fedcomp.memory import Ef21, LinearFeedback, MomentumCorrection, NoMemory, Regularized
 from fedcomp.methods.registry import Parts, memory, register
@@ -37,8 +37,8 @@ __all__ = ["dgc", "ef21", "fastsgd", "hierarchical", "randk", "regtopk", "select
 def stc(density: float = 1 / 400, order: str = "split", scope: str = "vector", dense_below: int = 0) -> Parts:
     """Return sparse ternary compression with error feedback.
 
-    Keeps the k = max(1, ceil(density n)) largest entries of residual + update as ±their mean magnitude, positions in Golomb
-    code.  `order` is "split" (streams that decode fast, a Rice parameter per chunk) or "interleaved" (the paper's order).
+    Keeps the k = max(1, ceil(density n)) largest entries of residual + update as ±their mean magnitude.  With
+    `order` "split", positions, in Golomb or another code, and signs are streams; "interleaved" is the paper's Golomb code.
     `scope` is "vector", or "tensor" for a k and a mean of each tensor, as in the authors' code; then tensors of one
     dimension, and those of fewer than `dense_below` entries, are sent as they are if `dense_below` is above 0.
     Sattler, Wiedemann, Müller, Samek, IEEE TNNLS 31(9), 2020, arXiv:1903.02891.
@@ -53,7 +53,7 @@ def stc(density: float = 1 / 400, order: str = "split", scope: str = "vector", d
         array([1., 1., 1., 0.], dtype=float32)
     """
     ternary = chain(TopK(density), Ternarize())
-    codes: dict[str, EntropyCode[Ternary]] = {"split": GolombTernary(), "interleaved": GolombTernaryInterleaved()}
+    codes: dict[str, EntropyCode[Ternary]] = {"split": TernaryCode(), "interleaved": GolombTernaryInterleaved()}
     check_choice("order", order, codes)
     _check_scope(scope, dense_below)
     if scope == "vector":
@@ -166,12 +166,13 @@ def dgc(
 
 @register("in the style of Yang et al., arXiv:2112.04291")
 def fastsgd(base: float = 2**0.25, levels: int = 8, feedback: bool = True) -> Parts:
-    """Return logarithmic levels of the entries within ``base**(levels - 1/2)`` of the largest one, indices as delta keys.
+    """Return logarithmic levels of the entries within ``base**(levels - 1/2)`` of the largest one.
 
-    The number of entries depends on the vector.  In the style of FastSGD (Yang, Chen, Zeng, Gao, arXiv:2112.04291), whose
-    abstract names the parts; the details and error feedback are decided here.
+    Indices are delta keys, or in another code where that takes fewer bytes.  The number of entries depends on the vector.
+    In the style of FastSGD (Yang, Chen, Zeng, Gao, arXiv:2112.04291), whose abstract names the parts; the details and error
+    feedback are decided here.
     """
-    return Logarithmic(base, levels), SparseLevelsCode("delta keys"), memory(feedback)
+    return Logarithmic(base, levels), SparseLevelsCode(), memory(feedback)
 
 
 @register("Sarfi et al., arXiv:2508.15706")

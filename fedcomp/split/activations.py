@@ -25,7 +25,6 @@ from fedcomp.wire import (
     Tensor,
     codec_id,
     decode_body,
-    tightened,
 )
 
 MAX_LABEL = 2**31 - 1
@@ -150,7 +149,7 @@ def encode(values: Vector, compressor: Compressor, seed: int) -> tuple[int, byte
         body, _ = compressor.encode(values, {}, seed)
     except NonFiniteError as error:
         raise DivergedError(f"value {error.index} of a batch is {error.value}; only finite ones can be sent") from None
-    return tightened(codec_id(compressor.entropy), body, values.size)
+    return codec_id(compressor.entropy), body
 
 
 def decode(codec: int, body: bytes, n: int) -> Vector:

@@ -12,7 +12,7 @@ from fedcomp.compressor import Compressor
 from fedcomp.errors import NonFiniteError
 from fedcomp.memory import State
 from fedcomp.quantized import Indices
-from fedcomp.wire import Layout, Selection, changed_tensors, codec_id, some_tensors, tightened
+from fedcomp.wire import Layout, Selection, changed_tensors, codec_id, some_tensors
 
 SELECTED = "selected_tensors"
 """The name under which a memory keeps a bit for each tensor: whether its last message held it."""
@@ -89,7 +89,7 @@ def encode_change(
     new |= {name: selection.indices_of(new[name]) for name in places}
     if of_message:
         new[SELECTED] = np.frombuffer(bits, np.uint8).copy()
-    codec, body = tightened(codec_id(compressor.entropy), body, selection.n)
+    codec = codec_id(compressor.entropy)
     return (codec, body, new) if selection.is_whole else (*some_tensors(selection, codec, body), new)
 
 

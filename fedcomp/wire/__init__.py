@@ -1,6 +1,6 @@
 """What crosses the network: frames, the codecs they name, and the layout of the model behind them.  See FORMAT.md."""
 
-from fedcomp.wire.body import decode_body, some_tensors, tensors_in, tightened
+from fedcomp.wire.body import decode_body, some_tensors, tensors_in
 from fedcomp.wire.change import change_of
 from fedcomp.wire.codec_ids import CODECS, NO_BODY, SOME_TENSORS, STEPS_CODEC, codec_by_id, codec_id, register_codec
 from fedcomp.wire.frame import (
@@ -89,7 +89,6 @@ __all__ = [
     "selected_entries",
     "some_tensors",
     "tensors_in",
-    "tightened",
     "to_numpy",
     "unpack_mask",
     "write_vector",

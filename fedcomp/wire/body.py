@@ -1,23 +1,14 @@
-"""The body of a frame: decoded for a layout that its receiver knows, and made as small as can be before it is sent."""
+"""The body of a frame, decoded for a layout that its receiver knows."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from fedcomp.entropy import EntropyCode, SparseLevelsCode, SparseValues, TernaryCode
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.quantized import Indices, Masked, QuantizedVector, Sparse
 from fedcomp.wire.codec_ids import NO_BODY, SOME_TENSORS, codec_by_id
 from fedcomp.wire.layout import Layout
 from fedcomp.wire.selection import Selection, TensorFlags, read_selection
-
-TIGHTER: dict[int, tuple[int, EntropyCode[Any]]] = {
-    2: (12, TernaryCode("gamma")),
-    4: (4, SparseValues("gamma")),
-    5: (5, SparseLevelsCode("gamma")),
-}
-"""Codec id -> the id and the code that take the same quantized vector with positions in gamma code."""
 
 
 def decode_body(codec: int, body: bytes, layout: Layout, changeable: Indices | None = None) -> QuantizedVector:
@@ -67,16 +58,3 @@ def some_tensors(selection: Selection, codec: int = NO_BODY, body: bytes = b"") 
     if not selection.n:
         return SOME_TENSORS, bytes(len(selection.to_bytes()))
     return SOME_TENSORS, b"".join((selection.to_bytes(), bytes([codec]), body))
-
-
-def tightened(codec: int, body: bytes, n: int) -> tuple[int, bytes]:
-    """Return a codec id and a body of the same vector of `n` entries: with positions in gamma code, if that takes fewer bytes.
-
-    Compressors write positions in Golomb code, as a bitmap or as delta keys.  Kept entries of real models come in clusters,
-    which gamma code follows (`entropy/codes/gamma_positions.py`).
-    """
-    if codec not in TIGHTER:
-        return codec, body
-    number, code = TIGHTER[codec]
-    tight = code.encode(codec_by_id(codec).decode(body, n=n))
-    return (number, tight) if len(tight) < len(body) else (codec, body)

@@ -57,7 +57,7 @@ def test_a_delta_is_added_by_hand() -> None:
     arrays: Arrays = {"w": np.array([1, 2, 3, 4], np.float32)}
     held = start_replica(layout_of(arrays), arrays, version=5)
     body, _ = fedcomp.stc(0.5).encode(np.array([0, -1, 0, 3], np.float32), fedcomp.stc(0.5).init(4))
-    frame = held.delta(2, body, b"")[0]
+    frame = held.delta(12, body, b"")[0]
     assert (frame.base_version, frame.version, frame.flags) == (5, 6, 0)
     assert (frame.before, frame.after) == (held.fingerprint, fingerprint(np.array([1, 0, 3, 6], np.float32), b""))
     after = held.advance(parse_single_frame(frame.to_bytes()))

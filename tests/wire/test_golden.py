@@ -148,16 +148,21 @@ def test_independent_decoders_find_the_same_ternary_entries() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [("fp32", sparse()), ("bf16", half_of_them()), ("fp16", clustered()), ("natural", powers())],
+    ("name", "positions", "expected"),
+    [
+        ("fp32", "smallest", sparse()),
+        ("bf16", "smallest", half_of_them()),
+        ("fp16", "delta keys", clustered()),
+        ("natural", "smallest", powers()),
+    ],
     ids=["fp32", "bf16", "fp16", "natural"],
 )
-def test_the_bodies_of_values(name: str, expected: Sparse) -> None:
+def test_the_bodies_of_values(name: str, positions: str, expected: Sparse) -> None:
     body = golden(f"sparse_{name}.body")
     found = SparseValues().decode(body, expected.n)
     assert np.array_equal(found.indices, expected.indices)
     assert (found.n, found.values.tobytes()) == (expected.n, expected.values.tobytes())
-    assert SparseValues().encode(expected) == body
+    assert SparseValues(positions).encode(expected) == body
     entries = dict(zip(expected.indices.tolist(), expected.values.tolist(), strict=True))
     assert sparse_entries(body) == (expected.n, entries)
 

@@ -36,7 +36,7 @@ class StepsCode:
             (
                 begin,
                 bytes([shift]),
-                positions.write(value.indices, value.n, positions.TIGHTEST),
+                positions.write(value.indices, value.n),
                 np.packbits(value.counts < 0).tobytes(),
                 alphabet.write(lengths, LENGTHS),
                 *gamma.write_low_bits(counts, lengths),

@@ -19,7 +19,7 @@ class TernaryCode:
     On updates of real models, whose kept entries come in clusters, it is smaller than any Golomb code.
     """
 
-    positions: str = positions.TIGHTEST
+    positions: str = positions.SMALLEST
 
     def __post_init__(self) -> None:
         check_choice("positions", self.positions, positions.CHOICES)

@@ -53,7 +53,7 @@ def common(counts: Counts, size: int) -> Plan:
     def rest(symbols: Symbols) -> Iterator[bytes]:
         indices = _indices_outside(used, symbols)
         yield write_varint(indices.size)
-        yield positions.write(indices, symbols.size)
+        yield positions.write(indices, symbols.size, positions.BOUNDED)
         yield from others.write(symbols[indices])
         yield from used.write_ranks(symbols, others=True)
 

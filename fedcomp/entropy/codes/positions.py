@@ -18,11 +18,14 @@ from fedcomp.entropy.codes.golomb_positions import runs_of
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import Indices
 
-SMALLEST, TIGHTEST = "smallest", "tightest"
-"""The kind with the fewest bytes: of those that compressors write, and of all."""
+SMALLEST, BOUNDED = "smallest", "bounded"
+"""The kind with the fewest bytes: of all, and of those that take a bit or more for each position.
+
+Gamma code takes next to nothing for equal gaps, so a reader that has no other bound needs one of the others.
+"""
 ALL, GOLOMB, BITMAP, DELTA, GAMMA = range(5)
 KINDS = {"Golomb": GOLOMB, "bitmap": BITMAP, "delta keys": DELTA, "gamma": GAMMA}
-CHOICES = {SMALLEST: (GOLOMB, BITMAP, DELTA), TIGHTEST: tuple(KINDS.values())} | {
+CHOICES = {SMALLEST: tuple(KINDS.values()), BOUNDED: (GOLOMB, BITMAP, DELTA)} | {
     name: (number,) for name, number in KINDS.items()
 }
 
@@ -68,7 +71,7 @@ def write(indices: Indices, n: int, kind: str = SMALLEST) -> bytes:
     k = indices.size
     if not k:
         return b""
-    if k == n and kind in (SMALLEST, TIGHTEST):
+    if k == n and kind in (SMALLEST, BOUNDED):
         return bytes([ALL])
     runs = runs_of(indices, n)
     measure: dict[int, Callable[[], Measured]] = {

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedcomp.core import CompensatedUpdate, EncodeContext, Vector
-from fedcomp.entropy import MAX_ENTRIES, EntropyCode, StepsCode, TernaryCode
+from fedcomp.entropy import MAX_ENTRIES, EntropyCode, GolombTernary, StepsCode, TernaryCode
 from fedcomp.entropy.bits.byte_reader import write_varint
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.methods import parse
@@ -49,8 +49,13 @@ def ternary(seed: int) -> Example:
     return TernaryCode(), value
 
 
+def golomb(seed: int) -> Example:
+    """Return a ternary vector in the code of fedcomp 0.1."""
+    return GolombTernary(), ternary(seed)[1]
+
+
 EXAMPLES = {f"{text} {seed}": quantized(text, vector(seed)) for text in TEXTS for seed in (0, 1)} | {
-    f"{make.__name__} {seed}": make(seed) for make in (steps, ternary) for seed in (0, 1)
+    f"{make.__name__} {seed}": make(seed) for make in (steps, ternary, golomb) for seed in (0, 1)
 }
 examples = pytest.mark.parametrize("example", EXAMPLES.values(), ids=list(EXAMPLES))
 

@@ -8,7 +8,7 @@ from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import delta_keys, gamma_positions, golomb_positions, positions
 from fedcomp.entropy.codes.golomb_positions import runs_of
-from fedcomp.entropy.codes.positions import ALL, BITMAP, DELTA, GAMMA, GOLOMB, KINDS, SMALLEST, TIGHTEST, write
+from fedcomp.entropy.codes.positions import ALL, BITMAP, BOUNDED, DELTA, GAMMA, GOLOMB, KINDS, SMALLEST, write
 from fedcomp.errors import FedcompError
 from fedcomp.quantized import Indices
 from tests.entropy.laws import check_cheap_refusals, check_truncations, memory_below, survivors
@@ -21,7 +21,7 @@ STREAMS = {
     "delta keys": "03 04 01 10 5910 56",
     "gamma": "04 00 04008660 63 40 20 58",
 }
-every = pytest.mark.parametrize("kind", [*KINDS, SMALLEST, TIGHTEST])
+every = pytest.mark.parametrize("kind", [*KINDS, SMALLEST, BOUNDED])
 
 
 def read(data: bytes, n: int, k: int) -> Indices:
@@ -70,10 +70,11 @@ def test_all_positions_take_one_byte() -> None:
     ],
     ids=["sparse", "dense", "clustered", "all"],
 )
-def test_the_smallest_kind_of_the_first_three_is_written(indices: Indices, n: int, kind: int) -> None:
-    stream = write(indices, n)
+def test_the_smallest_kind_that_takes_a_bit_for_each_position_is_written(indices: Indices, n: int, kind: int) -> None:
+    stream = write(indices, n, BOUNDED)
     assert stream[0] == kind
     if kind != ALL:
+        assert 8 * len(stream) >= indices.size
         assert len(stream) == min(len(write(indices, n, name)) for name in KINDS if name != "gamma")
 
 
@@ -89,8 +90,8 @@ def test_the_smallest_kind_of_the_first_three_is_written(indices: Indices, n: in
     ],
     ids=["even", "sparse", "dense", "clustered", "first", "all"],
 )
-def test_the_tightest_kind_is_the_smallest_of_all(indices: Indices, n: int, kind: int) -> None:
-    stream = write(indices, n, TIGHTEST)
+def test_the_smallest_kind_is_written(indices: Indices, n: int, kind: int) -> None:
+    stream = write(indices, n)
     assert stream[0] == kind
     if kind != ALL:
         assert len(stream) == min(len(write(indices, n, name)) for name in KINDS)
@@ -142,9 +143,7 @@ def test_sizes_are_known_before_anything_is_written() -> None:
 
 
 def test_an_unknown_kind_is_the_callers_mistake() -> None:
-    with pytest.raises(
-        ValueError, match="'Elias'; .*'smallest', 'tightest', 'Golomb', 'bitmap', 'delta keys', 'gamma'"
-    ):
+    with pytest.raises(ValueError, match="'Elias'; .*'smallest', 'bounded', 'Golomb', 'bitmap', 'delta keys', 'gamma'"):
         write(BY_HAND, 200, "Elias")
 
 
