@@ -18,11 +18,11 @@ MAX_ROUND = 2**63 - 1
 """Rounds and epochs are stored as int64."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Compressor:
     """Frozen settings and no state: `init` returns what a sender remembers, and `encode` takes and returns it.
 
-    ``parse(str(c)) == c``: two compressors of the same name and settings are equal.
+    ``parse(str(c)) == c``: two compressors of the same name and settings are equal, and a prompt shows the text.
 
     Examples:
         >>> import numpy as np
@@ -42,7 +42,8 @@ class Compressor:
     entropy: EntropyCode[Any]
     memory: Memory
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        """Return the text that `fedcomp.parse` reads."""
         return format_call(self.name, dict(self.settings))
 
     def init(self, n: int) -> State:

@@ -77,9 +77,9 @@ class Speeds:
     Raises `ValueError` for settings out of range.
 
     Examples:
-        >>> speeds = Speeds(compute_s=2.0, slow=0.5, slowdown=10.0, spread=0.0, seed=1)
+        >>> speeds = Speeds(compute_s=2.0, slow=0.5, slowdown=10.0, spread=0.0, seed=5)
         >>> [speeds(node, 0).compute_s for node in (1, 2, 3, 4)]
-        [2.0, 20.0, 20.0, 2.0]
+        [2.0, 20.0, 2.0, 20.0]
     """
 
     compute_s: float = 1.0
