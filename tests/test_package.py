@@ -41,6 +41,7 @@ def test_the_version_is_the_same_everywhere(capsys: pytest.CaptureFixture[str]) 
     assert fedcomp.__version__ in first[1]
     wheels = re.findall(r"fedcomp-([\w.]+)-py3-none-any.whl", (ROOT / "README.md").read_text())
     assert set(wheels) == {fedcomp.__version__}
+    assert f"\nversion: {fedcomp.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
     assert capsys.readouterr().out == f"fedcomp {fedcomp.__version__}\n"
