@@ -1,7 +1,9 @@
-# make install | demo | test | flower-lowest | flower-highest | system | chaos | fuzz | soak | lint | types | docs | clean
+# make install | demo | test | flower-lowest | flower-highest | python-highest | system | chaos | fuzz | soak | lint | types | docs | clean
 # Other settings of a demo: make demo ARGS='-c "uplink=stc(density=0.01)"'
 
 PYTHON ?= python3.11
+# The highest one that pyproject.toml names.
+PYTHON_HIGHEST ?= python3.13
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -13,7 +15,7 @@ FLOWER := $(shell sed -n "s/.*flwr>=\([0-9.]*\),<\([0-9.]*\); extra.*/\1 \2/p" p
 # Compiled modules are kept even where the environment says otherwise: the tests start dozens of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 
-.PHONY: install demo test flower-lowest flower-highest flower-tests system chaos fuzz soak lint types mypy pyright docs clean
+.PHONY: install demo test flower-lowest flower-highest flower-tests python-highest core-tests system chaos fuzz soak lint types mypy pyright docs clean
 
 install: $(STAMP)
 
@@ -52,6 +54,21 @@ flower-highest: install
 		build/flower-highest/bin/pip install --quiet '.[flower]' pytest pytest-xdist && \
 		$(MAKE) VENV=build/flower-highest flower-tests; \
 	fi
+
+# The wheel on the highest Python, with numpy alone: the core's tests, but for those that need torch or Flower.
+python-highest:
+	if test -x build/python-highest/bin/python || $(PYTHON_HIGHEST) -m venv build/python-highest; then \
+		build/python-highest/bin/pip install --quiet . pytest pytest-xdist && \
+		$(MAKE) VENV=build/python-highest core-tests; \
+	else \
+		echo "$(firstword $(PYTHON_HIGHEST)) is not installed: nothing was tested with it"; \
+	fi
+
+core-tests:
+	$(PYTEST) -n auto --maxprocesses 8 -p no:cacheprovider $(addprefix tests/,core memory quantize quantized entropy methods wire test_testing.py) \
+		$(addprefix --ignore tests/,core/test_compensated_update.py memory/test_ef21.py memory/test_linear_feedback.py \
+		memory/test_momentum_correction.py quantize/test_norm_bound.py methods/test_laws.py \
+		$(addprefix wire/test_,adversaries.py bfloat16.py format.py fuzz.py golden.py hostile.py)) $(ARGS)
 
 system: install
 	$(PYTEST) -m system -n 2 --dist loadfile $(ARGS)
