@@ -61,7 +61,7 @@ python-highest:
 		build/python-highest/bin/pip install --quiet . pytest pytest-xdist && \
 		$(MAKE) VENV=build/python-highest core-tests; \
 	else \
-		echo "$(firstword $(PYTHON_HIGHEST)) is not installed: nothing was tested with it"; \
+		echo "$(PYTHON_HIGHEST) is not installed: nothing was tested with it"; \
 	fi
 
 core-tests:

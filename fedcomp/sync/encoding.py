@@ -100,7 +100,6 @@ def _selection(
     vectors = [state[name] for name in compressor.memory.vectors]
     selection = Selection(layout, changed_tensors(layout, [moved, *vectors]), changeable)
     if not selection.n and compressor.memory.incremental:
-        return Selection(
-            layout, np.ones_like(selection.tensors), changeable
-        )  # a receiver counts each message of an estimate
+        # A receiver counts each message of an estimate.
+        return Selection(layout, np.ones_like(selection.tensors), changeable)
     return selection

@@ -22,9 +22,9 @@ BOUND = gamma.MAX_LENGTH + 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GammaPositions:
-    """`gaps`, uint32 (k,), with their lengths, and the `stream` of these."""
+    """Gaps g = `runs` + 1 with their lengths, and the `stream` of these."""
 
-    gaps: NDArray[np.uint32]
+    runs: NDArray[np.uint32]
     lengths: gamma.Lengths
     stream: bytes
     low_bytes: int
@@ -37,16 +37,15 @@ class GammaPositions:
     def write(self) -> Iterator[bytes]:
         """Yield the lengths, then the bits below."""
         yield self.stream
-        yield from gamma.write_low_bits(self.gaps, self.lengths)
+        yield from gamma.write_low_bits(self.runs + np.uint32(1), self.lengths)
 
 
 def measure(runs: NDArray[np.uint32]) -> GammaPositions:
     """Return the gaps `runs` + 1, uint32 (k,), ready to be written."""
-    gaps = runs + np.uint32(1)
-    lengths = gamma.lengths_of(gaps)
+    lengths = gamma.lengths_of(runs + np.uint32(1))
     counts = plain_alphabet.histogram(lengths, BOUND)
     stream = b"".join(plain_alphabet.plan(counts).write(lengths))
-    return GammaPositions(gaps, lengths, stream, gamma.low_bytes(counts))
+    return GammaPositions(runs, lengths, stream, gamma.low_bytes(counts))
 
 
 def read(reader: ByteReader, n: int, k: int) -> Indices:

@@ -171,7 +171,7 @@ def test_a_neighbor_whose_network_is_gone_costs_the_silence_and_not_the_timeout(
 
     options = message_options(1000, 0.2)
     with serving(Fetch=never) as port, Network(("127.0.0.1", port)) as network:
-        with link_to(tmp_path, network.port, options, silence=0.2, timeout=1000.0) as link:
+        with link_to(tmp_path, network.port, options, silence=0.2, timeout=20.0) as link:
             Timer(0.5, network.pause).start()
             with pytest.raises(UnreachableError, match="UNAVAILABLE"):
                 link.fetch(1, (0, 0), patient=True)
