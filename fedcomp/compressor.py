@@ -18,7 +18,7 @@ MAX_ROUND = 2**63 - 1
 """Rounds and epochs are stored as int64."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class Compressor:
     """Frozen settings and no state: `init` returns what a sender remembers, and `encode` takes and returns it.
 

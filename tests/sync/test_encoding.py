@@ -1,9 +1,11 @@
 """Bodies of some tensors: their bytes by hand, equal bits for what they hold, and nothing lost as tensors come and go."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 import fedcomp
@@ -58,6 +60,17 @@ def test_a_change_of_all_tensors_has_the_bytes_of_the_compressor() -> None:
     stc = fedcomp.stc(density=0.5, order="interleaved")
     codec, body, _ = encode_change(stc, change, {}, LAYOUT, model=change)
     assert (codec, body) == (3, stc.encode(change, stc.init(N))[0])
+
+
+@pytest.mark.parametrize("of", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+@pytest.mark.parametrize("value", [1.0, -1e-45, np.nan])
+def test_one_entry_of_one_vector_makes_a_tensor_a_changed_one(of: Callable[[Vector], Any], value: float) -> None:
+    """The first one, the last one, or any between; the sign of a zero is no change."""
+    for entry in range(N):
+        vectors = np.full((2, N), -0.0, np.float32)
+        vectors[entry % 2, entry] = value
+        expected = [part.start <= entry < part.stop for _, part in LAYOUT.filled]
+        assert changed_tensors(LAYOUT, [of(each) for each in vectors]).tolist() == expected
 
 
 def test_no_change_has_no_body() -> None:
