@@ -4,7 +4,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path, PurePath
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ from fedcomp.core import check_choice, check_int, check_range
 
 FILES_PER_SPLIT: Mapping[str, tuple[int, int]] = {
     "sklearn-digits": (0, 0),
-    "sonnets": (0, 0),
+    "text": (0, 0),
     "huggingface": (0, 0),
     "idx": (2, 2),
     "qmnist": (3, 3),
@@ -20,8 +20,8 @@ FILES_PER_SPLIT: Mapping[str, tuple[int, int]] = {
     "cifar-binary": (1, 1000),
 }
 """Known formats -> the least and the greatest number of files of a split."""
-EMBEDDED = ("sklearn-digits", "sonnets")
-"""The formats of datasets that come with a library."""
+EMBEDDED = ("sklearn-digits", "text")
+"""The formats of datasets that come with a library, or in their card."""
 MAX_FILE_BYTES = 1 << 50
 MAX_CLASSES = 100_000
 MAX_SIDE = 1_000_000
@@ -65,6 +65,18 @@ class Hub:
 
 
 @dataclass(frozen=True, slots=True)
+class CardText:
+    """The texts of both splits, with an empty line between two."""
+
+    train: str
+    test: str
+
+    def __post_init__(self) -> None:
+        for key, value in asdict(self).items():
+            _check_text(f"text.{key}", value)
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     """A description of a dataset.
 
@@ -76,6 +88,7 @@ class Card:
         train: the files of the training split; for ``idx`` the images, then the labels.
         test: the files of the test split.  A card of a node's own samples needs none.
         hub: the dataset on the Hugging Face hub, if it is there.
+        text: the texts themselves, for the format ``text``; the first of `groups` is the column with their numbers, from 1.
         resize: height and width of the images that models read, if not the stored ones.
         folder: the plain name of the folder in which the authors publish the files.
         groups: the columns that name the owner of each sample, as ``writer``.
@@ -96,6 +109,7 @@ class Card:
     train: tuple[CardFile, ...] = ()
     test: tuple[CardFile, ...] = ()
     hub: Hub | None = None
+    text: CardText | None = field(default=None, repr=False)
     resize: int | None = None
     folder: str = ""
     groups: tuple[str, ...] = ()
@@ -149,6 +163,10 @@ class Card:
                 raise ValueError(f"{key} lists {len(files)} files; format {self.format} needs {need}")
         if self.format == "huggingface" and self.hub is None:
             raise ValueError("format huggingface without [hub]; its id is needed")
+        if self.format == "text" and not (self.text and self.groups):
+            raise ValueError(
+                "format text without [text] or without groups; texts and the column of their numbers are needed"
+            )
 
     @property
     def num_classes(self) -> int:
@@ -194,6 +212,8 @@ def _card(table: dict[str, Any]) -> Card:
         values[split] = tuple(CardFile(**_arguments(CardFile, item, f"files.{split}")) for item in tables)
     if "hub" in values:
         values["hub"] = Hub(**_arguments(Hub, values["hub"], "[hub]"))
+    if "text" in values:
+        values["text"] = CardText(**_arguments(CardText, values["text"], "[text]"))
     if isinstance(values["classes"], int):
         check_int("classes", values["classes"], 2, MAX_CLASSES, "a list of names or their number")
         values["classes"] = tuple(map(str, range(values["classes"])))

@@ -7,20 +7,18 @@ import numpy as np
 
 from fedcomp.data.card import Card
 from fedcomp.data.dataset import Arrays, DataError
-from fedcomp.data.sonnets import SONNETS
-
-NUM_TEST_SONNETS = 10
 
 
-def read_sonnets(card: Card) -> tuple[Arrays, Arrays]:
-    """Return train, the windows of sonnets 1 to 80, and test, those of 81 to 90; the column ``sonnet`` has their numbers.
+def read_texts(card: Card) -> tuple[Arrays, Arrays]:
+    """Return train and test, the windows of the card's texts; the first column of `groups` has the number of the text.
 
-    The text is part of fedcomp and needs no network.  Raises `DataError` as `windows` does.
+    Raises `DataError` as `windows` does.
     """
-    sonnets = SONNETS.strip().split("\n\n")
-    first_test = len(sonnets) - NUM_TEST_SONNETS
-    train, test = sonnets[:first_test], sonnets[first_test:]
-    return windows(card, train, "sonnet", first=1), windows(card, test, "sonnet", first=first_test + 1)
+    if card.text is None:
+        raise DataError(f"{card.name}: its card has no [text]; texts for both splits are needed")
+    column = card.groups[0]
+    train, test = card.text.train.strip().split("\n\n"), card.text.test.strip().split("\n\n")
+    return windows(card, train, column, first=1), windows(card, test, column, first=len(train) + 1)
 
 
 def windows(card: Card, texts: Sequence[str], column: str, first: int) -> Arrays:
