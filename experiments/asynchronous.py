@@ -39,7 +39,7 @@ MAX_VERSIONS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class VersionRow:
     """An evaluated version: its virtual time, the accuracy 0 to 1, and the sums since the start.
 
     `slow_share` is the share of the slow nodes in all updates that went into the model.
@@ -77,9 +77,9 @@ class Trial:
     seconds: float
     every_s: float
 
-    def run(self) -> list[Row]:
+    def run(self) -> list[VersionRow]:
         """Return the evaluated versions."""
-        settings, rows = self.settings, list[Row]()
+        settings, rows = self.settings, list[VersionRow]()
         grid = LocalGrid(client_app, self.nodes, settings.to_config(), in_memory=True, speeds=self.speeds)
         evaluator = prepare(settings, grid)
         _, strategy = open_run(settings, int)
@@ -96,7 +96,7 @@ class Trial:
                 total = strategy.ledger.total()
                 size = max(1, sum(len(array.data) for array in arrays.values()))
                 traffic = updates // size, share, total.refused, total.uplink_bytes, total.downlink_bytes
-                rows.append(Row(settings.mode, settings.seed, version, grid.now(), accuracy, loss, *traffic))
+                rows.append(VersionRow(settings.mode, settings.seed, version, grid.now(), accuracy, loss, *traffic))
             if is_over:
                 raise TimeIsOver
             return None
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{'mode':<32}{'seed':>5}{reached:>12}{'kB':>7}{'best':>7}{'last':>7}{'versions':>10}{'updates':>9}{'slow':>7}"
             f"{'refused':>9}{'kB':>7}"
         )
-        rows: list[Row] = []
+        rows: list[VersionRow] = []
         for trial in trials:
             found = trial.run()
             print(_line(found, options.target), flush=True)
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _line(rows: Sequence[Row], target: float) -> str:
+def _line(rows: Sequence[VersionRow], target: float) -> str:
     """Return the seconds and the bytes until the target, the best and the last accuracy, and the sums of a run."""
     last, first = rows[-1], next((row for row in rows if row.accuracy >= target), None)
     seconds, size = (f"{first.seconds:.0f} s", f"{first.sent_bytes / 1e3:.0f}") if first else ("never", "-")

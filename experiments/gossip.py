@@ -55,7 +55,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GossipRow:
     """An evaluated round: the accuracies of the mean model and of the worst node's, 0 to 1, and the bytes since the start."""
 
     partition: str
@@ -71,7 +71,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class GossipTask:
     """What the nodes learn from their `shares` of a partition, and how they train in a round."""
 
     card: Card
@@ -86,7 +86,7 @@ class Task:
     seed: int
 
 
-def run(task: Task, method: Choco | DeepSqueeze, topology: Topology) -> Iterator[Row]:
+def run(task: GossipTask, method: Choco | DeepSqueeze, topology: Topology) -> Iterator[GossipRow]:
     """Train, each node on its own share; yield the evaluated rounds, the last one among them."""
     training = task.plan.training
     model = training.prepare(
@@ -123,7 +123,7 @@ def run(task: Task, method: Choco | DeepSqueeze, topology: Topology) -> Iterator
                 _load(model, arrays)
                 accuracies.append(evaluate(used, *task.test, BATCH)[1])
             mean, worst = accuracies[0], min(accuracies[1:])
-            yield Row(
+            yield GossipRow(
                 task.partition,
                 str(training),
                 str(method),
@@ -185,15 +185,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{options.nodes} nodes, {options.topology}, spectral gap {topology.spectral_gap:.3f}; {options.rounds} rounds\n"
     )
     print(f"{'partition':<14}{'training':<46}{'method':<62}{'mean':>12}{'worst':>7}{'distance':>10}{'fewer bytes':>12}")
-    rows: list[Row] = []
+    rows: list[GossipRow] = []
     for partition, training, unnamed in product(options.partitions, plans, methods):
-        last: list[Row] = []
+        last: list[GossipRow] = []
         method = found[str(training), unnamed]
         for seed in range(options.seeds):
             local_plan = LocalPlan(
                 1, options.steps, options.batch_size, options.learning_rate, options.momentum, 0.0, training
             )
-            task = Task(
+            task = GossipTask(
                 card,
                 options.model,
                 partition,
@@ -225,7 +225,7 @@ def _with_step_size(topology: Topology, model: torch.nn.Module, method: Choco | 
     return find_step_size(topology, method, Network.shapes({name: t.numpy() for name, t in model.state_dict().items()}))
 
 
-def _line(rows: Sequence[Row]) -> str:
+def _line(rows: Sequence[GossipRow]) -> str:
     """Return the means over the seeds, and the standard deviation of the mean model's accuracy if there are several."""
     accuracies = 100 * np.array([row.accuracy for row in rows])
     accuracy = f"{accuracies.mean():.1f}" + (f" ± {accuracies.std(ddof=1):.1f}" if len(rows) > 1 else "")

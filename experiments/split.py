@@ -52,7 +52,7 @@ PRETRAIN_RATE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SplitRow:
     """An evaluated round: the accuracy on the test samples, 0 to 1, and the bytes since the start."""
 
     method: str
@@ -66,7 +66,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SplitTask:
     """What the nodes learn, each from its own of the `shares`."""
 
     make_model: Callable[[], nn.Module]
@@ -84,14 +84,14 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitMethod:
     """Split training with compressors of its own."""
 
     forward: Compressor
     backward: Compressor
     direct: bool
 
-    def run(self, task: Task, name: str) -> Iterator[Row]:
+    def run(self, task: SplitTask, name: str) -> Iterator[SplitRow]:
         """Train, and yield the evaluated rounds."""
         settings = replace(task.settings, forward=self.forward, backward=self.backward, direct=self.direct)
         model = task.make_model()
@@ -107,7 +107,7 @@ class Split:
                 accuracy, traffic = evaluate(model, *task.test, BATCH)[1], training.traffic
                 both_ways = (traffic.uplink_bytes, traffic.downlink_bytes)
                 parts = (traffic.first_bytes, traffic.weight_bytes, traffic.dense_bytes)
-                yield Row(name, number, accuracy, *both_ways, *parts)
+                yield SplitRow(name, number, accuracy, *both_ways, *parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Federated:
 
     compressor: Compressor
 
-    def run(self, task: Task, name: str) -> Iterator[Row]:
+    def run(self, task: SplitTask, name: str) -> Iterator[SplitRow]:
         """Train on the same samples, for as many steps in a round, and yield the evaluated rounds."""
         settings, model = task.settings, task.make_model()
         plan = LocalPlan(1, settings.steps, settings.batch_size, settings.learning_rate, settings.momentum, 0.0)
@@ -149,21 +149,21 @@ class Federated:
             up, down = up + traffic.uplink_bytes, down + traffic.downlink_bytes
             dense += traffic.dense_bytes
             if number and task.is_evaluated(number):
-                yield Row(name, number, accuracies[number], up, down, 0, up + down, dense)
+                yield SplitRow(name, number, accuracies[number], up, down, 0, up + down, dense)
 
 
-def _samples(task: Task, context: Context) -> Samples:
+def _samples(task: SplitTask, context: Context) -> Samples:
     return task.shares[int(context.node_config["partition-id"])]
 
 
-def change(forward: str, backward: str = "cgx(bits=8)") -> Split:
+def change(forward: str, backward: str = "cgx(bits=8)") -> SplitMethod:
     """Send the change of activations."""
-    return Split(parse(forward), parse(backward), direct=False)
+    return SplitMethod(parse(forward), parse(backward), direct=False)
 
 
-def direct(forward: str, backward: str = "cgx(bits=8)") -> Split:
+def direct(forward: str, backward: str = "cgx(bits=8)") -> SplitMethod:
     """Send activations themselves."""
-    return Split(parse(forward), parse(backward), direct=True)
+    return SplitMethod(parse(forward), parse(backward), direct=True)
 
 
 def federated(compressor: str) -> Federated:
@@ -171,7 +171,11 @@ def federated(compressor: str) -> Federated:
     return Federated(parse(compressor))
 
 
-MAKERS: Mapping[str, Callable[..., Split | Federated]] = {"change": change, "direct": direct, "federated": federated}
+MAKERS: Mapping[str, Callable[..., SplitMethod | Federated]] = {
+    "change": change,
+    "direct": direct,
+    "federated": federated,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -182,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         methods = {text: parse_setting("method", text, _method) for text in options.methods}
         task = _task(options)
         for method in methods.values():
-            if isinstance(method, Split):
+            if isinstance(method, SplitMethod):
                 replace(task.settings, forward=method.forward, backward=method.backward)
         lower, upper = cut(task.make_model(), options.layer)
         shape = SplitTraining(lower, upper, task.test[0][:1]).shape
@@ -196,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{options.nodes} nodes, {options.model} cut behind {options.layer!r}: {entries} activations a sample")
     print(f"accuracy at the start: {100 * evaluate(task.make_model(), *task.test, BATCH)[1]:.1f}\n")
     print(f"{'method':<38}{'accuracy':>9}{'up':>12}{'first':>12}{'down':>12}{'weights':>12}{'fewer bytes':>12}")
-    rows: list[Row] = []
+    rows: list[SplitRow] = []
     for text, method in methods.items():
         rows += method.run(task, text)
         last = rows[-1]
@@ -209,11 +213,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _method(text: str) -> Split | Federated:
+def _method(text: str) -> SplitMethod | Federated:
     return build(text, MAKERS, "method", COMPRESSORS)
 
 
-def _task(options: argparse.Namespace) -> Task:
+def _task(options: argparse.Namespace) -> SplitTask:
     card = own_card(options.dataset)
     test = load(card, options.data_dir or None).test
     shape, shares = input_shape(card), _shares(options)
@@ -228,7 +232,7 @@ def _task(options: argparse.Namespace) -> Task:
         learning_rate=options.learning_rate,
         momentum=options.momentum,
     )
-    return Task(
+    return SplitTask(
         lambda: copy.deepcopy(model),
         options.layer,
         shares,

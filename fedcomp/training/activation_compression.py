@@ -54,7 +54,7 @@ class Saved:
 
 
 @dataclass(slots=True)
-class Measured:
+class LayerStatistics:
     """A layer in one step: what the error model needs of its inputs and gradients."""
 
     variances: list[Tensor]
@@ -82,7 +82,7 @@ class ActivationCompression(Step):
         self._bounds = dict(zip(self._layers, bounds, strict=True)) if len(bounds) == len(self._layers) else {}
         self._steps = 0
         self._saved: dict[tuple[int, ...], Saved] = {}
-        self._measured: dict[str, Measured] = {}
+        self._measured: dict[str, LayerStatistics] = {}
         self._handles: list[RemovableHandle] = []
 
     def forward(self) -> AbstractContextManager[object]:
@@ -149,7 +149,7 @@ class ActivationCompression(Step):
         if saved.codes is None:
             saved.exact = True
             return exact(tensor)
-        self._measured.setdefault(name, Measured([])).nonzero = found.nonzero / len(flat)
+        self._measured.setdefault(name, LayerStatistics([])).nonzero = found.nonzero / len(flat)
         return partial(_restored, saved.codes, tensor.shape, tensor.stride())
 
     def _called(self, name: str, module: nn.Module, output: Tensor) -> None:
@@ -157,7 +157,7 @@ class ActivationCompression(Step):
         weight = getattr(module, "weight", None)
         if name not in self._layers or not output.requires_grad or not isinstance(weight, Tensor):
             return
-        measured = self._measured.setdefault(name, Measured([]))
+        measured = self._measured.setdefault(name, LayerStatistics([]))
         factor, measured.nonzero = measured.nonzero / 3 / len(weight), 0.0
 
         def see_output(gradient: Tensor) -> None:
@@ -171,7 +171,7 @@ class ActivationCompression(Step):
             self._handles.append(handle)
 
 
-def error_bound(error: float, measured: Measured) -> float | None:
+def error_bound(error: float, measured: LayerStatistics) -> float | None:
     """Return the bound with which the gradient's error has the standard deviation `error` times its mean magnitude.
 
     None if a measurement is missing, zero or not finite.

@@ -43,7 +43,7 @@ def densities(shapes: Mapping[str, Shape], density: float, layers: str) -> dict[
         dense |= above
 
 
-class Sparse(Step):
+class SparseWeights(Step):
     """Keeps weights outside their masks at zero, and sums their gradients, by which the server chooses new positions."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Sparse(Step):
 
     def inference(self) -> Step:
         """Return the step that leaves weights outside the masks out, whatever a lossy downlink has left there."""
-        return Masked(self._model, self._weights)
+        return MaskedCall(self._model, self._weights)
 
     def report(self) -> Tensors:
         """Return the mean gradients of the weights outside their masks, the largest only: `candidates` for each one inside.
@@ -127,7 +127,7 @@ def _first(values: Tensor, count: int) -> Tensor:
     return mask.view_as(values)
 
 
-class Masked(Step):
+class MaskedCall(Step):
     """Calls the model with the weights inside their masks."""
 
     def __init__(self, model: nn.Module, weights: Tensors) -> None:
@@ -204,4 +204,4 @@ def rigl(
     else:
         check_range("candidates", candidates, above=0, most=1)
     check_bool("regrow", regrow)
-    return Prepared(partial(Sparse, candidates, regrow), partial(_prepare, density, layers))
+    return Prepared(partial(SparseWeights, candidates, regrow), partial(_prepare, density, layers))

@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_trained(
     def never(*_: object) -> None:
         raise AssertionError("trained")
 
-    monkeypatch.setattr(split.Split, "run", never)
+    monkeypatch.setattr(split.SplitMethod, "run", never)
     monkeypatch.setattr(split.Federated, "run", never)
     assert split.main([*SMALL, "--methods", METHODS[0], *arguments]) == 2
     output = capsys.readouterr()

@@ -30,7 +30,7 @@ CHOICES = {SMALLEST: tuple(KINDS.values()), BOUNDED: (GOLOMB, BITMAP, DELTA)} | 
 }
 
 
-class Measured(Protocol):
+class MeasuredPositions(Protocol):
     """Positions of one kind, of known size, ready to be written."""
 
     @property
@@ -44,7 +44,7 @@ class Measured(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bitmap:
+class BitmapPositions:
     """A one for each kept entry of `n`."""
 
     indices: Indices
@@ -74,9 +74,9 @@ def write(indices: Indices, n: int, kind: str = SMALLEST) -> bytes:
     if k == n and kind in (SMALLEST, BOUNDED):
         return bytes([ALL])
     runs = runs_of(indices, n)
-    measure: dict[int, Callable[[], Measured]] = {
+    measure: dict[int, Callable[[], MeasuredPositions]] = {
         GOLOMB: lambda: golomb_positions.measure(runs, k),
-        BITMAP: lambda: Bitmap(indices, n),
+        BITMAP: lambda: BitmapPositions(indices, n),
         DELTA: lambda: delta_keys.measure(runs.ravel()[:k]),
         GAMMA: lambda: gamma_positions.measure(runs.ravel()[:k]),
     }

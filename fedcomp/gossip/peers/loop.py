@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from fedcomp.errors import FedcompError
 from fedcomp.gossip.peers.claims import next_round
-from fedcomp.gossip.peers.links import Link, RefusedError, UnreachableError, message_options
+from fedcomp.gossip.peers.links import NeighborLink, RefusedError, UnreachableError, message_options
 from fedcomp.gossip.peers.patience import patiently
 from fedcomp.gossip.peers.peer import Fetched, Peer
 from fedcomp.gossip.peers.peer_state import PeerState
-from fedcomp.gossip.peers.records import COMPLETED, FAILED, RUNNING, Records, Traffic
+from fedcomp.gossip.peers.records import COMPLETED, FAILED, RUNNING, Records, RoundTraffic
 from fedcomp.gossip.peers.service import Service, serve
 from fedcomp.gossip.peers.set_aside import open_state
 from fedcomp.gossip.peers.settings import PeerSettings
@@ -36,11 +36,11 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Rounds:
+class PeerRounds:
     """Drives a `peer` through its rounds; neighbours that are `away` are asked once in a round, and not waited for."""
 
     peer: Peer
-    links: Mapping[int, Link]
+    links: Mapping[int, NeighborLink]
     calls: ThreadPoolExecutor
     timeout_s: float
     away: set[int] = field(default_factory=set[int])
@@ -198,7 +198,7 @@ def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -
     state = patiently(lambda: open_state(path, load, first_state), path)
     records = patiently(lambda: Records(settings.state_dir, settings.plain, settings.neighbors), settings.state_dir)
     peer = Peer(number, state, tensors, seed=settings.seed, path=path, training=training)
-    traffic = Traffic(settings.neighbors, DENSE_BYTES * tensors.layout.n)
+    traffic = RoundTraffic(settings.neighbors, DENSE_BYTES * tensors.layout.n)
     service = Service(
         peer,
         settings.neighbors,
@@ -214,19 +214,19 @@ def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -
         stack.callback(peer.stop)
         calls = stack.enter_context(ThreadPoolExecutor(CALLS_PER_NEIGHBOR * len(settings.neighbors)))
         links = {
-            neighbor: Link(settings, neighbor, training=training, traffic=traffic, options=options)
+            neighbor: NeighborLink(settings, neighbor, training=training, traffic=traffic, options=options)
             for neighbor in settings.neighbors
         }
         for link in links.values():
             stack.callback(link.close)
-        _run(task, Rounds(peer, links, calls, settings.timeout_s), records, traffic, settings.rounds, report)
+        _run(task, PeerRounds(peer, links, calls, settings.timeout_s), records, traffic, settings.rounds, report)
 
 
 def _run(
     task: Task,
-    rounds: Rounds,
+    rounds: PeerRounds,
     records: Records,
-    traffic: Traffic,
+    traffic: RoundTraffic,
     last: int,
     report: Callable[[Mapping[str, Any]], object],
 ) -> None:

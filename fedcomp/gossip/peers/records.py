@@ -24,7 +24,7 @@ Amounts = Counter[str]
 """Bytes by the names of `fedcomp.sync.Traffic`."""
 
 
-class Traffic:
+class RoundTraffic:
     """The bytes of all messages with each neighbour, by ``len`` of what gRPC sends and receives; several threads may count.
 
     `dense_bytes` are those of the model in float32.

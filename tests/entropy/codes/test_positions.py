@@ -132,9 +132,9 @@ def test_sizes_are_known_before_anything_is_written() -> None:
     for p in (0.0005, 0.05, 0.5):
         indices = np.flatnonzero(rng.random(100_000) < p)
         runs = runs_of(indices, 100_000)
-        measured: list[positions.Measured] = [
+        measured: list[positions.MeasuredPositions] = [
             golomb_positions.measure(runs, indices.size),
-            positions.Bitmap(indices, 100_000),
+            positions.BitmapPositions(indices, 100_000),
             delta_keys.measure(runs.ravel()[: indices.size]),
             gamma_positions.measure(runs.ravel()[: indices.size]),
         ]
