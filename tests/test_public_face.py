@@ -14,7 +14,6 @@ import fedcomp
 ROOT = Path(__file__).parents[1]
 EXPORTED = ["METHODS", "Compressor", "FedcompError", "Parts", "parse", "register", "register_codec"]
 ROOMS = ("fedcomp", "server", "clients", "deploy", "benchmarks", "experiments")
-SHARED: dict[str, list[str]] = {}
 PROGRAM = """
 import doctest, importlib, sys
 for name in sys.argv[1:]:
@@ -65,11 +64,9 @@ def test_the_examples_in_the_docstrings_print_what_they_show() -> None:
 
 
 def test_no_public_class_name_is_in_two_files() -> None:
-    """One name means one thing; `SHARED` names the exceptions."""
     homes: dict[str, list[str]] = {}
     for path in (path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")) if "_pb2" not in path.name):
         classes = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
         for name in classes:
             homes.setdefault(name, []).append(path.relative_to(ROOT).as_posix())
-    found = {name: places for name, places in homes.items() if len(places) > 1 and not name.startswith("_")}
-    assert found == SHARED
+    assert {name: places for name, places in homes.items() if len(places) > 1 and not name.startswith("_")} == {}

@@ -4,8 +4,8 @@ from fedcomp.core.compensated_update import (
     BLOCK_ENTRIES,
     MAX_FLOAT32,
     MAX_TENSORS,
+    CommitRule,
     CompensatedUpdate,
-    Settlement,
     move_into_first,
 )
 from fedcomp.core.context import EncodeContext, Hint, PreviousRound, RightFactors, Shapes
@@ -45,6 +45,7 @@ __all__ = [
     "MAX_FLOAT32",
     "MAX_TENSORS",
     "Arrays",
+    "CommitRule",
     "CompensatedUpdate",
     "EncodeContext",
     "Hint",
@@ -52,7 +53,6 @@ __all__ = [
     "RandomStream",
     "Registry",
     "RightFactors",
-    "Settlement",
     "Shapes",
     "Vector",
     "build",
