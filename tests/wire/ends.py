@@ -23,7 +23,7 @@ from fedcomp.gossip import parse_method, parse_topology
 from fedcomp.gossip.peers import gossip_pb2 as pb
 from fedcomp.gossip.peers.peer import Fetched, Peer
 from fedcomp.gossip.peers.peer_state import PeerState
-from fedcomp.gossip.peers.records import RoundTraffic
+from fedcomp.gossip.peers.round_log import RoundTraffic
 from fedcomp.gossip.peers.service import Service
 from fedcomp.gossip.shared_tensors import SharedTensors
 from fedcomp.split import SplitSettings

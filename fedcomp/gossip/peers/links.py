@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 
 from fedcomp.gossip.peers import gossip_pb2
 from fedcomp.gossip.peers.peer import Fetched
-from fedcomp.gossip.peers.records import RoundTraffic
+from fedcomp.gossip.peers.round_log import RoundTraffic
 from fedcomp.gossip.peers.settings import PeerSettings
 
 SERVICE = "fedcomp.gossip.v1.Gossip"

@@ -16,7 +16,7 @@ from fedcomp.gossip.peers.links import NeighborLink, RefusedError, UnreachableEr
 from fedcomp.gossip.peers.patience import patiently
 from fedcomp.gossip.peers.peer import Fetched, Peer
 from fedcomp.gossip.peers.peer_state import PeerState
-from fedcomp.gossip.peers.records import COMPLETED, FAILED, RUNNING, Records, RoundTraffic
+from fedcomp.gossip.peers.round_log import COMPLETED, FAILED, RUNNING, RoundLog, RoundTraffic
 from fedcomp.gossip.peers.service import Service, serve
 from fedcomp.gossip.peers.set_aside import open_state
 from fedcomp.gossip.peers.settings import PeerSettings
@@ -169,7 +169,7 @@ def training_of(settings: PeerSettings, tensors: SharedTensors, fingerprint: int
 
 
 def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -> None:
-    """Run a node through all of its rounds, or from where it was killed; `report` gets the record of each round.
+    """Run a node through all of its rounds, or from where it was killed; `report` gets the line of each round.
 
     A full disk or too many open files are waited out.  A state that is damaged, or of another node or training, is set aside.
 
@@ -196,7 +196,7 @@ def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -
         return PeerState(method.start(tensors.layout, vector, topology.weights(number)), tensors.own_of(first))
 
     state = patiently(lambda: open_state(path, load, first_state), path)
-    records = patiently(lambda: Records(settings.state_dir, settings.plain, settings.neighbors), settings.state_dir)
+    round_log = patiently(lambda: RoundLog(settings.state_dir, settings.plain, settings.neighbors), settings.state_dir)
     peer = Peer(number, state, tensors, seed=settings.seed, path=path, training=training)
     traffic = RoundTraffic(settings.neighbors, DENSE_BYTES * tensors.layout.n)
     service = Service(
@@ -219,18 +219,18 @@ def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -
         }
         for link in links.values():
             stack.callback(link.close)
-        _run(task, PeerRounds(peer, links, calls, settings.timeout_s), records, traffic, settings.rounds, report)
+        _run(task, PeerRounds(peer, links, calls, settings.timeout_s), round_log, traffic, settings.rounds, report)
 
 
 def _run(
     task: Task,
     rounds: PeerRounds,
-    records: Records,
+    round_log: RoundLog,
     traffic: RoundTraffic,
     last: int,
     report: Callable[[Mapping[str, Any]], object],
 ) -> None:
-    peer, folder = rounds.peer, records.folder
+    peer, folder = rounds.peer, round_log.folder
     try:
         rounds.join()
         while peer.state.round < last:
@@ -240,13 +240,13 @@ def _run(
             peer.publish(trained, dict(kept))
             used = rounds.exchange()
             results = patiently(lambda: task.evaluate(peer.model, peer.round), folder)
-            row = records.row(peer.round, traffic.take(), used, time.monotonic() - begin, results)
-            patiently(lambda row=row: records.append(row), folder)  # type: ignore[misc]  # not inferred
+            row = round_log.row(peer.round, traffic.take(), used, time.monotonic() - begin, results)
+            patiently(lambda row=row: round_log.append(row), folder)  # type: ignore[misc]  # not inferred
             report(row)
-            patiently(lambda: records.write_status(RUNNING), folder)
+            patiently(lambda: round_log.write_status(RUNNING), folder)
         rounds.finish()
-        patiently(lambda: records.write_status(COMPLETED), folder)
+        patiently(lambda: round_log.write_status(COMPLETED), folder)
     except BaseException:
         with suppress(OSError):  # the error that ends the node is the one to raise
-            records.write_status(FAILED)
+            round_log.write_status(FAILED)
         raise

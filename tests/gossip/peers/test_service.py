@@ -26,7 +26,7 @@ from fedcomp.gossip.peers.links import (
 )
 from fedcomp.gossip.peers.peer import Peer
 from fedcomp.gossip.peers.peer_state import PeerState
-from fedcomp.gossip.peers.records import RoundTraffic
+from fedcomp.gossip.peers.round_log import RoundTraffic
 from fedcomp.gossip.peers.service import Handler, Service
 from fedcomp.gossip.shared_tensors import SharedTensors
 from tests.gossip.peers.toy import write_settings

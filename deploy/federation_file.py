@@ -1,4 +1,4 @@
-"""A record of what runs in a federation's folder, so that another command finds it."""
+"""The file that says what runs in a federation's folder, so that another command finds it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ from fedcomp.core import write_atomically
 NAME = "federation.json"
 
 
-class ProcessRecord(BaseModel):
+class FederationFile(BaseModel):
     """A federation that was started: its mark, its addresses, the ids of its nodes, and its programs.
 
     `processes` maps the name of a program to its process id, start time and log: the SuperLink, then the SuperNodes.
@@ -30,14 +30,14 @@ class ProcessRecord(BaseModel):
     """The folder with data that all nodes read; empty if each node has its own."""
 
     @model_validator(mode="after")
-    def _check_count(self) -> "ProcessRecord":
+    def _check_count(self) -> "FederationFile":
         if len(self.processes) != len(self.node_ids) + 1:
             raise ValueError(f"{len(self.processes)} processes of {len(self.node_ids)} nodes and a SuperLink")
         return self
 
     @classmethod
-    def of(cls, federation: Federation, data: Path | None = None) -> "ProcessRecord":
-        """Return the record of `federation` as it is now; `data` is the folder that all of its nodes read."""
+    def of(cls, federation: Federation, data: Path | None = None) -> "FederationFile":
+        """Return the file's content for `federation` as it is now; `data` is the folder that all of its nodes read."""
         return cls(
             mark=federation.mark,
             address=federation.superlink.address,
@@ -48,8 +48,8 @@ class ProcessRecord(BaseModel):
         )
 
     @classmethod
-    def read(cls, folder: Path) -> "ProcessRecord | None":
-        """Return the record in `folder`, or `None` if there is none; raise `LaunchError` if it cannot be read."""
+    def read(cls, folder: Path) -> "FederationFile | None":
+        """Return what the file says in `folder`, or `None` if there is none; raise `LaunchError` if it cannot be read."""
         path = folder / NAME
         try:
             return cls.model_validate_json(path.read_bytes())
@@ -60,10 +60,10 @@ class ProcessRecord(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             found = ": ".join(map(str, (*first["loc"], first["msg"])))
-        raise LaunchError(f"{path} cannot be read ({found}); a record of `deploy/local up` is needed")
+        raise LaunchError(f"{path} cannot be read ({found}); a file of `deploy/local up` is needed")
 
     def write(self, folder: Path) -> None:
-        """Write the record to `folder`."""
+        """Write the file to `folder`."""
         text = self.model_dump_json(indent=1) + "\n"
         write_atomically(folder / NAME, lambda file: file.write(text.encode()))
 

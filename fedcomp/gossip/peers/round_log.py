@@ -51,7 +51,7 @@ class RoundTraffic:
             return new
 
 
-class Records:
+class RoundLog:
     """The files of a node in `folder`, and the sums over the run; those of a node that was killed are continued."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], neighbors: Collection[int]) -> None:
