@@ -13,12 +13,12 @@ from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.core.types import Vector
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import Dense, held_bytes
-from fedcomp.sync import updates
+from fedcomp.sync import reply_checks, updates
 from fedcomp.sync.replica import Replica, start_replica
+from fedcomp.wire import BFLOAT16
 from fedcomp.wire.codec_ids import codec_id
 from fedcomp.wire.frame import FLAG_EXACT, SECONDS, Frame, Kind
 from fedcomp.wire.layout import layout_of
-from fedcomp.wire.tensor import BFLOAT16
 from tests.wire.specimens import TEXTS
 
 N = 4 * BLOCK_ENTRIES + 1
@@ -125,7 +125,7 @@ def test_exact_floats_may_not_grow_beyond_any_use(value: list[float], text: str 
 def test_a_weight_that_is_no_number_is_refused_whatever_the_code_lets_through() -> None:
     change = Dense(np.array([0, 0, np.nan, 0, 0, 0], np.float32))
     with pytest.raises(CorruptError, match="nan in tensor 'brain'"):
-        updates.check_magnitude(change, mixed())
+        reply_checks.check_magnitude(change, mixed())
 
 
 @pytest.mark.parametrize("text", TEXTS)
