@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from clients.local import LocalPlan, train
 from deploy.environment import free_ports
 from deploy.keys import make_peer
-from experiments.command import BATCH, command, new_parser, positive, samples_of, load_test, usage
+from experiments.command import BATCH, command, load_test, new_parser, positive, samples_of, usage
 from fedcomp.core import parse_setting, read_archive
 from fedcomp.gossip import parse_method, parse_topology
 from fedcomp.tasks import build_model, evaluate, input_shape

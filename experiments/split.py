@@ -27,11 +27,11 @@ from experiments.command import (
     add_training,
     check_out,
     command,
+    load_test,
     new_parser,
     positive,
     samples_of,
     save,
-    load_test,
     usage,
 )
 from fedcomp.compressor import Compressor
