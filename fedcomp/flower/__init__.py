@@ -10,8 +10,7 @@ with required("fedcomp.flower", "flower", "filelock", "flwr"):
     import flwr as flwr
 
 from fedcomp.flower.client.mod import CompressionMod
-from fedcomp.flower.grid_wrapper import GridWrapper
-from fedcomp.flower.lazy_array import to_record, to_torch
+from fedcomp.flower.compat import GridWrapper, NodeSpeed, Speeds, to_record, to_torch
 from fedcomp.flower.local_grid import LocalGrid
 from fedcomp.flower.records import round_model
 from fedcomp.flower.server.asynchronous import AsyncMode, check_async, parse_mode
@@ -26,7 +25,6 @@ from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclarati
 from fedcomp.flower.strategies.rigl import GROWTH, RigL
 from fedcomp.flower.strategies.state import StatefulStrategy
 from fedcomp.flower.training_state import load_training_state, save_training_state
-from fedcomp.flower.virtual_time import NodeSpeed, Speeds
 from fedcomp.sync import Ledger, Traffic
 
 __all__ = [

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fedcomp.compressor import Compressor
 from fedcomp.core import check_int
 from fedcomp.flower.client.mod import CompressionMod
-from fedcomp.flower.grid_wrapper import GridWrapper
+from fedcomp.flower.compat import GridWrapper
 from fedcomp.flower.local_grid import LocalGrid
 from fedcomp.flower.records import dense_sizes
 from fedcomp.flower.server.links import check_links

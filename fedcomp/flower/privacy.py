@@ -4,7 +4,7 @@ import math
 
 from flwr.app import ConfigRecord, RecordDict
 
-from fedcomp.flower._compat import KEY_CLIPPING_NORM
+from fedcomp.flower.compat import KEY_CLIPPING_NORM
 
 
 def clipping_norm(content: RecordDict) -> float | None:

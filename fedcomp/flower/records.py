@@ -11,8 +11,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError
-from fedcomp.flower._compat import SType
-from fedcomp.flower.lazy_array import JoinedArray, LazyArray, record_of, to_record
+from fedcomp.flower.compat import JoinedArray, LazyArray, SType, record_of, to_record
 from fedcomp.wire import BFLOAT16, bfloat16_to_float32, rounded, to_numpy
 
 Messages = Iterable[Message]

@@ -11,7 +11,7 @@ from flwr.app import Message, RecordDict
 import fedcomp
 from fedcomp import errors
 from fedcomp.flower import CompressedStrategy, LocalGrid, records
-from fedcomp.flower._compat import make_message
+from fedcomp.flower.compat import make_message
 from fedcomp.wire import server_message
 from fedcomp.wire.frame import HEAD, Kind, parse_single_frame
 from tests.flower.toy import Watching, app, floats, model, state_of, sum_of_updates

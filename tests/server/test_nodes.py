@@ -56,6 +56,8 @@ def test_nodes_with_unknown_partitions_come_last() -> None:
     ordered = [grid.contexts[node].node_config["partition-id"] for node in OrderedGrid(grid, partitions).get_node_ids()]
     assert ordered[:7] == [0, 1, 3, 4, 6, 7, 8]
     assert set(ordered[7:]) == {2, 5}
+    wrapper = OrderedGrid(grid, partitions)
+    assert [node.node_id for node in wrapper.get_nodes()] == list(wrapper.get_node_ids())
 
 
 def test_a_lost_reply_an_error_and_a_wrong_number_leave_a_node_out() -> None:

@@ -7,7 +7,7 @@ from flwr.app import RecordDict
 
 from fedcomp.errors import DivergedError
 from fedcomp.flower import records
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.sync import RecordSender, derive_seed, why_uncompressed
 from fedcomp.wire import ServerMessage
 

@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, RecordDict
 
 from fedcomp.core import Arrays
 from fedcomp.flower.client.client_state import ClientState, for_training
-from fedcomp.flower.lazy_array import LazyArray, record_of
+from fedcomp.flower.compat import LazyArray, record_of
 from fedcomp.sync import DeltaStep, Origin, Replica, from_key_frame
 from fedcomp.wire import Frame
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from fedcomp.errors import DivergedError, FedcompError
 from fedcomp.flower import records
-from fedcomp.flower._compat import ClientAppCallable, log
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.context_store import ContextStore
 from fedcomp.flower.client.further import with_packed_records
@@ -20,7 +19,7 @@ from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.kept_state import kept_state
 from fedcomp.flower.client.state_folder import StateFolder, trainings_kept
 from fedcomp.flower.client.trained import returned_model, trained_model
-from fedcomp.flower.lazy_array import record_of, to_record
+from fedcomp.flower.compat import ClientAppCallable, is_about_bfloat16, log, record_of, to_record
 from fedcomp.flower.privacy import clipping_norm
 from fedcomp.sync import MakeStart, Subscriber, resync
 from fedcomp.wire import Frame, ServerMessage, parse_server_message
@@ -165,7 +164,7 @@ def _explained() -> Generator[None]:
     try:
         yield
     except TypeError as error:
-        if "BFloat16" not in str(error):
+        if not is_about_bfloat16(error):
             raise
         raise TypeError(f"{error}; fedcomp.flower.to_record(model.state_dict()) takes tensors of bfloat16") from error
 

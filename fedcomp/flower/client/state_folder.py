@@ -20,9 +20,9 @@ from google.protobuf.message import DecodeError
 
 from fedcomp.core import Arrays, check_int, from_json, make_folder, octets, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
-from fedcomp.flower._compat import log, record_from_bytes, record_to_bytes
 from fedcomp.flower.client.client_state import ClientState, for_training, from_parts, replica_of
 from fedcomp.flower.client.context_store import KEY, ContextStore
+from fedcomp.flower.compat import log, record_from_bytes, record_to_bytes
 from fedcomp.sync import Replica, apply_frame
 from fedcomp.wire import Frame, Kind, parse_frames
 

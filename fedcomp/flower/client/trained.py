@@ -6,7 +6,7 @@ from logging import INFO
 from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 
 from fedcomp.flower import records
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.flower.names import match_names
 from fedcomp.wire import Layout
 

@@ -14,8 +14,13 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from fedcomp.core import Vector
 from fedcomp.errors import DivergedError
 from fedcomp.flower import records
-from fedcomp.flower._compat import aggregate_metricrecords, log, make_message, validate_message_reply_consistency
-from fedcomp.flower.lazy_array import to_record
+from fedcomp.flower.compat import (
+    aggregate_metricrecords,
+    log,
+    make_message,
+    to_record,
+    validate_message_reply_consistency,
+)
 from fedcomp.flower.names import match_names
 from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating

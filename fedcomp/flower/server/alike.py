@@ -10,7 +10,7 @@ from flwr.app import MetricRecord
 
 from fedcomp.core import listed
 from fedcomp.flower import records
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.flower.server.participation import names_of
 from fedcomp.flower.server.validated_reply import ValidatedReply
 

@@ -4,7 +4,7 @@ Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation" (FedB
 Tang et al., "DoubleSqueeze", ICML 2019, on both sides: those of the compressors.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from flwr.app import Message, MessageType
@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import build, check_bool, check_int, check_range, format_call
-from fedcomp.flower.grid_wrapper import GridWrapper, clock_of
+from fedcomp.flower.compat import GridWrapper, clock_of, nested_strategies
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.optimizers import MajorityVote
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
@@ -110,7 +110,7 @@ def check_async(inner: Strategy, mode: object = None, uplink: Compressor | None 
             f"{type(aggregating(inner)).__name__} sums the increments of all nodes, and a late one cannot count less; "
             "it needs rounds, mode 'sync'"
         )
-    for strategy in _wrapped(inner):
+    for _, strategy in nested_strategies(inner):
         count = getattr(strategy, "num_sampled_clients", None)
         if isinstance(mode, AsyncMode) and count is not None and count != mode.buffer:
             raise ValueError(
@@ -119,13 +119,6 @@ def check_async(inner: Strategy, mode: object = None, uplink: Compressor | None 
             )
     if isinstance(aggregating(inner), RigL):
         raise ValueError("RigL moves the masks by reports of one round; it needs rounds, mode 'sync'")
-
-
-def _wrapped(strategy: Strategy | None) -> Iterator[Strategy]:
-    """Yield a strategy and those that it wraps, as Flower's differential privacy does."""
-    while strategy is not None:
-        yield strategy
-        strategy = getattr(strategy, "strategy", None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import math
 from logging import INFO, WARNING
 
 from fedcomp.compressor import Compressor
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.methods import MIN_SHARE
 
 TOLERANCE = 1.1

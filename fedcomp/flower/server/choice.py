@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedYogi, Strate
 from fedcomp.compressor import Compressor
 from fedcomp.core import Vector, check_int, check_range
 from fedcomp.errors import CorruptError
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.flower.server.aggregation import weights_of
 from fedcomp.flower.server.asynchronous import AsyncMode
 from fedcomp.flower.server.balance_log import BalanceLog

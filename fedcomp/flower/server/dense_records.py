@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from enum import Enum
 from logging import INFO
 
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.sync import Traffic
 
 

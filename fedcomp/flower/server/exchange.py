@@ -7,7 +7,7 @@ from flwr.app import Message
 from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.flower.records import Messages, dense_size, dense_sizes
 from fedcomp.flower.server.alike import are_alike
 from fedcomp.flower.server.asynchronous import AsyncMode

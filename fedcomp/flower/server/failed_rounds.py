@@ -7,7 +7,7 @@ from logging import ERROR
 from flwr.app import Message
 
 from fedcomp.errors import NoUpdateError
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 
 
 class FailedRounds:

@@ -7,7 +7,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from fedcomp.compressor import Compressor
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import records
-from fedcomp.flower._compat import record_to_bytes
+from fedcomp.flower.compat import record_to_bytes
 from fedcomp.methods import METHODS, auto
 from fedcomp.sync import decode_record
 from fedcomp.wire import Layout, codec_id

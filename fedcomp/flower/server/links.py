@@ -1,20 +1,15 @@
 """Whether a strategy fits the compressors of its two links, and the dtypes of its model."""
 
-from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedYogi, Strategy
+from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
+from fedcomp.flower.compat import SQUARING, is_of_old_api, nested_strategies
 from fedcomp.flower.server.dp_strategies import check_bound
-from fedcomp.flower.server.strategy_state import nested_strategies
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.methods import METHODS, eden
 from fedcomp.sync import Clipping
 from fedcomp.wire import COMPLEX, Layout, codec_id
-
-OLD_API = ("flwr.server.", "flwr.compat.")
-"""The packages of strategies before Flower's Message API."""
-SQUARING = frozenset(kind.aggregate_train for kind in (FedAdagrad, FedAdam, FedYogi))
-"""The `aggregate_train` methods of Flower that square a complex number as it is: the root of the sum has no use as a scale."""
 
 
 def evaluation_uplink(uplink: Compressor) -> Compressor:
@@ -27,7 +22,7 @@ def evaluation_uplink(uplink: Compressor) -> Compressor:
 
 def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipping: Clipping | None = None) -> None:
     """Raise `ValueError` for a compressor on a link that it is not made for, and for increments clipped or not summed."""
-    if any(kind.__name__ == "Strategy" and kind.__module__.startswith(OLD_API) for kind in type(inner).__mro__):
+    if is_of_old_api(inner):
         raise ValueError(
             f"the inner strategy is the {type(inner).__name__} of {type(inner).__module__}, Flower's old API; "
             "use one of flwr.serverapp.strategy"

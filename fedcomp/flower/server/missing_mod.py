@@ -7,8 +7,8 @@ from flwr.app import Message
 
 from fedcomp.errors import CorruptError
 from fedcomp.flower import records
-from fedcomp.flower._compat import log
-from fedcomp.flower.server.participation import UNAVAILABLE, names_of
+from fedcomp.flower.compat import UNAVAILABLE, is_about_array_type, log
+from fedcomp.flower.server.participation import names_of
 
 FIX = "ClientApp(mods=[CompressionMod(), ...])"
 
@@ -39,7 +39,7 @@ def check_mod(server_round: int, replies: Sequence[Message], asked: int, *, any_
 def _lacks_mod(reply: Message) -> bool:
     """Return whether an app without the mod made `reply`: an error about the type of the frame's array, or no frame."""
     if reply.has_error():
-        return f"'{records.STYPE}'" in str(reply.error.reason)  # `Array.numpy` names the type
+        return is_about_array_type(reply.error, records.STYPE)
     try:
         return records.packed(reply.content) is None
     except CorruptError:

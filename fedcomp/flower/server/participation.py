@@ -7,11 +7,9 @@ from logging import INFO, WARNING
 from flwr.app import Message
 
 from fedcomp.core import listed
-from fedcomp.flower._compat import ErrorCode, log
+from fedcomp.flower.compat import UNAVAILABLE, log
 from fedcomp.sync import SERVER_NODE, UNKNOWN_VERSION, Ledger, NodeRegistry, Traffic
 
-UNAVAILABLE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
-"""The error codes that Flower gives for a node that does not answer."""
 MAX_NODES_LOGGED = 10
 """The most node ids in one log line."""
 

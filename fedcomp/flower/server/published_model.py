@@ -6,13 +6,12 @@ from dataclasses import dataclass, field, replace
 from logging import INFO
 
 from flwr.app import ArrayRecord, Message
-from flwr.serverapp.strategy import FedAvgM, Strategy
+from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import Arrays
 from fedcomp.flower import records
-from fedcomp.flower._compat import log
-from fedcomp.flower.lazy_array import to_record
+from fedcomp.flower.compat import log, step_from, to_record
 from fedcomp.flower.server.aggregation import Change
 from fedcomp.flower.strategies.reply_use import starts_from_published
 from fedcomp.sync import UNKNOWN_VERSION, Publisher, start_replica
@@ -71,12 +70,8 @@ class PublishedModel:
         self.lead(strategy)
 
     def lead(self, strategy: Strategy) -> None:
-        """Let FedAvgM, alone or wrapped, step from the published model: it would continue from the model that it made."""
-        if isinstance(strategy, FedAvgM) and strategy.current_arrays is not None:
-            strategy.current_arrays = self.inner
-        for value in vars(strategy).values():
-            if isinstance(value, Strategy):
-                self.lead(value)
+        """Let `strategy` make its next step from the published model."""
+        step_from(strategy, self.inner)
 
     def check(self, arrays: ArrayRecord) -> None:
         """Raise `ValueError` if `arrays` are not the published model: nodes would train from a model they were never sent."""

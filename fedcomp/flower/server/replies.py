@@ -9,7 +9,7 @@ from flwr.app import Error, Message, MessageType
 
 from fedcomp.errors import CorruptError, FedcompError, StaleError
 from fedcomp.flower import records
-from fedcomp.flower._compat import ErrorCode, log, make_message
+from fedcomp.flower.compat import ErrorCode, log, make_message
 from fedcomp.flower.server.alike import with_common_metrics, with_common_records, with_one_key
 from fedcomp.flower.server.asynchronous import AsyncMode
 from fedcomp.flower.server.dense_records import DenseRecords, Link

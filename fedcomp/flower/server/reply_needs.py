@@ -8,7 +8,7 @@ from flwr.serverapp.strategy import FedAvg, MultiKrum, Strategy
 
 from fedcomp.errors import CorruptError
 from fedcomp.flower import records
-from fedcomp.flower._compat import aggregate_metricrecords
+from fedcomp.flower.compat import aggregate_metricrecords, attributes, is_library_code
 from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse, reply_use_of
 from fedcomp.sync import Update
 
@@ -16,14 +16,10 @@ MAX_EXAMPLE_WEIGHT = float(1 << 53)
 """The largest weight of an update: float64 counts up to it exactly."""
 
 
-def _is_library_code(code: object) -> bool:
-    return code.__module__.startswith(("flwr.", "fedcomp."))
-
-
 def _unwrapped(strategy: Strategy) -> Strategy:
     """Return the strategy inside the wrappers of Flower and fedcomp, which pass all replies on."""
-    while not isinstance(strategy, FedAvg) and _is_library_code(type(strategy)):
-        inner = [value for value in vars(strategy).values() if isinstance(value, Strategy)]
+    while not isinstance(strategy, FedAvg) and is_library_code(type(strategy)):
+        inner = [value for value in attributes(strategy).values() if isinstance(value, Strategy)]
         if len(inner) != 1:
             break
         strategy = inner[0]
@@ -62,7 +58,7 @@ class ReplyNeeds:
         if not isinstance(inner, FedAvg):
             return cls(train, getattr(inner, "weighted_by_key", None))
         method = type(inner).aggregate_train if train else type(inner).aggregate_evaluate
-        strict = mean or _is_library_code(method)
+        strict = mean or is_library_code(method)
         further = inner.further_records if isinstance(inner, ReplyDeclaration) else frozenset[str]()
         divides = strict and (train or inner.evaluate_metrics_aggr_fn is aggregate_metricrecords)
         selects = strict and train and isinstance(inner, MultiKrum)

@@ -11,8 +11,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import check_bool, check_int
-from fedcomp.flower._compat import log
-from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservingGrid
+from fedcomp.flower.compat import IsolatedRandom, RngPreservingGrid, log, nested_strategies, overrides_start
 from fedcomp.flower.records import Messages
 from fedcomp.flower.server.aggregation import Change, aggregate, undone_on_error, without_repeated_losses
 from fedcomp.flower.server.asynchronous import AsyncMode, BufferedGrid, check_async
@@ -23,11 +22,11 @@ from fedcomp.flower.server.dp_strategies import check_order
 from fedcomp.flower.server.exchange import Exchange
 from fedcomp.flower.server.failed_rounds import FailedRounds
 from fedcomp.flower.server.links import check_dtypes, check_links, evaluation_uplink
-from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, overrides_start, start_rounds
+from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, start_rounds
 from fedcomp.flower.server.participation import NodeState
 from fedcomp.flower.server.published_model import PublishedModel
 from fedcomp.flower.server.round_hook import OnRound, RoundHook
-from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
+from fedcomp.flower.server.strategy_state import scalars_of
 from fedcomp.flower.server.traffic_log import log_round
 from fedcomp.flower.server.traffic_record import TrafficRecord
 from fedcomp.flower.server.unchanged import keep_unchanged, log_unchanged, unchanged_tensors

@@ -1,6 +1,6 @@
 """The state of a strategy as arrays and plain values: as declared, or, of a foreign strategy, what its attributes hold."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from logging import WARNING
 from typing import Any, cast
 
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import Arrays
 from fedcomp.flower import records
-from fedcomp.flower._compat import log
-from fedcomp.flower.lazy_array import to_record
+from fedcomp.flower.compat import attributes, log, nested_strategies, to_record
 from fedcomp.flower.strategies.state import StatefulStrategy
 
 Plain = dict[str, Any]
@@ -29,7 +28,7 @@ def scalars_of(strategy: Strategy) -> Scalars:
         f"{path}/{name}": value
         for path, each in nested_strategies(strategy)
         if not isinstance(each, StatefulStrategy)
-        for name, value in vars(each).items()
+        for name, value in attributes(each).items()
         if isinstance(value, bool | int | float | str)
     }
 
@@ -77,19 +76,11 @@ def restore(strategy: Strategy, arrays: Arrays, plain: Plain) -> None:
         if isinstance(each, StatefulStrategy):
             each.restore(saved)
         else:
-            vars(each).update(saved)
-
-
-def nested_strategies(strategy: Strategy, path: str = "inner") -> Iterator[tuple[str, Strategy]]:
-    """Yield `strategy` and those that it wraps, each with its path."""
-    yield path, strategy
-    for name, value in vars(strategy).items():
-        if isinstance(value, Strategy):
-            yield from nested_strategies(value, f"{path}/{name}")
+            attributes(each).update(saved)
 
 
 def _state(strategy: Strategy) -> Mapping[str, Any]:
-    return strategy.state() if isinstance(strategy, StatefulStrategy) else vars(strategy)
+    return strategy.state() if isinstance(strategy, StatefulStrategy) else attributes(strategy)
 
 
 def _parts(value: object) -> dict[Any, NDArray[Any]] | None:

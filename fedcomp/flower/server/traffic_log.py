@@ -4,7 +4,7 @@ from logging import INFO, WARNING
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import format_bytes
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.sync import Ledger, Traffic
 
 EVERY_ROUNDS = 10

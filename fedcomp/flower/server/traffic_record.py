@@ -8,7 +8,7 @@ from logging import WARNING
 from pathlib import Path
 
 from fedcomp.core import naming
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.sync import ROW, Ledger
 
 SUFFIX = ".traffic"

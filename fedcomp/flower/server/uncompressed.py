@@ -8,7 +8,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from fedcomp.flower import records
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.flower.records import Messages
 from fedcomp.flower.server.dense_records import Link
 from fedcomp.flower.server.exchange import Exchange

@@ -14,7 +14,7 @@ from torch.nn import functional
 from fedcomp.core import Arrays, check_choice, check_int, check_range
 from fedcomp.errors import FedcompError
 from fedcomp.flower import records
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.split import (
     MAX_SAMPLES,
     RAM_BYTES,

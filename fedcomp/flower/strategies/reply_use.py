@@ -4,13 +4,10 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from flwr.app import ArrayRecord
-from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Strategy
+from flwr.serverapp.strategy import FedAvg, Strategy
 
-from fedcomp.flower._compat import aggregate_metricrecords
+from fedcomp.flower.compat import AVERAGING, aggregate_metricrecords
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
-
-FLOWER_AVERAGING = frozenset(kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi))
-"""The `aggregate_train` methods of Flower that read only the weighted mean of the replies."""
 
 
 class ReplyUse(Enum):
@@ -59,7 +56,7 @@ def reply_use_of(strategy: Strategy) -> ReplyUse:
     """
     inner = aggregating(strategy)
     kind = type(inner)
-    declared = ReplyUse.MEAN if kind.aggregate_train in FLOWER_AVERAGING else ReplyUse.EACH_REPLY
+    declared = ReplyUse.MEAN if kind.aggregate_train in AVERAGING else ReplyUse.EACH_REPLY
     overridden = False
     if isinstance(inner, ReplyDeclaration):
         declared = inner.reply_use

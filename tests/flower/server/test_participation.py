@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid
-from fedcomp.flower._compat import ErrorCode, make_message
+from fedcomp.flower.compat import ErrorCode, make_message
 from fedcomp.flower.local_grid import Fault
 from fedcomp.flower.server.participation import NodeState, Participation
 from fedcomp.sync import Ledger, NodeRegistry

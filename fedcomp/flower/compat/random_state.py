@@ -9,7 +9,8 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
-from fedcomp.flower.grid_wrapper import GridWrapper
+from fedcomp.flower.compat.grid_wrapper import GridWrapper
+from fedcomp.flower.compat.names import NodeInfo
 
 
 class IsolatedRandom:
@@ -41,7 +42,20 @@ class RngPreservingGrid(GridWrapper):
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of all connected nodes."""
-        state = random.getstate()
-        nodes = list(super().get_node_ids())
+        with _restored():
+            return list(super().get_node_ids())
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """Return what the grid tells of each connected node."""
+        with _restored():
+            return list(super().get_nodes())
+
+
+@contextmanager
+def _restored() -> Generator[None]:
+    """Leave the module `random` at the position where it was before the block."""
+    state = random.getstate()
+    try:
+        yield
+    finally:
         random.setstate(state)
-        return nodes

@@ -14,7 +14,7 @@ from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
 from fedcomp.core import dtype_name
-from fedcomp.flower._compat import SType
+from fedcomp.flower.compat.names import SType
 from fedcomp.wire import bfloat16_to_float32, to_numpy
 
 if TYPE_CHECKING:

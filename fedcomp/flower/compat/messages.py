@@ -1,61 +1,13 @@
-"""Everything fedcomp uses of Flower that Flower does not promise to keep, checked against flwr 1.40 to 1.42.
+"""Messages and records as Flower stores and sends them, and what only its own launcher or SuperLink sets in them."""
 
-Flower promises what ``flwr.app``, ``flwr.clientapp``, ``flwr.serverapp`` and ``flwr.serverapp.strategy`` export.  Everything
-else is imported, or worked around, in this file and nowhere else, so that a new Flower release is checked in one place.
-"""
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from flwr.app import Message, RecordDict
-from flwr.app.message.message import make_message
-from flwr.clientapp.typing import ClientAppCallable
-from flwr.common.config import parse_config_args
-from flwr.common.constant import ErrorCode, SType
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
-from flwr.serverapp.exception import AggregationError
-from flwr.serverapp.strategy import FedAvg
-from flwr.serverapp.strategy.strategy_utils import (
-    aggregate_arrayrecords,
-    aggregate_metricrecords,
-    validate_message_reply_consistency,
-)
-from flwr.supercore import log
-from flwr.supercore.differential_privacy import KEY_CLIPPING_NORM
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_id
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
-from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
-
-__all__ = [
-    "KEY_CLIPPING_NORM",
-    "AggregationError",
-    "ClientAppCallable",
-    "ErrorCode",
-    "Run",
-    "SType",
-    "aggregate_arrayrecords",
-    "aggregate_metricrecords",
-    "check_object",
-    "content_replies",
-    "log",
-    "make_message",
-    "parse_config_args",
-    "record_from_bytes",
-    "record_from_objects",
-    "record_to_bytes",
-    "record_to_objects",
-    "set_message_id",
-    "set_task_identity",
-    "validate_message_reply_consistency",
-]
-
-
-def content_replies(strategy: FedAvg, replies: Iterable[Message]) -> list[Message]:
-    """Return the training replies that carry no error, after Flower's own log lines and consistency checks."""
-    replies = list(replies)
-    valid, _ = strategy._check_and_log_replies(replies, is_train=True)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    return valid
 
 
 def set_task_identity(run_id: int) -> None:

@@ -6,7 +6,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
 from fedcomp.flower import CompressedStrategy, LocalGrid
-from fedcomp.flower.global_random_workaround import IsolatedRandom
+from fedcomp.flower.compat import IsolatedRandom
 from tests.flower.toy import Messages, app, model
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from fedcomp.flower._compat import Run
-from fedcomp.flower.virtual_time import Clock, WallClock
+from fedcomp.flower.compat.names import NodeInfo, Run
+from fedcomp.flower.compat.virtual_time import Clock, WallClock
 
 
 class GridWrapper(Grid):
@@ -38,6 +38,10 @@ class GridWrapper(Grid):
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of all connected nodes."""
         return self._grid.get_node_ids()
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """Return what the grid tells of each connected node."""
+        return self._grid.get_nodes()
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Send messages; return their ids."""

@@ -8,9 +8,8 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedcomp.flower import GridWrapper, LocalGrid, NodeSpeed, Speeds
-from fedcomp.flower.grid_wrapper import clock_of
+from fedcomp.flower.compat import WallClock, clock_of
 from fedcomp.flower.local_grid import Fault
-from fedcomp.flower.virtual_time import WallClock
 
 BYTES = 1_000_000
 

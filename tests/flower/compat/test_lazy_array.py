@@ -8,8 +8,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, RecordDict
 
 from fedcomp.flower import to_record
-from fedcomp.flower._compat import record_from_objects, record_to_bytes, record_to_objects
-from fedcomp.flower.lazy_array import JoinedArray, LazyArray
+from fedcomp.flower.compat import JoinedArray, LazyArray, record_from_objects, record_to_bytes, record_to_objects
 from fedcomp.flower.records import to_arrays
 
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
