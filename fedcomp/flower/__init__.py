@@ -13,10 +13,10 @@ from fedcomp.flower.client.mod import CompressionMod
 from fedcomp.flower.compat import GridWrapper, NodeSpeed, Speeds, to_record, to_torch
 from fedcomp.flower.local_grid import LocalGrid
 from fedcomp.flower.records import round_model
-from fedcomp.flower.server.asynchronous import AsyncMode, check_async, parse_mode
-from fedcomp.flower.server.links import check_links
-from fedcomp.flower.server.participation import NodeState
-from fedcomp.flower.server.round_hook import Round
+from fedcomp.flower.server.async_mode import AsyncMode, check_async, parse_mode
+from fedcomp.flower.server.links.checks import check_links
+from fedcomp.flower.server.rounds.participation import NodeState
+from fedcomp.flower.server.rounds.round_hook import Round
 from fedcomp.flower.server.strategy import CompressedStrategy
 from fedcomp.flower.strategies.dynamic_sampling import DynamicSampling
 from fedcomp.flower.strategies.optimizers import EF21, FedAMS, MajorityVote

@@ -23,7 +23,7 @@ from fedcomp.flower.client.mod import CompressionMod
 from fedcomp.flower.compat import GridWrapper
 from fedcomp.flower.local_grid import LocalGrid
 from fedcomp.flower.records import dense_sizes
-from fedcomp.flower.server.links import check_links
+from fedcomp.flower.server.links.checks import check_links
 from fedcomp.flower.server.strategy import CompressedStrategy
 from fedcomp.methods import parse
 

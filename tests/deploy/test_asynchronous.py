@@ -13,7 +13,7 @@ from flwr.app import RecordDict
 from deploy.federation import Federation
 from deploy.program import wait_until
 from fedcomp.flower.client.state_folder import StateFolder
-from fedcomp.flower.server.checkpoint import Checkpoint
+from fedcomp.flower.server.model.checkpoint import Checkpoint
 from fedcomp.sync.updates import decode_update
 from fedcomp.wire.frame import parse_single_frame
 from fedcomp.wire.server_message import ack_of

@@ -21,7 +21,7 @@ from clients.app import app as client_app
 from deploy.federation import Federation
 from fedcomp.flower import LocalGrid
 from fedcomp.flower.client.state_folder import StateFolder
-from fedcomp.flower.server.checkpoint import Checkpoint
+from fedcomp.flower.server.model.checkpoint import Checkpoint
 from fedcomp.sync import Subscriber, Traffic
 from server.app import app as server_app
 from tests.deploy.chaos.server import Watching

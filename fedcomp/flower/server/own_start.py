@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedcomp.flower import records
 from fedcomp.flower.compat import GridWrapper, overrides_start, with_steps_of
-from fedcomp.flower.server.round_hook import RoundHook
+from fedcomp.flower.server.rounds.round_hook import RoundHook
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 """`evaluate_fn` of `Strategy.start`: the round and the model -> metrics."""

@@ -13,25 +13,26 @@ from fedcomp.compressor import Compressor
 from fedcomp.core import check_bool, check_int
 from fedcomp.flower.compat import IsolatedRandom, RngPreservingGrid, log, nested_strategies, overrides_start
 from fedcomp.flower.records import Messages
-from fedcomp.flower.server.aggregation import Change, aggregate, undone_on_error, without_repeated_losses
-from fedcomp.flower.server.asynchronous import AsyncMode, BufferedGrid, check_async
-from fedcomp.flower.server.checkpoint import Checkpoint, explained
-from fedcomp.flower.server.choice import LinkCompressors
-from fedcomp.flower.server.dense_records import Link
+from fedcomp.flower.server.async_mode import AsyncMode, check_async
+from fedcomp.flower.server.buffered_grid import BufferedGrid
 from fedcomp.flower.server.dp_strategies import check_order
 from fedcomp.flower.server.exchange import Exchange
-from fedcomp.flower.server.failed_rounds import FailedRounds
-from fedcomp.flower.server.links import check_dtypes, check_links, evaluation_uplink
+from fedcomp.flower.server.links.checks import check_dtypes, check_links
+from fedcomp.flower.server.links.choice import LinkCompressors
+from fedcomp.flower.server.message_kind import MessageKind
+from fedcomp.flower.server.model.checkpoint import Checkpoint, explained
+from fedcomp.flower.server.model.published_model import PublishedModel
+from fedcomp.flower.server.model.strategy_state import scalars_of
+from fedcomp.flower.server.model.traffic_record import TrafficRecord
 from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, start_rounds
-from fedcomp.flower.server.participation import NodeState
-from fedcomp.flower.server.published_model import PublishedModel
-from fedcomp.flower.server.round_hook import OnRound, RoundHook
-from fedcomp.flower.server.strategy_state import scalars_of
-from fedcomp.flower.server.traffic_log import log_round
-from fedcomp.flower.server.traffic_record import TrafficRecord
-from fedcomp.flower.server.unchanged import keep_unchanged, log_unchanged, unchanged_tensors
+from fedcomp.flower.server.rounds.aggregation import Change, aggregate, undone_on_error, without_repeated_losses
+from fedcomp.flower.server.rounds.failed_rounds import FailedRounds
+from fedcomp.flower.server.rounds.participation import NodeState
+from fedcomp.flower.server.rounds.round_hook import OnRound, RoundHook
+from fedcomp.flower.server.rounds.traffic_log import log_round
+from fedcomp.flower.server.rounds.unchanged import keep_unchanged, log_unchanged, unchanged_tensors
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
-from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.methods import auto
 from fedcomp.sync import SERVER_NODE, Clipping, Ledger, NodeRegistry, Publisher, check_masked, derive_seed
 from fedcomp.wire import selected_entries
@@ -279,14 +280,24 @@ class CompressedStrategy(Strategy):
         if server_round == 1:
             check_order(self)
         self._hook.end(self.ledger)  # the round before
-        return self._configure(self.inner.configure_train, Link.TRAIN_MESSAGE, server_round, arrays, config, grid)
+        return self._configure(
+            self.inner.configure_train, MessageKind.TRAIN_MESSAGE, server_round, arrays, config, grid
+        )
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """As `configure_train`."""
-        return self._configure(self.inner.configure_evaluate, Link.EVALUATE_MESSAGE, server_round, arrays, config, grid)
+        return self._configure(
+            self.inner.configure_evaluate, MessageKind.EVALUATE_MESSAGE, server_round, arrays, config, grid
+        )
 
     def _configure(
-        self, configure: Configure, link: Link, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        self,
+        configure: Configure,
+        kind: MessageKind,
+        server_round: int,
+        arrays: ArrayRecord,
+        config: ConfigRecord,
+        grid: Grid,
     ) -> list[Message]:
         if self._model is None:
             self._model = self._publish_first(arrays)
@@ -295,9 +306,9 @@ class CompressedStrategy(Strategy):
         with self._random.used():
             messages = list(configure(server_round, self._model.inner, config, RngPreservingGrid(grid)))
         if self._buffered is not None:
-            messages = self._buffered.idle(messages, train=link is Link.TRAIN_MESSAGE)
+            messages = self._buffered.idle(messages, train=kind is MessageKind.TRAIN_MESSAGE)
         nodes = [message.metadata.dst_node_id for message in messages]
-        if link is Link.TRAIN_MESSAGE:
+        if kind is MessageKind.TRAIN_MESSAGE:
             n, traffic = self.publisher.replica.layout.n, self.ledger.nodes_of_round(server_round - 1)
             choosing_grid = RngPreservingGrid(grid)
             links = self.uplink, self.downlink
@@ -305,9 +316,9 @@ class CompressedStrategy(Strategy):
             uplink = self._links.uplink
         else:
             self._links.reach(nodes)
-            uplink = evaluation_uplink(self._links.uplink)
+            uplink = self._links.evaluation_uplink
         seed = derive_seed(self.seed, server_round)
-        self._exchange.pack(link, server_round, messages, self._model, uplink, seed, self._busy)
+        self._exchange.pack(kind, server_round, messages, self._model, uplink, seed, self._busy)
         return messages
 
     @property

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import Arrays, from_json, octets, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
-from fedcomp.flower.server.strategy_state import Scalars, restore, state_of
+from fedcomp.flower.server.model.strategy_state import Scalars, restore, state_of
 from fedcomp.sync import ROW, SAVED_PARTS, History, Ledger, NodeRegistry, Origin, Publisher, Replica, from_key_frame
 from fedcomp.wire import parse_frames, parse_single_frame
 

@@ -9,8 +9,8 @@ from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
 from fedcomp.flower import AsyncMode, CompressedStrategy, LocalGrid, Speeds
-from fedcomp.flower.server.balance_log import MIN_VERSIONS, BalanceLog
-from fedcomp.flower.server.returning import ReturningTraffic
+from fedcomp.flower.server.links.balance_log import MIN_VERSIONS, BalanceLog
+from fedcomp.flower.server.links.returning import ReturningTraffic
 from fedcomp.sync import SERVER_NODE, Traffic
 from tests.flower.toy import app, model
 

@@ -11,8 +11,8 @@ from flwr.app import MetricRecord
 from fedcomp.core import listed
 from fedcomp.flower import records
 from fedcomp.flower.compat import log
-from fedcomp.flower.server.participation import names_of
-from fedcomp.flower.server.validated_reply import ValidatedReply
+from fedcomp.flower.server.rounds.participation import names_of
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 
 Value = int | float | list[int] | list[float]
 MAX_NAMES_LOGGED = 10

@@ -12,7 +12,7 @@ from fedcomp.compressor import Compressor
 from fedcomp.core import Arrays
 from fedcomp.flower import records
 from fedcomp.flower.compat import log, step_from, to_record
-from fedcomp.flower.server.aggregation import Change
+from fedcomp.flower.server.rounds.aggregation import Change
 from fedcomp.flower.strategies.reply_use import starts_from_published
 from fedcomp.sync import UNKNOWN_VERSION, Publisher, start_replica
 from fedcomp.wire import BFLOAT16, bfloat16_to_float32, check_ties, layout_of, probable_ties

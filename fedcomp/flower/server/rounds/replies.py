@@ -10,12 +10,12 @@ from flwr.app import Error, Message, MessageType
 from fedcomp.errors import CorruptError, FedcompError, StaleError
 from fedcomp.flower import records
 from fedcomp.flower.compat import ErrorCode, log, make_message
-from fedcomp.flower.server.alike import with_common_metrics, with_common_records, with_one_key
-from fedcomp.flower.server.asynchronous import AsyncMode
-from fedcomp.flower.server.dense_records import DenseRecords, Link
-from fedcomp.flower.server.further_records import FurtherRecords
-from fedcomp.flower.server.reply_needs import MissingRecordError, ReplyNeeds
-from fedcomp.flower.server.validated_reply import ValidatedReply
+from fedcomp.flower.server.async_mode import AsyncMode
+from fedcomp.flower.server.further_records import DenseRecords, FurtherRecords
+from fedcomp.flower.server.message_kind import MessageKind
+from fedcomp.flower.server.rounds.alike import with_common_metrics, with_common_records, with_one_key
+from fedcomp.flower.server.rounds.reply_needs import MissingRecordError, ReplyNeeds
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.sync import Clipping, Ledger, Publisher, check_norm, dense_change, scaled
 
 MAX_DECODED_BYTES = 512 * 2**20
@@ -149,7 +149,7 @@ class ReplyValidator:
             )
         self.needs.check(message.content, reply.update)
         self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size + further_size)
-        self.dense_records.add(Link.TRAIN_REPLY if train else Link.EVALUATE_REPLY, others)
+        self.dense_records.add(MessageKind.TRAIN_REPLY if train else MessageKind.EVALUATE_REPLY, others)
         if (update := reply.update) is not None:
             decode_seconds = update.decode_seconds + time.perf_counter() - start_s
             seconds = {"encode_seconds": update.encode_seconds, "decode_seconds": decode_seconds}

@@ -11,7 +11,7 @@ import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.compat import ErrorCode, make_message
 from fedcomp.flower.local_grid import Fault
-from fedcomp.flower.server.participation import NodeState, Participation
+from fedcomp.flower.server.rounds.participation import NodeState, Participation
 from fedcomp.sync import Ledger, NodeRegistry
 from tests.flower import toy
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import BLOCK_ENTRIES, Vector, listed
 from fedcomp.flower.compat import log
-from fedcomp.flower.server.validated_reply import ValidatedReply
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.sync import Replica
 from fedcomp.wire import Layout, Tensor, TensorFlags, bfloat16_to_float32, selected_entries
 

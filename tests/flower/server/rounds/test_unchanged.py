@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedcomp.flower.server.unchanged import keep_unchanged, unchanged_tensors
-from fedcomp.flower.server.validated_reply import ValidatedReply
+from fedcomp.flower.server.rounds.unchanged import keep_unchanged, unchanged_tensors
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.quantized import Dense
 from fedcomp.sync import Replica, Reply, Update, start_replica
 from fedcomp.wire import Frame, Kind, layout_of

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAvg, Krum
 import fedcomp
 from fedcomp.core import format_bytes
 from fedcomp.flower import CompressedStrategy, LocalGrid
-from fedcomp.flower.server.traffic_log import log_totals
+from fedcomp.flower.server.rounds.traffic_log import log_totals
 from fedcomp.sync import Ledger, Traffic
 from tests.flower.toy import Messages, app, model
 

@@ -17,7 +17,7 @@ import fedcomp
 from fedcomp.core import read_archive, to_json, write_archive
 from fedcomp.core.files import from_json
 from fedcomp.flower import CompressedStrategy, LocalGrid
-from fedcomp.flower.server.traffic_record import SUFFIX
+from fedcomp.flower.server.model.traffic_record import SUFFIX
 from fedcomp.sync import ROW, Ledger
 from tests.flower.toy import app, model
 

@@ -8,7 +8,7 @@ from flwr.app import Message
 from fedcomp.errors import CorruptError
 from fedcomp.flower import records
 from fedcomp.flower.compat import UNAVAILABLE, is_about_array_type, log
-from fedcomp.flower.server.participation import names_of
+from fedcomp.flower.server.rounds.participation import names_of
 
 FIX = "ClientApp(mods=[CompressionMod(), ...])"
 

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAvg, Result
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid, Round, Traffic
-from fedcomp.flower.server.round_hook import OnRound
+from fedcomp.flower.server.rounds.round_hook import OnRound
 from tests.flower.toy import app, model
 
 

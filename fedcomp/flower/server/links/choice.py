@@ -14,11 +14,11 @@ from fedcomp.compressor import Compressor
 from fedcomp.core import Vector, check_int, check_range
 from fedcomp.errors import CorruptError
 from fedcomp.flower.compat import log
-from fedcomp.flower.server.aggregation import weights_of
-from fedcomp.flower.server.asynchronous import AsyncMode
-from fedcomp.flower.server.balance_log import BalanceLog
-from fedcomp.flower.server.returning import ReturningTraffic
-from fedcomp.flower.server.validated_reply import ValidatedReply
+from fedcomp.flower.server.async_mode import AsyncMode
+from fedcomp.flower.server.links.balance_log import BalanceLog
+from fedcomp.flower.server.links.returning import ReturningTraffic
+from fedcomp.flower.server.rounds.aggregation import weights_of
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
@@ -33,6 +33,7 @@ from fedcomp.methods import (
     balanced,
     choose_downlink,
     choose_uplink,
+    eden,
     first_share,
     next_boost,
     next_share,
@@ -95,6 +96,14 @@ class LinkCompressors:
         self._reached: set[int] = set()
         self._participation, self._balance, self._chosen = 1.0, 0.0, False
         self._round = 0
+
+    @property
+    def evaluation_uplink(self) -> Compressor:
+        """The compressor of models that evaluation returns: lossless if `uplink` is, otherwise without a memory.
+
+        No later message could make up for an error in such a model.
+        """
+        return self.uplink if self.uplink.name == "dense" else eden(bits=4)
 
     def begin_round(
         self,

@@ -25,7 +25,7 @@ import fedcomp
 from fedcomp.errors import NoUpdateError
 from fedcomp.flower import GROWTH, CompressedStrategy, CompressionMod, LocalGrid, RigL, records
 from fedcomp.flower.local_grid import Fault
-from fedcomp.flower.server import replies
+from fedcomp.flower.server.rounds import replies
 from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse
 from fedcomp.sync import Undecoded
 from fedcomp.wire.codec_ids import codec_by_id

@@ -22,7 +22,7 @@ from fedcomp.flower.compat import (
     validate_message_reply_consistency,
 )
 from fedcomp.flower.names import match_names
-from fedcomp.flower.server.validated_reply import ValidatedReply
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import (
     DifferenceRecord,

@@ -7,17 +7,9 @@ from fedcomp.flower.compat import SQUARING, is_of_old_api, nested_strategies
 from fedcomp.flower.server.dp_strategies import check_bound
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
-from fedcomp.methods import METHODS, eden
+from fedcomp.methods import METHODS
 from fedcomp.sync import Clipping
 from fedcomp.wire import COMPLEX, Layout, codec_id
-
-
-def evaluation_uplink(uplink: Compressor) -> Compressor:
-    """Return the compressor of models that evaluation returns: lossless if the `uplink` is, otherwise without a memory.
-
-    No later message could make up for an error in such a model.
-    """
-    return uplink if uplink.name == "dense" else eden(bits=4)
 
 
 def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipping: Clipping | None = None) -> None:
