@@ -35,7 +35,7 @@ from fedcomp.compressor import Compressor
 from fedcomp.errors import NoUpdateError
 from fedcomp.flower import EF21, AsyncMode, CompressedStrategy, CompressionMod, LocalGrid, Speeds, records, to_record
 from fedcomp.flower.client.client_state import ClientState
-from fedcomp.flower.client.mod import open_store
+from fedcomp.flower.client.store import open_store
 from fedcomp.flower.local_grid import Fault
 from fedcomp.methods import METHODS
 from server.strategies import STRATEGIES, parse_strategy

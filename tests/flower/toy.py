@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedcomp.flower import CompressionMod
 from fedcomp.flower.client.client_state import ClientState
-from fedcomp.flower.client.mod import open_store
+from fedcomp.flower.client.store import open_store
 from fedcomp.sync import Subscriber
 
 logging.getLogger("flwr").setLevel(logging.ERROR)

@@ -81,6 +81,6 @@ def with_steps_of(outer: Strategy, inner: Strategy) -> Strategy:
     """
     kind = type(inner)
     steps = {name: staticmethod(getattr(outer, name)) for name in STEPS}
-    double = object.__new__(type(kind.__name__, (kind,), steps))
+    double: Any = object.__new__(type(kind.__name__, (kind,), steps))
     object.__setattr__(double, "__dict__", attributes(inner))
     return cast(Strategy, double)

@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import (
 
 from fedcomp.compressor import Compressor
 from fedcomp.flower.compat import callers, nested_strategies
-from fedcomp.flower.privacy import clipping_norm
+from fedcomp.flower.records import Contents
 
 CLIENT_SIDE = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyClientSideAdaptiveClipping)
 SERVER_SIDE = (DifferentialPrivacyServerSideFixedClipping, DifferentialPrivacyServerSideAdaptiveClipping)
@@ -47,5 +47,5 @@ def check_order(strategy: Strategy) -> None:
 
 def sent_clipping_norm(messages: Iterable[Message]) -> float | None:
     """Return the largest clipping norm in the configs of `messages`; None if there is none."""
-    norms = [norm for message in messages if (norm := clipping_norm(message.content)) is not None]
+    norms = [norm for message in messages if (norm := Contents.of(message.content).clipping_norm) is not None]
     return max(norms, default=None)

@@ -20,7 +20,7 @@ from fedcomp.flower.server.rounds.participation import Participation
 from fedcomp.flower.server.rounds.replies import ReplyValidator
 from fedcomp.flower.server.rounds.reply_needs import ReplyNeeds
 from fedcomp.flower.server.rounds.traffic_log import log_totals
-from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
+from fedcomp.flower.server.rounds.validated_reply import ReceivedReply, ValidatedReply
 from fedcomp.sync import Clipping, Ledger
 
 
@@ -94,7 +94,8 @@ class Exchange:
         """
         replies = list(replies)
         asked = self.asked = self.participation.take(server_round, replies, self.ledger, busy)
-        check_mod(server_round, replies, asked, any_frame=bool(self.ledger.uplink_bytes), train=train)
+        received = [ReceivedReply.of(reply) for reply in replies]
+        check_mod(server_round, received, asked, any_frame=bool(self.ledger.uplink_bytes), train=train)
         validator = ReplyValidator(
             model.publisher,
             self.ledger,
@@ -110,7 +111,7 @@ class Exchange:
             asked if train and not model.publisher.replica.version else 0,
             self._same_records,
         )
-        valid, failed = validator.validate(replies, train=train)
+        valid, failed = validator.validate(received, train=train)
         self._differ = not are_alike(valid)
         return valid, failed
 

@@ -51,14 +51,14 @@ class FurtherRecords:
         message.content[records.RECORD_UPLINKS] = self._config
         return self._size
 
-    def decode(self, content: RecordDict, number: int, model: Layout) -> tuple[dict[str, ArrayRecord], int]:
-        """Return the compressed records of the answer to message `number` as ordinary ones, by key, and their plain bytes.
+    def decode(self, compressed: Mapping[str, bytes], number: int, model: Layout) -> tuple[dict[str, ArrayRecord], int]:
+        """Return the `compressed` records of the answer to message `number` as ordinary ones, by key, and their plain bytes.
 
         Raises `FedcompError` for damaged ones, and for keys that have no compressor.
         """
         decoded: dict[str, ArrayRecord] = {}
         size = 0
-        for key, data in records.further_packed(content).items():
+        for key, data in compressed.items():
             if key not in self.compressors:
                 raise CorruptError(f"the record {key!r} is compressed; the message named no compressor for it")
             try:

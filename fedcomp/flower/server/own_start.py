@@ -8,8 +8,8 @@ from flwr.app import ArrayRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedcomp.flower import records
 from fedcomp.flower.compat import GridWrapper, overrides_start, with_steps_of
+from fedcomp.flower.records import Contents
 from fedcomp.flower.server.rounds.round_hook import RoundHook
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -87,9 +87,10 @@ class FramesOnlyGrid(GridWrapper):
         messages = list(messages)
         for message in messages:
             kind = message.metadata.message_type.split(".")[0]
-            if kind not in (MessageType.TRAIN, MessageType.EVALUATE) or records.has_frame(message.content):
+            if kind not in (MessageType.TRAIN, MessageType.EVALUATE):
                 continue
-            if any(records.array_records(message.content).values()):
+            contents = Contents.of(message.content)
+            if not contents.frames and any(contents.dense.values()):
                 raise ValueError(
                     f"{self._sender}.start sends a model that is not compressed to node {message.metadata.dst_node_id}; "
                     "it must send what its own configure_train and configure_evaluate return, not those of another strategy"

@@ -378,7 +378,7 @@ class CompressedStrategy(Strategy):
         self._exchange.log_dense_records(server_round)
         metrics = None
         with self._failed.guard(server_round, "evaluation", counts=False), self._random.used():
-            metrics = self.inner.aggregate_evaluate(server_round, [*(reply.message for reply in valid), *failed])
+            metrics = self.inner.aggregate_evaluate(server_round, [*(reply.to_message() for reply in valid), *failed])
         self._hook.add(server_round, evaluate=metrics)
         return metrics
 

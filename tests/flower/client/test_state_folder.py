@@ -24,8 +24,8 @@ import fedcomp
 from fedcomp.core import write_archive
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.client.client_state import ClientState
-from fedcomp.flower.client.mod import open_store
 from fedcomp.flower.client.state_folder import MAX_REPLAYED_FRAMES, StateFiles, StateFolder
+from fedcomp.flower.client.store import open_store
 from fedcomp.sync import Publisher, Subscriber
 from fedcomp.sync.replica import start_replica
 from fedcomp.wire.frame import Frame, Kind, parse_single_frame

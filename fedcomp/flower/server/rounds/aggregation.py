@@ -60,15 +60,17 @@ def aggregate(
     if use is ReplyUse.MEAN and all(reply.update is not None for reply in replies):
         return _aggregate_mean(inner, server_round, replies, failed, published)
     layout = published.layout
+    messages: list[Message] = []
     for reply in replies:
+        record: ArrayRecord | None = None
         if reply.update is not None:
             change, exact = dense_change(reply.update, layout)
             differs = use in (ReplyUse.DIFFERENCES, ReplyUse.INCREMENTS)
             record = DifferenceRecord() if differs else ArrayRecord()
             start = None if differs else published.vector
             record.update(to_record(layout.unflatten_float64(change, exact, start)))
-            reply.message.content[reply.key] = record
-    arrays, metrics = inner.aggregate_train(server_round, [*(reply.message for reply in replies), *failed])
+        messages.append(reply.to_message(record))
+    arrays, metrics = inner.aggregate_train(server_round, [*messages, *failed])
     return _change_to(arrays, inner, published), metrics
 
 
@@ -111,7 +113,7 @@ def _aggregate_mean(
     """Return what `inner` makes of the weighted mean of the updates, which is summed sparsely, and all replies' metrics."""
     averaging = cast(FedAvg, aggregating(inner))
     key = averaging.weighted_by_key
-    contents = [reply.message.content for reply in replies]
+    contents = [reply.content() for reply in replies]
     if contents:
         validate_message_reply_consistency(contents, key, check_arrayrecord=False)
     weights = weights_of(replies, key)
@@ -125,7 +127,7 @@ def _aggregate_mean(
     change, exact = weighted_mean(list(zip(updates, weights, strict=True)), layout)
     only_mean = type(averaging).aggregate_train is FedAvg.aggregate_train  # the mean is the result, so it needs no copy
     arrays = {} if only_mean else layout.unflatten_float64(change, exact, published.vector)
-    metric_key, metrics = next(iter(records.metric_records(contents[0]).items()))
+    metric_key, metrics = next(iter(replies[0].metrics.items()))
     merged = RecordDict(
         {replies[0].key: to_record(arrays), metric_key: MetricRecord(dict(metrics) | {key: sum(weights)})}
     )
@@ -142,8 +144,7 @@ def _aggregate_mean(
 
 def weights_of(replies: Sequence[ValidatedReply], key: str) -> list[float]:
     """Return the weight of each reply, which is the metric `key`; replies without it have none."""
-    contents = [records.metric_records(reply.message.content) for reply in replies]
-    metrics = [record for content in contents for record in list(content.values())[:1]]
+    metrics = [record for reply in replies for record in list(reply.metrics.values())[:1]]
     return [float(cast(float, record[key])) for record in metrics if key in record]
 
 

@@ -9,7 +9,6 @@ from typing import cast
 from flwr.app import MetricRecord
 
 from fedcomp.core import listed
-from fedcomp.flower import records
 from fedcomp.flower.compat import log
 from fedcomp.flower.server.rounds.participation import names_of
 from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
@@ -26,7 +25,7 @@ def with_one_key(replies: Sequence[ValidatedReply]) -> list[ValidatedReply]:
     """
     common = _most_common([reply.key for reply in replies])
     return [
-        reply if reply.key == common or common in reply.message.content else replace(reply, key=cast(str, common))
+        reply if reply.key == common or reply.has(str(common)) else replace(reply, key=cast(str, common))
         for reply in replies
     ]
 
@@ -40,8 +39,8 @@ def with_common_metrics(replies: Sequence[ValidatedReply], weight_key: str | Non
     """
     if not replies:
         return []
-    _name_records_alike(replies)
-    key_sets = [frozenset(records.metric_records(reply.message.content)) for reply in replies]
+    replies = _with_one_metric_key(replies)
+    key_sets = [frozenset(reply.metrics) for reply in replies]
     common_keys = _most_common(key_sets)
     alike = [reply for reply, keys in zip(replies, key_sets, strict=True) if keys == common_keys]
     for key in cast(frozenset[str], common_keys):
@@ -62,10 +61,8 @@ def are_alike(replies: Sequence[ValidatedReply]) -> bool:
 
 
 def _structure(reply: ValidatedReply) -> Hashable:
-    metrics = records.metric_records(reply.message.content).items()
-    entries = {(key, name, _kind(value)) for key, record in metrics for name, value in record.items()}
-    names = frozenset(records.array_records(reply.message.content)), frozenset(key for key, _ in metrics)
-    return reply.key, *names, frozenset(entries)
+    entries = {(key, name, _kind(value)) for key, record in reply.metrics.items() for name, value in record.items()}
+    return reply.key, frozenset(reply.arrays), frozenset(reply.metrics), frozenset(entries)
 
 
 def _kind(value: Value) -> int | None:
@@ -78,18 +75,20 @@ def _most_common(values: Sequence[Hashable]) -> Hashable:
     return max(Counter(values).items(), key=lambda item: item[1], default=(None, 0))[0]
 
 
-def _name_records_alike(replies: Sequence[ValidatedReply]) -> None:
-    """Give the only MetricRecord of each reply the key that most of them have."""
-    held = [records.metric_records(reply.message.content) for reply in replies]
-    if all(len(each) == 1 for each in held):
-        common = cast(str | None, _most_common([key for each in held for key in each]))
-        for reply, (key,) in zip(replies, held, strict=True):
-            if common is not None and common not in reply.message.content:
-                reply.message.content[common] = reply.message.content.pop(key)
+def _with_one_metric_key(replies: Sequence[ValidatedReply]) -> list[ValidatedReply]:
+    """Return the replies, the only MetricRecord of each under the key that most of them have."""
+    if not all(len(reply.metrics) == 1 for reply in replies):
+        return list(replies)
+    common = cast(str, _most_common([key for reply in replies for key in reply.metrics]))
+    return [
+        reply if reply.has(common) else replace(reply, metrics={common: record})
+        for reply in replies
+        for record in reply.metrics.values()
+    ]
 
 
 def _with_common_entries(replies: Sequence[ValidatedReply], key: str, weight_key: str | None) -> list[ValidatedReply]:
-    metrics = [cast(MetricRecord, reply.message.content[key]) for reply in replies]
+    metrics = [reply.metrics[key] for reply in replies]
     kinds = Counter((name, _kind(value)) for record in metrics for name, value in record.items())
     if all(count == len(replies) for count in kinds.values()):
         return list(replies)
@@ -102,11 +101,12 @@ def _with_common_entries(replies: Sequence[ValidatedReply], key: str, weight_key
         for name, kind in common.items()
     }
     means = {name: _mean(held) for name, held in having.items() if len(held) < len(alike)}
+    changed: list[ValidatedReply] = []
     for reply, record in alike:
         values = {n: record[n] if n in record and _kind(record[n]) == kind else means[n] for n, kind in common.items()}
-        reply.message.content[key] = MetricRecord(values)
+        changed.append(replace(reply, metrics={**reply.metrics, key: MetricRecord(values)}))
     _log({name for name, _ in kinds} - common.keys(), means.keys(), [reply.node for reply, _ in alike])
-    return [reply for reply, _ in alike]
+    return changed
 
 
 def _mean(weighted: Sequence[tuple[float, Value]]) -> float | list[float]:

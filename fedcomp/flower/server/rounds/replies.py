@@ -15,7 +15,7 @@ from fedcomp.flower.server.further_records import DenseRecords, FurtherRecords
 from fedcomp.flower.server.message_kind import MessageKind
 from fedcomp.flower.server.rounds.alike import with_common_metrics, with_common_records, with_one_key
 from fedcomp.flower.server.rounds.reply_needs import MissingRecordError, ReplyNeeds
-from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
+from fedcomp.flower.server.rounds.validated_reply import ReceivedReply, ValidatedReply
 from fedcomp.sync import Clipping, Ledger, Publisher, check_norm, dense_change, scaled
 
 MAX_DECODED_BYTES = 512 * 2**20
@@ -48,7 +48,7 @@ class ReplyValidator:
     asked: int = 0
     same_records: bool = False
 
-    def validate(self, messages: Iterable[Message], *, train: bool) -> tuple[list[ValidatedReply], list[Message]]:
+    def validate(self, received: Iterable[ReceivedReply], *, train: bool) -> tuple[list[ValidatedReply], list[Message]]:
         """Return the valid replies in the order of their nodes, and the failures, which include the refused replies.
 
         No update is acknowledged yet: that is for when it has gone into the model.
@@ -60,12 +60,13 @@ class ReplyValidator:
         decoded_bytes = 0
         misfits: set[int] = set()
         failed: list[Message] = []
-        for message in messages:
+        for each in received:
+            message = each.message
             if message.has_error():
                 failed.append(message)
                 continue
             try:
-                reply = self._validate(message, train)
+                reply = self._validate(each, train)
             except FedcompError as error:
                 failed.append(self._refuse(message, error))
                 if isinstance(error, MissingRecordError):
@@ -86,7 +87,7 @@ class ReplyValidator:
         used = {id(reply.message) for reply in alike}
         others = CorruptError("its records are not those of the other replies")
         failed += [self._refuse(reply.message, others) for reply in replies if id(reply.message) not in used]
-        if alike and not any(self.needs.weight(reply.message.content) for reply in alike):
+        if alike and not any(self.needs.weight(reply.metrics) for reply in alike):
             none = CorruptError("its weight is 0, and so are all others")
             return [], [*failed, *(self._refuse(reply.message, none) for reply in alike)]
         clipped = self._clipped(alike) if train and self.clipping else alike
@@ -121,15 +122,16 @@ class ReplyValidator:
             clipped.append(reply)
         return clipped
 
-    def _validate(self, message: Message, train: bool) -> ValidatedReply:
+    def _validate(self, received: ReceivedReply, train: bool) -> ValidatedReply:
+        message, contents = received.message, received.contents
         node = message.metadata.src_node_id
-        packed = records.packed(message.content)
+        packed = contents.frame
         if packed is None:
             raise CorruptError("the reply holds no frame; is CompressionMod in the ClientApp's mods?")
         key, data = packed
-        others = records.dense_sizes(message.content)
-        others_size = sum(others.values())
-        packed_size = len(data) + sum(map(len, records.further_packed(message.content).values()))
+        sizes = {key: records.dense_size(record) for key, record in contents.dense.items()}
+        others_size = sum(sizes.values())
+        packed_size = len(data) + sum(map(len, contents.compressed.values()))
         self.ledger.add(self.server_round, node, uplink_bytes=packed_size + others_size)
         other = MessageType.EVALUATE if train else MessageType.TRAIN
         if message.metadata.message_type.split(".")[0] == other:
@@ -139,7 +141,7 @@ class ReplyValidator:
         if reply.update is not None and train and self.max_norm is not None:
             check_norm(reply.update, self.publisher.replica, self.max_norm)
         published = self.publisher.replica
-        further, further_size = self.further_records.decode(message.content, reply.frame.after, published.layout)
+        further, further_size = self.further_records.decode(contents.compressed, reply.frame.after, published.layout)
         self.publisher.confirm(node, reply)  # the node holds the version, even if its reply is of no use
         most = self.mode.staleness if self.mode is not None else 0
         if reply.staleness > most:
@@ -147,23 +149,21 @@ class ReplyValidator:
                 f"it starts from version {reply.frame.version}, {reply.staleness} before the published one; at most {most} "
                 "are possible"
             )
-        self.needs.check(message.content, reply.update)
+        self.needs.check(contents, reply.update)
         self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size + further_size)
-        self.dense_records.add(MessageKind.TRAIN_REPLY if train else MessageKind.EVALUATE_REPLY, others)
+        self.dense_records.add(MessageKind.TRAIN_REPLY if train else MessageKind.EVALUATE_REPLY, sizes)
         if (update := reply.update) is not None:
             decode_seconds = update.decode_seconds + time.perf_counter() - start_s
             seconds = {"encode_seconds": update.encode_seconds, "decode_seconds": decode_seconds}
             self.ledger.add(self.server_round, node, dense_uplink_bytes=self.dense_size, **seconds)
-        message.content = message.content.copy()
-        del message.content[key]
-        message.content.update(further)
+        others, model_key = contents.dense | further, key
         if update is not None and not train:
             # The model that an evaluation returned is one more record of the reply: nothing that is published depends on it.
             change, _ = dense_change(update, published.layout)
             arrays = published.layout.unflatten(published.vector + change, update.exact)
-            message.content[key] = records.model_record(arrays)
-            return ValidatedReply(message, records.KEY, replace(reply, update=None))
-        return ValidatedReply(message, key, reply)
+            others[key] = records.model_record(arrays)
+            model_key, reply = records.KEY, replace(reply, update=None)
+        return ValidatedReply(message, model_key, reply, others, contents.metrics, contents.configs)
 
     def _refuse(self, message: Message, error: FedcompError) -> Message:
         node = message.metadata.src_node_id

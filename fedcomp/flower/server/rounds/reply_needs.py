@@ -1,14 +1,15 @@
 """What a strategy needs of each reply: without it, the code of Flower would end the run."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from flwr.app import RecordDict
+from flwr.app import MetricRecord
 from flwr.serverapp.strategy import FedAvg, MultiKrum, Strategy
 
 from fedcomp.errors import CorruptError
-from fedcomp.flower import records
 from fedcomp.flower.compat import aggregate_metricrecords, attributes, is_library_code
+from fedcomp.flower.records import Contents
 from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse, reply_use_of
 from fedcomp.sync import Update
 
@@ -65,16 +66,16 @@ class ReplyNeeds:
         one_array_record = strict and train and not mean
         return cls(train, inner.weighted_by_key, strict, one_array_record, further, divides, selects, True)
 
-    def check(self, content: RecordDict, update: Update | None) -> None:
-        """Raise `CorruptError` for a reply that lacks something; `content` are its records, and `update` is in its frame."""
-        metrics, arrays = records.metric_records(content), records.array_records(content)
+    def check(self, contents: Contents, update: Update | None) -> None:
+        """Raise `CorruptError` for a reply that lacks something; `contents` are its records, and `update` is in its frame."""
+        metrics, keys = contents.metrics, contents.array_keys
         if self.strict and len(metrics) != 1:
             raise MissingRecordError(f"it holds {len(metrics)} MetricRecords; one is needed")
         if self.strict and self.train and update is None:
             raise MissingRecordError("none of its ArrayRecords has the names and shapes of the model")
-        if self.one_array_record and len(arrays.keys() - self.further_records) != 1:
+        if self.one_array_record and len(keys - self.further_records) != 1:
             needed = " and ".join(["the model", *sorted(self.further_records)])
-            raise MissingRecordError(f"it holds the ArrayRecords {sorted(arrays)}; the strategy reads only {needed}")
+            raise MissingRecordError(f"it holds the ArrayRecords {sorted(keys)}; the strategy reads only {needed}")
         if self.strict and any(self.weight_key not in record for record in metrics.values()):
             raise MissingRecordError(f"its metrics hold no {self.weight_key!r}, by which the strategy weighs it")
         for record in metrics.values():
@@ -84,9 +85,9 @@ class ReplyNeeds:
             if self.selects and not weight:
                 raise CorruptError("its weight is 0; the strategy may select it alone, and needs a weight above 0")
 
-    def weight(self, content: RecordDict) -> float:
-        """Return the weight of a reply that passed `check`; 1 if it does not matter."""
+    def weight(self, metrics: Mapping[str, MetricRecord]) -> float:
+        """Return the weight of a reply with `metrics` that passed `check`; 1 if it does not matter."""
         if not self.divides or not self.weight_key:
             return 1
-        (metrics,) = records.metric_records(content).values()
-        return cast(float, metrics[self.weight_key])
+        (record,) = metrics.values()
+        return cast(float, record[self.weight_key])

@@ -26,6 +26,7 @@ from fedcomp.errors import NoUpdateError
 from fedcomp.flower import GROWTH, CompressedStrategy, CompressionMod, LocalGrid, RigL, records
 from fedcomp.flower.local_grid import Fault
 from fedcomp.flower.server.rounds import replies
+from fedcomp.flower.server.rounds.validated_reply import ReceivedReply
 from fedcomp.flower.strategies.reply_use import ReplyDeclaration, ReplyUse
 from fedcomp.sync import Undecoded
 from fedcomp.wire.codec_ids import codec_by_id
@@ -612,8 +613,8 @@ def test_updates_that_take_too_much_memory_decoded_are_decoded_when_they_are_use
         monkeypatch.setattr(replies, "MAX_DECODED_BYTES", limit)
         kept: list[bool] = []
 
-        def spy(self: replies.ReplyValidator, messages: Messages, *, train: bool) -> Any:
-            valid, failed = VALIDATE(self, messages, train=train)
+        def spy(self: replies.ReplyValidator, received: Iterable[ReceivedReply], *, train: bool) -> Any:
+            valid, failed = VALIDATE(self, received, train=train)
             kept.extend(not isinstance(one.update.change, Undecoded) for one in valid if one.update)  # noqa: B023
             return valid, failed
 
