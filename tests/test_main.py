@@ -74,7 +74,7 @@ def test_a_key_frame_is_described_with_its_tensors(capsys: pytest.CaptureFixture
 def test_a_server_message_is_described_with_its_frames_and_the_delta_with_the_layout_of_the_key_frame(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lines = described(capsys, "message.instruction")
+    lines = described(capsys, "plain.message")
     assert lines[0] == "SERVER MESSAGE 10, 3268 bytes, 2 frames"
     assert "  uplink       'stc(density=0.1)'" in lines
     assert "  leads to     version 42 (7385d0e2190aaa6a)" in lines
@@ -117,7 +117,7 @@ def test_control_characters_in_a_tensor_name_are_escaped() -> None:
 
 
 def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    data = (GOLDEN / "held.frame").read_bytes()
+    data = (GOLDEN / "ack.frame").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data + data)))
     assert main(["-"]) == 0
     heads = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
@@ -131,8 +131,8 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         (b"text" * 20, "unknown here: .*FCMP"),
         (b"FCIN", "damaged: 4 bytes.*52"),
         ((GOLDEN / "delta.frame").read_bytes()[:-1], "damaged: 108 bytes.*109"),
-        ((GOLDEN / "lost.frame").read_bytes()[:-1] + b"\0", "damaged: .*CRC32"),
-        ((GOLDEN / "lost.frame").read_bytes() + b"\n", "damaged: 1 bytes.*52"),
+        ((GOLDEN / "resync.frame").read_bytes()[:-1] + b"\0", "damaged: .*CRC32"),
+        ((GOLDEN / "resync.frame").read_bytes() + b"\n", "damaged: 1 bytes.*52"),
     ],
 )
 def test_a_damaged_file_gives_one_line_and_exit_code_1(
@@ -152,7 +152,7 @@ def test_a_missing_file_gives_one_line_and_exit_code_1(tmp_path: Path, capsys: p
 
 def test_python_m_fedcomp_runs() -> None:
     command = [sys.executable, "-m", "fedcomp"]
-    data = (GOLDEN / "held.frame").read_bytes()
+    data = (GOLDEN / "ack.frame").read_bytes()
     done = subprocess.run([*command, "-"], input=data, capture_output=True, cwd=ROOT, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.startswith(b"ACK frame at byte 0, 52 bytes")

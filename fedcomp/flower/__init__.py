@@ -11,10 +11,11 @@ with required("fedcomp.flower", "flower", "filelock", "flwr"):
 
 from fedcomp.flower.client.mod import CompressionMod
 from fedcomp.flower.compat import GridWrapper, NodeSpeed, Speeds, to_record, to_torch
-from fedcomp.flower.local_grid import LocalGrid
+from fedcomp.flower.local_grid import Fault, LocalGrid
 from fedcomp.flower.records import round_model
 from fedcomp.flower.server.async_mode import AsyncMode, check_async, parse_mode
 from fedcomp.flower.server.links.checks import check_links
+from fedcomp.flower.server.model.checkpoint import Checkpoint
 from fedcomp.flower.server.rounds.participation import NodeState
 from fedcomp.flower.server.rounds.round_hook import Round
 from fedcomp.flower.server.strategy import CompressedStrategy
@@ -25,16 +26,19 @@ from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclarati
 from fedcomp.flower.strategies.rigl import GROWTH, RigL
 from fedcomp.flower.strategies.state import StatefulStrategy
 from fedcomp.flower.training_state import load_training_state, save_training_state
-from fedcomp.sync import Ledger, Traffic
+from fedcomp.sync import Clipping, Ledger, Traffic
 
 __all__ = [
     "EF21",
     "GROWTH",
     "AsyncMode",
+    "Checkpoint",
+    "Clipping",
     "CompressedStrategy",
     "CompressionMod",
     "DifferenceRecord",
     "DynamicSampling",
+    "Fault",
     "FedAMS",
     "GridWrapper",
     "Ledger",

@@ -46,28 +46,39 @@ def check_norm(update: Update, published: Replica, max_norm: float) -> None:
 class Clipping:
     """Bounds the l2 norm of each update before it is averaged, so that no node moves the mean as far as it likes.
 
-    `max_norm` is the largest norm, 0 for no bound: norm bounding as in Sun, Kairouz, Suresh, McMahan, "Can You Really Backdoor
-    Federated Learning?", arXiv:1911.07963.  `times_median` bounds it by that many times the median norm of those updates of
-    the round that change something, 0 for no bound, and needs no knowledge of the task; a minority cannot move the median far.
+    An update that is longer is scaled down to the bound: norm bounding as in Sun, Kairouz, Suresh, McMahan, "Can You Really
+    Backdoor Federated Learning?", arXiv:1911.07963.
+
+    Attributes:
+        norm: The largest norm; 0 for no bound.
+        median: The largest norm as a multiple of the median norm of those updates of the round that change something; 0 for no
+            bound.  It needs no knowledge of the task, and a minority of the nodes cannot move the median far.
+
+    Raises:
+        ValueError: A number below 0.
+
+    Examples:
+        >>> Clipping(median=3)
+        Clipping(norm=0.0, median=3)
     """
 
-    max_norm: float = 0.0
-    times_median: float = 0.0
+    norm: float = 0.0
+    median: float = 0.0
 
     def __post_init__(self) -> None:
-        check_range("clip_norm", self.max_norm, least=0, what="the largest norm of an update, 0 for no bound")
-        check_range("clip_median", self.times_median, least=0, what="a multiple of the median norm, 0 for no bound")
+        check_range("norm", self.norm, least=0, what="the largest norm of an update, 0 for no bound")
+        check_range("median", self.median, least=0, what="a multiple of the median norm, 0 for no bound")
 
     def __bool__(self) -> bool:
         """Return whether there is a bound."""
-        return self.max_norm > 0 or self.times_median > 0
+        return self.norm > 0 or self.median > 0
 
     def scales(self, updates: Sequence[Update], published: Replica) -> list[float]:
         """Return the factor of each update, at most 1: that of a longer one brings it to the bound."""
         norms = [_norm(update, published) for update in updates]
-        bound = self.max_norm or math.inf
-        if self.times_median and norms:
-            bound = min(bound, self.times_median * statistics.median([norm for norm in norms if norm] or [0.0]))
+        bound = self.norm or math.inf
+        if self.median and norms:
+            bound = min(bound, self.median * statistics.median([norm for norm in norms if norm] or [0.0]))
         return [bound / norm if norm > bound else 1.0 for norm in norms]
 
 

@@ -159,7 +159,7 @@ class Ledger(Traffic):
     def from_array(cls, rows: NDArray[np.void], nodes: NDArray[np.void] | None = None) -> "Ledger":
         """Return the ledger that wrote `rows` with `to_array`, and `nodes` with `nodes_to_array`.
 
-        Without `nodes`, `rows` are those of the whole run.  Columns that an older version did not count are zero.
+        Without `nodes`, `rows` are those of the whole run.
         """
         ledger = cls()
         for row in rows:
@@ -180,4 +180,4 @@ def _amounts(part: Traffic) -> tuple[float, ...]:
 
 
 def _named(row: np.void) -> dict[str, Any]:
-    return {name: row[name].item() for name in COLUMNS if name in (row.dtype.names or ())}
+    return {name: row[name].item() for name in COLUMNS}

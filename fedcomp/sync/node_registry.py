@@ -13,8 +13,8 @@ COLUMNS = (
     "version",
     "fingerprint",
     "number",
-    "taken_number",
-    "taken_crc",
+    "acked_number",
+    "acked_crc",
     "summed",
     "needs_key",
     "may_be_ahead",
@@ -86,20 +86,19 @@ class NodeRegistry(dict[int, NodeRecord]):
     def from_array(cls, rows: NDArray[np.void]) -> "NodeRegistry":
         """Return the registry that wrote `rows` with `to_array`, without the numbers of messages.
 
-        No reply to a message of a server that has ended counts: its node may have been told since that it did not.
+        Replies to messages of an earlier server process are refused: the node may already have taken that update back.
         """
-        registry, names = cls(), rows.dtype.names or ()
-        for values in rows.tolist():
-            row = dict(zip(names, values, strict=True))  # older rows lack some of the columns
-            if not 0 <= (returned := row.get("returned", 0.0)) < 1:
+        registry = cls()
+        for row in rows:
+            if not 0 <= (returned := float(row["returned"])) < 1:
                 raise CorruptError(f"a returned share of {returned}; at least 0 and below 1 is needed")
-            registry[row["node"]] = NodeRecord(
-                row["version"],
-                row["fingerprint"],
-                answered=-1 if row.get("may_be_ahead", False) else 0,
-                acked=Ack(row["taken_number"], row["taken_crc"]),
+            registry[int(row["node"])] = NodeRecord(
+                int(row["version"]),
+                int(row["fingerprint"]),
+                answered=-1 if row["may_be_ahead"] else 0,
+                acked=Ack(int(row["acked_number"]), int(row["acked_crc"])),
                 returned=returned,
-                summed=row.get("summed", False),
-                needs_key=row.get("needs_key", False),
+                summed=bool(row["summed"]),
+                needs_key=bool(row["needs_key"]),
             )
         return registry

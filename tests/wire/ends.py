@@ -28,7 +28,7 @@ from fedcomp.gossip.peers.service import Service
 from fedcomp.gossip.shared_tensors import SharedTensors
 from fedcomp.split import SplitSettings
 from tests.split.pair import Pair
-from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_instruction
+from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_server_message
 
 REQUESTS = {"HELLO": pb.HelloRequest, "FETCH": pb.FetchRequest, "DELIVER": pb.DeliverRequest}
 FETCHED, STATE, SPLIT_ANSWER, SPLIT_MESSAGE = "FETCHED", "STATE", "SPLIT_ANSWER", "SPLIT_MESSAGE"
@@ -188,7 +188,7 @@ def pair() -> Pair:
 def split_message(rng: Random) -> bytes:
     """Return the server's message with changed bytes, most often with a right checksum."""
     data = disturb(rng, _pair()[1])
-    return seal_instruction(data) if rng.random() < 0.7 else data
+    return seal_server_message(data) if rng.random() < 0.7 else data
 
 
 def split_answer(rng: Random) -> bytes:

@@ -26,7 +26,7 @@ from fedcomp.flower.compat import log, record_from_bytes, record_to_bytes
 from fedcomp.sync import Replica, apply_frame
 from fedcomp.wire import Frame, Kind, parse_frames
 
-FORMAT = "1"
+FORMAT = "2"
 DAMAGE_ERRORS = (DecodeError, *CORRUPTION_ERRORS)
 """What `StateFiles.read` and `StateFiles.place` raise for missing or damaged files."""
 MAX_REPLAYED_FRAMES = 32
@@ -40,7 +40,7 @@ MAX_TRAININGS = 4
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NAME = re.compile(r"[0-9a-f]{16}")
 """The name of a training's folder; everything else in the folder is left alone."""
-LAST = "fedcomp.lineage"
+LAST = "fedcomp.training"
 """The record in ``Context.state`` that names the training of the Flower run."""
 DAMAGED = ".damaged"
 
@@ -214,7 +214,7 @@ class StateFolder:
             self._remove_old(state.training_id)
         except OSError as error:
             raise self._unusable(error) from None
-        self._records[LAST] = ConfigRecord({"lineage": f"{state.training_id:016x}"})
+        self._records[LAST] = ConfigRecord({"id": f"{state.training_id:016x}"})
 
     def _remove_old(self, newest: int) -> None:
         for files in (StateFiles(self._path / f"{each:016x}") for each in self._trainings()):
@@ -258,7 +258,7 @@ class StateFolder:
 
     def _last(self) -> int:
         record = self._records.config_records.get(LAST)
-        return int(str(record["lineage"]), 16) if record else 0
+        return int(str(record["id"]), 16) if record else 0
 
 
 def _write(path: Path, arrays: Arrays) -> None:

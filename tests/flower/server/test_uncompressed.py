@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, FedXgbBagging, FedXgbCyclic, Result, Strategy
 
 from fedcomp.core import format_bytes
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, Round
+from fedcomp.flower import Checkpoint, CompressedStrategy, CompressionMod, LocalGrid, Round
 from tests.flower.toy import model
 
 EMPTY = ArrayRecord([np.frombuffer(b"", np.uint8)])
@@ -113,7 +113,7 @@ def test_a_second_start_goes_on_counting() -> None:
 
 
 def test_what_needs_a_published_model_is_refused(tmp_path: Path) -> None:
-    strategy = CompressedStrategy(FedXgbCyclic(), checkpoint=tmp_path / "checkpoint")
+    strategy = CompressedStrategy(FedXgbCyclic(), checkpoint=Checkpoint(tmp_path / "checkpoint"))
     with pytest.raises(ValueError, match="checkpoint"):
         strategy.start(LocalGrid(_app(), 3), EMPTY)
     for arrays, local in ((ArrayRecord(), []), (model(), ["*"]), (EMPTY, ["0"])):

@@ -35,9 +35,7 @@ def check_links(inner: Strategy, uplink: Compressor, downlink: Compressor, clipp
             "the uplink ef21 and the strategy EF21 belong together"
         )
     if sums and clipping:
-        raise ValueError(
-            "clip_norm and clip_median do not go with EF21: its sum would no longer hold what the nodes have sent"
-        )
+        raise ValueError("clipping does not go with EF21: its sum would no longer hold what the nodes have sent")
     check_bound(inner, uplink)
 
 

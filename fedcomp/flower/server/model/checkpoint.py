@@ -1,25 +1,44 @@
-"""Everything that the server must not lose, in one archive: numpy's own format without pickle, written atomically."""
+"""When a run writes its checkpoint, and where."""
 
-from collections.abc import Generator, Mapping
+import os
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
+from fedcomp.core import check_int
 
-from fedcomp.core import Arrays, from_json, octets, read_archive, to_json, write_archive
-from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
-from fedcomp.flower.server.model.strategy_state import Scalars, restore, state_of
-from fedcomp.sync import ROW, SAVED_PARTS, History, Ledger, NodeRegistry, Origin, Publisher, Replica, from_key_frame
-from fedcomp.wire import parse_frames, parse_single_frame
 
-FORMAT = 2
-READABLE = (1, FORMAT)
-"""Format 1, of fedcomp 0.1, holds the parts of all rounds in place of the sums of nodes."""
-HEARD_ROW = np.dtype([("node", "<u8"), ("round", "<i8")])
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The file that gets the whole state of a run before the first message of every `every`-th version leaves.
+
+    The first version is included.  Beside it, a file with ``.traffic`` behind its name grows by the traffic of each round and
+    node.
+
+    Attributes:
+        path: The file; its folder must exist.
+        every: The number of versions from one write to the next, at least 1.
+
+    Raises:
+        ValueError: `path` is no path, or `every` is below 1.
+
+    Examples:
+        >>> Checkpoint("run.npz", every=10).every
+        10
+    """
+
+    path: str | Path
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike):
+            raise ValueError(f"path is {self.path!r}; the path of a file is needed")
+        check_int("every", self.every, 1, 2**63 - 1)
+
+    def is_due(self, server_round: int) -> bool:
+        """Return whether the checkpoint is written after `server_round`."""
+        return server_round % self.every == 0
 
 
 @contextmanager
@@ -31,115 +50,3 @@ def explained(path: Path) -> Generator[None]:
         left = "the one before is whole: make room, and continue from it" if path.exists() else "there was none before"
         text = f"{error.strerror}: {error.filename or path} cannot be written, and so no new checkpoint; {left}"
         raise OSError(error.errno, text) from error
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A server between two rounds.
-
-    `local` are the tensors that never travel; `random_state` is that of the module `random` for the strategy.  `heard` is the
-    round in which each node last answered, `recorded` the size of the record of all traffic in bytes, in rows of `row_size`.
-    `choice` is the state of the automatic choice of compressors, in plain values.
-    """
-
-    round: int
-    publisher: Publisher
-    ledger: Ledger
-    local: Arrays
-    random_state: Any
-    heard: Mapping[int, int]
-    recorded: int = 0
-    choice: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    row_size: int = ROW.itemsize
-
-    def save(self, path: str | Path, inner: Strategy, settings: Scalars) -> None:
-        """Write this and the state of `inner` to `path`; `settings` are ``scalars_of(inner)`` when it was new."""
-        publisher = self.publisher
-        arrays, plain = state_of(inner, settings)
-        arrays |= {f"memory/{name}": np.asarray(array) for name, array in publisher.memory.items()}
-        arrays |= {f"local/{name}": array for name, array in self.local.items()}
-        arrays |= {
-            "replica": octets(publisher.replica.key_frame().to_bytes()),
-            "history": octets(b"".join(frame.to_bytes() for frame in publisher.history.frames())),
-            "roster": publisher.nodes.to_array(),
-            "start": octets(publisher.start.to_bytes() if publisher.start else b""),
-            "ledger": self.ledger.to_array(SAVED_PARTS),
-            "ledger_nodes": self.ledger.nodes_to_array(),
-            "heard": np.array(list(self.heard.items()), HEARD_ROW),
-        }
-        if (origin := publisher.replica.origin) is not None:
-            arrays |= {"origin": octets(origin.base.key_frame().to_bytes()), "counts": origin.counts}
-        plain |= {
-            "format": FORMAT,
-            "round": self.round,
-            "recorded": self.recorded,
-            "row_size": self.row_size,
-            "epoch": publisher.epoch,
-            "lineage": publisher.training_id,
-            "random": self.random_state,
-            "choice": dict(self.choice),
-        }
-        write_archive(Path(path), arrays | {"plain": to_json(plain)})
-
-    @classmethod
-    def load(cls, path: str | Path, inner: Strategy) -> "Checkpoint":
-        """Return what `save` wrote, and restore the state of `inner`.
-
-        Raises `CorruptError` for a damaged file, and `OSError` for one that cannot be opened.
-        """
-        try:
-            arrays = read_archive(Path(path))
-            plain = from_json(arrays["plain"])
-            if plain["format"] not in READABLE:
-                raise CorruptError(f"checkpoint format {plain['format']}; this version reads format 1 and {FORMAT}")
-            replica = from_key_frame(parse_single_frame(arrays["replica"].tobytes()))
-            if "origin" in arrays:
-                base = from_key_frame(parse_single_frame(arrays["origin"].tobytes()))
-                replica = _from_origin(replica, base, arrays["counts"])
-            publisher = Publisher(
-                replica,
-                History(replica.key_frame().size, parse_frames(arrays["history"].tobytes())),
-                memory=_below(arrays, "memory/"),
-                nodes=NodeRegistry.from_array(arrays["roster"]),
-                epoch=plain["epoch"],
-                training_id=plain.get("lineage", 0),
-                start=parse_single_frame(start) if (start := arrays.get("start", octets(b"")).tobytes()) else None,
-            )
-            version, words, gauss = plain["random"]
-            rows = arrays["ledger"]
-            saved = cls(
-                plain["round"],
-                publisher,
-                Ledger.from_array(rows, arrays.get("ledger_nodes")),
-                _below(arrays, "local/"),
-                (version, tuple(words), gauss),
-                dict(arrays["heard"].tolist()) if "heard" in arrays else _heard(rows),
-                plain.get("recorded", 0),
-                plain.get("choice", {}),
-                plain.get("row_size", 0),
-            )
-        except CORRUPTION_ERRORS as error:
-            raise CorruptError(f"{path} is not a valid checkpoint: {error}") from error
-        restore(inner, arrays, plain)
-        return saved
-
-
-def _from_origin(replica: Replica, base: Replica, counts: NDArray[Any]) -> Replica:
-    """Return `replica` with its steps counted from `base`; raise `CorruptError` if these lead to another vector."""
-    fits = base.layout == replica.layout and counts.dtype == np.int32 and counts.shape == base.vector.shape
-    if not fits or (origin := Origin(base, counts)).vector().tobytes() != replica.vector.tobytes():
-        raise CorruptError("the origin and its steps do not lead to the published model")
-    return replace(replica, origin=origin)
-
-
-def _heard(rows: NDArray[np.void]) -> dict[int, int]:
-    """Return the round in which each node last answered, from the parts of all rounds."""
-    answered = rows["uplink_bytes"] > 0
-    if "failed" in (rows.dtype.names or ()):
-        answered |= rows["failed"] > 0
-    found = np.sort(rows[answered][["round", "node"]], order="round")
-    return dict(zip(found["node"].tolist(), found["round"].tolist(), strict=True))
-
-
-def _below(arrays: Arrays, prefix: str) -> Arrays:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

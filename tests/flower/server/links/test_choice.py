@@ -14,9 +14,9 @@ import fedcomp
 from fedcomp.core import read_archive, to_json, write_archive
 from fedcomp.core.files import from_json
 from fedcomp.errors import CorruptError
-from fedcomp.flower import CompressedStrategy, FedAMS, LocalGrid, records, to_record
+from fedcomp.flower import Checkpoint, CompressedStrategy, FedAMS, LocalGrid, records, to_record
 from fedcomp.wire import parse_server_message
-from tests.flower.toy import Arrays, app, floats, model, training
+from tests.flower.toy import Arrays, app, checkpoint_at, floats, model, training
 
 NODES = 6
 VECTOR = np.random.default_rng(0).standard_normal(3660, np.float32)
@@ -45,7 +45,7 @@ def run(
     rounds: int, inner: Strategy | None = None, side: int = 60, checkpoint: Path | None = None
 ) -> tuple[CompressedStrategy, RecordingGrid]:
     random.seed(3)
-    strategy = CompressedStrategy(inner or FedAvg(fraction_evaluate=0.0), checkpoint=checkpoint)
+    strategy = CompressedStrategy(inner or FedAvg(fraction_evaluate=0.0), checkpoint=checkpoint_at(checkpoint))
     grid = RecordingGrid()
     strategy.start(grid, model((side, side)), num_rounds=rounds)
     return strategy, grid
@@ -105,7 +105,7 @@ def test_entries_that_never_change_make_no_model_larger(tmp_path: Path) -> None:
         first = to_record({name: array for name, array in arrays.items() if array.size})
         grid = RecordingGrid(training(head_alone))
         path = tmp_path / str(frozen)
-        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=path)
+        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(path))
         strategy.start(grid, first, num_rounds=10)
         strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
         strategy.load(path)
@@ -164,7 +164,7 @@ def test_the_log_names_the_choice_and_its_reason_in_one_line(caplog: pytest.LogC
 def test_a_restarted_server_chooses_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     whole, expected = run(70)
     random.seed(3)
-    first = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=tmp_path / "state")
+    first = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(tmp_path / "state"))
     grid = RecordingGrid()
 
     class Stopped(Exception):
@@ -191,10 +191,6 @@ def test_a_damaged_choice_in_a_checkpoint_is_refused(tmp_path: Path) -> None:
     write_archive(tmp_path / "damaged", parts | {"plain": to_json(plain)})
     with pytest.raises(CorruptError, match="gzip"):
         strategy.load(tmp_path / "damaged")
-    del plain["choice"]
-    write_archive(tmp_path / "older", parts | {"plain": to_json(plain)})
-    strategy.load(tmp_path / "older")
-    assert strategy.round == 2
 
 
 @pytest.mark.parametrize(
@@ -242,7 +238,7 @@ def balanced_run(
             FedAvg(fraction_train=0.2, fraction_evaluate=0.0),
             uplink=UPLINK,
             downlink=downlink,
-            checkpoint=checkpoint,
+            checkpoint=checkpoint_at(checkpoint),
             on_round=lambda _: used.append(strategy.compressors[1]),
         )
         return strategy

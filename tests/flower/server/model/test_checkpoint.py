@@ -16,6 +16,7 @@ from fedcomp.core import read_archive
 from fedcomp.errors import CorruptError
 from fedcomp.flower import (
     EF21,
+    Checkpoint,
     CompressedStrategy,
     DynamicSampling,
     FedAMS,
@@ -61,7 +62,7 @@ def test_a_resumed_run_ends_in_the_same_bits_as_an_uninterrupted_one(name: str, 
 
     random.seed(4)
     grid = LocalGrid(app(), 8)
-    strategy(checkpoint=tmp_path / "checkpoint").start(grid, model(), num_rounds=5)
+    strategy(checkpoint=Checkpoint(tmp_path / "checkpoint")).start(grid, model(), num_rounds=5)
     random.seed(99)  # another process has another random state
     second = strategy()
     second.load(tmp_path / "checkpoint")
@@ -101,13 +102,13 @@ def test_the_checkpoint_is_written_before_the_new_version_is_sent(tmp_path: Path
                 versions.append((other.version, strategy.version))
             return super().send_and_receive(messages, timeout=timeout)
 
-    strategy = _strategy(INNER["FedAvg"](**HALF), checkpoint=path)
+    strategy = _strategy(INNER["FedAvg"](**HALF), checkpoint=Checkpoint(path))
     strategy.start(Watched(app(), 4), model(), num_rounds=4)
     assert versions == [(0, 0), (1, 1), (2, 2), (3, 3)]
 
 
-def test_checkpoint_every_2_writes_every_second_version(tmp_path: Path) -> None:
-    strategy = _strategy(INNER["FedAvg"](**HALF), checkpoint=tmp_path / "checkpoint", checkpoint_every=2)
+def test_a_checkpoint_of_every_second_version_writes_every_second_version(tmp_path: Path) -> None:
+    strategy = _strategy(INNER["FedAvg"](**HALF), checkpoint=Checkpoint(tmp_path / "checkpoint", every=2))
     strategy.start(LocalGrid(app(), 4), model(), num_rounds=5)
     other = _strategy(INNER["FedAvg"](**HALF))
     other.load(tmp_path / "checkpoint")
@@ -117,7 +118,7 @@ def test_checkpoint_every_2_writes_every_second_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text", "absent"])
 def test_a_damaged_checkpoint_is_refused_and_changes_nothing(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
-    strategy = _strategy(INNER["FedAdam"](**HALF), checkpoint=path)
+    strategy = _strategy(INNER["FedAdam"](**HALF), checkpoint=Checkpoint(path))
     strategy.start(LocalGrid(app(), 4), model(), num_rounds=2)
     data = path.read_bytes()
     at = data.index(b"FCMP") + 300
@@ -140,12 +141,14 @@ def test_a_damaged_checkpoint_is_refused_and_changes_nothing(damage: str, tmp_pa
     assert other.inner.m_t is None
 
 
-def test_saving_before_the_first_version_and_checkpoint_every_0_are_refused(tmp_path: Path) -> None:
+def test_saving_before_the_first_version_and_checkpoints_that_are_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         _strategy(FedAvg()).save(tmp_path / "checkpoint")
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ValueError, match="checkpoint_every is 0"):
-        _strategy(FedAvg(), checkpoint_every=0)
+    with pytest.raises(ValueError, match="every is 0"):
+        Checkpoint("state", every=0)
+    with pytest.raises(ValueError, match="the path of a file is needed"):
+        Checkpoint(3)  # type: ignore[arg-type]  # pyright: ignore
 
 
 def test_new_settings_hold_on_resume_and_values_that_the_strategy_changed_come_back(tmp_path: Path) -> None:
@@ -160,7 +163,9 @@ def test_new_settings_hold_on_resume_and_values_that_the_strategy_changed_come_b
             self.rounds_seen += 1
             return super().aggregate_train(server_round, replies)
 
-    first = _strategy(Decaying(1.0, fraction_train=1.0, fraction_evaluate=0.0), checkpoint=tmp_path / "checkpoint")
+    first = _strategy(
+        Decaying(1.0, fraction_train=1.0, fraction_evaluate=0.0), checkpoint=Checkpoint(tmp_path / "checkpoint")
+    )
     first.start(LocalGrid(app(), 4), model(), num_rounds=3)
     inner = Decaying(1.0, fraction_train=0.5, fraction_evaluate=0.0)
     second = _strategy(inner)

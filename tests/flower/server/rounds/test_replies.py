@@ -23,7 +23,7 @@ from flwr.serverapp.strategy import (
 
 import fedcomp
 from fedcomp.errors import NoUpdateError
-from fedcomp.flower import GROWTH, CompressedStrategy, CompressionMod, LocalGrid, RigL, records
+from fedcomp.flower import GROWTH, Clipping, CompressedStrategy, CompressionMod, LocalGrid, RigL, records
 from fedcomp.flower.local_grid import Fault
 from fedcomp.flower.server.rounds import replies
 from fedcomp.flower.server.rounds.validated_reply import ReceivedReply
@@ -620,7 +620,7 @@ def test_updates_that_take_too_much_memory_decoded_are_decoded_when_they_are_use
 
         monkeypatch.setattr(replies.ReplyValidator, "validate", spy)
         link = fedcomp.parse(text)
-        strategy = CompressedStrategy(INNER[inner](), uplink=link, downlink=link, clip_median=2.0)
+        strategy = CompressedStrategy(INNER[inner](), uplink=link, downlink=link, clipping=Clipping(median=2))
         strategy.start(LocalGrid(app(), NODES), model(), num_rounds=3)
         models.append(strategy.arrays)
         assert len(kept) == 3 * NODES

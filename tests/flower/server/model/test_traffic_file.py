@@ -14,10 +14,8 @@ from flwr.app import Message
 from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
-from fedcomp.core import read_archive, to_json, write_archive
-from fedcomp.core.files import from_json
-from fedcomp.flower import CompressedStrategy, LocalGrid
-from fedcomp.flower.server.model.traffic_record import SUFFIX
+from fedcomp.flower import Checkpoint, CompressedStrategy, LocalGrid
+from fedcomp.flower.server.model.traffic_file import SUFFIX
 from fedcomp.sync import ROW, Ledger
 from tests.flower.toy import app, model
 
@@ -26,7 +24,7 @@ STC = fedcomp.stc(density=0.1)
 
 
 def build(path: Path) -> CompressedStrategy:
-    return CompressedStrategy(FedAvg(), uplink=STC, downlink=STC, checkpoint=path)
+    return CompressedStrategy(FedAvg(), uplink=STC, downlink=STC, checkpoint=Checkpoint(path))
 
 
 def record(path: Path) -> Ledger:
@@ -45,25 +43,6 @@ def test_the_record_holds_the_traffic_of_all_rounds_but_the_last_evaluation(path
     assert {key for key, part in found.items() if part != whole[key]} == {(4, node) for node in range(1, NODES + 1)}
     strategy.save(path)
     assert record(path).by_round_and_node() == whole
-
-
-def test_a_record_with_the_rows_of_another_version_is_set_aside(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    strategy = build(path)
-    strategy.start(LocalGrid(app(), NODES), model(), num_rounds=2)
-    parts = read_archive(path)
-    plain = from_json(parts["plain"])
-    del plain["row_size"]  # as before it was saved
-    write_archive(path, parts | {"plain": to_json(plain)})
-    file = path.with_name(path.name + SUFFIX)
-    before = file.read_bytes()
-    again = build(path)
-    with caplog.at_level("WARNING", logger="flwr"):
-        again.load(path)
-    assert "rows of another version" in caplog.text
-    assert file.with_name(file.name + ".old").read_bytes() == before
-    again.start(LocalGrid(app(), NODES), again.arrays, num_rounds=2)
-    found, whole = record(path).by_round_and_node(), again.ledger.by_round_and_node()
-    assert {key for key, part in found.items() if part != whole[key]} == {(4, node) for node in range(1, NODES + 1)}
 
 
 def add_rounds(strategy: CompressedStrategy, until: int) -> None:

@@ -14,8 +14,8 @@ from fedcomp.sync import ROW, Ledger
 SUFFIX = ".traffic"
 
 
-class TrafficRecord:
-    """The record beside the checkpoint `path`.  A checkpoint names its size: what lies behind that is overwritten."""
+class TrafficFile:
+    """The traffic file beside the checkpoint `path`.  A checkpoint names its size: what lies behind that is overwritten."""
 
     def __init__(self, path: Path) -> None:
         self._checkpoint = path
@@ -29,7 +29,7 @@ class TrafficRecord:
         return Path(path).resolve() == self._checkpoint.resolve()
 
     def append(self, ledger: Ledger) -> int:
-        """Write what is new in `ledger`; return the size of the record, which the checkpoint must hold."""
+        """Write what is new in `ledger`; return the size of the file, which the checkpoint must hold."""
         if ledger is not self._ledger:  # the first save of a run
             ledger.collect_new()
             self._ledger = ledger
@@ -45,19 +45,12 @@ class TrafficRecord:
         self._size, self._unwritten = self._size + len(self._unwritten), b""
         return self._size
 
-    def resume(self, size: int, row_size: int, ledger: Ledger) -> None:
+    def resume(self, size: int, ledger: Ledger) -> None:
         """Continue behind the `size` bytes that hold the traffic in `ledger`; with 0, begin with what `ledger` holds of it.
 
-        A warning says if the file has fewer bytes, or rows of another size than `ROW`'s: those are of another version, and the
-        file is set aside.
+        A warning says if the file has fewer bytes.
         """
         self._check()
-        if size and row_size != ROW.itemsize and self.path.exists():
-            aside = self.path.with_name(self.path.name + ".old")
-            self.path.replace(aside)
-            text = "fedcomp: %s has the rows of another version, and is now %s; the record begins with the last rounds"
-            log(WARNING, text, self.path, aside.name)
-            size = 0
         found = self.path.stat().st_size if self.path.exists() else 0
         if found < size:
             is_cut = f"holds {found} of {size} bytes" if self.path.exists() else "is missing"
@@ -70,9 +63,9 @@ class TrafficRecord:
         self._size, self._ledger = min(size, found) // ROW.itemsize * ROW.itemsize, ledger
 
     def _check(self) -> None:
-        """Raise `ValueError` for a folder or a link in place of the file: what it leads to is not the record's."""
+        """Raise `ValueError` for a folder or a link in place of the file: what it leads to is not that file's."""
         if self.path.is_symlink() or self.path.is_dir():
-            raise ValueError(f"{self.path} is a folder or a link; the record of the traffic is a file: move it away")
+            raise ValueError(f"{self.path} is a folder or a link; the traffic file is needed there: move it away")
 
 
 def _open_private(path: str, flags: int) -> int:
