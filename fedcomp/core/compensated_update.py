@@ -35,13 +35,13 @@ class CompensatedUpdate:
     """A weighted sum of float32 vectors of one length, the sender's memory and its update, computed block by block.
 
     When memory changes: `settle` applies the `settlement` to all entries, once; by default the sum moves into the first part.
-    Reading changes nothing, with one exception that saves a pass: the first reading of a sum that is `in_place` settles it.
-    That is for sums whose encoding cannot fail: the caller promises finite entries, and a sum of more than `MAX_TENSORS`
-    tensors is never read in place.
+    Reading never changes the memory, except that the first reading of an `in_place` sum also settles it (saves one pass).
+    `in_place` is for encoders that cannot fail: the caller promises finite entries.  A sum of more than `MAX_TENSORS` tensors
+    is never read in place.
 
-    A `bounded` sum saturates at the largest float32 if its parts are finite; any other raises `NonFiniteError` there.
-    `context` is what else the sender knows, `hint` what its memory tells the quantizer.  `origin` is the index of the first
-    entry in a longer vector, for error messages.
+    A `bounded` sum whose parts are finite saturates at the largest float32; any other sum raises `NonFiniteError` there.
+    `context` is what the sender knows in addition, and `hint` what its memory tells the quantizer.  `origin` is the index of
+    the first entry in a longer vector, for error messages.
     """
 
     __slots__ = ("bounded", "context", "hint", "in_place", "origin", "parts", "settled", "settlement", "weights")

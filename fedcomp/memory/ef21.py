@@ -18,9 +18,10 @@ class Ef21:
 
     g estimates the update; the receiver sums the c of all senders into the mean of all g (`fedcomp.flower.EF21`).  Unlike a
     residual, nothing grows without bound.  A receiver that has lost its sum raises the context's `estimate_epoch`: a state
-    of another epoch counts for nothing, and all senders start from zero.  The first update is v as it is; with momentum = 1
-    this is EF21 of Richtárik, Sokolov, Fatkhullin, NeurIPS 2021; below it EF21-SGDM of Fatkhullin, Tyurin, Richtárik, NeurIPS
-    2023, Algorithm 1.
+    from another epoch is ignored, and all senders start from zero.  The first update initializes v.
+
+    With momentum = 1 this is EF21 of Richtárik, Sokolov, Fatkhullin, NeurIPS 2021; with less it is EF21-SGDM of Fatkhullin,
+    Tyurin, Richtárik, NeurIPS 2023, Algorithm 1.
     """
 
     momentum: float

@@ -11,7 +11,7 @@ __all__ = ["balanced"]
 MIN_SHARE = 1 / 20
 """The least share of the named density.  On digits, 1/20 of the uplink's density still cost less than a point."""
 MAX_GAIN = 0.25
-"""A node that comes back fetches versions of many densities: faster steps would overshoot."""
+"""Limits the step: what a returning node fetches reflects the densities of many past rounds."""
 
 
 @register("chosen by fedcomp: what returning nodes fetch", uplink=False)

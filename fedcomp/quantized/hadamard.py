@@ -65,7 +65,10 @@ def aligned_buffer(size: int, dtype: type[np.generic]) -> NDArray[Any]:
 def _butterflies(
     entries: NDArray[Any], spare: NDArray[Any], count: int, stride: int = 0
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the buffer with the entries after `count` butterflies, the first one over half of `stride`, and the other."""
+    """Run `count` butterfly passes, the first over pairs `stride` / 2 apart (0: half of all entries).
+
+    Return the buffer with the result, and the spare buffer.
+    """
     stride = stride or entries.size
     with np.errstate():  # at whose end numpy has its old buffers back
         np.setbufsize(BUFFER_SIZE)

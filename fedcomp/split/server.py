@@ -61,10 +61,10 @@ class SplitTraffic:
 class NodeRecord:
     """What the server knows of a node: its end of the memory, the labels by sample id, and how far it is in the round.
 
-    `number` is that of the newest message to it, which `is_open` until it is answered; `acked` is the last batch taken, and
-    `gradient` the frame that answers it.  `weights` is the key frame with which the node begins the round, until it has;
-    `steps` counts the batches of the round, and `samples` those of the batches since the node has begun: fewer if it lost its
-    state since.  `place` is the number of nodes that were known before it.
+    `number`: the number of the newest message to the node, which `is_open` until the node answers.  `acked`: the last batch
+    taken.  `gradient`: the frame that answers that batch.  `weights`: the key frame that starts the node's round, sent until
+    the node `has_begun`.  `steps`: batches trained this round.  `samples`: samples in them; restarts at 0 if the node lost its
+    state.  `place`: the number of nodes that were known before this one.
     """
 
     memory: ActivationMemory

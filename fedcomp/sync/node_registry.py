@@ -86,7 +86,7 @@ class NodeRegistry(dict[int, NodeRecord]):
     def from_array(cls, rows: NDArray[np.void]) -> "NodeRegistry":
         """Return the registry that wrote `rows` with `to_array`, without the numbers of messages.
 
-        No reply to a message of a server that has ended counts: its node may have been told since that it did not.
+        Replies to messages of an earlier server process are refused: the node may already have taken that update back.
         """
         registry, names = cls(), rows.dtype.names or ()
         for values in rows.tolist():

@@ -202,11 +202,11 @@ class Publisher:
         return Route((self._key[1], *missed.frames), len(self._key[1]) + missed.catch_up_bytes, key=True)
 
     def _missed(self, version: int, fingerprint: int, *, certain: bool = True) -> Route | None:
-        """Return the smallest of deltas, replay and jumps from a version on, no frames from the newest; None if there is none.
+        """Return the smallest of deltas, replay and jumps from a version on; None if there is none.
 
-        Deltas off the grid are one replay, with the exact tensors once, if that saves much.  A node that may be ahead passes
-        over the deltas that it knows, alone or in a replay.  A node that has confirmed a version after the origin holds the
-        origin too, and can jump from there; another jump needs a node that certainly holds its start.
+        The newest version needs no frames.  Deltas off the grid are one replay, with the exact tensors once, if that saves
+        much.  A node that may be ahead skips deltas that it already has, so deltas and replays are safe for it.  A jump needs
+        its start: every node that confirmed a later version holds the origin; any other start counts only if `certain`.
         """
         replica = self.replica
         if (version, fingerprint) == replica.place:

@@ -159,9 +159,9 @@ def _parts_of(frame: Frame, layout: Layout, start_exact: bytes) -> tuple[Quantiz
 
 
 def rebased_exact(exact: bytes, start: bytes, published: Replica) -> bytes:
-    """Return the exact tensors that are as far from those published as `exact` are from `start`, an older version's.
+    """Return published + (exact - start): apply to the published exact tensors the change that the node made to `start`.
 
-    Numbers move by the difference, computed in float64; bools are those in `exact`.
+    `start` holds the exact tensors of an older version.  Numbers are computed in float64; bools are taken from `exact`.
     """
     if start == published.exact:
         return exact

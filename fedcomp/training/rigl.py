@@ -91,7 +91,7 @@ class Sparse(Step):
         self._apply()
 
     def inference(self) -> Step:
-        """Return the step that leaves weights outside the masks out, whatever a lossy downlink has left there."""
+        """Return a step that zeroes weights outside the masks; a lossy downlink may have left residues there."""
         return Masked(self._model, self._weights)
 
     def report(self) -> Tensors:
