@@ -16,7 +16,7 @@ MAX_PIXELS = 1 << 16
 
 
 class BatchAugmentation(Step):
-    """Trains on `copies` variants of each image, each one shifted, mirrored and partly covered at random."""
+    """Trains on `copies` variants of each image, which are shifted, mirrored and partly covered at random."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class BatchAugmentation(Step):
         return x, y
 
     def _shifted(self, x: Tensor) -> Tensor:
-        """Return the images moved by up to `shift` pixels along each axis; zeros come in at the edges."""
+        """Return the images moved by up to `shift` pixels along each axis, with zeros at the new edges."""
         count, channels, height, width = x.shape
         padded = functional.pad(x, (self._shift,) * 4)
         top, left = (self._draw(2 * self._shift + 1, count) for _ in range(2))
@@ -71,7 +71,7 @@ class BatchAugmentation(Step):
         return (rows[:, :, None] & columns[:, None, :])[:, None].to(x.device)
 
     def _draw(self, below: int, count: int) -> Tensor:
-        """Return `count` random integers from 0, all below `below`, the same on every device."""
+        """Return `count` random integers from 0 to `below` - 1, the same on every device."""
         return torch.randint(below, (count,), generator=self._generator)
 
 
