@@ -257,14 +257,14 @@ def activation_compression(error: float = 0.01, interval: int = 100) -> Begin:
     and the O output channels.  The paper writes it as a L sqrt(N R) eb (eq. 6).
 
     The bound makes sigma `error` times the mean magnitude of the weight's gradient.  (The paper takes the momentum instead of
-    the gradient, but a plug-in does not see the momentum.)  The bound is measured in the first step of a round and every
-    `interval` steps after it, and is kept between rounds.  Before the first measurement, it is a quarter of the bound for loss
-    gradients that do not depend on the inputs.
+    the gradient, but a plug-in does not see the momentum.)  The bound is determined by a measurement in the first step of a
+    round and every `interval` steps after it, and is kept between rounds.  Before the first measurement, it is a quarter of
+    the bound for loss gradients that do not depend on the inputs.
 
     ReLU saves a bit for each entry, and pooling modules save the shape of their input and packed indices: both without error.
     Everything else is saved unchanged: samples, weights, tensors below 1024 entries or with NaN or infinity, and the tensors of
     other operations, such as batch normalization, LSTMs, and other activation and pooling functions.
-    `error` is above 0, to 1.
+    `error` is above 0 and at most 1.  Jin et al. (Comet), VLDB 15(4) 2022.
     """
     check_range("error", error, above=0, most=1)
     check_int("interval", interval, 1, MAX_INTERVAL)

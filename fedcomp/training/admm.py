@@ -135,7 +135,7 @@ def admm(
     Every `interval` steps, and at the end of a round, alpha and Q are fitted to W + lambda, and lambda becomes the remainder,
     W + lambda - alpha Q.  A node keeps lambda between rounds; a round fits alpha and Q to the server's weights plus lambda.
 
-    With ``rho=0`` training is as without the plug-in, and the result is rounded.
+    With ``rho=0`` training is as without the plug-in, and the result is rounded.  Xu et al., ICASSP 2020, arXiv 2111.14836.
     """
     check_choice("table", table, tuple(TABLES))
     check_range("rho", rho, least=0, most=MAX_RHO)

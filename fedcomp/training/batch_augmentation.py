@@ -85,7 +85,7 @@ def batch_augmentation(copies: int = 8, shift: int = 2, mirror: bool = False, cu
 
     Each variant is moved by up to `shift` pixels along each axis, mirrored left to right with probability 1/2 if `mirror`, and
     a square of `cutout` pixels at a random place becomes 0 (DeVries and Taylor, arXiv 1708.04552).  The loss is the mean over
-    all variants (section 3).  With one copy this is ordinary augmentation.
+    all variants.  With one copy this is ordinary augmentation.  Hoffer et al., CVPR 2020, section 3.
     """
     check_int("copies", copies, 1, MAX_COPIES)
     check_int("shift", shift, 0, MAX_PIXELS)

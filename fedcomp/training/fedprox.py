@@ -39,9 +39,9 @@ class Proximal(Step):
     measured="Fashion-MNIST, CNN, two classes a node: 71.5 % with mu 0.1, 69.3 % with mu 1, 71.7 % without",
 )
 def fedprox(mu: float = 0.01) -> Begin:
-    """Add ``mu / 2 |w - w_server|^2`` to the loss of each step (eq. 2), which keeps nodes with different data together.
+    """Add ``mu / 2 |w - w_server|^2`` to the loss of each step, which keeps nodes with different data together.
 
-    `mu` is 0 to 10^6.
+    `mu` is 0 to 10^6.  Li et al., MLSys 2020, eq. 2.
     """
     check_range("mu", mu, least=0, most=MAX_MU)
     return partial(Proximal, mu)

@@ -107,7 +107,7 @@ def low_precision(bits: int = 8, normalization: Literal["range", "batch"] = "ran
     weights that the optimizer changes.  Batch normalization divides by the range of its inputs (`normalization="range"`), or
     by their deviation (``"batch"``).  torch computes with the rounded values in float32.
 
-    A node sends changes of the float32 weights.
+    A node sends changes of the float32 weights.  Banner et al., NeurIPS 2018; Aketi, Kodge and Roy, Neural Networks 155, 2022.
     """
     check_int("bits", bits, 2, 8)
     check_choice("normalization", normalization, ("range", "batch"))

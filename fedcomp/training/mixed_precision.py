@@ -125,8 +125,8 @@ def mixed_precision(dtype: Literal["bfloat16", "float16"] = "bfloat16") -> Begin
     """Compute outputs and gradients with 16-bit operands, and keep weights, gradients and updates in float32.
 
     ``"float16"`` needs a GPU.  Its loss is scaled, at first by 2^16.  A step whose gradients overflow changes only the scale,
-    and not the model, the optimizer or other plug-ins (sections 3.1 and 3.2).  ``"bfloat16"`` has the range of float32 and
-    needs no scale; it is slow on CPUs without instructions for it.
+    and not the model, the optimizer or other plug-ins.  ``"bfloat16"`` has the range of float32 and needs no scale; it is slow
+    on CPUs without instructions for it.  Micikevicius et al., ICLR 2018, sections 3.1 and 3.2.
     """
     check_choice("dtype", dtype, tuple(DTYPES))
 

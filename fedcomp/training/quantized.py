@@ -179,7 +179,7 @@ def quantized(
     ``scale="none"`` gives the paper's weights in [-1, 1], for models with batch normalization.  Other models need a factor for
     each layer (``"layer"``; Rastegari et al., ECCV 2016, eq. 6, for binary weights).
 
-    A node sends changes of latent weights.
+    A node sends changes of latent weights.  Hubara et al., JMLR 2018.
     """
     if isinstance(bits, str):
         check_choice("bits", bits, ("binary", "ternary"))

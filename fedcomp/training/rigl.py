@@ -197,7 +197,7 @@ def rigl(
     Every few rounds, the strategy `RigL` drops the smallest weights, and adds weights outside with the largest gradients.  For
     this, nodes report the largest gradients outside, up to `candidates` (0 to 1) for each weight inside, or ``"all"``, as in
     the paper.  With `regrow` they also report gradients of the smallest weights inside, and a weight stays if its gradient is
-    among the largest, as in the paper.  Updates contain no positions: both sides know the masks.
+    among the largest, as in the paper.  Updates contain no positions: both sides know the masks.  Evci et al., ICML 2020.
     """
     check_range("density", density, above=0, most=1)
     check_choice("layers", layers, ("erk", "uniform"))

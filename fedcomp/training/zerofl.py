@@ -115,9 +115,10 @@ def zerofl(
     ``1 - sparsity`` of a layer's inputs, and all weights are changed.  The first layer stays dense.  `sparsity` and
     `mask_ratio` are 0 to 1.
 
-    `upload` decides what a node sends of each tensor (section 3.2).  ``"weights"``: the largest weights, with zeros for the
-    others.  ``"diff-on-weights"``: the changes of the largest weights.  ``"weights-diff"``: the largest changes.  ``"full"``:
-    all changes.  Of biases, all changes are sent.  The uplink `topk(density=1.0, feedback=False)` sends exactly these changes.
+    `upload` decides what a node sends of each tensor.  ``"weights"``: the largest weights, with zeros for the others.
+    ``"diff-on-weights"``: the changes of the largest weights.  ``"weights-diff"``: the largest changes.  ``"full"``: all
+    changes.  Of biases, all changes are sent.  The uplink `topk(density=1.0, feedback=False)` sends exactly these changes.
+    Qiu et al., ICLR 2022, section 3.2.
     """
     check_range("sparsity", sparsity, least=0, most=1)
     check_range("mask_ratio", mask_ratio, least=0, most=1)

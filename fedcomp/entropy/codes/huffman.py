@@ -119,7 +119,7 @@ def read(reader: ByteReader, count: int, names: NDArray[Any]) -> NDArray[Any]:
 
 
 def _decode_table(lengths: NDArray[np.int64], names: NDArray[Any]) -> tuple[int, NDArray[np.uint64]]:
-    """Return the longest length, and for each value of so many bits the symbol's name and, above 16 bits, its length."""
+    """Return the longest length L, and for each value of L bits the symbol's name and, above 16 bits, its length."""
     width = int(lengths.max())
     order = np.argsort(lengths, kind="stable")
     entries = names[order].astype(np.uint64) | lengths[order].astype(np.uint64) << np.uint64(16)
