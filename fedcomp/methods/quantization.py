@@ -52,7 +52,8 @@ def qsgd(levels: int = 7, norm: str = "max", bucket: int = 512, feedback: bool =
 def ecqsgd(alpha: float = 0.2, beta: float = 0.9, levels: int = 4, norm: str = "l2", bucket: int = 512) -> Parts:
     """Return ECQ-SGD: QSGD of the update plus `alpha` times an accumulated error that decays by `beta`.
 
-    Settings with which the error may grow without bound are refused.  Wu, Huang, Huang, Zhang, ICML 2018, arXiv:1806.08054.
+    `levels`, `norm` and `bucket` have the same meaning as for `qsgd`.  Settings with which the error may grow without bound are
+    refused.  Wu, Huang, Huang, Zhang, ICML 2018, arXiv:1806.08054.
     """
     quantizer, remembered = Qsgd(levels, norm, bucket), LinearFeedback(alpha, beta, "accumulated_error")
     contraction = remembered.contraction(quantizer.variance_constant)
@@ -68,7 +69,7 @@ def ecqsgd(alpha: float = 0.2, beta: float = 0.9, levels: int = 4, norm: str = "
 def natural(feedback: bool = False) -> Parts:
     """Return natural compression: every entry rounded at random to one of the two next powers of two.  Unbiased.
 
-    Horváth, Ho, Horváth, Sahu, Canini, Richtárik, MSML 2022, arXiv:1905.10988.
+    Without a memory unless `feedback` is on.  Horváth, Ho, Horváth, Sahu, Canini, Richtárik, MSML 2022, arXiv:1905.10988.
     """
     return Natural(), LevelsCode(), memory(feedback)
 
@@ -77,7 +78,8 @@ def natural(feedback: bool = False) -> Parts:
 def natural_dithering(levels: int = 8, norm: str = "max", bucket: int = 512) -> Parts:
     """Return natural dithering: QSGD with the levels 0, 2^(1 - levels), ..., 1/2, 1.  Unbiased.
 
-    Horváth, Ho, Horváth, Sahu, Canini, Richtárik, MSML 2022, arXiv:1905.10988.
+    `norm` and `bucket` have the same meaning as for `qsgd`.  Horváth, Ho, Horváth, Sahu, Canini, Richtárik, MSML 2022,
+    arXiv:1905.10988.
     """
     return NaturalDithering(levels, norm, bucket), LevelsCode(), NoMemory()
 

@@ -154,7 +154,8 @@ def dgc(
 
     The clients train without momentum, which is applied here.  The density falls over the first `warmup` rounds, in every
     round or in `warmup_steps` equal steps: the paper's 25, 6.3, 1.6 and 0.4 % are four epochs.  `clip` is the largest norm of
-    the mean update of `nodes` senders (0: no clipping).
+    the mean update of `nodes` senders (0: no clipping).  `masking` sets the velocity of the sent entries to zero (momentum
+    factor masking), and `nesterov` uses Nesterov momentum.
 
     `values`, `scope` and `dense_below` have the same meaning as for `topk`.  The authors' code uses scope="tensor" and keeps
     tensors of one dimension dense, `dense_below=1`.  Tensors that are sent whole have ordinary momentum; with a density of 1
@@ -195,9 +196,12 @@ def sparseloco(density: float = 1 / 64, bits: int = 2, decay: float = 0.95, chun
 def ef21(density: float = 1 / 100, momentum: float = 0.1, values: str = "fp32") -> Parts:
     """Return EF21-SGDM with top-k: messages are increments of an estimate of the averaged update, not updates.
 
-    The server must sum them, as the strategy `fedcomp.flower.EF21` does inside `CompressedStrategy`.  On the downlink, any
-    method with error feedback already is EF21-P (Gruntkowska, Tyurin, Richtárik, ICML 2023).  Richtárik, Sokolov,
-    Fatkhullin, NeurIPS 2021, arXiv:2106.05203; Fatkhullin, Tyurin, Richtárik, NeurIPS 2023, arXiv:2305.15155.
+    `momentum` is the weight of the newest update in the average; 1 gives EF21.  `values` are the formats of `topk`.
+    The server must sum the messages, as the strategy `fedcomp.flower.EF21` does inside `CompressedStrategy`.  On the downlink,
+    any method with error feedback already is EF21-P (Gruntkowska, Tyurin, Richtárik, ICML 2023).
+
+    Richtárik, Sokolov, Fatkhullin, NeurIPS 2021, arXiv:2106.05203; Fatkhullin, Tyurin, Richtárik, NeurIPS 2023,
+    arXiv:2305.15155.
     """
     return RoundValues(TopK(density), values), SparseValues(), Ef21(momentum)
 
