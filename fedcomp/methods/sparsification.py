@@ -154,7 +154,7 @@ def dgc(
 
     The clients train without momentum, which is applied here.  The density falls over the first `warmup` rounds, in every
     round or in `warmup_steps` equal steps: the paper's 25, 6.3, 1.6 and 0.4 % are four epochs.  `clip` is the largest norm of
-    the mean update of `nodes` senders (0: no clipping).  `masking` sets the velocity of the sent entries to zero (momentum
+    the mean update of `nodes` senders (0: no clipping).  `masking` zeroes the velocity of selected entries (momentum
     factor masking), and `nesterov` uses Nesterov momentum.
 
     `values`, `scope` and `dense_below` have the same meaning as for `topk`.  The authors' code uses scope="tensor" and keeps
