@@ -61,7 +61,7 @@ class LocalOptimizer(ABC):
     @staticmethod
     @abstractmethod
     def decayed(kept: Tensors, rates: Rates, missed: int) -> dict[str, Tensor]:
-        """Return the state after so many rounds without a gradient, of one step each."""
+        """Return the state after `missed` rounds, each counted as one step with zero gradient."""
 
 
 class Sgd(LocalOptimizer):

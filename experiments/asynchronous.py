@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _line(rows: Sequence[Row], target: float) -> str:
-    """Return the seconds and the bytes until the target, the best and the last accuracy, and the sums of a run."""
+    """Return one table row: time and bytes to the target, best and last accuracy, totals."""
     last, first = rows[-1], next((row for row in rows if row.accuracy >= target), None)
     seconds, size = (f"{first.seconds:.0f} s", f"{first.sent_bytes / 1e3:.0f}") if first else ("never", "-")
     best = max(row.accuracy for row in rows)

@@ -264,7 +264,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--nodes", type=positive, default=4)
     parser.add_argument("--partition", default="iid()")
     parser.add_argument("--samples", type=positive, help="of each node, at most; all if it is left out")
-    parser.add_argument("--lower-parts", choices=("averaged", "in turn"), default="averaged")
+    parser.add_argument("--lower-parts", choices=("averaged", "in-turn"), default="averaged")
     parser.add_argument("--methods", nargs="+", default=METHODS, metavar="METHOD")
     parser.add_argument("--rounds", type=positive, default=12)
     parser.add_argument("--evaluate-every", type=positive, default=4)

@@ -60,8 +60,8 @@ def check_bool(name: str, value: object) -> None:
 def parse_call(text: object, nested: Container[str] = ()) -> tuple[str, tuple[object, ...], dict[str, object]]:
     """Return name, positional and keyword arguments of ``name(...)``; ``name`` alone is ``name()``.
 
-    Arguments are Python literals; nothing is evaluated.  An argument that is a call of a name in `nested` is its text.  Raises
-    `ValueError` for anything else.
+    Arguments are Python literals; nothing is evaluated.  An argument that calls a name in `nested` is returned as text.
+    Raises `ValueError` for anything else.
     """
     if not isinstance(text, str):
         raise ValueError(f"a {type(text).__name__}; a text of the form name(setting=value) is needed")
@@ -104,9 +104,9 @@ def _value(node: ast.expr, nested: Container[str]) -> object:
 
 
 def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str, nested: Collection[str] = ()) -> T:
-    """Return ``makers[name](...)`` for ``name(...)``; errors call what is made a `noun`.
+    """Return ``makers[name](...)`` for ``name(...)``; errors call the result a `noun`.
 
-    An argument that is a call of a name in `makers` or in `nested` is its text.
+    An argument that calls a name in `makers` or in `nested` is passed on as text.
 
     Raises `ValueError` for another form, an unknown name or an unknown setting.
     """
@@ -147,7 +147,7 @@ def format_call(name: str, settings: Mapping[str, object]) -> str:
 
 
 def ceil_fraction(fraction: float, n: int) -> int:
-    """Return ceil(fraction n); m if `fraction` is the float64 nearest m / n.  So 0.07 of 100 is 7, not 8.
+    """Return ceil(fraction n), or m if `fraction` is the float64 nearest m / n.  So 0.07 of 100 is 7, not 8.
 
     Examples:
         >>> ceil_fraction(0.07, 100), math.ceil(0.07 * 100)

@@ -32,7 +32,7 @@ MAX_SIDE = 1_000_000
 class CardFile:
     """A file as its authors publish it: plain name, size in bytes, md5 of the uncompressed content.
 
-    `folder` is the plain name of its folder, if that is not the card's.
+    `folder` is the plain name of its folder, if it differs from the card's folder.
     """
 
     name: str
@@ -69,17 +69,17 @@ class Card:
     """A description of a dataset.
 
     Attributes:
-        shape: of a sample, (C, H, W) or (features,).
-        classes: their names.
-        mean: of each channel, for values in [0, 1].
-        std: of each channel, for values in [0, 1].
-        train: the files of the training split; for ``idx`` the images, then the labels.
-        test: the files of the test split.  A card of a node's own samples needs none.
-        hub: the dataset on the Hugging Face hub, if it is there.
-        resize: height and width of the images that models read, if not the stored ones.
-        folder: the plain name of the folder in which the authors publish the files.
-        groups: the columns that name the owner of each sample, as ``writer``.
-        test_every: if the authors give no test split, the samples of every n-th owner by the first column make one.
+        shape: The shape of a sample, (C, H, W) or (features,).
+        classes: The names of the classes.
+        mean: The mean of each channel, for values in [0, 1].
+        std: The standard deviation of each channel, for values in [0, 1].
+        train: The files of the training split; for ``idx`` the images, then the labels.
+        test: The files of the test split.  A card of a node's own samples needs none.
+        hub: The dataset on the Hugging Face hub, if it is there.
+        resize: Height and width of the images that models read, if they differ from the stored ones.
+        folder: The plain name of the folder in which the authors publish the files.
+        groups: The columns that name the owner of each sample, such as ``writer``.
+        test_every: If the authors give no test split, the samples of every n-th owner by the first column make one.
 
     Raises `ValueError` if a setting is out of range or contradicts another one.
     """
@@ -162,7 +162,7 @@ class Card:
 
     @classmethod
     def read(cls, path: str | Path) -> "Card":
-        """Return the card in the TOML file `path`; raises `ValueError` with the file, the key and the possible values."""
+        """Return the card in the TOML file `path`; raise `ValueError` with the file, the key and the possible values."""
         try:
             return _card(tomllib.loads(Path(path).read_text(encoding="utf-8")))
         except OSError as error:
@@ -172,7 +172,7 @@ class Card:
 
 
 def read_card(name: str, folder: str | Path) -> Card:
-    """Return the card ``<folder>/<name>.toml``; raises `ValueError` that lists the cards of the folder."""
+    """Return the card ``<folder>/<name>.toml``; raise a `ValueError` that lists the cards of the folder if it is missing."""
     names = sorted(path.stem for path in Path(folder).glob("*.toml"))
     if name not in names:
         raise ValueError(f"no dataset card {name!r} in {folder}; there are: {', '.join(names) or 'none'}")

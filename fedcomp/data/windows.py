@@ -1,4 +1,4 @@
-"""Next-character prediction: a sample is a window of a text, its label the character that follows."""
+"""Next-character prediction: a sample is a window of a text, and its label is the character that follows."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ def windows(card: Card, texts: Sequence[str], column: str, first: int) -> Arrays
     """Return every window of each text, and the characters that follow.
 
     Samples are uint8 codes (N, *card.shape), labels codes (N,); `column` has the number of the text, counted from `first`.
-    The code of a character is its place in the card's classes.  No window is in two texts.  Raises `DataError` for a
-    character that is no class, more than 256 classes, and a text with no character after a window.
+    The code of a character is its index in the card's classes.  No window spans two texts.  Raises `DataError` for a character
+    that is no class, for more than 256 classes, and for a text that is too short for a window and a label.
     """
     length, shortest = math.prod(card.shape), min(map(len, texts))
     if length >= shortest:

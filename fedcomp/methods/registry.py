@@ -1,4 +1,4 @@
-"""The registry of methods: `register` adds one, `METHODS` is the live view of all, plug-ins included."""
+"""The registry of methods: `register` adds a method, and `METHODS` is the live view of all, plug-ins included."""
 
 import functools
 import inspect
@@ -65,7 +65,7 @@ class MethodRegistry(Mapping[str, Callable[..., Compressor]]):
         return len(self._methods)
 
     def about(self, name: str) -> About:
-        """Return what is known about the method `name`.  Raises `KeyError` if there is none."""
+        """Return what is known about the method `name`.  Raises `KeyError` if there is no such method."""
         if name not in self._methods:
             self.load_plugins()
         return self._methods[name]
@@ -100,7 +100,7 @@ class MethodRegistry(Mapping[str, Callable[..., Compressor]]):
         return enter
 
     def load_plugins(self) -> None:
-        """Import the installed plug-ins, once.  One that fails is logged and skipped; the other methods still work."""
+        """Import the installed plug-ins, once.  A plug-in that fails is logged and skipped; the other methods still work."""
         with self._lock:
             if self._plugins_loaded:
                 return
@@ -123,8 +123,8 @@ def register(
 ) -> Callable[[Callable[P, Parts]], Callable[P, Compressor]]:
     """Return a decorator that makes a method of a function; the function's name becomes the method's name.
 
-    The function returns quantizer, entropy code and memory.  Its arguments are the method's settings; the first one and
-    those that differ from their defaults appear in the compressor's text.
+    The function returns quantizer, entropy code and memory.  Its arguments are the method's settings.  The compressor's text
+    shows the first setting, and the settings that differ from their defaults.
 
     Args:
         paper: The source of the method, as ``"Author et al., 2026"``.
@@ -150,7 +150,7 @@ def register(
 
 
 def _check_feedback(compressor: Compressor) -> None:
-    """Refuse error feedback around a quantizer that declares an error as long as its vector: what is left would grow."""
+    """Refuse error feedback around a quantizer that declares an error as long as its vector: the residual would grow."""
     if not isinstance(compressor.quantizer, Bounded) or "residual" not in compressor.memory.vectors:
         return
     error = squared_error(compressor.error_bound(MANY))

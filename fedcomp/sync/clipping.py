@@ -22,7 +22,7 @@ def clip_exact(exact: bytes, published: Replica, max_norm: float) -> tuple[bytes
     """Return the exact tensors to send, and the norm that is left for the vector, at least 0.
 
     Integers and bools stay as published, because they cannot be scaled: one step of a counter is longer than most norms.
-    So do the others (BatchNorm statistics) if their change alone is longer than `max_norm`.
+    The other exact tensors (BatchNorm statistics) stay as published if their change alone is longer than `max_norm`.
     """
     layout = published.layout
     trained, held = layout.unflatten_exact(exact), layout.unflatten_exact(published.exact)
@@ -34,7 +34,7 @@ def clip_exact(exact: bytes, published: Replica, max_norm: float) -> tuple[bytes
 
 
 def check_norm(update: Update, published: Replica, max_norm: float) -> None:
-    """Raise `CorruptError` for an update that is longer than `max_norm`, as from a node that does not bound what it sends."""
+    """Raise `CorruptError` for an update longer than `max_norm`, such as from a node that does not bound its updates."""
     norm = math.hypot(l2_norm(update.change), _distance(update.exact, published.exact, published.layout))
     if not norm <= max_norm * (1 + TOLERANCE) ** 2:
         raise CorruptError(
@@ -44,7 +44,7 @@ def check_norm(update: Update, published: Replica, max_norm: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Clipping:
-    """Bounds the l2 norm of each update before it is averaged, so that no node moves the mean as far as it likes.
+    """Bounds the l2 norm of each update before it is averaged, so that no node can move the mean arbitrarily far.
 
     An update that is longer is scaled down to the bound: norm bounding as in Sun, Kairouz, Suresh, McMahan, "Can You Really
     Backdoor Federated Learning?", arXiv:1911.07963.
@@ -74,7 +74,7 @@ class Clipping:
         return self.norm > 0 or self.median > 0
 
     def scales(self, updates: Sequence[Update], published: Replica) -> list[float]:
-        """Return the factor of each update, at most 1: that of a longer one brings it to the bound."""
+        """Return the factor of each update, at most 1: an update beyond the bound is scaled down to it."""
         norms = [_norm(update, published) for update in updates]
         bound = self.norm or math.inf
         if self.median and norms:
@@ -83,7 +83,7 @@ class Clipping:
 
 
 def scaled(update: Update, factor: float, published: Replica) -> Update:
-    """Return `update` with `factor` times its change; its exact floats are moved towards the published ones likewise."""
+    """Return `update` with `factor` times its change; its exact floats are moved towards the published floats likewise."""
     layout = published.layout
     held, new = layout.unflatten_exact(published.exact), layout.unflatten_exact(update.exact)
     base, floats = float_values(held), float_values(new)
@@ -92,7 +92,7 @@ def scaled(update: Update, factor: float, published: Replica) -> Update:
 
 
 def _norm(update: Update, published: Replica) -> float:
-    """Return the l2 norm of the change of all floats.  Integers and bools count nothing: they are no parameters."""
+    """Return the l2 norm of the change of all floats.  Integers and bools are not counted: they are no parameters."""
     layout = published.layout
     new, old = (float_values(layout.unflatten_exact(exact)) for exact in (update.exact, published.exact))
     squares = (float(np.square(np.abs(widened(new[name]) - old[name])).sum()) for name in new)

@@ -28,7 +28,7 @@ UNKNOWN_VERSION = -1
 
 @dataclass(frozen=True, slots=True)
 class SentModel:
-    """The model that a node has from the newest message to it: version, fingerprint, and the bytes of its exact tensors."""
+    """The model in the newest message to a node: version, fingerprint, and the bytes of its exact tensors."""
 
     version: int = UNKNOWN_VERSION
     fingerprint: int = 0
@@ -39,11 +39,13 @@ class SentModel:
 class NodeRecord:
     """What is known of one node.
 
-    `version` and `fingerprint` are those that it confirmed.  `number` is that of the newest message to it, which held the model
-    `sent`; `answered` is that of the last message that it answered.  `acked` names its last update that went into the model;
-    `returned` is the share of it that did not count.  `summed` says that the strategy's sum holds increments from it;
-    `needs_key` that it once could not follow: it gets no start frame any more.  `restarts` counts how often all estimates
-    began anew because it had lost its own, for the last time at version `restarted`; both are forgotten with the server.
+    `version` and `fingerprint`: the version that the node last confirmed.  `number`: the number of the newest message to the
+    node, which held the model `sent`.  `answered`: the number of the last message that the node answered.
+
+    `acked` names the node's last update that went into the model; `returned` is the share of this update that did not count.
+    `summed` says that the strategy's sum holds increments from the node.  `needs_key` says that the node once could not follow:
+    it gets no start frame any more.  `restarts` counts how often all estimates restarted because this node had lost its own,
+    for the last time at version `restarted`; both are forgotten when the server ends.
     """
 
     version: int = UNKNOWN_VERSION

@@ -37,10 +37,10 @@ STEP_BLOCK_ENTRIES = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The version `base` from which a replica counts its steps: its vector is that of `base` plus `counts` times `UNIT`.
+    """The version `base` from which a replica counts its steps: its vector is ``base + counts * UNIT``.
 
-    `counts` int32 (n,) change in place; `base` does not change.  Counts add up without rounding, and each entry is rounded to
-    float32 once, so every order of the same steps ends in the same bits.
+    `counts` int32 (n,) change in place; `base` does not change.  Counts are added without rounding, and each entry is rounded
+    to float32 once, so every order of the same steps ends in the same bits.
     """
 
     base: "Replica"
@@ -62,7 +62,7 @@ class Origin:
         return vector
 
     def rounded_off(self) -> Vector:
-        """Return what the counts lead to minus the vector, float32 (n,): what the rounding of each entry left out."""
+        """Return the rounding error of each entry, float32 (n,): the exact result of the counts minus the vector."""
         error = np.empty_like(self.base.vector)
         for start in range(0, error.size, STEP_BLOCK_ENTRIES):
             part = slice(start, start + STEP_BLOCK_ENTRIES)
@@ -81,7 +81,7 @@ class Origin:
 
 
 def on_grid(base: Vector, counts: NDArray[Any]) -> Vector:
-    """Return ``base + counts * UNIT``, added in float64 and rounded to float32; where the count is 0, the bits of `base`."""
+    """Return ``base + counts * UNIT``, added in float64 and rounded to float32; entries of count 0 keep the bits of `base`."""
     total: NDArray[np.float64] = np.multiply(np.negative(counts), UNIT, dtype=np.float64)
     np.subtract(base, total, out=total)  # unlike -0.0 + 0.0, -0.0 - 0.0 is -0.0
     return total.astype(np.float32)
@@ -91,8 +91,8 @@ def on_grid(base: Vector, counts: NDArray[Any]) -> Vector:
 class Replica:
     """A model: `vector`, float32 (n,), the bytes of the `exact` tensors, and the `fingerprint` of both.
 
-    A version is its number and its fingerprint: a server that resumes from an older checkpoint reuses numbers, but no pair.
-    `origin` is where its steps on the grid are counted from; None if there were none.
+    A version is identified by its number and its fingerprint: a server that resumes from an older checkpoint reuses numbers,
+    but no pair of both.  Steps on the grid are counted from `origin`; None if there were no steps.
     """
 
     layout: Layout
@@ -114,7 +114,7 @@ class Replica:
     def key_frame(self, *, smallest: bool = False) -> Frame:
         """Return the frame that holds the whole model: the layout, the vector and the exact tensors.
 
-        With `smallest`, the vector is in a code if that takes fewer bytes, which takes more time to find out.
+        With `smallest`, the vector is in a code if this takes fewer bytes; the search takes more time.
         """
         layout = self.layout
         codec, body = write_vector(self.vector) if smallest else (NO_BODY, self.vector.astype("<f4").tobytes())
@@ -130,8 +130,8 @@ class Replica:
     def delta(self, codec: int, body: bytes, exact: bytes, *, grid: bool = False) -> "tuple[Frame, DeltaStep]":
         """Return the frame that adds the vector in `body` and replaces the exact tensors, and its step to the next version.
 
-        With `grid`, it is added on the grid, if that can hold it; an origin begins with powers of two alone, so that a method
-        off the grid begins none by chance.  Raises `CorruptError` if the sum or `exact` is not finite.
+        With `grid`, the vector is added on the grid, if the grid can hold it.  Only a vector of powers of two begins an origin,
+        so that a method off the grid begins none by chance.  Raises `CorruptError` if the sum or `exact` is not finite.
         """
         if exact != self.exact:
             self.layout.check_exact(exact)
@@ -164,10 +164,11 @@ class Replica:
         return Frame(Kind.REPLAY, NO_BODY, FLAG_EXACT if exact else 0, *versions, payload)
 
     def advance(self, frame: Frame, decoder: "FrameDecoder | None" = None) -> "Replica":
-        """Return the replica after a delta, a jump or a replay.  This replica is spent: its vector may live on in the new one.
+        """Return the replica after a delta, a jump or a replay.  This replica is spent: the new one may reuse its vector.
 
-        A frame that was applied before changes nothing.  A jump may also start from this replica's origin, and a replay before
-        this version: the deltas up to here are passed over.  `decoder` computes the step, by default without a shared cache.
+        A frame that was applied before changes nothing.  A jump may also start from this replica's origin.  A replay may start
+        before this version: the deltas up to this version are skipped.  `decoder` computes the step, by default without a
+        shared cache.
 
         Raises:
             VersionError: The frame starts from another version.
@@ -192,12 +193,12 @@ class Replica:
         return here.after(step, frame.version)
 
     def _start_of(self, frame: Frame) -> "Replica":
-        """Return this replica or the base of its origin, whichever the frame starts from or passes."""
+        """Return this replica or the base of its origin: the one that the frame starts from or passes."""
         start = (frame.base_version, frame.before)
         if start == self.place:
             return self
         if frame.kind is Kind.REPLAY and frame.base_version < self.version < frame.version:
-            return self  # the fingerprint of its end says whether this version is on the way
+            return self  # the fingerprint at its end shows whether this version is on the way
         if self.origin is not None and frame.kind is Kind.JUMP and start == self.origin.base.place:
             return self.origin.base
         raise VersionError(
@@ -206,9 +207,9 @@ class Replica:
         )
 
     def _replayed(self, frame: Frame, decoder: "FrameDecoder | None") -> "Replica":
-        """Return the replica after the deltas of a replay, in memory of its own: this one is whole if a delta is refused.
+        """Return the replica after the deltas of a replay, in new memory: if a delta is refused, this replica is unchanged.
 
-        Between them there are no exact tensors, so that replays from different versions have the same deltas in common.
+        The deltas in between have no exact tensors, so that replays from different versions share the same deltas.
         """
         if frame.codec != NO_BODY:
             raise CorruptError(
@@ -252,8 +253,8 @@ class Replica:
 class DeltaStep:
     """The effect of a frame on a replica, computed before anything changes.
 
-    ``vector[selection] = values`` is the step; `exact` and `fingerprint` are those after it.  On the grid, `counts` are the
-    counts of the same entries after it.
+    ``vector[selection] = values`` is the step; `exact` and `fingerprint` are the new ones.  On the grid, `counts` are the new
+    counts of the same entries.
     """
 
     selection: Indices | slice
@@ -290,7 +291,7 @@ class DeltaStep:
 
 
 def _elsewhere(frame: Frame) -> CorruptError:
-    """Return the error of a frame that leads to another model than it says."""
+    """Return the error of a frame that leads to another model than the one it names."""
     name, mark = frame.kind.name.lower(), f"{frame.after:016x}"
     return CorruptError(f"a {name} that does not end in the version {frame.version} ({mark}) that it names")
 
@@ -315,7 +316,7 @@ def _add_values(replica: Replica, quantized: QuantizedVector, exact: bytes) -> D
 
 
 def _are_powers(counts: StepCounts) -> bool:
-    """Return whether there are counts, each of them a power of two beside its sign."""
+    """Return whether there are counts, and all their magnitudes are powers of two."""
     magnitudes = np.abs(counts)
     return bool(counts.size) and not (magnitudes & (magnitudes - 1)).any()
 

@@ -1,4 +1,4 @@
-"""Seeds for compressors that draw random numbers, derived so that no two messages share one."""
+"""Seeds for compressors that draw random numbers, derived so that no two messages share a seed."""
 
 import numpy as np
 

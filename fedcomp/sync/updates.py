@@ -28,9 +28,10 @@ from fedcomp.wire import (
 )
 
 MAX_WEIGHT_MAGNITUDE = 1e15
-"""The largest weight that an update may lead to, unless the published one is larger.
+"""The largest weight that an update may lead to, unless the published weight is larger.
 
-Far beyond any useful model, and small enough that sums over rounds, and the squares of a whole model, stay within float32.
+It is far beyond any useful model, and small enough that sums over rounds, and the squares of a whole model, stay within
+float32.
 """
 MAX_FLOAT16 = float(np.finfo(np.float16).max)
 MAX_SECONDS = 1e9
@@ -44,9 +45,9 @@ ExactArrays = dict[str, NDArray[Any]]
 class Update:
     """What a node learned: the `change` of the published vector, the `exact` tensors' bytes, and its seconds of work.
 
-    `first` marks the first increment of an estimate that starts from zero.  The change counts `factor` times: an update that is
-    too long is clipped.  `tensors`, bool (t,), are the compressed tensors that it changed, of those that have entries; None if
-    that is not known.
+    `first` marks the first increment of an estimate that starts from zero.  The change counts `factor` times, which clips an
+    update that is too long.  `tensors`, bool (t,), says which of the compressed tensors that have entries have changed; None if
+    this is unknown.
     """
 
     change: QuantizedVector
@@ -65,7 +66,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Undecoded:
-    """The quantized vector in the `frame` of an update, which is decoded whenever it is used: it takes no memory between.
+    """The quantized vector in the `frame` of an update, decoded each time it is used: in between it takes no memory.
 
     `published_exact` are the exact tensors of the model that the update starts from.
     """
@@ -96,7 +97,7 @@ class Undecoded:
 
 
 def check_reply(frame: Frame, record: NodeRecord, layout: Layout) -> None:
-    """Refuse a reply unless it answers the newest message to its node, for the first time and from the version in it.
+    """Refuse a reply unless it answers the newest message to its node, for the first time, and starts from its version.
 
     Raises `CorruptError` for another kind of frame and for an ACK or RESYNC with a payload, otherwise `StaleError`,
     `LayoutError` or `VersionError`.
@@ -122,12 +123,12 @@ def check_reply(frame: Frame, record: NodeRecord, layout: Layout) -> None:
 
 
 def decode_update(frame: Frame, published: Replica, start_exact: bytes | None = None) -> Update:
-    """Return the update in a frame that `check_reply` accepted, as one of the published model.
+    """Return the update in a frame that `check_reply` accepted, as an update of the published model.
 
-    `start_exact` are the exact tensors of the version that it starts from, by default those published.
+    `start_exact` are the exact tensors of the version that the update starts from, by default the published ones.
 
     Raises `FedcompError` for a damaged frame, for an update that leads to weights or exact tensors beyond
-    `MAX_WEIGHT_MAGNITUDE` or their dtype, and for one within masks that are no longer those of the model.
+    `MAX_WEIGHT_MAGNITUDE` or their dtype, and for an update within masks that the model no longer has.
     """
     start_exact = published.exact if start_exact is None else start_exact
     if len(frame.payload) < SECONDS.size:
@@ -153,15 +154,15 @@ def decode_update(frame: Frame, published: Replica, start_exact: bytes | None = 
 
 
 def _parts_of(frame: Frame, layout: Layout, start_exact: bytes) -> tuple[QuantizedVector, bytes]:
-    """Return the change and the exact tensors in the frame of an update; those that it starts from if it holds none."""
+    """Return the change and the exact tensors in the frame of an update; `start_exact` if the frame holds none."""
     body, exact = split_payload(frame, frame.payload[SECONDS.size :], layout, start_exact)
     return decode_body(frame.codec, body, layout, layout.changeable(start_exact)), exact
 
 
 def rebased_exact(exact: bytes, start: bytes, published: Replica) -> bytes:
-    """Return the exact tensors that are as far from those published as `exact` are from `start`, an older version's.
+    """Return published + (exact - start): apply to the published exact tensors the change that the node made to `start`.
 
-    Numbers move by the difference, computed in float64; bools are those in `exact`.
+    `start` holds the exact tensors of an older version.  Numbers are computed in float64; bools are taken from `exact`.
     """
     if start == published.exact:
         return exact
@@ -172,13 +173,13 @@ def rebased_exact(exact: bytes, start: bytes, published: Replica) -> bytes:
 
 
 def _numbers(arrays: ExactArrays) -> ExactArrays:
-    """Return the arrays in float64 or complex128, bools as they are."""
+    """Return the arrays in float64 or complex128; bools are unchanged."""
     arrays = arrays | float_values(arrays)
     return {name: array if array.dtype == bool else widened(array) for name, array in arrays.items()}
 
 
 def widened(array: NDArray[Any]) -> NDArray[Any]:
-    """Return `array` in float64, a complex one in complex128."""
+    """Return `array` in float64, or in complex128 if it is complex."""
     return array.astype(np.result_type(array, np.float64))
 
 
@@ -203,7 +204,7 @@ def check_magnitude(change: QuantizedVector, published: Replica) -> None:
 
 
 def _different_mask(exact: bytes, other: bytes, layout: Layout) -> str | None:
-    """Return the name of a mask that differs: masks are the server's, and a mean of masks is none."""
+    """Return the name of a mask that differs: only the server changes masks, and a mean of masks is no mask."""
     if exact == other or not layout.masks:
         return None
     new, old = layout.unflatten_exact(exact), layout.unflatten_exact(other)
@@ -235,8 +236,8 @@ def _too_large(what: str, tensor: Tensor, value: object) -> CorruptError:
 def weighted_mean(updates: Sequence[tuple[Update, float]], layout: Layout) -> tuple[Vector, ExactArrays]:
     """Return the mean of (update, weight) pairs: the mean change, float32 (n,), and the mean exact tensors, float64.
 
-    The updates are summed in their order.  The weights are at least 0, and not all 0.  Exact tensors that are equal in all
-    updates are their own mean, to the bit.
+    The updates are summed in their order.  The weights are at least 0, and not all 0.  An exact tensor that is equal in all
+    updates keeps its bits.
     """
     total = sum(weight for _, weight in updates)
     change = np.zeros(layout.n, np.float32)

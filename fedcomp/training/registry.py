@@ -1,4 +1,4 @@
-"""The plug-ins by name, and the plans that texts name."""
+"""The plug-ins by name, and the plans that texts describe."""
 
 import functools
 import inspect
@@ -14,7 +14,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The constructor of a plug-in, its paper, what it does in a few words, and what was measured of it, if anything."""
+    """The constructor of a plug-in, its paper, a summary in a few words, and a measurement, if there is one."""
 
     make: Callable[..., Plan]
     paper: str
@@ -29,17 +29,17 @@ PLUGINS: dict[str, About] = {}
 def register(
     paper: str, summary: str, *, measured: str = "", rank: int = 0, inference: bool = False, saving: bool = False
 ) -> Callable[[Callable[P, Begin]], Callable[P, Plan]]:
-    """Return a decorator that makes a plug-in of a function; the function's name becomes that of the plug-in.
+    """Return a decorator that makes a plug-in of a function; the function's name becomes the name of the plug-in.
 
-    The function returns what `PlugIn.begin` is, and raises `ValueError` for settings out of range.  Its arguments are the
-    settings; the first one and those that differ from their defaults appear in the text.
+    The function returns the plug-in's `begin` (see `PlugIn`), and raises `ValueError` for settings out of range.  Its arguments
+    are the settings.  The text shows the first setting, and the settings that differ from their defaults.
 
     Args:
         paper: The source, as ``"Author et al., 2026"``.
         summary: What the plug-in does, in a few words.
-        measured: What it brought in a measurement, in a line.
-        rank: When it acts among other plug-ins, as `PlugIn` says.
-        inference: Whether it also decides how the trained model is used, as `PlugIn` says.
+        measured: The result of a measurement, in a line.
+        rank: Its place in the order of plug-ins; see `PlugIn`.
+        inference: Whether it also decides how the trained model is used; see `PlugIn`.
         saving: Whether it decides what autograd saves for the backward pass.
 
     Raises:
@@ -80,7 +80,7 @@ def register(
 
 
 def parse(text: str) -> Plan:
-    """Return the plan that `text` names: plug-ins such as ``fedprox(mu=0.1)``, joined by `+`; none for an empty text.
+    """Return the plan that `text` describes: plug-ins such as ``fedprox(mu=0.1)``, joined by `+`; none for an empty text.
 
     Nothing in the text is evaluated.  Raises `ValueError` for another form, an unknown plug-in and a setting out of range.
     """

@@ -7,7 +7,7 @@ from fedcomp.training.registry import PLUGINS
 
 
 def text_lines() -> Iterator[str]:
-    """Yield the list as plain text: of each plug-in its name and summary, settings with defaults, paper, and measurement."""
+    """Yield the list as plain text: for each plug-in, name and summary, settings with defaults, paper and measurement."""
     for name, about in sorted(PLUGINS.items()):
         parameters = inspect.signature(about.make).parameters.values()
         settings = ", ".join(f"{item.name}={item.default!r}" for item in parameters)

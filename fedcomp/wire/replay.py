@@ -1,4 +1,4 @@
-"""The payload of a replay: the bodies of consecutive deltas off the grid, one after the other."""
+"""The payload of a replay: the bodies of consecutive deltas off the grid, in order."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,7 +16,7 @@ def join_bodies(bodies: Iterable[Body]) -> bytes:
 def read_bodies(payload: bytes, count: int) -> Iterator[tuple[Body, int]]:
     """Yield the `count` bodies at the beginning of `payload`, each with the offset behind it; raise `FedcompError` for fewer.
 
-    None is read before it is its turn: a list of tiny ones would take far more memory and time than their bytes.
+    Each body is read only when it is asked for: a list of tiny bodies would take far more memory and time than their bytes.
     """
     reader = ByteReader(payload)
     for _ in range(count):
