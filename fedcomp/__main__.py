@@ -1,6 +1,6 @@
 """Describes a file of frames, lists the methods or plug-ins, or trains a small federation.
 
-python -m fedcomp FILE                  # frames in order, or a server message (.instruction); - is standard input
+python -m fedcomp FILE                  # frames in order, or a server message; - is standard input
 python -m fedcomp methods [--markdown]  # every method: settings, paper, measured size and error; as text or as docs/methods.md
 python -m fedcomp training              # every training plug-in: settings, paper
 python -m fedcomp demo [METHOD ...]     # plain Flower and compressed runs side by side: bytes and accuracy; half a minute

@@ -26,7 +26,7 @@ def test_the_hooks_check_every_file_but_data() -> None:
     assert [
         path for path in (ROOT / "tests" / "golden").rglob("*.py") if exclude.search(str(path.relative_to(ROOT)))
     ] == []
-    for data in ("tests/golden/delta.frame", "tests/golden/ef21_run/checkpoint", "docs/results/sonnets/results.csv"):
+    for data in ("tests/golden/delta.frame", "tests/golden/plain.message", "docs/results/sonnets/results.csv"):
         assert (ROOT / data).exists()
         assert exclude.search(data)
 

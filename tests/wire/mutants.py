@@ -38,7 +38,7 @@ SIZES = (10, 10_000, 1_000_000)
 SHARES = (0.96, 0.038, 0.002)
 HOSTILE = 0.65
 """The share of the bodies that come from `adversaries`: more than half of all mutants."""
-BODY, SERVER_MESSAGE = "body", "server message"
+BODY, SERVER_MESSAGE = "body", "message"
 KINDS = (
     BODY,
     Kind.DELTA.name,

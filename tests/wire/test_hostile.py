@@ -89,7 +89,7 @@ def test_changed_bodies_of_every_method_take_memory_for_the_vector_that_is_neede
                 assert peak < 4 * 4 * n + 32 * len(changed) + FIXED_BYTES, f"{compressor}: {changed.hex()}"
 
 
-def test_changed_and_sealed_instructions_are_refused_or_valid() -> None:
+def test_changed_and_sealed_server_messages_are_refused_or_valid() -> None:
     rng = Random(5)
     data = golden("plain.message")
     text = 16

@@ -90,6 +90,6 @@ class InMemoryState(RecordDict):
         return for_training(self.client, training_id)
 
     def save(self, state: ClientState) -> None:
-        """Hold `state`."""
+        """Replace the stored state."""
         state.followed = ()  # key frames of every node may be large
         self.client = state

@@ -26,12 +26,20 @@ MAX_DECODED_BYTES = 512 * 2**20
 class ReplyValidator:
     """Validates the replies of one round, and adds their sizes to the ledger.
 
-    `dense_size` is the size of a plain model in bytes; `needs` is what the strategy needs of a reply; `order` gives the rank of
-    a node id; `dense_records` counts the arrays that no frame holds.  `further_records` decodes those that have a compressor;
-    `clipping` scales long updates down; those longer than `max_norm`, if it is a number, are refused.  `mode` scales updates
-    down that start from older versions, and bounds their age; None takes those of the published version alone.  `asked` is
-    the number of nodes that were asked to train if no version came after the first one; otherwise 0.  With `same_records`, only
-    those replies are valid that have the records which most of them have.
+    Attributes:
+        publisher: What is published, and what is known of the nodes.
+        ledger: The traffic of the run.
+        server_round: The number of the round.
+        dense_size: The size of a plain model in bytes.
+        needs: What the strategy needs of a reply.
+        order: Gives the rank of a node id.
+        dense_records: Counts the arrays that no frame holds.
+        further_records: Decodes the records that have a compressor.
+        clipping: Scales long updates down.
+        max_norm: The norm above which an update is refused; None for no bound.
+        mode: Scales updates down that start from older versions, and bounds their age; None takes no older version.
+        asked: How many nodes must all fail before the run ends; 0 once any version has been published.
+        same_records: Whether a reply must have the records that most replies have.
     """
 
     publisher: Publisher
