@@ -93,7 +93,7 @@ def test_a_delta_with_exact_tensors_needs_the_layout_of_a_key_frame(capsys: pyte
     assert described(capsys, "delta.frame")[-1].startswith("  body         only a key frame")
 
 
-@pytest.mark.parametrize(("name", "kind"), [("update", "UPDATE"), ("held", "ACK"), ("lost", "RESYNC")])
+@pytest.mark.parametrize(("name", "kind"), [("update", "UPDATE"), ("ack", "ACK"), ("resync", "RESYNC")])
 def test_a_reply_names_the_server_message_that_it_answers(
     name: str, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
