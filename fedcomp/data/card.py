@@ -12,7 +12,7 @@ from fedcomp.core import check_choice, check_int, check_range
 
 FILES_PER_SPLIT: Mapping[str, tuple[int, int]] = {
     "sklearn-digits": (0, 0),
-    "sonnets": (0, 0),
+    "text": (0, 0),
     "huggingface": (0, 0),
     "idx": (2, 2),
     "qmnist": (3, 3),
@@ -20,8 +20,8 @@ FILES_PER_SPLIT: Mapping[str, tuple[int, int]] = {
     "cifar-binary": (1, 1000),
 }
 """Known formats -> the least and the greatest number of files of a split."""
-EMBEDDED = ("sklearn-digits", "sonnets")
-"""The formats of datasets that come with a library."""
+EMBEDDED = ("sklearn-digits", "text")
+"""The formats of datasets that come with a library, or with their card."""
 MAX_FILE_BYTES = 1 << 50
 MAX_CLASSES = 100_000
 MAX_SIDE = 1_000_000
@@ -79,6 +79,8 @@ class Card:
         resize: Height and width of the images that models read, if they differ from the stored ones.
         folder: The plain name of the folder in which the authors publish the files.
         groups: The columns that name the owner of each sample, such as ``writer``.
+        text: Of the format ``text``: the texts themselves, with an empty line between two.
+        test_texts: How many of these, the last ones, are the test split.
         test_every: If the authors give no test split, the samples of every n-th owner by the first column make one.
 
     Raises `ValueError` if a setting is out of range or contradicts another one.
@@ -100,6 +102,8 @@ class Card:
     folder: str = ""
     groups: tuple[str, ...] = ()
     test_every: int | None = None
+    text: str = ""
+    test_texts: int = 0
 
     def __post_init__(self) -> None:
         for key in ("name", "title", "licence", "source"):
@@ -147,6 +151,13 @@ class Card:
             if not least <= len(files) <= most and (files or key == "files.train"):
                 need = str(least) if least == most else f"at least {least}"
                 raise ValueError(f"{key} lists {len(files)} files; format {self.format} needs {need}")
+        if self.format == "text":
+            _check_text("text", self.text)
+            check_int("test_texts", self.test_texts, 1, len(self.texts) - 1, "at least one text is left for training")
+            if len(self.groups) != 1:
+                raise ValueError(f"groups are {list(self.groups)}; format text has one column, the number of the text")
+        elif self.text or self.test_texts:
+            raise ValueError(f"text and test_texts are for the format text; the format is {self.format!r}")
         if self.format == "huggingface" and self.hub is None:
             raise ValueError("format huggingface without [hub]; its id is needed")
 
@@ -154,6 +165,11 @@ class Card:
     def num_classes(self) -> int:
         """The number of classes n; labels are 0 to n - 1."""
         return len(self.classes)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the format ``text``."""
+        return self.text.strip().split("\n\n")
 
     @property
     def embedded(self) -> bool:

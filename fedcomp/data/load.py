@@ -12,7 +12,7 @@ from fedcomp.data.card import Card, CardFile
 from fedcomp.data.dataset import Arrays, DataError, Dataset, Split, checked_split
 from fedcomp.data.formats import READERS
 from fedcomp.data.libraries import read_digits, read_hub, read_saved
-from fedcomp.data.windows import read_sonnets
+from fedcomp.data.windows import read_text
 
 SAVED = "dataset_dict.json"
 """The file that marks a folder written by Hugging Face's ``save_to_disk``."""
@@ -34,8 +34,8 @@ def load(card: Card, data_dir: str | Path | None = None) -> Dataset:
 def _load(card: Card, data_dir: Path | None) -> Dataset:
     if card.format == "sklearn-digits":
         return _dataset(card, *read_digits(), where="scikit-learn's digits")
-    if card.format == "sonnets":
-        return _dataset(card, *read_sonnets(card), where="the sonnets")
+    if card.format == "text":
+        return _dataset(card, *read_text(card), where="the text of the card")
     if data_dir is None:
         return _dataset(card, *read_hub(card), where="the Hugging Face hub")
     folder = find_folder(card, data_dir)

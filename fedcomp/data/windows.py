@@ -7,20 +7,17 @@ import numpy as np
 
 from fedcomp.data.card import Card
 from fedcomp.data.dataset import Arrays, DataError
-from fedcomp.data.sonnets import SONNETS
-
-NUM_TEST_SONNETS = 10
 
 
-def read_sonnets(card: Card) -> tuple[Arrays, Arrays]:
-    """Return train, the windows of sonnets 1 to 80, and test, those of 81 to 90; the column ``sonnet`` has their numbers.
+def read_text(card: Card) -> tuple[Arrays, Arrays]:
+    """Return train and test, the windows of the texts in a card of the format ``text``.
 
-    The text is part of fedcomp and needs no network.  Raises `DataError` as `windows` does.
+    The card's column has the number of each window's text, counted from 1.  Raises `DataError` as `windows` does.
     """
-    sonnets = SONNETS.strip().split("\n\n")
-    first_test = len(sonnets) - NUM_TEST_SONNETS
-    train, test = sonnets[:first_test], sonnets[first_test:]
-    return windows(card, train, "sonnet", first=1), windows(card, test, "sonnet", first=first_test + 1)
+    texts, (column,) = card.texts, card.groups
+    first_test = len(texts) - card.test_texts
+    train, test = texts[:first_test], texts[first_test:]
+    return windows(card, train, column, first=1), windows(card, test, column, first=first_test + 1)
 
 
 def windows(card: Card, texts: Sequence[str], column: str, first: int) -> Arrays:

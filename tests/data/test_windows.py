@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fedcomp.data import DataError, load, partition_train, read_card
-from fedcomp.data.sonnets import SONNETS
 from fedcomp.data.windows import windows
 from tests.data.tiny import make_card
 
 CARDS = Path(__file__).parents[2] / "datasets"
+SONNETS = read_card("sonnets", CARDS).text
 
 
 def test_the_windows_of_two_texts_by_hand() -> None:
@@ -51,7 +51,7 @@ def test_the_sonnets_need_no_folder_and_their_windows_continue_the_text() -> Non
     assert list(card.classes) == sorted(set(SONNETS)), "a class for each character, and no other"
     dataset = load(card)
     assert (len(dataset.train), len(dataset.test)) == (46_188, 5_790)
-    sonnets = SONNETS.strip().split("\n\n")
+    sonnets = card.texts
     for split, numbers in ((dataset.train, range(1, 81)), (dataset.test, range(81, 91))):
         assert np.unique(split.groups["sonnet"]).tolist() == list(numbers)
         for number in (numbers[0], numbers[-1]):
