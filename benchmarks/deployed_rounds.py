@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.measurement import print_table
-from benchmarks.netshape.link import Link
+from benchmarks.netshape.link import ShapedLink
 from benchmarks.netshape.shaper import UNSHAPED, Shape
 from deploy.federation import Federation
 from deploy.program import signals_as_exits
@@ -40,7 +40,7 @@ class Turn:
     down_bytes: int
 
 
-def turns(federation: Federation, links: Sequence[Link], rounds: int, entries: int) -> Iterator[Turn]:
+def turns(federation: Federation, links: Sequence[ShapedLink], rounds: int, entries: int) -> Iterator[Turn]:
     """Yield a run of plain Flower, then a wrapped one."""
     for number, link in enumerate(("", STC)):
         out = federation.folder / f"seconds-{time.monotonic_ns()}-{number}"
@@ -80,7 +80,7 @@ def measure(folder: Path, options: argparse.Namespace) -> Iterator[dict[str, str
     """Yield the rows of the table."""
     with Federation(folder, options.nodes) as federation:
         federation.start_superlink()
-        links = [Link(("127.0.0.1", federation.port)).start() for _ in range(options.nodes)]
+        links = [ShapedLink(("127.0.0.1", federation.port)).start() for _ in range(options.nodes)]
         for node, link in zip(federation.nodes, links, strict=True):
             node.superlink = link.address
         federation.start_nodes()

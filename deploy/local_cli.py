@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from deploy.control import CONNECTION, Control
 from deploy.federation import Federation
 from deploy.keys import KeyFileError
-from deploy.process_record import ProcessRecord
+from deploy.process_file import ProcessFile
 from deploy.program import ignore_end_signals, signals_as_exits
 from deploy.run_config import ROOT, Config, LaunchError, app_of, run_config
 from deploy.stop_report import StopReport, watch_command
@@ -39,16 +39,16 @@ def up(args: argparse.Namespace) -> int:
     if data and not data.is_dir():
         raise LaunchError(f"--data-dir is {args.data_dir}, which is no folder; the folder with the data is needed")
     with locked(folder):
-        if (record := ProcessRecord.read(folder)) and record.running():
+        if (record := ProcessFile.read(folder)) and record.running():
             raise LaunchError(f"a federation runs in {folder} already; end it with {command(folder, 'down')}")
         federation = Federation(folder, args.nodes)
         for node in federation.nodes if data else ():
             node.config["data-dir"] = str(data)
         try:
-            ProcessRecord.of(federation, data).write(folder)  # if this command is killed now, `down` finds the rest
+            ProcessFile.of(federation, data).write(folder)  # if this command is killed now, `down` finds the rest
             print(f"starting a SuperLink and {args.nodes} SuperNodes", flush=True)
             federation.start()
-            ProcessRecord.of(federation, data).write(folder)
+            ProcessFile.of(federation, data).write(folder)
         except BaseException:
             ignore_end_signals()
             federation.close()
@@ -102,9 +102,9 @@ def run(args: argparse.Namespace) -> int:
 
 def down(args: argparse.Namespace) -> int:
     """End what `up` started, and nothing else."""
-    record = ProcessRecord.read(args.folder)
+    record = ProcessFile.read(args.folder)
     with locked(args.folder) if record else nullcontext():  # no folder is made for nothing
-        record = record and ProcessRecord.read(args.folder)  # without the lock, one that starts now is left alone
+        record = record and ProcessFile.read(args.folder)  # without the lock, one that starts now is left alone
         if record and record.running():
             ignore_end_signals()
             record.end()
@@ -125,9 +125,9 @@ def locked(folder: Path) -> Generator[None]:
         raise LaunchError(f"another `deploy/local` starts or ends the federation in {folder}; wait for it") from None
 
 
-def running_federation(folder: Path) -> tuple[ProcessRecord, Control]:
+def running_federation(folder: Path) -> tuple[ProcessFile, Control]:
     """Return the record of the federation that runs in `folder`, and its control; raise `LaunchError` if none runs."""
-    record = ProcessRecord.read(folder)
+    record = ProcessFile.read(folder)
     if record is None or not record.running():
         raise LaunchError(f"nothing runs in {folder}; start it with {command(folder, 'up')}")
     return record, Control(folder / "flower", record.mark)

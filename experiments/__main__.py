@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from experiments.check import check_data, check_settings, uses_gpu
 from experiments.configuration import Cell
 from experiments.environment import read_environment, write_environment
-from experiments.plan import Plan, StudyError, read_plan
+from experiments.plan import StudyError, StudyPlan, read_plan
 from experiments.results import Results, claim, read_csv, write_text
 from experiments.runner import Event, Failure, Workers, ray_workers, run_cells
 from experiments.study_report import About, made_now, render
@@ -87,7 +87,7 @@ def _run_study(options: argparse.Namespace, console: Console) -> int:
 
 
 def _run_missing(
-    plan: Plan, data_dir: str, options: argparse.Namespace, results: Results, console: Console
+    plan: StudyPlan, data_dir: str, options: argparse.Namespace, results: Results, console: Console
 ) -> list[Failure]:
     """Run the cells that are missing, add each to the results as it ends, and return those that failed."""
     missing = [cell for cell in plan.cells if cell.name not in results.cells]
@@ -119,7 +119,7 @@ def _run_missing(
 
 
 def show_progress(
-    events: Iterable[Event], plan: Plan, cells: Sequence[Cell], console: Console
+    events: Iterable[Event], plan: StudyPlan, cells: Sequence[Cell], console: Console
 ) -> Generator[Event, None, None]:
     """Yield the events of these cells, then show each: a line, and on a terminal a bar in proportion to their work."""
     with Progress(*BAR, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -135,7 +135,7 @@ def show_progress(
             progress.update(bar, advance=event.cell.work, description=f"{ended} of {len(cells)} cells")
 
 
-def _report(plan: Plan, results: Results, options: argparse.Namespace, console: Console) -> None:
+def _report(plan: StudyPlan, results: Results, options: argparse.Namespace, console: Console) -> None:
     """Write the report if any cell is done."""
     table = results.select([cell.name for cell in plan.cells])
     if table.empty:
@@ -159,7 +159,7 @@ def _report(plan: Plan, results: Results, options: argparse.Namespace, console: 
     _log(console, f"report: {path}")
 
 
-def _done(plan: Plan, results: Results) -> str:
+def _done(plan: StudyPlan, results: Results) -> str:
     return f"{sum(cell.name in results.cells for cell in plan.cells)} of {len(plan.cells)} cells are done"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from clients.devices import available, pick_device
 from clients.plug_ins import check_plug_ins
 from experiments.configuration import ROOT, Cell
-from experiments.plan import Plan
+from experiments.plan import StudyPlan
 from fedcomp.data import Card, load, partition_train, read_card
 from fedcomp.flower import check_links
 from fedcomp.methods import parse
@@ -17,7 +17,7 @@ from server.settings import Settings
 from server.strategies import parse_strategy
 
 
-def check_settings(plan: Plan) -> None:
+def check_settings(plan: StudyPlan) -> None:
     """Raise `StudyError` for a dataset, model, device, plug-in or link that cannot be used; read no data."""
     keys = ("dataset", "model", "device", "strategy", "training", "learning-rate-schedule", "uplink", "downlink")
     for cell in _first_of_each(plan, keys):
@@ -44,7 +44,7 @@ def check_settings(plan: Plan) -> None:
             raise plan.error(cell, "strategy", lack)
 
 
-def check_data(plan: Plan, data_dir: str, log: Callable[[str], None]) -> None:
+def check_data(plan: StudyPlan, data_dir: str, log: Callable[[str], None]) -> None:
     """Raise `StudyError` for data that are missing, and for partitions that they do not allow.
 
     Each partition is made for its first seed; a problem with another seed shows when that cell starts. `log` receives a
@@ -66,13 +66,13 @@ def check_data(plan: Plan, data_dir: str, log: Callable[[str], None]) -> None:
             raise plan.error(cell, key, str(error)) from None
 
 
-def uses_gpu(plan: Plan) -> bool:
+def uses_gpu(plan: StudyPlan) -> bool:
     """Return whether a cell trains on another device than the CPU."""
     devices = {str(cell.settings["device"]) for cell in plan.cells}
     return bool(devices - {"auto", "cpu"}) or ("auto" in devices and available()[0] != "cpu")
 
 
-def _first_of_each(plan: Plan, keys: Sequence[str]) -> Iterable[Cell]:
+def _first_of_each(plan: StudyPlan, keys: Sequence[str]) -> Iterable[Cell]:
     """Return the first cell with each combination of values of these settings."""
     found: dict[tuple[object, ...], Cell] = {}
     for cell in plan.cells:

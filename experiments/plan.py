@@ -67,7 +67,7 @@ Layers = tuple[Layer, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StudyPlan:
     """A study file, and its cells in the order in which they run."""
 
     study: StudyFile
@@ -84,7 +84,7 @@ class Plan:
         return ", ".join([cell.label, *(f"{key} {cell.settings[key]}" for key in self.study.grid)])
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> StudyPlan:
     """Return the study in the TOML file `path`; raise `StudyError` if it cannot run."""
     study = _read(path, StudyFile)
     runs: list[Layer] = []
@@ -114,7 +114,7 @@ def read_plan(path: Path) -> Plan:
                 raise grid.error(f"{key}[{number}] is {value!r} again; each value is needed once")
     found = list(_cells(runs, grid, methods))
     cells = tuple(cell for cell, _ in found)
-    return Plan(study, cells, {cell.name: layers for cell, layers in found})
+    return StudyPlan(study, cells, {cell.name: layers for cell, layers in found})
 
 
 File = TypeVar("File", bound=PartFile)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 MBIT = 1e6 / 8
 
 
-class Link:
+class ShapedLink:
     """A link from a loopback port to `target`; it works in a thread of its own, from `start` to `close`.
 
     All its connections share the two wires, like those of one device.  Every method may be called from any thread.
@@ -54,7 +54,7 @@ class Link:
         """The bytes that were sent to nodes."""
         return self._down.total
 
-    def start(self) -> "Link":
+    def start(self) -> "ShapedLink":
         """Listen, and return the link itself; raise `OSError` if the port is taken."""
         if self._thread is not None:
             raise RuntimeError("the link was started before; make another one")
@@ -77,7 +77,7 @@ class Link:
             self._thread.join()
             self._loop.close()
 
-    def __enter__(self) -> "Link":
+    def __enter__(self) -> "ShapedLink":
         return self.start()
 
     def __exit__(self, *_: object) -> None:
@@ -174,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             up, down = shapes(BY_WORD[args.profile])
         else:
             up, down = (Shape(math.inf if rate is None else rate * MBIT, (delay_ms or 0) / 1e3) for rate in rates)
-        with Link(args.to, up, down, args.port) as link, signals_as_exits():
+        with ShapedLink(args.to, up, down, args.port) as link, signals_as_exits():
             print(f"{link.address} -> {args.to[0]}:{args.to[1]}; up {_words(up)}; down {_words(down)}", flush=True)
             with suppress(SystemExit):
                 threading.Event().wait()

@@ -20,7 +20,7 @@ MAX_TENSORS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
+class CommitRule:
     """How a memory moves on from one update to the next; the memory is among the parts of the sum.
 
     `apply` takes slices of all parts, of the same entries.  It updates the slices of the memory in place, and returns the
@@ -35,8 +35,8 @@ class Settlement:
 class CompensatedUpdate:
     """A weighted sum of float32 vectors of one length, the sender's memory and its update, computed block by block.
 
-    When memory changes: `settle` applies the `settlement` to all entries, once; by default the sum moves into the first part.
-    Reading never changes the memory, except that the first reading of an `in_place` sum also settles it (saves one pass).
+    When memory changes: `commit` applies the `commit_rule` to all entries, once; by default the sum moves into the first part.
+    Reading never changes the memory, except that the first reading of an `in_place` sum also commits it (saves one pass).
     `in_place` is for encoders that cannot fail: the caller promises finite entries.  A sum of more than `MAX_TENSORS` tensors
     is never read in place.
 
@@ -45,13 +45,13 @@ class CompensatedUpdate:
     the first entry in a longer vector, for error messages.
     """
 
-    __slots__ = ("bounded", "context", "hint", "in_place", "origin", "parts", "settled", "settlement", "weights")
+    __slots__ = ("bounded", "commit_rule", "committed", "context", "hint", "in_place", "origin", "parts", "weights")
 
     def __init__(
         self,
         *parts: Any,
         weights: Sequence[float | None] = (),
-        settlement: Settlement | None = None,
+        commit_rule: CommitRule | None = None,
         in_place: bool = False,
         bounded: bool = False,
         context: EncodeContext = EncodeContext(),
@@ -61,10 +61,10 @@ class CompensatedUpdate:
         """Take numpy vectors, or torch tensors on one device.  All `weights` are 1 by default; None leaves a part out."""
         self.parts: tuple[Any, ...] = parts
         self.weights = tuple(weights) or (1.0,) * len(parts)
-        self.settlement = settlement or move_into_first([weight or 0.0 for weight in self.weights])
+        self.commit_rule = commit_rule or move_into_first([weight or 0.0 for weight in self.weights])
         self.in_place = in_place and len(parts) > 1 and len(context.shapes) <= MAX_TENSORS
         self.bounded, self.context, self.hint, self.origin = bounded, context, hint, origin
-        self.settled = False
+        self.committed = False
 
     @property
     def n(self) -> int:
@@ -98,7 +98,7 @@ class CompensatedUpdate:
         Raises `NonFiniteError` at a block that holds NaN or infinity.
         """
         size = min(size or self.block_size, self.n)
-        if self.in_place and not self.settled:
+        if self.in_place and not self.committed:
             yield from self._settling(size)
             return
         terms = self.terms
@@ -134,23 +134,23 @@ class CompensatedUpdate:
                 current = [tensor]
                 yield tensor.origin - self.origin, tensor
                 if self.in_place:
-                    tensor.settle()
+                    tensor.commit()
         finally:  # also where the reader stops early
             if self.in_place:
                 for tensor in chain(current, tensors):
-                    tensor.settle()
-                self._mark_settled()
+                    tensor.commit()
+                self._mark_committed()
 
-    def settle(self) -> tuple[Any, ...]:
+    def commit(self) -> tuple[Any, ...]:
         """Update the memory, unless reading has done so already; return the parts."""
-        if not self.settled:
+        if not self.committed:
             with np.errstate(over="ignore", invalid="ignore"):
                 for _ in self._settling(BLOCK_ENTRIES if self.on_host else self.n):
                     pass
         return self.parts
 
     def scaled(self, factor: float) -> "CompensatedUpdate":
-        """Return `factor` times the sum, as a view to read from that settles nothing.  The sum must not be `in_place`."""
+        """Return `factor` times the sum, as a view to read from that commits nothing.  The sum must not be `in_place`."""
         weights = [None if weight is None else weight * factor for weight in self.weights]
         return CompensatedUpdate(
             *self.parts,
@@ -172,17 +172,17 @@ class CompensatedUpdate:
         tensor = CompensatedUpdate(
             *(part[start:stop] for part in self.parts),
             weights=self.weights,
-            settlement=self.settlement,
+            commit_rule=self.commit_rule,
             in_place=self.in_place,
             bounded=self.bounded,
             context=EncodeContext(self.context.seed, self.context.round),
             origin=self.origin + start,
         )
-        tensor.settled = self.settled
+        tensor.committed = self.committed
         return tensor
 
     def _settling(self, size: int) -> Iterator[tuple[int, Vector]]:
-        """Yield (start, entries of the sum), and settle these entries; if the reader stops early, settle the rest as well."""
+        """Yield (start, entries of the sum), and commit these entries; if the reader stops early, commit the rest as well."""
         starts = iter(range(0, self.n, size))
         try:
             for start in starts:
@@ -190,13 +190,13 @@ class CompensatedUpdate:
         finally:
             for start in starts:
                 self._apply(slice(start, start + size))
-            self._mark_settled()
+            self._mark_committed()
 
     def _apply(self, entries: slice) -> Any:
-        return self.settlement.apply(*(part[entries] for part in self.parts))
+        return self.commit_rule.apply(*(part[entries] for part in self.parts))
 
-    def _mark_settled(self) -> None:
-        self.weights, self.settled = self.settlement.weights, True
+    def _mark_committed(self) -> None:
+        self.weights, self.committed = self.commit_rule.weights, True
 
     def _bound(self, block: Vector, parts: list[Vector], start: int) -> Vector:
         """Return the block within float32 if the sum is bounded and its parts are finite; raise `NonFiniteError` if not."""
@@ -207,8 +207,8 @@ class CompensatedUpdate:
         return np.nan_to_num(block, nan=0.0, posinf=MAX_FLOAT32, neginf=-MAX_FLOAT32)
 
 
-def move_into_first(weights: Sequence[float]) -> Settlement:
-    """Return the settlement that leaves the sum with these `weights` in the memory of the first part."""
+def move_into_first(weights: Sequence[float]) -> CommitRule:
+    """Return the rule that leaves the sum with these `weights` in the memory of the first part."""
 
     def add(first: Any, *rest: Any) -> Any:
         if weights[0] != 1:
@@ -217,7 +217,7 @@ def move_into_first(weights: Sequence[float]) -> Settlement:
             first += part if weight == 1 else part * weight
         return first
 
-    return Settlement(add, (1.0, *(None for _ in weights[1:])))
+    return CommitRule(add, (1.0, *(None for _ in weights[1:])))
 
 
 def _weighted_sum(parts: list[Vector], weights: list[float], out: Vector, product: Vector) -> Vector:

@@ -5,7 +5,7 @@ from fedcomp.data.dataset import DataError, Dataset, Split
 from fedcomp.data.load import load
 from fedcomp.data.own import load_own, write_own
 from fedcomp.data.partition import partition, partition_train
-from fedcomp.data.partition_text import SKEWS, Rotation, parse_partition, split_partition
+from fedcomp.data.partition_text import SKEWS, ImageRotation, parse_partition, split_partition
 from fedcomp.data.schemes import SCHEMES
 from fedcomp.data.spread import Spread, spread
 
@@ -15,7 +15,7 @@ __all__ = [
     "Card",
     "DataError",
     "Dataset",
-    "Rotation",
+    "ImageRotation",
     "Split",
     "Spread",
     "load",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.data.dataset import NO_GROUPS, Dataset
-from fedcomp.data.partition_text import Rotation, parse_partition
+from fedcomp.data.partition_text import ImageRotation, parse_partition
 from fedcomp.data.schemes import Samples, check_enough
 
 
@@ -57,7 +57,7 @@ def partition_train(dataset: Dataset, text: str, num_clients: int, seed: int) ->
 
     Raises `ValueError` as `partition` does, and for a feature skew that the dataset's samples cannot have.
     """
-    rotates = any(isinstance(skew, Rotation) for skew in parse_partition(text).skews)
+    rotates = any(isinstance(skew, ImageRotation) for skew in parse_partition(text).skews)
     shape = dataset.card.shape
     if rotates and (len(shape) != 3 or min(shape[1:]) < 2):
         raise ValueError(f"{text}: samples of shape {list(shape)}; images of at least 2x2 are needed to rotate")

@@ -11,7 +11,7 @@ MAX_QUOTED = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Rotation:
+class ImageRotation:
     """All images of a client are rotated by one angle; the clients' angles are spread evenly from -degrees to degrees.
 
     Raises `ValueError` for `degrees` outside (0, 180].
@@ -45,9 +45,9 @@ class Noise:
         return self.sigma * (client + 1) / num_clients
 
 
-Skew = Rotation | Noise
+Skew = ImageRotation | Noise
 
-SKEWS: Mapping[str, Callable[..., Skew]] = {"rotation": Rotation, "noise": Noise}
+SKEWS: Mapping[str, Callable[..., Skew]] = {"rotation": ImageRotation, "noise": Noise}
 """Name -> constructor of each feature skew."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core import CompensatedUpdate, EncodeContext, Settlement, check_range
+from fedcomp.core import CommitRule, CompensatedUpdate, EncodeContext, check_range
 from fedcomp.memory.protocol import State, check_state
 from fedcomp.quantized import QuantizedVector
 
@@ -52,7 +52,7 @@ class Ef21:
         return CompensatedUpdate(
             *(average, update, estimate),
             weights=(1.0 - newest, newest, -1.0),
-            settlement=Settlement(partial(_average, newest), (1.0, None, -1.0)),
+            commit_rule=CommitRule(partial(_average, newest), (1.0, None, -1.0)),
             in_place=arithmetic.is_small(update),
             bounded=True,
             context=context,
@@ -60,7 +60,7 @@ class Ef21:
 
     def update(self, compensated: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
         """Return g + quantized, and v."""
-        average, _, estimate = compensated.settle()
+        average, _, estimate = compensated.commit()
         arithmetic.add_clipped(estimate, quantized, 1.0)
         epoch = compensated.context.estimate_epoch
         rounds = 0 if self.begins(state, epoch) else int(state["averaged_rounds"][0])

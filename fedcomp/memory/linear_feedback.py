@@ -61,7 +61,7 @@ class LinearFeedback:
             arithmetic.as_like(state[self.name], update),
             update,
             weights=(self.alpha, 1.0),
-            settlement=move_into_first((self.beta, 1.0)),
+            commit_rule=move_into_first((self.beta, 1.0)),
             # The sum of a finite error and small entries is finite.
             in_place=self.alpha == self.beta and arithmetic.is_small(update),
             bounded=self.name != RESIDUAL,
@@ -70,7 +70,7 @@ class LinearFeedback:
 
     def update(self, compensated: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
         """Return beta e + update - quantized."""
-        error = compensated.settle()[0]
+        error = compensated.commit()[0]
         arithmetic.add(error, quantized, -1.0)
         if self.name != RESIDUAL:
             arithmetic.clip(error)

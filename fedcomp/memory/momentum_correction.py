@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core import CompensatedUpdate, EncodeContext, Settlement, Vector, check_bool, check_int, check_range
+from fedcomp.core import CommitRule, CompensatedUpdate, EncodeContext, Vector, check_bool, check_int, check_range
 from fedcomp.memory.protocol import State, check_state
 from fedcomp.quantized import Indices, QuantizedVector
 
@@ -71,7 +71,7 @@ class MomentumCorrection:
         return CompensatedUpdate(
             *(unsent, velocity, update),
             weights=(1.0, decay, to_unsent),
-            settlement=Settlement(partial(_accumulate, decay, to_velocity, to_unsent), (1.0, None, None)),
+            commit_rule=CommitRule(partial(_accumulate, decay, to_velocity, to_unsent), (1.0, None, None)),
             in_place=arithmetic.is_small(update),
             bounded=True,
             context=context,
@@ -79,7 +79,7 @@ class MomentumCorrection:
 
     def update(self, compensated: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
         """Return the velocities, without what was sent."""
-        unsent, velocity, _ = compensated.settle()
+        unsent, velocity, _ = compensated.commit()
         arithmetic.add(unsent, quantized, -1.0)
         entries = self._masked(compensated, quantized)
         kept = arithmetic.at(entries, velocity)

@@ -17,7 +17,7 @@ from fedcomp.split.bounds import RoundBounds, with_scaled_change
 from fedcomp.split.cut import check_apart, cut
 from fedcomp.split.gradients import read_gradient, write_gradient
 from fedcomp.split.memory import RAM_BYTES, ActivationMemory
-from fedcomp.split.node import NodeState, SplitNode, activation_shape
+from fedcomp.split.node import SplitNode, SplitState, activation_shape
 from fedcomp.split.server import MAX_SAMPLES, Loss, SplitServer, SplitTraffic
 from fedcomp.split.settings import SplitSettings, parse_split
 from fedcomp.split.weights import key_frame, layout_of_part, load_weights, mean_weights, read_key_frame, weights_of
@@ -29,11 +29,11 @@ __all__ = [
     "Activations",
     "Boundary",
     "Loss",
-    "NodeState",
     "RoundBounds",
     "SplitNode",
     "SplitServer",
     "SplitSettings",
+    "SplitState",
     "SplitTraffic",
     "activation_shape",
     "check_apart",

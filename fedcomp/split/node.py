@@ -33,7 +33,7 @@ Frames = Mapping[Kind, Frame]
 
 
 @dataclass(slots=True)
-class NodeState:
+class SplitState:
     """The state of a node in one training between two messages.
 
     `number`: the number of the last message that the node answered.  `round_number`: the number of the round.  `visits`: how
@@ -78,7 +78,7 @@ class SplitNode:
         _, settings = parse_request(request.uplink)
         return 0 if settings.direct else int(np.prod(self.shape))
 
-    def answer(self, state: NodeState, request: ServerMessage, frames: tuple[Frame, ...]) -> bytes:
+    def answer(self, state: SplitState, request: ServerMessage, frames: tuple[Frame, ...]) -> bytes:
         """Return the frame that answers `request`, whose `frames` are parsed, and change `state` accordingly.
 
         If the node has no lower weights, the answer asks for them and leaves ``state.number`` unchanged.  A repeated message
@@ -112,7 +112,7 @@ class SplitNode:
         state.pending = self._activations_frame(state, request, settings)
         return state.pending
 
-    def _settle(self, state: NodeState, request: ServerMessage, frames: Frames, settings: SplitSettings) -> None:
+    def _settle(self, state: SplitState, request: ServerMessage, frames: Frames, settings: SplitSettings) -> None:
         """Count the pending batch if the server took it, and train with its gradient; otherwise forget it."""
         pending, ids, number = state.pending, state.pending_ids, state.number
         is_taken = bool(pending) and ack_of(number, pending) == request.acked
@@ -127,7 +127,7 @@ class SplitNode:
         elif Kind.RESYNC in frames:
             state.memory.forget(ids)
 
-    def _remember(self, state: NodeState, frame: Frame, ids: NDArray[np.int64], settings: SplitSettings) -> None:
+    def _remember(self, state: SplitState, frame: Frame, ids: NDArray[np.int64], settings: SplitSettings) -> None:
         memory, limits = state.memory, {"max_batch": MAX_BATCH, "max_samples": len(self._x)}
         try:
             batch = read_activations(frame, memory, self.shape, direct=settings.direct, **limits)
@@ -136,7 +136,7 @@ class SplitNode:
             memory.forget(ids)
 
     def _train(
-        self, state: NodeState, ids: NDArray[np.int64], gradient: Tensor, seed: int, settings: SplitSettings
+        self, state: SplitState, ids: NDArray[np.int64], gradient: Tensor, seed: int, settings: SplitSettings
     ) -> None:
         activations = self._forward(state, ids, seed)
         named = dict(self._lower.named_parameters())
@@ -154,7 +154,7 @@ class SplitNode:
             name: np.array(on_host(buffer)) for name, buffer in buffers.items() if isinstance(buffer, Tensor)
         }
 
-    def _forward(self, state: NodeState, ids: NDArray[np.int64], seed: int) -> Tensor:
+    def _forward(self, state: SplitState, ids: NDArray[np.int64], seed: int) -> Tensor:
         """Return the activations of samples, with the weights of the state and the random numbers of `seed`."""
         load_weights(self._lower, state.weights)
         device = device_of(self._lower)
@@ -164,14 +164,14 @@ class SplitNode:
             activations: Tensor = self._lower(self._x[torch.from_numpy(ids)].to(device))
         return activations
 
-    def _next_batch(self, state: NodeState, settings: SplitSettings, seed: int) -> NDArray[np.int64]:
+    def _next_batch(self, state: SplitState, settings: SplitSettings, seed: int) -> NDArray[np.int64]:
         """Return the next samples of the epoch; a single remaining sample joins them: batch normalization needs two."""
         epoch, start = divmod(state.visits, len(self._x))
         order = np.random.default_rng([seed, self._identity, epoch]).permutation(len(self._x))
         end = start + settings.batch_size
         return np.asarray(order[start : end if len(order) - end > 1 else None], np.int64)
 
-    def _activations_frame(self, state: NodeState, request: ServerMessage, settings: SplitSettings) -> bytes:
+    def _activations_frame(self, state: SplitState, request: ServerMessage, settings: SplitSettings) -> bytes:
         ids, seed = state.pending_ids, self._seed(state, request)
         activations = self._forward(state, ids, seed)
         return write_activations(
@@ -187,11 +187,11 @@ class SplitNode:
             direct=settings.direct,
         ).to_bytes()
 
-    def _seed(self, state: NodeState, request: ServerMessage) -> int:
+    def _seed(self, state: SplitState, request: ServerMessage) -> int:
         """Return the seed of the next batch, the same if it is sent again."""
         return derive_seed(request.seed, self._identity, state.round_number, state.visits)
 
-    def _weights_frame(self, state: NodeState) -> bytes:
+    def _weights_frame(self, state: SplitState) -> bytes:
         return key_frame(self._layout, state.weights, state.round_number).to_bytes()
 
 

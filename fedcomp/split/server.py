@@ -58,7 +58,7 @@ class SplitTraffic:
 
 
 @dataclass(slots=True)
-class NodeRecord:
+class SplitNodeRecord:
     """What the server knows of a node: its end of the memory, the labels by sample id, and how far it is in the round.
 
     `number`: the number of the newest message to the node, which `is_open` until the node answers.  `acked`: the last batch
@@ -111,7 +111,7 @@ class SplitServer:
     ) -> None:
         self.upper, self.settings, self.traffic = upper, settings, SplitTraffic()
         self.training_id = 1 + secrets.randbelow(2**64 - 1)
-        self.nodes: dict[int, NodeRecord] = {}
+        self.nodes: dict[int, SplitNodeRecord] = {}
         self._shape, self._layout, self._loss, self._seed = tuple(shape), layout, loss, seed
         self._row_size = 0 if settings.direct else int(np.prod(self._shape))
         self._max_samples, self._ram_bytes = max_samples, ram_bytes
@@ -122,7 +122,7 @@ class SplitServer:
     def begin(self, node: int, weights: Frame) -> None:
         """Begin a round of a node from the key frame `weights`."""
         if node not in self.nodes:
-            self.nodes[node] = NodeRecord(ActivationMemory(self._row_size, self._ram_bytes), place=len(self.nodes))
+            self.nodes[node] = SplitNodeRecord(ActivationMemory(self._row_size, self._ram_bytes), place=len(self.nodes))
         record = self.nodes[node]
         record.weights, record.round_number = weights.to_bytes(), weights.version
         record.has_begun, record.gradient, record.steps, record.samples = False, b"", 0, 0
@@ -173,7 +173,7 @@ class SplitServer:
         record.acked = ack_of(record.number, data)
         return None
 
-    def _take_weights(self, record: NodeRecord, frame: Frame) -> Arrays:
+    def _take_weights(self, record: SplitNodeRecord, frame: Frame) -> Arrays:
         if self._awaited(record) != "weights" or frame.version != record.round_number:
             found = f"the weights of round {frame.version}"
             raise StaleError(f"{found}; {self._awaited(record)} of round {record.round_number} are needed")
@@ -183,7 +183,7 @@ class SplitServer:
         self.traffic.dense_uplink_bytes += self._weight_size
         return weights
 
-    def _train(self, record: NodeRecord, batch: Activations) -> None:
+    def _train(self, record: SplitNodeRecord, batch: Activations) -> None:
         """Train the upper part on a batch, and keep the gradient for the node."""
         new = dict(zip(batch.ids[batch.first].tolist(), batch.labels.tolist(), strict=True))
         labels = np.array([new[each] if each in new else record.labels[each] for each in batch.ids.tolist()], np.int64)
@@ -240,7 +240,7 @@ class SplitServer:
         self.optimizer.step()
         return on_host(activations.grad).reshape(len(labels), -1), norm
 
-    def _awaited(self, record: NodeRecord) -> Answer:
+    def _awaited(self, record: SplitNodeRecord) -> Answer:
         return "weights" if record.steps >= self.settings.steps else "activations"
 
     @property

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedcomp.core import RandomStream, Vector
-from fedcomp.data import Rotation, parse_partition
+from fedcomp.data import ImageRotation, parse_partition
 
 STREAM = 0x6E6F697365
 """The first word of the noise's seed, so that no other part of a run draws the same numbers."""
@@ -26,7 +26,7 @@ def skew(x: Tensor, text: str, client: int, num_clients: int, seed: int) -> Tens
     if not 0 <= client < num_clients:
         raise ValueError(f"client {client} of {num_clients}; 0 to {num_clients - 1} is needed")
     for item in parse_partition(text).skews:
-        if isinstance(item, Rotation):
+        if isinstance(item, ImageRotation):
             x = rotate(x, item.angle(client, num_clients))
         else:
             x = x + item.level(client, num_clients) * gaussian(x, client, seed)

@@ -44,14 +44,14 @@ def norm(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Bitmap:
+class ChosenEntries:
     """Which of `count` entries are chosen, a bit for each."""
 
     count: int
     chunks: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, chosen: Iterator[Tensor]) -> "Bitmap":
+    def of(cls, chosen: Iterator[Tensor]) -> "ChosenEntries":
         """Return the bitmap of the chunks of a tensor of bools."""
         pairs = [(len(each), pack_bits(each.to(torch.uint8), 1)[0]) for each in chosen]
         return cls(sum(count for count, _ in pairs), tuple(bits for _, bits in pairs))
@@ -84,7 +84,7 @@ class Codes:
     largest: float
     signed: bool
     width: int
-    nonzero: Bitmap | None
+    nonzero: ChosenEntries | None
     chunks: tuple[list[Tensor], ...]
     device: torch.device
 
@@ -116,7 +116,7 @@ class Codes:
         return own + (0 if self.nonzero is None else self.nonzero.nbytes)
 
 
-def encode(x: Tensor, bound: float, found: Statistics, nonzero: Bitmap | None = None) -> Codes | None:
+def encode(x: Tensor, bound: float, found: Statistics, nonzero: ChosenEntries | None = None) -> Codes | None:
     """Return the codes of a floating-point tensor (n,) in the smaller of two forms; None if they would save nothing.
 
     `found` are its statistics.  `nonzero` is the bitmap of its nonzero entries if there already is one; sharing it costs
@@ -137,7 +137,7 @@ def encode(x: Tensor, bound: float, found: Statistics, nonzero: Bitmap | None = 
     if min(bits_sparse, bits_dense) >= 8 * x.nbytes or (dense > MAX_WIDTH and not use_sparse):
         return None
     if use_sparse and nonzero is None:
-        nonzero = Bitmap.of(part != 0 for part in chunks(x))
+        nonzero = ChosenEntries.of(part != 0 for part in chunks(x))
     masks = iter(nonzero) if use_sparse and nonzero is not None else None
     width, packed = sparse if use_sparse else dense, list[list[Tensor]]()
     for part in chunks(x):

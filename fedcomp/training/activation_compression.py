@@ -12,7 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.hooks import RemovableHandle
 
 from fedcomp.core import check_int, check_range
-from fedcomp.training.activation_codes import Bitmap, Codes, chunks, encode, norm, statistics
+from fedcomp.training.activation_codes import ChosenEntries, Codes, chunks, encode, norm, statistics
 from fedcomp.training.bit_packing import pack_bits, unpack_bits
 from fedcomp.training.model_checks import check_not_compiled, check_weights_are_parameters, named_modules
 from fedcomp.training.plan import Begin
@@ -49,12 +49,12 @@ class Saved:
 
     storage: StorageWeakRef
     exact: bool = False
-    nonzero: Bitmap | None = None
+    nonzero: ChosenEntries | None = None
     codes: Codes | None = None
 
 
 @dataclass(slots=True)
-class Measured:
+class LayerStatistics:
     """The measurements of a layer in one step that the error model needs."""
 
     variances: list[Tensor]
@@ -82,7 +82,7 @@ class ActivationCompression(Step):
         self._bounds = dict(zip(self._layers, bounds, strict=True)) if len(bounds) == len(self._layers) else {}
         self._steps = 0
         self._saved: dict[tuple[int, ...], Saved] = {}
-        self._measured: dict[str, Measured] = {}
+        self._measured: dict[str, LayerStatistics] = {}
         self._handles: list[RemovableHandle] = []
 
     def forward(self) -> AbstractContextManager[object]:
@@ -134,7 +134,7 @@ class ActivationCompression(Step):
             return self._save_input(tensor, call.name, saved)
         # ReLU saves its output first.  It needs only a bit per entry, whether it is above zero; others may need the values.
         if first and call is None and tensor.grad_fn is not None and tensor.grad_fn.name() == "ReluBackward0":
-            saved.nonzero = Bitmap.of((part <= 0).logical_not_() for part in chunks(_flat(tensor)))
+            saved.nonzero = ChosenEntries.of((part <= 0).logical_not_() for part in chunks(_flat(tensor)))
             return partial(_ones_of, saved.nonzero, tensor.dtype, tensor.shape, tensor.stride())
         saved.exact = True
         return exact(tensor)
@@ -149,7 +149,7 @@ class ActivationCompression(Step):
         if saved.codes is None:
             saved.exact = True
             return exact(tensor)
-        self._measured.setdefault(name, Measured([])).nonzero = found.nonzero / len(flat)
+        self._measured.setdefault(name, LayerStatistics([])).nonzero = found.nonzero / len(flat)
         return partial(_restored, saved.codes, tensor.shape, tensor.stride())
 
     def _called(self, name: str, module: nn.Module, output: Tensor) -> None:
@@ -157,7 +157,7 @@ class ActivationCompression(Step):
         weight = getattr(module, "weight", None)
         if name not in self._layers or not output.requires_grad or not isinstance(weight, Tensor):
             return
-        measured = self._measured.setdefault(name, Measured([]))
+        measured = self._measured.setdefault(name, LayerStatistics([]))
         factor, measured.nonzero = measured.nonzero / 3 / len(weight), 0.0
 
         def see_output(gradient: Tensor) -> None:
@@ -171,7 +171,7 @@ class ActivationCompression(Step):
             self._handles.append(handle)
 
 
-def error_bound(error: float, measured: Measured) -> float | None:
+def error_bound(error: float, measured: LayerStatistics) -> float | None:
     """Return the bound with which the gradient's error has the standard deviation `error` times its mean magnitude.
 
     None if a measurement is missing, zero or not finite.
@@ -216,7 +216,7 @@ def _packed_indices(tensor: Tensor) -> Restore:
     return restore
 
 
-def _ones_of(bitmap: Bitmap, dtype: torch.dtype, shape: torch.Size, strides: tuple[int, ...]) -> Tensor:
+def _ones_of(bitmap: ChosenEntries, dtype: torch.dtype, shape: torch.Size, strides: tuple[int, ...]) -> Tensor:
     return torch.cat([part.to(dtype) for part in bitmap]).as_strided(shape, strides)
 
 

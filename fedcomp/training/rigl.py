@@ -44,7 +44,7 @@ def densities(shapes: Mapping[str, Shape], density: float, layers: str) -> dict[
         dense |= above
 
 
-class Sparse(Step):
+class SparseWeights(Step):
     """Keeps weights outside their masks at zero, and sums their gradients: the server uses them to choose new positions."""
 
     def __init__(
@@ -93,7 +93,7 @@ class Sparse(Step):
 
     def inference(self) -> Step:
         """Return a step that zeroes weights outside the masks; a lossy downlink may have left residues there."""
-        return Masked(self._model, self._weights)
+        return MaskedCall(self._model, self._weights)
 
     def report(self) -> Tensors:
         """Return the largest mean gradients of weights outside their masks: `candidates` for each weight inside.
@@ -128,7 +128,7 @@ def _first(values: Tensor, count: int) -> Tensor:
     return mask.view_as(values)
 
 
-class Masked(Step):
+class MaskedCall(Step):
     """Calls the model with the weights inside their masks."""
 
     def __init__(self, model: nn.Module, weights: Tensors) -> None:
@@ -206,4 +206,4 @@ def rigl(
     else:
         check_range("candidates", candidates, above=0, most=1)
     check_bool("regrow", regrow)
-    return Prepared(partial(Sparse, candidates, regrow), partial(_prepare, density, layers))
+    return Prepared(partial(SparseWeights, candidates, regrow), partial(_prepare, density, layers))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, MAX_TENSORS, CompensatedUpdate, EncodeContext, Settlement, Vector
+from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, MAX_TENSORS, CommitRule, CompensatedUpdate, EncodeContext, Vector
 from fedcomp.errors import NonFiniteError
 
 
@@ -24,7 +24,7 @@ def test_reading_changes_nothing_and_settling_moves_the_sum_into_the_first_part(
     assert value.dense().tolist() == [10.5, 21]
     assert memory.tolist() == [1, 2]
     for _ in range(2):
-        value.settle()
+        value.commit()
         assert (memory.tolist(), update.tolist()) == ([10.5, 21], [10, 20])
         assert value.dense().tolist() == [10.5, 21]
 
@@ -37,14 +37,14 @@ def average(mean: Vector, update: Vector, estimate: Vector) -> Vector:
 
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("n", [1, 3 * BLOCK_ENTRIES + 5])
-def test_a_settlement_says_what_memory_becomes_and_how_the_sum_reads_from_then_on(n: int, in_place: bool) -> None:
+def test_a_commit_rule_says_what_memory_becomes_and_how_the_sum_reads_from_then_on(n: int, in_place: bool) -> None:
     mean, update, estimate = vectors(n)
     context = EncodeContext(shapes=((n // 2,), (n - n // 2,)))
     before, after = mean.copy(), np.float32(0.75) * mean + np.float32(0.25) * update
     value = CompensatedUpdate(
         *(mean, update, estimate),
         weights=(0.75, 0.25, -1.0),
-        settlement=Settlement(average, (1.0, None, -1.0)),
+        commit_rule=CommitRule(average, (1.0, None, -1.0)),
         in_place=in_place,
         context=context,
     )
@@ -52,7 +52,7 @@ def test_a_settlement_says_what_memory_becomes_and_how_the_sum_reads_from_then_o
         found = np.concatenate([tensor.dense() for _, tensor in value.tensors()])
         assert np.allclose(found, after - estimate, atol=1e-6)
         assert np.array_equal(mean, after if in_place else before)
-    assert value.settle()[0] is mean
+    assert value.commit()[0] is mean
     assert np.array_equal(mean, after)
     assert np.array_equal(value.dense(), after - estimate)
 
@@ -79,15 +79,15 @@ def test_the_weighted_sum_is_the_same_in_every_way_of_reading_it(n: int, weights
     assert np.array_equal(np.concatenate([part.dense() for _, part in value.tensors()]), expected)
     tensors = CompensatedUpdate(*(torch.from_numpy(part) for part in parts), weights=weights)
     assert np.array_equal(whole(tensors), expected)
-    settled = CompensatedUpdate(*(part.copy() for part in parts), weights=weights, in_place=True)
-    assert np.array_equal(whole(settled), expected)
-    assert np.array_equal(settled.parts[0], expected)
-    assert np.array_equal(whole(settled), expected), "a second reading gives the same"
-    assert np.array_equal(CompensatedUpdate(*parts, weights=weights).settle()[0], expected)
+    committed = CompensatedUpdate(*(part.copy() for part in parts), weights=weights, in_place=True)
+    assert np.array_equal(whole(committed), expected)
+    assert np.array_equal(committed.parts[0], expected)
+    assert np.array_equal(whole(committed), expected), "a second reading gives the same"
+    assert np.array_equal(CompensatedUpdate(*parts, weights=weights).commit()[0], expected)
 
 
 @pytest.mark.parametrize("read", [CompensatedUpdate.blocks, CompensatedUpdate.tensors])
-def test_reading_in_place_settles_everything_once_even_if_the_reader_stops_early(
+def test_reading_in_place_commits_everything_once_even_if_the_reader_stops_early(
     read: Callable[..., Iterator[object]],
 ) -> None:
     n = 3 * BLOCK_ENTRIES
@@ -97,12 +97,12 @@ def test_reading_in_place_settles_everything_once_even_if_the_reader_stops_early
     value = CompensatedUpdate(*parts, weights=(0.5, 1.0), in_place=True, context=EncodeContext(shapes=shapes))
     for _ in read(value):
         break
-    assert value.settled
+    assert value.committed
     assert np.array_equal(value.dense(), expected)
-    assert np.array_equal(value.settle()[0], expected)
+    assert np.array_equal(value.commit()[0], expected)
 
 
-def test_reading_its_tensors_settles_a_sum_in_place() -> None:
+def test_reading_its_tensors_commits_a_sum_in_place() -> None:
     parts = vectors(10, 2)
     expected = parts[0] + parts[1]
     value = CompensatedUpdate(*parts, in_place=True, context=EncodeContext(shapes=((2, 3), (0, 7), (), (3,))))
@@ -112,7 +112,7 @@ def test_reading_its_tensors_settles_a_sum_in_place() -> None:
         (6, expected[6:7].tolist()),
         (7, expected[7:].tolist()),
     ]
-    assert np.array_equal(value.settle()[0], expected)
+    assert np.array_equal(value.commit()[0], expected)
 
 
 def test_an_error_in_a_tensor_names_the_entry_by_its_index_in_the_whole_vector() -> None:

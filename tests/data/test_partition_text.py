@@ -1,6 +1,6 @@
 import pytest
 
-from fedcomp.data import Rotation, parse_partition, split_partition
+from fedcomp.data import ImageRotation, parse_partition, split_partition
 from fedcomp.data.partition_text import Noise
 
 
@@ -31,7 +31,7 @@ def test_any_other_text_is_refused_in_one_short_sentence(text: str) -> None:
 def test_a_partition_is_a_scheme_and_then_skews_in_their_order() -> None:
     assert parse_partition("classes(2)").skews == ()
     text = " dirichlet(alpha=1e+1, min_size=2)  + rotation(degrees=30)+noise(sigma=0.1) "
-    assert parse_partition(text).skews == (Rotation(30), Noise(0.1))
+    assert parse_partition(text).skews == (ImageRotation(30), Noise(0.1))
 
 
 def test_only_the_own_scheme_assigns_no_samples() -> None:

@@ -16,7 +16,7 @@ import pytest
 from flwr.app import Context, RecordDict
 from flwr.cli.build import build_fab_from_disk
 
-from benchmarks.netshape.link import Link
+from benchmarks.netshape.link import ShapedLink
 from clients.app import app as client_app
 from deploy.federation import Federation
 from fedcomp.flower import LocalGrid
@@ -107,7 +107,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosResult]:
     with Federation(folder / "federation", NODES, env={"CHAOS_BOOK": str(book)}) as federation:
         federation.start_superlink()
         begin = time.monotonic()
-        links = [Link(("127.0.0.1", federation.port)).start() for _ in range(NODES)]
+        links = [ShapedLink(("127.0.0.1", federation.port)).start() for _ in range(NODES)]
         for node, link in zip(federation.nodes, links, strict=True):
             node.superlink = link.address
         federation.start_nodes()

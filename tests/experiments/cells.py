@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from experiments.configuration import Cell, Value, defaults
-from experiments.plan import Plan, read_plan
+from experiments.plan import StudyPlan, read_plan
 
 SHORT: dict[str, Value] = {
     "model": "logistic",
@@ -33,7 +33,7 @@ label = "one"
 """
 
 
-def plan(folder: Path, text: str, name: str = "study.toml") -> Plan:
+def plan(folder: Path, text: str, name: str = "study.toml") -> StudyPlan:
     """Return the plan in a file with this text."""
     path = folder / name
     path.parent.mkdir(exist_ok=True, parents=True)

@@ -10,14 +10,14 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
 from experiments.configuration import Cell, Value, defaults
-from experiments.plan import Plan, StudyError, read_plan
+from experiments.plan import StudyError, StudyPlan, read_plan
 from fedcomp.flower import LocalGrid
 from tests.experiments.cells import METHOD, RUN, plan
 
 STUDIES = Path(__file__).parents[2] / "experiments" / "studies"
 
 
-def grid(folder: Path, text: str) -> Plan:
+def grid(folder: Path, text: str) -> StudyPlan:
     """Return a plan with this grid, and three methods."""
     methods = "".join(f"[[method]]\nlabel = '{name}'\n" for name in "abc")
     return plan(folder, f"title = 'x'\n{RUN}[grid]\n{text}\n{methods}")

@@ -160,7 +160,7 @@ def test_no_entry_changes_its_sign_except_with_cgx(quantizer: Quantizer[Compensa
 
 @quantizers
 @pytest.mark.parametrize("n", [1, 1000, 5 * BLOCK_ENTRIES + 1])
-def test_a_sum_is_quantized_as_its_vector_and_left_settled(
+def test_a_sum_is_quantized_as_its_vector_and_left_committed(
     quantizer: Quantizer[CompensatedUpdate, Any], n: int
 ) -> None:
     rng = np.random.default_rng(n)
@@ -169,10 +169,10 @@ def test_a_sum_is_quantized_as_its_vector_and_left_settled(
     whole = first + second
     expected = quantizer.quantize(CompensatedUpdate(whole, context=context))
     assert same(quantizer.quantize(CompensatedUpdate(first, second, context=context)), expected)
-    settling = CompensatedUpdate(first, second, in_place=True, context=context)
-    assert same(quantizer.quantize(settling), expected)
+    committing = CompensatedUpdate(first, second, in_place=True, context=context)
+    assert same(quantizer.quantize(committing), expected)
     assert np.array_equal(first, whole)
-    assert settling.settle()[0] is first
+    assert committing.commit()[0] is first
 
 
 @quantizers

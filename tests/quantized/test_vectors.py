@@ -84,11 +84,11 @@ def test_a_compensated_update_is_the_sum_in_every_way_of_reading_it(n: int) -> N
     )
     assert next(start for start, _ in CompensatedUpdate(first, second).blocks()) == 0
     kept = first.copy()
-    assert np.array_equal(CompensatedUpdate(kept, second).settle()[0], expected)
+    assert np.array_equal(CompensatedUpdate(kept, second).commit()[0], expected)
     total = CompensatedUpdate(first, second, in_place=True)
     assert np.array_equal(total.dense(), expected)
     assert np.array_equal(first, expected)
-    assert total.settle()[0] is first
+    assert total.commit()[0] is first
 
 
 def test_a_sum_in_place_is_complete_even_if_it_is_not_read_to_its_end() -> None:
@@ -98,7 +98,7 @@ def test_a_sum_in_place_is_complete_even_if_it_is_not_read_to_its_end() -> None:
     next(blocks)
     blocks.close()  # type: ignore[attr-defined]
     assert (first == 3).all()
-    assert total.settle()[0] is first
+    assert total.commit()[0] is first
 
 
 def by_hand() -> Seeded:

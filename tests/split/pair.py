@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from fedcomp.core import Arrays
 from fedcomp.split import (
     ActivationMemory,
-    NodeState,
     SplitNode,
     SplitServer,
     SplitSettings,
+    SplitState,
     cut,
     key_frame,
     layout_of_part,
@@ -49,7 +49,7 @@ class Pair:
         self.node = SplitNode(node_lower, *samples(count))
         self.layout = layout_of_part(self.lower)
         self.server = SplitServer(upper, settings, self.node.shape, self.layout, max_samples=count)
-        self.state: NodeState | None = None
+        self.state: SplitState | None = None
         self.round = 0
 
     def begin(self) -> None:
@@ -60,7 +60,7 @@ class Pair:
     def answer(self, message: bytes) -> bytes:
         """Return the node's answer; as in Flower, its state is kept only if there is one."""
         request, frames = parse_server_message(message)
-        state = copy.deepcopy(self.state) or NodeState(ActivationMemory(self.node.row_size(request)))
+        state = copy.deepcopy(self.state) or SplitState(ActivationMemory(self.node.row_size(request)))
         reply = self.node.answer(state, request, frames)
         self.state = state
         return reply

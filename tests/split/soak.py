@@ -17,7 +17,7 @@ import fedcomp
 from fedcomp.errors import FedcompError, StaleError
 from fedcomp.flower.local_grid import Fault
 from fedcomp.flower.split import LowerParts
-from fedcomp.split import NodeState, SplitSettings
+from fedcomp.split import SplitSettings, SplitState
 from tests.flower.soak import SoakGrid
 from tests.flower.split.app import Run, client_app
 from tests.split.pair import Pair
@@ -52,7 +52,7 @@ class SplitTrial:
         self.mode: LowerParts = rng.choice(("averaged", "in-turn"))
         self.in_files = rng.random() < 0.5
         self.done, self.faults = 0, Counter[str]()
-        self.replies, self.states = list[bytes](), list[NodeState]()
+        self.replies, self.states = list[bytes](), list[SplitState]()
 
     def __str__(self) -> str:
         where = f"{self.num_nodes} nodes on a grid, {self.mode}" if self.num_nodes else "an exchange"
@@ -232,7 +232,7 @@ def bits_of(pair: Pair) -> tuple[bytes, ...]:
     )
 
 
-def same_state(first: NodeState | None, second: NodeState | None) -> bool:
+def same_state(first: SplitState | None, second: SplitState | None) -> bool:
     """Return whether two states of a node hold the same."""
     if first is None or second is None:
         return first is second

@@ -15,9 +15,9 @@ import fedcomp
 from fedcomp.errors import CorruptError, FedcompError, LayoutError, StaleError, VersionError
 from fedcomp.split import (
     ActivationMemory,
-    NodeState,
     SplitNode,
     SplitSettings,
+    SplitState,
     key_frame,
     weights_of,
     write_activations,
@@ -47,7 +47,7 @@ class Faults:
             "late reply",
         ]
         self.kinds += ["forgotten", "older state"] if forgetting else []
-        self.messages, self.replies, self.states = list[bytes](), list[bytes](), list[NodeState]()
+        self.messages, self.replies, self.states = list[bytes](), list[bytes](), list[SplitState]()
         self.seen = set[str]()
 
     def round(self) -> None:
@@ -170,7 +170,7 @@ def test_a_second_node_shares_the_upper_part_and_nothing_else() -> None:
     pair.server.begin(2, key_frame(pair.layout, weights_of(pair.lower), 1))
     other = SplitNode(copy.deepcopy(pair.lower), *samples(12, seed=4), identity=1)
     request, frames = parse_server_message(pair.server.message(2))
-    state = NodeState(ActivationMemory(6))
+    state = SplitState(ActivationMemory(6))
     before = copy.deepcopy(pair.server.upper.state_dict())
     assert pair.server.take(2, other.answer(state, request, frames)) is None
     assert any(not torch.equal(before[name], tensor) for name, tensor in pair.server.upper.state_dict().items())

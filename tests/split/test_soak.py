@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fedcomp.split import ActivationMemory, NodeState, SplitServer
-from fedcomp.split.server import NodeRecord
+from fedcomp.split import ActivationMemory, SplitServer, SplitState
+from fedcomp.split.server import SplitNodeRecord
 from tests.flower import soak
 
 SEED = 20
@@ -36,7 +36,7 @@ def test_a_batch_that_counts_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     whole = SplitServer.message
 
     def message(self: SplitServer, node: int) -> bytes:
-        record: NodeRecord = self.nodes[node]
+        record: SplitNodeRecord = self.nodes[node]
         record.acked = type(record.acked)()  # the node thinks that its batch was not taken
         return whole(self, node)
 
@@ -53,12 +53,12 @@ def test_activations_that_one_end_forgets_are_found(monkeypatch: pytest.MonkeyPa
 def test_random_numbers_that_are_not_the_same_again_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     visits = iter(range(1, 1_000_000))
 
-    class Drifting(NodeState):
+    class Drifting(SplitState):
         """A state whose weights move whenever it is copied."""
 
         def __deepcopy__(self, memo: dict[int, object]) -> "Drifting":
             weights = {name: array + np.float32(1e-6 * next(visits)) for name, array in self.weights.items()}
             return Drifting(self.memory, self.training_id, self.number, self.round_number, weights=weights)
 
-    monkeypatch.setattr("tests.split.pair.NodeState", Drifting)
+    monkeypatch.setattr("tests.split.pair.SplitState", Drifting)
     assert "Error" in broken()

@@ -15,7 +15,7 @@ from torch.nn import functional
 from fedcomp.tasks import build_model
 from fedcomp.training import LocalRound, State, parse
 from fedcomp.training.activation_codes import Codes
-from fedcomp.training.activation_compression import Measured, error_bound
+from fedcomp.training.activation_compression import LayerStatistics, error_bound
 
 BATCH = 48
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -65,12 +65,12 @@ def bounds(state: State) -> list[float]:
 
 def test_the_bound_of_a_layer_by_hand() -> None:
     """Variances of 1 and 2 times eb^2 in two calls: sigma = eb sqrt 3, to be 0.01 / 2."""
-    measured = Measured([torch.tensor(1.0), torch.tensor(2.0)], torch.tensor(0.5))
+    measured = LayerStatistics([torch.tensor(1.0), torch.tensor(2.0)], torch.tensor(0.5))
     assert error_bound(0.01, measured) == pytest.approx(0.005 / math.sqrt(3))
     for variance, gradient in ((0.0, 0.5), (4.0, 0.0), (math.inf, 0.5), (4.0, math.nan), (math.nan, 1.0)):
-        assert error_bound(0.01, Measured([torch.tensor(variance)], torch.tensor(gradient))) is None
-    assert error_bound(0.01, Measured([], torch.tensor(0.5))) is None
-    assert error_bound(0.01, Measured([torch.tensor(4.0)])) is None
+        assert error_bound(0.01, LayerStatistics([torch.tensor(variance)], torch.tensor(gradient))) is None
+    assert error_bound(0.01, LayerStatistics([], torch.tensor(0.5))) is None
+    assert error_bound(0.01, LayerStatistics([torch.tensor(4.0)])) is None
 
 
 @pytest.mark.parametrize("name", ["conv", "cnn", "mlp"])

@@ -23,7 +23,7 @@ from fedcomp.gossip import parse_method, parse_topology
 from fedcomp.gossip.peers import gossip_pb2 as pb
 from fedcomp.gossip.peers.peer import Fetched, Peer
 from fedcomp.gossip.peers.peer_state import PeerState
-from fedcomp.gossip.peers.records import Traffic
+from fedcomp.gossip.peers.round_log import RoundTraffic
 from fedcomp.gossip.peers.service import Service
 from fedcomp.gossip.shared_tensors import SharedTensors
 from fedcomp.split import SplitSettings
@@ -86,7 +86,9 @@ def node(number: int, method: int, folder: Path) -> Peer:
 
 def service(peer: Peer) -> Service:
     """Return the service of a node, in plain text."""
-    return Service(peer, [0, 2], training=TRAINING, rounds=ROUNDS, traffic=Traffic([0, 2], 4 * ENTRIES), secure=False)
+    return Service(
+        peer, [0, 2], training=TRAINING, rounds=ROUNDS, traffic=RoundTraffic([0, 2], 4 * ENTRIES), secure=False
+    )
 
 
 def held(peer: Peer) -> dict[str, bytes]:
@@ -220,7 +222,7 @@ def door(kind: str, method: int, data: bytes, need: Need) -> Door:
             return
         try:
             reply = pb.FetchReply.FromString(data)
-        except DecodeError as error:  # as `Link` does
+        except DecodeError as error:  # as `PeerLink` does
             raise Aborted(str(error)) from None
         fetched = Fetched(reply.round, reply.frames, (reply.version, reply.fingerprint), reply.last_used)
         if peer.take(0, fetched) is not None:

@@ -14,7 +14,7 @@ from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.codes import plain_alphabet, positions
 from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS
-from fedcomp.entropy.codes.plain_alphabet import MIN_OVERHEAD_BITS, Counts, Plan, histogram
+from fedcomp.entropy.codes.plain_alphabet import MIN_OVERHEAD_BITS, Counts, SymbolWriter, histogram
 from fedcomp.entropy.codes.symbol_set import Symbols, SymbolSet
 from fedcomp.errors import CorruptError
 
@@ -28,7 +28,7 @@ def write(symbols: Symbols, bound: int) -> bytes:
     return b"".join(plan(histogram(symbols, bound)).write(symbols)) if symbols.size else b""
 
 
-def plan(counts: Counts) -> Plan:
+def plan(counts: Counts) -> SymbolWriter:
     """Return the plan with the fewest bits for symbols that occur `counts` times; at least one symbol occurs."""
     best = plain_alphabet.plan(counts)
     used = SymbolSet(np.flatnonzero(counts), counts.size)
@@ -40,7 +40,7 @@ def plan(counts: Counts) -> Plan:
     return best
 
 
-def common(counts: Counts, size: int) -> Plan:
+def common(counts: Counts, size: int) -> SymbolWriter:
     """Return the plan of the `size` most frequent symbols, a power of two, at fixed width.
 
     The other symbols follow as positions and as a stream of their own; rank 0 takes the place of each.
@@ -59,7 +59,7 @@ def common(counts: Counts, size: int) -> Plan:
 
     # This estimate treats the positions of the others as independent.
     bits = plain_alphabet.head_bits(used) + 24 + _common_bits(counts, used.width, others.bits)
-    return Plan(COMMON, used, bits, rest)
+    return SymbolWriter(COMMON, used, bits, rest)
 
 
 def _indices_outside(used: SymbolSet, symbols: Symbols) -> NDArray[np.int64]:

@@ -31,7 +31,7 @@ ReadMode = Callable[[ByteReader, int, SymbolSet], Symbols]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class SymbolWriter:
     """A way to write symbols of which only the counts are known: `rest` yields the bytes after the mode and the set."""
 
     mode: int
@@ -58,7 +58,7 @@ def histogram(symbols: Symbols, bound: int) -> Counts:
     return counts
 
 
-def plan(counts: Counts) -> Plan:
+def plan(counts: Counts) -> SymbolWriter:
     """Return the plan with the fewest bits for symbols that occur `counts` times; at least one symbol occurs."""
     best = fixed(counts)
     used = best.used
@@ -74,13 +74,13 @@ def entropy_bits(counts: Counts) -> float:
     return -float(frequencies @ np.log2(frequencies / frequencies.sum()))
 
 
-def fixed(counts: Counts) -> Plan:
+def fixed(counts: Counts) -> SymbolWriter:
     """Return the plan of all symbols that occur, at fixed width."""
     used = SymbolSet(np.flatnonzero(counts), counts.size)
-    return Plan(FIXED, used, head_bits(used) + int(counts.sum()) * used.width, used.write_ranks)
+    return SymbolWriter(FIXED, used, head_bits(used) + int(counts.sum()) * used.width, used.write_ranks)
 
 
-def coded(counts: Counts, length: int) -> Plan:
+def coded(counts: Counts, length: int) -> SymbolWriter:
     """Return the plan of all symbols that occur, in a Huffman code of tuples of `length` independent symbols."""
     used = SymbolSet(np.flatnonzero(counts), counts.size)
     single = shares = counts[used.used] / counts.sum()
@@ -105,7 +105,7 @@ def coded(counts: Counts, length: int) -> Plan:
         yield huffman.write(inner.ranks(symbols, prefix_stream.BATCH), huffman.best_lengths(own), own)
 
     bits = head_bits(used) + 8 + described + prefix_stream.head_bits(count, total) + total
-    return Plan(HUFFMAN, used, bits, rest)
+    return SymbolWriter(HUFFMAN, used, bits, rest)
 
 
 def head_bits(used: SymbolSet) -> int:

@@ -17,7 +17,7 @@ from fedcomp.flower.client.kept_state import SPLIT_KEY
 from fedcomp.flower.client.store import state_folder
 from fedcomp.flower.client.stored_array import STYPE
 from fedcomp.flower.compat import log
-from fedcomp.split import ActivationMemory, NodeState
+from fedcomp.split import ActivationMemory, SplitState
 from fedcomp.wire import parse_single_frame
 
 KEY, PLAIN = SPLIT_KEY, f"{SPLIT_KEY}.plain"
@@ -32,7 +32,7 @@ class ContextState:
     def __init__(self, records: RecordDict) -> None:
         self._records = records
 
-    def load(self, training_id: int, row_size: int) -> NodeState:
+    def load(self, training_id: int, row_size: int) -> SplitState:
         """Return the state of a training; an empty one if there is none, or if it is damaged."""
         records = self._records
         try:
@@ -45,9 +45,9 @@ class ContextState:
             memory.put(arrays["ids"], arrays["rows"].reshape(len(arrays["ids"]), row_size))
             return _from_parts(training_id, plain, arrays, memory)
         except CORRUPTION_ERRORS:
-            return NodeState(ActivationMemory(row_size), training_id)
+            return SplitState(ActivationMemory(row_size), training_id)
 
-    def save(self, state: NodeState) -> None:
+    def save(self, state: SplitState) -> None:
         """Write `state` into the records."""
         arrays = _arrays(state) | {"rows": state.memory.rows(state.memory.ids)}
         record = {name: Array(str(a.dtype), a.shape, STYPE, a.tobytes()) for name, a in arrays.items()}
@@ -80,7 +80,7 @@ class FolderState:
             self._memory.close()
         self._lock.release()
 
-    def load(self, training_id: int, row_size: int) -> NodeState:
+    def load(self, training_id: int, row_size: int) -> SplitState:
         """Return the state of a training; an empty one if there is none, or if it is damaged."""
         rows, state = self._path / "rows", self._path / "state"
         if state.exists():
@@ -94,9 +94,9 @@ class FolderState:
         if self._memory is not None:
             self._memory.close()
         self._memory = ActivationMemory(row_size, 0, rows)
-        return NodeState(self._memory, training_id)
+        return SplitState(self._memory, training_id)
 
-    def save(self, state: NodeState) -> None:
+    def save(self, state: SplitState) -> None:
         """Write `state`, which `load` returned."""
         write_archive(self._path / "state", _arrays(state) | {"plain": to_json(_plain(state))})
 
@@ -110,7 +110,7 @@ def open_store(context: Context) -> AbstractContextManager[ContextState | Folder
     return nullcontext(ContextState(context.state)) if folder is None else FolderState(folder / FOLDER)
 
 
-def _plain(state: NodeState) -> dict[str, str]:
+def _plain(state: SplitState) -> dict[str, str]:
     """Return the numbers as texts, because JSON has no 64-bit integers."""
     return {
         "training_id": str(state.training_id),
@@ -120,21 +120,21 @@ def _plain(state: NodeState) -> dict[str, str]:
     }
 
 
-def _arrays(state: NodeState) -> Arrays:
+def _arrays(state: SplitState) -> Arrays:
     """Return all arrays by name but the rows of the memory."""
     arrays = {f"weights.{name}": array for name, array in state.weights.items()}
     arrays |= {f"momentum.{name}": array for name, array in state.momentum.items()}
     return arrays | {"pending": octets(state.pending), "pending_ids": state.pending_ids, "ids": state.memory.ids}
 
 
-def _from_parts(training_id: int, plain: Mapping[str, str], arrays: Arrays, memory: ActivationMemory) -> NodeState:
+def _from_parts(training_id: int, plain: Mapping[str, str], arrays: Arrays, memory: ActivationMemory) -> SplitState:
     """Return the state with these parts; raise one of `CORRUPTION_ERRORS` for those of another training, or that do not fit."""
     if int(plain["training_id"]) != training_id:
         raise CorruptError(f"training {int(plain['training_id']):016x}; {training_id:016x} is needed")
     pending = arrays["pending"].tobytes()
     if pending:
         parse_single_frame(pending)
-    return NodeState(
+    return SplitState(
         memory,
         training_id,
         int(plain["number"]),

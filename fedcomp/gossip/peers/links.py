@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 
 from fedcomp.gossip.peers import gossip_pb2
 from fedcomp.gossip.peers.peer import Fetched
-from fedcomp.gossip.peers.records import Traffic
+from fedcomp.gossip.peers.round_log import RoundTraffic
 from fedcomp.gossip.peers.settings import PeerSettings
 
 SERVICE = "fedcomp.gossip.v1.Gossip"
@@ -63,7 +63,7 @@ class RefusedError(Exception):
     """A neighbour answers, and refuses this node; the text is its sentence."""
 
 
-class Link:
+class PeerLink:
     """The channel to one `neighbor`.  A patient call waits for a neighbour that does not answer yet.
 
     A patient call fails after `silence_s` seconds without a connection or a free place.  Any call fails after `timeout_s`
@@ -71,7 +71,13 @@ class Link:
     """
 
     def __init__(
-        self, settings: PeerSettings, neighbor: int, *, training: int, traffic: Traffic, options: list[tuple[str, int]]
+        self,
+        settings: PeerSettings,
+        neighbor: int,
+        *,
+        training: int,
+        traffic: RoundTraffic,
+        options: list[tuple[str, int]],
     ) -> None:
         self._neighbor, self._traffic = neighbor, traffic
         self._timeout_s, self._silence_s = settings.timeout_s, settings.silence_s

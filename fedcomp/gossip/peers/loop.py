@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from fedcomp.errors import FedcompError
 from fedcomp.gossip.peers.claims import next_round
-from fedcomp.gossip.peers.links import Link, RefusedError, UnreachableError, message_options
+from fedcomp.gossip.peers.links import PeerLink, RefusedError, UnreachableError, message_options
 from fedcomp.gossip.peers.patience import patiently
 from fedcomp.gossip.peers.peer import Fetched, Peer
 from fedcomp.gossip.peers.peer_state import PeerState
-from fedcomp.gossip.peers.records import COMPLETED, FAILED, RUNNING, Records, Traffic
+from fedcomp.gossip.peers.round_log import COMPLETED, FAILED, RUNNING, RoundLog, RoundTraffic
 from fedcomp.gossip.peers.service import Service, serve
 from fedcomp.gossip.peers.set_aside import open_state
 from fedcomp.gossip.peers.settings import PeerSettings
@@ -36,11 +36,11 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Rounds:
+class RoundLoop:
     """Drives a `peer` through its rounds; neighbours that are `away` are asked once per round, and not waited for."""
 
     peer: Peer
-    links: Mapping[int, Link]
+    links: Mapping[int, PeerLink]
     calls: ThreadPoolExecutor
     timeout_s: float
     away: set[int] = field(default_factory=set[int])
@@ -197,9 +197,9 @@ def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -
         return PeerState(method.start(tensors.layout, vector, topology.weights(number)), tensors.own_of(first))
 
     state = patiently(lambda: open_state(path, load, first_state), path)
-    records = patiently(lambda: Records(settings.state_dir, settings.plain, settings.neighbors), settings.state_dir)
+    round_log = patiently(lambda: RoundLog(settings.state_dir, settings.plain, settings.neighbors), settings.state_dir)
     peer = Peer(number, state, tensors, seed=settings.seed, path=path, training=training)
-    traffic = Traffic(settings.neighbors, DENSE_BYTES * tensors.layout.n)
+    traffic = RoundTraffic(settings.neighbors, DENSE_BYTES * tensors.layout.n)
     service = Service(
         peer,
         settings.neighbors,
@@ -215,23 +215,23 @@ def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -
         stack.callback(peer.stop)
         calls = stack.enter_context(ThreadPoolExecutor(CALLS_PER_NEIGHBOR * len(settings.neighbors)))
         links = {
-            neighbor: Link(settings, neighbor, training=training, traffic=traffic, options=options)
+            neighbor: PeerLink(settings, neighbor, training=training, traffic=traffic, options=options)
             for neighbor in settings.neighbors
         }
         for link in links.values():
             stack.callback(link.close)
-        _run(task, Rounds(peer, links, calls, settings.timeout_s), records, traffic, settings.rounds, report)
+        _run(task, RoundLoop(peer, links, calls, settings.timeout_s), round_log, traffic, settings.rounds, report)
 
 
 def _run(
     task: Task,
-    rounds: Rounds,
-    records: Records,
-    traffic: Traffic,
+    rounds: RoundLoop,
+    round_log: RoundLog,
+    traffic: RoundTraffic,
     last: int,
     report: Callable[[Mapping[str, Any]], object],
 ) -> None:
-    peer, folder = rounds.peer, records.folder
+    peer, folder = rounds.peer, round_log.folder
     try:
         rounds.join()
         while peer.state.round < last:
@@ -241,13 +241,13 @@ def _run(
             peer.publish(trained, dict(kept))
             used = rounds.exchange()
             results = patiently(lambda: task.evaluate(peer.model, peer.round), folder)
-            row = records.row(peer.round, traffic.take(), used, time.monotonic() - begin, results)
-            patiently(lambda row=row: records.append(row), folder)  # type: ignore[misc]  # not inferred
+            row = round_log.row(peer.round, traffic.take(), used, time.monotonic() - begin, results)
+            patiently(lambda row=row: round_log.append(row), folder)  # type: ignore[misc]  # not inferred
             report(row)
-            patiently(lambda: records.write_status(RUNNING), folder)
+            patiently(lambda: round_log.write_status(RUNNING), folder)
         rounds.finish()
-        patiently(lambda: records.write_status(COMPLETED), folder)
+        patiently(lambda: round_log.write_status(COMPLETED), folder)
     except BaseException:
         with suppress(OSError):  # the error that ends the node is the one to raise
-            records.write_status(FAILED)
+            round_log.write_status(FAILED)
         raise

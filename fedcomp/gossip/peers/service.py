@@ -18,7 +18,7 @@ from fedcomp.gossip.peers.handles import max_connections
 from fedcomp.gossip.peers.links import NAME, SERVICE
 from fedcomp.gossip.peers.monitors import MONITOR_CALLS, monitor_handlers
 from fedcomp.gossip.peers.peer import Peer, PeerStoppedError
-from fedcomp.gossip.peers.records import Traffic
+from fedcomp.gossip.peers.round_log import RoundTraffic
 from fedcomp.gossip.peers.settings import Tls
 from fedcomp.gossip.peers.shares import Shares, names_in, refuse
 
@@ -44,7 +44,7 @@ class Service:
         *,
         training: int,
         rounds: int,
-        traffic: Traffic,
+        traffic: RoundTraffic,
         secure: bool,
     ) -> None:
         self._peer, self._neighbors, self._training, self._rounds = peer, neighbors, training, rounds

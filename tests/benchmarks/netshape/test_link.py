@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.netshape.link import Link, main, shapes
+from benchmarks.netshape.link import ShapedLink, main, shapes
 from benchmarks.netshape.profiles import BY_WORD, PROFILES, Profile
 from benchmarks.netshape.shaper import BUFFER, Shape
 
@@ -30,7 +30,7 @@ class Far:
         self.target: tuple[str, int] = self.listener.getsockname()
         self.sockets: list[socket.socket] = []
 
-    def join(self, link: Link) -> tuple[socket.socket, socket.socket]:
+    def join(self, link: ShapedLink) -> tuple[socket.socket, socket.socket]:
         """Return both ends of a new connection over `link`, the near one first."""
         near = socket.create_connection(("127.0.0.1", link.port), timeout=PATIENCE_S)
         far, _ = self.listener.accept()
@@ -94,7 +94,7 @@ def is_over(end: socket.socket) -> bool:
 )
 def test_nothing_is_lost_or_reordered_and_the_count_is_exact(far: Far, up: Shape, down: Shape) -> None:
     rng = random.Random(5)
-    with Link(far.target, up, down) as link:
+    with ShapedLink(far.target, up, down) as link:
         up_bytes = down_bytes = 0
         for _ in range(3):
             near, end = far.join(link)
@@ -109,7 +109,7 @@ def test_nothing_is_lost_or_reordered_and_the_count_is_exact(far: Far, up: Shape
 
 
 def test_bytes_arrive_after_their_time_on_the_wire_and_the_delay(far: Far) -> None:
-    with Link(far.target, up=Shape(200e3, 0.1)) as link:
+    with ShapedLink(far.target, up=Shape(200e3, 0.1)) as link:
         near, end = far.join(link)
         begin = time.monotonic()
         near.sendall(bytes(100_000))
@@ -118,7 +118,7 @@ def test_bytes_arrive_after_their_time_on_the_wire_and_the_delay(far: Far) -> No
 
 
 def test_all_connections_share_the_wire(far: Far) -> None:
-    with Link(far.target, up=Shape(200e3)) as link:
+    with ShapedLink(far.target, up=Shape(200e3)) as link:
         pairs = [far.join(link) for _ in range(4)]
         begin = time.monotonic()
         for near, _ in pairs:
@@ -128,7 +128,7 @@ def test_all_connections_share_the_wire(far: Far) -> None:
 
 
 def test_the_two_directions_do_not_share_a_wire(far: Far) -> None:
-    with Link(far.target, up=Shape(1.0), down=Shape()) as link:  # the way up is blocked for hours
+    with ShapedLink(far.target, up=Shape(1.0), down=Shape()) as link:  # the way up is blocked for hours
         near, end = far.join(link)
         near.sendall(bytes(100_000))
         end.sendall(b"the way down is free")
@@ -137,7 +137,7 @@ def test_the_two_directions_do_not_share_a_wire(far: Far) -> None:
 
 def test_a_pause_holds_all_bytes_and_loses_none(far: Far) -> None:
     rng = random.Random(2)
-    with Link(far.target) as link:
+    with ShapedLink(far.target) as link:
         near, end = far.join(link)
         link.pause()
         data = rng.randbytes(2_000_000)
@@ -154,7 +154,7 @@ def test_a_pause_holds_all_bytes_and_loses_none(far: Far) -> None:
 
 
 def test_bytes_that_waited_through_a_pause_still_take_their_time_on_the_wire(far: Far) -> None:
-    with Link(far.target, up=Shape(200e3)) as link:
+    with ShapedLink(far.target, up=Shape(200e3)) as link:
         near, end = far.join(link)
         link.pause()
         near.sendall(bytes(80_000))
@@ -169,7 +169,7 @@ def test_bytes_that_waited_through_a_pause_still_take_their_time_on_the_wire(far
 
 def test_at_most_a_window_of_undelivered_bytes_is_held(far: Far) -> None:
     shape = Shape(10e6, 0.05)
-    with Link(far.target, up=shape) as link:
+    with ShapedLink(far.target, up=shape) as link:
         near, _ = far.join(link)
         link.pause()
         near.settimeout(0.3)
@@ -180,7 +180,7 @@ def test_at_most_a_window_of_undelivered_bytes_is_held(far: Far) -> None:
 
 
 def test_a_new_shape_applies_to_bytes_that_wait(far: Far) -> None:
-    with Link(far.target, up=Shape(1500.0)) as link:
+    with ShapedLink(far.target, up=Shape(1500.0)) as link:
         near, end = far.join(link)
         near.sendall(bytes(300_000))  # minutes, at that rate
         assert receive(end, 1500) == bytes(1500)
@@ -189,7 +189,7 @@ def test_a_new_shape_applies_to_bytes_that_wait(far: Far) -> None:
 
 
 def test_a_cut_closes_all_connections_at_both_ends_and_the_next_one_works(far: Far) -> None:
-    with Link(far.target, up=Shape(10.0)) as link:
+    with ShapedLink(far.target, up=Shape(10.0)) as link:
         pairs = [far.join(link) for _ in range(3)]
         pairs[0][0].sendall(bytes(10_000))  # some of it on its way
         assert link.cut() == 3
@@ -201,7 +201,7 @@ def test_a_cut_closes_all_connections_at_both_ends_and_the_next_one_works(far: F
 
 
 def test_if_one_end_breaks_the_other_is_closed(far: Far) -> None:
-    with Link(far.target) as link:
+    with ShapedLink(far.target) as link:
         near, end = far.join(link)
         near.sendall(b"x")
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closing resets
@@ -212,7 +212,7 @@ def test_if_one_end_breaks_the_other_is_closed(far: Far) -> None:
 def test_a_missing_target_ends_the_connection_but_not_the_link(far: Far) -> None:
     target = far.target
     far.listener.close()
-    with Link(target) as link:
+    with ShapedLink(target) as link:
         with socket.create_connection(("127.0.0.1", link.port), timeout=PATIENCE_S) as near:
             assert is_over(near)
         far.listener = socket.create_server(target)
@@ -223,7 +223,7 @@ def test_a_missing_target_ends_the_connection_but_not_the_link(far: Far) -> None
 
 
 def test_closing_ends_all_connections_and_frees_the_port(far: Far) -> None:
-    link = Link(far.target).start()
+    link = ShapedLink(far.target).start()
     near, end = far.join(link)
     link.close()
     link.close()
@@ -237,7 +237,7 @@ def test_closing_ends_all_connections_and_frees_the_port(far: Far) -> None:
 
 def test_a_taken_port_is_refused(far: Far) -> None:
     with pytest.raises(OSError, match="in use"):
-        Link(far.target, port=far.target[1]).start()
+        ShapedLink(far.target, port=far.target[1]).start()
 
 
 @pytest.mark.parametrize(("rate", "delay"), [(0, 0), (-1, 0), (math.nan, 0), (1, -1), (1, math.inf), (1, math.nan)])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.netshape.link import Link
+from benchmarks.netshape.link import ShapedLink
 from deploy.environment import free_ports
 from deploy.program import wait_until
 from fedcomp.core import read_archive
@@ -37,10 +37,10 @@ class Ring:
     def __init__(self, folder: Path, method: str) -> None:
         self.folder, self.ports = folder, free_ports(NODES)
         make_keys(folder, NODES)
-        self.links: dict[tuple[int, int], Link] = {}
+        self.links: dict[tuple[int, int], ShapedLink] = {}
         for node, neighbors in enumerate(NEIGHBORS):
             for other in neighbors:
-                self.links[node, other] = Link(("127.0.0.1", self.ports[other])).start()
+                self.links[node, other] = ShapedLink(("127.0.0.1", self.ports[other])).start()
         self.paths = [self._settings(node, method) for node in range(NODES)]
         self.running: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -92,7 +92,7 @@ class Ring:
         """Return what a node said."""
         return (self.folder / f"node-{node}.log").read_text()
 
-    def of(self, node: int) -> list[Link]:
+    def of(self, node: int) -> list[ShapedLink]:
         """Return all links from and to a node."""
         return [link for edge, link in self.links.items() if node in edge]
 

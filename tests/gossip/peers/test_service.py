@@ -11,15 +11,15 @@ import grpc
 import numpy as np
 import pytest
 
-from benchmarks.netshape.link import Link as Network
+from benchmarks.netshape.link import ShapedLink as Network
 from deploy.environment import free_ports
 from fedcomp.gossip import parse_method, parse_topology
 from fedcomp.gossip.peers import gossip_pb2 as pb
 from fedcomp.gossip.peers import read_settings
-from fedcomp.gossip.peers.links import MAX_QUOTED, SERVICE, Link, RefusedError, UnreachableError, message_options
+from fedcomp.gossip.peers.links import MAX_QUOTED, SERVICE, PeerLink, RefusedError, UnreachableError, message_options
 from fedcomp.gossip.peers.peer import Peer
 from fedcomp.gossip.peers.peer_state import PeerState
-from fedcomp.gossip.peers.records import Traffic
+from fedcomp.gossip.peers.round_log import RoundTraffic
 from fedcomp.gossip.peers.service import Handler, Service
 from fedcomp.gossip.shared_tensors import SharedTensors
 from tests.gossip.peers.toy import write_settings
@@ -61,7 +61,7 @@ def node(folder: Path) -> Peer:
 
 
 def service(folder: Path) -> Service:
-    return Service(node(folder), [1], training=7, rounds=ROUNDS, traffic=Traffic([1], 4 * N), secure=False)
+    return Service(node(folder), [1], training=7, rounds=ROUNDS, traffic=RoundTraffic([1], 4 * N), secure=False)
 
 
 @pytest.fixture
@@ -109,9 +109,9 @@ def serving(**handlers: Callable[[bytes, Any], bytes]) -> Generator[int]:
 
 
 @contextmanager
-def link_to(folder: Path, port: int, options: Sequence[tuple[str, int]] = (), **changes: float) -> Generator[Link]:
+def link_to(folder: Path, port: int, options: Sequence[tuple[str, int]] = (), **changes: float) -> Generator[PeerLink]:
     settings = read_settings(write_settings(folder, 0, [9100, port], "insecure = true", **changes))
-    link = Link(settings, 1, training=7, traffic=Traffic([1], 4 * N), options=list(options))
+    link = PeerLink(settings, 1, training=7, traffic=RoundTraffic([1], 4 * N), options=list(options))
     yield link
     link.close()
 
@@ -210,7 +210,7 @@ def test_a_certificate_that_is_no_neighbors_is_refused_before_its_message_is_rea
     def unread() -> Iterator[bytes]:
         yield pytest.fail("the message was read")
 
-    secure = Service(node(tmp_path), [1], training=7, rounds=ROUNDS, traffic=Traffic([1], 4 * N), secure=True)
+    secure = Service(node(tmp_path), [1], training=7, rounds=ROUNDS, traffic=RoundTraffic([1], 4 * N), secure=True)
     with pytest.raises(Aborted, match="PERMISSION_DENIED: a certificate of .*; one of node-1.gossip may call"):
         secure.handlers()["Hello"](unread(), OfNode())
     with pytest.raises(Aborted, match="INVALID_ARGUMENT: a call without a message"):

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from deploy.monitor.snapshot import read_run
-from fedcomp.gossip.peers.records import RUNNING, Amounts, Records, Traffic
+from fedcomp.gossip.peers.round_log import RUNNING, Amounts, RoundLog, RoundTraffic
 
 SETTINGS = {"node": 0, "rounds": 9, "settings": {"day": date(2026, 1, 2)}}
 
 
-def records(folder: Path) -> Records:
-    return Records(folder, SETTINGS, [1, 2])
+def records(folder: Path) -> RoundLog:
+    return RoundLog(folder, SETTINGS, [1, 2])
 
 
 def test_a_killed_node_continues_its_sums_and_drops_a_line_that_was_cut(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_killed_node_continues_its_sums_and_drops_a_line_that_was_cut(tmp_path
 
 
 def test_traffic_is_counted_by_neighbor_until_it_is_taken() -> None:
-    traffic = Traffic([1, 2], dense_bytes=400)
+    traffic = RoundTraffic([1, 2], dense_bytes=400)
     traffic.count(1, uplink_bytes=3)
     traffic.count(1, uplink_bytes=4, downlink_bytes=5)
     traffic.count_model(2, "dense_uplink_bytes")

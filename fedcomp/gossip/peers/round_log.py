@@ -24,7 +24,7 @@ Amounts = Counter[str]
 """Bytes by the names of `fedcomp.sync.Traffic`."""
 
 
-class Traffic:
+class RoundTraffic:
     """The bytes of all messages with each neighbour: ``len`` of what gRPC sends and receives.  Several threads may count.
 
     `dense_bytes` are the bytes of the model in float32.
@@ -51,7 +51,7 @@ class Traffic:
             return new
 
 
-class Records:
+class RoundLog:
     """The files of a node in `folder`, and the sums over the run; the files of a killed node are continued."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], neighbors: Collection[int]) -> None:

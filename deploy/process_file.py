@@ -13,7 +13,7 @@ from fedcomp.core import write_atomically
 NAME = "federation.json"
 
 
-class ProcessRecord(BaseModel):
+class ProcessFile(BaseModel):
     """A federation that was started: its mark, its addresses, the ids of its nodes, and its programs.
 
     `processes` maps the name of a program to its process id, start time and log: the SuperLink, then the SuperNodes.
@@ -30,13 +30,13 @@ class ProcessRecord(BaseModel):
     """The folder with data that all nodes read; empty if each node has its own."""
 
     @model_validator(mode="after")
-    def _check_count(self) -> "ProcessRecord":
+    def _check_count(self) -> "ProcessFile":
         if len(self.processes) != len(self.node_ids) + 1:
             raise ValueError(f"{len(self.processes)} processes of {len(self.node_ids)} nodes and a SuperLink")
         return self
 
     @classmethod
-    def of(cls, federation: Federation, data: Path | None = None) -> "ProcessRecord":
+    def of(cls, federation: Federation, data: Path | None = None) -> "ProcessFile":
         """Return the record of `federation` as it is now; `data` is the folder that all of its nodes read."""
         return cls(
             mark=federation.mark,
@@ -48,7 +48,7 @@ class ProcessRecord(BaseModel):
         )
 
     @classmethod
-    def read(cls, folder: Path) -> "ProcessRecord | None":
+    def read(cls, folder: Path) -> "ProcessFile | None":
         """Return the record in `folder`, or `None` if there is none; raise `LaunchError` if it cannot be read."""
         path = folder / NAME
         try:

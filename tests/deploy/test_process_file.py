@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.process_record import ProcessRecord
+from deploy.process_file import ProcessFile
 from deploy.run_config import LaunchError
 
 MARK = "ab" * 16 + "/"
@@ -21,9 +21,9 @@ def record(**changes: object) -> dict[str, object]:
 
 
 def test_a_record_is_read_back_unchanged(tmp_path: Path) -> None:
-    written = ProcessRecord.model_validate(record())
+    written = ProcessFile.model_validate(record())
     written.write(tmp_path)
-    found = ProcessRecord.read(tmp_path)
+    found = ProcessFile.read(tmp_path)
     assert found is not None
     assert found.programs() == written.programs()
     assert [program.mark for program in found.programs()] == [f"{MARK}superlink/", f"{MARK}node-0/"]
@@ -31,8 +31,8 @@ def test_a_record_is_read_back_unchanged(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_federation_has_no_record(tmp_path: Path) -> None:
-    assert ProcessRecord.read(tmp_path) is None
-    assert ProcessRecord.read(tmp_path / "nowhere") is None
+    assert ProcessFile.read(tmp_path) is None
+    assert ProcessFile.read(tmp_path / "nowhere") is None
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_a_folder_without_a_federation_has_no_record(tmp_path: Path) -> None:
 def test_a_foreign_record_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "federation.json").write_text(text)
     with pytest.raises(LaunchError, match=r"federation\.json") as caught:
-        ProcessRecord.read(tmp_path)
+        ProcessFile.read(tmp_path)
     assert "http" not in str(caught.value)  # one sentence, and not the report of the library that found it
 
 
 def test_another_process_with_the_same_id_is_not_the_federation(tmp_path: Path) -> None:
     mine = (os.getpid(), 1.0, str(tmp_path / "log"))  # this process has another time of start
-    written = ProcessRecord.model_validate(record(processes=dict.fromkeys(PROCESSES, mine)))
+    written = ProcessFile.model_validate(record(processes=dict.fromkeys(PROCESSES, mine)))
     assert not written.running()
     written.end()
