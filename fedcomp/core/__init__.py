@@ -22,6 +22,7 @@ from fedcomp.core.files import (
 )
 from fedcomp.core.listing import listed
 from fedcomp.core.random_stream import RandomStream
+from fedcomp.core.registry import Registry
 from fedcomp.core.requirement import required
 from fedcomp.core.settings import (
     build,
@@ -50,6 +51,7 @@ __all__ = [
     "Hint",
     "PreviousRound",
     "RandomStream",
+    "Registry",
     "RightFactors",
     "Shapes",
     "Vector",

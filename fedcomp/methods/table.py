@@ -1,6 +1,5 @@
 """The table of all methods, each measured on one fixed vector: `python -m fedcomp methods` prints it."""
 
-import inspect
 from collections.abc import Iterator
 
 import numpy as np
@@ -37,14 +36,12 @@ def rows() -> Iterator[Row]:
     norm = float(np.linalg.norm(vector.astype(np.float64)))
     for name in METHODS:
         about = METHODS.about(name)
-        compressor = about.make()
+        compressor = METHODS[name]()
         body, _ = compressor.encode(vector, compressor.init(N), seed=1, shapes=SHAPES)
         error = float(np.linalg.norm(compressor.decode(body, N) - vector.astype(np.float64))) / norm
-        parameters = inspect.signature(about.make).parameters.values()
-        settings = ", ".join(f"{item.name}={item.default!r}" for item in parameters)
         state = ", ".join(array.replace("_", " ") for array in compressor.init(1)) or "nothing"
         up, down = ("yes" if works else "no" for works in (about.uplink, about.downlink))
-        yield name, settings, about.paper, state, up, down, 8 * len(body) / N, error
+        yield name, METHODS.settings(name), about.paper, state, up, down, 8 * len(body) / N, error
 
 
 def text_lines() -> Iterator[str]:

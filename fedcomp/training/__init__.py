@@ -19,11 +19,10 @@ from fedcomp.training.mixed_precision import mixed_precision
 from fedcomp.training.packed import pack, unpack
 from fedcomp.training.plan import Inference, Plan, PlugIn, Prepared, State
 from fedcomp.training.quantized import quantized
-from fedcomp.training.registry import PLUGINS, parse, register
+from fedcomp.training.registry import PLUGINS, parse, register, text_lines
 from fedcomp.training.rigl import rigl
 from fedcomp.training.schedule import Schedule, parse_schedule
 from fedcomp.training.step import Step
-from fedcomp.training.table import text_lines
 from fedcomp.training.zerofl import zerofl
 
 __all__ = [

@@ -1,45 +1,42 @@
-"""The plug-ins by name, and the plans that texts describe."""
+"""The plug-ins by name, the plans that texts name, and the list of all plug-ins."""
 
-import functools
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ParamSpec
 
-from fedcomp.core import build, settings_of, split_sum
+from fedcomp.core import Registry, build, split_sum
 from fedcomp.training.plan import Begin, Plan, PlugIn
 
 P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """The constructor of a plug-in, its paper, a summary in a few words, and a measurement, if there is one."""
+class PlugInInfo:
+    """The paper of a plug-in, what it does in a few words, and what was measured of it, if anything."""
 
-    make: Callable[..., Plan]
     paper: str
     summary: str
     measured: str = ""
 
 
-PLUGINS: dict[str, About] = {}
-"""Every plug-in that `parse` knows, by name; `register` adds to it."""
+PLUGINS: Registry[Plan, PlugInInfo] = Registry("training plug-in", "fedcomp.training", Plan)
+"""Every plug-in that `parse` knows: name -> constructor.  Packages add to it by the entry point group `fedcomp.training`."""
 
 
 def register(
     paper: str, summary: str, *, measured: str = "", rank: int = 0, inference: bool = False, saving: bool = False
 ) -> Callable[[Callable[P, Begin]], Callable[P, Plan]]:
-    """Return a decorator that makes a plug-in of a function; the function's name becomes the name of the plug-in.
+    """Return a decorator that makes a plug-in of a function; the function's name becomes that of the plug-in.
 
-    The function returns the plug-in's `begin` (see `PlugIn`), and raises `ValueError` for settings out of range.  Its arguments
-    are the settings.  The text shows the first setting, and the settings that differ from their defaults.
+    The function returns what `PlugIn.begin` is, and raises `ValueError` for settings out of range.  Its arguments are the
+    settings; the first one and those that differ from their defaults appear in the text.
 
     Args:
         paper: The source, as ``"Author et al., 2026"``.
         summary: What the plug-in does, in a few words.
-        measured: The result of a measurement, in a line.
-        rank: Its place in the order of plug-ins; see `PlugIn`.
-        inference: Whether it also decides how the trained model is used; see `PlugIn`.
+        measured: What it brought in a measurement, in a line.
+        rank: When it acts among other plug-ins, as `PlugIn` says.
+        inference: Whether it also decides how the trained model is used, as `PlugIn` says.
         saving: Whether it decides what autograd saves for the backward pass.
 
     Raises:
@@ -62,28 +59,28 @@ def register(
 
     """
 
-    def enter(make: Callable[P, Begin]) -> Callable[P, Plan]:
-        name, signature = make.__name__, inspect.signature(make)
-        if name in PLUGINS:
-            raise ValueError(f"plug-in {name!r} exists already ({PLUGINS[name].paper}); choose another name")
+    def plan(name: str, settings: tuple[tuple[str, object], ...], begin: Begin) -> Plan:
+        return Plan((PlugIn(name, settings, begin, rank, inference, saving),))
 
-        @functools.wraps(make)
-        def plan(*args: P.args, **kwargs: P.kwargs) -> Plan:
-            settings = settings_of(signature, *args, **kwargs)
-            return Plan((PlugIn(name, tuple(settings.items()), make(*args, **kwargs), rank, inference, saving),))
-
-        plan.__signature__ = signature.replace(return_annotation=Plan)  # type: ignore[attr-defined]
-        PLUGINS[name] = About(plan, paper, summary, measured)
-        return plan
-
-    return enter
+    return PLUGINS.register(PlugInInfo(paper, summary, measured), plan)
 
 
 def parse(text: str) -> Plan:
-    """Return the plan that `text` describes: plug-ins such as ``fedprox(mu=0.1)``, joined by `+`; none for an empty text.
+    """Return the plan that `text` names: plug-ins such as ``fedprox(mu=0.1)``, joined by `+`; none for an empty text.
 
     Nothing in the text is evaluated.  Raises `ValueError` for another form, an unknown plug-in and a setting out of range.
     """
-    makers: Mapping[str, Callable[..., Plan]] = {name: about.make for name, about in PLUGINS.items()}
     parts = split_sum(text) if text.strip() else ()
-    return sum((build(part, makers, "training plug-in") for part in parts), Plan())
+    return sum((build(part, PLUGINS, "training plug-in") for part in parts), Plan())
+
+
+def text_lines() -> Iterator[str]:
+    """Yield the list as plain text: of each plug-in its name and summary, settings with defaults, paper, and measurement."""
+    for name in sorted(PLUGINS):
+        about = PLUGINS.about(name)
+        yield f"{name:<24}{about.summary}"
+        yield f"    {PLUGINS.settings(name) or 'no settings'}"
+        yield f"    {about.paper}"
+        yield f"    measured: {about.measured or 'nothing'}"
+    yield ""
+    yield "docs/training.md says what each one costs and brings; join several with +, as in training='fedprox(0.1) + ...'."

@@ -179,7 +179,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 def test_of_all_plug_ins_it_sees_the_loss_last() -> None:
-    ranks = {name: about.make().plugins[0].rank for name, about in PLUGINS.items()}
+    ranks = {name: plug_in().plugins[0].rank for name, plug_in in PLUGINS.items()}
     assert all(ranks["mixed_precision"] > rank for name, rank in ranks.items() if name != "mixed_precision")
 
 

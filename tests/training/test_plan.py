@@ -21,9 +21,8 @@ from fedcomp.training import (
     fedprox,
     mixed_precision,
     parse,
-    register,
 )
-from fedcomp.training.plan import Begin, PlugIn
+from fedcomp.training.plan import PlugIn
 from fedcomp.training.step import Tensors
 
 
@@ -222,26 +221,13 @@ def test_the_state_of_a_plug_in_comes_back_to_it_alone() -> None:
     assert {text: int(tensors["rounds"]) for text, tensors in state.items()} == {"one()": 3, "two()": 1}
 
 
-def test_a_plug_in_of_ones_own_has_a_text() -> None:
-    @register("Author et al., 2026", "leaves all as it is")
-    def still(seconds: float = 1.0) -> Begin:
-        return lambda model, kept, generator: Step()
-
-    try:
-        assert parse("still(seconds=2) + fedprox()") == still(2) + fedprox()
-        with pytest.raises(ValueError, match="'still' exists already"):
-            register("Other et al.", "")(still)  # type: ignore[arg-type]
-    finally:
-        del PLUGINS["still"]
-
-
 def test_every_plug_in_has_a_text_a_paper_and_a_summary() -> None:
     assert {"admm", "batch_augmentation", "fedprox", "mixed_precision"} <= set(PLUGINS)
-    for name, about in PLUGINS.items():
-        assert parse(name) == about.make()
-        assert about.paper
-        assert about.summary
-        assert getattr(fedcomp.training, name) is about.make
+    for name, plug_in in PLUGINS.items():
+        assert parse(name) == plug_in()
+        assert PLUGINS.about(name).paper
+        assert PLUGINS.about(name).summary
+        assert getattr(fedcomp.training, name) is plug_in
 
 
 def test_the_random_numbers_of_a_round_follow_from_its_seed() -> None:
