@@ -160,3 +160,9 @@ def test_the_size_of_fastsgds_body_follows_from_its_widths() -> None:
 def test_the_expected_bits_of_a_position_are_the_papers() -> None:
     assert position_bits(1 / 100) == pytest.approx(8.108, abs=0.001)
     assert position_bits(1 / 400) == pytest.approx(10.114, abs=0.001)
+
+
+def test_cgx_sends_tensors_of_one_dimension_as_they_are() -> None:
+    cgx = fedcomp.parse("cgx(bits=4, bucket=1000)")
+    assert paper_bits(cgx, ((2000,),)) == 32 * 2000
+    assert paper_bits(cgx, ((2, 1000),)) == 4 * 2000 + 64 * 2
