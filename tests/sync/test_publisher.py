@@ -226,3 +226,10 @@ def test_no_jump_is_made_from_the_origin_where_the_last_one_was_larger_than_the_
     publisher.publish(np.ones(3000, np.float32), b"", fedcomp.stc(density=0.01), seed=0)
     assert len(publisher.route(*places[29], certain=False).frames) == 2
     assert jumps == [places[0]]
+
+
+def test_the_first_model_of_a_route_takes_the_fewest_bytes() -> None:
+    arrays = {"w": np.zeros(3000, np.float32)}
+    route = Publisher.begin(start_replica(layout_of(arrays), arrays)).route(UNKNOWN_VERSION, 0)
+    assert route.key
+    assert len(route.frames[0]) < 300

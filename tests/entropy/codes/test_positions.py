@@ -119,6 +119,16 @@ def test_more_than_a_block_comes_back(kind: str, n: int) -> None:
         assert np.array_equal(read(write(indices, n, kind), n, indices.size), indices)
 
 
+def test_chunks_of_different_densities_come_back() -> None:
+    """Each chunk of 512 gaps has a Rice parameter of its own."""
+    gaps = np.repeat([1, 40, 900], 512)
+    gaps[::7] += 3
+    indices = np.cumsum(gaps)
+    n = int(indices[-1]) + 1
+    assert len(set(golomb_positions.measure(runs_of(indices, n), indices.size).rice.tolist())) == 3
+    assert np.array_equal(read(write(indices, n, "Golomb"), n, indices.size), indices)
+
+
 @every
 def test_positions_of_all_entries_take_four_times_the_vector_or_less(kind: str) -> None:
     n = 8 * BLOCK_ENTRIES
