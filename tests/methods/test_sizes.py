@@ -160,21 +160,3 @@ def test_the_size_of_fastsgds_body_follows_from_its_widths() -> None:
 def test_the_expected_bits_of_a_position_are_the_papers() -> None:
     assert position_bits(1 / 100) == pytest.approx(8.108, abs=0.001)
     assert position_bits(1 / 400) == pytest.approx(10.114, abs=0.001)
-
-
-def test_cgx_sends_tensors_of_one_dimension_as_they_are() -> None:
-    cgx = fedcomp.parse("cgx(bits=4, bucket=1000)")
-    assert paper_bits(cgx, ((2000,),)) == 32 * 2000
-    assert paper_bits(cgx, ((2, 1000),)) == 4 * 2000 + 64 * 2
-
-
-@pytest.mark.parametrize(
-    ("text", "bits"),
-    [
-        ("terngrad()", 1000 * math.log2(3) + 32),  # levels, a scale
-        ("qsgd(levels=7, bucket=512)", 1000 * 4 + 2 * 32),  # levels, a norm for each of two buckets
-        ("doublesqueeze(codec='topk', density=0.01)", 10 * (6 + 1 / (1 - 0.99**64) + 32)),  # positions, values
-    ],
-)
-def test_the_papers_bits_of_1000_entries_are_those_by_hand(text: str, bits: float) -> None:
-    assert paper_bits(fedcomp.parse(text), ((1000,),)) == pytest.approx(bits)
