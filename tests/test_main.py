@@ -4,6 +4,7 @@ import io
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 
 import fedcomp
 from fedcomp.__main__ import describe, main
+from fedcomp.flower import LocalGrid, demo
+from fedcomp.flower.local_grid import Fault
 from fedcomp.sync import start_replica
 from fedcomp.training import PLUGINS
 from fedcomp.wire import Frame, Kind, layout_of
@@ -227,6 +230,18 @@ def test_a_demo_that_cannot_run_is_one_sentence(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert re.fullmatch(f"fedcomp: demo: .*{says}.*\n", captured.err)
+
+
+def test_a_demo_whose_nodes_fail_shows_no_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lossy(LocalGrid):
+        def get_node_ids(self) -> Iterable[int]:
+            for node in self.contexts:
+                self.order(node, Fault.LOSE_REPLY)
+            return super().get_node_ids()
+
+    monkeypatch.setattr(demo, "LocalGrid", Lossy)
+    with pytest.raises(RuntimeError, match="only 0 of 1 rounds"):
+        demo.run(None, rounds=1)
 
 
 def test_without_flower_the_demo_says_what_installs_it() -> None:

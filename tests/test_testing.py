@@ -410,3 +410,14 @@ def test_minus_zero_and_zero_are_different_bits() -> None:
     check_code(Raw(), [Dense(np.array([-0.0], np.float32))])
     with pytest.raises(ContractError, match="entry 0 is .*-0.0.* and decodes to .*0.0"):
         check_code(lossy, [Dense(np.array([-0.0], np.float32))])
+
+
+def test_tensors_of_zero_one_and_two_dimensions_are_checked() -> None:
+    seen: set[int] = set()
+
+    def quantize(value: CompensatedUpdate) -> Dense:
+        seen.update(len(shape) for shape in value.context.shapes)
+        return Dense(value.dense())
+
+    check_compressor(with_quantizer(quantize, Raw()), sizes=(31,))
+    assert seen == {0, 1, 2}

@@ -110,3 +110,16 @@ def test_the_error_of_a_node_is_logged_without_its_wrapping(caplog: pytest.LogCa
         assert query_partitions(LocalGrid(app, 3)) == {}
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warnings == ["node 2 cannot take part; it says: the disk is on fire"]
+
+
+def test_the_node_whose_refusal_is_quoted_does_not_depend_on_the_order_of_ids() -> None:
+    app = ClientApp()
+
+    @app.query("partition")
+    def answer(message: Message, context: Context) -> Message:
+        return Message(RecordDict({"refused": ConfigRecord({"reason": "no samples"})}), reply_to=message)
+
+    grid = Renamed(app, 3)
+    grid.order_of_ids = [3, 1, 2]
+    with pytest.raises(ValueError, match="node 1 says: no samples"):
+        query_partitions(grid)

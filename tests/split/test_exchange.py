@@ -384,3 +384,8 @@ def test_the_pending_frame_answers_the_newest_message() -> None:
     pair.begin()
     message = pair.server.message(1)
     assert parse_single_frame(pair.answer(message)).after == parse_server_message(message)[0].number
+
+
+def test_a_label_beyond_31_bits_is_refused() -> None:
+    with pytest.raises(ValueError, match="int64 from 0 to 2147483648"):
+        SplitNode(model(), torch.zeros(2, 4), torch.tensor([0, 2**31]))

@@ -27,10 +27,10 @@ Counts = NDArray[np.int64] | NDArray[np.float64]
 
 
 def best_lengths(counts: Counts) -> Lengths:
-    """Return code lengths of at most 15 for symbols that occur `counts` > 0 times, at most 0.3 % from the optimum."""
+    """Return code lengths of at most 15 for at most 512 symbols that occur `counts` > 0 times, at most 0.3 % from the optimum."""
     lengths = code_lengths(counts, MAX_LENGTH)
     for limit in _FAST_LENGTHS:
-        if lengths.max() > limit and counts.size <= 1 << limit:
+        if lengths.max() > limit:
             shorter = code_lengths(counts, limit)
             if counts @ shorter.astype(np.int64) <= _FAST_COST * (counts @ lengths.astype(np.int64)):
                 return shorter

@@ -95,6 +95,13 @@ def test_calls_that_do_not_fit_are_refused_in_a_sentence(
     ) == pb.HelloReply(round=1, last_used=0)
 
 
+def test_a_stranger_reads_the_neighbors_in_ascending_order(tmp_path: Path) -> None:
+    strict = Service(node(tmp_path), [8, 1], training=7, rounds=ROUNDS, traffic=Traffic([1, 8], 4 * N), secure=False)
+    stranger = pb.HelloRequest(training=7, node=2, round=0).SerializeToString()
+    with pytest.raises(Aborted, match="a call from node 2; one of 1, 8 may"):
+        strict.handlers()["Hello"](iter([stranger]), Context())
+
+
 @contextmanager
 def serving(**handlers: Callable[[bytes, Any], bytes]) -> Generator[int]:
     """Serve these methods in plain text; give the port."""
