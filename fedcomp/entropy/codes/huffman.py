@@ -27,7 +27,7 @@ Counts = NDArray[np.int64] | NDArray[np.float64]
 
 
 def best_lengths(counts: Counts) -> Lengths:
-    """Return code lengths of at most 15 for at most 512 symbols that occur `counts` > 0 times, at most 0.3 % from the optimum."""
+    """Return code lengths of at most 15 for at most 512 symbols that occur `counts` > 0 times, within 0.3 % of the optimum."""
     lengths = code_lengths(counts, MAX_LENGTH)
     for limit in _FAST_LENGTHS:
         if lengths.max() > limit:

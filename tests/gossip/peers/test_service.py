@@ -96,7 +96,9 @@ def test_calls_that_do_not_fit_are_refused_in_a_sentence(
 
 
 def test_a_stranger_reads_the_neighbors_in_ascending_order(tmp_path: Path) -> None:
-    strict = Service(node(tmp_path), [8, 1], training=7, rounds=ROUNDS, traffic=Traffic([1, 8], 4 * N), secure=False)
+    strict = Service(
+        node(tmp_path), [8, 1], training=7, rounds=ROUNDS, traffic=RoundTraffic([1, 8], 4 * N), secure=False
+    )
     stranger = pb.HelloRequest(training=7, node=2, round=0).SerializeToString()
     with pytest.raises(Aborted, match="a call from node 2; one of 1, 8 may"):
         strict.handlers()["Hello"](iter([stranger]), Context())
