@@ -13,18 +13,16 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
 import torch
 from flwr.app import ArrayRecord, MetricRecord
 
 from benchmarks.netshape.profiles import BY_WORD
 from clients.app import app as client_app
+from experiments.command import check_out, positive, refuse, write_rows
 from experiments.configuration import Value, defaults
-from experiments.options import positive
-from experiments.results import write_text
 from fedcomp.core import check_range
 from fedcomp.data import DataError
 from fedcomp.errors import FedcompError
@@ -34,12 +32,11 @@ from server.fit import check_strategy
 from server.settings import Settings
 
 MODES = ("sync", "async(buffer=2, staleness=100)", "async(buffer=5, staleness=50)", "async(buffer=10)")
-REFUSED = 2
 MAX_VERSIONS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class VersionRow:
     """An evaluated version: its virtual time, the accuracy 0 to 1, and the sums since the start.
 
     `slow_share` is the share of the slow nodes in all updates that went into the model.
@@ -77,9 +74,9 @@ class Trial:
     seconds: float
     every_s: float
 
-    def run(self) -> list[Row]:
+    def run(self) -> list[VersionRow]:
         """Return the evaluated versions."""
-        settings, rows = self.settings, list[Row]()
+        settings, rows = self.settings, list[VersionRow]()
         grid = LocalGrid(client_app, self.nodes, settings.to_config(), in_memory=True, speeds=self.speeds)
         evaluator = prepare(settings, grid)
         _, strategy = open_run(settings, int)
@@ -96,7 +93,7 @@ class Trial:
                 total = strategy.ledger.total()
                 size = max(1, sum(len(array.data) for array in arrays.values()))
                 traffic = updates // size, share, total.refused, total.uplink_bytes, total.downlink_bytes
-                rows.append(Row(settings.mode, settings.seed, version, grid.now(), accuracy, loss, *traffic))
+                rows.append(VersionRow(settings.mode, settings.seed, version, grid.now(), accuracy, loss, *traffic))
             if is_over:
                 raise TimeIsOver
             return None
@@ -115,27 +112,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             trials = [_trial(options, mode, seed, folder) for mode in options.modes for seed in range(options.seeds)]
             check_range("--target", options.target, above=0, most=1)
-            if options.out and not options.out.absolute().parent.is_dir():
-                raise ValueError(f"--out is {str(options.out)!r}; there is no such folder")
+            check_out(options.out)
         except (ValueError, DataError, FedcompError) as error:
-            print(f"python -m experiments.asynchronous: {error}", file=sys.stderr)
-            return REFUSED
+            return refuse("asynchronous", error)
         reached = f"until {100 * options.target:g} %"
         print(
             f"{'mode':<32}{'seed':>5}{reached:>12}{'kB':>7}{'best':>7}{'last':>7}{'versions':>10}{'updates':>9}{'slow':>7}"
             f"{'refused':>9}{'kB':>7}"
         )
-        rows: list[Row] = []
+        rows: list[VersionRow] = []
         for trial in trials:
             found = trial.run()
             print(_line(found, options.target), flush=True)
             rows += found
-            if options.out:
-                write_text(options.out, pd.DataFrame(map(asdict, rows)).to_csv(index=False))
+            write_rows(options.out, rows)
     return 0
 
 
-def _line(rows: Sequence[Row], target: float) -> str:
+def _line(rows: Sequence[VersionRow], target: float) -> str:
     """Return one table row: time and bytes to the target, best and last accuracy, totals."""
     last, first = rows[-1], next((row for row in rows if row.accuracy >= target), None)
     seconds, size = (f"{first.seconds:.0f} s", f"{first.sent_bytes / 1e3:.0f}") if first else ("never", "-")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from experiments.command import refuse
 from experiments.plan import StudyError
 from experiments.results import read_csv
 from experiments.table import Table
@@ -100,11 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not table.rows:
             raise StudyError("no run of auto has dense and a fixed method of the same length next to it")
     except OSError as error:
-        print(f"automatic: {error.filename} cannot be read: {error.strerror}", file=sys.stderr)
-        return 2
+        return refuse("automatic", f"{error.filename} cannot be read: {error.strerror}")
     except ValueError as error:
-        print(f"automatic: {error}", file=sys.stderr)
-        return 2
+        return refuse("automatic", error)
     print(table.to_markdown() if options.markdown else table.to_text())
     return 0
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.figure_file import format_of, write
 from deploy.monitor.snapshot import MonitorError, RunSnapshot, read_run
+from experiments.command import refuse
 from experiments.figures import COLORS, MARKERS_PER_LINE
 from experiments.table import Table
 from fedcomp.core import format_bytes
@@ -154,11 +155,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         target = options.target or common_accuracy(runs)
         write(draw(runs, target), options.out)
     except OSError as error:
-        print(f"compare: {options.out} cannot be written: {error.strerror}", file=sys.stderr)
-        return 2
+        return refuse("compare", f"{options.out} cannot be written: {error.strerror}")
     except ValueError as error:
-        print(f"compare: {error}", file=sys.stderr)
-        return 2
+        return refuse("compare", error)
     tables = [results_table(runs, target)]
     if (differ := settings_table(runs)).rows:
         tables.insert(0, differ)

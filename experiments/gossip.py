@@ -9,24 +9,22 @@ the same each time.
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from clients.local import LocalPlan, train
 from clients.plug_ins import check_plug_ins
-from clients.samples import Samples, own_card, own_samples
-from experiments.options import positive
-from experiments.results import write_text
+from clients.samples import Samples, own_card
+from experiments.command import check_out, node_samples, positive, refuse, test_samples, write_rows
 from fedcomp.core import check_range, parse_setting
-from fedcomp.data import Card, DataError, load
+from fedcomp.data import Card, DataError
 from fedcomp.gossip import (
     Choco,
     DeepSqueeze,
@@ -38,7 +36,7 @@ from fedcomp.gossip import (
     quasi_global_momentum,
 )
 from fedcomp.sync import derive_seed
-from fedcomp.tasks import build_model, evaluate, input_shape, prepare
+from fedcomp.tasks import build_model, evaluate, input_shape
 from fedcomp.training import parse
 
 PARTITIONS = ("skewed(0)", "skewed(0.6)", "skewed(0.8)")
@@ -48,14 +46,13 @@ METHODS = (
     "choco(topk(density=0.05, feedback=False))",
     "deep_squeeze(topk(density=0.1))",
 )
-REFUSED = 2
 MAX_MOMENTUM = 0.9999
 BATCH = 1000
 Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GossipRow:
     """An evaluated round: the accuracies of the mean model and of the worst node's, 0 to 1, and the bytes since the start."""
 
     partition: str
@@ -71,7 +68,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class GossipTask:
     """What the nodes learn from their `shares` of a partition, and how they train in a round."""
 
     card: Card
@@ -86,7 +83,7 @@ class Task:
     seed: int
 
 
-def run(task: Task, method: Choco | DeepSqueeze, topology: Topology) -> Iterator[Row]:
+def run(task: GossipTask, method: Choco | DeepSqueeze, topology: Topology) -> Iterator[GossipRow]:
     """Train, each node on its own share; yield the evaluated rounds, the last one among them."""
     training = task.plan.training
     model = training.prepare(
@@ -123,7 +120,7 @@ def run(task: Task, method: Choco | DeepSqueeze, topology: Topology) -> Iterator
                 _load(model, arrays)
                 accuracies.append(evaluate(used, *task.test, BATCH)[1])
             mean, worst = accuracies[0], min(accuracies[1:])
-            yield Row(
+            yield GossipRow(
                 task.partition,
                 str(training),
                 str(method),
@@ -154,9 +151,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         topology = parse_setting("topology", options.topology, lambda text: parse_topology(text, options.nodes))
         methods = [parse_setting("method", text, parse_method) for text in options.methods]
         card = own_card(options.dataset)
-        test = load(card, options.data_dir or None).test
+        test = test_samples(card, options.data_dir)
         shares = {
-            (partition, seed): _shares(options, partition, seed)
+            (partition, seed): node_samples(options, partition, seed)
             for partition in options.partitions
             for seed in range(options.seeds)
         }
@@ -167,8 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_range("--momentum", options.momentum, least=0, most=MAX_MOMENTUM)
         if options.quasi_global and not options.momentum:
             raise ValueError("--quasi-global is given, and --momentum is 0; a momentum above 0 is needed")
-        if options.out and (options.out.is_dir() or not options.out.absolute().parent.is_dir()):
-            raise ValueError(f"--out is {str(options.out)!r}; a file in a folder that exists is needed")
+        check_out(options.out)
         found = {
             (str(training), method): _with_step_size(
                 topology,
@@ -178,27 +174,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for training, method in product(plans, methods)
         }
     except (ValueError, DataError) as error:
-        print(f"python -m experiments.gossip: {error}", file=sys.stderr)
-        return REFUSED
-    test_samples = prepare(test.x, card, "cpu"), torch.tensor(test.y)
+        return refuse("gossip", error)
     print(
         f"{options.nodes} nodes, {options.topology}, spectral gap {topology.spectral_gap:.3f}; {options.rounds} rounds\n"
     )
     print(f"{'partition':<14}{'training':<46}{'method':<62}{'mean':>12}{'worst':>7}{'distance':>10}{'fewer bytes':>12}")
-    rows: list[Row] = []
+    rows: list[GossipRow] = []
     for partition, training, unnamed in product(options.partitions, plans, methods):
-        last: list[Row] = []
+        last: list[GossipRow] = []
         method = found[str(training), unnamed]
         for seed in range(options.seeds):
             local_plan = LocalPlan(
                 1, options.steps, options.batch_size, options.learning_rate, options.momentum, 0.0, training
             )
-            task = Task(
+            task = GossipTask(
                 card,
                 options.model,
                 partition,
                 shares[partition, seed],
-                test_samples,
+                test,
                 local_plan,
                 options.rounds,
                 options.evaluate_every,
@@ -213,8 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             last.append(rows[-1])
         if last:
             print(_line(last), flush=True)
-        if options.out:
-            write_text(options.out, pd.DataFrame(map(asdict, rows)).to_csv(index=False))
+        write_rows(options.out, rows)
     return 0
 
 
@@ -225,7 +218,7 @@ def _with_step_size(topology: Topology, model: torch.nn.Module, method: Choco | 
     return find_step_size(topology, method, Network.shapes({name: t.numpy() for name, t in model.state_dict().items()}))
 
 
-def _line(rows: Sequence[Row]) -> str:
+def _line(rows: Sequence[GossipRow]) -> str:
     """Return the means over the seeds, and the standard deviation of the mean model's accuracy if there are several."""
     accuracies = 100 * np.array([row.accuracy for row in rows])
     accuracy = f"{accuracies.mean():.1f}" + (f" ± {accuracies.std(ddof=1):.1f}" if len(rows) > 1 else "")
@@ -236,12 +229,6 @@ def _line(rows: Sequence[Row]) -> str:
         f"{first.partition:<14}{first.training or '-':<46}{first.method:<62}{accuracy:>12}{worst:>7.1f}{distance:>10.3f}"
         f"{ratio:>11.1f}x"
     )
-
-
-def _shares(options: argparse.Namespace, partition: str, seed: int) -> list[Samples]:
-    run_config = {"dataset": options.dataset, "data-dir": options.data_dir, "partition": partition, "seed": seed}
-    nodes = ({"partition-id": node, "num-partitions": options.nodes} for node in range(options.nodes))
-    return [own_samples(run_config, node, torch.device("cpu")) for node in nodes]
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -15,9 +15,9 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from benchmarks.figure_file import format_of, write
+from experiments.command import refuse
 from experiments.figures import COLORS, LINE_STYLE
 
-REFUSED = 2
 COLUMNS = ("partition", "training", "method", "seed", "round", "consensus_distance")
 MARKERS_PER_LINE = 7
 
@@ -75,8 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         format_of(options.figure)
         table = read(options.rows)
     except ValueError as error:
-        print(f"python -m experiments.gossip_figure: {error}", file=sys.stderr)
-        return REFUSED
+        return refuse("gossip_figure", error)
     write(figure_of(table), options.figure)
     return 0
 

@@ -25,15 +25,15 @@ from clients.local import LocalPlan, train
 from clients.samples import own_card, own_samples
 from deploy.environment import free_ports
 from deploy.keys import make_peer
-from experiments.options import positive
+from experiments.command import positive, refuse, test_samples
 from fedcomp.core import parse_setting, read_archive
-from fedcomp.data import DataError, load
+from fedcomp.data import DataError
 from fedcomp.gossip import parse_method, parse_topology
-from fedcomp.tasks import build_model, evaluate, input_shape, prepare
+from fedcomp.tasks import build_model, evaluate, input_shape
 
 ROOT = Path(__file__).resolve().parents[1]
 GRACE_S, POLL_S = 10.0, 0.1
-REFUSED, INTERRUPTED = 2, 130
+INTERRUPTED = 130
 BATCH = 1000
 Arrays = dict[str, NDArray[Any]]
 
@@ -59,8 +59,7 @@ class Classifier:
         config = {"dataset": dataset, "data-dir": data_dir, "partition": partition, "seed": seed}
         place = {"partition-id": node, "num-partitions": num_nodes}
         self._samples = own_samples(config, place, torch.device("cpu"))
-        test = load(self._card, data_dir or None).test
-        self._test = prepare(test.x, self._card, "cpu"), torch.tensor(test.y)
+        self._test = test_samples(self._card, data_dir)
         self._model = build_model(model, input_shape(self._card), self._card.num_classes, seed)
         self._plan = LocalPlan(1, steps, 32, learning_rate, 0.0, 0.0)
 
@@ -163,8 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             paths = write_nodes(folder, options)
         except (ValueError, OSError, DataError) as error:
-            print(f"python -m experiments.gossip_processes: {error}", file=sys.stderr)
-            return REFUSED
+            return refuse("gossip_processes", error)
         try:
             if status := run_nodes(paths):
                 return status

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from benchmarks.figure_file import format_of, write
+from experiments.command import refuse
 from fedcomp.data import Spread, load, parse_partition, partition_train, read_card, spread
 
 CARDS = Path(__file__).resolve().parents[1] / "datasets"
@@ -111,11 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figure = draw(spreads, card.classes, title)
         write(figure, options.out)
     except OSError as error:
-        print(f"partition: {options.out} cannot be written: {error.strerror}", file=sys.stderr)
-        return 2
+        return refuse("partition", f"{options.out} cannot be written: {error.strerror}")
     except ValueError as error:
-        print(f"partition: {error}", file=sys.stderr)
-        return 2
+        return refuse("partition", error)
     print(f"{title}\n\n{numbers(spreads)}\n")
     print(f"figure: {options.out}")
     return 0

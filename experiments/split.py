@@ -9,13 +9,11 @@ import argparse
 import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from logging import ERROR, getLogger
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -23,18 +21,17 @@ from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
 from clients.local import LocalPlan, train
-from clients.samples import Samples, own_card, own_samples
-from experiments.options import positive
-from experiments.results import write_text
+from clients.samples import Samples, own_card
+from experiments.command import check_out, node_samples, positive, refuse, test_samples, write_rows
 from fedcomp.compressor import Compressor
 from fedcomp.core import build, parse_setting
-from fedcomp.data import DataError, load
+from fedcomp.data import DataError
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
 from fedcomp.flower.split import LowerParts, SplitClient, SplitTraining
 from fedcomp.methods import METHODS as COMPRESSORS
 from fedcomp.methods import parse
 from fedcomp.split import SplitSettings, cut
-from fedcomp.tasks import build_model, evaluate, input_shape, prepare
+from fedcomp.tasks import build_model, evaluate, input_shape
 
 METHODS = (
     "change(dense(), backward=dense())",
@@ -46,13 +43,12 @@ METHODS = (
     "change(cgx(bits=2))",
     "federated(stc(density=0.02))",
 )
-REFUSED = 2
 BATCH = 1000
 PRETRAIN_RATE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SplitRow:
     """An evaluated round: the accuracy on the test samples, 0 to 1, and the bytes since the start."""
 
     method: str
@@ -66,7 +62,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SplitTask:
     """What the nodes learn, each from its own of the `shares`."""
 
     make_model: Callable[[], nn.Module]
@@ -84,14 +80,14 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitMethod:
     """Split training with compressors of its own."""
 
     forward: Compressor
     backward: Compressor
     direct: bool
 
-    def run(self, task: Task, name: str) -> Iterator[Row]:
+    def run(self, task: SplitTask, name: str) -> Iterator[SplitRow]:
         """Train, and yield the evaluated rounds."""
         settings = replace(task.settings, forward=self.forward, backward=self.backward, direct=self.direct)
         model = task.make_model()
@@ -107,7 +103,7 @@ class Split:
                 accuracy, traffic = evaluate(model, *task.test, BATCH)[1], training.traffic
                 both_ways = (traffic.uplink_bytes, traffic.downlink_bytes)
                 parts = (traffic.first_bytes, traffic.weight_bytes, traffic.dense_bytes)
-                yield Row(name, number, accuracy, *both_ways, *parts)
+                yield SplitRow(name, number, accuracy, *both_ways, *parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +112,7 @@ class Federated:
 
     compressor: Compressor
 
-    def run(self, task: Task, name: str) -> Iterator[Row]:
+    def run(self, task: SplitTask, name: str) -> Iterator[SplitRow]:
         """Train on the same samples, for as many steps in a round, and yield the evaluated rounds."""
         settings, model = task.settings, task.make_model()
         plan = LocalPlan(1, settings.steps, settings.batch_size, settings.learning_rate, settings.momentum, 0.0)
@@ -149,21 +145,21 @@ class Federated:
             up, down = up + traffic.uplink_bytes, down + traffic.downlink_bytes
             dense += traffic.dense_bytes
             if number and task.is_evaluated(number):
-                yield Row(name, number, accuracies[number], up, down, 0, up + down, dense)
+                yield SplitRow(name, number, accuracies[number], up, down, 0, up + down, dense)
 
 
-def _samples(task: Task, context: Context) -> Samples:
+def _samples(task: SplitTask, context: Context) -> Samples:
     return task.shares[int(context.node_config["partition-id"])]
 
 
-def change(forward: str, backward: str = "cgx(bits=8)") -> Split:
+def change(forward: str, backward: str = "cgx(bits=8)") -> SplitMethod:
     """Send the change of activations."""
-    return Split(parse(forward), parse(backward), direct=False)
+    return SplitMethod(parse(forward), parse(backward), direct=False)
 
 
-def direct(forward: str, backward: str = "cgx(bits=8)") -> Split:
+def direct(forward: str, backward: str = "cgx(bits=8)") -> SplitMethod:
     """Send activations themselves."""
-    return Split(parse(forward), parse(backward), direct=True)
+    return SplitMethod(parse(forward), parse(backward), direct=True)
 
 
 def federated(compressor: str) -> Federated:
@@ -171,7 +167,11 @@ def federated(compressor: str) -> Federated:
     return Federated(parse(compressor))
 
 
-MAKERS: Mapping[str, Callable[..., Split | Federated]] = {"change": change, "direct": direct, "federated": federated}
+MAKERS: Mapping[str, Callable[..., SplitMethod | Federated]] = {
+    "change": change,
+    "direct": direct,
+    "federated": federated,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -182,21 +182,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         methods = {text: parse_setting("method", text, _method) for text in options.methods}
         task = _task(options)
         for method in methods.values():
-            if isinstance(method, Split):
+            if isinstance(method, SplitMethod):
                 replace(task.settings, forward=method.forward, backward=method.backward)
         lower, upper = cut(task.make_model(), options.layer)
         shape = SplitTraining(lower, upper, task.test[0][:1]).shape
-        if options.out and not options.out.absolute().parent.is_dir():
-            raise ValueError(f"--out is {str(options.out)!r}; there is no such folder")
+        check_out(options.out)
     except (ValueError, DataError) as error:
-        print(f"python -m experiments.split: {error}", file=sys.stderr)
-        return REFUSED
+        return refuse("split", error)
     getLogger("flwr").setLevel(ERROR)
     entries = " x ".join(map(str, shape))
     print(f"{options.nodes} nodes, {options.model} cut behind {options.layer!r}: {entries} activations a sample")
     print(f"accuracy at the start: {100 * evaluate(task.make_model(), *task.test, BATCH)[1]:.1f}\n")
     print(f"{'method':<38}{'accuracy':>9}{'up':>12}{'first':>12}{'down':>12}{'weights':>12}{'fewer bytes':>12}")
-    rows: list[Row] = []
+    rows: list[SplitRow] = []
     for text, method in methods.items():
         rows += method.run(task, text)
         last = rows[-1]
@@ -204,18 +202,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ratio = last.dense_bytes / (last.uplink_bytes + last.downlink_bytes)
         megabytes = "".join(f"{each / 1e6:>9.2f} MB" for each in sent)
         print(f"{text:<38}{100 * last.accuracy:>9.1f}{megabytes}{ratio:>11.1f}x", flush=True)
-        if options.out:
-            write_text(options.out, pd.DataFrame(map(asdict, rows)).to_csv(index=False))
+        write_rows(options.out, rows)
     return 0
 
 
-def _method(text: str) -> Split | Federated:
+def _method(text: str) -> SplitMethod | Federated:
     return build(text, MAKERS, "method", COMPRESSORS)
 
 
-def _task(options: argparse.Namespace) -> Task:
+def _task(options: argparse.Namespace) -> SplitTask:
     card = own_card(options.dataset)
-    test = load(card, options.data_dir or None).test
     shape, shares = input_shape(card), _shares(options)
     model = build_model(options.model, shape, card.num_classes, options.seed)
     if options.pretrain:
@@ -228,11 +224,11 @@ def _task(options: argparse.Namespace) -> Task:
         learning_rate=options.learning_rate,
         momentum=options.momentum,
     )
-    return Task(
+    return SplitTask(
         lambda: copy.deepcopy(model),
         options.layer,
         shares,
-        (prepare(test.x, card, "cpu"), torch.tensor(test.y)),
+        test_samples(card, options.data_dir),
         settings,
         options.lower_parts,
         options.rounds,
@@ -241,14 +237,7 @@ def _task(options: argparse.Namespace) -> Task:
 
 
 def _shares(options: argparse.Namespace) -> list[Samples]:
-    run_config: dict[str, Any] = {
-        "dataset": options.dataset,
-        "data-dir": options.data_dir,
-        "partition": options.partition,
-        "seed": options.seed,
-    }
-    nodes = ({"partition-id": node, "num-partitions": options.nodes} for node in range(options.nodes))
-    shares = [own_samples(run_config, node, torch.device("cpu")) for node in nodes]
+    shares = node_samples(options, options.partition, options.seed)
     most = options.samples or max(len(y) for _, y in shares)
     return [(x[:most], y[:most]) for x, y in shares]
 

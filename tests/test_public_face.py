@@ -1,5 +1,6 @@
 """What `import fedcomp` offers, and the examples in its docstrings."""
 
+import ast
 import doctest
 import inspect
 import re
@@ -15,6 +16,7 @@ import fedcomp
 ROOT = Path(__file__).parents[1]
 EXPORTED = ["METHODS", "Compressor", "FedcompError", "Parts", "parse", "register", "register_codec"]
 STABLE = ["flower", "training", "testing"]
+ROOMS = ("fedcomp", "server", "clients", "deploy", "benchmarks", "experiments")
 PROGRAM = """
 import doctest, importlib, sys
 for name in sys.argv[1:]:
@@ -82,3 +84,13 @@ def test_the_modules_with_stable_names_have_public_pages_in_the_reference() -> N
     described = set[str]().union(*public.values())
     assert described >= {"fedcomp", *(f"fedcomp.{each}" for each in (*STABLE, "split", "gossip"))}
     assert described.isdisjoint(set().union(*internals.values()))
+
+
+def test_no_public_class_name_is_in_two_files() -> None:
+    """One name means one thing."""
+    homes: dict[str, list[str]] = {}
+    for path in (path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")) if "_pb2" not in path.name):
+        classes = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
+        for name in classes:
+            homes.setdefault(name, []).append(path.relative_to(ROOT).as_posix())
+    assert not {name: places for name, places in homes.items() if len(places) > 1 and not name.startswith("_")}

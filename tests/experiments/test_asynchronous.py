@@ -42,7 +42,7 @@ def test_a_run_repeats_to_the_bit(tmp_path: Path) -> None:
         (["--slowdown", "0.5"], "slowdown is 0.5"),
         (["--target", "2"], "--target is 2"),
         (["--uplink", "stcc()"], "stcc"),
-        (["--out", "no-such-folder/rows.csv"], "no such folder"),
+        (["--out", "no-such-folder/rows.csv"], "a file in a folder that exists"),
     ],
 )
 def test_settings_that_do_not_fit_are_one_sentence(

@@ -4,7 +4,7 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from experiments.options import positive
+from experiments.command import positive
 
 
 def test_a_whole_number_above_0_is_needed() -> None:
