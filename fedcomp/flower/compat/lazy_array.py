@@ -46,7 +46,7 @@ class DeferredArray(Array):
 
 
 class JoinedArray(DeferredArray):
-    """An Array of the bytes of `parts`, one behind the other, which are joined whenever they are read, and never kept."""
+    """An Array of the bytes of `parts`, which are joined each time they are read; the joined bytes are not kept."""
 
     def __init__(self, stype: str, *parts: bytes) -> None:
         """Hold `parts` themselves."""

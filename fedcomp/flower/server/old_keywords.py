@@ -21,7 +21,7 @@ def with_old_keywords(
 ) -> tuple[Clipping, Checkpoint | None]:
     """Return the bound of updates and the checkpoint, where a path or `old` keywords may stand for them, with a warning.
 
-    Raises `TypeError` for another keyword, and for an old one beside the value that replaces it.
+    Raises `TypeError` for another keyword, and for an old one together with the value that replaces it.
     """
     if unknown := sorted(old.keys() - OldKeywords.__annotations__.keys()):
         raise TypeError(f"CompressedStrategy got an unexpected keyword argument {unknown[0]!r}")

@@ -385,7 +385,7 @@ class CompressedStrategy(Strategy):
     def save(self, path: str | Path) -> None:
         """Write everything that the server must not lose into one file, atomically.
 
-        If it is the file of `checkpoint`, the traffic file beside it grows by what is new.  Raises `OSError` if the disk is
+        If it is the file of `checkpoint`, the traffic file next to it grows by the new rows.  Raises `OSError` if the disk is
         full: the file that was there before is whole, and the traffic file fits it.
         """
         self._random.hold()

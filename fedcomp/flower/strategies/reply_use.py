@@ -37,7 +37,7 @@ class ReplyDeclaration:
     reply_use: ClassVar[ReplyUse] = ReplyUse.EACH_REPLY
     """How `aggregate_train` uses the replies."""
     further_records: ClassVar[frozenset[str]] = frozenset()
-    """The names of ArrayRecords that `aggregate_train` reads beside the model; a reply with another one is refused."""
+    """The names of ArrayRecords that `aggregate_train` reads in addition to the model; a reply with another one is refused."""
     starts_from_published: ClassVar[bool] = True
     """Whether the next model is a step from the published one.  If not, the difference to the published model already includes
     the residual of a lossy downlink, which then must not be sent again.

@@ -50,7 +50,7 @@ SECOND_MOMENTS = (FedAdagrad, FedAdam, FedYogi, ServerOptimizer)
 UNKNOWN_ROUNDS = 100
 """Rounds to come that a choice expects if nobody said how many there are."""
 KEPT_TRAFFIC = 0.8
-"""The weight of the traffic so far beside that of the newest round: an average over some five rounds.
+"""The weight of the earlier traffic when that of the newest round is added: an average over about five rounds.
 
 Without rounds, over the versions in which as many nodes answer as in five rounds.
 """
@@ -60,11 +60,16 @@ Without rounds, over the versions in which as many nodes answer as in five round
 class Measurements:
     """What the choice remembers between rounds, as it is saved in checkpoints.
 
-    `uplink` and `downlink` are the texts of the last chosen compressors, empty at first.  `evenness` is the share of
-    the updates that would average out as well if all weights were equal, `reached` the largest number of nodes that got a
-    message between two versions, `boost` the factor of the downlink's density that `auto()` chooses, and `share` that of
-    `balanced()`, 0 at first.  `fetched` and `sent` are the bytes of returning nodes in the last rounds (`ReturningTraffic`).
-    `changed` is the largest number of entries in the tensors that the updates of a round change, 0 before the first.
+    Attributes:
+        uplink: The text of the last chosen compressor; empty at first.
+        downlink: The text of the last chosen compressor; empty at first.
+        evenness: How evenly the updates are weighted: their effective number over their number, 1 for equal weights.
+        reached: The largest number of nodes that got a message between two versions.
+        boost: The factor of the downlink's density that `auto()` chooses.
+        share: The factor of the downlink's density under `balanced()`; 0 at first.
+        fetched: The bytes that returning nodes fetched in the last rounds (`ReturningTraffic`).
+        sent: The bytes that they sent.
+        changed: The largest number of entries in the tensors that the updates of a round change; 0 before the first round.
     """
 
     uplink: str = ""

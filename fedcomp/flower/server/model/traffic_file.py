@@ -1,6 +1,6 @@
-"""The traffic of every round and node in a file beside the checkpoint, to which each save appends what is new.
+"""The traffic of every round and node, in a file next to the checkpoint; each save appends the new rows.
 
-It holds rows of `fedcomp.sync.ROW`, one behind the other.  A node may have several rows for a round: their sum counts.
+The rows have the dtype `fedcomp.sync.ROW`.  A node may have several rows for a round: their sum counts.
 """
 
 import os
@@ -15,7 +15,7 @@ SUFFIX = ".traffic"
 
 
 class TrafficFile:
-    """The traffic file beside the checkpoint `path`.  A checkpoint names its size: what lies behind that is overwritten."""
+    """The traffic file next to the checkpoint `path`.  A checkpoint holds the file's size; later rows are overwritten."""
 
     def __init__(self, path: Path) -> None:
         self._checkpoint = path

@@ -89,9 +89,9 @@ def undone_on_error(inner: Strategy, publisher: Publisher) -> Generator[None]:
 
 
 def without_repeated_losses(replies: Sequence[ValidatedReply], publisher: Publisher) -> list[ValidatedReply]:
-    """Return `replies` without those of nodes that have lost their estimate again, soon after all began anew for them.
+    """Return `replies` without those of nodes that lose their estimate again, soon after all estimates were restarted.
 
-    Their updates are not acknowledged, so they return to their nodes.
+    The updates of such nodes are not acknowledged, so they return to their nodes.
     """
     kept: list[ValidatedReply] = []
     for reply in replies:

@@ -33,13 +33,17 @@ class MissingRecordError(CorruptError):
 
 @dataclass(frozen=True, slots=True)
 class ReplyNeeds:
-    """What a strategy needs of each reply, in training if `train`, otherwise in evaluation.
+    """What a strategy needs of each reply; without it, the strategy raises, and the run would end.
 
-    `weight_key` names the metric that weighs a reply, None if the strategy names none.  A `strict` strategy ends the run unless
-    each reply has one MetricRecord, which holds the weight, and in training the model.  With `one_array_record`, it also ends
-    for an ArrayRecord beside the model that is not named in `further_records`.  With `divides`, it ends if all weights are 0;
-    one that `selects` replies, if all weights of those are, so none may be.  One that `averages` is Flower's FedAvg or derived
-    from it, which aggregates only metrics of the same names.
+    Attributes:
+        train: Whether the replies are those of training; otherwise those of evaluation.
+        weight_key: The name of the metric that weighs a reply; None if the strategy names none.
+        strict: Whether each reply must have exactly one MetricRecord, with the weight in it, and in training the model.
+        one_array_record: Whether an ArrayRecord other than the model must be one of `further_records`.
+        further_records: The keys of further ArrayRecords that the strategy reads.
+        divides: Whether the sum of all weights must not be 0.
+        selects: Whether the strategy may select a single reply, so that no weight may be 0.
+        averages: Whether the strategy is FedAvg or derived from it, which aggregates only metrics of the same names.
     """
 
     train: bool
