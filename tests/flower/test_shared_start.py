@@ -188,7 +188,7 @@ def test_faults_leave_every_node_with_the_published_model(
     for _ in range(when):
         strategy.start(grid, strategy.arrays if strategy.round else large(None), num_rounds=1)
     grid.order(2, *faults)
-    strategy.start(grid, strategy.arrays if strategy.round else large(None), num_rounds=6)
+    strategy.start(grid, strategy.arrays if strategy.round else large(None), num_rounds=4)
     newest = strategy.publisher.history.frames()[-1]  # made of the replies, so no node has it yet
     assert {state_of(context).held.fingerprint for context in grid.contexts.values()} == {newest.before}
     assert not list(tmp_path.rglob("*.damaged"))

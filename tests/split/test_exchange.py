@@ -97,7 +97,7 @@ class Faults:
 @pytest.mark.parametrize(
     "settings", [SETTINGS, SplitSettings(fedcomp.cgx(bits=2), direct=True, batch_size=8, steps=12)]
 )
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_any_faults_end_in_the_bits_of_a_quiet_run(settings: SplitSettings, seed: int) -> None:
     quiet, pair = Pair(settings), Pair(settings)
     quiet.run(rounds=4)
@@ -114,7 +114,7 @@ def test_any_faults_end_in_the_bits_of_a_quiet_run(settings: SplitSettings, seed
     assert pair.server.traffic.sent_bytes > quiet.server.traffic.sent_bytes
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_node_that_lost_its_state_or_got_an_old_one_back_is_repaired(seed: int) -> None:
     pair = Pair(SETTINGS)
     faults = Faults(pair, seed, forgetting=True)

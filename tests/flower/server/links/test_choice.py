@@ -64,9 +64,9 @@ def test_it_is_the_default_and_nodes_get_the_choice_as_text() -> None:
 
 
 def test_many_rounds_take_stc() -> None:
-    strategy, grid = run(320)
+    strategy, grid = run(240)
     assert set(names(grid.per_round)) == {"stc"}
-    first, last = (fedcomp.parse(text).encode(VECTOR, {"residual": 0 * VECTOR})[0] for text in grid.per_round[::319])
+    first, last = (fedcomp.parse(text).encode(VECTOR, {"residual": 0 * VECTOR})[0] for text in grid.per_round[::239])
     assert len(last) > 2 * len(first), "the residuals of the nodes go out at the end"
     assert strategy.ledger.ratio > 40
 
@@ -162,7 +162,7 @@ def test_the_log_names_the_choice_and_its_reason_in_one_line(caplog: pytest.LogC
 
 
 def test_a_restarted_server_chooses_as_if_it_had_not_stopped(tmp_path: Path) -> None:
-    whole, expected = run(70)
+    whole, expected = run(40)
     random.seed(3)
     first = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(tmp_path / "state"))
     grid = RecordingGrid()
@@ -171,14 +171,14 @@ def test_a_restarted_server_chooses_as_if_it_had_not_stopped(tmp_path: Path) -> 
         """The server's process ends."""
 
     def stop(number: int, _: object) -> None:
-        if number == 30:
+        if number == 17:
             raise Stopped
 
     with pytest.raises(Stopped):
-        first.start(grid, model((60, 60)), num_rounds=70, evaluate_fn=stop)
+        first.start(grid, model((60, 60)), num_rounds=40, evaluate_fn=stop)
     second = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
     second.load(tmp_path / "state")
-    second.start(grid, second.arrays, num_rounds=70 - second.round)
+    second.start(grid, second.arrays, num_rounds=40 - second.round)
     assert grid.per_round == expected.per_round
     np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
 
@@ -265,11 +265,11 @@ def fetched_per_sent(strategy: CompressedStrategy, last: int) -> float:
 
 @pytest.mark.parametrize("balance", [1.0, 2.0])
 def test_returning_nodes_fetch_in_balance_with_what_they_send(balance: float) -> None:
-    plain, _, fixed = balanced_run(fedcomp.stc(density=0.1), 60)
+    plain, _, fixed = balanced_run(fedcomp.stc(density=0.1), 30)
     assert set(fixed) == {"stc(density=0.1)"}
-    assert fetched_per_sent(plain, 30) > 3
-    strategy, _, used = balanced_run(fedcomp.balanced(fedcomp.stc(density=0.1), balance), 120)
-    assert fetched_per_sent(strategy, 60) == pytest.approx(balance, rel=0.1)
+    assert fetched_per_sent(plain, 15) > 3
+    strategy, _, used = balanced_run(fedcomp.balanced(fedcomp.stc(density=0.1), balance), 80)
+    assert fetched_per_sent(strategy, 40) == pytest.approx(balance, rel=0.1)
     assert used[0] == "stc(density=0.02)", "a fifth of it, as the nodes of a round are a fifth of all"
     assert used[0] == used[1] == used[2], "the first models of the first round do not count"
     assert len(set(used)) > 20
@@ -309,7 +309,7 @@ def test_bytes_of_refused_replies_do_not_count() -> None:
             uplink=UPLINK,
             downlink=fedcomp.balanced(fedcomp.stc(density=0.1)),
         )
-        strategy.start(grid(app(), 10, in_memory=True), model((60, 60)), num_rounds=60)
+        strategy.start(grid(app(), 10, in_memory=True), model((60, 60)), num_rounds=40)
         ends.append(float(fedcomp.parse(strategy.compressors[1]).settings[0][1]))  # type: ignore[arg-type]
     assert ends[1] < 1.5 * ends[0]
 
@@ -339,9 +339,9 @@ def test_a_restarted_server_balances_as_if_it_had_not_stopped(tmp_path: Path) ->
 
 
 def test_the_automatic_choice_balances_too() -> None:
-    """Until its delay is too long, which it is not: 8 % of 300 rounds."""
+    """Until its delay is too long, which it is not: 8 % of 200 rounds."""
     random.seed(5)
     strategy = CompressedStrategy(FedAvg(fraction_train=0.2, fraction_evaluate=0.0), uplink=UPLINK)
-    strategy.start(LocalGrid(app(), 20, in_memory=True), model((60, 60)), num_rounds=300)
+    strategy.start(LocalGrid(app(), 20, in_memory=True), model((60, 60)), num_rounds=200)
     assert strategy.compressors[1].startswith("stc(")
     assert fetched_per_sent(strategy, 100) < 1.3

@@ -94,9 +94,9 @@ def fetched_per_sent(strategy: CompressedStrategy) -> float:
     ("mode", "versions", "balance", "density"),
     [
         (AsyncMode(buffer=5, staleness=50), 120, 3.0, 0.3),
-        (AsyncMode(buffer=2, staleness=100), 240, 1.0, 0.03),
-        (AsyncMode(buffer=1, staleness=200), 500, 1.0, 0.01),
-        (AsyncMode(buffer=1, staleness=200), 500, 3.0, 0.05),
+        (AsyncMode(buffer=2, staleness=100), 160, 1.0, 0.03),
+        (AsyncMode(buffer=1, staleness=200), 300, 1.0, 0.01),
+        (AsyncMode(buffer=1, staleness=200), 400, 3.0, 0.05),
     ],
 )
 def test_without_rounds_nodes_fetch_in_balance_with_what_they_send(
@@ -107,13 +107,13 @@ def test_without_rounds_nodes_fetch_in_balance_with_what_they_send(
 
 
 def test_updates_that_are_refused_as_too_late_count() -> None:
-    strategy = balanced_run(AsyncMode(buffer=5, staleness=1), 150)
+    strategy = balanced_run(AsyncMode(buffer=5, staleness=1), 100)
     assert strategy.ledger.refused > 10
     assert fetched_per_sent(strategy) == pytest.approx(1.0, rel=0.1)
 
 
 def test_without_rounds_and_with_few_nodes_at_a_time_they_fetch_in_balance_too() -> None:
-    strategy = balanced_run(AsyncMode(buffer=2, staleness=50), 240, density=0.03, share=0.2)
+    strategy = balanced_run(AsyncMode(buffer=2, staleness=50), 160, density=0.03, share=0.2)
     assert fetched_per_sent(strategy) == pytest.approx(1.0, rel=0.1)
 
 
@@ -145,7 +145,7 @@ def test_the_automatic_choice_balances_without_rounds_and_expects_as_many_update
         mode=AsyncMode(buffer=2, staleness=100),
         on_round=lambda _: chosen.append(strategy.compressors),
     )
-    strategy.start(LocalGrid(app(), NODES, in_memory=True, speeds=SPEEDS), model((60, 60)), num_rounds=160)
+    strategy.start(LocalGrid(app(), NODES, in_memory=True, speeds=SPEEDS), model((60, 60)), num_rounds=100)
     assert chosen[0][0] == "eden(bits=1.39)", "an error of 0.2 * 2, between the 0.571 of one bit and the 0.133 of two"
     assert {fedcomp.parse(uplink).name for uplink, _ in chosen} == {"eden"}
     assert chosen[-1][1].startswith("stc(")
