@@ -1,5 +1,7 @@
 """What all rooms share: types, the compensated update, the encode context, checks, call texts and random streams."""
 
+from fedcomp.core.call_text import build, format_call, parse_call, parse_setting, settings_of, split_sum
+from fedcomp.core.checks import check_bool, check_choice, check_int, check_range
 from fedcomp.core.compensated_update import (
     BLOCK_ENTRIES,
     MAX_FLOAT32,
@@ -24,20 +26,7 @@ from fedcomp.core.listing import listed
 from fedcomp.core.random_stream import RandomStream
 from fedcomp.core.registry import Registry
 from fedcomp.core.requirement import required
-from fedcomp.core.settings import (
-    build,
-    ceil_fraction,
-    check_bool,
-    check_choice,
-    check_int,
-    check_range,
-    format_call,
-    parse_call,
-    parse_setting,
-    settings_of,
-    split_sum,
-)
-from fedcomp.core.sizes import format_bytes
+from fedcomp.core.sizes import ceil_fraction, format_bytes
 from fedcomp.core.types import Vector, dtype_name, is_numpy, on_host
 
 __all__ = [

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Generic, ParamSpec, Protocol, TypeVar
 
-from fedcomp.core.settings import settings_of
+from fedcomp.core.call_text import settings_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

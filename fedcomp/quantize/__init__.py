@@ -15,10 +15,9 @@ from fedcomp.quantize.error_bound import (
 from fedcomp.quantize.least_error import LeastError, contracting, errors, hard_vectors, measured_factor
 from fedcomp.quantize.magnitudes import LloydMagnitudes, Logarithmic, MagnitudeHierarchy, RoundValues, Ternarize
 from fedcomp.quantize.norm_bound import NormBound
-from fedcomp.quantize.on_grid import OnGrid
 from fedcomp.quantize.per_tensor import PerTensor, TensorTopK
 from fedcomp.quantize.power_iteration import LowRank
-from fedcomp.quantize.protocol import Identity, Quantizer, chain
+from fedcomp.quantize.protocol import Identity, OnGrid, Quantizer, chain
 from fedcomp.quantize.random_rounding import Natural, NaturalDithering, Qsgd
 from fedcomp.quantize.signs import OneBit, Signs, TernGrad, check_step
 from fedcomp.quantize.sparsifiers import ChunkedTopK, RegularizedTopK, ScheduledTopK, SeededSubset

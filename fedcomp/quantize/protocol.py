@@ -1,11 +1,11 @@
 """The contract of a quantizer, the quantizer without loss, and how quantizers join into one."""
 
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from fedcomp.core import CompensatedUpdate
 from fedcomp.quantize.error_bound import Contracting, ErrorBound, error_bound, joint, squared_error
-from fedcomp.quantized import Dense
+from fedcomp.quantized import Dense, QuantizedVector, onto_grid
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -57,3 +57,15 @@ class Identity:
     def error_bound(self, n: int) -> ErrorBound:
         """Return the bound 0."""
         return Contracting(0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class OnGrid:
+    """`quantizer`, with the magnitude of a ternary vector rounded to a power of two; the memory keeps the difference."""
+
+    quantizer: Quantizer[CompensatedUpdate, Any]
+
+    def quantize(self, value: CompensatedUpdate, /) -> QuantizedVector:
+        """Return the quantized vector."""
+        quantized: QuantizedVector = onto_grid(self.quantizer.quantize(value))
+        return quantized

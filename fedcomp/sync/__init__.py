@@ -6,17 +6,19 @@ publisher; in gossip, every node is one.
 
 from fedcomp.sync.apply import MakeStart, apply_frame, from_key_frame, from_start_frame, layout_in
 from fedcomp.sync.clipping import Clipping, check_norm, scaled
-from fedcomp.sync.encoding import check_masked, encode_change
+from fedcomp.sync.encoding import check_masked, derive_seed, encode_change
 from fedcomp.sync.history import History, Route
 from fedcomp.sync.ledger import ROW, SAVED_PARTS, SERVER_NODE, Ledger, Traffic
+from fedcomp.sync.mean import dense_change, weighted_mean
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry
+from fedcomp.sync.origin import Origin
 from fedcomp.sync.publisher import Publisher, Reply, first_number
 from fedcomp.sync.record_sender import RecordSender, decode_record, why_uncompressed
-from fedcomp.sync.replica import DeltaStep, FrameDecoder, Origin, Replica, split_payload, start_replica
-from fedcomp.sync.seeds import derive_seed
+from fedcomp.sync.replica import DeltaStep, FrameDecoder, Replica, split_payload, start_replica
+from fedcomp.sync.reply_checks import MAX_WEIGHT_MAGNITUDE
 from fedcomp.sync.stored_replica import from_stored, stored_arrays, stored_place
 from fedcomp.sync.subscriber import Subscriber, resync
-from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE, Undecoded, Update, decode_update, dense_change, weighted_mean
+from fedcomp.sync.updates import Undecoded, Update, decode_update
 
 __all__ = [
     "MAX_WEIGHT_MAGNITUDE",

@@ -10,8 +10,9 @@ import numpy as np
 from fedcomp.core import check_range
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import l2_norm
+from fedcomp.sync.exact_tensors import float_values, widened
 from fedcomp.sync.replica import Replica
-from fedcomp.sync.updates import Update, float_values, widened
+from fedcomp.sync.updates import Update
 from fedcomp.wire import BFLOAT16, Layout, bfloat16_to_float32
 
 TOLERANCE = 1e-6

@@ -14,6 +14,7 @@ from fedcomp.memory import State
 from fedcomp.quantized import Indices
 from fedcomp.wire import Layout, Selection, changed_tensors, codec_id, some_tensors
 
+MASK_64 = (1 << 64) - 1
 SELECTED = "selected_tensors"
 """The name under which a memory keeps a bit for each tensor: whether its last message held it."""
 
@@ -103,3 +104,9 @@ def _selection(
         # A receiver counts each message of an estimate.
         return Selection(layout, np.ones_like(selection.tensors), changeable)
     return selection
+
+
+def derive_seed(*parts: int) -> int:
+    """Return a seed, 0 to 2^64 - 1, that depends on all `parts`; parts below 0 or from 2^64 on are taken modulo 2^64."""
+    words = [part & MASK_64 for part in parts]
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])

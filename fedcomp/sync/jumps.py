@@ -10,7 +10,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from fedcomp.quantized import MAX_STEPS, Steps, steps_in
-from fedcomp.sync.replica import Origin, Replica, split_payload
+from fedcomp.sync.origin import Origin
+from fedcomp.sync.replica import Replica, split_payload
 from fedcomp.wire import FLAG_EXACT, FLAG_GRID, Frame, decode_body
 
 Place = tuple[int, int]

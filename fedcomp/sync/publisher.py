@@ -18,7 +18,8 @@ from fedcomp.sync.history import History, Route
 from fedcomp.sync.jumps import Jumps
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRegistry, SentModel
 from fedcomp.sync.replica import DeltaStep, Replica
-from fedcomp.sync.updates import Undecoded, Update, check_reply, decode_update
+from fedcomp.sync.reply_checks import check_reply
+from fedcomp.sync.updates import Undecoded, Update, decode_update
 from fedcomp.wire import (
     COUNTER_BITS,
     FLAG_GRID,

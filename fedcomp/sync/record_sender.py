@@ -13,9 +13,10 @@ from fedcomp.memory import State
 from fedcomp.methods import parse
 from fedcomp.quantized import QuantizedVector, Sparse
 from fedcomp.sync.encoding import encode_change
+from fedcomp.sync.exact_tensors import float_values
 from fedcomp.sync.replica import LENGTH, Replica, split_payload
+from fedcomp.sync.reply_checks import MAX_WEIGHT_MAGNITUDE, max_magnitude
 from fedcomp.sync.subscriber import known_compressor
-from fedcomp.sync.updates import MAX_WEIGHT_MAGNITUDE, float_values, max_magnitude
 from fedcomp.wire import (
     FLAG_EXACT,
     Frame,

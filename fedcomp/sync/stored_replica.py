@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from fedcomp.core import Arrays, octets
 from fedcomp.errors import LayoutError
-from fedcomp.sync.replica import Origin, Replica
+from fedcomp.sync.origin import Origin
+from fedcomp.sync.replica import Replica
 from fedcomp.wire import Layout, parse_layout
 
 

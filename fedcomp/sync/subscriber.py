@@ -15,9 +15,8 @@ from fedcomp.methods import parse
 from fedcomp.sync.apply import MakeStart, apply_frame
 from fedcomp.sync.clipping import clip_exact
 from fedcomp.sync.difference import is_difference
-from fedcomp.sync.encoding import encode_change
+from fedcomp.sync.encoding import derive_seed, encode_change
 from fedcomp.sync.replica import FrameDecoder, Replica, split_payload
-from fedcomp.sync.seeds import derive_seed
 from fedcomp.wire import (
     COUNTER_BITS,
     FLAG_EXACT,

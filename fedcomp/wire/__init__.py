@@ -1,8 +1,9 @@
 """What crosses the network: frames, the codecs they name, and the layout of the model behind them.  See FORMAT.md."""
 
-from fedcomp.wire.body import decode_body, some_tensors, tensors_in
+from fedcomp.wire.body import decode_body, join_bodies, read_bodies, some_tensors, tensors_in
 from fedcomp.wire.change import change_of
 from fedcomp.wire.codec_ids import CODECS, NO_BODY, SOME_TENSORS, STEPS_CODEC, codec_by_id, codec_id, register_codec
+from fedcomp.wire.dtypes import BFLOAT16, COMPLEX, bfloat16_to_float32, dtype_of, float32_to_bfloat16, to_numpy
 from fedcomp.wire.frame import (
     FLAG_DIRECT,
     FLAG_EXACT,
@@ -20,7 +21,6 @@ from fedcomp.wire.frame import (
     parse_single_frame,
 )
 from fedcomp.wire.layout import MASK, Layout, layout_of, parse_layout, unpack_mask
-from fedcomp.wire.replay import join_bodies, read_bodies
 from fedcomp.wire.rounding import rounded
 from fedcomp.wire.selection import Selection, TensorFlags, changed_tensors, selected_entries
 from fedcomp.wire.server_message import (
@@ -32,7 +32,7 @@ from fedcomp.wire.server_message import (
     ack_of,
     parse_server_message,
 )
-from fedcomp.wire.tensor import BFLOAT16, COMPLEX, Tensor, bfloat16_to_float32, dtype_of, float32_to_bfloat16, to_numpy
+from fedcomp.wire.tensor import Tensor
 from fedcomp.wire.ties import check_ties, probable_ties
 from fedcomp.wire.whole_vector import read_vector, write_vector
 

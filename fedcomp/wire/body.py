@@ -1,14 +1,18 @@
-"""The body of a frame, decoded for a layout that its receiver knows."""
+"""The body of a frame, decoded for a layout that its receiver knows, and the bodies in the payload of a replay."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
+from fedcomp.entropy import ByteReader, write_varint
 from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.quantized import Indices, Masked, QuantizedVector, Sparse
 from fedcomp.wire.codec_ids import NO_BODY, SOME_TENSORS, codec_by_id
 from fedcomp.wire.layout import Layout
 from fedcomp.wire.selection import Selection, TensorFlags, read_selection
+
+Body = tuple[int, bytes]
+"""A codec id, and a body of that codec."""
 
 
 def decode_body(codec: int, body: bytes, layout: Layout, changeable: Indices | None = None) -> QuantizedVector:
@@ -58,3 +62,20 @@ def some_tensors(selection: Selection, codec: int = NO_BODY, body: bytes = b"") 
     if not selection.n:
         return SOME_TENSORS, bytes(len(selection.to_bytes()))
     return SOME_TENSORS, b"".join((selection.to_bytes(), bytes([codec]), body))
+
+
+def join_bodies(bodies: Iterable[Body]) -> bytes:
+    """Return the bodies in a row, each behind its codec id and its length."""
+    return b"".join(part for codec, body in bodies for part in (bytes([codec]), write_varint(len(body)), body))
+
+
+def read_bodies(payload: bytes, count: int) -> Iterator[tuple[Body, int]]:
+    """Yield the `count` bodies at the beginning of `payload`, each with the offset behind it; raise `FedcompError` for fewer.
+
+    Each body is read only when it is asked for: a list of tiny bodies would take far more memory and time than their bytes.
+    """
+    reader = ByteReader(payload)
+    for _ in range(count):
+        codec, size = reader.byte("codec of a replayed delta"), reader.varint("size of a replayed delta")
+        body = reader.take(size, "body of a replayed delta").tobytes()
+        yield (codec, body), reader.offset

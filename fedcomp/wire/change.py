@@ -5,8 +5,8 @@ from typing import Any
 
 from fedcomp.backends import torch_backend
 from fedcomp.core import Vector, is_numpy
+from fedcomp.wire.dtypes import FLOATS, dtype_of, to_numpy
 from fedcomp.wire.layout import Layout
-from fedcomp.wire.tensor import FLOATS, dtype_of, to_numpy
 
 
 def change_of(layout: Layout, trained: Mapping[str, Any], base: Vector) -> tuple[Any, bytes]:

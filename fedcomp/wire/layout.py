@@ -21,7 +21,8 @@ from fedcomp.core import Vector
 from fedcomp.entropy import MAX_ENTRIES
 from fedcomp.errors import CorruptError, NonFiniteError
 from fedcomp.quantized import Indices
-from fedcomp.wire.tensor import TIED, Tensor, bfloat16_to_float32, is_bfloat16, tensor_of
+from fedcomp.wire.dtypes import bfloat16_to_float32, is_bfloat16
+from fedcomp.wire.tensor import TIED, Tensor, tensor_of
 from fedcomp.wire.ties import are_possible, tie
 
 MASK = "_mask"

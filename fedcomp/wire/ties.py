@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import is_numpy
-from fedcomp.wire.tensor import Tensor, to_numpy
+from fedcomp.wire.dtypes import to_numpy
+from fedcomp.wire.tensor import Tensor
 
 
 def tie(tensors: Sequence[Tensor], groups: Iterable[Iterable[str]]) -> tuple[Tensor, ...]:

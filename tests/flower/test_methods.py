@@ -15,7 +15,7 @@ from fedcomp.flower import EF21, Checkpoint, CompressedStrategy, DynamicSampling
 from fedcomp.flower.local_grid import Fault
 from fedcomp.methods import METHODS
 from fedcomp.quantized.vectors import Dense
-from fedcomp.sync import updates
+from fedcomp.sync import mean, updates
 from fedcomp.sync.replica import start_replica
 from fedcomp.wire import codec_ids
 from fedcomp.wire.frame import FLAG_FIRST, SECONDS, Kind, parse_single_frame
@@ -183,7 +183,7 @@ def test_updates_of_a_float16_model_reach_ef21_unrounded() -> None:
     update[::7] = 1e-4
     start_at = {"w": np.full((40, 25), 8, np.float16)}
     held = start_replica(layout_of(start_at), start_at)
-    change, exact = updates.dense_change(updates.Update(Dense(update), b"", 0, 0), held.layout)
+    change, exact = mean.dense_change(updates.Update(Dense(update), b"", 0, 0), held.layout)
     assert np.array_equal(held.layout.unflatten_float64(change, exact)["w"].ravel(), update)
     model_64 = held.layout.unflatten_float64(change, exact, held.vector)["w"]
     assert not (model_64.astype(np.float16) - start_at["w"]).any()

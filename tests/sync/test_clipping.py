@@ -8,8 +8,9 @@ import pytest
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import Sparse
 from fedcomp.sync.clipping import Clipping, check_norm, clip_exact, scaled
+from fedcomp.sync.mean import dense_change, weighted_mean
 from fedcomp.sync.replica import Replica, start_replica
-from fedcomp.sync.updates import Update, dense_change, weighted_mean
+from fedcomp.sync.updates import Update
 from fedcomp.wire import layout_of
 
 

@@ -27,7 +27,8 @@ from fedcomp.sync import (
     stored_place,
 )
 from fedcomp.sync.fingerprint import fingerprint
-from fedcomp.sync.replica import LENGTH, STEP_BLOCK_ENTRIES
+from fedcomp.sync.origin import STEP_BLOCK_ENTRIES
+from fedcomp.sync.replica import LENGTH
 from fedcomp.wire.codec_ids import STEPS_CODEC, codec_id
 from fedcomp.wire.frame import FLAG_EXACT, FLAG_GRID, Frame, Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of

@@ -13,12 +13,12 @@ from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.core.types import Vector
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import Dense, held_bytes
-from fedcomp.sync import updates
+from fedcomp.sync import mean, reply_checks, updates
 from fedcomp.sync.replica import Replica, start_replica
+from fedcomp.wire import BFLOAT16
 from fedcomp.wire.codec_ids import codec_id
 from fedcomp.wire.frame import FLAG_EXACT, SECONDS, Frame, Kind
 from fedcomp.wire.layout import layout_of
-from fedcomp.wire.tensor import BFLOAT16
 from tests.wire.specimens import TEXTS
 
 N = 4 * BLOCK_ENTRIES + 1
@@ -125,7 +125,7 @@ def test_exact_floats_may_not_grow_beyond_any_use(value: list[float], text: str 
 def test_a_weight_that_is_no_number_is_refused_whatever_the_code_lets_through() -> None:
     change = Dense(np.array([0, 0, np.nan, 0, 0, 0], np.float32))
     with pytest.raises(CorruptError, match="nan in tensor 'brain'"):
-        updates.check_magnitude(change, mixed())
+        reply_checks.check_magnitude(change, mixed())
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -171,5 +171,5 @@ def test_the_mean_of_exact_tensors_is_weighted_too() -> None:
         exact = np.array([value, 0], "<f4").tobytes() + np.array(steps, "<i8").tobytes()
         frame = replace(frame, flags=FLAG_EXACT, payload=frame.payload + exact)
         pairs.append((updates.decode_update(frame, replica), weight))
-    _, means = updates.weighted_mean(pairs, replica.layout)
-    assert {name: mean.tolist() for name, mean in means.items()} == {"norm.running_var": [3, 0], "steps": 30}
+    _, means = mean.weighted_mean(pairs, replica.layout)
+    assert {name: array.tolist() for name, array in means.items()} == {"norm.running_var": [3, 0], "steps": 30}

@@ -15,7 +15,7 @@ from fedcomp.errors import FedcompError
 from fedcomp.methods import parse
 from fedcomp.split.activations import Activations, read_activations
 from fedcomp.split.gradients import read_gradient
-from fedcomp.sync import Replica, Subscriber, apply_frame, updates
+from fedcomp.sync import Replica, Subscriber, apply_frame, reply_checks, updates
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.node_registry import NodeRecord, SentModel
 from fedcomp.wire import FLAG_DIRECT, Kind, decode_body, frame, server_message
@@ -100,7 +100,7 @@ def _server(mutant: Mutant) -> Door:
     def enter() -> None:
         sent = frame.parse_single_frame(mutant.data)
         model = SentModel(*published.place, published.exact)
-        updates.check_reply(sent, NodeRecord(*published.place, specimens.NUMBER, model), published.layout)
+        reply_checks.check_reply(sent, NodeRecord(*published.place, specimens.NUMBER, model), published.layout)
         if sent.kind is Kind.UPDATE:
             found.append(updates.decode_update(sent, published))
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError, DivergedError, FedcompError
 from fedcomp.wire import layout_of, parse_layout
-from fedcomp.wire.tensor import DTYPES
+from fedcomp.wire.dtypes import DTYPES
 
 Arrays = dict[str, NDArray[Any]]
 

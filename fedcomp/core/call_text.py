@@ -1,60 +1,16 @@
-"""Settings: their checks, their text form ``name(1, key=0.5)`` as in ``stc(density=0.0025)``, and fractions of a number."""
+"""The text of a call, ``name(1, key=0.5)`` as in ``stc(density=0.0025)``: read, built and written."""
 
 import ast
 import inspect
 import keyword
-import math
-import sys
 from collections.abc import Callable, Collection, Container, Mapping
 from typing import TypeVar
 
 from fedcomp.core.types import to_python
 
-MAX_FLOAT = sys.float_info.max
-"""Integers may be larger, and no float is equal to them."""
 T = TypeVar("T")
-
 MAX_QUOTED = 200
 """Characters of a text that an error quotes."""
-
-
-def check_range(
-    name: str,
-    value: object,
-    *,
-    least: float = -math.inf,
-    above: float = -math.inf,
-    most: float = math.inf,
-    what: str = "a number",
-) -> None:
-    """Refuse a `value` that is not a finite number from `least`, or above `above`, to `most`; `what` describes the setting."""
-    number = to_python(value)
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        number = math.nan
-    if least <= number <= most and number > above and abs(number) <= MAX_FLOAT:
-        return
-    low = f"above {above:g}" if above > -math.inf else f"at least {least:g}" if least > -math.inf else ""
-    high = f"at most {most:g}" if most < math.inf else ""
-    raise ValueError(f"{name} is {value!r}; it is {what}, {' and '.join(filter(None, (low, high))) or 'finite'}")
-
-
-def check_int(name: str, value: object, least: int, most: int, what: str = "a whole number") -> None:
-    """Refuse a `value` that is not a whole number from `least` to `most`; `what` describes the setting."""
-    number = to_python(value)
-    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
-        raise ValueError(f"{name} is {value!r}; it is {what}, {least} to {most}")
-
-
-def check_choice(name: str, value: object, choices: Collection[str]) -> None:
-    """Refuse a `value` that is none of `choices`."""
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} is {value!r}; it is one of {', '.join(map(repr, choices))}")
-
-
-def check_bool(name: str, value: object) -> None:
-    """Refuse a `value` that is neither True nor False."""
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} is {value!r}; it is True or False")
 
 
 def parse_call(text: object, nested: Container[str] = ()) -> tuple[str, tuple[object, ...], dict[str, object]]:
@@ -144,14 +100,3 @@ def settings_of(signature: inspect.Signature, *args: object, **kwargs: object) -
 def format_call(name: str, settings: Mapping[str, object]) -> str:
     """Return the text that `parse_call` reads back to the same name and settings."""
     return f"{name}({', '.join(f'{key}={to_python(value)!r}' for key, value in settings.items())})"
-
-
-def ceil_fraction(fraction: float, n: int) -> int:
-    """Return ceil(fraction n), or m if `fraction` is the float64 nearest m / n.  So 0.07 of 100 is 7, not 8.
-
-    Examples:
-        >>> ceil_fraction(0.07, 100), math.ceil(0.07 * 100)
-        (7, 8)
-    """
-    m = math.ceil(fraction * n)
-    return m - 1 if n and (m - 1) / n == fraction else m

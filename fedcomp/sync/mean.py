@@ -1,0 +1,40 @@
+"""The mean of updates, summed sparsely: at O(kept) per node, in an order fixed by node id."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedcomp.core import Vector
+from fedcomp.sync.exact_tensors import ExactArrays, float_values, widened
+from fedcomp.sync.updates import Update
+from fedcomp.wire import Layout
+
+
+def weighted_mean(updates: Sequence[tuple[Update, float]], layout: Layout) -> tuple[Vector, ExactArrays]:
+    """Return the mean of (update, weight) pairs: the mean change, float32 (n,), and the mean exact tensors, float64.
+
+    The updates are summed in their order.  The weights are at least 0, and not all 0.  An exact tensor that is equal in all
+    updates keeps its bits.
+    """
+    total = sum(weight for _, weight in updates)
+    change = np.zeros(layout.n, np.float32)
+    exact: ExactArrays = {}
+    firsts: ExactArrays = {}
+    for update, weight in updates:
+        update.change.add_to(change, weight / total * update.factor)
+        for name, array in _exact_values(update, layout).items():
+            first = firsts.setdefault(name, widened(array))
+            exact[name] = exact.get(name, first) + (widened(array) - first) * (weight / total)
+    return change, exact
+
+
+def dense_change(update: Update, layout: Layout) -> tuple[Vector, ExactArrays]:
+    """Return the change of one update, float32 (n,), and its exact tensors."""
+    change = np.zeros(layout.n, np.float32)
+    update.change.add_to(change, update.factor)
+    return change, _exact_values(update, layout)
+
+
+def _exact_values(update: Update, layout: Layout) -> ExactArrays:
+    arrays = layout.unflatten_exact(update.exact)
+    return arrays | float_values(arrays)
