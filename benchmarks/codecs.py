@@ -26,7 +26,7 @@ DENSITIES = (25, 100, 400, 1000)
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class CodecRow:
     """One method on one vector: multiples of memcpy, bytes, and extra memory over the vector's."""
 
     encode: float
@@ -36,7 +36,7 @@ class Measured:
     peak: float
 
 
-def measure(compressor: fedcomp.Compressor, n: int, repeats: int, shapes: Shapes = ()) -> Measured:
+def measure(compressor: fedcomp.Compressor, n: int, repeats: int, shapes: Shapes = ()) -> CodecRow:
     """Return the medians of `repeats` paired ratios on Gaussian updates of `n` entries, in tensors of these `shapes`."""
     update = np.random.default_rng(0).standard_normal(n, np.float32)
     copy = np.empty_like(update)
@@ -65,7 +65,7 @@ def measure(compressor: fedcomp.Compressor, n: int, repeats: int, shapes: Shapes
     encode()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return Measured(*times, len(body), (peak - held) / update.nbytes)
+    return CodecRow(*times, len(body), (peak - held) / update.nbytes)
 
 
 def entropy_bound(n: int, k: int) -> float:

@@ -19,16 +19,16 @@ from flwr.app import Array, ArrayRecord, RecordDict
 
 import fedcomp
 from benchmarks.measurement import paired_seconds, print_table
-from fedcomp.flower._compat import (
+from fedcomp.flower.client.client_state import ClientState
+from fedcomp.flower.client.context_store import ContextStore
+from fedcomp.flower.client.state_folder import MAX_REPLAYED_FRAMES, StateFolder
+from fedcomp.flower.compat import (
     check_object,
     record_from_bytes,
     record_from_objects,
     record_to_bytes,
     record_to_objects,
 )
-from fedcomp.flower.client.client_state import ClientState
-from fedcomp.flower.client.context_store import ContextStore
-from fedcomp.flower.client.state_folder import MAX_REPLAYED_FRAMES, StateFolder
 from fedcomp.sync import Publisher, Subscriber, start_replica
 from fedcomp.wire import SECONDS, Frame, Kind, codec_id, layout_of
 

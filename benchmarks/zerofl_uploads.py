@@ -59,7 +59,7 @@ def frame_bytes(before: Weights, after: Weights) -> int:
 
 
 def csr_bytes(tensors: Weights) -> int:
-    """Return the bytes of the tensors: of matrices the arrays of CSR, of others 32 bits for each entry."""
+    """Return the size in bytes: matrices as CSR arrays, other tensors as float32."""
     size = 0
     for tensor in tensors.values():
         if tensor.dim() > 1:

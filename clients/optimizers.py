@@ -19,7 +19,7 @@ SECOND_DECAY = 0.999
 """Adam's beta 2."""
 EPSILON = 1e-8
 STEPS, FIRST, SECOND = "steps", ":first", ":second"
-"""The names in Adam's state: of its number of steps, and what stands behind a weight's name for its two moments."""
+"""The names in Adam's state: the number of steps, and the suffixes of a weight's name for its two moments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class LocalOptimizer(ABC):
     @staticmethod
     @abstractmethod
     def decayed(kept: Tensors, rates: Rates, missed: int) -> dict[str, Tensor]:
-        """Return the state after so many rounds without a gradient, of one step each."""
+        """Return the state after `missed` rounds, each counted as one step with zero gradient."""
 
 
 class Sgd(LocalOptimizer):

@@ -17,8 +17,8 @@ from filelock import FileLock, Timeout
 
 from deploy.control import CONNECTION, Control
 from deploy.federation import Federation
-from deploy.federation_file import FederationFile
 from deploy.keys import KeyFileError
+from deploy.process_file import ProcessFile
 from deploy.program import ignore_end_signals, signals_as_exits
 from deploy.run_config import ROOT, Config, LaunchError, app_of, run_config
 from deploy.stop_report import StopReport, watch_command
@@ -39,16 +39,16 @@ def up(args: argparse.Namespace) -> int:
     if data and not data.is_dir():
         raise LaunchError(f"--data-dir is {args.data_dir}, which is no folder; the folder with the data is needed")
     with locked(folder):
-        if (written := FederationFile.read(folder)) and written.running():
+        if (record := ProcessFile.read(folder)) and record.running():
             raise LaunchError(f"a federation runs in {folder} already; end it with {command(folder, 'down')}")
         federation = Federation(folder, args.nodes)
         for node in federation.nodes if data else ():
             node.config["data-dir"] = str(data)
         try:
-            FederationFile.of(federation, data).write(folder)  # if this command is killed now, `down` finds the rest
+            ProcessFile.of(federation, data).write(folder)  # if this command is killed now, `down` finds the rest
             print(f"starting a SuperLink and {args.nodes} SuperNodes", flush=True)
             federation.start()
-            FederationFile.of(federation, data).write(folder)
+            ProcessFile.of(federation, data).write(folder)
         except BaseException:
             ignore_end_signals()
             federation.close()
@@ -66,14 +66,14 @@ def up(args: argparse.Namespace) -> int:
 
 def status(args: argparse.Namespace) -> int:
     """Print what runs; return 1 if a program has ended."""
-    written, control = running_federation(args.folder)
-    superlink, *nodes = written.programs()
+    record, control = running_federation(args.folder)
+    superlink, *nodes = record.programs()
     serves = superlink.running()
     words = {True: "runs", False: "has ended"}
-    print(f"{superlink.name:14} {words[serves]:9} {written.address}, log {superlink.log}")
+    print(f"{superlink.name:14} {words[serves]:9} {record.address}, log {superlink.log}")
     known = control.nodes() if serves else {}
     alive = [node.running() for node in nodes]
-    for node, node_id, runs in zip(nodes, written.node_ids, alive, strict=True):
+    for node, node_id, runs in zip(nodes, record.node_ids, alive, strict=True):
         seen = f"{known.get(node_id, 'unknown')} at the SuperLink"
         print(f"{node.name:14} {words[runs]:9} node id {node_id}, {seen}, log {node.log}")
     for run in control.runs() if serves else ():
@@ -84,11 +84,11 @@ def status(args: argparse.Namespace) -> int:
 def run(args: argparse.Namespace) -> int:
     """Train over the federation; the run ends if this command is interrupted."""
     folder: Path = args.folder
-    written, control = running_federation(folder)
+    record, control = running_federation(folder)
     defaults = {**app_of(ROOT)["config"], **RUN, "runs-dir": str(folder / "runs")}
-    config = {**RUN, **run_config(args.config, defaults, len(written.node_ids))}
+    config = {**RUN, **run_config(args.config, defaults, len(record.node_ids))}
     shared_out = not parse_partition(str(config.get("partition", defaults["partition"]))).own
-    if shared_out and config.get("data-dir", written.data_dir) != written.data_dir:
+    if shared_out and config.get("data-dir", record.data_dir) != record.data_dir:
         again = f"{command(folder, 'up')} --data-dir {shlex.quote(str(config['data-dir']))}"
         raise LaunchError(f"the nodes do not read their data from {config['data-dir']}; restart them with {again}")
     line = shlex.split(command(folder, "run"))
@@ -102,12 +102,12 @@ def run(args: argparse.Namespace) -> int:
 
 def down(args: argparse.Namespace) -> int:
     """End what `up` started, and nothing else."""
-    written = FederationFile.read(args.folder)
-    with locked(args.folder) if written else nullcontext():  # no folder is made for nothing
-        written = written and FederationFile.read(args.folder)  # without the lock, one that starts now is left alone
-        if written and written.running():
+    record = ProcessFile.read(args.folder)
+    with locked(args.folder) if record else nullcontext():  # no folder is made for nothing
+        record = record and ProcessFile.read(args.folder)  # without the lock, one that starts now is left alone
+        if record and record.running():
             ignore_end_signals()
-            written.end()
+            record.end()
             print(f"ended; keys, logs, data and state are left in {args.folder}")
         else:
             print(f"nothing runs in {args.folder}")
@@ -125,12 +125,12 @@ def locked(folder: Path) -> Generator[None]:
         raise LaunchError(f"another `deploy/local` starts or ends the federation in {folder}; wait for it") from None
 
 
-def running_federation(folder: Path) -> tuple[FederationFile, Control]:
-    """Return the file of the federation that runs in `folder`, and its control; raise `LaunchError` if none runs."""
-    written = FederationFile.read(folder)
-    if written is None or not written.running():
+def running_federation(folder: Path) -> tuple[ProcessFile, Control]:
+    """Return the record of the federation that runs in `folder`, and its control; raise `LaunchError` if none runs."""
+    record = ProcessFile.read(folder)
+    if record is None or not record.running():
         raise LaunchError(f"nothing runs in {folder}; start it with {command(folder, 'up')}")
-    return written, Control(folder / "flower", written.mark)
+    return record, Control(folder / "flower", record.mark)
 
 
 def command(folder: Path, name: str) -> str:

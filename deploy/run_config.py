@@ -13,7 +13,7 @@ from pydantic import Field
 
 from fedcomp.core import parse_setting
 from fedcomp.data import parse_partition
-from fedcomp.flower._compat import parse_config_args
+from fedcomp.flower.compat import parse_config_args
 from server.fit import check_partition, check_strategy, load_dataset
 from server.folder import check_folder
 from server.settings import CheckedConfig, Settings, SettingsError

@@ -1,6 +1,6 @@
-"""Prints what a file of frames holds, or what there is to choose from, or trains a small federation.
+"""Describes a file of frames, lists the methods or plug-ins, or trains a small federation.
 
-python -m fedcomp FILE                  # frames one after another, or a server message (.instruction); - is standard input
+python -m fedcomp FILE                  # frames in order, or a server message; - is standard input
 python -m fedcomp methods [--markdown]  # every method: settings, paper, measured size and error; as text or as docs/methods.md
 python -m fedcomp training              # every training plug-in: settings, paper
 python -m fedcomp demo [METHOD ...]     # plain Flower and compressed runs side by side: bytes and accuracy; half a minute
@@ -81,7 +81,7 @@ def _message_fields(message: ServerMessage) -> Iterator[Field]:
 
 
 def _frame_fields(frame: Frame, layouts: dict[int, Layout]) -> Iterator[Field]:
-    """Yield the fields of a frame.  `layouts` holds those of the key frames before it, by digest."""
+    """Yield the fields of a frame.  `layouts` holds the layouts of earlier key frames, by digest."""
     yield "format", f"{FRAME_FORMAT}"
     yield "codec", f"{frame.codec} ({_codec_name(frame.codec)})"
     meanings = {
@@ -139,7 +139,7 @@ def _codec_name(codec: int) -> str:
 
 
 def _payload_fields(frame: Frame, layout: Layout | None) -> Iterator[Field]:
-    """Yield what can be read of the payload of a delta or an update without the model."""
+    """Yield the fields in the payload of a delta or an update that can be read without the model."""
     payload = frame.payload
     if frame.kind is Kind.UPDATE:
         if len(payload) < SECONDS.size:
@@ -186,7 +186,7 @@ DEMO_ROUNDS = 30
 
 
 def _demo(methods: Sequence[str], rounds: int) -> Iterator[str]:
-    """Return the lines of the demo; raise `ImportError` without Flower and `ValueError` for what cannot be run."""
+    """Return the lines of the demo; raise `ImportError` without Flower, and `ValueError` for methods that cannot run."""
     from fedcomp.flower.demo import report
 
     return report(methods or DEMO_METHODS, rounds)

@@ -65,7 +65,7 @@ class Compressor:
     def contracting(self) -> "Compressor":
         """Return the compressor, of the same name and settings, with the form of its quantizer that contracts.
 
-        What it leaves out of a vector is shorter than the vector, in the mean over seeds.  A body decodes as before.
+        A quantizer contracts if its error is shorter than the vector, in the mean over seeds.  A body decodes as before.
         Raises `ValueError` if there is no such form.
         """
         quantizer = contracting(self.quantizer)
@@ -77,9 +77,10 @@ class Compressor:
         return self if quantizer is self.quantizer else replace(self, quantizer=quantizer)
 
     def select(self, state: State, n: int) -> State:
-        """Return the state of `n` entries for this compressor, taken from `state`, in which others may keep arrays too.
+        """Return the part of `state` that belongs to this compressor, for vectors of `n` entries.
 
-        An array that is missing, or that belongs to vectors of another length, is as `init` returns it.
+        Other compressors may keep arrays in `state` too.  An array that is missing, or that belongs to vectors of another
+        length, is as `init` returns it.
         """
         fresh = self.init(n)
         vectors = self.memory.vectors
@@ -103,21 +104,21 @@ class Compressor:
         """Return the body of `update`, and the state after it.
 
         Args:
-            update: float32 (n,), a numpy array or a torch tensor on any device; it is not changed.
-            state: what `init` or the last `encode` returned.  It is spent: its arrays may live on in the new state.
-            seed: drives compressors that draw random numbers, 0 to 2^64 - 1.  STC draws none.
-            server_round: the version of the model that the update starts from, if known.
-            shapes: those of the tensors behind the vector, in order, if known.
-            model: the vector that the update starts from, float32 (n,), a numpy array, if known.
-            estimate_epoch: the number of the receiver's running sum, for EF21.
-            max_norm: the largest l2 norm of what the body decodes to, at least 0; None for no bound.  A memory keeps the rest.
+            update: A vector, float32 (n,), as a numpy array or a torch tensor on any device.  It is not changed.
+            state: The state that `init` or the last `encode` returned.  It is spent: the new state may reuse its arrays.
+            seed: Drives compressors that draw random numbers, 0 to 2^64 - 1.  STC draws none.
+            server_round: The version of the model that the update starts from, if known.
+            shapes: The shapes of the tensors behind the vector, in order, if known.
+            model: The vector that the update starts from, a numpy array, float32 (n,), if known.
+            estimate_epoch: The number of the receiver's running sum, for EF21.
+            max_norm: The largest l2 norm of the decoded vector, at least 0; None for no bound.  A memory keeps the rest.
 
         Returns:
             The body, which decodes without state or settings, and the new state.
 
         Raises:
-            ValueError: the update is not a dense float32 vector, holds NaN or infinity, or cannot be encoded; an argument
-                is out of range.  The state is as it was.
+            ValueError: The update is not a dense float32 vector, holds NaN or infinity, or cannot be encoded; or an argument
+                is out of range.  The state is unchanged.
 
         """
         _check_update(update)
@@ -141,8 +142,8 @@ class Compressor:
     def decode(self, body: bytes, n: int | None = None) -> Vector:
         """Return the vector, float32 (n,), that `encode` wrote with any settings of the same entropy code.
 
-        Raises `FedcompError` for a damaged body, for anything but bytes, and for another length than `n` before memory is
-        allocated for it.
+        Raises `FedcompError` for a damaged body and for anything but bytes.  A body of another length than `n` is refused
+        before memory is allocated for it.
         """
         if not isinstance(body, bytes):
             if not isinstance(body, bytearray | memoryview):

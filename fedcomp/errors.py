@@ -74,4 +74,4 @@ class NonFiniteError(DivergedError):
 
 
 CORRUPTION_ERRORS = (FedcompError, ValueError, KeyError, TypeError)
-"""The errors of reading a saved state whose parts are valid alone, but not together."""
+"""Errors that reading a saved state can raise where each part is valid, but the parts contradict each other."""

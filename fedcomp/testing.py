@@ -1,6 +1,6 @@
-"""The contract of compressors and entropy codes, as checks for this library's own and for yours.
+"""The contract of compressors and entropy codes, as checks for the parts of this library and for your own.
 
-Each check returns if the contract holds, and raises `ContractError` with a sentence that names what broke.
+Each check returns if the contract holds, and otherwise raises `ContractError` with a sentence that says what is wrong.
 
 Examples:
     >>> import fedcomp
@@ -35,17 +35,18 @@ SMALLEST = 1e-44
 """Tolerance of sums of denormals, absolute."""
 LARGEST = 3.2e38
 SEEDS, SEEDS_OF_FEW = 32, 128
-"""The messages of a vector whose errors are averaged; more for vectors of at most `FEW` entries, which cost little."""
+"""The number of messages of a vector whose errors are averaged: more for vectors of at most `FEW` entries."""
 FEW = 100
 DEVIATIONS = 5
-"""A mean of `SEEDS` errors may be that many of its standard deviations above the bound."""
+"""A mean of `SEEDS` errors may exceed the bound by this many standard deviations of the mean."""
 BIAS, BIAS_OF_VARIANCE, SMALLEST_BIAS = 1 / 4, 1 / 20, 1e-3
-"""The mean of m unbiased results has 1 / m of their squared error; at most a quarter of it and 1e-3 are allowed.
+"""The squared error that is allowed for the mean of m unbiased results, which has 1 / m of their squared error.
 
-A twentieth of the declared variance is, too: rotations of vectors with a few dominating entries are not quite uniform.
+It is a quarter of their squared error, or a twentieth of the declared variance if that is more, plus 1e-3.  (Rotations of
+vectors with a few dominating entries are not quite uniform.)
 """
 MAX_DAMAGED_PLACES = 48
-"""Longer bodies are damaged in this many places, shorter ones in every byte."""
+"""Longer bodies are damaged in this many places, shorter bodies in every byte."""
 
 
 class ContractError(AssertionError):
@@ -73,7 +74,7 @@ def check_compressor(
         compressor: Any compressor, registered or not.
         sizes: Numbers of entries.
         seed: Drives the vectors and the damage.
-        damage_up_to: Largest size at which bodies are damaged.  Damage tests the parser, which gains nothing from size.
+        damage_up_to: Largest size at which bodies are damaged.  Damage tests the parser, and larger sizes test nothing more.
 
     Raises:
         ContractError: The contract is broken.
@@ -89,11 +90,11 @@ def check_compressor(
 
 
 def check_error_bound(compressor: Compressor, n: int, *, seed: int = 0) -> None:
-    """Check the declared bound of the error on vectors of `n` entries: Gaussian, sparse, heavy-tailed, with a few large ones.
+    """Check the declared bound of the error on vectors of `n` entries: Gaussian, sparse, heavy-tailed, and with few large ones.
 
-    The mean over seeds keeps to the bound, up to its own error, and the results of an unbiased quantizer average to the
-    vector.  The form that `Compressor.contracting` returns, if there is one, contracts.  A quantizer that declares nothing
-    and has error feedback around it is measured: its error is below the vector.
+    The mean over seeds keeps the bound, up to its own error, and the results of an unbiased quantizer average to the vector.
+    The form that `Compressor.contracting` returns, if there is one, contracts.  If a quantizer with error feedback declares no
+    bound, its error is measured, and must be shorter than the vector.
 
     Args:
         compressor: Any compressor.
@@ -116,7 +117,7 @@ def check_error_bound(compressor: Compressor, n: int, *, seed: int = 0) -> None:
             seeds = SEEDS if n > FEW else SEEDS_OF_FEW
             found, of_mean = errors(quantizer, vector, seeds)
             where, mean = f"{compressor}{form} with {n} entries, {name}", float(found.mean())
-            rare = 3 / seeds if found.std() else ROUNDING  # an entry that is seldom drawn may never be
+            rare = 3 / seeds if found.std() else ROUNDING  # an entry that is rarely drawn may never be drawn
             most = limit * (1 + rare) + DEVIATIONS * float(found.std()) / math.sqrt(seeds) + ROUNDING**2
             _need(
                 mean <= most,
@@ -133,11 +134,11 @@ def check_error_bound(compressor: Compressor, n: int, *, seed: int = 0) -> None:
 def check_code(code: EntropyCode[Any], quantized_vectors: Iterable[QuantizedVector]) -> None:
     """Check that `code` is lossless: ``decode(encode(v))`` equals v to the bit, with and without its length.
 
-    Equal are `n`, the bits of `dense()`, and the indices and the bits of the values of `sparse()`.
+    Compared are `n`, the bits of `dense()`, and the indices and the bits of the values of `sparse()`.
 
     Args:
         code: Any entropy code.
-        quantized_vectors: Vectors of the type that `code` encodes.  `check_compressor` takes those of a compressor.
+        quantized_vectors: Vectors of the type that `code` encodes.  (`check_compressor` checks the vectors of a compressor.)
 
     Raises:
         ContractError: The contract is broken.
@@ -192,7 +193,7 @@ def _check_text(compressor: Compressor) -> None:
 
 @dataclass(frozen=True)
 class _CheckedCode:
-    """An entropy code that checks each quantized vector on the way through."""
+    """An entropy code that checks each quantized vector that it encodes."""
 
     code: EntropyCode[Any]
 
@@ -205,7 +206,7 @@ class _CheckedCode:
 
 
 class _Check:
-    """One size: makes the vectors and puts the compressor through them."""
+    """The checks at one size: makes the vectors, and runs the compressor on them."""
 
     def __init__(self, compressor: Compressor, n: int, seed: int) -> None:
         self.compressor, self.n, self.seed = compressor, n, seed
@@ -251,7 +252,7 @@ class _Check:
         yield "huge values", (rng.choice([-1.0, 1.0], n) * rng.uniform(0.9, 1, n) * LARGEST).astype(np.float32)
 
     def rounds(self, updates: list[tuple[str, Vector]]) -> tuple[bytes, State]:
-        """Encode `updates` one after another; return the last body and the state after it."""
+        """Encode `updates` in order; return the last body and the state after it."""
         state = self.compressor.init(self.n)
         target, sent, scale = np.zeros(self.n), np.zeros(self.n), np.zeros(self.n)
         body = b""
@@ -306,7 +307,7 @@ class _Check:
         return _describe(vector) == self.needed
 
     def check_rollback(self, body: bytes, state: State) -> None:
-        """A body that is lost: its mass returns to the residual."""
+        """Check that the content of a lost body returns to the residual."""
         before = _numpy(state["residual"]).astype(np.float64)
         quantized = self.compressor.entropy.decode(body, n=self.n)
         vector = quantized.dense()
@@ -321,7 +322,7 @@ class _Check:
             _need(not found, f"{self.where}: a body of {self.n} entries decodes to {n} as well; it must be refused")
 
     def check_damage(self, body: bytes) -> None:
-        """Cut, change and lengthen `body`: each is refused, or decodes to a vector like any other."""
+        """Cut, change and lengthen `body`: each result is refused, or decodes to a finite vector."""
         places: Iterable[int] = range(len(body))
         if len(body) > MAX_DAMAGED_PLACES:
             places = sorted({0, 1, len(body) - 1, *self.rng.integers(0, len(body), MAX_DAMAGED_PLACES).tolist()})
@@ -338,7 +339,7 @@ class _Check:
             _need(self.is_vector(vector), f"{where} decodes to {_describe(vector)}")
 
     def check_refused(self, state: State) -> None:
-        """Updates that cannot be encoded are refused with `ValueError`, and the state is unchanged."""
+        """Check that updates that cannot be encoded are refused with `ValueError`, and that the state is unchanged."""
         n = self.n
         good = self.rng.standard_normal(n, np.float32)
         for place in {0, n // 2, n - 1}:
@@ -361,7 +362,7 @@ class _Check:
 
 
 def _attempt(refusal: type[Exception], where: str, call: Callable[[], T]) -> list[T]:
-    """Return what `call` returns, or nothing if it raises `refusal`; any other error breaks the contract."""
+    """Return the result of `call` in a list, which is empty if it raises `refusal`; other errors break the contract."""
     try:
         return [call()]
     except refusal:

@@ -9,7 +9,7 @@ from flwr.serverapp import Grid, ServerApp
 import fedcomp
 from fedcomp import FedcompError
 from fedcomp.errors import DivergedError
-from fedcomp.flower import GROWTH, CompressedStrategy, DynamicSampling, RigL, parse_mode
+from fedcomp.flower import GROWTH, Checkpoint, Clipping, CompressedStrategy, DynamicSampling, RigL, parse_mode
 from server import report
 from server.evaluate import Evaluator, build_evaluator, check_same_preparation, check_training, to_npz
 from server.fit import check_partition, check_strategy, check_updates, load_dataset
@@ -109,11 +109,9 @@ def open_run(settings: Settings, order: Callable[[int], int]) -> tuple[RunFolder
         uplink=uplink,
         downlink=downlink,
         records={GROWTH: GROWTH_UPLINK} if isinstance(inner, RigL) else None,
-        clip_norm=settings.clip_norm,
-        clip_median=settings.clip_median,
+        clipping=Clipping(settings.clip_norm, settings.clip_median),
         seed=settings.seed,
-        checkpoint=folder.checkpoint if settings.checkpoint_every else None,
-        checkpoint_every=max(settings.checkpoint_every, 1),
+        checkpoint=Checkpoint(folder.checkpoint, settings.checkpoint_every) if settings.checkpoint_every else None,
         shared_start=True,
         order=order,
         mode=parse_mode(settings.mode),

@@ -7,8 +7,7 @@ from flwr.serverapp.strategy import Bulyan, FedAvg, FedMedian, FedTrimmedAvg, Mu
 
 import fedcomp
 from fedcomp.data import Dataset, load, parse_partition, partition_train, read_card
-from fedcomp.flower import check_async, check_links, parse_mode
-from fedcomp.sync import Clipping
+from fedcomp.flower import Clipping, check_async, check_links, parse_mode
 from server.settings import Settings, SettingsError
 from server.strategies import MAX_NODES, parse_strategy
 

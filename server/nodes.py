@@ -5,7 +5,6 @@ the same partitions in every run, and also in a study on `LocalGrid`, provided t
 are queried; `min-nodes` can wait for them.
 """
 
-import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,7 @@ from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from fedcomp.flower import GridWrapper
-from fedcomp.flower._compat import ErrorCode, log
+from fedcomp.flower.compat import NodeInfo, log, raised_text
 
 POLL_S = 0.2
 MESSAGE_TYPE = "query.partition"
@@ -79,11 +78,8 @@ def _refusal(reply: Message) -> str | None:
     if not reply.has_error():
         record = reply.content.get(REFUSED_RECORD)
         return _line(str(record.get("reason"))) if isinstance(record, ConfigRecord) else None
-    if reply.error.code not in (ErrorCode.CLIENT_APP_RAISED_EXCEPTION, ErrorCode.LOAD_CLIENT_APP_EXCEPTION):
-        return None
-    text = _line(reply.error.reason or "nothing")
-    wrapped = re.fullmatch(r"<class '[\w.]+'>:<'(.*)'>", text)
-    return wrapped[1] if wrapped else text
+    text = raised_text(reply.error)
+    return None if text is None else _line(text or "nothing")
 
 
 def _line(text: str) -> str:
@@ -104,4 +100,11 @@ class OrderedGrid(GridWrapper):
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of all connected nodes, in order."""
-        return sorted(super().get_node_ids(), key=lambda node: (self.rank(node), node))
+        return sorted(super().get_node_ids(), key=self._place)
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """Return what the grid tells of each connected node, in order."""
+        return sorted(super().get_nodes(), key=lambda node: self._place(node.node_id))
+
+    def _place(self, node: int) -> tuple[int, int]:
+        return self.rank(node), node

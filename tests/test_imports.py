@@ -41,7 +41,7 @@ RULES = {
         fedcomp.compressor fedcomp.core fedcomp.entropy fedcomp.errors fedcomp.methods fedcomp.sync fedcomp.wire""",
     "fedcomp/flower/": """numpy filelock flwr google
         fedcomp.compressor fedcomp.core fedcomp.errors fedcomp.memory fedcomp.methods fedcomp.sync fedcomp.wire""",
-    "fedcomp/flower/lazy_array.py": "numpy flwr torch fedcomp.core fedcomp.wire",  # torch for its types alone
+    "fedcomp/flower/compat/lazy_array.py": "numpy flwr torch fedcomp.core fedcomp.wire",  # torch for its types alone
     "fedcomp/flower/training_state.py": "flwr torch fedcomp.wire",  # torch for its types alone
     "fedcomp/flower/split/": "numpy torch filelock flwr fedcomp.core fedcomp.errors fedcomp.split fedcomp.wire",
     "fedcomp/data/": "numpy datasets flwr_datasets huggingface_hub sklearn fedcomp.core",
@@ -55,7 +55,7 @@ RULES = {
         fedcomp.methods fedcomp.quantize fedcomp.quantized""",
     # the Flower app: its two sides never import each other, and torch stays out of the server's loop
     "server/": """flwr matplotlib rich fedcomp fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower
-        fedcomp.flower._compat fedcomp.sync""",
+        fedcomp.flower.compat fedcomp.sync""",
     "server/settings.py": "pydantic pydantic_core fedcomp fedcomp.data fedcomp.flower",
     "server/evaluate.py": """numpy torch flwr
         fedcomp fedcomp.core fedcomp.data fedcomp.flower fedcomp.sync fedcomp.tasks fedcomp.training""",
@@ -64,7 +64,7 @@ RULES = {
         fedcomp.core fedcomp.data fedcomp.flower fedcomp.flower.split fedcomp.split fedcomp.tasks fedcomp.training""",
     # tools
     "deploy/": "cryptography filelock grpc grpc_health psutil pydantic fedcomp.core fedcomp.data",
-    "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.core fedcomp.data fedcomp.flower._compat fedcomp.tasks
+    "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.core fedcomp.data fedcomp.flower.compat fedcomp.tasks
         clients.devices clients.plug_ins server.evaluate server.fit server.folder server.settings server.split""",
     "deploy/stop_report.py": "server.folder server.run_status",
     "deploy/monitor/": """prometheus_client rich fedcomp.core fedcomp.sync
@@ -72,7 +72,7 @@ RULES = {
     "benchmarks/": """numpy torch flwr matplotlib pandas psutil seaborn fedcomp fedcomp.compressor fedcomp.core fedcomp.data
         fedcomp.flower fedcomp.quantize fedcomp.tasks clients.app clients.local clients.samples server.app
         deploy.federation deploy.program deploy.run_config""",
-    "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync flwr fedcomp.flower._compat
+    "benchmarks/node_state.py": """numpy fedcomp fedcomp.wire fedcomp.sync flwr fedcomp.flower.compat
         fedcomp.flower.client.client_state fedcomp.flower.client.context_store fedcomp.flower.client.state_folder""",
     "benchmarks/rounds_app/": "numpy flwr fedcomp fedcomp.flower",
     "benchmarks/positions.py": """numpy torch flwr zstandard constriction fedcomp fedcomp.flower
@@ -101,6 +101,7 @@ LAYERS = {
     # within a room: what a folder may not import
     "fedcomp/entropy/bits/": "fedcomp.entropy.codes fedcomp.entropy.bodies",
     "fedcomp/entropy/codes/": "fedcomp.entropy.bodies",
+    "fedcomp/flower/compat/": "fedcomp.flower.client fedcomp.flower.server fedcomp.flower.strategies",
     "fedcomp/flower/client/": "fedcomp.flower.server fedcomp.flower.strategies",
     "fedcomp/flower/server/": "fedcomp.flower.client",
     "fedcomp/flower/strategies/": "fedcomp.flower.client fedcomp.flower.server",

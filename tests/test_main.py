@@ -4,6 +4,7 @@ import io
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 
 import fedcomp
 from fedcomp.__main__ import describe, main
+from fedcomp.flower import LocalGrid, demo
+from fedcomp.flower.local_grid import Fault
 from fedcomp.sync import start_replica
 from fedcomp.training import PLUGINS
 from fedcomp.wire import Frame, Kind, layout_of
@@ -74,7 +77,7 @@ def test_a_key_frame_is_described_with_its_tensors(capsys: pytest.CaptureFixture
 def test_a_server_message_is_described_with_its_frames_and_the_delta_with_the_layout_of_the_key_frame(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lines = described(capsys, "message.instruction")
+    lines = described(capsys, "plain.message")
     assert lines[0] == "SERVER MESSAGE 10, 3268 bytes, 2 frames"
     assert "  uplink       'stc(density=0.1)'" in lines
     assert "  leads to     version 42 (7385d0e2190aaa6a)" in lines
@@ -93,7 +96,7 @@ def test_a_delta_with_exact_tensors_needs_the_layout_of_a_key_frame(capsys: pyte
     assert described(capsys, "delta.frame")[-1].startswith("  body         only a key frame")
 
 
-@pytest.mark.parametrize(("name", "kind"), [("update", "UPDATE"), ("held", "ACK"), ("lost", "RESYNC")])
+@pytest.mark.parametrize(("name", "kind"), [("update", "UPDATE"), ("ack", "ACK"), ("resync", "RESYNC")])
 def test_a_reply_names_the_server_message_that_it_answers(
     name: str, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,7 +120,7 @@ def test_control_characters_in_a_tensor_name_are_escaped() -> None:
 
 
 def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    data = (GOLDEN / "held.frame").read_bytes()
+    data = (GOLDEN / "ack.frame").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data + data)))
     assert main(["-"]) == 0
     heads = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
@@ -131,8 +134,8 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         (b"text" * 20, "unknown here: .*FCMP"),
         (b"FCIN", "damaged: 4 bytes.*52"),
         ((GOLDEN / "delta.frame").read_bytes()[:-1], "damaged: 108 bytes.*109"),
-        ((GOLDEN / "lost.frame").read_bytes()[:-1] + b"\0", "damaged: .*CRC32"),
-        ((GOLDEN / "lost.frame").read_bytes() + b"\n", "damaged: 1 bytes.*52"),
+        ((GOLDEN / "resync.frame").read_bytes()[:-1] + b"\0", "damaged: .*CRC32"),
+        ((GOLDEN / "resync.frame").read_bytes() + b"\n", "damaged: 1 bytes.*52"),
     ],
 )
 def test_a_damaged_file_gives_one_line_and_exit_code_1(
@@ -152,7 +155,7 @@ def test_a_missing_file_gives_one_line_and_exit_code_1(tmp_path: Path, capsys: p
 
 def test_python_m_fedcomp_runs() -> None:
     command = [sys.executable, "-m", "fedcomp"]
-    data = (GOLDEN / "held.frame").read_bytes()
+    data = (GOLDEN / "ack.frame").read_bytes()
     done = subprocess.run([*command, "-"], input=data, capture_output=True, cwd=ROOT, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.startswith(b"ACK frame at byte 0, 52 bytes")
@@ -227,6 +230,18 @@ def test_a_demo_that_cannot_run_is_one_sentence(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert re.fullmatch(f"fedcomp: demo: .*{says}.*\n", captured.err)
+
+
+def test_a_demo_whose_nodes_fail_shows_no_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lossy(LocalGrid):
+        def get_node_ids(self) -> Iterable[int]:
+            for node in self.contexts:
+                self.order(node, Fault.LOSE_REPLY)
+            return super().get_node_ids()
+
+    monkeypatch.setattr(demo, "LocalGrid", Lossy)
+    with pytest.raises(RuntimeError, match="only 0 of 1 rounds"):
+        demo.run(None, rounds=1)
 
 
 def test_without_flower_the_demo_says_what_installs_it() -> None:

@@ -3,16 +3,19 @@
 import ast
 import doctest
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 import fedcomp
 
 ROOT = Path(__file__).parents[1]
 EXPORTED = ["METHODS", "Compressor", "FedcompError", "Parts", "parse", "register", "register_codec"]
+STABLE = ["flower", "training", "testing"]
 ROOMS = ("fedcomp", "server", "clients", "deploy", "benchmarks", "experiments")
 PROGRAM = """
 import doctest, importlib, sys
@@ -63,10 +66,31 @@ def test_the_examples_in_the_docstrings_print_what_they_show() -> None:
     assert list(counts) == modules
 
 
+def _modules(folder: Path) -> dict[str, set[str]]:
+    """Return the modules that each page of the API reference in `folder` describes."""
+    return {
+        str(page.relative_to(ROOT / "docs")): set(re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE))
+        for page in folder.glob("*.md")
+    }
+
+
+def test_the_modules_with_stable_names_have_public_pages_in_the_reference() -> None:
+    section = (ROOT / "docs" / "index.md").read_text().partition("## What is stable")[2]
+    stable = section.partition("* **texts**")[0]
+    assert set(re.findall(r"`(fedcomp[.\w]*)`", stable)) == {"fedcomp", *(f"fedcomp.{each}" for each in STABLE)}
+    public, internals = _modules(ROOT / "docs" / "reference"), _modules(ROOT / "docs" / "reference" / "internals")
+    *pages, last = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"][-1]["API reference"]
+    assert (set(pages), set(last["Internals"])) == (set(public), set(internals))
+    described = set[str]().union(*public.values())
+    assert described >= {"fedcomp", *(f"fedcomp.{each}" for each in (*STABLE, "split", "gossip"))}
+    assert described.isdisjoint(set().union(*internals.values()))
+
+
 def test_no_public_class_name_is_in_two_files() -> None:
+    """One name means one thing."""
     homes: dict[str, list[str]] = {}
     for path in (path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")) if "_pb2" not in path.name):
         classes = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
         for name in classes:
             homes.setdefault(name, []).append(path.relative_to(ROOT).as_posix())
-    assert {name: places for name, places in homes.items() if len(places) > 1 and not name.startswith("_")} == {}
+    assert not {name: places for name, places in homes.items() if len(places) > 1 and not name.startswith("_")}

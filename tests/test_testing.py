@@ -64,12 +64,12 @@ TEXTS = [
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_every_method_keeps_the_contract(name: str) -> None:
-    check_compressor(fedcomp.parse(name))
+    check_compressor(fedcomp.parse(name), sizes=(*SIZES, 40_003))  # the last is two blocks
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_setting_of_a_method_keeps_the_contract(text: str) -> None:
-    check_compressor(fedcomp.parse(text), sizes=SIZES, damage_up_to=100)
+    check_compressor(fedcomp.parse(text), sizes=(1, 31, 1000), damage_up_to=100)
 
 
 def test_every_method_is_checked() -> None:
@@ -410,3 +410,14 @@ def test_minus_zero_and_zero_are_different_bits() -> None:
     check_code(Raw(), [Dense(np.array([-0.0], np.float32))])
     with pytest.raises(ContractError, match="entry 0 is .*-0.0.* and decodes to .*0.0"):
         check_code(lossy, [Dense(np.array([-0.0], np.float32))])
+
+
+def test_tensors_of_zero_one_and_two_dimensions_are_checked() -> None:
+    seen: set[int] = set()
+
+    def quantize(value: CompensatedUpdate) -> Dense:
+        seen.update(len(shape) for shape in value.context.shapes)
+        return Dense(value.dense())
+
+    check_compressor(with_quantizer(quantize, Raw()), sizes=(31,))
+    assert seen == {0, 1, 2}

@@ -12,14 +12,14 @@ from fedcomp.quantized import Indices, QuantizedVector
 
 
 def as_like(array: Any, update: Any) -> Any:
-    """Return `array`, a numpy vector or a tensor, as a numpy vector or a tensor on the device of `update`, as that is."""
+    """Return `array`, numpy or torch, as what `update` is: a numpy vector, or a tensor on the same device."""
     return on_host(array) if is_numpy(update) else torch_backend.to_device(array, update)
 
 
 def is_small(vector: Any) -> bool:
-    """Return whether `vector` is numpy's and all its magnitudes are below 2^64.  Takes one read.
+    """Return whether `vector` is a numpy array and all its magnitudes are below 2^64.  Reads the vector once.
 
-    Adding such a vector to a finite one is finite.
+    The sum of such a vector and any finite vector is finite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return is_numpy(vector) and bool(np.isfinite(np.dot(vector, vector)))
@@ -35,7 +35,7 @@ def add(vector: Any, quantized: QuantizedVector, weight: float) -> None:
 
 
 def add_clipped(vector: Any, quantized: QuantizedVector, weight: float) -> None:
-    """Add as `add` does, and bring infinities at the entries of `quantized` back to the largest float32."""
+    """Add as `add` does, and replace infinities at the entries of `quantized` by the largest float32."""
     add(vector, quantized, weight)
     sparse = quantized.sparse()
     if sparse is not None and is_numpy(vector):
@@ -45,7 +45,7 @@ def add_clipped(vector: Any, quantized: QuantizedVector, weight: float) -> None:
 
 
 def clip(vector: Any) -> None:
-    """Bring infinities back to the largest float32, in place: in a memory they would block its sender for good."""
+    """Replace infinities by the largest float32, in place: in a memory they would block the sender for good."""
     if not is_numpy(vector):
         vector.clamp_(-MAX_FLOAT32, MAX_FLOAT32)
     elif not is_small(vector):
@@ -53,12 +53,12 @@ def clip(vector: Any) -> None:
 
 
 def at(entries: Indices, vector: Any) -> Vector:
-    """Return these entries of a numpy vector or a torch tensor, on the host; no others cross to it."""
+    """Return these entries of a numpy vector or a torch tensor, on the host; no other entries are copied there."""
     return vector[entries] if is_numpy(vector) else on_host(vector[torch_backend.to_device(entries, vector)])
 
 
 def join(vectors: Sequence[Any]) -> Any:
-    """Return numpy vectors, or torch tensors of one device, one behind the other."""
+    """Return numpy vectors, or torch tensors on one device, joined in order."""
     return np.concatenate(vectors) if is_numpy(vectors[0]) else torch_backend.join(vectors)
 
 

@@ -1,7 +1,7 @@
 """Selection and addition in torch, on the device of the tensors: only the kept entries cross to the host.
 
 The kept entries, their order and every float are those of the numpy path, so the body is the same to the byte.
-torch is imported when a tensor comes in, and at no other time.
+torch is imported when a tensor arrives, and at no other time.
 """
 
 from collections.abc import Sequence
@@ -44,14 +44,14 @@ def to_device(array: Any, tensor: Any) -> Any:
 
 
 def join(tensors: Sequence[Any]) -> Any:
-    """Return the tensors one behind the other, on their device."""
+    """Return the tensors joined in order, on their device."""
     import torch
 
     return torch.cat(list(tensors))
 
 
 def any_in(tensor: Any, parts: Sequence[slice]) -> NDArray[np.bool_]:
-    """Return for each of the `parts` whether `tensor` has an entry there that is not zero, bool (k,); one answer crosses."""
+    """Return for each of the `parts` whether `tensor` has a nonzero entry there, bool (k,), in one copy to the host."""
     import torch
 
     if not parts:
@@ -61,7 +61,7 @@ def any_in(tensor: Any, parts: Sequence[slice]) -> NDArray[np.bool_]:
 
 
 def add(tensor: Any, quantized: QuantizedVector, weight: float) -> None:
-    """Add ``weight`` times `quantized` to `tensor` (n,), in place; only a sparse one's kept entries cross to the device."""
+    """Add ``weight`` times `quantized` to `tensor` (n,), in place; of a sparse vector only the kept entries are copied."""
     sparse = quantized.sparse()
     values = quantized.dense() if sparse is None else sparse.values
     addend = to_device(np.multiply(values, weight, dtype=np.float32), tensor)
@@ -72,10 +72,10 @@ def add(tensor: Any, quantized: QuantizedVector, weight: float) -> None:
 
 
 def subtract(tensors: Sequence[Any], vector: Vector, dtypes: Sequence[str]) -> tuple[Any, NDArray[np.bool_]]:
-    """Return floating `tensors`, one behind the other, minus `vector`, as float32 (n,) on their device, and what is finite.
+    """Return floating `tensors`, joined in order, minus `vector`, float32 (n,) on their device, and flags of what is finite.
 
-    The entries of `vector` are first rounded to the `dtypes`, such as "float16", of their tensors.  The flags, bool (k, 2),
-    tell whether each tensor is finite, and whether its part of the difference is.
+    The entries of `vector` are first rounded to the `dtypes` of their tensors, such as "float16".  The flags, bool (k, 2),
+    say whether each tensor is finite, and whether its part of the difference is finite.
     """
     import torch
 

@@ -16,8 +16,8 @@ MAX_QUOTED = 200
 def parse_call(text: object, nested: Container[str] = ()) -> tuple[str, tuple[object, ...], dict[str, object]]:
     """Return name, positional and keyword arguments of ``name(...)``; ``name`` alone is ``name()``.
 
-    Arguments are Python literals; nothing is evaluated.  An argument that is a call of a name in `nested` is its text.  Raises
-    `ValueError` for anything else.
+    Arguments are Python literals; nothing is evaluated.  An argument that calls a name in `nested` is returned as text.
+    Raises `ValueError` for anything else.
     """
     if not isinstance(text, str):
         raise ValueError(f"a {type(text).__name__}; a text of the form name(setting=value) is needed")
@@ -60,9 +60,9 @@ def _value(node: ast.expr, nested: Container[str]) -> object:
 
 
 def build(text: str, makers: Mapping[str, Callable[..., T]], noun: str, nested: Collection[str] = ()) -> T:
-    """Return ``makers[name](...)`` for ``name(...)``; errors call what is made a `noun`.
+    """Return ``makers[name](...)`` for ``name(...)``; errors call the result a `noun`.
 
-    An argument that is a call of a name in `makers` or in `nested` is its text.
+    An argument that calls a name in `makers` or in `nested` is passed on as text.
 
     Raises `ValueError` for another form, an unknown name or an unknown setting.
     """

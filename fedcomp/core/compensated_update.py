@@ -16,15 +16,16 @@ BLOCK_ENTRIES = 1 << 16
 """Entries worked on at a time: a block and its temporaries stay in the processor's cache."""
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
 MAX_TENSORS = 1 << 16
-"""Entropy codes refuse vectors of more tensors, so reading such a sum never changes memory."""
+"""Entropy codes refuse vectors of more tensors.  Reading a sum of more tensors therefore never changes the memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRule:
     """How a memory moves on from one update to the next; the memory is among the parts of the sum.
 
-    `apply` takes slices of all parts, of the same entries.  It brings the slices of the memory up to date in place, and returns
-    those entries of the sum.  `weights` are the parts' weights in the same sum from then on, None for a part that leaves it.
+    `apply` takes slices of all parts, of the same entries.  It updates the slices of the memory in place, and returns the
+    same entries of the sum.  `weights` are the weights of the parts in the sum afterwards, None for a part that is no longer
+    in it.
     """
 
     apply: Callable[..., Any]
@@ -35,13 +36,13 @@ class CompensatedUpdate:
     """A weighted sum of float32 vectors of one length, the sender's memory and its update, computed block by block.
 
     When memory changes: `commit` applies the `commit_rule` to all entries, once; by default the sum moves into the first part.
-    Reading changes nothing, with one exception that saves a pass: the first reading of a sum that is `in_place` commits it.
-    That is for sums whose encoding cannot fail: the caller promises finite entries, and a sum of more than `MAX_TENSORS`
-    tensors is never read in place.
+    Reading never changes the memory, except that the first reading of an `in_place` sum also commits it (saves one pass).
+    `in_place` is for encoders that cannot fail: the caller promises finite entries.  A sum of more than `MAX_TENSORS` tensors
+    is never read in place.
 
-    A `bounded` sum saturates at the largest float32 if its parts are finite; any other raises `NonFiniteError` there.
-    `context` is what else the sender knows, `hint` what its memory tells the quantizer.  `origin` is the index of the first
-    entry in a longer vector, for error messages.
+    A `bounded` sum whose parts are finite saturates at the largest float32; any other sum raises `NonFiniteError` there.
+    `context` is what the sender knows in addition, and `hint` what its memory tells the quantizer.  `origin` is the index of
+    the first entry in a longer vector, for error messages.
     """
 
     __slots__ = ("bounded", "commit_rule", "committed", "context", "hint", "in_place", "origin", "parts", "weights")
@@ -57,7 +58,7 @@ class CompensatedUpdate:
         hint: Hint | None = None,
         origin: int = 0,
     ) -> None:
-        """Take numpy vectors, or torch tensors of one device; all `weights` are 1 by default, None leaves a part out."""
+        """Take numpy vectors, or torch tensors on one device.  All `weights` are 1 by default; None leaves a part out."""
         self.parts: tuple[Any, ...] = parts
         self.weights = tuple(weights) or (1.0,) * len(parts)
         self.commit_rule = commit_rule or move_into_first([weight or 0.0 for weight in self.weights])
@@ -92,13 +93,13 @@ class CompensatedUpdate:
         return min(self.n, BLOCK_ENTRIES if self.n >= 64 * BLOCK_ENTRIES else BLOCK_ENTRIES // 2)
 
     def blocks(self, size: int = 0) -> Iterator[tuple[int, Vector]]:
-        """Yield (start, entries) in order, `size` entries at a time; each block is read-only and valid until the next.
+        """Yield (start, entries) in order, `size` entries at a time.  A block is read-only, and valid until the next block.
 
         Raises `NonFiniteError` at a block that holds NaN or infinity.
         """
         size = min(size or self.block_size, self.n)
         if self.in_place and not self.committed:
-            yield from self._committing(size)
+            yield from self._settling(size)
             return
         terms = self.terms
         weights = [weight for _, weight in terms]
@@ -114,7 +115,7 @@ class CompensatedUpdate:
             yield start, block
 
     def sample(self, begin: int, step: int, run: int) -> Vector:
-        """Return every `step`-th run of `run` neighbours, starting with run number `begin`, as one vector; unchecked."""
+        """Return every `step`-th run of `run` neighbours, from run number `begin` on, as one vector.  NaN is not refused."""
         cut = self.n // run * run
         runs: list[Vector] = [part[:cut].reshape(-1, run)[begin::step] for part, _ in self.terms]
         weights = [weight for _, weight in self.terms]
@@ -125,7 +126,7 @@ class CompensatedUpdate:
             return _weighted_sum(runs, weights, buffers[0], buffers[1].ravel()).ravel()
 
     def tensors(self) -> Iterator[tuple[int, "CompensatedUpdate"]]:
-        """Yield (start, sum) of each tensor behind the vector that has entries; read each before the next."""
+        """Yield (start, sum) of each tensor behind the vector that has entries; read one sum before you ask for the next."""
         tensors = (self._slice(*edges) for edges in pairwise(accumulate(self.sizes, initial=0)))
         current: list[CompensatedUpdate] = []
         try:
@@ -141,15 +142,15 @@ class CompensatedUpdate:
                 self._mark_committed()
 
     def commit(self) -> tuple[Any, ...]:
-        """Bring the memory up to date, if reading has not done so; return the parts."""
+        """Update the memory, unless reading has done so already; return the parts."""
         if not self.committed:
             with np.errstate(over="ignore", invalid="ignore"):
-                for _ in self._committing(BLOCK_ENTRIES if self.on_host else self.n):
+                for _ in self._settling(BLOCK_ENTRIES if self.on_host else self.n):
                     pass
         return self.parts
 
     def scaled(self, factor: float) -> "CompensatedUpdate":
-        """Return `factor` times the sum, which must not be `in_place`: a view to read from, which commits nothing."""
+        """Return `factor` times the sum, as a view to read from that commits nothing.  The sum must not be `in_place`."""
         weights = [None if weight is None else weight * factor for weight in self.weights]
         return CompensatedUpdate(
             *self.parts,
@@ -180,8 +181,8 @@ class CompensatedUpdate:
         tensor.committed = self.committed
         return tensor
 
-    def _committing(self, size: int) -> Iterator[tuple[int, Vector]]:
-        """Yield (start, entries of the sum), each committed; in the end all are, also where the reader stops early."""
+    def _settling(self, size: int) -> Iterator[tuple[int, Vector]]:
+        """Yield (start, entries of the sum), and commit these entries; if the reader stops early, commit the rest as well."""
         starts = iter(range(0, self.n, size))
         try:
             for start in starts:

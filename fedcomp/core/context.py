@@ -14,10 +14,10 @@ Shapes = tuple[tuple[int, ...], ...]
 class EncodeContext:
     """What quantizers and memories may look at while an update is encoded.
 
-    `seed` is that of the random numbers.  `round` is the version of the model that the update starts from, None if unknown.
-    `shapes` are those of the tensors behind the vector, in order; empty means one tensor.  `model` is the vector that the
-    update starts from, float32 (n,), and is only read.  `estimate_epoch` numbers the receiver's running sum: a sender whose
-    estimate (`fedcomp.memory.Ef21`) belongs to another epoch starts from zero.
+    `seed` seeds the random numbers.  `round` is the version of the model that the update starts from, None if unknown.
+    `shapes` are the shapes of the tensors behind the vector, in order; empty means one tensor.  `model` is the vector that
+    the update starts from, float32 (n,), and is only read.  `estimate_epoch` numbers the receiver's running sum: a sender
+    whose estimate (`fedcomp.memory.Ef21`) belongs to another epoch starts from zero.
     """
 
     seed: int = 0
@@ -35,17 +35,17 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class RightFactors(Hint):
-    """The right factors of the sender's last message, float32 (m,): where PowerSGD's iteration goes on."""
+    """The right factors of the sender's last message, float32 (m,): PowerSGD's iteration continues from them."""
 
     values: Vector
 
 
 @dataclass(frozen=True, slots=True)
 class PreviousRound(Hint):
-    """What became of the entries that RegTop-k sent in the round before.
+    """The entries that RegTop-k sent in the previous round, and what the other senders sent for them.
 
-    `indices` are theirs, int64 (m,), ascending; `others` is the sum that the other senders sent for each, `own` the value
-    that this sender sent, both float32 (m,).
+    `indices`, int64 (m,), are ascending.  `others` is the sum that the other senders sent for each entry, and `own` the value
+    that this sender sent; both are float32 (m,).
     """
 
     indices: NDArray[np.int64]

@@ -28,9 +28,9 @@ DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, zipf
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 0o600) -> None:
     """Replace the file `path` by one that `write` fills; `mode` is its mode.
 
-    Its folder is created if needed, and those may enter it that may read the file.  The new file is flushed to the disk under
-    a temporary name in the same folder, and then renamed.  A writer that is killed leaves a file
-    ``.<name>.<letters>.partial`` behind.  An `OSError`, as of a full disk, names `path`.
+    Its folder is created if needed, and whoever may read the file may enter the folder.  The new file is flushed to the disk
+    under a temporary name in the same folder, and then renamed.  A writer that is killed leaves a file
+    ``.<name>.<letters>.partial`` behind.  An `OSError`, such as for a full disk, names `path`.
     """
     with naming(path):
         make_folder(path.parent, mode)
@@ -55,7 +55,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, mode: i
 
 
 def make_folder(path: Path, mode: int = 0o600) -> None:
-    """Make the folder `path` for files of this `mode`, with all above it that are missing: who may read those may enter it."""
+    """Make the folder `path` and its missing parents for files of this `mode`: whoever may read the files may enter it."""
     if path.is_dir():
         return
     make_folder(path.parent, mode)
@@ -64,7 +64,7 @@ def make_folder(path: Path, mode: int = 0o600) -> None:
 
 @contextmanager
 def naming(path: Path) -> Generator[None]:
-    """Let every `OSError` of the block name `path`: that of a full disk names nothing, others a temporary name."""
+    """Let every `OSError` of the block name `path`: for a full disk it would name nothing, and else a temporary name."""
     try:
         yield
     except OSError as error:
@@ -79,11 +79,11 @@ def write_archive(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_archive(path: Path, names: Collection[str] = ()) -> Arrays:
-    """Return the arrays in `path`, or those in `names` alone.
+    """Return the arrays in `path`: all of them, or only those in `names`.
 
     Raises:
         CorruptError: The file is missing, is no file, or is damaged.
-        OSError: It cannot be opened, as without the right to read it; it may be whole.
+        OSError: The file cannot be opened, for example without the right to read it; its content may be valid.
 
     """
     try:
@@ -110,7 +110,7 @@ def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
 
 
 def _array_in(data: bytes) -> NDArray[Any]:
-    """Return the array in an npy file, whose checksum is right: `np.load` trusts the head of an array before that is known."""
+    """Return the array in an npy file whose checksum was verified: `np.load` would trust the array's head before that."""
     array: NDArray[Any] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     return array
 

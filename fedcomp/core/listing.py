@@ -1,4 +1,4 @@
-"""Long lists as people read them: the first few, and how many there are besides."""
+"""Long lists as people read them: the first few, and the number of the others."""
 
 from collections.abc import Sequence
 

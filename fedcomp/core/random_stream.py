@@ -1,6 +1,6 @@
 """Random numbers that are the same for a seed on every machine and in every release.
 
-They are made from the raw output of PCG64, which never changes, not by numpy's distributions, which may change.
+They are made from the raw output of PCG64, which never changes.  The output of numpy's distributions may change.
 """
 
 import math

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 def required(room: str, extra: str, *libraries: str) -> Generator[None]:
     """Let `room` import `libraries`; for one that is missing, raise `ModuleNotFoundError` with the `extra` that installs it.
 
-    The hint names fedcomp's folder: fedcomp is on no package index, and a name there may be anyone's.  A module that one of
-    `libraries` itself misses is reported as it is.
+    The hint names fedcomp's folder: fedcomp is on no package index, and anyone could take its name there.  If one of
+    `libraries` itself misses a module, that error is raised unchanged.
     """
     try:
         yield

@@ -13,7 +13,7 @@ def format_bytes(count: float) -> str:
 
 
 def ceil_fraction(fraction: float, n: int) -> int:
-    """Return ceil(fraction n); m if `fraction` is the float64 nearest m / n.  So 0.07 of 100 is 7, not 8.
+    """Return ceil(fraction n), or m if `fraction` is the float64 nearest m / n.  So 0.07 of 100 is 7, not 8.
 
     Examples:
         >>> ceil_fraction(0.07, 100), math.ceil(0.07 * 100)

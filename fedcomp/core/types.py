@@ -11,7 +11,7 @@ Vector = NDArray[np.float32]
 
 @lru_cache(maxsize=64)
 def dtype_name(dtype: object) -> str:
-    """Return the name of a numpy or torch dtype, such as ``"float32"``.  Cached, for numpy builds the text in every call."""
+    """Return the name of a numpy or torch dtype, such as ``"float32"``.  Cached: numpy builds the text in every call."""
     return str(dtype).removeprefix("torch.")
 
 

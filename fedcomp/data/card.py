@@ -4,7 +4,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path, PurePath
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ FILES_PER_SPLIT: Mapping[str, tuple[int, int]] = {
 }
 """Known formats -> the least and the greatest number of files of a split."""
 EMBEDDED = ("sklearn-digits", "text")
-"""The formats of datasets that come with a library, or in their card."""
+"""The formats of datasets that come with a library, or with their card."""
 MAX_FILE_BYTES = 1 << 50
 MAX_CLASSES = 100_000
 MAX_SIDE = 1_000_000
@@ -32,7 +32,7 @@ MAX_SIDE = 1_000_000
 class CardFile:
     """A file as its authors publish it: plain name, size in bytes, md5 of the uncompressed content.
 
-    `folder` is the plain name of its folder, if that is not the card's.
+    `folder` is the plain name of its folder, if it differs from the card's folder.
     """
 
     name: str
@@ -65,34 +65,23 @@ class Hub:
 
 
 @dataclass(frozen=True, slots=True)
-class CardText:
-    """The texts of both splits, with an empty line between two."""
-
-    train: str
-    test: str
-
-    def __post_init__(self) -> None:
-        for key, value in asdict(self).items():
-            _check_text(f"text.{key}", value)
-
-
-@dataclass(frozen=True, slots=True)
 class Card:
     """A description of a dataset.
 
     Attributes:
-        shape: of a sample, (C, H, W) or (features,).
-        classes: their names.
-        mean: of each channel, for values in [0, 1].
-        std: of each channel, for values in [0, 1].
-        train: the files of the training split; for ``idx`` the images, then the labels.
-        test: the files of the test split.  A card of a node's own samples needs none.
-        hub: the dataset on the Hugging Face hub, if it is there.
-        text: the texts themselves, for the format ``text``; the first of `groups` is the column with their numbers, from 1.
-        resize: height and width of the images that models read, if not the stored ones.
-        folder: the plain name of the folder in which the authors publish the files.
-        groups: the columns that name the owner of each sample, as ``writer``.
-        test_every: if the authors give no test split, the samples of every n-th owner by the first column make one.
+        shape: The shape of a sample, (C, H, W) or (features,).
+        classes: The names of the classes.
+        mean: The mean of each channel, for values in [0, 1].
+        std: The standard deviation of each channel, for values in [0, 1].
+        train: The files of the training split; for ``idx`` the images, then the labels.
+        test: The files of the test split.  A card of a node's own samples needs none.
+        hub: The dataset on the Hugging Face hub, if it is there.
+        resize: Height and width of the images that models read, if they differ from the stored ones.
+        folder: The plain name of the folder in which the authors publish the files.
+        groups: The columns that name the owner of each sample, such as ``writer``.
+        text: Of the format ``text``: the texts themselves, with an empty line between two.
+        test_texts: How many of these, the last ones, are the test split.
+        test_every: If the authors give no test split, the samples of every n-th owner by the first column make one.
 
     Raises `ValueError` if a setting is out of range or contradicts another one.
     """
@@ -109,11 +98,12 @@ class Card:
     train: tuple[CardFile, ...] = ()
     test: tuple[CardFile, ...] = ()
     hub: Hub | None = None
-    text: CardText | None = field(default=None, repr=False)
     resize: int | None = None
     folder: str = ""
     groups: tuple[str, ...] = ()
     test_every: int | None = None
+    text: str = ""
+    test_texts: int = 0
 
     def __post_init__(self) -> None:
         for key in ("name", "title", "licence", "source"):
@@ -161,17 +151,25 @@ class Card:
             if not least <= len(files) <= most and (files or key == "files.train"):
                 need = str(least) if least == most else f"at least {least}"
                 raise ValueError(f"{key} lists {len(files)} files; format {self.format} needs {need}")
+        if self.format == "text":
+            _check_text("text", self.text)
+            check_int("test_texts", self.test_texts, 1, len(self.texts) - 1, "at least one text is left for training")
+            if len(self.groups) != 1:
+                raise ValueError(f"groups are {list(self.groups)}; format text has one column, the number of the text")
+        elif self.text or self.test_texts:
+            raise ValueError(f"text and test_texts are for the format text; the format is {self.format!r}")
         if self.format == "huggingface" and self.hub is None:
             raise ValueError("format huggingface without [hub]; its id is needed")
-        if self.format == "text" and not (self.text and self.groups):
-            raise ValueError(
-                "format text without [text] or without groups; texts and the column of their numbers are needed"
-            )
 
     @property
     def num_classes(self) -> int:
         """The number of classes n; labels are 0 to n - 1."""
         return len(self.classes)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the format ``text``."""
+        return self.text.strip().split("\n\n")
 
     @property
     def embedded(self) -> bool:
@@ -180,7 +178,7 @@ class Card:
 
     @classmethod
     def read(cls, path: str | Path) -> "Card":
-        """Return the card in the TOML file `path`; raises `ValueError` with the file, the key and the possible values."""
+        """Return the card in the TOML file `path`; raise `ValueError` with the file, the key and the possible values."""
         try:
             return _card(tomllib.loads(Path(path).read_text(encoding="utf-8")))
         except OSError as error:
@@ -190,7 +188,7 @@ class Card:
 
 
 def read_card(name: str, folder: str | Path) -> Card:
-    """Return the card ``<folder>/<name>.toml``; raises `ValueError` that lists the cards of the folder."""
+    """Return the card ``<folder>/<name>.toml``; raise a `ValueError` that lists the cards of the folder if it is missing."""
     names = sorted(path.stem for path in Path(folder).glob("*.toml"))
     if name not in names:
         raise ValueError(f"no dataset card {name!r} in {folder}; there are: {', '.join(names) or 'none'}")
@@ -212,8 +210,6 @@ def _card(table: dict[str, Any]) -> Card:
         values[split] = tuple(CardFile(**_arguments(CardFile, item, f"files.{split}")) for item in tables)
     if "hub" in values:
         values["hub"] = Hub(**_arguments(Hub, values["hub"], "[hub]"))
-    if "text" in values:
-        values["text"] = CardText(**_arguments(CardText, values["text"], "[text]"))
     if isinstance(values["classes"], int):
         check_int("classes", values["classes"], 2, MAX_CLASSES, "a list of names or their number")
         values["classes"] = tuple(map(str, range(values["classes"])))

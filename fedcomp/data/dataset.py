@@ -12,7 +12,7 @@ from fedcomp.data.card import Card
 
 
 class DataError(ValueError):
-    """A dataset is missing, damaged or not what its card says."""
+    """A dataset is missing, is damaged, or does not match its card."""
 
 
 NO_GROUPS: Mapping[str, NDArray[Any]] = MappingProxyType({})
@@ -55,7 +55,7 @@ def checked_split(card: Card, arrays: Arrays, where: str) -> Split:
     """Return `arrays` as a read-only split; `where` names their origin in errors.
 
     Grey images get a channel dimension, floats become float32, labels and columns int64.
-    Raises `DataError` if a shape, dtype, range of labels or column is not the card's.
+    Raises `DataError` if a shape, dtype, range of labels or column does not match the card.
     """
     x, y, groups = arrays
     if x.dtype != np.uint8:

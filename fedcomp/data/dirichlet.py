@@ -1,7 +1,7 @@
-"""The split by Dirichlet shares of each class, drawn until it fits, with the draws of flwr-datasets to the bit.
+"""The split by Dirichlet shares of each class, drawn until it fits, with exactly the draws of flwr-datasets.
 
-flwr-datasets gives up after eleven draws, where a hundred clients with few classes each often need hundreds.  Here a draw is
-numbers alone, and only the one that fits becomes indices.
+flwr-datasets gives up after eleven draws, but a hundred clients with few classes each often need hundreds.  Here a draw
+consists of numbers, and only the draw that fits becomes indices.
 """
 
 import sys
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from fedcomp.data.splits import Indices
 
 MAX_DRAWS = 10_000
-"""The most draws, a few seconds.  Time decides nothing: all machines draw the same split, or none."""
+"""The most draws, which take a few seconds.  There is no time limit: all machines draw the same split, or none."""
 
 
 def dirichlet_split(labels: NDArray[np.int64], num_clients: int, alpha: float, min_size: int, seed: int) -> Indices:
     """Return the indices of each client: each class of the `labels` (N,) is divided by a draw from Dirichlet(alpha).
 
-    All classes are drawn again until each client has `min_size` samples.  Yurochkin et al., 2019.  Raises `ValueError` if
-    `MAX_DRAWS` draws do not lead there.
+    All classes are drawn again until each client has `min_size` samples.  Yurochkin et al., 2019.  Raises `ValueError` if none
+    of `MAX_DRAWS` draws fits.
     """
     rng = np.random.default_rng(seed)
     alphas = np.full(num_clients, bounded_alpha(alpha, num_clients))
@@ -41,7 +41,7 @@ def dirichlet_split(labels: NDArray[np.int64], num_clients: int, alpha: float, m
 
 
 def bounded_alpha(alpha: float, number: int) -> float:
-    """Return `alpha`, or the largest one of which the sum of `number` is a float: all shares are equal long before."""
+    """Return `alpha`, or the largest alpha whose `number`-fold is a float: shares are equal for far smaller ones already."""
     return min(float(alpha), sys.float_info.max / number * (1 - 1e-9))
 
 

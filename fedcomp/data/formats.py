@@ -14,15 +14,15 @@ from fedcomp.data.card import Card
 from fedcomp.data.dataset import Arrays, DataError
 
 IDX_DTYPES: Mapping[int, np.dtype[Any]] = {0x08: np.dtype("u1"), 0x0C: np.dtype(">i4")}
-"""The third byte of IDX's magic number -> the dtype; the format has more, which no dataset here uses."""
+"""The third byte of IDX's magic number -> the dtype; no dataset here uses the other dtypes of the format."""
 QMNIST_COLUMNS = ("class", "series", "writer", "digit", "nist_class", "nist_index", "duplicate", "unused")
 
 
 def parse_idx(data: bytes, name: str) -> NDArray[Any]:
     """Return the unsigned bytes or 32-bit integers in an IDX file, as a read-only view; `name` is for errors.
 
-    The file is a magic number, big-endian dimensions, then the numbers (LeCun et al., 1998).  Raises `DataError` for another
-    magic number, and for a length that does not fit the dimensions.
+    The file consists of a magic number, big-endian dimensions, and the numbers (LeCun et al., 1998).  Raises `DataError` for
+    another magic number, and for a length that does not fit the dimensions.
     """
     if len(data) < 4:
         raise DataError(f"{name}: {len(data)} bytes; an IDX magic number needs 4")
@@ -52,8 +52,8 @@ def read_qmnist(card: Card, contents: Mapping[str, bytes]) -> Arrays:
     """Return images, labels, and the card's columns, of three IDX files: MNIST's images and labels, QMNIST's labels.
 
     QMNIST names the writer of each digit (Yadav and Bottou, NeurIPS 2019): its labels are rows of `QMNIST_COLUMNS`, and its
-    test samples start with MNIST's 10,000.  Raises `DataError` if the two kinds of labels are of different samples, and for a
-    column that QMNIST lacks.
+    test samples start with MNIST's 10,000.  Raises `DataError` if the two kinds of labels belong to different samples, and for
+    a column that QMNIST lacks.
     """
     (images, x), (labels, y), (extended, rows) = contents.items()
     arrays = read_idx(card, {images: x, labels: y})

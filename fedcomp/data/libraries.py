@@ -1,4 +1,4 @@
-"""Datasets that other libraries bring: scikit-learn's digits, and those of the Hugging Face hub."""
+"""Datasets from other libraries: scikit-learn's digits, and the datasets of the Hugging Face hub."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -55,7 +55,7 @@ def read_hub(card: Card) -> tuple[Arrays, Arrays]:
 def _ask(card: Card, hub: Hub) -> None:
     """Raise `DataError` soon if the hub does not answer: loading from it would retry for half a minute.
 
-    A dataset that this machine's cache has, or one in a folder, needs no answer.
+    A dataset in this machine's cache, or in a folder, needs no answer.
     """
     with required("fedcomp.data", "app", "datasets", "huggingface_hub"):
         from datasets.config import HF_DATASETS_CACHE

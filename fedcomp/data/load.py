@@ -1,4 +1,4 @@
-"""Loading a card's dataset as arrays, from wherever it is; files that differ from the authors' by a byte are refused."""
+"""Loads a card's dataset as arrays from any source; files that differ from the authors' files by a byte are refused."""
 
 import gzip
 import hashlib
@@ -12,18 +12,18 @@ from fedcomp.data.card import Card, CardFile
 from fedcomp.data.dataset import Arrays, DataError, Dataset, Split, checked_split
 from fedcomp.data.formats import READERS
 from fedcomp.data.libraries import read_digits, read_hub, read_saved
-from fedcomp.data.windows import read_texts
+from fedcomp.data.windows import read_text
 
 SAVED = "dataset_dict.json"
 """The file that marks a folder written by Hugging Face's ``save_to_disk``."""
 
 
 def load(card: Card, data_dir: str | Path | None = None) -> Dataset:
-    """Return the card's dataset: the embedded one, or that in `data_dir`, or that on the Hugging Face hub.
+    """Return the card's dataset: an embedded one, or from `data_dir`, or from the Hugging Face hub.
 
     `data_dir` is the folder with the files as their authors publish them or as ``save_to_disk`` writes them, or its parent;
-    None or an empty text for the hub.  The process caches the dataset, since simulated clients load it again and again; its
-    arrays are read-only.
+    None or an empty text means the hub.  The process caches the dataset, because simulated clients load it again and again.
+    Its arrays are read-only.
 
     Raises `DataError` if a file is missing, damaged or does not fit the card.
     """
@@ -35,7 +35,7 @@ def _load(card: Card, data_dir: Path | None) -> Dataset:
     if card.format == "sklearn-digits":
         return _dataset(card, *read_digits(), where="scikit-learn's digits")
     if card.format == "text":
-        return _dataset(card, *read_texts(card), where="the card's text")
+        return _dataset(card, *read_text(card), where="the text of the card")
     if data_dir is None:
         return _dataset(card, *read_hub(card), where="the Hugging Face hub")
     folder = find_folder(card, data_dir)
@@ -77,9 +77,9 @@ def _dataset(card: Card, train: Arrays, test: Arrays, where: str) -> Dataset:
 
 
 def find_folder(card: Card, data_dir: Path, published: str = "") -> Path:
-    """Return the folder with the card's dataset: `data_dir`, or its child named as published or as the card.
+    """Return the folder with the card's dataset: `data_dir`, or its child with the published name or the card's name.
 
-    `published` is the folder's name for files that are published in another folder than the rest.
+    `published` is the folder's name for files that are published in a different folder.
     Raises `DataError` if no folder has the files; the text lists the folders, and how to get the files.
     """
     folders = list(dict.fromkeys((data_dir / (published or card.folder), data_dir / card.name, data_dir)))

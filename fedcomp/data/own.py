@@ -18,7 +18,7 @@ from fedcomp.data.formats import READERS
 from fedcomp.data.load import load_train
 
 SHARED_KEYS = ("shape", "mean", "std", "resize")
-"""The entries that a node's own card and the run's have in common, in addition to the classes."""
+"""The entries that a node's own card and the run's card have in common, in addition to the classes."""
 NO_FILE = CardFile("none", 0, 32 * "0")
 """A placeholder in a card whose file is not written yet."""
 
@@ -26,7 +26,8 @@ NO_FILE = CardFile("none", 0, 32 * "0")
 def load_own(card: Card, folder: str | Path) -> Split:
     """Return the samples of the training files in `folder`, for a run with `card`.
 
-    Raises `ValueError` if the folder has no card of that name, and `DataError` if it does not fit the run's, or the files.
+    Raises `ValueError` if the folder has no card of that name, and `DataError` if that card does not fit the run's card or the
+    files.
     """
     folder = Path(folder).expanduser().absolute()
     own = read_card(card.name, folder)
@@ -45,7 +46,7 @@ def load_own(card: Card, folder: str | Path) -> Split:
 
 
 def write_own(folder: Path, card: Card, x: NDArray[Any], y: NDArray[Any], *, over: bool = False) -> None:
-    """Write samples `x` (N, *shape) and labels `y` (N,) as ``<name>.npz``, and a copy of `card` that describes that file.
+    """Write samples `x` (N, *shape) and labels `y` (N,) as ``<name>.npz``, and a copy of `card` that describes this file.
 
     Each file is replaced atomically, the card last.
     Raises `DataError` if the arrays do not fit the card, or the folder has such files and `over` is false.
@@ -66,7 +67,7 @@ def write_own(folder: Path, card: Card, x: NDArray[Any], y: NDArray[Any], *, ove
 
 
 def to_toml(card: Card) -> str:
-    """Return a card without a hub as the text that `Card.read` reads; JSON's texts and numbers are TOML's."""
+    """Return a card without a hub as the text that `Card.read` reads; texts and numbers of JSON are valid in TOML."""
     keys = ("name", "title", "format", "shape", "resize", "classes", "mean", "std", "licence", "source")
     values = {key: getattr(card, key) for key in keys if getattr(card, key) is not None}
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]

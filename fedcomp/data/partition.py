@@ -24,8 +24,8 @@ def partition(
 ) -> list[NDArray[np.int64]]:
     """Return the sorted sample indices of each client: disjoint, none empty; most schemes use all samples.
 
-    `text` is a partition, as ``"classes(2)"``; `labels` (N,) are those of all samples, and `groups` the columns (N,) that name
-    the owner of each, for natural clients.  There is at least 1 client, and seeds start at 0.
+    `text` is a partition, such as ``"classes(2)"``.  `labels` (N,) are the labels of all samples, and `groups` the columns (N,)
+    that name the owner of each sample, for natural clients.  There is at least 1 client, and seeds start at 0.
 
     Raises `ValueError` if the samples or the number of clients do not fit the settings; checked before any long work.
     """
@@ -53,9 +53,9 @@ def partition(
 
 @lru_cache(maxsize=4)
 def partition_train(dataset: Dataset, text: str, num_clients: int, seed: int) -> tuple[NDArray[np.int64], ...]:
-    """Return `partition` of a dataset's training split, read-only; it is cached, since simulated clients call it each round.
+    """Return `partition` of a dataset's training split, read-only and cached: simulated clients call this in each round.
 
-    Raises `ValueError` as `partition`, and for a feature skew that the dataset's samples cannot have.
+    Raises `ValueError` as `partition` does, and for a feature skew that the dataset's samples cannot have.
     """
     rotates = any(isinstance(skew, ImageRotation) for skew in parse_partition(text).skews)
     shape = dataset.card.shape

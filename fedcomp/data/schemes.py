@@ -17,7 +17,7 @@ from fedcomp.data.splits import Indices, natural_split, skewed_split, stc_split
 LABEL = "label"
 INDEX = "index"
 MAX_COUNT = 1_000_000_000
-"""Samples, classes or shards that a setting can ask for."""
+"""The most samples, classes or shards that a setting can ask for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,9 +72,9 @@ def inner_dirichlet(alpha: float) -> Scheme:
 
 
 def classes(count: int) -> Scheme:
-    """Exactly `count` classes for each client, the first in turn and the rest at random.  Li et al., arXiv 2102.02079.
+    """Exactly `count` classes for each client: its first class in turn, and the others at random.
 
-    With fewer clients than classes, the samples of a class that no client drew stay unused.
+    Li et al., arXiv 2102.02079.  With fewer clients than classes, the samples of a class that no client drew stay unused.
     """
     check_int("count", count, 1, MAX_COUNT)
 
@@ -129,7 +129,7 @@ def square() -> Scheme:
 
 
 def exponential() -> Scheme:
-    """Sizes are in proportion to the exponential of the client's number: for a handful of clients."""
+    """Sizes are in proportion to the exponential of the client's number; only for a few clients."""
     return _by_number("ExponentialPartitioner", "the exponential of its number")
 
 
@@ -167,7 +167,7 @@ def quantity(alpha: float, min_size: int = 1) -> Scheme:
 
 
 def skewed(share: float) -> Scheme:
-    """A `share` of the samples is dealt class by class, the others at random; sizes are equal.  Hsieh et al., ICML 2020."""
+    """A `share` of the samples is assigned class by class, the others at random; sizes are equal.  Hsieh et al., ICML 2020."""
     check_range("share", share, least=0, most=1)
     return lambda samples, num_clients, _seed: skewed_split(samples.labels, num_clients, share)
 

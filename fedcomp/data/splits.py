@@ -1,4 +1,4 @@
-"""Splits that flwr-datasets lacks: by the owners of samples, by a share of sorted ones, and as in the STC paper."""
+"""Splits that flwr-datasets lacks: by the owners of samples, by a share of sorted samples, and as in the STC paper."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,9 @@ Indices = list[NDArray[np.int64]]
 def natural_split(owners: NDArray[np.int64], num_clients: int, seed: int) -> Indices:
     """Return the sorted indices of each client, which has all samples of one or more of the `owners` (N,).
 
-    The seed draws the order in which owners go to the clients in turn, so clients have equally many, or one more.  Raises
-    `ValueError` for more clients than owners.  (flwr-datasets' own partitioner reads all samples once for each client, and its
-    caller cannot choose the number of clients.)
+    The seed draws the order in which owners are assigned to the clients in turn, so the clients' numbers of owners differ by at
+    most one.  Raises `ValueError` for more clients than owners.  (flwr-datasets' own partitioner reads all samples once for
+    each client, and its caller cannot choose the number of clients.)
     """
     values, codes = np.unique(owners, return_inverse=True)
     if num_clients > len(values):
@@ -25,10 +25,11 @@ def natural_split(owners: NDArray[np.int64], num_clients: int, seed: int) -> Ind
 
 
 def skewed_split(labels: NDArray[np.int64], num_clients: int, share: float) -> Indices:
-    """Return the sorted indices of each client, whose numbers differ by at most two.
+    """Return the sorted indices of each client; the sizes differ by at most two.
 
-    The first `share` of the samples is sorted by class and cut into equal parts, client by client; so are the others as they
-    are.  The first clients get what is over of the sorted ones, the last what is over of the others.
+    The first `share` of the samples is sorted by class and cut into equal parts, client by client.  The other samples are cut
+    likewise, but unsorted.  If the sorted samples cannot be divided equally, the first clients get one more; of the other
+    samples, the last clients do.
     """
     cut = round(share * len(labels))
     by_class = np.argsort(labels[:cut], kind="stable")
@@ -49,17 +50,18 @@ def stc_split(
 ) -> Indices:
     """Return the sorted indices of each client: few classes each, and volumes that decrease geometrically.
 
-    Client i gets floor(volume * samples), so fewer samples than clients stay unused.  It draws a first class and takes equal
-    parts of `classes` consecutive classes, in shuffled order.  It skips an empty class, and takes what a class with too few
-    samples lacks from the following ones.  So no sample is used twice, and a client has another number of classes only if
-    classes ran out.  As in the authors' code the smallest clients come first, so that this happens to the largest.
+    Client i gets floor(volume * samples), so fewer samples than there are clients stay unused.  It draws a first class
+    and takes equal parts of `classes` consecutive classes, in shuffled order.  It skips an empty class, and if a class
+    has too few samples, it takes the missing ones from the following classes.  So no sample is used twice, and a client has
+    another number of classes only if classes ran out.  As in the authors' code, the smallest clients come first, so that this
+    happens to the largest clients.
     Sattler et al., IEEE TNNLS 2019, section VI.
     Raises `ValueError` if a client would get fewer samples than classes.
     """
     values, codes = np.unique(labels, return_inverse=True)
     if classes > len(values):
         raise ValueError(f"{classes} classes for each client; the labels have {len(values)}")
-    # 1/3 of 600 is a rounding error below 200; 1e-6 of a sample forgives it.
+    # 1/3 of 600 is a rounding error below 200; 1e-6 of a sample makes up for it.
     sizes = np.floor(stc_volumes(num_clients, gamma, alpha) * len(labels) + 1e-6).astype(np.int64)
     if sizes.min() < classes:
         poorest = int(sizes.argmin())
@@ -71,7 +73,7 @@ def stc_split(
 
 
 def _fill(left: Indices, budget: int, classes: int, code: int) -> NDArray[np.int64]:
-    """Return `budget` indices, removed from `left` from class `code` on."""
+    """Remove `budget` indices from `left`, starting with class `code`, and return them."""
     taken: Indices = []
     while budget > 0:
         if len(left[code]) > 0:

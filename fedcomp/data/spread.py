@@ -13,8 +13,8 @@ Distribution = NDArray[np.float64]
 class Spread:
     """Samples by client and class: `counts` int64 (clients, classes), and `total` int64 (classes) with the unused samples.
 
-    Every client has at least one sample.  Distances compare a client's distribution over the classes with that of `total`: 0
-    if they are equal, 1 if they have no class in common.
+    Every client has at least one sample.  Distances compare a client's distribution over the classes with the distribution of
+    `total`: 0 if they are equal, 1 if they have no class in common.
     """
 
     counts: NDArray[np.int64]
@@ -32,7 +32,7 @@ class Spread:
 
     @property
     def classes(self) -> NDArray[np.int64]:
-        """The number of classes of which each client has a sample, int64 (clients,)."""
+        """The number of classes that each client has samples of, int64 (clients,)."""
         return np.asarray(np.count_nonzero(self.counts, axis=1), np.int64)
 
     @property

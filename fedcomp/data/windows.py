@@ -1,4 +1,4 @@
-"""Next-character prediction: a sample is a window of a text, its label the character that follows."""
+"""Next-character prediction: a sample is a window of a text, and its label is the character that follows."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,24 +9,23 @@ from fedcomp.data.card import Card
 from fedcomp.data.dataset import Arrays, DataError
 
 
-def read_texts(card: Card) -> tuple[Arrays, Arrays]:
-    """Return train and test, the windows of the card's texts; the first column of `groups` has the number of the text.
+def read_text(card: Card) -> tuple[Arrays, Arrays]:
+    """Return train and test, the windows of the texts in a card of the format ``text``.
 
-    Raises `DataError` as `windows` does.
+    The card's column has the number of each window's text, counted from 1.  Raises `DataError` as `windows` does.
     """
-    if card.text is None:
-        raise DataError(f"{card.name}: its card has no [text]; texts for both splits are needed")
-    column = card.groups[0]
-    train, test = card.text.train.strip().split("\n\n"), card.text.test.strip().split("\n\n")
-    return windows(card, train, column, first=1), windows(card, test, column, first=len(train) + 1)
+    texts, (column,) = card.texts, card.groups
+    first_test = len(texts) - card.test_texts
+    train, test = texts[:first_test], texts[first_test:]
+    return windows(card, train, column, first=1), windows(card, test, column, first=first_test + 1)
 
 
 def windows(card: Card, texts: Sequence[str], column: str, first: int) -> Arrays:
     """Return every window of each text, and the characters that follow.
 
     Samples are uint8 codes (N, *card.shape), labels codes (N,); `column` has the number of the text, counted from `first`.
-    The code of a character is its place in the card's classes.  No window is in two texts.  Raises `DataError` for a
-    character that is no class, more than 256 classes, and a text with no character after a window.
+    The code of a character is its index in the card's classes.  No window spans two texts.  Raises `DataError` for a character
+    that is no class, for more than 256 classes, and for a text that is too short for a window and a label.
     """
     length, shortest = math.prod(card.shape), min(map(len, texts))
     if length >= shortest:

@@ -11,16 +11,16 @@ MAX_ENTRIES = 1 << 31
 
 
 class EntropyCode(Protocol[Q]):
-    """A lossless stage.  Its body holds everything that is needed to decode it."""
+    """A lossless stage.  Its body contains everything that a decoder needs."""
 
     def encode(self, value: Q, /) -> bytes:
         """Return the body of `value`."""
         ...
 
     def decode(self, value: bytes, /, n: int | None = None) -> Q:
-        """Return the quantized vector of the body `value`; `n` is the number of entries that is needed, if it is known.
+        """Return the quantized vector of the body `value`; `n` is the required number of entries, if it is known.
 
-        Raises `FedcompError` for a body that is damaged, contradicts itself or has another number of entries than `n`,
-        before it takes memory for more than the body can hold.
+        Raises `FedcompError` for a body that is damaged, contradicts itself or has another number of entries than `n`.  Takes
+        no memory for more than the body can hold before these checks.
         """
         ...

@@ -10,14 +10,14 @@ with required("fedcomp.flower", "flower", "filelock", "flwr"):
     import flwr as flwr
 
 from fedcomp.flower.client.mod import CompressionMod
-from fedcomp.flower.grid_wrapper import GridWrapper
-from fedcomp.flower.lazy_array import to_record, to_torch
-from fedcomp.flower.local_grid import LocalGrid
+from fedcomp.flower.compat import GridWrapper, NodeSpeed, Speeds, to_record, to_torch
+from fedcomp.flower.local_grid import Fault, LocalGrid
 from fedcomp.flower.records import round_model
-from fedcomp.flower.server.asynchronous import AsyncMode, check_async, parse_mode
-from fedcomp.flower.server.links import check_links
-from fedcomp.flower.server.participation import NodeState
-from fedcomp.flower.server.round_hook import Round
+from fedcomp.flower.server.async_mode import AsyncMode, check_async, parse_mode
+from fedcomp.flower.server.links.checks import check_links
+from fedcomp.flower.server.model.checkpoint import Checkpoint
+from fedcomp.flower.server.rounds.participation import NodeState
+from fedcomp.flower.server.rounds.round_hook import Round
 from fedcomp.flower.server.strategy import CompressedStrategy
 from fedcomp.flower.strategies.dynamic_sampling import DynamicSampling
 from fedcomp.flower.strategies.optimizers import EF21, FedAMS, MajorityVote
@@ -26,17 +26,19 @@ from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclarati
 from fedcomp.flower.strategies.rigl import GROWTH, RigL
 from fedcomp.flower.strategies.state import StatefulStrategy
 from fedcomp.flower.training_state import load_training_state, save_training_state
-from fedcomp.flower.virtual_time import NodeSpeed, Speeds
-from fedcomp.sync import Ledger, Traffic
+from fedcomp.sync import Clipping, Ledger, Traffic
 
 __all__ = [
     "EF21",
     "GROWTH",
     "AsyncMode",
+    "Checkpoint",
+    "Clipping",
     "CompressedStrategy",
     "CompressionMod",
     "DifferenceRecord",
     "DynamicSampling",
+    "Fault",
     "FedAMS",
     "GridWrapper",
     "Ledger",

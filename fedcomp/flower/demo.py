@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from fedcomp.compressor import Compressor
 from fedcomp.core import check_int
 from fedcomp.flower.client.mod import CompressionMod
-from fedcomp.flower.grid_wrapper import GridWrapper
+from fedcomp.flower.compat import GridWrapper
 from fedcomp.flower.local_grid import LocalGrid
 from fedcomp.flower.records import dense_sizes
-from fedcomp.flower.server.links import check_links
+from fedcomp.flower.server.links.checks import check_links
 from fedcomp.flower.server.strategy import CompressedStrategy
 from fedcomp.methods import parse
 
@@ -33,7 +33,7 @@ STEPS, BATCH, LEARNING_RATE = 10, 20, 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DemoRow:
     """The result of one run; bytes are measured, over all rounds and nodes."""
 
     uplink_bytes: int
@@ -61,7 +61,7 @@ def _size(messages: Iterable[Message]) -> int:
     return sum(sum(dense_sizes(message.content).values()) for message in messages if message.has_content())
 
 
-def run(compressor: Compressor | None, rounds: int, seed: int = 0) -> Row:
+def run(compressor: Compressor | None, rounds: int, seed: int = 0) -> DemoRow:
     """Train `rounds` rounds, compressed both ways by `compressor`, or as plain Flower if it is None.
 
     Raises `RuntimeError` if a node fails.
@@ -95,7 +95,7 @@ def run(compressor: Compressor | None, rounds: int, seed: int = 0) -> Row:
     scores = _forward(_weights(result.arrays), x[SAMPLES:])[1]
     accuracy = float((scores.argmax(1) == y[SAMPLES:]).mean())
     traffic = compressed.ledger if compressed else grid
-    return Row(traffic.uplink_bytes, traffic.downlink_bytes, accuracy, time.perf_counter() - begin)
+    return DemoRow(traffic.uplink_bytes, traffic.downlink_bytes, accuracy, time.perf_counter() - begin)
 
 
 def report(methods: Sequence[str], rounds: int, seed: int = 0) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _lines(compressors: Sequence[Compressor], rounds: int, seed: int) -> Iterato
     yield f"made-up data, seed {seed}."
     yield ""
     yield f"{'':<28}{'up':>10}{'ratio':>8}{'down':>10}{'ratio':>8}{'accuracy':>10}{'time':>6}"
-    plain: Row | None = None
+    plain: DemoRow | None = None
     for compressor in (None, *compressors):
         row = run(compressor, rounds, seed)
         plain = plain or row

@@ -11,15 +11,23 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from logging import ERROR
 
-from flwr.app import Context, Error, Message, MessageType, RecordDict, UserConfig
+from flwr.app import Context, Message, MessageType, RecordDict, UserConfig
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
 from fedcomp.core import check_int
-from fedcomp.flower._compat import ErrorCode, Run, log, make_message, set_message_id, set_task_identity
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
+from fedcomp.flower.compat import (
+    Clock,
+    NodeSpeed,
+    Run,
+    error_of_app,
+    log,
+    make_message,
+    set_message_id,
+    set_task_identity,
+)
 from fedcomp.flower.records import array_records, dense_size
-from fedcomp.flower.virtual_time import Clock, NodeSpeed
 
 
 class Fault(Enum):
@@ -218,8 +226,7 @@ class LocalGrid(Grid, Clock):
             reply = self._app(_copied(message), working)
         except Exception as error:  # noqa: BLE001 - as in Flower, the node answers with the error
             log(ERROR, "%s", traceback.format_exc())
-            reason = f"{type(error)}:<'{error}'>"
-            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
+            return Message(error_of_app(error), reply_to=message)
         context.state = working.state
         spent = self.seconds[-1]
         spent[context.node_id] = spent.get(context.node_id, 0.0) + self._clock() - begin + self._saved_seconds()

@@ -9,7 +9,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 
 from fedcomp.core import listed
-from fedcomp.flower.lazy_array import record_of
+from fedcomp.flower.compat import record_of
 from fedcomp.wire import Layout
 
 MAX_NAMES_SHOWN = 20

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
 from typing import Any
@@ -11,8 +12,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from numpy.typing import NDArray
 
 from fedcomp.errors import CorruptError
-from fedcomp.flower._compat import SType
-from fedcomp.flower.lazy_array import JoinedArray, LazyArray, record_of, to_record
+from fedcomp.flower.compat import KEY_CLIPPING_NORM, JoinedArray, LazyArray, SType, record_of, to_record
 from fedcomp.wire import BFLOAT16, bfloat16_to_float32, rounded, to_numpy
 
 Messages = Iterable[Message]
@@ -33,45 +33,84 @@ def pack(*parts: bytes, stype: str = STYPE) -> ArrayRecord:
     return record_of({KEY: JoinedArray(stype, *parts)})
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The records of a message, by their keys and sorted by what they are.
+
+    Attributes:
+        frames: The bytes of the records that `pack` made; a valid message has one at most.
+        compressed: The bytes of further records that are compressed.
+        dense: The array records that travel as they are.
+        metrics: The metric records.
+        configs: The config records.
+    """
+
+    frames: dict[str, bytes] = field(default_factory=dict)
+    compressed: dict[str, bytes] = field(default_factory=dict)
+    dense: dict[str, ArrayRecord] = field(default_factory=dict)
+    metrics: dict[str, MetricRecord] = field(default_factory=dict)
+    configs: dict[str, ConfigRecord] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, content: RecordDict) -> "Contents":
+        """Return the records of `content`, which are shared; Flower's own properties check each record again."""
+        found = cls()
+        for key, record in content.items():
+            if isinstance(record, ArrayRecord):
+                array = record[KEY] if set(record) == {KEY} else None
+                if array is not None and array.stype == STYPE:
+                    found.frames[key] = array.data
+                elif array is not None and array.stype == RECORD_STYPE:
+                    found.compressed[key] = array.data
+                else:
+                    found.dense[key] = record
+            elif isinstance(record, MetricRecord):
+                found.metrics[key] = record
+            else:
+                found.configs[key] = record
+        return found
+
+    @property
+    def frame(self) -> tuple[str, bytes] | None:
+        """The key and the bytes of the record that `pack` made, or None; raises `CorruptError` if there are several."""
+        if len(self.frames) > 1:
+            raise CorruptError(f"{len(self.frames)} fedcomp records in one message; one is needed")
+        return next(iter(self.frames.items()), None)
+
+    @property
+    def array_keys(self) -> set[str]:
+        """The keys of all array records."""
+        return {*self.frames, *self.compressed, *self.dense}
+
+    @property
+    def record_uplinks(self) -> dict[str, str]:
+        """Key -> text of the compressor of each further record that the server of a training message wants compressed."""
+        return {key: str(text) for key, text in self.configs.get(RECORD_UPLINKS, {}).items()}
+
+    @property
+    def clipping_norm(self) -> float | None:
+        """The clipping norm that Flower's strategies of differential privacy put into a training message; None without one.
+
+        A value that those strategies refuse, such as 0 or a text, is a setting of the app's own.
+        """
+        for config in self.configs.values():
+            norm = config.get(KEY_CLIPPING_NORM)
+            if isinstance(norm, int | float) and not isinstance(norm, bool) and 0 < norm < math.inf:
+                return float(norm)
+        return None
+
+
 def packed(content: RecordDict) -> tuple[str, bytes] | None:
     """Return the key of the record that `pack` made in `content`, and its bytes; None if there is no such record.
 
     Raises `CorruptError` if there are several.
     """
-    found = [(key, each) for key, each in array_records(content).items() if _is_packed(each, STYPE)]
-    if len(found) > 1:
-        raise CorruptError(f"{len(found)} fedcomp records in one message; one is needed")
-    return (found[0][0], found[0][1][KEY].data) if found else None
-
-
-def has_frame(content: RecordDict) -> bool:
-    """Return whether `content` has a record that `pack` made of a message or a frame."""
-    return any(_is_packed(each, STYPE) for each in array_records(content).values())
-
-
-def further_packed(content: RecordDict) -> dict[str, bytes]:
-    """Return key -> bytes of the records that `pack` made with `RECORD_STYPE`."""
-    return {key: each[KEY].data for key, each in array_records(content).items() if _is_packed(each, RECORD_STYPE)}
-
-
-def _is_packed(record: ArrayRecord, *stypes: str) -> bool:
-    return set(record) == {KEY} and record[KEY].stype in stypes
+    return Contents.of(content).frame
 
 
 def array_records(content: RecordDict) -> dict[str, ArrayRecord]:
     """Return the array records of `content`; its own property of that name is slow, since it checks each record again."""
     return {key: record for key, record in content.items() if isinstance(record, ArrayRecord)}
-
-
-def metric_records(content: RecordDict) -> dict[str, MetricRecord]:
-    """Return the metric records of `content`, without the slow checks of its own property."""
-    return {key: record for key, record in content.items() if isinstance(record, MetricRecord)}
-
-
-def record_uplinks(content: RecordDict) -> dict[str, str]:
-    """Return key -> text of the compressor of each further record that the server of a training message wants compressed."""
-    config = content.get(RECORD_UPLINKS)
-    return {key: str(text) for key, text in config.items()} if isinstance(config, ConfigRecord) else {}
 
 
 def dense_size(record: ArrayRecord) -> int:
@@ -81,11 +120,7 @@ def dense_size(record: ArrayRecord) -> int:
 
 def dense_sizes(content: RecordDict) -> dict[str, int]:
     """Return key -> bytes of each array record that `pack` did not make: those travel as they are."""
-    return {
-        key: dense_size(record)
-        for key, record in array_records(content).items()
-        if not _is_packed(record, STYPE, RECORD_STYPE)
-    }
+    return {key: dense_size(record) for key, record in Contents.of(content).dense.items()}
 
 
 def to_arrays(record: Mapping[str, Array]) -> dict[str, NDArray[Any]]:

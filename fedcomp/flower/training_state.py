@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flwr.app import ConfigRecord, RecordDict
 
-from fedcomp.flower.lazy_array import to_record, to_torch
+from fedcomp.flower.compat import to_record, to_torch
 from fedcomp.wire import to_numpy
 
 if TYPE_CHECKING:

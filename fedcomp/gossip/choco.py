@@ -1,4 +1,4 @@
-"""CHOCO-SGD: nodes send what the neighbours' estimate of their model lacks."""
+"""CHOCO-SGD: a node sends the difference of its model to the estimate that its neighbours hold."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,18 +34,19 @@ from fedcomp.wire import Layout, parse_frames
 
 @dataclass(frozen=True, slots=True)
 class Choco:
-    """CHOCO-SGD: nodes send what the neighbours' estimate of their model lacks.  Koloskova, Stich and Jaggi, ICML 2019, Alg. 2.
+    """CHOCO-SGD: a node sends the compressed difference of its model to the estimate that its neighbours hold.
 
-    Node i: ``h_i += C(y_i - h_i)``, and ``x_i = y_i + step_size sum_j w_ij (h_j - h_i)``.  The estimates h of all neighbours
-    are held here, and are the same bits there.  What C leaves out is in the next difference, so C has no memory of its own,
-    and is a contraction: `Compressor.contracting`.  A network finds a `step_size` of None; `find_step_size` does, too.
+    Node i: ``h_i += C(y_i - h_i)``, and ``x_i = y_i + step_size sum_j w_ij (h_j - h_i)``.  A node holds the estimates h of all
+    its neighbours, with the same bits as the neighbours themselves.  The error of C is part of the next difference, so C has
+    no memory, and it is a contraction (`Compressor.contracting`).  If `step_size` is None, a network finds it with
+    `find_step_size`.  Koloskova, Stich and Jaggi, ICML 2019, Algorithm 2.
     """
 
     compressor: Compressor
     step_size: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a compressor with a memory or that cannot contract, and for a step size outside (0, 1]."""
+        """Raise `ValueError` if the compressor has a memory or cannot contract, and for a step size outside (0, 1]."""
         if self.compressor.init(1):
             raise ValueError(
                 f"{self.compressor} remembers what it leaves out; CHOCO needs a compressor without memory, "
@@ -58,7 +59,7 @@ class Choco:
         return method_text("choco", self.compressor, self.step_size)
 
     def start(self, layout: Layout, vector: Vector, weights: Mapping[int, float]) -> "ChocoNode":
-        """Return a node whose neighbours hold its first model, as it holds theirs."""
+        """Return a node that holds the first models of its neighbours, and whose neighbours hold its first model."""
 
         def replica() -> Replica:
             return start_replica(layout, layout.unflatten(vector, b""))
@@ -112,13 +113,13 @@ class ChocoNode:
             raise VersionError(f"nothing new after version {before[0]}; each round has a message")
 
     def difference(self, neighbor: int) -> Difference:
-        """Return the weighted difference of the neighbour's estimate to this node's own."""
+        """Return the weighted difference of the neighbour's estimate to this node's own estimate."""
         own, held = self.publisher.replica.vector, self.held[neighbor].vector
         weight = named_step_size(self.settings.step_size) * self.weights[neighbor]
         return weight * np.subtract(held, own, dtype=np.float64)
 
     def mix(self, present: Iterable[int]) -> None:
-        """Move the trained model towards the neighbours' estimates, as far as they differ from its own estimate."""
+        """Add the weighted differences of the neighbours' estimates and this node's estimate to the trained model."""
         self.model = moved(self.trained, map(self.difference, present))
 
     def to_arrays(self) -> Arrays:

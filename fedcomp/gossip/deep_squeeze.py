@@ -29,17 +29,17 @@ from fedcomp.wire import NO_BODY, Frame, Kind, Layout, decode_body, parse_single
 class DeepSqueeze:
     """Deep-Squeeze: nodes send their model, compressed with error feedback.  Tang et al., arXiv:1907.07346, Algorithm 1.
 
-    Node i: ``q_i = C(y_i + e_i)``, ``e_i += y_i - q_i``, and ``x_i = y_i + step_size sum_j w_ij (q_j - q_i)``.  A
-    message needs none before it: one that is lost is never repeated.  It leaves out the tensors that still have their first
-    values, which all nodes share, and the neighbours use these.  A network finds a `step_size` of None; `find_step_size` does,
-    too.
+    Node i: ``q_i = C(y_i + e_i)``, ``e_i += y_i - q_i``, and ``x_i = y_i + step_size sum_j w_ij (q_j - q_i)``.  A message does
+    not depend on earlier ones: a lost message is never repeated.  A message leaves out the tensors that still have their first
+    values; all nodes share these values, and the neighbours use them.  If `step_size` is None, a network finds it with
+    `find_step_size`.
     """
 
     compressor: Compressor
     step_size: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a compressor without a residual or that cannot contract, and a step size out of (0, 1]."""
+        """Raise `ValueError` if the compressor has no residual or cannot contract, and for a step size outside (0, 1]."""
         if self.compressor.memory.vectors != ("residual",):
             raise ValueError(f"{self.compressor} keeps no residual; Deep-Squeeze needs error feedback, as stc() has")
         check_settings(self.compressor, self.step_size)
@@ -81,7 +81,7 @@ class Decoded:
 
 @dataclass(slots=True)
 class DeepSqueezeNode:
-    """A node of Deep-Squeeze: its residual, its message of the round and those of its neighbours.
+    """A node of Deep-Squeeze: its residual, its message of the round, and the messages of its neighbours.
 
     `first`, float32 (n,), is the model with which all nodes start.
     """
@@ -115,7 +115,7 @@ class DeepSqueezeNode:
         self.taken, self.trained = {}, trained
 
     def place_of(self, neighbor: int) -> Place:
-        """Return the round: a message needs none before it."""
+        """Return the round: a message does not depend on earlier ones."""
         return self.round, 0
 
     def frames_from(self, place: Place) -> tuple[bytes, ...]:
@@ -134,7 +134,7 @@ class DeepSqueezeNode:
         self.taken[neighbor] = Decoded.of(frame, self.layout)
 
     def difference(self, neighbor: int) -> Difference:
-        """Return the weighted difference of the neighbour's message to this node's own."""
+        """Return the weighted difference of the neighbour's message to this node's own message."""
         weight = named_step_size(self.settings.step_size) * self.weights[neighbor]
         return weight * (self._dense(self.taken[neighbor]) - self._dense(self.message))
 

@@ -1,4 +1,4 @@
-"""Momentum from what training and mixing did to a node's model together: it holds the direction of all nodes, not its own."""
+"""Momentum from the change of a node's model by training and mixing: it has the direction of all nodes, not of one."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,15 +18,15 @@ def quasi_global_momentum(
 ) -> dict[str, NDArray[Any]]:
     """Return ``decay m + (1 - decay) (x_t - x_{t+1}) / (learning_rate steps)``.  Lin et al., ICML 2021, Algorithm 1.
 
-    An optimizer with heavy-ball momentum begins the node's next round with the result as its buffer.
+    In the node's next round, an optimizer with heavy-ball momentum starts with the result as its buffer.
 
     Args:
-        momentum: what the last call returned, by name; empty before the first.
-        before: the node's model at the beginning of the round; tensors of whole numbers are left out.
-        after: the node's model after mixing.
-        decay: that of the optimizer's momentum, 0 to 0.9999.
-        learning_rate: that of the round, above 0.
-        steps: the local steps of the round, at least 1.
+        momentum: The result of the last call, by name; empty before the first call.
+        before: The node's model at the beginning of the round; tensors of whole numbers are left out.
+        after: The node's model after mixing.
+        decay: The decay of the optimizer's momentum, 0 to 0.9999.
+        learning_rate: The learning rate of the round, above 0.
+        steps: The local steps of the round, at least 1.
 
     Raises:
         ValueError: A setting is out of range, or a tensor is bfloat16.

@@ -1,4 +1,4 @@
-"""A graph of nodes in one process, for studies and tests: deterministic, with the bytes that nodes on wires would send."""
+"""A graph of nodes in one process, for studies and tests: deterministic, with the bytes that separate nodes would send."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ DENSE_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """The traffic of a round: the bytes of all messages, and those of the same number of dense float32 models."""
+    """The traffic of a round: the bytes of all messages, and the bytes of the same number of dense float32 models."""
 
     sent_bytes: int
     dense_bytes: int
@@ -29,7 +29,7 @@ class Exchanged:
 class Network:
     """The nodes of a `topology`, which all start from the same model.
 
-    Floating tensors are exchanged.  Whole numbers, bools and BatchNorm statistics stay on their node, as last trained there.
+    Floating tensors are exchanged.  Whole numbers, bools and BatchNorm statistics stay on their node, with their last values.
 
     Examples:
         >>> import numpy as np
@@ -48,9 +48,9 @@ class Network:
     def __init__(self, topology: Topology, model: Mapping[str, NDArray[Any]], method: Method, seed: int = 0) -> None:
         """Make the nodes; `seed` drives compressors that draw random numbers.
 
-        A step size that `method` does not name is found (`find_step_size`), which takes seconds; ``self.method`` has it.
-        Raises `ValueError` for a model without floating tensors, or with ones that are not finite, and if no step size brings
-        the nodes' models together.
+        If `method` has no step size, `find_step_size` finds it, which takes seconds; ``self.method`` has it.  Raises
+        `ValueError` for a model without floating tensors, or with values that are not finite, and if no step size brings the
+        nodes' models together.
         """
         self.topology, self.round, self._seed = topology, 0, seed
         self._tensors = SharedTensors.of(model)
@@ -67,16 +67,16 @@ class Network:
         return SharedTensors.of(model).layout.shapes
 
     def model(self, node: int) -> dict[str, NDArray[Any]]:
-        """Return the tensors of a node's model, in the order and the dtypes of the first one."""
+        """Return the tensors of a node's model, in the order and the dtypes of the first model."""
         return self._tensors.arrays(self.nodes[node].model, self._own[node])
 
     def exchange(self, trained: Sequence[Mapping[str, Any]], absent: Collection[int] = NOBODY) -> Exchanged:
         """End a round: each node sends the model that it `trained`, numpy or torch by name, to its neighbours, and mixes.
 
-        Nodes that are `absent` keep the model of the round before; their neighbours mix without them.
+        Nodes that are `absent` keep the model of the previous round; their neighbours mix without them.
 
-        Raises `ValueError` if there is not one model for each node, for one that does not fit or is not finite, and for absent
-        nodes that do not exist; nothing has changed then.
+        Raises `ValueError` if there is not one model for each node, if a model does not fit or is not finite, and for absent
+        nodes that do not exist.  Then nothing has changed.
         """
         if len(trained) != len(self.nodes):
             raise ValueError(f"{len(trained)} trained models of {len(self.nodes)} nodes; one for each is needed")
@@ -107,7 +107,7 @@ class Network:
 
     @property
     def mean_model(self) -> dict[str, NDArray[Any]]:
-        """The tensors of the mean of the nodes' models; those that are not exchanged are the first node's."""
+        """The tensors of the mean of the nodes' models; tensors that are not exchanged come from the first node."""
         return self._tensors.arrays(self.mean.astype(np.float32), self._own[0])
 
     @property

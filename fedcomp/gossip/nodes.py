@@ -1,8 +1,8 @@
-"""What a node of a graph remembers, sends and does with what its neighbours send; `Choco` and `DeepSqueeze` are the two ways.
+"""The contract of a node of a graph, and of a method of exchange; `Choco` and `DeepSqueeze` are the two methods.
 
-A round of a node: it trains its model x to y, publishes a compressed message for all neighbours, takes theirs, and mixes.  Both
-methods leave the mean of all nodes' models as it is, to rounding, however lossy the messages are: what a node adds for a
-neighbour, the neighbour subtracts.
+A round of a node: it trains its model x to y, publishes a compressed message for all neighbours, takes their messages, and
+mixes.  Both methods keep the mean of all nodes' models, up to rounding, however lossy the messages are: a neighbour subtracts
+what the node adds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +17,11 @@ from fedcomp.errors import CorruptError
 from fedcomp.wire import Layout
 
 OF_A_SERVER = ("auto", "balanced")
-"""Compressors that a server chooses anew in each round."""
+"""Compressors that a server chooses again in each round."""
 Place = tuple[int, int]
 """The version of a neighbour's messages that a node holds, and its fingerprint."""
 Difference = NDArray[np.float64]
-"""What mixing with one neighbour adds to a node's model, (n,).  The neighbour adds its negative, to the bit."""
+"""The vector (n,) that mixing with one neighbour adds to a node's model.  The neighbour adds its negative, to the bit."""
 
 
 class Node(Protocol):
@@ -35,7 +35,7 @@ class Node(Protocol):
         ...
 
     def place_of(self, neighbor: int) -> Place:
-        """Return what this node holds of a neighbour's messages."""
+        """Return the place of the neighbour's messages that this node holds."""
         ...
 
     def frames_from(self, place: Place) -> tuple[bytes, ...]:
@@ -45,16 +45,16 @@ class Node(Protocol):
     def take(self, neighbor: int, frames: Sequence[bytes]) -> None:
         """Follow the frames of a neighbour.
 
-        Raises `FedcompError` for others; what is held is then that of the last frame that could be followed.
+        Raises `FedcompError` for a frame that cannot be followed; the node then holds the result of the last valid frame.
         """
         ...
 
     def difference(self, neighbor: int) -> Difference:
-        """Return what mixing with this neighbour adds: both have taken the other's message of this round."""
+        """Return what mixing with this neighbour adds; both must have taken the other's message of this round."""
         ...
 
     def mix(self, present: Iterable[int]) -> None:
-        """Mix the trained model with those neighbours that exchanged messages with this node in this round, both ways."""
+        """Mix the trained model with the neighbours that exchanged messages with this node in this round, both ways."""
         ...
 
     def to_arrays(self) -> Arrays:
@@ -66,11 +66,11 @@ class Method(Protocol):
     """Frozen settings of a way to exchange models; `start` makes its nodes."""
 
     def start(self, layout: Layout, vector: Vector, weights: Mapping[int, float]) -> Node:
-        """Return a node with the model `vector`, with which all nodes start, and the mixing weights of its neighbours."""
+        """Return a node with the model `vector`, from which all nodes start, and the mixing weights of its neighbours."""
         ...
 
     def restore(self, layout: Layout, arrays: Arrays, weights: Mapping[int, float]) -> Node:
-        """Return the node whose `to_arrays` these are; raise one of `CORRUPTION_ERRORS` for others."""
+        """Return the node whose `to_arrays` returned `arrays`; raise one of `CORRUPTION_ERRORS` for other arrays."""
         ...
 
 
@@ -85,7 +85,7 @@ def check_settings(compressor: Compressor, step_size: float | None) -> None:
 
 
 def named_step_size(step_size: float | None) -> float:
-    """Return the step size; raise `ValueError` where none is named or found."""
+    """Return the step size; raise `ValueError` if it is None."""
     if step_size is None:
         raise ValueError("step_size is None; find_step_size finds one for the graph and the model's shapes")
     return step_size
@@ -97,7 +97,7 @@ def method_text(name: str, compressor: Compressor, step_size: float | None) -> s
 
 
 def moved(trained: Vector, differences: Iterable[Difference]) -> Vector:
-    """Return `trained` plus the sum of `differences`, computed in float64, as float32; where these are 0, its bits."""
+    """Return `trained` plus the sum of `differences`, added in float64, as float32; entries without a difference keep bits."""
     total: NDArray[Any] = trained.astype(np.float64)
     for difference in differences:
         np.add(total, difference, out=total, where=difference != 0)  # -0.0 + 0.0 would be 0.0
@@ -105,7 +105,7 @@ def moved(trained: Vector, differences: Iterable[Difference]) -> Vector:
 
 
 def stored_vector(arrays: Arrays, name: str, n: int) -> Vector:
-    """Return a stored float32 (n,); raise `CorruptError` for another."""
+    """Return a stored vector, float32 (n,); raise `CorruptError` for another dtype or shape."""
     vector = arrays[name]
     if vector.dtype != np.float32 or vector.shape != (n,):
         raise CorruptError(f"the stored {name} is {vector.dtype} {vector.shape}; float32 ({n},) is needed")
@@ -113,7 +113,7 @@ def stored_vector(arrays: Arrays, name: str, n: int) -> Vector:
 
 
 def below(arrays: Arrays, prefix: str) -> Arrays:
-    """Return the arrays whose names begin with `prefix`, without it."""
+    """Return the arrays whose names begin with `prefix`, under their names without it."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 

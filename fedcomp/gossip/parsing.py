@@ -1,4 +1,4 @@
-"""Ways to exchange models by their text, as ``choco(topk(density=0.01, feedback=False), step_size=0.1)``."""
+"""Methods of exchange by their text, such as ``choco(topk(density=0.01, feedback=False), step_size=0.1)``."""
 
 from collections.abc import Callable, Mapping
 
@@ -20,13 +20,13 @@ def deep_squeeze(compressor: str, step_size: float | None = None) -> DeepSqueeze
 
 
 METHODS: Mapping[str, Callable[..., Choco | DeepSqueeze]] = {"choco": choco, "deep_squeeze": deep_squeeze}
-"""Name -> maker of each way to exchange models."""
+"""Name -> maker of each method of exchange."""
 
 
 def parse_method(text: str) -> Choco | DeepSqueeze:
-    """Return the method that `text` names, as ``"choco(topk(density=0.01, feedback=False), step_size=0.1)"``.
+    """Return the method that `text` describes, such as ``"choco(topk(density=0.01, feedback=False), step_size=0.1)"``.
 
-    The step size is None if none is named.  Raises `ValueError` for another form, an unknown name, and settings that do not
-    fit.
+    The step size is None if the text has none.  Raises `ValueError` for another form, an unknown name, and settings that do
+    not fit.
     """
     return build(text, METHODS, "gossip method", COMPRESSORS)

@@ -1,4 +1,4 @@
-"""Which tensors of a model nodes exchange, and which ones stay on their node."""
+"""The tensors of a model that nodes exchange, and the tensors that stay on their node."""
 
 import glob
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ class SharedTensors:
 
     @classmethod
     def of(cls, model: Mapping[str, NDArray[Any]]) -> "SharedTensors":
-        """Return those of a model; raise `ValueError` for one without floating tensors."""
+        """Return the shared tensors of a model; raise `ValueError` for a model without floating tensors."""
         own = tuple(tensor for tensor in layout_of(model).tensors if tensor.policy == "exact")
         return cls(layout_of(model, local=[glob.escape(tensor.name) for tensor in own]), own)
 
     def vector(self, arrays: Mapping[str, Any]) -> Vector:
         """Return the floating tensors of `arrays`, numpy or torch, as float32 (n,).
 
-        Raises `ValueError` for tensors that differ from the model's, and for ones that are not finite or beyond 10^15.
+        Raises `ValueError` for tensors that differ from the model's, and for values that are not finite or beyond 10^15.
         """
         own = self.own_of(arrays)
         shared = {name: array for name, array in arrays.items() if name not in own}

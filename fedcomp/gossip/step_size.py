@@ -20,30 +20,31 @@ Named = TypeVar("Named")
 STEP_SIZES = tuple(2.0**-power for power in range(11))
 SHAPES: Shapes = ((2048,),)
 MAX_ENTRIES, MAX_SIDE = 1 << 14, 96
-"""A larger model is searched with its largest tensors, cut to that side."""
+"""For a larger model, the search uses its largest tensors, cut to this side."""
 ROUNDS = 60
 GROWN = 10
 """A distance that has grown by this factor will not shrink again."""
 CONVERGED = 1e-6
 WINDOW, STEADY = 10, 1.1
-"""The floor of Deep-Squeeze is noise: its distance is a mean of rounds, and may have grown by that factor in half of them."""
+"""The floor of Deep-Squeeze is noise.  Its distance is a mean over `WINDOW` rounds, which may grow by the factor `STEADY`."""
 MESSAGES = 16
 SLOW = 0.5
-"""A compressor that sends less than this share of a vector takes more rounds than the search has to show that it diverges."""
+"""If a compressor sends less than this share of a vector, the search has too few rounds to notice divergence."""
 
 
 def find_step_size(topology: Topology, method: Choco | DeepSqueeze, shapes: Shapes = SHAPES) -> Choco | DeepSqueeze:
-    """Return `method` with the step size, of 1, 1/2, ... 1/1024, that brings random models closest together in 60 rounds.
+    """Return `method` with the step size among 1, 1/2, ... 1/1024 that brings random models closest together in 60 rounds.
 
-    The theorem of CHOCO gives a step size that always converges, and is far too small: Koloskova et al., ICML 2019, Theorem 2.
-    The models here are Gaussian, of the `shapes` of the tensors that nodes exchange; their differences are as hard to compress
-    as any.  Of a model of more than 2^14 entries, the largest tensors are taken, and cut.  Nothing is random between two calls.
-    The models of CHOCO meet; those of Deep-Squeeze come as close as its floor, of which smaller steps have less.
+    The theorem of CHOCO gives a step size that always converges, but is far too small: Koloskova et al., ICML 2019, Theorem 2.
+    The models here are Gaussian, with the `shapes` of the tensors that nodes exchange; their differences are as hard to
+    compress as any.  Of a model of more than 2^14 entries, the largest tensors are used, and cut.  All calls give the same
+    result.
+    With CHOCO the models become equal.  With Deep-Squeeze they come as close as its floor, which is lower for smaller steps.
 
-    A message sends a share of the squares of a Gaussian vector.  If that is less than half, the step size is at most the share:
-    with twice as much, rand-k comes closer for a hundred rounds and then diverges.
+    A message sends a share of the squares of a Gaussian vector.  If the share is less than half, the step size is at most the
+    share: with twice the share, rand-k comes closer for a hundred rounds and then diverges.
 
-    Raises `ValueError` if the models come closer with none of them.
+    Raises `ValueError` if no step size brings the models closer.
     """
     share, cut = _sent(method.compressor, shapes), _cut(shapes)
     best, least = None, np.inf
@@ -64,14 +65,14 @@ def find_step_size(topology: Topology, method: Choco | DeepSqueeze, shapes: Shap
 
 
 def with_step_size(topology: Topology, method: Named, shapes: Shapes) -> Named | Choco | DeepSqueeze:
-    """Return `method`; if it is one of ours that names no step size, with that of `find_step_size`, which may raise."""
+    """Return `method`; if it is one of fedcomp's and has no step size, find it with `find_step_size`, which may raise."""
     if isinstance(method, Choco | DeepSqueeze) and method.step_size is None:
         return find_step_size(topology, method, shapes)
     return method
 
 
 def _cut(shapes: Shapes) -> Shapes:
-    """Return the shapes to search with: those of the model, or if they are too large, some of its largest tensors, cut."""
+    """Return the shapes to search with: the model's shapes or, if these are too large, some of its largest tensors, cut."""
     if sum(map(math.prod, shapes)) <= MAX_ENTRIES:
         return shapes
     kept: list[tuple[int, ...]] = []
@@ -89,7 +90,7 @@ def _cut(shapes: Shapes) -> Shapes:
 def _distances(topology: Topology, method: Choco | DeepSqueeze, shapes: Shapes) -> list[float]:
     """Return the consensus distance before the first and after each of `ROUNDS` rounds of averaging.
 
-    It ends early if the numbers leave float32, or the distance has grown far.
+    It ends early if numbers exceed float32, or if the distance has grown by the factor `GROWN`.
     """
     layout = Layout(tuple(Tensor(str(place), shape, "float32", "compressed") for place, shape in enumerate(shapes)))
     rng = np.random.default_rng(0)
@@ -127,9 +128,9 @@ def _distance(models: list[Vector]) -> float:
 
 
 def _final_distance(distances: list[float], method: Choco | DeepSqueeze) -> float:
-    """Return the distance of the last rounds; infinity if it is not below the first one, or neither falls nor stays.
+    """Return the distance of the last rounds; infinity if it is not below the first distance, or neither falls nor stays.
 
-    That of CHOCO falls until it is gone; that of Deep-Squeeze stays at its floor.
+    With CHOCO the distance falls to zero; with Deep-Squeeze it stays at its floor.
     """
     if len(distances) <= ROUNDS:
         return math.inf
@@ -140,7 +141,7 @@ def _final_distance(distances: list[float], method: Choco | DeepSqueeze) -> floa
 
 
 def _sent(compressor: Compressor, shapes: Shapes) -> float:
-    """Return the share of the squares of what is left of a Gaussian vector that a message sends, on average."""
+    """Return the average share that a message sends of the squares of the remaining part of a Gaussian vector."""
     form, n = compressor.contracting(), sum(map(math.prod, shapes))
     vector = np.random.default_rng(0).standard_normal(n, np.float32)
     left: Vector = vector

@@ -1,4 +1,4 @@
-"""Graphs whose nodes exchange models with their neighbours, and the weights with which they do."""
+"""Graphs whose nodes exchange models with their neighbours, and the weights of the exchange."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedcomp.core import build, check_int
 
 MAX_NODES = 4096
-"""The mixing matrix of as many takes 128 MiB."""
+"""The mixing matrix of this number of nodes takes 128 MiB."""
 Edge = tuple[int, int]
 PAIR = 2
 
@@ -21,7 +21,8 @@ PAIR = 2
 class Topology:
     """An undirected, connected graph of the nodes 0 to `num_nodes` - 1; `edges` are pairs of nodes, the lower one first.
 
-    Raises `ValueError` for a graph that is not connected, and for an edge that is not between two nodes of it or comes twice.
+    Raises `ValueError` for a graph that is not connected, for an edge that does not join two of its nodes, and for an edge that
+    occurs twice.
     """
 
     num_nodes: int
@@ -45,7 +46,7 @@ class Topology:
 
     @cached_property
     def neighbors(self) -> tuple[tuple[int, ...], ...]:
-        """The neighbours of each node, in ascending order, without itself."""
+        """The neighbours of each node, in ascending order, without the node itself."""
         found: list[list[int]] = [[] for _ in range(self.num_nodes)]
         for first, second in self.edges:
             found[first].append(second)
@@ -53,7 +54,7 @@ class Topology:
         return tuple(tuple(sorted(each)) for each in found)
 
     def weight(self, node: int, neighbor: int) -> float:
-        """Return the Metropolis-Hastings weight of two neighbours, 1 / (1 + the larger number of neighbours)."""
+        """Return the Metropolis-Hastings weight of two neighbours, 1 / (1 + the larger of their numbers of neighbours)."""
         return 1 / (1 + max(len(self.neighbors[node]), len(self.neighbors[neighbor])))
 
     def weights(self, node: int) -> dict[int, float]:
@@ -62,7 +63,7 @@ class Topology:
 
     @cached_property
     def mixing(self) -> NDArray[np.float64]:
-        """The mixing matrix (n, n): symmetric, of entries at least 0, and every row sums to 1."""
+        """The mixing matrix (n, n): symmetric, with entries of at least 0, and rows that sum to 1."""
         matrix = np.zeros((self.num_nodes, self.num_nodes))
         for first, second in self.edges:
             matrix[first, second] = matrix[second, first] = self.weight(first, second)
@@ -81,12 +82,12 @@ MakeTopology = Callable[[int], Topology]
 
 
 def ring() -> MakeTopology:
-    """Each node has the one before it and the one after it."""
+    """The neighbours of each node are the previous node and the next node."""
     return lambda num_nodes: _of_steps(num_nodes, [1])
 
 
 def torus(rows: int = 0) -> MakeTopology:
-    """A grid of `rows` by N / `rows` nodes whose borders meet; 0 takes the most square grid."""
+    """A grid of `rows` by N / `rows` nodes whose opposite borders are joined; 0 takes the most square grid."""
     check_int("rows", rows, 0, MAX_NODES)
 
     def make(num_nodes: int) -> Topology:
@@ -103,18 +104,18 @@ def torus(rows: int = 0) -> MakeTopology:
 
 
 def exponential() -> MakeTopology:
-    """Each node has those that are 1, 2, 4, ... steps away on a ring."""
+    """The neighbours of each node are the nodes 1, 2, 4, ... steps away on a ring."""
     return lambda num_nodes: _of_steps(num_nodes, [1 << power for power in range(max(1, (num_nodes - 1).bit_length()))])
 
 
 def complete() -> MakeTopology:
-    """Each node has all others."""
+    """The neighbours of each node are all other nodes."""
     return lambda num_nodes: _of_pairs(num_nodes, list(combinations(range(num_nodes), 2)))
 
 
 def edges(pairs: Sequence[Sequence[int]]) -> MakeTopology:
-    """The graph with these edges, as ``edges([[0, 1], [1, 2]])``; nodes count from 0."""
-    given: object = pairs  # from a text, it may be anything
+    """The graph with these edges, such as ``edges([[0, 1], [1, 2]])``; nodes count from 0."""
+    given: object = pairs  # from a text, this may be anything
     if not isinstance(given, list | tuple) or not all(
         isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs
     ):
@@ -140,7 +141,7 @@ TOPOLOGIES: Mapping[str, Callable[..., MakeTopology]] = {
 
 
 def parse_topology(text: str, num_nodes: int) -> Topology:
-    """Return the graph of `num_nodes` nodes, at least 2, that `text` names, as ``"ring()"`` or ``"edges([[0, 1], [1, 2]])"``.
+    """Return the graph of `num_nodes` >= 2 nodes that `text` describes: ``"ring()"``, ``"edges([[0, 1], [1, 2]])"``, ...
 
     Raises `ValueError` for another form, an unknown name, and a graph that is not possible.
 
@@ -158,6 +159,6 @@ def _of_steps(num_nodes: int, steps: Sequence[int]) -> Topology:
 
 
 def _of_pairs(num_nodes: int, pairs: Sequence[Edge]) -> Topology:
-    """Return the graph with these edges, each counted once, without those from a node to itself."""
+    """Return the graph with these edges, each counted once, without edges from a node to itself."""
     found = {(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]}
     return Topology(num_nodes, tuple(sorted(found)))

@@ -18,9 +18,10 @@ class Ef21:
 
     g estimates the update; the receiver sums the c of all senders into the mean of all g (`fedcomp.flower.EF21`).  Unlike a
     residual, nothing grows without bound.  A receiver that has lost its sum raises the context's `estimate_epoch`: a state
-    of another epoch counts for nothing, and all senders start from zero.  The first update is v as it is; with momentum = 1
-    this is EF21 of Richtárik, Sokolov, Fatkhullin, NeurIPS 2021; below it EF21-SGDM of Fatkhullin, Tyurin, Richtárik, NeurIPS
-    2023, Algorithm 1.
+    from another epoch is ignored, and all senders start from zero.  The first update initializes v.
+
+    With momentum = 1 this is EF21 of Richtárik, Sokolov, Fatkhullin, NeurIPS 2021; with less it is EF21-SGDM of Fatkhullin,
+    Tyurin, Richtárik, NeurIPS 2023, Algorithm 1.
     """
 
     momentum: float
@@ -41,7 +42,7 @@ class Ef21:
         return not int(state["averaged_rounds"][0]) or int(state["estimate_epoch"][0]) != epoch
 
     def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
-        """Return v - g, with v as it is after this update."""
+        """Return v - g, where v already includes this update."""
         check_state(state, self.vectors, update.shape[0])
         begins = self.begins(state, context.estimate_epoch)
         if begins:
@@ -73,7 +74,7 @@ class Ef21:
     def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
         """Return g - share lost: the receiver never added it.
 
-        Without the first message of an epoch, that epoch has not begun.
+        If the first message of an epoch is lost, the epoch has not begun.
         """
         if share == 1 and int(state["averaged_rounds"][0]) == 1:
             return self.init(len(state["estimate"]))
@@ -83,7 +84,7 @@ class Ef21:
 
 @np.errstate(over="ignore")
 def _average(newest: float, average: Any, update: Any, estimate: Any) -> Any:
-    """Bring v, `average`, up to date, and return v - g."""
+    """Update v, `average`, in place, and return v - g."""
     average *= 1.0 - newest
     average += update if newest == 1 else update * newest
     difference = average - estimate

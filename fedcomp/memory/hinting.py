@@ -17,10 +17,10 @@ FEEDBACK = LinearFeedback()
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """Another memory, which also hints at the right factors of the last message (`RightFactors`).
+    """Another memory that also gives the quantizer the right factors of the last message (`RightFactors`).
 
-    Vogels, Karimireddy, Jaggi, NeurIPS 2019, section 3.  The receiver needs none of it: factors that are lost, or that do not
-    fit, cost accuracy for a round or two and nothing else.
+    Vogels, Karimireddy, Jaggi, NeurIPS 2019, section 3.  The receiver needs none of this: factors that are lost, or that do
+    not fit, cost accuracy for a round or two and nothing else.
     """
 
     memory: Memory
@@ -50,19 +50,21 @@ class WarmStart:
         return {**self.memory.update(compensated, quantized, state), NAME: right_factors(quantized)}
 
     def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
-        """Return the other memory's state; the factors stay, for a lost message does not make them worse."""
+        """Return the other memory's state.  The factors stay: a lost message does not make them worse."""
         return {**self.memory.rollback(lost, state, share), NAME: state.get(NAME, np.empty(0, np.float32))}
 
 
 @dataclass(frozen=True, slots=True)
 class Regularized:
-    """Error feedback that hints at what the other senders sent for the entries of the last message (`PreviousRound`).
+    """Error feedback that also estimates what the other senders sent for the entries of the last message (`PreviousRound`).
 
-    For each entry that is (g - w a) / w: g is the aggregate, read off the model's change since then, a what was sent, and
-    w = 1 / `nodes` the sender's weight.
-    There is a hint only if the model is known and one version on from that message, which was not lost; without a hint,
-    RegTop-k is top-k.  The model's change is taken for the mean of the senders' messages, so the downlink should be dense,
-    the server's step that of FedAvg, and the weights equal.
+    For each entry the estimate is (g - w a) / w.  g is the aggregate, which is the change of the model since that message; a
+    is the value that was sent; w = 1 / `nodes` is the sender's weight.
+
+    There is a hint only if the model is known, is one version newer than that message, and the message was not lost.  Without
+    a hint, RegTop-k is top-k.  The model's change is taken for the mean of the senders' messages.  So the downlink should be
+    dense, the strategy FedAvg, and the weights equal.
+
     Bereyhi, Liang, Boudreau, Afana, arXiv:2501.05633, Algorithm 1.
     """
 
@@ -85,7 +87,7 @@ class Regularized:
         return compensated
 
     def update(self, compensated: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
-        """Return residual + update - quantized, and the message: its entries and the model's values there."""
+        """Return residual + update - quantized, and the message: its entries, and the model's values at these entries."""
         state, context = FEEDBACK.update(compensated, quantized, state), compensated.context
         sparse = quantized.sparse()
         if sparse is None or context.model is None or context.round is None:
@@ -98,7 +100,7 @@ class Regularized:
         }
 
     def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
-        """Return residual + share lost, and no message: it is in no aggregate, or not whole."""
+        """Return residual + share lost, and no message: the aggregate does not contain the whole message."""
         return FEEDBACK.rollback(lost, state, share) | _no_message()
 
     def _hint(self, state: State, context: EncodeContext) -> PreviousRound | None:

@@ -21,9 +21,9 @@ class LinearFeedback:
     * (d, d): an error that decays, in the place of momentum.  Sarfi et al. (SparseLoCo), arXiv:2508.15706, Algorithm 1.
     * (alpha, beta): the error of the raw update.  Wu, Huang, Huang, Zhang (ECQ-SGD), ICML 2018, Algorithm 1.
 
-    `name` is that of e in the state.  The name "residual" is a promise: the sum of everything sent plus the residual is the
-    sum of all updates, up to rounding.  It needs alpha = beta = 1, and a sum beyond float32 is refused.  Under any other name
-    e saturates at the largest float32.
+    `name` is the name of e in the state.  The name "residual" is a promise: the sum of everything sent plus the residual is
+    the sum of all updates, up to rounding.  It needs alpha = beta = 1, and a sum beyond float32 is refused.  Under any other
+    name e saturates at the largest float32.
     """
 
     alpha: float = 1.0
@@ -44,7 +44,7 @@ class LinearFeedback:
         return (self.name,)
 
     def contraction(self, variance: float) -> float:
-        """Return lambda = alpha^2 gamma + (beta - alpha)^2, the factor by which the error shrinks a step (ECQ-SGD, section 4).
+        """Return lambda = alpha^2 gamma + (beta - alpha)^2, the factor of the error in each step (ECQ-SGD, section 4).
 
         `variance` is gamma: E||C(v) - v||^2 <= gamma ||v||^2.  At 1 and above the error may grow without bound.
         """

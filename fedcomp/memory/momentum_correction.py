@@ -14,14 +14,14 @@ from fedcomp.quantized import Indices, QuantizedVector
 
 UNKNOWN = -1
 MASKED_AT, MASKED = "masked_at", "masked_velocity"
-"""Where the last message masked the velocity, and what it held there: for a message that is lost."""
+"""Where the last message masked the velocity, and the masked values: `rollback` needs them if the message is lost."""
 
 
 class SelectingQuantizer(Protocol):
     """A quantizer that keeps some of the entries."""
 
     def sent_whole(self, value: CompensatedUpdate, /) -> list[slice]:
-        """Return the parts of the vector, in order, that are sent with all their entries, so that nothing is selected there."""
+        """Return the parts of the vector, in order, of which all entries are sent: nothing is selected there."""
         ...
 
 
@@ -31,8 +31,9 @@ class MomentumCorrection:
 
     With `nesterov`, u = momentum (u + g) and v = v + u + g.  g is the update, its l2 norm clipped to ``clip / sqrt(nodes)``
     unless `clip` is 0.  After s skipped rounds u shrinks by ``momentum**s``, as if the updates in between had been zero.
-    Masking is for entries that were chosen over others: those of parts that `selection` sends whole, such as dense tensors,
-    keep their velocity, so that they are sent momentum SGD.  A message that is lost returns to u and v.
+    Only entries that were chosen over others are masked.  The entries of parts that `selection` sends whole, such as dense
+    tensors, keep their velocity: for these parts the result is momentum SGD.  A message that is lost returns to u and v.
+
     Lin, Han, Mao, Wang, Dally (DGC), ICLR 2018, section 3, and their code for dense tensors; the rules for skipped rounds and
     lost messages are ours.
     """
@@ -59,7 +60,7 @@ class MomentumCorrection:
         return {name: np.zeros(n, np.float32) for name in self.vectors} | _state_of(UNKNOWN)
 
     def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
-        """Return v + u as they are after this update."""
+        """Return v + u, where both already include this update."""
         check_state(state, self.vectors, update.shape[0])
         velocity, unsent = (arithmetic.as_like(state[name], update) for name in self.vectors)
         last, now = int(state["velocity_round"][0]), context.round
@@ -87,14 +88,14 @@ class MomentumCorrection:
         return {"velocity": velocity, "unsent_velocity": unsent} | _state_of(last, entries, kept)
 
     def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
-        """Return v + share lost, and u with the same share of what was masked."""
+        """Return v + share lost, and u with the same share of its masked values."""
         arithmetic.add_clipped(state["unsent_velocity"], lost, share)
         if MASKED_AT in state:  # older versions kept none
             arithmetic.put(state["velocity"], state[MASKED_AT], state[MASKED] * np.float32(share))
         return state | _state_of(int(state["velocity_round"][0]))
 
     def _masked(self, compensated: CompensatedUpdate, quantized: QuantizedVector) -> Indices:
-        """Return the entries of `quantized` that are masked: those that were selected.  A dense vector selects none."""
+        """Return the entries of `quantized` that are masked: the selected ones.  A dense vector selects none."""
         sparse = quantized.sparse()
         if not self.masking or sparse is None:
             return np.empty(0, np.int64)
@@ -114,7 +115,7 @@ class MomentumCorrection:
 
 
 def _state_of(last: int, masked_at: Indices | None = None, masked: Vector | None = None) -> State:
-    """Return what the state holds besides the velocities."""
+    """Return what the state holds in addition to the velocities."""
     return {
         "velocity_round": np.array([last]),
         MASKED_AT: np.empty(0, np.int64) if masked_at is None else masked_at,
@@ -124,7 +125,7 @@ def _state_of(last: int, masked_at: Indices | None = None, masked: Vector | None
 
 @np.errstate(over="ignore", invalid="ignore")
 def _accumulate(decay: float, to_velocity: float, to_unsent: float, unsent: Any, velocity: Any, update: Any) -> Any:
-    """Bring u and v, `velocity` and `unsent`, up to date, and return v."""
+    """Update u and v, `velocity` and `unsent`, in place, and return v."""
     velocity *= decay
     unsent += velocity
     unsent += _scaled(update, to_unsent)
@@ -135,7 +136,7 @@ def _accumulate(decay: float, to_velocity: float, to_unsent: float, unsent: Any,
 
 
 def _scaled(update: Any, weight: float) -> Any:
-    """Return the weighted update within float32: its infinity plus one of the other sign would be NaN."""
+    """Return the weighted update within float32: an infinity plus an infinity of the other sign would be NaN."""
     if weight == 1:
         return update
     scaled = update * weight

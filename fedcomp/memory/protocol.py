@@ -9,14 +9,14 @@ from fedcomp.core import CompensatedUpdate, EncodeContext, dtype_name
 from fedcomp.quantized import QuantizedVector
 
 State: TypeAlias = dict[str, Any]
-"""Named arrays: a value that can be saved and loaded.  Those in a memory's `vectors` are float32 (n,), numpy or torch."""
+"""Named arrays: a value that can be saved and loaded.  The arrays in a memory's `vectors` are float32 (n,), numpy or torch."""
 
 
 class Memory(Protocol):
     """What is added to an update before it is encoded, and what is kept afterwards.
 
-    A state is handed over: the new state may reuse the arrays of the one passed in.  Memories that mean the same by an array
-    use the same name for it, so that another memory can take over.
+    A state is handed over: the new state may reuse the arrays of the old one.  Memories give arrays of one meaning the same
+    name, so that one memory can continue from the state of another.
     """
 
     @property
@@ -26,7 +26,7 @@ class Memory(Protocol):
 
     @property
     def incremental(self) -> bool:
-        """Whether messages add up to an estimate of the update, instead of being updates: the receiver must sum them."""
+        """Whether messages are corrections that add up to an estimate of the update: the receiver must sum them."""
         ...
 
     def init(self, n: int) -> State:
@@ -34,7 +34,7 @@ class Memory(Protocol):
         ...
 
     def compensate(self, update: Any, state: State, context: EncodeContext = EncodeContext()) -> CompensatedUpdate:
-        """Return the vector to encode, for `update`, float32 (n,).  Reading it changes `state` only if it is `in_place`."""
+        """Return the vector to encode, for `update`, float32 (n,).  Reading the result changes `state` only if `in_place`."""
         ...
 
     def update(self, compensated: CompensatedUpdate, quantized: QuantizedVector, state: State) -> State:
@@ -42,7 +42,7 @@ class Memory(Protocol):
         ...
 
     def rollback(self, lost: QuantizedVector, state: State, share: float = 1.0) -> State:
-        """Return the state after the receiver turned out never to have taken this share of `lost`, which was sent earlier."""
+        """Return the state after it turned out that the receiver never took this share of `lost`, which was sent earlier."""
         ...
 
 
@@ -50,7 +50,7 @@ class Incremental(Memory, Protocol):
     """A memory whose messages the receiver sums into an estimate, which the sender holds as well."""
 
     def begins(self, state: State, epoch: int) -> bool:
-        """Return whether the next message is the first of its estimate in this `epoch`: the receiver's sum holds none of it."""
+        """Return whether the next message is the first of its estimate in this `epoch`: the receiver's sum holds none yet."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Compressors by the names that their papers gave them, and the text that names one.
+"""Compressors under the names of their papers, and the text that describes a compressor.
 
 A new method is a function in one of the files below, composed of existing parts and at most one new quantizer, entropy
 code or memory.  `__all__` of that file exports it, and so does `fedcomp`.

@@ -25,47 +25,50 @@ __all__ = ["auto"]
 
 DENSE_BITS = 32.0
 EDEN_ERRORS = (0.571, 0.133, 0.0358, 0.0096)
-"""The squared error of 1 to 4 bits as a share of the squared norm: 1 / (1 - D) - 1 for levels that are D off for N(0, 1)."""
+"""The squared error of 1 to 4 bits as a share of the squared norm: 1 / (1 - D) - 1, with D the levels' error for N(0, 1)."""
 MAX_EDEN_BITS = float(len(EDEN_ERRORS))
 MAX_TINY = 40
-"""Vectors of up to this number of entries travel dense: a message has a head of some 70 bytes."""
+"""Vectors of up to this number of entries travel dense: a message has a head of about 70 bytes."""
 ONE_BIT_ENTRIES = 1500.0
-"""Vectors of this number of entries take one bit an entry, smaller ones more: each of their entries matters more."""
+"""Vectors of this size take one bit an entry.  Smaller vectors take more, because each of their entries matters more."""
 FIRST_CONTACT_SHARE = 0.3
-"""A node's first message holds the model as it is; this share of its cost buys precision in the node's other messages."""
+"""A node's first message holds the exact model; this share of its cost buys precision in the node's other messages."""
 MEAN_ERROR = 0.2
-"""The squared error of a round's mean as a share of an update's squared norm: errors of independent rotations average out."""
+"""The squared error of a round's mean, as a share of an update's squared norm.  Independent errors average out."""
 VERSION_ERROR, MAX_VERSION_ERROR = 0.5, 3.0
-"""The squared error of a version as a share of an update's squared norm, and the largest one: means change the model less."""
+"""The squared error of a version: at most the first share of an update's squared norm, and the second of the version's own.
+
+The mean of k updates changes the model less than one update does, so the first share counts k times.
+"""
 MANY_ROUNDS = 100
-"""Shorter runs allow less error, in proportion to the square root of their rounds: they end while they still learn fast."""
+"""Shorter runs allow less error, in proportion to the square root of their rounds: they end while learning is still fast."""
 MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
 SENDS_PER_NODE = 12.0
 """How often a node sends each entry in a run, on average, with error feedback."""
 MIN_ROUNDS, MIN_JUMP_ROUNDS = 150, 100
-"""Error feedback on the server needs this many rounds, or a few less where it sends less, because nodes that were away jump.
+"""Error feedback on the server needs this many rounds, or the second number if it sends fewer bytes thanks to jumps.
 
 The server takes part in each round, however few nodes do.
 """
 JUMP_GROWTH = 0.4
-"""A jump over s versions takes about s to this power times the bytes of one, on the CNN and the logistic regression."""
+"""A jump over s versions takes about s**JUMP_GROWTH times the bytes of one version (CNN and logistic regression)."""
 SENDS_BY_SERVER = 15.0
 """How often the server sends each entry in a run, on average, with error feedback."""
 MAX_DENSITY = 0.25
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
-"""In this last share of the rounds, nodes send with this many times the density, so that their residuals go out."""
+"""In this last share of the rounds, nodes send with this many times the density, so that their residuals are sent."""
 MAX_DELAY_SHARE, MAX_BALANCED_DELAY_SHARE = 0.02, 0.08
-"""The longest delay by the server's error feedback, as a share of the run's rounds; the second one where nodes fetch much.
+"""The longest delay by the server's error feedback, as a share of the run's rounds; the second if nodes fetch much.
 
-The last version leaves out as much as any other.  To send all of it at once would bring the noise of many means back: in
-trial runs, a precise last version cost the CNN and the adapters of the studies about a point.
+The last version leaves out as much as any other version.  Sending its whole residual at once would bring back the noise of
+many means: in trial runs, a precise last version cost the CNN and the adapters of the studies about one percentage point.
 """
 AUTO_BALANCE = 1.0
 """Nodes fetch much if they fetch more than this multiple of what they send."""
 MIN_BOOST, MAX_BOOST = 1 / 32, 8.0
 MIN_UNBALANCED_BOOST = 0.5
-"""The least factor of the downlink's density because of a short delay alone."""
+"""The least factor by which a short delay alone may reduce the density of the downlink."""
 BOOST_STEP = 1.25
 
 
@@ -73,11 +76,15 @@ BOOST_STEP = 1.25
 def auto() -> Parts:
     """Return the automatic choice: `CompressedStrategy` replaces it in each round by the compressor that suits the run.
 
-    It starts from the number of rounds, the share of the nodes that take part in one, and the size of the model, and adapts
-    to the measured residual.  In short runs, and on nodes that take part seldom: EDEN with just enough bits, a fraction of one
-    where many nodes are averaged.  In long ones, and for the server earlier than for the nodes, because it takes part in each
-    round: STC, with a density that falls with the number of rounds.  Tiny models: dense.
-    Alone, for a single message, it is ``eden(bits=1)``.
+    The choice depends on the number of rounds, the share of the nodes that take part in a round, and the size of the model,
+    and adapts to the measured residual.
+
+    * In short runs, and on nodes that rarely take part: EDEN with just enough bits, less than one if many nodes are averaged.
+    * In long runs: STC, with a density that falls with the number of rounds.  The server uses it in shorter runs than the
+      nodes do, because it takes part in each round.
+    * For tiny models: dense.
+
+    For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
     """
     return Eden(1, "unbiased"), RotatedBits(), NoMemory()
 
@@ -101,7 +108,7 @@ class RoundFacts:
 
     @property
     def learning(self) -> int:
-        """The number of entries that learn, as far as it is known: those of a frozen backbone do not."""
+        """The number of entries that learn, as far as it is known: the entries of a frozen backbone do not."""
         return self.changed or self.n
 
     @property
@@ -111,7 +118,7 @@ class RoundFacts:
 
     @property
     def requests(self) -> float:
-        """How often a node is expected to train in the run."""
+        """The expected number of rounds in which a node trains."""
         return self.participation * self.num_rounds
 
     @property
@@ -121,7 +128,7 @@ class RoundFacts:
 
     @property
     def tolerance(self) -> float:
-        """The share of the error allowed in a long run that this one is allowed."""
+        """The error allowed in this run, as a share of the error allowed in a long run."""
         return min(1.0, math.sqrt(self.num_rounds / MANY_ROUNDS))
 
 
@@ -136,7 +143,7 @@ class Choice:
 def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
     """Return the compressor of the nodes' updates in a round.
 
-    `keep_stc` says that earlier rounds used STC: it stays then, because only error feedback sends what nodes have left out.
+    `keep_stc` says that earlier rounds used STC: then it stays, because only error feedback sends the nodes' residuals.
     """
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
@@ -155,9 +162,10 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
 
 
 def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = False) -> Choice:
-    """Return the compressor of the version that a round publishes; `facts` count all nodes that get messages as sampled.
+    """Return the compressor of the version that a round publishes.
 
-    The density of STC is multiplied by `boost`.  `keep_stc` is as in `choose_uplink`.
+    `facts.sampled` counts all nodes that get messages.  The density of STC is multiplied by `boost`.  `keep_stc` has the same
+    meaning as in `choose_uplink`.
     """
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
@@ -187,7 +195,7 @@ def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = F
 
 
 def eden_bits(error: float) -> float:
-    """Return the fewest bits an entry with which EDEN's squared `error` is at most that share of the squared norm."""
+    """Return the fewest bits an entry with which EDEN's squared error is at most the share `error` of the squared norm."""
     check_range("error", error, above=0)
     if error < EDEN_ERRORS[0]:
         return float(np.interp(-error, -np.array(EDEN_ERRORS), range(1, len(EDEN_ERRORS) + 1)))
@@ -199,8 +207,8 @@ def next_boost(
 ) -> float:
     """Return the factor of the downlink's density after a version with a measured `delay`.
 
-    `delay` is the norm of the residual over that of a round's change: about the rounds by which the published model is late.
-    `fetched` and `sent` are the bytes of returning nodes in the last rounds, as for `toward_balance`.
+    `delay` is the norm of the residual over the norm of a round's change: about the number of rounds by which the published
+    model is late.  `fetched` and `sent` are the bytes of returning nodes in the last rounds, as for `toward_balance`.
     """
     check_range("delay", delay, least=0)
     unbalanced = fetched > AUTO_BALANCE * sent
@@ -240,7 +248,7 @@ def _first(share: float) -> str:
 
 
 def _stc_bits(density: float) -> float:
-    """Return the bits an entry of STC: for each that is kept a gap in Golomb code, and a sign."""
+    """Return the bits an entry of STC: each kept entry takes a gap in Golomb code, and a sign."""
     return density * (math.log2(1 / density) + 2)
 
 
@@ -249,7 +257,7 @@ def _stc(density: float, reason: str) -> Choice:
 
 
 def _eden(least: Mapping[str, float]) -> Choice:
-    """Return EDEN with the largest of these bits, which are given by their reasons."""
+    """Return EDEN with the largest of these numbers of bits; `least` maps reasons to numbers of bits."""
     reason = max(least, key=lambda each: least[each])
     return Choice(eden(_rounded(min(least[reason], MAX_EDEN_BITS))), reason)
 

@@ -1,4 +1,4 @@
-"""A downlink that follows the traffic: its density falls where nodes would fetch more than they send."""
+"""A downlink that follows the traffic: its density falls if nodes would fetch more than they send."""
 
 import math
 
@@ -11,19 +11,22 @@ __all__ = ["balanced"]
 MIN_SHARE = 1 / 20
 """The least share of the named density.  On digits, 1/20 of the uplink's density still cost less than a point."""
 MAX_GAIN = 0.25
-"""A node that comes back fetches versions of many densities: faster steps would overshoot."""
+"""Limits the step: what a returning node fetches reflects the densities of many past rounds."""
 
 
 @register("chosen by fedcomp: what returning nodes fetch", uplink=False)
 def balanced(method: str | Compressor = "stc(density=0.02)", balance: float = 1.0) -> Parts:
     """Return `method` with a density that `CompressedStrategy` adapts: returning nodes fetch `balance` times what they send.
 
-    A node that was away fetches all that it missed, so the same density costs more down than up.  From round to round the
-    density moves towards the one at which the bytes of both directions are in balance, as measured in the last rounds,
-    evaluation included.  It is at most that of `method`, and at least 1/20 of it: choose 20 times the smallest density that
-    you would accept.  The log says so where a bound keeps nodes from the balance.  Nodes' first models do not count.  Without
-    rounds, what a node fetches counts when it answers.  `method` is a compressor with a setting `density`, or its text.
-    Alone, for a single message, it is `method` itself.
+    A node that was away fetches everything that it missed, so the same density costs more bytes down than up.  In each round
+    the density moves towards the value at which the bytes of both directions are in balance, as measured in the last rounds,
+    evaluation included.  First models do not count.  In the mode without rounds, fetched bytes count when the node answers.
+
+    The density is between 1/20 of the density of `method` and all of it: choose 20 times the smallest density that you would
+    accept.  The log says if one of these bounds prevents the balance.
+
+    `method` is a compressor with a setting `density`, or its text.  For a single message, outside `CompressedStrategy`, the
+    result is `method` itself.
 
     Examples:
         >>> from fedcomp.methods import stc
@@ -47,7 +50,7 @@ def balanced(method: str | Compressor = "stc(density=0.02)", balance: float = 1.
 
 
 def with_share(compressor: Compressor, share: float) -> Compressor:
-    """Return the method within a `balanced` compressor, with this share of its density."""
+    """Return the method inside a `balanced` compressor, with its density multiplied by `share`."""
     method = build(str(dict(compressor.settings)["method"]), METHODS, "method")
     settings = dict(method.settings)
     density = settings.pop("density")
@@ -57,26 +60,26 @@ def with_share(compressor: Compressor, share: float) -> Compressor:
 
 
 def balance_of(compressor: Compressor) -> float:
-    """Return the balance that a `balanced` compressor names."""
+    """Return the setting `balance` of a `balanced` compressor."""
     return float(dict(compressor.settings).get("balance", 1.0))  # type: ignore[arg-type]
 
 
 def first_share(participation: float) -> float:
-    """Return the share of the named density for the first version, as if all that a node misses were of its own bytes."""
+    """Return the share of the named density for the first version, as if all missed versions had its size."""
     return max(MIN_SHARE, participation)
 
 
 def next_share(share: float, *, fetched: float, sent: float, balance: float, participation: float) -> float:
-    """Return the share of the named density for the next version; the arguments are those of `toward_balance`."""
+    """Return the share of the named density for the next version; the arguments are as for `toward_balance`."""
     share = toward_balance(share, fetched=fetched, sent=sent, balance=balance, participation=participation)
     return min(1.0, max(MIN_SHARE, share))
 
 
 def toward_balance(factor: float, *, fetched: float, sent: float, balance: float, participation: float) -> float:
-    """Return the factor of the density with which nodes come to fetch `balance` times what they send.
+    """Return the next factor of the density, one step towards nodes that fetch `balance` times the bytes that they send.
 
-    `fetched` and `sent` are the bytes that returning nodes have fetched and sent in the last rounds.  The step is smaller the
-    longer nodes are away: what they fetch then holds many versions of earlier densities.
+    `fetched` and `sent` are the bytes that returning nodes have fetched and sent in the last rounds.  The longer nodes are
+    away, the smaller is the step: the fetched bytes then include many versions of earlier densities.
     """
     if not fetched or not sent:
         return factor

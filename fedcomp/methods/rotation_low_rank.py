@@ -12,7 +12,7 @@ __all__ = ["drive", "eden", "powersgd"]
 def drive(feedback: bool = False) -> Parts:
     """Return DRIVE: the signs of the randomly rotated vector, one bit an entry, without a memory.
 
-    Unbiased, except for vectors of less than some 20 entries, which have few rotations.  With `feedback`, it has error
+    Unbiased, except for vectors of fewer than about 20 entries, which have few rotations.  With `feedback`, it has error
     feedback and the scale of least error.  Vargaftik, Ben Basat, Portnoy, Mendelson, Ben-Itzhak, Mitzenmacher,
     NeurIPS 2021, arXiv:2105.08339.
     """
@@ -21,9 +21,9 @@ def drive(feedback: bool = False) -> Parts:
 
 @register("Vargaftik et al., ICML 2022, arXiv:2108.08842")
 def eden(bits: float = 2, feedback: bool = False) -> Parts:
-    """Return EDEN: the randomly rotated vector in `bits` bits an entry, up to 4, also fractions and below 1.
+    """Return EDEN: the randomly rotated vector in `bits` bits an entry, up to 4; fractions are possible, also below 1.
 
-    Unbiased, except for vectors of less than some 20 entries, which have few rotations.  With `feedback`, it has error
+    Unbiased, except for vectors of fewer than about 20 entries, which have few rotations.  With `feedback`, it has error
     feedback and the scale of least error.  Vargaftik, Ben Basat, Portnoy, Mendelson, Ben Itzhak, Mitzenmacher,
     ICML 2022, arXiv:2108.08842.
     """
@@ -32,7 +32,7 @@ def eden(bits: float = 2, feedback: bool = False) -> Parts:
 
 @register("Vogels et al., NeurIPS 2019, arXiv:1905.13727")
 def powersgd(rank: int = 2) -> Parts:
-    """Return PowerSGD: each matrix as the product of two of `rank` columns, warm-started, with error feedback.
+    """Return PowerSGD: each matrix as the product of two matrices of `rank` columns, warm-started, with error feedback.
 
     Each sender sends both factors of its own matrix, in one exchange a round; the paper's all-reduce takes two.
     Vogels, Karimireddy, Jaggi, NeurIPS 2019, arXiv:1905.13727.

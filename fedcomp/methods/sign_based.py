@@ -13,8 +13,9 @@ __all__ = ["doublesqueeze", "efsign", "onebit", "signsgd"]
 def signsgd(step: float = 0.001, ties: str = "zero") -> Parts:
     """Return signSGD: ± `step` for every entry, and no memory.
 
-    With `fedcomp.flower.MajorityVote` as the strategy the server counts votes, and this is its downlink too.  An entry of
-    exactly zero, as after a tied vote, is sent as zero, or with `ties="coin"` as ± `step` at random: one bit an entry.
+    With `fedcomp.flower.MajorityVote` as the strategy, the server counts votes, and this method is the downlink as well.  An
+    entry of exactly zero, such as after a tied vote, is sent as zero.  With `ties="coin"` it is sent as ± `step` at random:
+    one bit an entry.
     Bernstein, Wang, Azizzadenesheli, Anandkumar, ICML 2018, arXiv:1802.04434; ICLR 2019, arXiv:1810.05291 (majority vote).
     """
     check_step(step)
@@ -23,9 +24,9 @@ def signsgd(step: float = 0.001, ties: str = "zero") -> Parts:
 
 @register("Seide et al., Interspeech 2014")
 def onebit() -> Parts:
-    """Return 1-bit SGD: for each tensor the means of its entries from zero up and of those below, with error feedback.
+    """Return 1-bit SGD: for each tensor the mean of its entries >= 0 and the mean of the others, with error feedback.
 
-    Seide, Fu, Droppo, Li, Yu, Interspeech 2014, where the two means are those of a column.
+    Seide, Fu, Droppo, Li, Yu, Interspeech 2014, where the two means are taken for each column.
     """
     return OneBit(), LevelsCode(), LinearFeedback()
 
@@ -43,10 +44,13 @@ def efsign() -> Parts:
 def doublesqueeze(codec: str = "sign", density: float | None = None) -> Parts:
     """Return DoubleSqueeze's compressor, meant for both directions: error feedback on the nodes and on the server.
 
-    `codec` is "sign", one bit an entry and each tensor's mean magnitude; "topk" with a `density` (0.0269 if none is given:
-    300,000 of ResNet-18's entries); or "random": each entry v is sent with the probability |v| / max |v| of its tensor, as a
-    sign and |v|^2 / |v|_1.  Tang, Yu, Lian, Zhang, Liu, ICML 2019, arXiv:1905.05957, with the magnitudes that err least:
-    that of their signs keeps the norm, and that of their random codec is max |v|, with which residuals are many times larger.
+    `codec` is one of three.  "sign": one bit an entry and each tensor's mean magnitude.  "topk" with a `density` (0.0269 if
+    none is given: 300,000 of ResNet-18's entries).  "random": each entry v is sent with the probability |v| / max |v| of its
+    tensor, as a sign and |v|^2 / |v|_1.
+
+    Tang, Yu, Lian, Zhang, Liu, ICML 2019, arXiv:1905.05957, but with the magnitudes of least error.  In the paper, the
+    magnitude of the signs keeps the norm, and the magnitude of the random codec is max |v|, with which residuals are many
+    times larger.
     """
     check_choice("codec", codec, ("sign", "topk", "random"))
     if codec == "topk":

@@ -37,10 +37,10 @@ __all__ = ["dgc", "ef21", "fastsgd", "hierarchical", "randk", "regtopk", "select
 def stc(density: float = 1 / 400, order: str = "split", scope: str = "vector", dense_below: int = 0) -> Parts:
     """Return sparse ternary compression with error feedback.
 
-    Keeps the k = max(1, ceil(density n)) largest entries of residual + update as ±their mean magnitude.  With
-    `order` "split", positions, in Golomb or another code, and signs are streams; "interleaved" is the paper's Golomb code.
-    `scope` is "vector", or "tensor" for a k and a mean of each tensor, as in the authors' code; then tensors of one
-    dimension, and those of fewer than `dense_below` entries, are sent as they are if `dense_below` is above 0.
+    Keeps the k = max(1, ceil(density n)) largest entries of residual + update as ±their mean magnitude.  With `order` "split",
+    positions (in Golomb code or another one) and signs are separate streams; "interleaved" is the paper's Golomb code.
+    `scope` is "vector", or "tensor" for a k and a mean of each tensor, as in the authors' code.  With "tensor" and
+    `dense_below` above 0, tensors of one dimension and tensors of fewer than `dense_below` entries are sent unchanged.
     Sattler, Wiedemann, Müller, Samek, IEEE TNNLS 31(9), 2020, arXiv:1903.02891.
 
     Examples:
@@ -74,9 +74,9 @@ def topk(
     """Return top-k: the k = max(1, ceil(density n)) largest entries, with error feedback unless `feedback` is off.
 
     `values` is their format: "fp32", "fp16" (times a power of two, so that none overflows), "bf16", or "natural" (signs
-    and random powers of two, Horváth et al., arXiv:1905.10988).  `scope` is "vector", or "tensor" for a k of each tensor;
-    then tensors of one dimension, and those of fewer than `dense_below` entries, keep all entries if `dense_below` is above
-    0.  Aji, Heafield, EMNLP 2017, arXiv:1704.05021.
+    and random powers of two, Horváth et al., arXiv:1905.10988).  `scope` is "vector", or "tensor" for a k of each tensor.
+    With "tensor" and `dense_below` above 0, tensors of one dimension and tensors of fewer than `dense_below` entries keep all
+    entries.  Aji, Heafield, EMNLP 2017, arXiv:1704.05021.
 
     Examples:
         >>> import numpy as np
@@ -90,9 +90,9 @@ def topk(
 
 @register("Wangni et al., NeurIPS 2018, arXiv:1710.09854")
 def randk(density: float = 1 / 100, feedback: bool = True) -> Parts:
-    """Return rand-k: k = max(1, ceil(density n)) random entries that sender and receiver draw from one seed: no indices.
+    """Return rand-k: k = max(1, ceil(density n)) random entries.  Sender and receiver draw the indices from one seed.
 
-    With error feedback they are sent unchanged; without it they are multiplied by n / k, which makes the vector unbiased.
+    With error feedback the entries are sent unchanged.  Without it they are multiplied by n / k, so the vector is unbiased.
     Wangni, Wang, Liu, Zhang, NeurIPS 2018, arXiv:1710.09854; Stich, Cordonnier, Jaggi, NeurIPS 2018, arXiv:1809.07599.
     """
     return SeededSubset(density, unbiased=not feedback), SeededValues(), memory(feedback)
@@ -111,11 +111,11 @@ def selective(density: float = 1 / 10) -> Parts:
 def hierarchical(
     density: float = 1 / 10, levels: int = 4, top_levels: int = 2, mask: str = "vector", feedback: bool = True
 ) -> Parts:
-    """Return hierarchical quantization: the largest entries by `levels` of magnitude, the top one split into `top_levels`.
+    """Return hierarchical quantization: the largest entries in `levels` of magnitude; the top level has `top_levels` parts.
 
-    `mask` selects the largest of the whole "vector" or of each "tensor"; the levels are those of all kept entries of the vector
-    in both cases, so that there is one table in a message.  In the style of DHQC (Jiang, Liu, Chen, Zhou,
-    arXiv:2212.14760); `MagnitudeHierarchy` lists the details that are decided here, and error feedback is one of them.
+    `mask` selects the largest entries of the whole "vector" or of each "tensor".  In both cases the levels are those of all
+    kept entries of the vector, so a message has one table.  In the style of DHQC (Jiang, Liu, Chen, Zhou, arXiv:2212.14760).
+    `MagnitudeHierarchy` lists the details that are our decisions; error feedback is another one.
     """
     masks: dict[str, Quantizer[CompensatedUpdate, Sparse]] = {"vector": TopK(density), "tensor": TensorTopK(density)}
     check_choice("mask", mask, masks)
@@ -128,9 +128,9 @@ def regtopk(
 ) -> Parts:
     """Return regularized top-k: top-k that leaves out entries that the other `nodes` of a round are likely to cancel.
 
-    As the regularization `mu` goes to 0, it becomes top-k with error feedback, which it also is after a skipped round.
-    `denominator`, "sent" or "asked", is explained at `RegularizedTopK`.  The sum of the other nodes is read from the model, so
-    the method expects a `dense()` downlink, FedAvg's step and equal weights; otherwise it regularizes by an approximation.
+    As the regularization `mu` goes to 0, it becomes top-k with error feedback.  After a skipped round it is top-k as well.
+    `denominator`, "sent" or "asked", is explained at `RegularizedTopK`.  The sum of the other nodes is read from the model.
+    So the method expects a `dense()` downlink, FedAvg and equal weights; otherwise it regularizes by an approximation.
     Bereyhi, Liang, Boudreau, Afana, arXiv:2409.14893 and arXiv:2501.05633.
     """
     return RoundValues(RegularizedTopK(density, mu, denominator), values), SparseValues(), Regularized(nodes)
@@ -154,9 +154,12 @@ def dgc(
 
     The clients train without momentum, which is applied here.  The density falls over the first `warmup` rounds, in every
     round or in `warmup_steps` equal steps: the paper's 25, 6.3, 1.6 and 0.4 % are four epochs.  `clip` is the largest norm of
-    the mean update of `nodes` senders, 0 for none.  `values`, `scope` and `dense_below` are those of `topk`; the authors'
-    code has scope="tensor" and keeps tensors of one dimension dense, `dense_below=1`.  Tensors that are sent whole have
-    ordinary momentum; with a density of 1 this is momentum SGD.
+    the mean update of `nodes` senders (0: no clipping).  `masking` zeroes the velocity of selected entries (momentum
+    factor masking), and `nesterov` uses Nesterov momentum.
+
+    `values`, `scope` and `dense_below` have the same meaning as for `topk`.  The authors' code uses scope="tensor" and keeps
+    tensors of one dimension dense, `dense_below=1`.  Tensors that are sent whole have ordinary momentum; with a density of 1
+    this is momentum SGD.
     Lin, Han, Mao, Wang, Dally, ICLR 2018, arXiv:1712.01887.
     """
     selection = ScheduledTopK(_selection(density, scope, dense_below), warmup, warmup_steps)
@@ -166,11 +169,11 @@ def dgc(
 
 @register("in the style of Yang et al., arXiv:2112.04291")
 def fastsgd(base: float = 2**0.25, levels: int = 8, feedback: bool = True) -> Parts:
-    """Return logarithmic levels of the entries within ``base**(levels - 1/2)`` of the largest one.
+    """Return logarithmic levels of the entries whose magnitude is within ``base**(levels - 1/2)`` of the largest one.
 
-    Indices are delta keys, or in another code where that takes fewer bytes.  The number of entries depends on the vector.
+    Indices are delta keys, or another code if that takes fewer bytes.  The number of entries depends on the vector.
     In the style of FastSGD (Yang, Chen, Zeng, Gao, arXiv:2112.04291), whose abstract names the parts; the details and error
-    feedback are decided here.
+    feedback are our decisions.
     """
     return Logarithmic(base, levels), SparseLevelsCode(), memory(feedback)
 
@@ -193,9 +196,12 @@ def sparseloco(density: float = 1 / 64, bits: int = 2, decay: float = 0.95, chun
 def ef21(density: float = 1 / 100, momentum: float = 0.1, values: str = "fp32") -> Parts:
     """Return EF21-SGDM with top-k: messages are increments of an estimate of the averaged update, not updates.
 
-    The server must sum them, as the strategy `fedcomp.flower.EF21` does inside `CompressedStrategy`.  On the downlink, the
-    error feedback of any method is EF21-P already (Gruntkowska, Tyurin, Richtárik, ICML 2023).  Richtárik, Sokolov,
-    Fatkhullin, NeurIPS 2021, arXiv:2106.05203; Fatkhullin, Tyurin, Richtárik, NeurIPS 2023, arXiv:2305.15155.
+    `momentum` is the weight of the newest update in the average; 1 gives EF21.  `values` are the formats of `topk`.
+    The server must sum the messages, as the strategy `fedcomp.flower.EF21` does inside `CompressedStrategy`.  On the downlink,
+    any method with error feedback already is EF21-P (Gruntkowska, Tyurin, Richtárik, ICML 2023).
+
+    Richtárik, Sokolov, Fatkhullin, NeurIPS 2021, arXiv:2106.05203; Fatkhullin, Tyurin, Richtárik, NeurIPS 2023,
+    arXiv:2305.15155.
     """
     return RoundValues(TopK(density), values), SparseValues(), Ef21(momentum)
 

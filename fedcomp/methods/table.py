@@ -22,7 +22,7 @@ Row = tuple[str, str, str, str, str, str, float, float]
 def measured_vector() -> Vector:
     """Return the vector that every method is measured on, float32 (102538,).
 
-    Each of its four tensors is nearly Gaussian, with a standard deviation of its own.
+    Each of its four tensors is nearly Gaussian, with its own standard deviation.
     """
     stream = RandomStream(0)
     gaussian = sum(stream.uniform(N).astype(np.float64) for _ in range(12)) - 6
@@ -45,7 +45,7 @@ def rows() -> Iterator[Row]:
 
 
 def text_lines() -> Iterator[str]:
-    """Yield the table as plain text: three lines a method, its settings in the second, its paper in the third."""
+    """Yield the table as plain text, three lines per method: the second has its settings, and the third its paper."""
     yield MEASURED
     yield ERROR
     yield ""

@@ -15,13 +15,13 @@ Words = NDArray[np.uint32]
 
 
 def check_bucket(bucket: int, norm: str = "max") -> None:
-    """Refuse a bucket of no entry or of more than 2^20, and a norm that `norms` does not know."""
+    """Refuse a bucket that is not of 1 to 2^20 entries, and a norm that `norms` does not know."""
     check_int("bucket", bucket, 1, MAX_BUCKET, "the entries that share a scale")
     check_choice("norm", norm, ("l2", "max"))
 
 
 def bucket_rows(value: CompensatedUpdate, bucket: int) -> Iterator[tuple[slice, slice, Vector]]:
-    """Yield (entries, buckets, the entries as rows, one a bucket), about a block each; the last bucket may be shorter."""
+    """Yield (entries, buckets, the entries as one row per bucket), about a block each; the last bucket may be shorter."""
     for start, block in value.blocks(max(1, value.block_size // bucket) * bucket):
         first, rows = start // bucket, block.size // bucket
         cut = rows * bucket
@@ -32,7 +32,7 @@ def bucket_rows(value: CompensatedUpdate, bucket: int) -> Iterator[tuple[slice, 
 
 
 def tensor_blocks(value: CompensatedUpdate) -> Iterator[tuple[int, slice, Vector]]:
-    """Yield (number of the tensor, entries, the entries' values): blocks, cut at the ends of tensors."""
+    """Yield (number of the tensor, entries, their values), in blocks that end where a tensor ends."""
     ends = np.cumsum(value.sizes).tolist()
     tensor = 0
     for start, block in value.blocks():
@@ -49,7 +49,7 @@ def rounded_buckets(
 ) -> Levels:
     """Return each entry as a level around the middle one of `scale`; the scale of a bucket is its norm.
 
-    `rounding` turns ratios of [-1, 1] and as many random words into steps from the middle level.
+    `rounding` turns ratios in [-1, 1], with one random word for each, into steps from the middle level.
     """
     stream = rounding_stream(value.context)
     levels = np.empty(value.n, level_type(scale.count))
@@ -64,7 +64,7 @@ def rounded_buckets(
 def norms(rows: Vector, norm: str) -> Vector:
     """Return for each row its largest magnitude ("max"), or its Euclidean norm ("l2"), at most the largest float32.
 
-    Neither is below the largest magnitude: float64 holds the squares of float32 exactly, and roundings are monotone.
+    No result is below the largest magnitude: float64 holds the squares of float32 exactly, and roundings are monotone.
     """
     if norm == "max":
         return np.asarray(np.abs(rows).max(axis=1), np.float32)
@@ -73,31 +73,31 @@ def norms(rows: Vector, norm: str) -> Vector:
 
 
 def ratios(rows: Vector, scales: Vector) -> Vector:
-    """Return the rows divided by their scales, as one vector; by 1 where the scale is 0.
+    """Return the rows divided by their scales (by 1 where the scale is 0), as one vector.
 
-    A division is needed: the product with the inverse could exceed 1, and overflows for denormals.
+    A division is needed: a product with the inverse could exceed 1, and would overflow for denormals.
     """
     divisors = np.asarray(np.where(scales > 0, scales, 1), np.float32)
     return np.divide(rows, divisors[:, None]).ravel()
 
 
 def midpoints(low: NDArray[np.float64], high: NDArray[np.float64]) -> tuple[Vector, Vector]:
-    """Return (offsets, scales): the middles of the ranges and half their widths; their sums stay within float32."""
+    """Return (offsets, scales): the middles of the ranges, and half of their widths.  Offset ± scale stays within float32."""
     offsets, scales = ((low + high) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32)
     room = MAX_FLOAT32 - np.abs(offsets, dtype=np.float64)
     return offsets, np.where(scales > room, np.nextafter(room.astype(np.float32), np.float32(0)), scales)
 
 
 def rounding_stream(context: EncodeContext) -> RandomStream:
-    """Return the random numbers for rounding, independent of the others that the same seed gives."""
+    """Return the random numbers for rounding, independent of the other random numbers of the same seed."""
     return RandomStream(context.seed, int.from_bytes(b"rounding", "big"))
 
 
 def round_at_random(ratios: Vector, levels: int, words: Words) -> Integers:
-    """Return for each ratio of [-1, 1] one of the two whole numbers next to ``levels * ratio``, which is their mean.
+    """Return for each ratio in [-1, 1] one of the two whole numbers next to ``levels * ratio``, without bias.
 
-    Computed in fixed point, where nothing rounds up to a level too far: the mean is exact to 2^-23 of a level or better, for
-    up to 255 levels.  `words`, one a ratio, are overwritten.
+    Computed in fixed point, where nothing rounds up to a level too far.  The mean is exact to 2^-23 of a level or better, for
+    up to 255 levels.  `words`, one per ratio, are overwritten.
     """
     point = 31 - levels.bit_length()
     fixed = np.empty(ratios.size, np.int32)
@@ -109,7 +109,7 @@ def round_at_random(ratios: Vector, levels: int, words: Words) -> Integers:
 
 
 def round_exponents(magnitudes: Integers, words: Words) -> Integers:
-    """Return the exponents of `magnitudes`, the bits of float32, each one higher with the probability mantissa / 2^23.
+    """Return the exponents of `magnitudes`, the bits of float32; each is raised by one with probability mantissa / 2^23.
 
     A random number below 2^23 is added, and the carry decides.  Both arguments are overwritten.
     """
@@ -120,7 +120,7 @@ def round_exponents(magnitudes: Integers, words: Words) -> Integers:
 
 
 def natural_exponents(values: Vector, words: Words) -> Integers:
-    """Return each magnitude's exponent, as float32 stores it, rounded at random without bias; never beyond the largest."""
+    """Return each magnitude's exponent, as float32 stores it, rounded at random without bias, at most `MAX_EXPONENT`."""
     exponents = round_exponents(values.view(np.int32) & np.int32(0x7FFFFFFF), words)
     return np.minimum(exponents, np.int32(MAX_EXPONENT), out=exponents)
 

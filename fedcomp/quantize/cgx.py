@@ -31,14 +31,14 @@ class Cgx:
     """Round each entry of a layer to one of 2^`bits` levels between the least and the largest of its `bucket`.
 
     `rounding` is "nearest", or "random": to one of the two next levels, without bias.  With `scale` "range" the levels are
-    evenly between the ends of the range.  "minimal" moves and stretches those of each bucket to the least squared error, for
-    error feedback and where a theory needs a contraction.
+    spread evenly between the ends of the range.  "minimal" moves and stretches the levels of each bucket to the least squared
+    error, for error feedback and for theories that need a contraction.
     With u = (max - min) / (2^bits - 1), the nearest level is floor((x - min) / u + 1/2); if `adaptive`, each layer gets 2 to
     8 bits.
     Markov, Ramezanikebrya, Alistarh, "CGX: Adaptive System Support for Communication-Efficient Deep Learning", Middleware
     2022.  Adaptive bits keep the error within `tolerance` times that of `bits` in every layer (`allocate`).
-    Tensors of one dimension or none, and those of fewer than `dense_below` entries, are sent as they are.  A vector of unknown
-    tensors is one layer.
+    Tensors of one dimension or none, and tensors of fewer than `dense_below` entries, are sent unchanged.  If the shapes are
+    unknown, the vector is one layer.
     """
 
     bits: int = 4
@@ -67,8 +67,9 @@ class Cgx:
     def error_bound(self, n: int) -> ErrorBound | None:
         """Return the variance of random rounding, or the factor of rounding to the nearest level.
 
-        In a bucket with entries of both signs, each one is off by at most half a step, and the squares of its two ends, which
-        are exact, are at least half of the range's.  Where all have one sign, an entry is off by no more than itself.
+        In a bucket with entries of both signs, each entry is off by at most half a step.  The two ends of the range are exact,
+        and the sum of their squares is at least half of the squared range.  In a bucket of one sign, an entry is off by at
+        most its own magnitude.
         """
         bucket, steps = min(self.bucket, n), (1 << (MIN_ADAPTIVE_BITS if self.adaptive else self.bits)) - 1
         two_signs = max(0, bucket - 2) / (2 * steps**2)
@@ -86,7 +87,7 @@ class Cgx:
         return replace(self, scale="minimal")
 
     def quantize(self, value: CompensatedUpdate, /) -> Segments:
-        """Return the layers, neighbouring dense ones as one.
+        """Return the layers, with neighbouring dense layers joined into one.
 
         Raises `ValueError` if an entry is NaN or infinite.
         """
@@ -140,12 +141,12 @@ def _square(scales: Vector, n: int, bucket: int) -> float:
 
 
 def row_ranges(rows: Vector) -> tuple[Vector, Vector]:
-    """Return (offsets, scales) of the rows: the middle of each one's range, and half its width."""
+    """Return (offsets, scales) of the rows: the middle of each row's range, and half of the range's width."""
     return midpoints(rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64))
 
 
 def least_squares(rows: Vector, values: Vector) -> tuple[Vector, Vector]:
-    """Return for each row the (offset, scale) with which offset + scale `values` errs least; a scale is at least 0."""
+    """Return for each row the (offset, scale) with the least squared error of offset + scale `values`; scales are >= 0."""
     wide, positions = rows.astype(np.float64), values.astype(np.float64)
     means, centers = wide.mean(axis=1), positions.mean(axis=1)
     positions -= centers[:, None]
@@ -159,7 +160,7 @@ def least_squares(rows: Vector, values: Vector) -> tuple[Vector, Vector]:
 def round_to_levels(
     rows: Vector, offsets: Vector, scales: Vector, bits: int, out: NDArray[np.uint8], words: Words | None = None
 ) -> None:
-    """Write the nearest level of each entry into `out`, or with random `words`, one of the two next ones without bias."""
+    """Write the nearest level of each entry into `out`; with random `words`, one of the two next levels, without bias."""
     # From the middle of the range: the distance from its least entry to its largest may exceed float32.
     found = ratios(rows - offsets[:, None], scales)
     found *= np.float32(0.5)
@@ -173,16 +174,16 @@ def round_to_levels(
 
 
 def rounding_error(square: float, bits: int) -> float:
-    """Return the error of rounding to 2^bits levels: `square` over (2^bits - 1)^2.
+    """Return the squared error of rounding to 2^bits levels: `square` / (2^bits - 1)^2.
 
-    `square` is the sum of range^2 / 12 over a layer's entries, each with the range of its bucket: what rounding adds to the
-    squared error where entries are spread evenly between two levels.
+    `square` is the sum of range^2 / 12 over a layer's entries, each with the range of its bucket.  This is the error of
+    entries that are spread evenly between two levels.
     """
     return square / ((1 << bits) - 1) ** 2
 
 
 def least_tolerance(bits: int) -> float:
-    """Return the least `tolerance` that `allocate` can keep: with it, every layer has the most bits."""
+    """Return the least `tolerance` that `allocate` can keep: at this tolerance, every layer has the most bits."""
     return rounding_error(1, MAX_ADAPTIVE_BITS) / rounding_error(1, bits)
 
 
@@ -192,7 +193,8 @@ def allocate(entries: Sequence[int], squares: Sequence[float], bits: int, tolera
     In the style of the adaptive compression of CGX (Markov, Ramezanikebrya, Alistarh, Middleware 2022), with fedcomp's own
     greedy solver: all layers start at 8 bits; the layer that saves the most bits for the error that it adds loses one, as
     long as the error allows it.  The error is convex in the bits, so the steps of a layer come in order.
-    `entries` and `squares` (`rounding_error`) are those of the layers.  A `tolerance` below `least_tolerance` is not kept.
+    `entries` and `squares` (see `rounding_error`) have one number per layer.  A `tolerance` below `least_tolerance` cannot be
+    kept.
     """
     allowed = tolerance * sum(rounding_error(square, bits) for square in squares)
     chosen = [MAX_ADAPTIVE_BITS] * len(entries)

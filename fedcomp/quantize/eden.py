@@ -31,21 +31,23 @@ from fedcomp.quantized import (
 ORDINARY = 2.0**-80, 2.0**80
 """Chunks with a squared norm between these need no scaling: no sum leaves float32, and no underflow matters."""
 WORST_VARIANCE = 2.92
-"""Of one bit an entry for vectors of any length, 0.571 for long ones; more bits have less.  DRIVE, NeurIPS 2021, section 4."""
+"""The variance at one bit an entry, for any length; 0.571 for long vectors, less with more bits.  DRIVE, section 4."""
 MAX_EXACT_SUM = 64
-"""Numbers up to which a sum is exact and not in halves."""
+"""Up to this many numbers, a sum is exact; longer sums are computed in halves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Eden:
     """Rotate each chunk at random, keep `bits` an entry, and one scale.
 
-    One bit: Vargaftik et al., "DRIVE: One-bit Distributed Mean Estimation", NeurIPS 2021; other bits: Vargaftik et al.,
-    "EDEN: Communication-Efficient and Robust Distributed Mean Estimation for Federated Learning", ICML 2022, section 4 and,
-    for less than a bit or a fraction, section 5.  `scale` is "unbiased", |x|^2 / <c, r> for the rotated chunk r and its
-    levels c, or "minimal", <c, r> / |c|^2: the least squared error, for use with error feedback.
-    The unbiased scale is exactly so for a uniformly random rotation; `Rotation` comes close to one.  Vectors of few entries
-    have few such rotations: below some 20 entries, or 100 if a few are far larger than the others, a bias is left.
+    One bit: Vargaftik et al., "DRIVE: One-bit Distributed Mean Estimation", NeurIPS 2021.  Other bits: Vargaftik et al.,
+    "EDEN: Communication-Efficient and Robust Distributed Mean Estimation for Federated Learning", ICML 2022, section 4;
+    section 5 for less than one bit and for fractions.
+
+    For a rotated chunk r of the entries x and its levels c, `scale` is "unbiased", |x|^2 / <c, r>, or "minimal",
+    <c, r> / |c|^2.  The latter has the least squared error, for use with error feedback.
+    The unbiased scale is exactly unbiased for a uniformly random rotation, which `Rotation` approximates.  Short vectors have
+    few rotations: below about 20 entries, or 100 if a few are far larger than the others, a bias remains.
     """
 
     bits: float
@@ -74,9 +76,10 @@ class Eden:
         return Rotated(value.n, seed, bits, scales, levels, indices)
 
     def error_bound(self, n: int) -> ErrorBound | None:
-        """Return the variance, below one bit that of the entries that are left out too; of it w / (1 + w) is the least error.
+        """Return the variance w, or for the scale "minimal" the factor w / (1 + w).
 
-        The rotation of a few entries is not close to a uniformly random one: then the scale "unbiased" has no bound.
+        Below one bit, w includes the entries that are left out.  The rotation of a few entries is not close to a uniformly
+        random one: then the scale "unbiased" has no bound.
         """
         variance = (1 + WORST_VARIANCE) / min(1.0, self.bits) - 1
         if self.scale == "minimal":
@@ -108,9 +111,9 @@ class Eden:
 
 
 def _normalize(entries: Vector, spare: Vector) -> tuple[float, int, float]:
-    """Return the squared norm, an exponent, and the largest magnitude; divide the entries by 2 to the exponent.
+    """Divide the entries by 2 to an exponent; return the squared norm, the exponent, and the largest magnitude.
 
-    Where the squared norm is ordinary, the exponent is 0, and the magnitude is returned as 0.
+    If the squared norm is `ORDINARY`, the exponent is 0, and the magnitude is returned as 0.
     """
     energy, (least, most) = _energy(entries, spare), ORDINARY
     if least < energy < most:
@@ -127,7 +130,7 @@ def _energy(entries: Vector, spare: Vector) -> float:
 
 
 def _sum(values: Vector) -> float:
-    """Return the sum of `values`, which it overwrites: in halves, so that its rounding is the same on every machine."""
+    """Return the sum of `values`, added in halves, so that rounding is the same on every machine; overwrite `values`."""
     while values.size > MAX_EXACT_SUM:
         half = values.size // 2
         values = np.add(values[:half], values[half:], out=values[:half])
@@ -139,7 +142,7 @@ def _levels(
 ) -> tuple[float, float]:
     """Write the levels c of the rotated chunk r into `out`; return <c, r> and |c|^2.  Both buffers are overwritten.
 
-    Each r is of variance |x|^2, since the Hadamard matrix is not normalised.
+    The entries of r have the variance |x|^2, since the Hadamard matrix is not normalised.
     """
     if bits <= 1:
         np.greater(rotated, 0, out=out.view(np.bool_))
@@ -157,7 +160,7 @@ def _levels(
 
 
 def _nearest(entries: Vector, bits: int, out: NDArray[np.uint8]) -> None:
-    """Write the number of the centroid next to each entry."""
+    """Write the number of the nearest centroid of each entry into `out`."""
     levels = centroids(bits)
     above = np.empty(entries.size, np.bool_)
     out[...] = 0

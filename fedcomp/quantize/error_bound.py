@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 MANY = 1 << 31
-"""The number of entries for which a bound that depends on their number decides whether a quantizer contracts."""
+"""The number of entries at which a bound is evaluated to decide whether a quantizer contracts."""
 
 BELOW_ONE = math.nextafter(1, 0)
 
@@ -41,7 +41,7 @@ class Bounded(Protocol):
 
 @runtime_checkable
 class Contractible(Protocol):
-    """A quantizer with a setting of less error that contracts."""
+    """A quantizer that has a contracting form: a setting with less error."""
 
     def contracting(self) -> Any:
         """Return the quantizer with that setting."""
@@ -61,7 +61,7 @@ def squared_error(bound: ErrorBound | None) -> float:
 
 
 def joint(first: ErrorBound | None, second: float) -> ErrorBound | None:
-    """Return the bound of a quantizer that keeps entries, whose values are then off by `second` of their square."""
+    """Return the joint bound: `first` selects entries, and their values then have an error of `second` times their square."""
     if not isinstance(first, Contracting) or not second < 1:
         return None
     return Contracting(min(first.factor + (1 - first.factor) * second, BELOW_ONE))

@@ -1,4 +1,4 @@
-"""The contracting form of a quantizer: with the scale of least error, nothing that is left out is longer than the vector."""
+"""The contracting form of a quantizer: with the scale of least error, the error is never longer than the vector."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,17 +21,17 @@ from fedcomp.quantize.protocol import Quantizer
 from fedcomp.quantized import QuantizedVector
 
 SMALL_VARIANCE = 0.5
-"""Unbiased quantizers of a smaller variance are used as they are: they contract, and another scale gains little."""
+"""Unbiased quantizers of a smaller variance are used unchanged: they contract, and another scale gains little."""
 MEASURED_SIZES = (1, 2, 31, 1000)
 MEASURED_SEEDS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class LeastError:
-    """`quantizer`, its input scaled so that the result errs least: by <v, C(v)> / ||C(v)||^2.
+    """`quantizer`, with its input v scaled by <v, C(v)> / ||C(v)||^2, so that the error is least.
 
     The scale 1 / (1 + w) makes an unbiased quantizer of variance w contract (Koloskova, Stich and Jaggi, ICML 2019, section
-    3.5), with the factor w / (1 + w).  This scale is measured on each vector and errs no more than any other.
+    3.5), with the factor w / (1 + w).  This scale is measured on each vector, and no other scale has less error.
     """
 
     quantizer: Quantizer[CompensatedUpdate, Any]
@@ -59,9 +59,9 @@ class LeastError:
 
 
 def contracting(quantizer: Quantizer[CompensatedUpdate, Any]) -> Quantizer[CompensatedUpdate, Any] | None:
-    """Return the form of `quantizer` that contracts, itself if it does; None if there is none.
+    """Return the form of `quantizer` that contracts: itself if it does, or None if there is no such form.
 
-    One that declares nothing is measured with the scale of least error.
+    A quantizer that declares no bound is measured with the scale of least error.
     """
     if isinstance(quantizer, Contractible):
         return quantizer.contracting()  # type: ignore[no-any-return]
@@ -84,7 +84,7 @@ def measured_factor(quantizer: Quantizer[CompensatedUpdate, Any]) -> float:
 
 
 def hard_vectors(n: int, rng: np.random.Generator) -> Iterator[tuple[str, Vector]]:
-    """Yield vectors of `n` entries that quantizers find hard, by name: for each of them, some err most on one."""
+    """Yield (name, vector) of `n` entries each: vectors on which one quantizer or another has its largest error."""
     yield "Gaussian values", rng.standard_normal(n, np.float32)
     yield "sparse values", np.where(np.arange(n) % 10 == 0, rng.standard_normal(n), 0).astype(np.float32)
     yield "heavy-tailed values", rng.standard_cauchy(n).astype(np.float32)

@@ -15,8 +15,8 @@ from fedcomp.quantized import PRECISIONS, Indices, Sparse, SparseLevels, Ternary
 
 NATURAL = "natural"
 FORMAT_ERRORS = {"fp32": 0.0, "fp16": 2.0**-20, "bf16": 2.0**-16, NATURAL: 1 / 8}
-"""The largest squared error of a value in each format, as a share of the squares of all of them."""
-MAX_ITERATIONS = 20  # more change the squared error by less than a thousandth
+"""The largest squared error of the values in each format, as a share of the sum of their squares."""
+MAX_ITERATIONS = 20  # further iterations change the squared error by less than a thousandth
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class RoundValues:
 
 @dataclass(frozen=True, slots=True)
 class Ternarize:
-    """Replace the kept entries by ±mu, mu the mean of their magnitudes.
+    """Replace the kept entries by ±mu, where mu is the mean of their magnitudes.
 
-    Sattler et al., IEEE TNNLS 31(9), 2020, Algorithm 1.  The mean is over the kept entries alone, and summed in float64.
+    Sattler et al., IEEE TNNLS 31(9), 2020, Algorithm 1.  The mean is over the kept entries only, and summed in float64.
     """
 
     def quantize(self, value: Sparse, /) -> Ternary:
@@ -164,7 +164,7 @@ def _ranked(magnitude: Vector, ranks: list[int]) -> Vector:
 
 @dataclass(frozen=True, slots=True)
 class Logarithmic:
-    """Replace a by ± M / base^z, M the largest magnitude and z = round(log_base(M / |a|)), and keep it if z < `levels`.
+    """Replace a by ± M / base^z, with M the largest magnitude and z = round(log_base(M / |a|)); keep it if z < `levels`.
 
     The reciprocal mapper, the logarithm quantization and the threshold filter in the style of FastSGD (Yang, Chen, Zeng,
     Gao, arXiv:2112.04291): r = 1 / |a| is mapped to z = round(log_base(r / r_min)), r_min = 1 / M.  A kept magnitude is
@@ -201,7 +201,7 @@ class Logarithmic:
         return SparseLevels(value.n, *joined, magnitudes, self.base)
 
     def error_bound(self, n: int) -> ErrorBound | None:
-        """Return the bound of an entry that is off by sqrt(base), or of small entries that are left out; none above it."""
+        """Return the bound: an entry is off by sqrt(base), or small entries are left out.  None if the bound is not below 1."""
         dropped = (n - 1) * self.base ** (1 - 2 * self.levels)
         factor = max((math.sqrt(self.base) - 1) ** 2, dropped / (1 + dropped))
         return Contracting(factor) if factor < 1 else None

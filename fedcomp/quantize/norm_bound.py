@@ -1,4 +1,4 @@
-"""A largest norm of quantized vectors: the noise of differential privacy is made for what is received, not for the update."""
+"""A largest norm of quantized vectors: the noise of differential privacy must fit the received vector, not the update."""
 
 import math
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from fedcomp.quantize.protocol import Quantizer
 from fedcomp.quantized import QuantizedVector, l2_norm
 
 MARGINS = (2.0**-22, 2.0**-16, 2.0**-8)
-"""By how much each attempt stays below the largest norm: rounding may lengthen a vector a little."""
+"""The margin of each attempt below the largest norm: rounding may lengthen a vector a little."""
 
 
 @dataclass(frozen=True, slots=True)
 class NormBound:
-    """`quantizer`, with its input scaled down where the l2 norm of the result would be above `max_norm`, at least 0.
+    """`quantizer`, with its input scaled down if the l2 norm of the result would exceed `max_norm`, which is at least 0.
 
-    The norm is that of the decoded vector, which may be longer than the input: a residual is in it, unbiased methods
-    lengthen it, values are rounded.  The memory subtracts what was sent from the unscaled sum, so nothing is lost.
+    The norm is measured on the decoded vector.  It may be longer than the update: it includes a residual, unbiased methods
+    lengthen it, and values are rounded.  The memory subtracts the sent vector from the unscaled sum, so nothing is lost.
     """
 
     quantizer: Quantizer[CompensatedUpdate, Any]
@@ -38,7 +38,7 @@ class NormBound:
             scale *= self.max_norm / norm * (1 - margin)
             quantized = self.quantizer.quantize(value.scaled(scale))
             norm = l2_norm(quantized)
-        if norm > self.max_norm > 0:  # random levels change with the scale, but not where that is a power of two
+        if norm > self.max_norm > 0:  # random levels change with the scale, unless the scale is a power of two
             quantized = self.quantizer.quantize(value.scaled(2.0 ** math.floor(math.log2(self.max_norm / whole))))
             norm = l2_norm(quantized)
         if norm > self.max_norm:

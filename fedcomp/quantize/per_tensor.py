@@ -17,11 +17,11 @@ MAX_DENSE_BELOW = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class TensorTopK:
-    """Keep the k = max(1, ceil(density m)) entries of largest magnitude of each tensor of m entries; exact zeros never.
+    """Keep the k = max(1, ceil(density m)) entries of largest magnitude of each tensor of m entries, but no exact zeros.
 
     This is the "selective masking" of Ji, Jiang, Walid, Li, IEEE Intelligent Systems 37(2), 2022.  With `dense_below` above
-    0, tensors of one dimension or none, and those of fewer than `dense_below` entries, keep all their entries, as in the
-    reference code of DGC (Lin et al., ICLR 2018); their positions cost about a bit an entry more.
+    0, tensors of one dimension or none, and tensors of fewer than `dense_below` entries, keep all their entries, as in the
+    reference code of DGC (Lin et al., ICLR 2018).  Their positions cost about one bit more per entry.
     """
 
     density: float
@@ -41,7 +41,7 @@ class TensorTopK:
         return Sparse(value.n, indices, np.concatenate([values for _, _, values in parts]))
 
     def sent_whole(self, value: CompensatedUpdate, /) -> list[slice]:
-        """Return the tensors that are sent with all their entries: those that stay dense, and those whose k is their size."""
+        """Return the tensors of which all entries are sent: tensors that stay dense, and tensors whose k is their size."""
         edges = pairwise(accumulate(value.sizes, initial=0))
         return [
             slice(*ends) for ends, count in zip(edges, self._counts(value), strict=True) if count == ends[1] - ends[0]
@@ -58,14 +58,14 @@ class TensorTopK:
 
 
 def check_dense_below(dense_below: object) -> None:
-    """Refuse anything but a whole number from 0 up."""
+    """Refuse anything but a whole number of at least 0."""
     check_int(
         "dense_below", dense_below, 0, MAX_DENSE_BELOW, "the entries below which a tensor stays dense, 0 for none"
     )
 
 
 def stay_dense(shapes: Shapes, dense_below: int) -> list[bool]:
-    """Return for each tensor that has entries whether it stays dense: small ones and those of one dimension, none for 0."""
+    """Return for each tensor that has entries whether it stays dense: if it is small or of one dimension; never for 0."""
     return [
         dense_below > 0 and (len(shape) < 2 or math.prod(shape) < dense_below) for shape in shapes if math.prod(shape)
     ]
@@ -75,8 +75,8 @@ def stay_dense(shapes: Shapes, dense_below: int) -> list[bool]:
 class PerTensor:
     """Apply `quantizer` to each tensor by itself.
 
-    With `dense_below` above 0, tensors of one dimension or none, and those of fewer than `dense_below` entries, stay as they
-    are.  A vector whose tensors are not known is one tensor.
+    With `dense_below` above 0, tensors of one dimension or none, and tensors of fewer than `dense_below` entries, are sent
+    unchanged.  If the shapes are unknown, the vector is one tensor.
     """
 
     quantizer: Quantizer[CompensatedUpdate, Ternary]

@@ -14,7 +14,7 @@ from fedcomp.quantized import MAX_PRODUCT, MAX_RANK, Dense, Matrix, Product, Seg
 MAX_EXPONENT = 40
 """Matrices whose largest product with the start is within 2^±40 are not scaled; others are divided by a power of two."""
 MAX_UNBALANCED = 60
-"""Right factors within 2^±60 are sent as they are; larger or smaller ones share a power of two with the left ones."""
+"""Right factors within 2^±60 are sent unchanged; larger or smaller ones share a power of two with the left factors."""
 WEAK = 1e-6
 """Start rows below this fraction of the largest norm are replaced."""
 
@@ -25,11 +25,11 @@ class LowRank:
 
     Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization",
     NeurIPS 2019, Algorithm 1, in one phase: each sender sends both factors of its own matrix, and the receiver adds the
-    products.  The paper's workers agree on one P and one Q in two phases, and a round of federated learning has only one.
+    products.  The paper's workers agree on one P and one Q in two phases; a round of federated learning has only one phase.
 
-    A tensor of two dimensions or more becomes a matrix, (first dimension, the others), and is compressed if that takes fewer
-    numbers; others are sent as they are.  A vector of unknown shapes becomes the squarest matrix that holds it.  Q starts from
-    the right factors of the last message, the sum's `hint`, or from random numbers if none fit.
+    A tensor of two dimensions or more becomes a matrix, (first dimension, the others), and is compressed if the factors have
+    fewer numbers.  Other tensors are sent unchanged.  A vector of unknown shapes becomes the squarest matrix that holds it.
+    Q starts from the right factors of the last message, the sum's `hint`, or from random numbers if these do not fit.
     """
 
     rank: int
@@ -57,12 +57,12 @@ class LowRank:
         return join_dense(parts)
 
     def error_bound(self, n: int) -> ErrorBound:
-        """Return the bound 1 - 1 / (2 sqrt(n)) of the first message: a random start meets each direction of a matrix alike."""
+        """Return the bound 1 - 1 / (2 sqrt(n)) of the first message: a random start favours no direction of the matrix."""
         return Contracting(1 - 1 / (2 * math.sqrt(n)))
 
 
 def _folded(shapes: Shapes, n: int, rank: int) -> Iterator[tuple[int, int] | None]:
-    """Yield the sides of each tensor that has entries as a matrix; None for one that is sent as it is."""
+    """Yield the sides of each tensor that has entries as a matrix; None for a tensor that is sent unchanged."""
     if not shapes:
         columns = math.isqrt(n - 1) + 1
         rows = -(-n // columns)
@@ -75,7 +75,7 @@ def _folded(shapes: Shapes, n: int, rank: int) -> Iterator[tuple[int, int] | Non
 
 
 def _fitting(hint: Hint | None, size: int) -> Vector | None:
-    """Return the right factors of the last message, if they are finite and `size` of them."""
+    """Return the right factors of the last message, if there are `size` of them and all are finite."""
     if not isinstance(hint, RightFactors) or hint.values.shape != (size,) or hint.values.dtype != np.float32:
         return None
     return hint.values if np.isfinite(hint.values).all() else None
@@ -115,10 +115,10 @@ def _factors(tensor: CompensatedUpdate, sides: tuple[int, int], start: Matrix) -
 
 
 def _within_float32(n: int, basis: Matrix, right: NDArray[np.float64], exponent: int, peak: float) -> Product:
-    """Return the product of `basis` and `right` times 2 to the `exponent`; it is of a matrix with entries up to `peak`.
+    """Return the product of `basis` and `right` times 2 to the `exponent`, for a matrix with entries up to `peak`.
 
-    If the product is near the end of float32's range, both factors are scaled towards its middle.  Neither the product nor
-    the matrix minus the product may leave float32.
+    If the product is near the end of float32's range, both factors are scaled towards the middle of the range.  Neither the
+    product nor the matrix minus the product may leave float32.
     """
     size = math.frexp(float(np.abs(right).max()))[1] + exponent
     shift = size // 2 if abs(size) > MAX_UNBALANCED else 0
@@ -134,7 +134,7 @@ def _within_float32(n: int, basis: Matrix, right: NDArray[np.float64], exponent:
 def _times(
     tensor: CompensatedUpdate, sides: tuple[int, int], start: Matrix, exponent: int
 ) -> tuple[NDArray[np.float64], float]:
-    """Return the matrix over a power of two times `start`, and the largest magnitude of the matrix.
+    """Return the matrix divided by 2 to the `exponent` times `start`, and the largest magnitude of the matrix.
 
     The product is in float64: if its columns are nearly parallel, float32's rounding would decide their difference.
     """
@@ -147,7 +147,7 @@ def _times(
 
 
 def _rows(tensor: CompensatedUpdate, sides: tuple[int, int], exponent: int) -> Iterator[tuple[int, Matrix]]:
-    """Yield (number of the first, rows over a power of two), the last one filled up with zeros."""
+    """Yield (number of the first row, rows divided by 2 to the `exponent`); the last row is padded with zeros."""
     columns = sides[1]
     for start, block in tensor.blocks(max(1, BLOCK_ENTRIES // columns) * columns):
         if block.size % columns:

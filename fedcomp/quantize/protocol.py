@@ -15,9 +15,9 @@ Out = TypeVar("Out", covariant=True)
 
 
 class Quantizer(Protocol[In, Out]):
-    """A lossy step with frozen settings and no state, one way: the receiver sees the ``dense()`` of the result.
+    """A lossy step with frozen settings and no state; the receiver sees the ``dense()`` of the result.
 
-    The first step of a codec takes a `CompensatedUpdate`; a step that refines it takes a quantized vector.
+    The first step of a codec takes a `CompensatedUpdate`; a step that refines the result takes a quantized vector.
     """
 
     def quantize(self, value: In, /) -> Out:
@@ -51,7 +51,7 @@ class Identity:
     """Keep every entry unchanged."""
 
     def quantize(self, value: CompensatedUpdate, /) -> Dense:
-        """Return all entries.  Raises `ValueError` if one is NaN or infinite."""
+        """Return all entries.  Raises `ValueError` if an entry is NaN or infinite."""
         return Dense(value.dense())
 
     def error_bound(self, n: int) -> ErrorBound:

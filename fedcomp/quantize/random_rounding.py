@@ -26,11 +26,11 @@ NATURAL_VARIANCE = 1 / 8
 
 @dataclass(frozen=True, slots=True)
 class Qsgd:
-    """Round each entry at random to one of `levels` steps on either side of zero, the last of which is its bucket's norm.
+    """Round each entry at random to one of `levels` steps on either side of zero; the last step is the bucket's norm.
 
     Alistarh, Grubic, Li, Tomioka, Vojnović, NeurIPS 2017: the norm of `bucket` entries, "l2" as in their theory or "max" as in
-    their experiments.  `levels` is the paper's s, so that 7 levels and a sign take 4 bits.  Unbiased; with "l2" at most
-    ``levels * (levels + sqrt(bucket))`` entries of a bucket are expected not to be zero.
+    their experiments.  `levels` is the paper's s, so 7 levels and a sign take 4 bits.  Unbiased.  With "l2", the expected
+    number of nonzero entries in a bucket is at most ``levels * (levels + sqrt(bucket))``.
     """
 
     levels: int
@@ -54,7 +54,7 @@ class Qsgd:
         return small_entries_variance(self.bucket, self.levels)
 
     def error_bound(self, n: int) -> ErrorBound:
-        """Return the variance, which is that of a bucket."""
+        """Return the variance of a bucket, which is also the variance of the vector."""
         return Unbiased(replace(self, bucket=min(self.bucket, n)).variance_constant)
 
     def quantize(self, value: CompensatedUpdate, /) -> Levels:
@@ -118,19 +118,19 @@ class NaturalDithering:
         )
 
     def error_bound(self, n: int) -> ErrorBound:
-        """Return the variance: 1/8 of entries between two powers of two, and that of QSGD of those below the least level."""
+        """Return the variance: 1/8 for entries between two powers of two, plus QSGD's for entries below the least level."""
         bucket, levels = min(self.bucket, n), 2.0 ** (self.levels - 1)
         least = min(bucket / levels**2, math.sqrt(bucket) / levels) if self.norm == "l2" else None
         return Unbiased(NATURAL_VARIANCE + (small_entries_variance(bucket, levels) if least is None else least))
 
 
 def small_entries_variance(bucket: int, levels: float) -> float:
-    """Return the variance of a bucket of one largest entry and others within the first of `levels` equal steps."""
+    """Return the variance of a bucket with one largest entry, whose others are within the first of `levels` equal steps."""
     return (math.sqrt(1 + (bucket - 1) / levels**2) - 1) / 2
 
 
 def dithered(ratios: Vector, levels: int, words: Words) -> Integers:
-    """Return for each ratio of [-1, 1] the level of its magnitude, 0 to `levels`; `words`, one a ratio, are overwritten.
+    """Return for each ratio in [-1, 1] the level of its magnitude, 0 to `levels`; `words`, one per ratio, are overwritten.
 
     With y a magnitude and t = 2^(1-s), the bits of y + max(y, t), minus those of t, are the level and the distance to the next
     one, as in `Natural`: from t up the sum is 2 y, and below it the mantissa of t + y is y / t.

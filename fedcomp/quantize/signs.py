@@ -19,13 +19,13 @@ EQUAL = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """Replace each entry by its sign times `step`, or times its tensor's mean magnitude ||a||_1 / d if that is None.
+    """Replace each entry by its sign times `step`, or times its tensor's mean magnitude ||a||_1 / d if `step` is None.
 
     With a step it is signSGD: Bernstein, Wang, Azizzadenesheli, Anandkumar, ICML 2018.  With the mean it is the contractive
     sign of EF-signSGD (Karimireddy, Rebjock, Stich, Jaggi, ICML 2019), the Block-Sign of COMP-AMS (Li, Karimi, Li, ICLR 2022)
     and the 1-bit code of DoubleSqueeze (Tang, Yu, Lian, Zhang, Liu, ICML 2019).  d counts all entries of the tensor.
 
-    The sign of zero is 0 with `ties` "zero", which makes three levels, and +1 or -1 at random with "coin", which makes two.
+    With `ties` "zero" the sign of zero is 0, which makes three levels.  With "coin" it is +1 or -1 at random: two levels.
     """
 
     step: float | None = None
@@ -37,7 +37,7 @@ class Signs:
         check_choice("ties", self.ties, ("zero", "coin"))
 
     def quantize(self, value: CompensatedUpdate, /) -> Levels:
-        """Return the signs, one scale a tensor.  Raises `ValueError` if an entry is NaN or infinite."""
+        """Return the signs, with one scale per tensor.  Raises `ValueError` if an entry is NaN or infinite."""
         sizes, stream = np.array(value.sizes), rounding_stream(value.context)
         levels, totals = np.empty(value.n, np.uint8), np.zeros(sizes.size)
         for tensor, entries, part in tensor_blocks(value):
@@ -54,7 +54,7 @@ class Signs:
         return Levels(levels, scale, means.astype(np.float32), None, value.sizes)
 
     def error_bound(self, n: int) -> ErrorBound | None:
-        """Return the bound 1 - 1 / n of the mean magnitude; none for a step, which may be far from all entries."""
+        """Return the bound 1 - 1 / n of the mean magnitude; None for a step, which may be far from all entries."""
         return Contracting(1 - 1 / n) if self.step is None else None
 
 
@@ -65,7 +65,7 @@ def check_step(step: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OneBit:
-    """Replace each entry by the mean of the entries on its side of zero, for each tensor; zero counts as above.
+    """Replace each entry by the mean of its tensor's entries on the same side of zero; zero counts as positive.
 
     Seide, Fu, Droppo, Li, Yu, Interspeech 2014, section 3: threshold 0, and the reconstruction values of least error.
     A tensor whose entries are all on one side has one value.
@@ -85,20 +85,21 @@ class OneBit:
         return Levels(levels, Scale(LINEAR, 2), scales, offsets, value.sizes)
 
     def error_bound(self, n: int) -> ErrorBound:
-        """Return the bound 1 - 1 / n: a side may hold one entry that is far larger than its others."""
+        """Return the bound 1 - 1 / n: one entry of a side may be far larger than the others."""
         return Contracting(1 - 1 / n)
 
 
 @dataclass(frozen=True, slots=True)
 class TernGrad:
-    """Clip at `clip` standard deviations, 0 for not at all; round each entry at random to -s, 0 or s, s its tensor's scale.
+    """Clip at `clip` standard deviations (0: no clipping), then round each entry at random to -s, 0 or s.
 
-    Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017; their clip is 2.5.  The scale is the largest magnitude after clipping, as
-    in the paper; the authors' program always takes `clip` deviations.  The deviation is from the mean of the whole tensor,
-    zeros included.  If all entries are equal, nothing is clipped.  Unbiased except for the clipping.
+    Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017; their clip is 2.5.  s is the scale of the tensor: its largest magnitude
+    after clipping, as in the paper; the authors' program always takes `clip` deviations.  The deviation is from the mean of
+    the whole tensor, zeros included.  If all entries are equal, nothing is clipped.  Unbiased except for the clipping.
 
-    The `scaler` "own" is that scale.  "power" rounds it up to a power of two: senders whose scales lie in one octave share it
-    without a word, and the sum of any updates is a whole multiple of the least scale, exact in any order.
+    The `scaler` "own" is that scale.  "power" rounds it up to a power of two.  Senders whose scales are in one octave then
+    have the same scale without communication, and the sum of any updates is a whole multiple of the least scale, exact in any
+    order.
 
     With `shrunk` and no clipping, s is sent as |v|^2 / |v|_1, which is the scale divided by 1 + w, where w |v|^2 is the
     variance for this very tensor.  Then E||Q(v) - v||^2 = (1 - a) ||v||^2 with a = |v|^2 / (s |v|_1), at least
@@ -118,7 +119,7 @@ class TernGrad:
             raise ValueError(f"clip is {self.clip!r}; a shrunk quantizer has none")
 
     def quantize(self, value: CompensatedUpdate, /) -> Levels:
-        """Return the levels, one scale a tensor.  Raises `ValueError` if an entry is NaN or infinite."""
+        """Return the levels, with one scale per tensor.  Raises `ValueError` if an entry is NaN or infinite."""
         limits, clipped, contracted = self._limits(value)
         scales = limits if self.scaler == "own" else _powers_of_two(limits)
         clipped |= scales < limits
@@ -133,7 +134,7 @@ class TernGrad:
         return Levels(levels, Scale(LINEAR, 3), contracted if self.shrunk else scales, None, value.sizes)
 
     def error_bound(self, n: int) -> ErrorBound | None:
-        """Return the variance without clipping, or the bound of the shrunk form; none with clipping."""
+        """Return the variance without clipping, or the bound of the shrunk form; None with clipping."""
         if self.clip:
             return None
         octaves = 1 if self.scaler == "own" else 2  # a scale may be twice the largest magnitude
@@ -144,12 +145,12 @@ class TernGrad:
     def contracting(self) -> "LeastError | TernGrad":
         """Return the quantizer with the scale of least error: it keeps the signs, and the largest entry is never zero.
 
-        A scale of "power" is not that one and may let the largest entry go, so the form has the scaler "own".
+        With "power" the largest entry may become zero, so this form has the scaler "own".
         """
         return self if self.shrunk else LeastError(replace(self, scaler="own"))
 
     def _limits(self, value: CompensatedUpdate) -> tuple[Vector, NDArray[np.bool_], Vector]:
-        """Return each tensor's largest magnitude after clipping, whether entries are beyond it, and |v|^2 / |v|_1."""
+        """Return for each tensor its largest magnitude after clipping, whether any entry is clipped, and |v|^2 / |v|_1."""
         sizes = np.array(value.sizes)
         largest, total, absolute, squares = np.zeros((4, sizes.size))
         for tensor, _, part in tensor_blocks(value):
@@ -169,7 +170,7 @@ class TernGrad:
 
 
 def _powers_of_two(limits: Vector) -> Vector:
-    """Return for each limit the least power of two that is not below it, at most 2^127, and 0 for 0."""
+    """Return for each limit the least power of two that is not below the limit, at most 2^127, and 0 for 0."""
     fractions, exponents = np.frexp(limits)
     return np.where(limits > 0, np.ldexp(np.float32(1), np.minimum(exponents - (fractions == 0.5), 127)), 0).astype(
         np.float32

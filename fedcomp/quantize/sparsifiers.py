@@ -18,9 +18,9 @@ EPSILON = 1e-10  # keeps the distortion finite; the authors' value
 
 @dataclass(frozen=True, slots=True)
 class ChunkedTopK:
-    """Keep of each `chunk` entries the k = max(1, ceil(density chunk)) of largest magnitude, of equal ones the lower index.
+    """Keep the k = max(1, ceil(density chunk)) entries of largest magnitude of each `chunk`; ties go to the lower index.
 
-    Exact zeros are never kept.  The last chunk may be shorter, and its k is that of its length.  Sarfi et al. (SparseLoCo),
+    Exact zeros are never kept.  The last chunk may be shorter, and its k follows from its length.  Sarfi et al. (SparseLoCo),
     arXiv:2508.15706, cut each tensor into chunks of 64 x 64; here chunks are consecutive entries of the whole vector.
     """
 
@@ -47,7 +47,7 @@ class ChunkedTopK:
 
 
 def _largest_in_rows(rows: Vector, k: int) -> NDArray[np.bool_]:
-    """Return which entries are among the k largest of their row, of equal ones the first; zeros never are."""
+    """Return which entries are among the k largest of their row; ties go to the first, and zeros never count."""
     magnitude = np.abs(rows)
     # As integers, which are ordered as magnitudes are, they are partitioned faster.
     least = np.partition(magnitude.view(np.int32), -k, axis=1)[:, -k, None].view(np.float32)
@@ -61,10 +61,10 @@ def _largest_in_rows(rows: Vector, k: int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledTopK:
-    """`selection`, its density d raised to (j + 1) / (s + 1) in step j of s equal steps of the first `warmup` rounds.
+    """`selection` with a warm-up: the first `warmup` rounds are s equal steps, and step j has density d^((j + 1) / (s + 1)).
 
-    s is `steps`, or `warmup` where that is None: then every round of the warm-up has a density of its own.  From round
-    `warmup` on, and where no round is known, the density is d.
+    s is `steps`, or `warmup` if `steps` is None: then every round of the warm-up has its own density.  From round `warmup` on,
+    and if the round is unknown, the density is d, the density of `selection`.
 
     Lin et al. (DGC), ICLR 2018, section 3.3: with d = 0.001 and four steps, one an epoch, the densities are 25 %, 6.3 %,
     1.6 %, 0.4 % and then 0.1 %.
@@ -82,7 +82,7 @@ class ScheduledTopK:
             )
 
     def density_in(self, round_number: int | None) -> float:
-        """Return the density of the round of that number, the first one being 0."""
+        """Return the density of round `round_number`, counted from 0."""
         density = self.selection.density
         if round_number is None or round_number >= self.warmup:
             return density
@@ -107,11 +107,12 @@ class ScheduledTopK:
 
 @dataclass(frozen=True, slots=True)
 class RegularizedTopK:
-    """Keep the k = max(1, ceil(density n)) entries of largest score |a_j| tanh(|1 + D_j| / mu), of equal ones the lower index.
+    """Keep the k = max(1, ceil(density n)) entries of largest score |a_j| tanh(|1 + D_j| / mu); ties go to the lower index.
 
-    D_j is the posterior distortion of an entry sent last time: the sum that the others sent of it, divided by the entry as
-    it was "sent" or as it is "asked" for now (`denominator`); it is near -1 if they cancelled it.  Other entries have the
-    score |a_j|; without a `PreviousRound` as the hint, this is top-k.
+    D_j is the posterior distortion of an entry that was sent last time: the sum that the other senders sent for it, divided
+    by the entry.  The divisor (`denominator`) is the entry as it was "sent", or as it is "asked" for now.  D_j is near -1 if
+    the others cancelled the entry.  Entries that were not sent have the score |a_j|.  Without a `PreviousRound` as the hint,
+    this is top-k.
     Bereyhi, Liang, Boudreau, Afana, arXiv:2501.05633, Algorithm 1 (the unselected ones with Q to infinity).  The paper divides
     by "asked", its authors' programs by "sent"; only the latter reaches the optimum in `benchmarks/regtopk.py`.
     """
@@ -144,7 +145,7 @@ class RegularizedTopK:
         return Sparse(value.n, indices[keep], values[keep])
 
     def error_bound(self, n: int) -> None:
-        """Return no bound: the entries of highest score may be small ones."""
+        """Return None, for no bound: the entries of highest score may be small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +171,16 @@ class SeededSubset:
         return Seeded(value.n, seed, indices, values)
 
     def error_bound(self, n: int) -> ErrorBound:
-        """Return the variance n / k - 1, or the factor 1 - k / n of entries that are sent as they are."""
+        """Return the variance n / k - 1, or the factor 1 - k / n if the entries are sent unchanged."""
         return Unbiased(1 / self.density - 1) if self.unbiased else Contracting(1 - self.density)
 
     def contracting(self) -> "SeededSubset":
-        """Return the quantizer that sends the entries as they are."""
+        """Return the quantizer that sends the entries unchanged."""
         return replace(self, unbiased=False)
 
 
 def read_entries(value: CompensatedUpdate, indices: Indices) -> Vector:
-    """Return the entries at `indices`, ascending.  Reads, and so checks, all entries of `value`."""
+    """Return the entries at `indices`, ascending.  Reads all entries of `value`, which checks that they are finite."""
     values = np.empty(indices.size, np.float32)
     for start, block in value.blocks():
         first, last = np.searchsorted(indices, (start, start + block.size))

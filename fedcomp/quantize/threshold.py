@@ -13,7 +13,7 @@ MAX_FACTOR = 0.999
 
 @dataclass(frozen=True, slots=True)
 class AboveMean:
-    """Keep the entries whose magnitude is above `factor` times the mean magnitude, from 0 to 0.999.
+    """Keep the entries whose magnitude is above `factor` (0 to 0.999) times the mean magnitude.
 
     The largest entry is always kept, and exact zeros never are.  With their mean as the common magnitude (`Ternarize`), 0.7
     is near the threshold of least squared error for a Gaussian vector: Li, Zhang, Liu, arXiv:1605.04711, section 3.1.
@@ -39,5 +39,5 @@ class AboveMean:
         return Sparse(value.n, np.concatenate(indices), np.concatenate(values))
 
     def error_bound(self, n: int) -> ErrorBound:
-        """Return min(factor^2, 1 - 1 / n): the mean magnitude is at most the norm over sqrt(n), and one entry stays."""
+        """Return min(factor^2, 1 - 1 / n): the mean magnitude is at most the norm / sqrt(n), and one entry is kept."""
         return Contracting(min(self.factor**2, 1 - 1 / n))

@@ -1,7 +1,7 @@
 """The k entries of largest magnitude, exactly, over the whole vector.
 
-A sample gives a threshold that is deliberately loose; one read in blocks collects the entries above it; the k largest of
-these are the k largest of all.  Nothing of the vector's size is sorted, so this costs a few times a memcpy
+A sample gives a threshold that is deliberately loose.  One pass over the blocks collects the entries above the threshold, and
+the k largest of these are the k largest of all.  Nothing of the vector's size is sorted, so this costs a few times a memcpy
 (`benchmarks/codecs.py`).  If the sample misleads (ties, spikes, zeros), only time is lost, never exactness.
 """
 
@@ -21,7 +21,7 @@ ZERO = np.float32(0)
 MAGNITUDE = np.int32(0x7FFFFFFF)
 """All bits of a float32 except its sign; as integers they are ordered as magnitudes are."""
 RUN = 16  # neighbours taken at each sampled place: one cache line
-MIN_SAMPLED = 1 << 13  # of fewer entries all are collected, which is faster than looking for a bound
+MIN_SAMPLED = 1 << 13  # of fewer entries all are collected, which is faster than a search for a bound
 
 
 def check_density(density: object) -> None:
@@ -36,10 +36,10 @@ def num_kept(density: float, n: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """Keep the k = max(1, ceil(density n)) entries of largest magnitude; of equal ones, those of lower index.
+    """Keep the k = max(1, ceil(density n)) entries of largest magnitude; ties go to the lower index.
 
-    Exact zeros are never kept: a vector with fewer than k non-zeros gives all of them.
-    Aji and Heafield, EMNLP 2017; the rule for k is that of Sattler et al., IEEE TNNLS 31(9), 2020.
+    Exact zeros are never kept: of a vector with fewer than k nonzero entries, all of these are kept.
+    Aji and Heafield, EMNLP 2017; the rule for k is from Sattler et al., IEEE TNNLS 31(9), 2020.
     """
 
     density: float
@@ -52,11 +52,11 @@ class TopK:
         return Sparse(value.n, *select(value, num_kept(self.density, value.n)))
 
     def sent_whole(self, value: CompensatedUpdate, /) -> list[slice]:
-        """Return the parts of the vector that are sent with all their entries: all of it, or nothing."""
+        """Return the parts of the vector of which all entries are sent: the whole vector, or nothing."""
         return [slice(0, value.n)] if num_kept(self.density, value.n) == value.n else []
 
     def error_bound(self, n: int) -> ErrorBound:
-        """Return the bound 1 - density: where all entries are equal, that share is left out."""
+        """Return the bound 1 - density: if all entries are equal, this share of the vector is left out."""
         return Contracting(1 - self.density)
 
 
@@ -66,7 +66,7 @@ def select(value: CompensatedUpdate, k: int) -> tuple[Indices, Vector]:
 
 
 def largest(scores: NDArray[Any], k: int) -> NDArray[np.bool_]:
-    """Return which of the `scores`, (m,), are the k largest; of equal ones those of lower index, and all where m <= k."""
+    """Return which of the `scores`, (m,), are the k largest: all if m <= k; ties go to the lower index."""
     if scores.size <= k:
         return np.ones(scores.size, np.bool_)
     least = np.partition(scores, scores.size - k)[scores.size - k]
@@ -90,7 +90,7 @@ def sampled_bound(value: CompensatedUpdate, k: int) -> np.float32:
     n = value.n
     if n < MIN_SAMPLED:
         return ZERO
-    # Every 64th run, or fewer of a long vector and a large k; the rank below allows for the sample's error.
+    # Every 64th run, or fewer if the vector is long and k is large; the rank below allows for the sample's error.
     step = 64 if n < 64 * BLOCK_ENTRIES else min(max(k // 64, 64), 256)
     sample = value.sample(step // 2, step, RUN)
     wanted = k / n * sample.size
@@ -122,7 +122,7 @@ def _collect(value: CompensatedUpdate, k: int, bound: np.float32) -> tuple[Indic
             held, hits = part.stop, hits[now.size :]
             if held == room > k:
                 held = _largest(indices, values, held, k)
-                # k entries are found: from here on only a larger one counts, since of equal ones the lower index wins.
+                # k entries are found: from here on only a larger entry counts, since ties go to the lower index.
                 bound = np.abs(values[:held]).min()
                 hits = hits[np.abs(block[hits]) > bound]
     held = _largest(indices, values, held, k)
@@ -130,7 +130,7 @@ def _collect(value: CompensatedUpdate, k: int, bound: np.float32) -> tuple[Indic
 
 
 def _largest(indices: NDArray[np.uint32], values: Vector, held: int, k: int) -> int:
-    """Move the k largest of the first `held` entries to the front, in order; return how many there are."""
+    """Move the k largest of the first `held` entries to the front, in order; return their number."""
     if held <= k:
         return held
     keep = largest(values[:held].view(np.int32) & MAGNITUDE, k)

@@ -2,8 +2,9 @@
 
 Every output bit is the same on every machine, because no sum is left to a library that may add in another order.
 
-Butterflies add and subtract entries that are half the vector apart, then a quarter, and so on.  numpy is fast while they are
-far apart, so the vector is transposed as a matrix after half of the butterflies, which makes near entries far, and back.
+Butterflies add and subtract entries that are half the vector apart, then a quarter, and so on.  numpy is fast while these
+entries are far apart.  So the vector is transposed as a matrix after half of the butterflies, which moves near entries far
+apart, and transposed back at the end.
 """
 
 from typing import Any
@@ -17,16 +18,16 @@ CACHE_LINE = 64
 MAX_SHORT_BITS = 14
 """Butterflies of ±1 whose sums fit int16."""
 BUFFER_SIZE = 256
-"""Entries of numpy's buffers during butterflies: it would copy shorter runs than its usual 8192 into them."""
+"""Entries of numpy's buffers during butterflies: with its usual 8192, numpy would copy shorter runs into the buffers."""
 TRANSPOSE_COLUMNS = 32
 """Columns that a transposition copies at a time: they share cache lines."""
 
 
 def transform(entries: Vector, spare: Vector) -> tuple[Vector, Vector]:
-    """Return the Hadamard matrix times `entries`, float32 (d,), d a power of two, and the other buffer; overwrite both.
+    """Return the Hadamard matrix times `entries`, float32 (d,), and the other buffer.  Both arguments are overwritten.
 
-    The matrix is Sylvester's and not normalised: H[i, j] is -1 to the number of bits that i and j have in common, so that
-    H is symmetric and H H = d.
+    d is a power of two.  The matrix is Sylvester's and not normalised: H[i, j] is -1 to the number of bits that i and j have
+    in common.  So H is symmetric, and H H = d.
     """
     bits = entries.size.bit_length() - 1
     entries, spare = _butterflies(entries, spare, bits - bits // 2)
@@ -39,8 +40,8 @@ def transform(entries: Vector, spare: Vector) -> tuple[Vector, Vector]:
 def transform_signs(signs: NDArray[np.int16], out: Vector, spare: Vector, factor: float) -> Vector:
     """Return `factor`, a power of two, times the Hadamard matrix times ±1, float32 (d,), in `out` or in `spare`.
 
-    `signs`, int16 (2 d,), holds the ±1 in its first half.  All buffers are overwritten.  Sums are int16, half the memory to
-    pass through, as long as they cannot exceed 2^14.
+    `signs`, int16 (2 d,), holds the ±1 in its first half.  All buffers are overwritten.  Sums are int16, which halves the
+    memory traffic, as long as they cannot exceed 2^14.
     """
     size = signs.size // 2
     bits = size.bit_length() - 1
@@ -55,7 +56,7 @@ def transform_signs(signs: NDArray[np.int16], out: Vector, spare: Vector, factor
 
 
 def aligned_buffer(size: int, dtype: type[np.generic]) -> NDArray[Any]:
-    """Return room for `size` numbers that begins with a cache line: butterflies across lines take twice as long."""
+    """Return memory for `size` numbers that starts at a cache line: butterflies across lines take twice as long."""
     width = np.dtype(dtype).itemsize
     octets = np.empty(size * width + CACHE_LINE, np.uint8)
     start = -octets.ctypes.data % CACHE_LINE
@@ -65,9 +66,12 @@ def aligned_buffer(size: int, dtype: type[np.generic]) -> NDArray[Any]:
 def _butterflies(
     entries: NDArray[Any], spare: NDArray[Any], count: int, stride: int = 0
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the buffer with the entries after `count` butterflies, the first one over half of `stride`, and the other."""
+    """Run `count` butterfly passes, the first over pairs `stride` / 2 apart (0: half of all entries).
+
+    Return the buffer with the result, and the spare buffer.
+    """
     stride = stride or entries.size
-    with np.errstate():  # at whose end numpy has its old buffers back
+    with np.errstate():  # restores numpy's buffer size at its end
         np.setbufsize(BUFFER_SIZE)
         for _ in range(count):
             stride //= 2

@@ -52,9 +52,9 @@ class Ranges:
 
 @dataclass(frozen=True, eq=False)
 class InRanges:
-    """A vector of `n` that changes nothing but its `ranges`; there it has the quantized `entries`, in order.
+    """A vector of `n` entries that changes only its `ranges`, where it has the quantized `entries`, in order.
 
-    Outside the ranges a dense vector holds -0.0, the one number that added to any float, -0.0 included, leaves its bits.
+    Outside the ranges a dense vector holds -0.0: adding it to any float, -0.0 included, leaves the bits as they are.
     """
 
     n: int
@@ -74,7 +74,7 @@ class InRanges:
         return whole
 
     def sparse(self) -> Sparse | None:
-        """Return the kept entries; None if they are more than half of the vector, and all of the ranges."""
+        """Return the kept entries; None if all entries of the ranges are kept and are more than half of the vector."""
         kept = self.entries.sparse()
         if kept is not None:
             return Sparse(self.n, self.ranges.indices_of(kept.indices), kept.values)

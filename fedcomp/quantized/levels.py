@@ -13,12 +13,12 @@ from fedcomp.quantized.vectors import AllEntries, Indices, KeptEntries, Sparse, 
 
 LINEAR, POWERS, EXPONENTS = range(3)
 Groups = int | tuple[int, ...]
-"""Which entries share a scale: buckets of this many entries, the last one shorter, or tensors of these sizes."""
+"""Which entries share a scale: buckets of that many entries (the last one may be shorter), or tensors of these sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The value of each of `count` levels of a `kind` in a group of scale 1, ascending.
+    """The values of the `count` levels of a `kind`, ascending, in a group of scale 1.
 
     LINEAR: from -1 to 1 in equal steps, (2 l - L + 1) / (L - 1).  POWERS: -1, -1/2, ..., 0, ..., 1/2, 1, an odd number.
     EXPONENTS: 0 and ±2^e of every normal float32, 509 of them.
@@ -48,7 +48,8 @@ def _values(kind: int, count: int) -> Vector:
 class Levels(AllEntries):
     """The level of every entry: the entry is the level's value times its group's scale, plus its group's offset.
 
-    `levels` uint8 or uint16 (n,), below ``scale.count``; `scales` and `offsets` float32, one a group, `offsets` or None.
+    `levels` are uint8 or uint16 (n,), below ``scale.count``.  `scales` and `offsets` are float32, one per group; `offsets`
+    may be None.
     """
 
     levels: NDArray[Any]
@@ -85,7 +86,7 @@ def group_count(n: int, groups: Groups) -> int:
 
 
 def _parts(n: int, groups: Groups) -> Iterator[tuple[slice, int, slice]]:
-    """Yield (entries, rows that they fold into, groups of the rows), about a block each and in whole rows."""
+    """Yield (entries, number of rows, groups of the rows), about a block each.  The entries fold into whole rows."""
     if isinstance(groups, int) and groups > BLOCK_ENTRIES:
         groups = (groups,) * (n // groups) + ((n % groups,) if n % groups else ())
     if isinstance(groups, int):
@@ -109,7 +110,7 @@ class SparseLevels(KeptEntries):
     """The kept entries of a vector of `n`, each ± the magnitude of a level.
 
     `indices` int64 (k,) ascending, `negative` bool (k,), `levels` uint8 (k,), `magnitudes` float32 (L,).  If `base` is not
-    0, magnitude l is the first one divided by ``base**l`` (`geometric`), so that only the first one is sent.
+    0, magnitude l is the first magnitude divided by ``base**l`` (`geometric`), and only the first one is sent.
     """
 
     n: int
@@ -142,7 +143,7 @@ class SparseLevels(KeptEntries):
 
 
 def geometric(first: np.float32, base: float, count: int) -> Vector:
-    """Return ``first / base**l`` of l = 0 ... count - 1, float32, by divisions only: the same bits on every machine."""
+    """Return ``first / base**l`` for l = 0 ... count - 1, float32, by divisions only: the same bits on every machine."""
     values = np.empty(count, np.float64)
     value = float(first)
     for level in range(count):

@@ -17,11 +17,11 @@ MAX_HALF = 32752.0
 
 
 def round_to(values: Vector, precision: str) -> Vector:
-    """Return `values` rounded to `precision`, float32: to the nearest, of two equally near ones to the even one.
+    """Return `values` rounded to the nearest of `precision`, float32; of two equally near ones, to the even one.
 
     "fp32" returns `values` themselves.  "bf16" keeps 8 significant bits.  "fp16" multiplies by 2^`half_exponent`, which brings
-    the largest magnitude to the upper end of float16, and keeps 11 bits of that one.  A finite value that would become
-    infinite becomes the largest finite one.
+    the largest magnitude to the upper end of float16, where it keeps 11 bits.  A finite value that would become infinite
+    becomes the largest finite one.
     """
     check_choice("precision", precision, PRECISIONS)
     if precision == "fp32" or not values.size:
@@ -43,7 +43,7 @@ def max_magnitude(values: Vector) -> float:
 
 
 def half_exponent(largest: float) -> int:
-    """Return the e for which the `largest` magnitude times 2^e is in [2^14, 2^15); 15 if it is zero."""
+    """Return the e for which the `largest` magnitude times 2^e is in [2^14, 2^15); 15 if the magnitude is zero."""
     return 15 - math.frexp(largest)[1]
 
 

@@ -25,21 +25,23 @@ CENTROIDS = (
 Lloyd, 1957, published in IEEE Trans. Inf. Theory 28(2), 1982; Max, IRE Trans. Inf. Theory 6(1), 1960, table I.
 """
 MAX_SCALE = np.float32(2.0**117)
-"""Scales are below it.  An entry that is rotated back is less than `MAX_GAIN` scales, and so within float32."""
+"""Scales are below this.  An entry that is rotated back is less than `MAX_GAIN` scales, and so within float32."""
 MAX_GAIN = 2**10
 WIDTH_GROUP = 8
 TILE = 1 << 13
-"""Entries looked up at a time: `take` makes eight bytes of each index."""
+"""Entries looked up at a time: `take` converts each index to eight bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rotated:
-    """A vector of `n` entries, rotated by `seed` < 2^64: `levels` uint8, one a place, and `scales` float32, one a chunk.
+    """A vector of `n` entries, rotated by `seed` < 2^64: `levels` uint8, one per place, and `scales` float32, one per chunk.
 
-    `Rotation` says how entries and places belong together.  A chunk of d places is H c 2^-h times its scale, c its levels,
-    H the Hadamard matrix and h = `half_bits(d)`.  `bits` is a float32.  Below 1, only `rotated_count(bits, n)` entries are
-    rotated, those at `indices`, which are ``rotated_indices(seed, n, k)``, and the others are zero; above 1, where it is no
-    whole number, some levels have a bit more than others.
+    `Rotation` says which entry is in which place.  A chunk of d places is H c 2^-h times its scale: c are its levels, H is the
+    Hadamard matrix, and h = `half_bits(d)`.  `bits` is a float32.
+
+    If `bits` is below 1, only k = `rotated_count(bits, n)` entries are rotated.  They are at `indices`, which are
+    ``rotated_indices(seed, n, k)``, and the others are zero.  If `bits` is above 1 and no whole number, some levels have one
+    bit more than others.
     """
 
     n: int
@@ -60,7 +62,7 @@ class Rotated:
         return self._rotated_entries() if sparse is None else sparse.dense()
 
     def sparse(self) -> Sparse | None:
-        """Return the entries that were rotated; None where all were."""
+        """Return the entries that were rotated; None if all entries were."""
         return None if self.indices is None else Sparse(self.n, self.indices, self._rotated_entries())
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
@@ -97,7 +99,7 @@ class Rotated:
 
 
 def rotated_count(bits: float, n: int) -> int:
-    """Return how many of `n` entries are rotated: all, or for less than a bit each, max(1, round(bits n)), halves up."""
+    """Return how many of `n` entries are rotated: all, or below one bit max(1, round(bits n)), where halves round up."""
     return n if bits >= 1 else max(1, int(bits * n + 0.5))
 
 
@@ -107,9 +109,9 @@ def rotated_indices(seed: int, n: int, k: int) -> Indices:
 
 
 def wide_blocks(seed: int, bits: float, rotation: Rotation) -> Iterator[tuple[slice, NDArray[np.bool_] | None]]:
-    """Yield (places, which of them have ceil(bits) bits and not floor(bits)) of each block; None: all have the same.
+    """Yield (places, mask) of each block: the mask says which places have ceil(bits) bits, while the others have floor(bits).
 
-    Eight neighbours are a group and have the same.
+    Eight neighbours are a group of the same number of bits.  The mask is None if all places have the same number.
     """
     stream, threshold = RandomStream(seed, WIDE), np.uint16(int(bits % 1 * 2**16) if bits > 1 else 0)
     for places in rotation.blocks():
@@ -142,5 +144,5 @@ def centroids(bits: int) -> Vector:
 
 
 def half_bits(length: int) -> int:
-    """Return h: H times 2^-h is orthonormal, or sqrt(2) times that where `length` is no power of four."""
+    """Return h, with which 2^-h H is orthonormal, or sqrt(2) times orthonormal if `length` is no power of four."""
     return (length.bit_length() - 1) // 2

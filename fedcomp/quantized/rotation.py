@@ -1,11 +1,13 @@
 """The random rotation that a seed gives: where each entry of a vector is placed, in which chunk, and with which sign.
 
 Estimates from a rotated vector are unbiased if the rotation is uniformly random.  Random signs and a Hadamard matrix come
-close to that unless a few entries dominate their chunk.  So chunks are large, 2^16 entries, as many as fit the processor's
-cache.  (One matrix for the whole vector, as in the papers, would be padded to up to twice the bytes.)  The rest, 2^16 entries
-or more unless the vector is shorter, is cut into the powers of two that its length is the sum of, and some of these are small;
-so it is first shifted cyclically by a random number of places, and an entry is rarely in a small chunk.  The rest is padded
-with zeros to a multiple of 64 entries: at one bit an entry they take fewer bytes than the scales of smaller chunks would.
+close to that unless a few entries dominate their chunk.  So chunks are large: 2^16 entries, as many as fit the processor's
+cache.  (One matrix for the whole vector, as in the papers, would be padded to up to twice the bytes.)
+
+The rest has 2^16 entries or more, unless the vector is shorter.  It is padded with zeros to a multiple of 64 entries: at one
+bit an entry, the zeros take fewer bytes than the scales of smaller chunks would.  Then it is cut into chunks whose lengths are
+the powers of two that add up to its length.  Some of these chunks are small, so the rest is first shifted cyclically by a
+random number of places: a given entry is rarely in a small chunk.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,8 +31,9 @@ PLUS_MINUS = 1 - 2 * np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis
 class Rotation:
     """How `seed` places `n` entries in chunks.
 
-    Whole chunks of `MAX_CHUNK` entries come first, each entry in its own place.  The rest, r entries, follows: entry j of it
-    is in place (j + shift) mod r, zeros fill the places up to `padded(r)`, and `power_of_two_parts` are its chunks.
+    Whole chunks of `MAX_CHUNK` entries come first, each entry in the place of its index.  The rest of r entries follows: entry
+    j of the rest is in its place (j + shift) mod r.  Zeros fill the places up to `padded(r)`, and `power_of_two_parts` are the
+    chunks.
     """
 
     seed: int
@@ -57,14 +60,14 @@ class Rotation:
         return min(self.places, max(MAX_CHUNK, padded(self.rest)))
 
     def blocks(self) -> Iterator[slice]:
-        """Yield the places of each whole chunk, then those of the rest, which has one chunk or more."""
+        """Yield the places of each whole chunk, then the places of the rest, which has one chunk or more."""
         whole = self.n - self.rest
         for start in range(0, whole, MAX_CHUNK):
             yield slice(start, start + MAX_CHUNK)
         yield slice(whole, self.places)
 
     def rotated(self, blocks: Iterable[tuple[int, Vector]], out: Vector) -> Iterator[slice]:
-        """Yield the places of each block, with its entries, times their signs, at the start of `out`.
+        """Write the entries of each block, times their signs, to the start of `out`; yield the places of the block.
 
         `blocks` are (start, entries) in order, of `MAX_CHUNK` entries each; the last one may be shorter.
         """
@@ -121,7 +124,7 @@ def padded(size: int) -> int:
 
 
 def power_of_two_parts(size: int) -> Iterator[slice]:
-    """Yield consecutive parts of `MAX_CHUNK`, then of the powers of two that the rest is the sum of, largest first."""
+    """Yield consecutive parts of `MAX_CHUNK`, then of the powers of two that add up to the rest, largest first."""
     start = 0
     while start < size:
         part = min(MAX_CHUNK, 1 << (size - start).bit_length() - 1)

@@ -16,7 +16,7 @@ from fedcomp.quantized.vectors import Dense, Ternary, add_blocks, collect
 Matrix = NDArray[np.float32]
 
 MAX_RANK = 128
-"""The largest rank of a product, whose entries take as many multiplications each; more than 32 are hardly of use."""
+"""The largest rank of a product.  Each entry takes as many multiplications; a rank above 32 is hardly of use."""
 MAX_PRODUCT = MAX_FLOAT32 * (1 - 2.0**-10)
 """The largest `bound` of a product, with room for rounding below the end of float32."""
 
@@ -62,7 +62,7 @@ class Segments:
 
 
 def join_dense(pieces: "Iterable[Piece]") -> Segments:
-    """Return the pieces, runs of dense ones as one."""
+    """Return the pieces, with neighbouring dense pieces joined into one."""
     joined: list[Piece] = []
     for dense, run in groupby(pieces, key=lambda piece: isinstance(piece, Dense)):
         same = list(run)
@@ -83,7 +83,7 @@ class Product:
 
     @property
     def bound(self) -> float:
-        """An upper bound of all entries and of the partial sums: the sum over r of the product of the largest magnitudes."""
+        """An upper bound of all entries and partial sums: the sum over r of the products of the factors' largest magnitudes."""
         peaks = np.abs(self.left).max(axis=1).astype(np.float64) * np.abs(self.right).max(axis=1)
         return math.fsum(peaks)  # exactly rounded, in any order
 
@@ -92,7 +92,7 @@ class Product:
         return collect(self.blocks(), np.empty(self.n, np.float32))
 
     def blocks(self) -> Iterator[tuple[slice, Vector]]:
-        """Yield (part, its entries) in order; the entries are to be read before the next block.
+        """Yield (part, its entries) in order; read the entries before you ask for the next block.
 
         The products of an entry are added in the order of r, so that the sum is the same on every machine.
         """
@@ -117,7 +117,7 @@ Piece = Dense | Levels | Product | Ternary
 
 
 def right_factors(quantized: object) -> Vector:
-    """Return the right factors of all products among the pieces of a vector one after the other, each row by row."""
+    """Return the right factors of all products among the pieces of a vector, joined in order, each row by row."""
     pieces = quantized.pieces if isinstance(quantized, Segments) else ()
     return np.concatenate([np.empty(0, np.float32), *(one.right.ravel() for one in pieces if isinstance(one, Product))])
 

@@ -26,7 +26,7 @@ StepCounts = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps(KeptEntries):
-    """The kept entries of a vector of `n`, in units: `indices` int64 (k,) ascending, `counts` int32 (k,), none of them 0."""
+    """The kept entries of a vector of `n`, in units: `indices` int64 (k,) ascending, `counts` int32 (k,), none is 0."""
 
     n: int
     indices: Indices
@@ -59,9 +59,9 @@ class Steps(KeptEntries):
 
 
 def counts_of(values: Vector, *, spent: bool = False) -> StepCounts | None:
-    """Return float32 `values` in units; None if one of them is no whole multiple, or has too many units.
+    """Return float32 `values` in units; None if a value is no whole multiple of the unit, or has too many units.
 
-    With `spent`, the counts take the memory of `values`.
+    With `spent`, the counts overwrite the memory of `values`.
     """
     counts = values.view(np.int32) if spent else np.empty(values.size, np.int32)
     for start in range(0, values.size, BLOCK_ENTRIES):
@@ -74,9 +74,9 @@ def counts_of(values: Vector, *, spent: bool = False) -> StepCounts | None:
 
 
 def steps_in(quantized: QuantizedVector) -> Steps | None:
-    """Return a quantized vector on the grid as `Steps`; None if one of its entries is off the grid.
+    """Return a quantized vector on the grid as `Steps`; None if an entry is off the grid.
 
-    None also for a vector that keeps all entries, or all of some tensors.
+    Returns None also for a vector that keeps all entries, or all entries of some tensors.
     """
     if isinstance(quantized, Steps):
         return quantized
@@ -91,7 +91,7 @@ def steps_in(quantized: QuantizedVector) -> Steps | None:
 def onto_grid(quantized: Any) -> Any:
     """Return a ternary vector with its magnitude rounded to the nearest power of two; any other vector as it is.
 
-    Sums of powers of two that hardly change from one version to the next are small multiples of the least of them.
+    Powers of two that hardly change from one version to the next have sums that are small multiples of the smallest power.
     """
     if not isinstance(quantized, Ternary):
         return quantized

@@ -28,7 +28,7 @@ class QuantizedVector(Protocol):
         ...
 
     def sparse(self) -> "Sparse | None":
-        """Return the kept entries; None if the vector keeps all."""
+        """Return the kept entries; None if the vector keeps all entries."""
         ...
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
@@ -48,7 +48,7 @@ class AllEntries(ABC):
 
     @abstractmethod
     def blocks(self) -> Iterator[tuple[slice, Vector]]:
-        """Yield (part, its entries) in order; the entries are to be read before the next block."""
+        """Yield (part, its entries) in order; read the entries before you ask for the next block."""
 
     def dense(self) -> Vector:
         """Return the vector, float32 (n,)."""
@@ -138,7 +138,7 @@ class Sparse:
         for start in range(0, self.values.size, BLOCK_ENTRIES):
             part = slice(start, start + BLOCK_ENTRIES)
             values = np.multiply(self.values[part], weight, dtype=vector.dtype)
-            np.add.at(vector, self.indices[part], values)  # faster than +=, and no index is there twice
+            np.add.at(vector, self.indices[part], values)  # faster than +=, and no index occurs twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Ternary:
     def sparse(self) -> Sparse:
         """Return the kept entries, each ±magnitude."""
         values, signed = np.empty(self.indices.size, np.float32), np.array([self.magnitude, -self.magnitude])
-        for start in range(0, values.size, BLOCK_ENTRIES):  # in blocks, as `take` makes eight bytes of each index
+        for start in range(0, values.size, BLOCK_ENTRIES):  # in blocks: `take` converts each index to eight bytes
             part = slice(start, start + BLOCK_ENTRIES)
             signed.take(self.negative[part].view(np.int8), out=values[part], mode="clip")
         return Sparse(self.n, self.indices, values)
@@ -174,7 +174,7 @@ class Ternary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seeded(KeptEntries):
-    """The kept entries of a vector of `n`: `values` float32 (k,) at `indices`, which are `seeded_indices`: not sent."""
+    """The kept entries of a vector of `n`: `values` float32 (k,) at `indices`.  These are `seeded_indices`, and not sent."""
 
     n: int
     seed: int
@@ -188,7 +188,7 @@ class Seeded(KeptEntries):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Masked(KeptEntries):
-    """A vector of `n` that is zero but at `indices`, int64 (k,) ascending, where it has the quantized `entries` (k,)."""
+    """A vector of `n` that is zero except at `indices`, int64 (k,) ascending, where it has the quantized `entries` (k,)."""
 
     n: int
     indices: Indices
@@ -211,7 +211,7 @@ def l2_norm(vector: QuantizedVector) -> float:
 
 
 def held_bytes(value: object) -> int:
-    """Return the bytes of the arrays that a quantized vector holds, those in its parts included."""
+    """Return the bytes of the arrays that a quantized vector and its parts hold."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
     if isinstance(value, tuple):
@@ -222,5 +222,5 @@ def held_bytes(value: object) -> int:
 
 
 def seeded_indices(n: int, k: int, seed: int) -> Indices:
-    """Return the `k` indices below `n` that belong to `seed`, taken modulo 2^64: ascending; every set is equally likely."""
+    """Return the `k` indices below `n` that belong to `seed` modulo 2^64, ascending; every set is equally likely."""
     return RandomStream(seed % NUM_SEEDS).subset(n, k)

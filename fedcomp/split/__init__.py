@@ -1,6 +1,7 @@
 """Split learning: a node trains the lower layers of a model and the server the upper ones, and activations cross the network.
 
-The first visit of a sample sends its activation, and later visits send the compressed change against what both ends hold.
+The first visit of a sample sends its activation.  Later visits send the compressed change against the activation that both
+ends hold.
 Wang et al., "Fine-tuning Language Models over Slow Networks using Activation Compression with Guarantees", NeurIPS 2022,
 arXiv:2206.01299 (AC-SGD).
 """

@@ -1,4 +1,4 @@
-"""The ACTIVATION frame: a batch of activations, in full at a sample's first visit, and then as change of what both ends hold.
+"""The ACTIVATION frame: a batch of activations, in full at a sample's first visit, and later as change against the memory.
 
 ``wire/FORMAT.md`` specifies the bytes.
 """
@@ -34,8 +34,8 @@ MAX_LABEL = 2**31 - 1
 class Activations:
     """A batch as the receiver has it: `ids` int64 (B,), and their activations `rows`, float32 (B, F).
 
-    `first` bool (B,) marks the samples that came in full with their `labels`, int64 (k,): those that the receiver did not
-    know.  These took `first_bytes` of the frame.
+    `first` bool (B,) marks the samples that the receiver did not know.  They came in full with their `labels`, int64 (k,), and
+    took `first_bytes` of the frame.
     """
 
     ids: NDArray[np.int64]
@@ -65,8 +65,8 @@ def write_activations(
 ) -> Frame:
     """Return the frame of the activations `rows`, float32 (B, F), of the samples `ids` with `labels`; `memory` is only read.
 
-    `shape` is that of one activation, (F,) if it is left out.  The frame answers message `number`.  Raises `DivergedError` for
-    activations that are NaN or beyond 10^15.
+    `shape` is the shape of one activation, (F,) if it is left out.  The frame answers message `number`.  Raises
+    `DivergedError` for activations that are NaN or beyond 10^15.
     """
     if not (largest := float(np.abs(rows).max())) <= MAX_WEIGHT_MAGNITUDE:
         raise DivergedError(f"an activation of magnitude {largest:g}; at most {MAX_WEIGHT_MAGNITUDE:g} can be sent")
@@ -95,7 +95,9 @@ def read_activations(
     max_samples: int,
     direct: bool = False,
 ) -> Activations:
-    """Return what `write_activations` wrote with an equal `memory`, which is only read; both ends compute the same bits.
+    """Return the batch that `write_activations` wrote with an equal `memory`, which is only read.
+
+    Both ends compute the same bits.
 
     Raises:
         VersionError: The memories differ; a full send of the samples repairs that.
@@ -144,7 +146,7 @@ def read_activations(
 
 
 def encode(values: Vector, compressor: Compressor, seed: int) -> tuple[int, bytes]:
-    """Return a codec id and the body of `values`, float32 (n,); raise `DivergedError` if one is not finite."""
+    """Return a codec id and the body of `values`, float32 (n,); raise `DivergedError` if a value is not finite."""
     try:
         body, _ = compressor.encode(values, {}, seed)
     except NonFiniteError as error:
@@ -153,7 +155,7 @@ def encode(values: Vector, compressor: Compressor, seed: int) -> tuple[int, byte
 
 
 def decode(codec: int, body: bytes, n: int) -> Vector:
-    """Return the `n` values in a body, float32 (n,); raise `FedcompError` for a damaged one."""
+    """Return the `n` values in a body, float32 (n,); raise `FedcompError` for a damaged body."""
     if n:
         return decode_body(codec, body, activation_layout((n,))).dense()
     if codec != NO_BODY or body:

@@ -16,10 +16,10 @@ from fedcomp.sync import derive_seed
 
 
 class Boundary(nn.Module):
-    """Stands between the two parts of a model: the upper part gets what it would decode, and so does the lower part.
+    """A layer between the two parts of a model: each part gets the values that it would decode from frames.
 
-    Both ends' memories are here, `sender` and `receiver`; `up_bytes` and `down_bytes` are those of the frames.  Without
-    gradients, as in an evaluation, activations pass unchanged.
+    It has the memories of both ends, `sender` and `receiver`; `up_bytes` and `down_bytes` are the bytes of the frames.
+    Without gradients, as in an evaluation, activations pass unchanged.
 
     Examples:
         >>> import torch
@@ -44,8 +44,8 @@ class Boundary(nn.Module):
     def forward(self, activations: Tensor, ids: Any) -> Tensor:
         """Return the activations (B, ...) of the samples `ids`, whole numbers (B,), as the receiver decodes them.
 
-        They travel as float32 whatever their dtype.  Raises `ValueError` unless there is a different number from 0 for each of
-        at least one sample, and for activations of another shape than those before.
+        They travel as float32, whatever their dtype.  Raises `ValueError` if there is no sample, if the ids are not different
+        whole numbers of at least 0, one per sample, and for activations of another shape than earlier ones.
         """
         if not torch.is_grad_enabled():
             return activations
@@ -58,7 +58,7 @@ class Boundary(nn.Module):
         return crossed.to(activations.dtype)
 
     def send(self, activations: Tensor, ids: list[int]) -> Tensor:
-        """Send a batch up, and return what arrives."""
+        """Send a batch up, and return the activations that arrive."""
         settings, shape = self.settings, tuple(activations.shape[1:])
         size = 0 if settings.direct else math.prod(shape)
         if not self.crossings:
@@ -87,7 +87,7 @@ class Boundary(nn.Module):
         return torch.from_numpy(received).reshape(activations.shape).to(activations.device)
 
     def send_back(self, gradient: Tensor) -> Tensor:
-        """Send a gradient down, and return what arrives."""
+        """Send a gradient down, and return the gradient that arrives."""
         shape, rows = tuple(gradient.shape[1:]), on_host(gradient).reshape(len(gradient), -1)
         seed = derive_seed(self.seed, self.crossings, 1)
         frame = write_gradient(np.ascontiguousarray(rows), self.settings.backward, shape=shape, seed=seed)

@@ -1,4 +1,4 @@
-"""What one node can do to the parts that all nodes share: bounds from what the others do.
+"""Bounds on the effect of one node on the parts that all nodes share, derived from the batches of the other nodes.
 
 A bound is a multiple of a median in which each node counts once, so a minority of the nodes cannot move it far.
 """
@@ -17,13 +17,13 @@ from fedcomp.core import Arrays, Vector
 from fedcomp.errors import CorruptError
 
 MAX_ACTIVATION_RATIO = 30.0
-"""Activations are refused beyond this multiple of the median root mean square."""
+"""Activations whose root mean square exceeds this multiple of the median are refused."""
 MAX_STEP_RATIO = 2.0
-"""No step of the upper part is longer than this multiple of its norm, or of 1 where that is larger."""
+"""No step of the upper part is longer than this multiple of its norm, or of 1 if that is larger."""
 MAX_ROUND_RATIO = 10.0
-"""The same for the steps of a lower part in a round."""
+"""The same bound for the change of a lower part in a round."""
 RECENT = 16
-"""The newest sizes of a node that count."""
+"""The number of newest sizes of each node that count."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Sizes:
 
     @property
     def median(self) -> float:
-        """The median, over the nodes, of the median of each one's newest sizes; 0 before the first."""
+        """The median over the nodes of the median of each node's newest sizes; 0 before the first size."""
         medians = [statistics.median(sizes) for sizes in self.by_node.values()]
         return statistics.median(medians) if medians else 0.0
 
@@ -48,14 +48,14 @@ class Sizes:
 class BatchBounds:
     """Bounds the batches that train an upper part, unless `clip` is 0.
 
-    A gradient of the upper part is at most `clip` times as long as the largest median so far of those of all nodes.
+    A gradient of the upper part is at most `clip` times as long as the largest median so far, taken over all nodes.
     """
 
     def __init__(self, clip: float) -> None:
         self._clip, self._activations, self.gradients = clip, Sizes(), Sizes()
 
     def check_activations(self, rows: Vector) -> float:
-        """Return the root mean square of activations; raise `CorruptError` if it is far beyond those before."""
+        """Return the root mean square of activations; raise `CorruptError` if it is far beyond earlier ones."""
         size, usual = math.sqrt(float(np.square(rows, dtype=np.float64).mean())), self._activations.median
         if self._clip and 0 < MAX_ACTIVATION_RATIO * usual < size:
             raise CorruptError(
@@ -75,7 +75,7 @@ class BatchBounds:
         return norm
 
     def check_step(self, optimizer: torch.optim.SGD) -> None:
-        """Raise `CorruptError` if the step that is next is longer than the weights, which are then as they were."""
+        """Raise `CorruptError` if the next step would be too long (`MAX_STEP_RATIO`); the weights are unchanged."""
         if not self._clip:
             return
         group = optimizer.param_groups[0]
@@ -94,13 +94,13 @@ class BatchBounds:
 
 
 class RoundBounds:
-    """Bounds the lower weights that nodes return, unless `clip` is 0: the change of each is `clip` medians long at most."""
+    """Bounds the lower weights that nodes return, unless `clip` is 0: each change is at most `clip` medians long."""
 
     def __init__(self, clip: float) -> None:
         self._clip, self._changes = clip, Sizes()
 
     def factors(self, start: Arrays, weights: Mapping[int, Arrays]) -> dict[int, float]:
-        """Return for each node the factor, at most 1, of its change from `start`; these are the weights of a round."""
+        """Return for each node the factor, at most 1, of its change from `start`; `weights` are the weights of one round."""
         norms = {node: _distance(arrays, start) for node, arrays in weights.items()}
         if not self._clip:
             return dict.fromkeys(norms, 1.0)
@@ -113,7 +113,7 @@ class RoundBounds:
 
 
 def with_scaled_change(start: Arrays, weights: Arrays, factor: float) -> Arrays:
-    """Return `start` plus `factor` times the change to `weights`, of floating tensors; other ones are those of `weights`."""
+    """Return `start` plus `factor` times the change to `weights`, for floating tensors; the others are as in `weights`."""
     if factor == 1:
         return weights
     return {
@@ -125,7 +125,7 @@ def with_scaled_change(start: Arrays, weights: Arrays, factor: float) -> Arrays:
 
 
 def norm_of(tensors: Iterable[Tensor]) -> float:
-    """Return the l2 norm of all tensors together, complex ones too."""
+    """Return the l2 norm of all tensors together, complex tensors included."""
     return math.sqrt(sum(float(tensor.abs().double().square().sum()) for tensor in tensors))
 
 

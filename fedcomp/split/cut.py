@@ -1,4 +1,4 @@
-"""Cut a model in two: the layers that stay on the node, and those of the server."""
+"""Cut a model in two: the layers on the node, and the layers on the server."""
 
 from collections.abc import Iterable
 from typing import cast
@@ -8,17 +8,18 @@ from torch.fx import Graph, GraphModule, Node, Tracer
 from torch.fx.proxy import TraceError
 
 FREE = ("call_function", "call_method")
-"""Operations without weights of their own; they stay with the layer before them."""
+"""Operations without weights; they stay with the layer before them."""
 
 
 def cut(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
-    """Return the lower and the upper part of `model`: the lower one ends with the layer `name`.
+    """Return the lower and the upper part of `model`: the lower part ends with the layer `name`.
 
-    What follows that layer without weights or a module of its own, such as the choice of an LSTM's last state, belongs to the
-    lower part.  Both parts share their weights with `model`, under the same names: training them trains it.
+    Operations after that layer that have no weights and no module, such as the choice of an LSTM's last state, belong to the
+    lower part.  Both parts share their weights with `model`, under the same names: training the parts trains the model.
 
-    Raises `ValueError` if there is no such layer, if more than its output crosses the cut, as in the middle of a residual
-    block, if a part has no weights or both share some, and for a model whose `forward` torch.fx cannot trace.
+    Raises:
+        ValueError: There is no such layer, or more than its output crosses the cut, as in the middle of a residual block.
+            A part has no weights, or both parts share weights.  Or torch.fx cannot trace the `forward` of the model.
 
     Examples:
         >>> from torch import nn
@@ -62,7 +63,7 @@ def cut(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
 
 
 def check_apart(lower: nn.Module, upper: nn.Module) -> None:
-    """Raise `ValueError` if weights or buffers are in both parts: node and server would train them apart."""
+    """Raise `ValueError` if weights or buffers are in both parts: node and server would train different copies."""
     memory = {
         tensor.untyped_storage().data_ptr() for tensor in (*lower.parameters(), *lower.buffers()) if tensor.numel()
     }
@@ -81,7 +82,7 @@ def _keep_out_of_state(part: nn.Module, names: Iterable[str]) -> None:
 
 
 class _Tracer(Tracer):
-    """Enters no module without children, nor the one at the cut."""
+    """Enters all modules except those without children and the module at the cut."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

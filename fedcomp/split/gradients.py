@@ -22,7 +22,7 @@ def write_gradient(
 ) -> Frame:
     """Return the frame of `gradient`, float32 (B, F), for the activations that answered message `number`.
 
-    `shape` is that of one activation, (F,) if it is left out.  Raises `DivergedError` for one that is not finite.
+    `shape` is the shape of one activation, (F,) if it is left out.  Raises `DivergedError` for a gradient that is not finite.
     """
     codec, body = encode(gradient.ravel(), compressor, seed)
     layout = activation_layout(gradient.shape[1:] if shape is None else shape)

@@ -1,4 +1,4 @@
-"""What one end of a cut holds of each sample: its last activation.  Rows beyond a bound are in a file."""
+"""The memory of one end of a cut: the last activation of each sample.  Rows beyond a bound are in a file."""
 
 import hashlib
 import os
@@ -19,8 +19,8 @@ Ids = Sequence[int] | NDArray[np.int64]
 class ActivationMemory:
     """Rows of `row_size` float32 by sample id; a row of size 0 only says that the sample is known.
 
-    Rows are in memory up to `ram_bytes`, and beyond that in a file: a temporary one that vanishes with the process, or the one
-    at `path`, which stays.  The file holds row i at i times the size of a row, so its length follows the largest id.
+    Rows are in memory up to `ram_bytes`, and beyond that in a file: a temporary file that vanishes with the process, or the
+    file at `path`, which stays.  The file holds row i at i times the size of a row, so its length follows the largest id.
 
     Examples:
         >>> import numpy as np
@@ -61,14 +61,14 @@ class ActivationMemory:
         return np.array([int(each) in self._rows or int(each) in self._in_file for each in ids], np.bool_)
 
     def rows(self, ids: Ids) -> Vector:
-        """Return the rows of `ids`, float32 (len(ids), row_size); raise `KeyError` for an unknown one."""
+        """Return the rows of `ids`, float32 (len(ids), row_size); raise `KeyError` for an unknown id."""
         found = np.empty((len(ids), self.row_size), np.float32)
         for row, each in zip(found, map(int, ids), strict=True):
             row[:] = self._rows[each] if each in self._rows else self._read(each)
         return found
 
     def put(self, ids: Ids, rows: Vector) -> None:
-        """Set the rows of `ids`, float32 (len(ids), row_size); those of others stay."""
+        """Set the rows of `ids`, float32 (len(ids), row_size); other rows stay."""
         for row, each in zip(rows, map(int, ids), strict=True):
             if each in self._rows or (each not in self._in_file and len(self._rows) < self._most_rows):
                 self._rows[each] = row.copy()
@@ -78,7 +78,7 @@ class ActivationMemory:
             self._file.flush()
 
     def forget(self, ids: Ids) -> None:
-        """Drop the rows of `ids`; unknown ones are fine."""
+        """Drop the rows of `ids`; unknown ids are ignored."""
         for each in map(int, ids):
             self._rows.pop(each, None)
             self._in_file.discard(each)
@@ -88,7 +88,7 @@ class ActivationMemory:
         return digest_of(self.rows(ids))
 
     def close(self) -> None:
-        """Close the file; a temporary one is gone."""
+        """Close the file; a temporary file is deleted."""
         if self._file is not None:
             self._file.close()
 
@@ -117,6 +117,6 @@ def digest_of(rows: Vector) -> int:
 
 
 def _made(path: Path) -> BinaryIO:
-    """Return a new file at `path`, which holds activations of a node's samples, for this user alone."""
+    """Return a new file at `path`, which only this user can read: it holds activations of a node's samples."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")

@@ -1,7 +1,7 @@
 """The node's half of split training: it answers each message of the server, and counts each batch exactly once.
 
-A batch stays pending until the next message says whether the server took it.  If it did, the memory takes the batch too and
-the lower part is trained with the gradient that the message brings; if not, the node forgets the batch and sends it again.
+A batch stays pending until the next message says whether the server took it.  If the server did, the memory takes the batch
+too, and the lower part is trained with the gradient in the message.  If not, the node forgets the batch and sends it again.
 """
 
 from collections.abc import Mapping
@@ -34,11 +34,12 @@ Frames = Mapping[Kind, Frame]
 
 @dataclass(slots=True)
 class SplitState:
-    """What a node remembers of one training between two messages.
+    """The state of a node in one training between two messages.
 
-    `number` is that of the last message that it answered, `round_number` that of the round, and `visits` counts the samples
-    that the server took.  `weights` are those of the lower part, none before the first round, and `momentum` is its
-    optimizer's.  `pending` is the frame of the batch `pending_ids` until the next message says what became of it.
+    `number`: the number of the last message that the node answered.  `round_number`: the number of the round.  `visits`: how
+    many samples the server took.  `weights`: the weights of the lower part, empty before the first round.  `momentum`: the
+    momentum of its optimizer.  `pending`: the frame of the batch `pending_ids`, until the next message says whether the server
+    took it.
     """
 
     memory: ActivationMemory
@@ -55,8 +56,8 @@ class SplitState:
 class SplitNode:
     """The lower part of a model on a node, with the samples `x` (N, ...) and the labels `y`, int64 (N,), of the node.
 
-    `lower` is a module to compute with; the weights are those of the state.  Labels go to the server, each once.  `identity`
-    separates the random numbers of this node from those of others.
+    `lower` is a module to compute with; its weights come from the state.  Each label goes to the server once.  `identity`
+    makes the random numbers of this node differ from those of other nodes.
     """
 
     def __init__(self, lower: nn.Module, x: Tensor, y: Tensor, identity: int = 0) -> None:
@@ -80,12 +81,12 @@ class SplitNode:
     def answer(self, state: SplitState, request: ServerMessage, frames: tuple[Frame, ...]) -> bytes:
         """Return the frame that answers `request`, whose `frames` are parsed, and change `state` accordingly.
 
-        It asks for the lower weights, and leaves ``state.number`` as it was, if the node has none.  A message that came before
+        If the node has no lower weights, the answer asks for them and leaves ``state.number`` unchanged.  A repeated message
         gets the same answer.
 
         Raises:
             StaleError: The message is older than the last one that was answered.
-            FedcompError: The message is damaged, or is for another model.  The state is as it was, as after a `StaleError`.
+            FedcompError: The message is damaged, or is for another model.  The state is unchanged, as after a `StaleError`.
             DivergedError: Activations or weights are not finite; the state is of no use.
 
         """
@@ -164,7 +165,7 @@ class SplitNode:
         return activations
 
     def _next_batch(self, state: SplitState, settings: SplitSettings, seed: int) -> NDArray[np.int64]:
-        """Return the next samples of the epoch; a single one that is left joins them, as batch normalization needs two."""
+        """Return the next samples of the epoch; a single remaining sample joins them: batch normalization needs two."""
         epoch, start = divmod(state.visits, len(self._x))
         order = np.random.default_rng([seed, self._identity, epoch]).permutation(len(self._x))
         end = start + settings.batch_size

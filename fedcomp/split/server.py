@@ -1,7 +1,7 @@
-"""The server's half of split training: one upper part for all nodes, and for each node what both ends of its cut hold.
+"""The server's half of split training: one upper part for all nodes, and for each node the memory that both ends hold.
 
-The server repeats the gradient of a node's last batch until the node has answered with the next one, so a lost message, or a
-lost answer, costs the messages alone.
+The server repeats the gradient of a node's last batch until the node has answered with the next batch.  So a lost message, or
+a lost answer, costs only the bytes of the messages.
 """
 
 import secrets
@@ -35,8 +35,8 @@ class SplitTraffic:
     """Measured bytes: sums of ``len(bytes)`` of the messages both ways.
 
     `first_bytes` of the uplink are activations in full and labels, at the first visit of a sample or to repair a memory.
-    `weight_bytes` are the key frames of lower parts, both ways.  The dense bytes are those of the same batches and the same
-    lower parts as plain float32 arrays.
+    `weight_bytes` are the key frames of lower parts, both ways.  The dense bytes count the same batches and the same lower
+    parts as plain float32 arrays.
     """
 
     uplink_bytes: int = 0
@@ -61,10 +61,10 @@ class SplitTraffic:
 class SplitNodeRecord:
     """What the server knows of a node: its end of the memory, the labels by sample id, and how far it is in the round.
 
-    `number` is that of the newest message to it, which `is_open` until it is answered; `acked` is the last batch taken, and
-    `gradient` the frame that answers it.  `weights` is the key frame with which the node begins the round, until it has;
-    `steps` counts the batches of the round, and `samples` those of the batches since the node has begun: fewer if it lost its
-    state since.  `place` is the number of nodes that were known before it.
+    `number`: the number of the newest message to the node, which `is_open` until the node answers.  `acked`: the last batch
+    taken.  `gradient`: the frame that answers that batch.  `weights`: the key frame that starts the node's round, sent until
+    the node `has_begun`.  `steps`: batches trained this round.  `samples`: samples in them; restarts at 0 if the node lost its
+    state.  `place`: the number of nodes that were known before this one.
     """
 
     memory: ActivationMemory
@@ -93,7 +93,7 @@ class SplitServer:
         loss: The loss of outputs and labels.
         seed: Decides all random numbers of server and nodes.
         max_samples: Nodes number their samples from 0; ids from this number on are refused.
-        ram_bytes: The memory of activations of each node; what is beyond goes to a temporary file.
+        ram_bytes: The memory of activations of each node; rows beyond this go to a temporary file.
 
     """
 
@@ -129,7 +129,7 @@ class SplitServer:
         self.traffic.dense_downlink_bytes += self._weight_size
 
     def message(self, node: int) -> bytes:
-        """Return the next message to a node; answers to earlier ones are refused from now on."""
+        """Return the next message to a node; answers to earlier messages are refused from now on."""
         record = self.nodes[node]
         self._number += 1
         record.number, record.is_open = self._number, True
@@ -146,7 +146,7 @@ class SplitServer:
     def take(self, node: int, data: bytes) -> Arrays | None:
         """Train the upper part on the batch in a node's answer, or return the lower weights with which it ends its round.
 
-        Raises `FedcompError` for an answer that cannot be used; nothing has changed then but what the next message asks for.
+        Raises `FedcompError` for an answer that cannot be used; then only the request of the next message has changed.
         """
         self.traffic.uplink_bytes += len(data)
         if (record := self.nodes.get(node)) is None:
@@ -207,13 +207,13 @@ class SplitServer:
     def _step(self, node: int, rows: Vector, labels: NDArray[np.int64]) -> Vector:
         """Train the upper part on activations (B, F); return the gradient of the loss with respect to them.
 
-        A refused batch leaves buffers as they were too: the forward pass moves the means of batch normalization.
+        A refused batch leaves buffers unchanged, too: the forward pass moves the means of batch normalization.
         """
         size = self.bounds.check_activations(rows)
         before = [(buffer, buffer.clone()) for buffer in self.upper.buffers()]
         try:
             gradient, norm = self._train_upper(rows, labels)
-        except (CorruptError, ValueError) as error:  # batch normalization takes no batch of one, a ValueError
+        except (CorruptError, ValueError) as error:  # batch normalization refuses a batch of one with a ValueError
             for buffer, value in before:
                 buffer.copy_(value)
             raise CorruptError(str(error)) from error
@@ -221,7 +221,7 @@ class SplitServer:
         return gradient
 
     def _train_upper(self, rows: Vector, labels: NDArray[np.int64]) -> tuple[Vector, float]:
-        """Return the gradient with respect to the activations, and the norm of that of the weights, before it was clipped."""
+        """Return the gradient of the activations, and the norm of the weights' gradient before it was clipped."""
         device = device_of(self.upper)
         activations = torch.from_numpy(rows).reshape(-1, *self._shape).to(device).requires_grad_()
         self.upper.train()

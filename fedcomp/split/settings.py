@@ -10,7 +10,7 @@ from fedcomp.errors import CorruptError
 from fedcomp.methods import METHODS, cgx, parse
 
 OF_A_SERVER = ("auto", "balanced")
-"""Compressors that a server chooses anew in each round."""
+"""Compressors that a server chooses again in each round."""
 MAX_BATCH = 1 << 16
 MAX_STEPS = 1 << 20
 MAX_MOMENTUM = 0.9999
@@ -23,14 +23,14 @@ Answer = Literal["activations", "weights"]
 class SplitSettings:
     """How the two parts train: each node for `steps` batches a round, by SGD, the same on both sides of the cut.
 
-    `forward` compresses the change of activations on the way up, `backward` the gradients on the way down; neither has a
-    memory.  With `direct`, activations are compressed themselves, without what both ends hold: the baseline of the paper.
-    The momentum of the lower part starts from zero in each round.  A single sample that is left of an epoch joins the batch
+    `forward` compresses the change of activations on the way up, and `backward` the gradients on the way down; neither has a
+    memory.  With `direct`, the activations themselves are compressed, without a memory at both ends: the baseline of the paper.
+    The momentum of the lower part starts from zero in each round.  A single sample that remains of an epoch joins the batch
     before it.
 
-    `clip` bounds what one node can do to the parts that all share, as a multiple of the median over the nodes, 0 for no bound:
-    the gradients of the upper part, and the change of a lower part in a round.  With a bound, activations far beyond those
-    before are refused too, and steps longer than the upper part's weights.
+    `clip` bounds the effect of one node on the parts that all nodes share, as a multiple of the median over the nodes; 0 for no
+    bound.  It bounds the gradients of the upper part, and the change of a lower part in a round.  With a bound, activations far
+    beyond earlier ones are refused, too, and so are steps much longer than the upper part's weights.
 
     Examples:
         >>> import fedcomp
@@ -76,7 +76,7 @@ class SplitSettings:
     def upward(self) -> Compressor:
         """The compressor of the frames up: `forward`, or its contracting form for changes.
 
-        The change that is left out of one visit is in the next one, so what is left out has to shrink (AC-SGD, Theorem 3.1).
+        The error of one visit is part of the change at the next visit, so the error has to shrink (AC-SGD, Theorem 3.1).
         """
         return self.forward if self.direct else self.forward.contracting()
 

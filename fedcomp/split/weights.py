@@ -27,7 +27,7 @@ def load_weights(model: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
 def layout_of_part(model: nn.Module) -> Layout:
     """Return the layout of the model's state dict.
 
-    Raises `ValueError` for tensors that cannot travel, and for those of bfloat16 or complex numbers.
+    Raises `ValueError` for tensors that cannot travel, and for tensors of bfloat16 or complex numbers.
     """
     for name, tensor in model.state_dict().items():
         if tensor.dtype == torch.bfloat16 or tensor.is_complex():
@@ -54,7 +54,7 @@ def read_key_frame(frame: Frame, layout: Layout) -> Arrays:
 
 
 def mean_weights(parts: Sequence[tuple[int, Arrays]]) -> Arrays:
-    """Return the mean of weights, each with the number of samples that it counts for; those of one as they are."""
+    """Return the mean of pairs (samples, weights), weighted by the samples; a single part is returned unchanged."""
     if len(parts) == 1:
         return parts[0][1]
     total = max(1, sum(samples for samples, _ in parts))

@@ -1,4 +1,4 @@
-"""What a frame of any kind makes of the replica that is held: the next version, or another model."""
+"""The effect of a frame of any kind on a replica: the next version, or another model."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,10 +22,10 @@ def apply_frame(
 ) -> Replica:
     """Return the replica after `frame`.  The replica passed in is spent.
 
-    A key or start frame replaces the replica, unless it holds the same version; any other to an older version changes
-    nothing.  `decoder` computes the effect of the frame, by default without a shared cache; `make_start` returns the arrays
-    that a start frame names.  Raises as `Replica.advance`, `from_key_frame` and `from_start_frame` do, and `VersionError` for
-    a step if `replica` is None.
+    A key or start frame replaces the replica, unless the replica already is at that version.  Any other frame to an older
+    version changes nothing.  `decoder` computes the effect of the frame, by default without a shared cache; `make_start`
+    returns the arrays that a start frame names.  Raises as `Replica.advance`, `from_key_frame` and `from_start_frame` do, and
+    `VersionError` for a step if `replica` is None.
     """
     if frame.kind in (Kind.KEY, Kind.START):
         same = replica is not None and replica.layout.digest == frame.layout
@@ -43,7 +43,7 @@ def apply_frame(
 def layout_in(frame: Frame) -> tuple[Layout, int]:
     """Return the layout at the beginning of the payload of a key or start frame, and the offset behind it.
 
-    Raises `FedcompError` for a payload that does not begin with the layout of the frame's digest.
+    Raises `FedcompError` for a payload that does not begin with the layout whose digest is in the frame.
     """
     payload = frame.payload
     if len(payload) < LENGTH.size or len(payload) < (end := LENGTH.size + LENGTH.unpack_from(payload)[0]):
@@ -71,10 +71,10 @@ def from_key_frame(frame: Frame) -> Replica:
 
 
 def from_start_frame(frame: Frame, make_start: MakeStart | None) -> Replica:
-    """Return the replica that a start frame names, of the arrays that `make_start` returns.
+    """Return the replica that a start frame names, made of the arrays that `make_start` returns.
 
-    Raises `VersionError` if these are of another model, or differ from the named one in any bit; `FedcompError` for a frame
-    that is not a valid start frame.
+    Raises `VersionError` if the arrays are of another model, or differ from the named model in any bit; `FedcompError` for a
+    frame that is not a valid start frame.
     """
     layout, end = layout_in(frame)
     if len(frame.payload) != end or frame.before != frame.after or frame.base_version != frame.version:

@@ -23,7 +23,7 @@ def clip_exact(exact: bytes, published: Replica, max_norm: float) -> tuple[bytes
     """Return the exact tensors to send, and the norm that is left for the vector, at least 0.
 
     Integers and bools stay as published, because they cannot be scaled: one step of a counter is longer than most norms.
-    So do the others (BatchNorm statistics) if their change alone is longer than `max_norm`.
+    The other exact tensors (BatchNorm statistics) stay as published if their change alone is longer than `max_norm`.
     """
     layout = published.layout
     trained, held = layout.unflatten_exact(exact), layout.unflatten_exact(published.exact)
@@ -35,7 +35,7 @@ def clip_exact(exact: bytes, published: Replica, max_norm: float) -> tuple[bytes
 
 
 def check_norm(update: Update, published: Replica, max_norm: float) -> None:
-    """Raise `CorruptError` for an update that is longer than `max_norm`, as from a node that does not bound what it sends."""
+    """Raise `CorruptError` for an update longer than `max_norm`, such as from a node that does not bound its updates."""
     norm = math.hypot(l2_norm(update.change), _distance(update.exact, published.exact, published.layout))
     if not norm <= max_norm * (1 + TOLERANCE) ** 2:
         raise CorruptError(
@@ -45,35 +45,46 @@ def check_norm(update: Update, published: Replica, max_norm: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Clipping:
-    """Bounds the l2 norm of each update before it is averaged, so that no node moves the mean as far as it likes.
+    """Bounds the l2 norm of each update before it is averaged, so that no node can move the mean arbitrarily far.
 
-    `max_norm` is the largest norm, 0 for no bound: norm bounding as in Sun, Kairouz, Suresh, McMahan, "Can You Really Backdoor
-    Federated Learning?", arXiv:1911.07963.  `times_median` bounds it by that many times the median norm of those updates of
-    the round that change something, 0 for no bound, and needs no knowledge of the task; a minority cannot move the median far.
+    An update that is longer is scaled down to the bound: norm bounding as in Sun, Kairouz, Suresh, McMahan, "Can You Really
+    Backdoor Federated Learning?", arXiv:1911.07963.
+
+    Attributes:
+        norm: The largest norm; 0 for no bound.
+        median: The largest norm as a multiple of the median norm of those updates of the round that change something; 0 for no
+            bound.  It needs no knowledge of the task, and a minority of the nodes cannot move the median far.
+
+    Raises:
+        ValueError: A number below 0.
+
+    Examples:
+        >>> Clipping(median=3)
+        Clipping(norm=0.0, median=3)
     """
 
-    max_norm: float = 0.0
-    times_median: float = 0.0
+    norm: float = 0.0
+    median: float = 0.0
 
     def __post_init__(self) -> None:
-        check_range("clip_norm", self.max_norm, least=0, what="the largest norm of an update, 0 for no bound")
-        check_range("clip_median", self.times_median, least=0, what="a multiple of the median norm, 0 for no bound")
+        check_range("norm", self.norm, least=0, what="the largest norm of an update, 0 for no bound")
+        check_range("median", self.median, least=0, what="a multiple of the median norm, 0 for no bound")
 
     def __bool__(self) -> bool:
         """Return whether there is a bound."""
-        return self.max_norm > 0 or self.times_median > 0
+        return self.norm > 0 or self.median > 0
 
     def scales(self, updates: Sequence[Update], published: Replica) -> list[float]:
-        """Return the factor of each update, at most 1: that of a longer one brings it to the bound."""
+        """Return the factor of each update, at most 1: an update beyond the bound is scaled down to it."""
         norms = [_norm(update, published) for update in updates]
-        bound = self.max_norm or math.inf
-        if self.times_median and norms:
-            bound = min(bound, self.times_median * statistics.median([norm for norm in norms if norm] or [0.0]))
+        bound = self.norm or math.inf
+        if self.median and norms:
+            bound = min(bound, self.median * statistics.median([norm for norm in norms if norm] or [0.0]))
         return [bound / norm if norm > bound else 1.0 for norm in norms]
 
 
 def scaled(update: Update, factor: float, published: Replica) -> Update:
-    """Return `update` with `factor` times its change; its exact floats are moved towards the published ones likewise."""
+    """Return `update` with `factor` times its change; its exact floats are moved towards the published floats likewise."""
     layout = published.layout
     held, new = layout.unflatten_exact(published.exact), layout.unflatten_exact(update.exact)
     base, floats = float_values(held), float_values(new)
@@ -82,7 +93,7 @@ def scaled(update: Update, factor: float, published: Replica) -> Update:
 
 
 def _norm(update: Update, published: Replica) -> float:
-    """Return the l2 norm of the change of all floats.  Integers and bools count nothing: they are no parameters."""
+    """Return the l2 norm of the change of all floats.  Integers and bools are not counted: they are no parameters."""
     layout = published.layout
     new, old = (float_values(layout.unflatten_exact(exact)) for exact in (update.exact, published.exact))
     squares = (float(np.square(np.abs(widened(new[name]) - old[name])).sum()) for name in new)

@@ -8,7 +8,7 @@ from fedcomp.backends import arithmetic
 from fedcomp.core import BLOCK_ENTRIES, Vector, is_numpy
 
 MIN_ENTRIES = 64
-"""The size of a vector below which nothing is concluded from its direction."""
+"""In shorter vectors, the direction says nothing."""
 MAX_DISTANCE_RATIO = 0.5
 """The largest distance of a difference to zero, in units of its distance to the model."""
 MAX_SHARE = 0.25
@@ -20,11 +20,13 @@ def is_difference(change: Any, model: Vector) -> bool:
 
     `change` is a numpy vector or a torch tensor, float32 (n,); no entry of a tensor leaves its device.
 
-    Both criteria must hold.  The reply is at most half as far from zero as from the model: `change` is about ``-model``.  And
-    where the reply is not zero, it holds less than a quarter of the model: its projection on the model has a coefficient below
-    1/4.  Training adds to a model, so that a trained one has a coefficient of about 1, and so has a pruned one where it is not
-    zero; that of a difference is about 0.  Differences beyond half the norm of the model pass unnoticed: the price of few false
-    alarms.
+    Both criteria must hold:
+
+    * The reply is at most half as far from zero as from the model: `change` is about ``-model``.
+    * On the entries that are not zero in the reply, its projection on the model has a coefficient below 1/4.  A trained model
+      has a coefficient of about 1, and so has a pruned model on its nonzero entries.  A difference has about 0.
+
+    Differences beyond half the norm of the model are not detected: this is the price of few false alarms.
     """
     if model.size < MIN_ENTRIES:
         return False

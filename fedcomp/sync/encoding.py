@@ -1,7 +1,7 @@
-"""The body of an update or of a version: it holds the tensors that have something to send, and of masked ones the free entries.
+"""The body of an update or of a version: the tensors that have something to send, and of masked tensors the free entries.
 
-The compressor does not see a tensor that has no change and nothing in the memory.  The entries of this tensor keep their bits,
-cost nothing, and count in no density, scale or rotation.
+The compressor does not see a tensor that has no change and nothing in the memory.  The entries of this tensor keep their bits
+and cost nothing, and no density, scale or rotation depends on them.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ SELECTED = "selected_tensors"
 def check_masked(compressor: Compressor) -> None:
     """Raise `ValueError` for a compressor that cannot send updates of masked models.
 
-    Its state must be a number for each entry, or nothing: when the mask changes, entries have other places among those sent.
+    Its state must be one number per entry, or nothing: when the mask changes, entries change their places in the sent vector.
     """
     if others := compressor.init(1).keys() - set(compressor.memory.vectors):
         raise ValueError(
@@ -44,18 +44,18 @@ def encode_change(
     """Return the codec id and the body of `change`, and the arrays of the memory after it.
 
     Some memories describe their last message, such as the entries that RegTop-k sent.  In a fresh memory, these arrays are
-    empty.  They are dropped if this message holds other tensors than the last one.  Those of int64 are indices in the whole
+    empty.  They are dropped if this message holds other tensors than the last one.  Arrays of int64 are indices in the whole
     vector.
 
     Args:
         compressor: Gets the selected entries as one vector, with the `arguments` of `Compressor.encode`.
         change: A numpy vector or a torch tensor, float32 (n,).
-        memory: The arrays of this compressor, and perhaps of others; those of this one are spent.
-        layout: That of the model.
-        changeable: The entries that masks leave free, int64 (k,) ascending; None without masks.  What the memory holds of the
-            others is dropped, as they no longer belong to the model.
-        moved: A vector as `change`, whose zeros say which tensors are left out; by default `change` itself.
-        **arguments: The seed, the model and what else `Compressor.encode` takes.
+        memory: The arrays of this compressor, which are spent, and perhaps arrays of other compressors.
+        layout: The layout of the model.
+        changeable: The entries that masks leave free, int64 (k,) ascending; None without masks.  The memory of the other
+            entries is dropped, because they no longer belong to the model.
+        moved: A vector like `change`; tensors in which it is zero are left out.  By default `change` itself.
+        **arguments: The seed, the model and other arguments of `Compressor.encode`.
 
     Raises:
         ValueError: `check_masked` refuses the compressor, or `change` cannot be encoded; the memory is unchanged.
@@ -97,7 +97,7 @@ def encode_change(
 def _selection(
     compressor: Compressor, moved: Any, state: State, layout: Layout, changeable: Indices | None
 ) -> Selection:
-    """Return the tensors that changed, or of which the memory holds anything."""
+    """Return the tensors that changed, and the tensors for which the memory holds anything."""
     vectors = [state[name] for name in compressor.memory.vectors]
     selection = Selection(layout, changed_tensors(layout, [moved, *vectors]), changeable)
     if not selection.n and compressor.memory.incremental:
@@ -107,9 +107,6 @@ def _selection(
 
 
 def derive_seed(*parts: int) -> int:
-    """Return the seed of a message, 0 to 2^64 - 1, which depends on all `parts`, so that no two messages share one.
-
-    Parts below 0 or from 2^64 on are taken modulo 2^64.
-    """
+    """Return a seed, 0 to 2^64 - 1, that depends on all `parts`; parts below 0 or from 2^64 on are taken modulo 2^64."""
     words = [part & MASK_64 for part in parts]
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])

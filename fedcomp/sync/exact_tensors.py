@@ -13,9 +13,9 @@ ExactArrays = dict[str, NDArray[Any]]
 
 
 def rebased_exact(exact: bytes, start: bytes, published: Replica) -> bytes:
-    """Return the exact tensors that are as far from those published as `exact` are from `start`, an older version's.
+    """Return published + (exact - start): apply to the published exact tensors the change that the node made to `start`.
 
-    Numbers move by the difference, computed in float64; bools are those in `exact`.
+    `start` holds the exact tensors of an older version.  Numbers are computed in float64; bools are taken from `exact`.
     """
     if start == published.exact:
         return exact
@@ -26,13 +26,13 @@ def rebased_exact(exact: bytes, start: bytes, published: Replica) -> bytes:
 
 
 def _numbers(arrays: ExactArrays) -> ExactArrays:
-    """Return the arrays in float64 or complex128, bools as they are."""
+    """Return the arrays in float64 or complex128; bools are unchanged."""
     arrays = arrays | float_values(arrays)
     return {name: array if array.dtype == bool else widened(array) for name, array in arrays.items()}
 
 
 def widened(array: NDArray[Any]) -> NDArray[Any]:
-    """Return `array` in float64, a complex one in complex128."""
+    """Return `array` in float64, or in complex128 if it is complex."""
     return array.astype(np.result_type(array, np.float64))
 
 
@@ -43,7 +43,7 @@ def float_values(arrays: ExactArrays) -> ExactArrays:
 
 
 def different_mask(exact: bytes, other: bytes, layout: Layout) -> str | None:
-    """Return the name of a mask that differs: masks are the server's, and a mean of masks is none."""
+    """Return the name of a mask that differs: only the server changes masks, and a mean of masks is no mask."""
     if exact == other or not layout.masks:
         return None
     new, old = layout.unflatten_exact(exact), layout.unflatten_exact(other)

@@ -26,7 +26,7 @@ def fingerprint(vector: Vector, exact: bytes) -> int:
 
 
 def change(indices: Indices, old: Vector, new: Vector) -> int:
-    """Return what the fingerprint changes by, modulo 2^64, when the entries at `indices` change from `old` to `new`."""
+    """Return the change of the fingerprint, modulo 2^64, when the entries at `indices` change from `old` to `new`."""
     return (_sum_of_words(indices, new) - _sum_of_words(indices, old)) & MODULUS_MASK
 
 

@@ -1,4 +1,4 @@
-"""The last delta frames, of which a node that was absent replays those that it missed.
+"""The last delta frames: a node that was absent applies the ones that it missed.
 
 This is the exact form of STC's cache of partial sums (Sattler et al., TNNLS 2020, section V-C).
 """
@@ -14,7 +14,7 @@ from fedcomp.wire import Frame, Kind, kind_of
 class Route:
     """The frames that bring a node to the newest version.
 
-    `catch_up_bytes` is what they take in addition to the newest delta; `key` says that one of them is a key frame.
+    `catch_up_bytes` are their bytes in addition to the newest delta; `key` says that one of them is a key frame.
     """
 
     frames: tuple[bytes, ...]
@@ -33,7 +33,7 @@ class Route:
 
 
 class History:
-    """Delta frames, the oldest first, that together are smaller than `key_size`, a key frame's; older ones are dropped."""
+    """Delta frames, the oldest first, that together are smaller than a key frame, `key_size`; older frames are dropped."""
 
     def __init__(self, key_size: int, frames: Iterable[Frame] = ()) -> None:
         self._key_size = key_size
@@ -55,7 +55,7 @@ class History:
         return len(self._deltas[-1][1]) if self._deltas else 0
 
     def since(self, version: int, fingerprint: int) -> tuple[tuple[Frame, bytes], ...]:
-        """Return the deltas from this version on, each also as bytes; none if they are not all here."""
+        """Return the deltas from this version on, each also as bytes; an empty tuple if one of them is missing."""
         missed: list[tuple[Frame, bytes]] = []
         for frame, data in reversed(self._deltas):
             missed.append((frame, data))

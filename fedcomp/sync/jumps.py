@@ -1,6 +1,6 @@
-"""Many deltas in one frame: a jump, which is their sum and far smaller, or a replay, where they have no exact sum.
+"""Many deltas in one frame: a jump, which is their sum and far smaller, or a replay, if they have no exact sum.
 
-Published deltas hit the same entries again and again, and signs cancel.  On the grid (`fedcomp.quantized.steps`) the sum is
+Published deltas change the same entries again and again, and signs cancel.  On the grid (`fedcomp.quantized.steps`) the sum is
 exact, so a jump ends in the same bits as the deltas.
 """
 
@@ -19,7 +19,7 @@ Place = tuple[int, int]
 MIN_SAVING = 0.01
 """The least share of the bytes of its deltas that a replay saves."""
 MAX_DECODED_BYTES = 1 << 26
-"""The most memory of decoded deltas that is kept: nodes that were away for different times share most of what they missed."""
+"""The most memory for decoded deltas: nodes that were away for different times have missed mostly the same deltas."""
 
 
 class Jumps:
@@ -36,10 +36,10 @@ class Jumps:
         self._decoded_bytes = 0
 
     def along(self, deltas: tuple[Frame, ...], replica: Replica) -> bytes | None:
-        """Return the frame in place of the consecutive `deltas` that lead to `replica`, None if there is none.
+        """Return one frame that replaces the consecutive `deltas` that lead to `replica`; None if there is no such frame.
 
-        That is where only some are on the grid, where the counts of their sum leave 32 bits, and where a replay saves less than
-        `MIN_SAVING`: the deltas are in memory once for all nodes.
+        There is none if only some deltas are on the grid, or if the counts of their sum exceed 32 bits.  A replay that saves
+        less than `MIN_SAVING` is not made either: the deltas themselves are in memory once for all nodes.
         """
         start = (deltas[0].base_version, deltas[0].before)
         made = self._made_to(replica)
@@ -58,7 +58,7 @@ class Jumps:
         return None if steps is None else replica.jump_frame(start, steps, exact=exact)
 
     def from_origin(self, origin: Origin, replica: Replica) -> bytes:
-        """Return the jump from the base of `origin`, which is that of `replica`."""
+        """Return the jump from the base of `origin`, which is the origin of `replica`."""
         start, made = origin.base.place, self._made_to(replica)
         if (jump := made.get(start)) is None:
             frame = replica.jump_frame(start, origin.steps(), exact=origin.base.exact != replica.exact)
@@ -78,7 +78,7 @@ class Jumps:
             steps = self._steps_of(frame, replica)
             if steps is None:
                 return None
-            total[steps.indices] += steps.counts  # no index is there twice
+            total[steps.indices] += steps.counts  # no index occurs twice
         indices = np.flatnonzero(total)
         counts = total[indices]
         if (np.abs(counts) > MAX_STEPS).any():

@@ -17,13 +17,15 @@ SERVER_NODE = 0
 class Traffic:
     """Sums over a part of a run: one round, one node, or all of it.
 
-    `downlink_bytes` includes all frames beyond the newest delta: `first_model_bytes` for nodes that held nothing or could
-    not follow, and `catch_up_bytes`, the price of absence, for the others.  By their kinds, frames take `delta_bytes` where
-    a message has one delta, `replay_bytes` where it has several or a replay, `jump_bytes`, and `key_bytes` for key frames and
-    the start frames in their place; the heads of messages, and dense records, are the rest.  The dense bytes are those of
-    the messages that plain Flower would have sent instead.
-    Three counts are of replies that were not used: `refused` were invalid, `failed` were errors of the node, `missing` did
-    not arrive in time.
+    `downlink_bytes` includes the frames beyond the newest delta.  For nodes that held nothing or could not follow, these are
+    `first_model_bytes`; for the other nodes they are `catch_up_bytes`, the price of absence.
+
+    By kind, frames down take `delta_bytes` in messages with one delta, `replay_bytes` in messages with several deltas or a
+    replay, `jump_bytes`, and `key_bytes` for key frames and start frames.  The remaining bytes are heads of messages and dense
+    records.  The dense bytes are those of the messages that plain Flower would have sent instead.
+
+    Three fields count replies that were not used: `refused` replies were invalid, `failed` ones were errors of the node, and
+    `missing` ones did not arrive in time.
     """
 
     uplink_bytes: int = 0
@@ -65,18 +67,19 @@ ROW = np.dtype([("round", "<i8"), ("node", "<u8"), *COLUMNS.items()])
 NODE_ROW = np.dtype([("node", "<u8"), *COLUMNS.items()])
 """One row of `Ledger.nodes_to_array`: the traffic of one node in the whole run."""
 MAX_ROUNDS, MAX_PARTS = 1000, 100_000
-"""The rounds that a ledger holds, the last ones, and the parts of rounds by node: together at most some 50 MB."""
+"""A ledger holds the last rounds, and their parts by node: together at most about 50 MB."""
 SAVED_PARTS = 4096
-"""The parts that are saved with the sums, at least those of the last round."""
+"""The parts that are saved with the sums; the parts of the last round always are."""
 Key = tuple[int, int]
 """A round and a node id."""
 
 
 class Ledger(Traffic):
-    """The traffic of a run: the sums over the whole run as attributes, and those of its parts from methods.
+    """The traffic of a run: its attributes are the sums over the whole run, and its methods return the sums of parts.
 
-    The sums of each node are of the whole run too.  Rounds, and their parts by node, are those of the last `MAX_ROUNDS` rounds
-    or fewer: memory does not grow with the rounds.  `take_new` returns what was added, for a record of all rounds elsewhere.
+    The sums of each node are over the whole run, too.  Sums by round, and by round and node, are kept for the last `MAX_ROUNDS`
+    rounds or fewer: memory does not grow with the rounds.  `take_new` returns the new amounts, for a record of all rounds
+    elsewhere.
     """
 
     def __init__(self) -> None:
@@ -90,7 +93,7 @@ class Ledger(Traffic):
         )
 
     def add(self, server_round: int, node: int, **amounts: float) -> None:
-        """Add `amounts`, named as the fields of `Traffic`, to a round and a node."""
+        """Add `amounts`, which have the names of the fields of `Traffic`, to a round and a node."""
         parts = self._parts[server_round]
         self._num_parts += node not in parts
         places = [self, self._rounds[server_round], self._nodes[node], parts[node]]
@@ -105,11 +108,11 @@ class Ledger(Traffic):
             del self._rounds[oldest]
 
     def collect_new(self) -> None:
-        """Collect what is added for `take_new`, from what this ledger holds of its rounds on."""
+        """Begin to collect amounts for `take_new`, starting with the rounds that this ledger holds."""
         self._new = defaultdict(Traffic, {key: replace(part) for key, part in self.by_round_and_node().items()})
 
     def take_new(self) -> NDArray[np.void]:
-        """Return what was added since the last call, or since `collect_new`, as rows of dtype `ROW`."""
+        """Return the amounts added since the last call, or since `collect_new`, as rows of dtype `ROW`."""
         rows = _rows(self._new or {})
         self._new = defaultdict(Traffic)
         return rows
@@ -139,7 +142,7 @@ class Ledger(Traffic):
         return {(number, node): part for number in self._parts for node, part in self.nodes_of_round(number).items()}
 
     def to_array(self, most: int = MAX_PARTS) -> NDArray[np.void]:
-        """Return one row per round and node, of dtype `ROW`: the last rounds with about `most` parts, one round at least."""
+        """Return one row per round and node, of dtype `ROW`: the last rounds with about `most` parts, at least one round."""
         rounds: list[int] = []
         count = 0
         for number in sorted(self._parts, reverse=True):
@@ -159,7 +162,7 @@ class Ledger(Traffic):
     def from_array(cls, rows: NDArray[np.void], nodes: NDArray[np.void] | None = None) -> "Ledger":
         """Return the ledger that wrote `rows` with `to_array`, and `nodes` with `nodes_to_array`.
 
-        Without `nodes`, `rows` are those of the whole run.  Columns that an older version did not count are zero.
+        Without `nodes`, `rows` are those of the whole run.
         """
         ledger = cls()
         for row in rows:
@@ -180,4 +183,4 @@ def _amounts(part: Traffic) -> tuple[float, ...]:
 
 
 def _named(row: np.void) -> dict[str, Any]:
-    return {name: row[name].item() for name in COLUMNS if name in (row.dtype.names or ())}
+    return {name: row[name].item() for name in COLUMNS}

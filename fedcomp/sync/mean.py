@@ -13,8 +13,8 @@ from fedcomp.wire import Layout
 def weighted_mean(updates: Sequence[tuple[Update, float]], layout: Layout) -> tuple[Vector, ExactArrays]:
     """Return the mean of (update, weight) pairs: the mean change, float32 (n,), and the mean exact tensors, float64.
 
-    The updates are summed in their order.  The weights are at least 0, and not all 0.  Exact tensors that are equal in all
-    updates are their own mean, to the bit.
+    The updates are summed in their order.  The weights are at least 0, and not all 0.  An exact tensor that is equal in all
+    updates keeps its bits.
     """
     total = sum(weight for _, weight in updates)
     change = np.zeros(layout.n, np.float32)

@@ -13,8 +13,8 @@ COLUMNS = (
     "version",
     "fingerprint",
     "number",
-    "taken_number",
-    "taken_crc",
+    "acked_number",
+    "acked_crc",
     "summed",
     "needs_key",
     "may_be_ahead",
@@ -28,7 +28,7 @@ UNKNOWN_VERSION = -1
 
 @dataclass(frozen=True, slots=True)
 class SentModel:
-    """The model that a node has from the newest message to it: version, fingerprint, and the bytes of its exact tensors."""
+    """The model in the newest message to a node: version, fingerprint, and the bytes of its exact tensors."""
 
     version: int = UNKNOWN_VERSION
     fingerprint: int = 0
@@ -39,11 +39,13 @@ class SentModel:
 class NodeRecord:
     """What is known of one node.
 
-    `version` and `fingerprint` are those that it confirmed.  `number` is that of the newest message to it, which held the model
-    `sent`; `answered` is that of the last message that it answered.  `acked` names its last update that went into the model;
-    `returned` is the share of it that did not count.  `summed` says that the strategy's sum holds increments from it;
-    `needs_key` that it once could not follow: it gets no start frame any more.  `restarts` counts how often all estimates
-    began anew because it had lost its own, for the last time at version `restarted`; both are forgotten with the server.
+    `version` and `fingerprint`: the version that the node last confirmed.  `number`: the number of the newest message to the
+    node, which held the model `sent`.  `answered`: the number of the last message that the node answered.
+
+    `acked` names the node's last update that went into the model; `returned` is the share of this update that did not count.
+    `summed` says that the strategy's sum holds increments from the node.  `needs_key` says that the node once could not follow:
+    it gets no start frame any more.  `restarts` counts how often all estimates restarted because this node had lost its own,
+    for the last time at version `restarted`; both are forgotten when the server ends.
     """
 
     version: int = UNKNOWN_VERSION
@@ -86,20 +88,19 @@ class NodeRegistry(dict[int, NodeRecord]):
     def from_array(cls, rows: NDArray[np.void]) -> "NodeRegistry":
         """Return the registry that wrote `rows` with `to_array`, without the numbers of messages.
 
-        No reply to a message of a server that has ended counts: its node may have been told since that it did not.
+        Replies to messages of an earlier server process are refused: the node may already have taken that update back.
         """
-        registry, names = cls(), rows.dtype.names or ()
-        for values in rows.tolist():
-            row = dict(zip(names, values, strict=True))  # older rows lack some of the columns
-            if not 0 <= (returned := row.get("returned", 0.0)) < 1:
+        registry = cls()
+        for row in rows:
+            if not 0 <= (returned := float(row["returned"])) < 1:
                 raise CorruptError(f"a returned share of {returned}; at least 0 and below 1 is needed")
-            registry[row["node"]] = NodeRecord(
-                row["version"],
-                row["fingerprint"],
-                answered=-1 if row.get("may_be_ahead", False) else 0,
-                acked=Ack(row["taken_number"], row["taken_crc"]),
+            registry[int(row["node"])] = NodeRecord(
+                int(row["version"]),
+                int(row["fingerprint"]),
+                answered=-1 if row["may_be_ahead"] else 0,
+                acked=Ack(int(row["acked_number"]), int(row["acked_crc"])),
                 returned=returned,
-                summed=row.get("summed", False),
-                needs_key=row.get("needs_key", False),
+                summed=bool(row["summed"]),
+                needs_key=bool(row["needs_key"]),
             )
         return registry

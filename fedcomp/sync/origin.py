@@ -18,10 +18,10 @@ STEP_BLOCK_ENTRIES = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The version `base` from which a replica counts its steps: its vector is that of `base` plus `counts` times `UNIT`.
+    """The version `base` from which a replica counts its steps: its vector is ``base + counts * UNIT``.
 
-    `counts` int32 (n,) change in place; `base` does not change.  Counts add up without rounding, and each entry is rounded to
-    float32 once, so every order of the same steps ends in the same bits.
+    `counts` int32 (n,) change in place; `base` does not change.  Counts are added without rounding, and each entry is rounded
+    to float32 once, so every order of the same steps ends in the same bits.
     """
 
     base: "Replica"
@@ -43,7 +43,7 @@ class Origin:
         return vector
 
     def rounded_off(self) -> Vector:
-        """Return what the counts lead to minus the vector, float32 (n,): what the rounding of each entry left out."""
+        """Return the rounding error of each entry, float32 (n,): the exact result of the counts minus the vector."""
         error = np.empty_like(self.base.vector)
         for start in range(0, error.size, STEP_BLOCK_ENTRIES):
             part = slice(start, start + STEP_BLOCK_ENTRIES)
@@ -62,7 +62,7 @@ class Origin:
 
 
 def on_grid(base: Vector, counts: NDArray[Any]) -> Vector:
-    """Return ``base + counts * UNIT``, added in float64 and rounded to float32; where the count is 0, the bits of `base`."""
+    """Return ``base + counts * UNIT``, added in float64 and rounded to float32; entries of count 0 keep the bits of `base`."""
     total: NDArray[np.float64] = np.multiply(np.negative(counts), UNIT, dtype=np.float64)
     np.subtract(base, total, out=total)  # unlike -0.0 + 0.0, -0.0 - 0.0 is -0.0
     return total.astype(np.float32)

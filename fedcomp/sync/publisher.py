@@ -1,4 +1,4 @@
-"""The publisher's side of the protocol: one model, each version published once, in the same bytes to every node."""
+"""The publisher's side of the protocol: one model, whose versions are published once, with the same bytes for every node."""
 
 import secrets
 from collections.abc import Iterable
@@ -34,15 +34,15 @@ from fedcomp.wire import (
 
 NAME_BITS = 63 - COUNTER_BITS
 FIRST_PAUSE = 4
-"""The versions that must pass after a node first made all estimates start from zero, before it may do so again."""
+"""After a node first made all estimates start from zero, this many versions must pass before it may do so again."""
 MAX_DOUBLINGS = 30
 
 
 def first_number() -> int:
     """Return a number from which a server counts its messages: a random name of the server above `COUNTER_BITS` zeros.
 
-    Nodes tell a server that has restarted, even from an old checkpoint, from the one before by its name, and need no clock.
-    Epochs are numbers of messages too, and at most 2^63 - 1.
+    By this name, nodes distinguish a restarted server from the previous one, even if it continues from an old checkpoint, and
+    they need no clock.  Epochs are numbers of messages too, and at most 2^63 - 1.
     """
     return (1 + secrets.randbelow((1 << NAME_BITS) - 1)) << COUNTER_BITS
 
@@ -51,7 +51,7 @@ def first_number() -> int:
 class Reply:
     """A valid reply: its frame, the update in it if there is one, and the acknowledgement that names it.
 
-    The update starts from a version that is `staleness` versions older than the published one.
+    The update starts from a version that is `staleness` versions older than the published version.
     """
 
     frame: Frame
@@ -60,7 +60,7 @@ class Reply:
     staleness: int = 0
 
     def undecoded(self, published: Replica) -> "Reply":
-        """Return this reply to `published` with an update that is decoded whenever it is used, and takes memory only then."""
+        """Return this reply to `published` with an update that is decoded each time it is used, and takes memory only then."""
         change = Undecoded(self.frame, published.layout, published.exact)
         return replace(self, update=self.update and replace(self.update, change=change))
 
@@ -73,16 +73,16 @@ def _without(vector: Vector, indices: Indices) -> Vector:
 
 
 RESIDUAL = LinearFeedback()
-"""The memory whose residual, under its name in any state, is what was not published yet."""
+"""The memory whose residual, under its name in any state, is the change that was not published yet."""
 
 
 @dataclass(slots=True)
 class Publisher:
     """A published model, the memory of its compressor, and what is known of each node.
 
-    `number` is that of the last message to any node.  `epoch` numbers the sum of increments, 0 at first; it is the number
-    of a message, so that no epoch comes twice.  `training_id` names the training through all restarts, 0 if it has no name.
-    `start` is the start frame of the first version, if nodes can make that themselves.
+    `number` is the number of the last message to any node.  `epoch` numbers the sum of increments, 0 at first; it is the number
+    of a message, so no epoch occurs twice.  `training_id` names the training through all restarts, 0 if it has no name.
+    `start` is the start frame of the first version, if nodes can make this version themselves.
     """
 
     replica: Replica
@@ -98,19 +98,19 @@ class Publisher:
 
     @classmethod
     def begin(cls, replica: Replica, training_id: int = 0, *, shared_start: bool = False) -> "Publisher":
-        """Return the publisher whose first version is `replica`; with `shared_start`, nodes can make that themselves."""
+        """Return the publisher whose first version is `replica`; with `shared_start`, nodes can make it themselves."""
         start = replica.start_frame() if shared_start else None
         return cls(replica, History(replica.key_frame().size), training_id=training_id, start=start)
 
     def publish(self, change: Vector, exact: bytes, compressor: Compressor, seed: int) -> None:
         """Publish the next version: `change`, float32 (n,), as `compressor` encodes it, and the bytes of the exact tensors.
 
-        The part that compression leaves out stays in the memory for later versions, and so does what the float32 weights
-        round off.  The compressor may differ from version to version; the state of another compressor's memory is kept
-        until that is used again.
+        The part that compression leaves out stays in the memory for later versions, and so do the rounding errors of the
+        float32 weights.  The compressor may differ from version to version; the state of another compressor's memory is kept
+        until that compressor is used again.
 
-        A change that cannot be published is left out of the memory too.  Entries that leave or enter a mask begin anew: what
-        the memory holds of them is dropped.
+        A change that cannot be published is left out of the memory, too.  If entries leave or enter a mask, the memory of
+        these entries is dropped.
 
         Raises:
             NonFiniteError: The change, alone or with the residual, holds NaN or infinity; the error names the tensor.
@@ -148,20 +148,20 @@ class Publisher:
         self.history.append(frame)
 
     def _take_back(self, lost: QuantizedVector, compressor: Compressor, change: Vector) -> None:
-        """Undo what encoding `change` as `lost` did to the residual, up to rounding."""
+        """Undo the effect on the residual of encoding `change` as `lost`, up to rounding."""
         if RESIDUAL.name in compressor.memory.vectors:
             self.memory |= RESIDUAL.rollback(lost, self.memory)
             self.memory |= RESIDUAL.rollback(Dense(-change), self.memory)
 
     def forget(self, compressor: Compressor) -> None:
-        """Drop what `compressor` has left out so far."""
+        """Drop the memory of `compressor`: everything that it has left out so far."""
         for name in compressor.memory.vectors:
             self.memory.pop(name, None)
 
     def message_to(self, node: int, uplink: str, seed: int) -> tuple[ServerMessage, Route]:
         """Return the next message to `node`, and the route in it; `uplink` is the compressor that `node` answers with.
 
-        It names the training: a node may take part in several that start from the same model.
+        The message names the training, because a node may take part in several trainings that start from the same model.
         """
         self.number += 1
         record = self.nodes[node]
@@ -186,8 +186,8 @@ class Publisher:
     def route(self, version: int, fingerprint: int, *, certain: bool = True, needs_key: bool = False) -> Route:
         """Return the cheapest exact route from a version to the published one; each jump is made once.
 
-        Unless it is `certain` that the node still holds the version, the route fits later ones too: a node whose reply was lost
-        is ahead of what it has confirmed.  A node that `needs_key` cannot make the first version itself.
+        Unless it is `certain` that the node still holds the version, the route must also work from later versions: a node whose
+        reply was lost is ahead of the version that it confirmed.  A node that `needs_key` cannot make the first version itself.
         """
         if (route := self._missed(version, fingerprint, certain=certain)) is not None:
             return route
@@ -203,11 +203,11 @@ class Publisher:
         return Route((self._key[1], *missed.frames), len(self._key[1]) + missed.catch_up_bytes, key=True)
 
     def _missed(self, version: int, fingerprint: int, *, certain: bool = True) -> Route | None:
-        """Return the smallest of deltas, replay and jumps from a version on, no frames from the newest; None if there is none.
+        """Return the smallest of deltas, replay and jumps from a version on; None if there is none.
 
-        Deltas off the grid are one replay, with the exact tensors once, if that saves much.  A node that may be ahead passes
-        over the deltas that it knows, alone or in a replay.  A node that has confirmed a version after the origin holds the
-        origin too, and can jump from there; another jump needs a node that certainly holds its start.
+        The newest version needs no frames.  Deltas off the grid are one replay, with the exact tensors once, if that saves
+        much.  A node that may be ahead skips deltas that it already has, so deltas and replays are safe for it.  A jump needs
+        its start: every node that confirmed a later version holds the origin; any other start counts only if `certain`.
         """
         replica = self.replica
         if (version, fingerprint) == replica.place:
@@ -217,7 +217,7 @@ class Publisher:
         if len(deltas) > 1 and (certain or not any(frame.flags & FLAG_GRID for frame, _ in deltas)):
             one = self._jumps.along(tuple(frame for frame, _ in deltas), replica)
             routes += [(one,)] if one is not None else []
-        # A jump from the origin holds all entries that ever moved: one that is likely larger than another route is not made.
+        # A jump from the origin holds all entries that ever moved: if it is likely larger than another route, it is not made.
         may_help = not routes or (len(deltas) > 1 and min(map(_size, routes)) > self._jumps.origin_size)
         if may_help and replica.origin is not None and replica.origin.base.version <= version < replica.version:
             routes.append((self._jumps.from_origin(replica.origin, replica),))
@@ -229,10 +229,10 @@ class Publisher:
     def parse_reply(self, node: int, data: bytes) -> Reply:
         """Return the reply of `node` in `data`; a node that asks for a key frame gets one with its next message.
 
-        The reply starts from the version that the message brought, which may be older than the published one by now.
+        The reply starts from the version in that message, which may be older than the published version by now.
 
-        Raises `FedcompError` for a damaged reply, for one that does not answer the newest message to the node, and for one
-        that asks for a key frame.  No reply counts before `confirm`.
+        Raises `FedcompError` for a damaged reply, for a reply that does not answer the newest message to the node, and for a
+        request for a key frame.  No reply counts before `confirm`.
         """
         frame = parse_single_frame(data)
         record = self.nodes[node]
@@ -251,8 +251,8 @@ class Publisher:
     def acknowledge(self, node: int, reply: Reply, *, summed: bool, returned: float = 0.0) -> None:
         """Record that the update in `reply`, if any, went into the model, and if `summed`, into a sum of increments.
 
-        Its share `returned`, at least 0 and below 1, did not count, and goes back to the node.  Call it only after `publish`:
-        the update of a node that is not acknowledged goes back to the node.
+        The share `returned` of the update, at least 0 and below 1, did not count, and goes back to the node.  Call this method
+        only after `publish`: an update that is not acknowledged goes back to its node.
         """
         if reply.update is not None:
             record = self.nodes[node]
@@ -265,7 +265,7 @@ class Publisher:
     def may_restart(self, node: int) -> bool:
         """Return whether all estimates may start from zero because `node` has lost its own.
 
-        The pause after each time is twice as long as the one before, so that no node undoes more than a few rounds of all.
+        Each pause is twice as long as the previous one, so that no node undoes more than a few rounds of all nodes.
         """
         record = self.nodes[node]
         if not record.restarts:
@@ -275,7 +275,7 @@ class Publisher:
     def begin_epoch(self, lost: Iterable[int] = ()) -> None:
         """Start the next epoch: the sum of increments starts from zero, and so does every node's estimate.
 
-        The nodes `lost` have lost theirs.
+        The nodes `lost` have lost their estimates.
         """
         for node in lost:
             record = self.nodes[node]
@@ -290,7 +290,7 @@ def _size(frames: tuple[bytes, ...]) -> int:
 
 
 def _rounding_error(change: QuantizedVector, vector: Vector, step: DeltaStep) -> QuantizedVector:
-    """Return `change` minus what `step` really changes in `vector`: a float32 weight takes no change below its last bit."""
+    """Return `change` minus the actual change of `vector` by `step`: changes below a weight's last bit have no effect."""
     sparse = change.sparse()
     values = change.dense() if sparse is None else sparse.values
     error = np.empty_like(values)

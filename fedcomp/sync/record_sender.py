@@ -30,22 +30,22 @@ from fedcomp.wire import (
 )
 
 MAX_MODELS_PER_RECORD = 4
-"""A record may have as many times the entries of the model, and as many times its tensors."""
+"""A record may have this many times the entries of the model, and this many times its tensors."""
 MIN_RECORD_LIMIT = 1 << 16
 """Entries that a record may have, however small the model is."""
 MIN_TENSOR_LIMIT = 256
 """Tensors that a record may have, however few the model has."""
 
 MAX_OWED_MAGNITUDE = 1e6 * MAX_WEIGHT_MAGNITUDE
-"""The largest value of a message: what error feedback owes may be beyond what a record holds, but not as far."""
+"""The largest value of a message: with error feedback it may exceed the range of the record, but not this bound."""
 
 
 @dataclass(slots=True)
 class RecordSender:
     """The memory of one record's compressor, and its last frame until the server has accepted the reply that holds it.
 
-    `pending` is the frame in the answer to message `pending_number`, empty if there is none; `uplink` is the compressor that
-    made it, and `layout` the record's, None before the first one.
+    `pending` is the frame in the answer to message `pending_number`, empty if there is none.  `uplink` is the compressor that
+    made this frame.  `layout` is the layout of the record, None before the first record.
     """
 
     memory: State = field(default_factory=dict[str, Any])
@@ -68,9 +68,9 @@ class RecordSender:
     def encode(self, arrays: Mapping[str, NDArray[Any]], uplink: str, model: Replica, number: int, seed: int) -> bytes:
         """Return the frame of the record `arrays` in the answer to message `number`, and keep it as `pending`.
 
-        Floating tensors go as one vector through the compressor `uplink`, the others go as they are.  What an entry would be
-        beyond its dtype stays in the memory.  A tensor of zeros of which nothing is owed is left out.  A record of other
-        tensors than the last one empties the memory.
+        The compressor `uplink` encodes floating tensors as one vector; other tensors are sent unchanged.  If an entry would be
+        beyond its dtype, the excess stays in the memory.  A tensor of zeros is left out if the memory holds nothing of it.  A
+        record of other tensors than the last one empties the memory.
 
         Raises:
             UnknownFormatError: The compressor is unknown here.
@@ -79,11 +79,11 @@ class RecordSender:
         """
         layout = layout_of(arrays)
         if self.layout is not None and set(self.layout.tensors) == set(layout.tensors):
-            layout = self.layout  # the same tensors, in whatever order
+            layout = self.layout  # the same tensors, in any order
         vector, exact = layout.flatten(arrays)
         compressor = known_compressor(uplink)
         held = self.memory if layout == self.layout else {}
-        may_exceed = _may_exceed(vector, held, layout)  # encoding spends what is held
+        may_exceed = _may_exceed(vector, held, layout)  # before encoding, which spends `held`
         codec, body, state = encode_change(compressor, vector, held, layout, seed=seed, server_round=model.version)
         if may_exceed:
             sent = decode_body(codec, body, layout)
@@ -109,8 +109,8 @@ class RecordSender:
 def decode_record(data: bytes, number: int, model: Layout) -> dict[str, NDArray[Any]]:
     """Return the tensors of the record that `RecordSender.encode` wrote in the answer to message `number`.
 
-    Raises `FedcompError` for damaged bytes, for the answer to another message, and before any memory is taken, for a record
-    that is too large next to the `model`.  Values beyond what their dtype holds become the largest that it does.
+    Raises `FedcompError` for damaged bytes and for the answer to another message.  A record that is too large compared with
+    the `model` is refused before any memory is taken.  Values beyond their dtype become the largest value of the dtype.
     """
     frame = parse_single_frame(data)
     if frame.kind is not Kind.UPDATE:
@@ -162,13 +162,13 @@ def why_uncompressed(arrays: Mapping[str, NDArray[Any]], model: Layout) -> str:
 
 
 def _may_exceed(vector: Vector, memory: State, layout: Layout) -> bool:
-    """Return whether a message may hold entries beyond their dtype: none is a million times as large as all that is owed."""
+    """Return whether a message may hold entries beyond their dtype: entries are below 1e6 times the norms of all vectors."""
     owed = sum(float(np.linalg.norm(to_numpy(array))) for array in (vector, *memory.values()))
     return not 1e6 * owed <= min(max_magnitude(tensor) for tensor, _ in layout.parts)
 
 
 def _excess(vector: QuantizedVector, layout: Layout) -> Sparse | None:
-    """Return by how much entries of `vector` are beyond what a record of this layout may hold; None if none is."""
+    """Return the excess of entries of `vector` beyond the range of a record of this layout; None if there is none."""
     sparse = vector.sparse()
     values = vector.dense() if sparse is None else sparse.values
     limits = np.array([max_magnitude(tensor) for tensor, _ in layout.parts], np.float32)

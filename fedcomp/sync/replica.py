@@ -38,8 +38,8 @@ LENGTH = struct.Struct("<I")
 class Replica:
     """A model: `vector`, float32 (n,), the bytes of the `exact` tensors, and the `fingerprint` of both.
 
-    A version is its number and its fingerprint: a server that resumes from an older checkpoint reuses numbers, but no pair.
-    `origin` is where its steps on the grid are counted from; None if there were none.
+    A version is identified by its number and its fingerprint: a server that resumes from an older checkpoint reuses numbers,
+    but no pair of both.  Steps on the grid are counted from `origin`; None if there were no steps.
     """
 
     layout: Layout
@@ -61,7 +61,7 @@ class Replica:
     def key_frame(self, *, smallest: bool = False) -> Frame:
         """Return the frame that holds the whole model: the layout, the vector and the exact tensors.
 
-        With `smallest`, the vector is in a code if that takes fewer bytes, which takes more time to find out.
+        With `smallest`, the vector is in a code if this takes fewer bytes; the search takes more time.
         """
         layout = self.layout
         codec, body = write_vector(self.vector) if smallest else (NO_BODY, self.vector.astype("<f4").tobytes())
@@ -77,8 +77,8 @@ class Replica:
     def delta(self, codec: int, body: bytes, exact: bytes, *, grid: bool = False) -> "tuple[Frame, DeltaStep]":
         """Return the frame that adds the vector in `body` and replaces the exact tensors, and its step to the next version.
 
-        With `grid`, it is added on the grid, if that can hold it; an origin begins with powers of two alone, so that a method
-        off the grid begins none by chance.  Raises `CorruptError` if the sum or `exact` is not finite.
+        With `grid`, the vector is added on the grid, if the grid can hold it.  Only a vector of powers of two begins an origin,
+        so that a method off the grid begins none by chance.  Raises `CorruptError` if the sum or `exact` is not finite.
         """
         if exact != self.exact:
             self.layout.check_exact(exact)
@@ -111,10 +111,11 @@ class Replica:
         return Frame(Kind.REPLAY, NO_BODY, FLAG_EXACT if exact else 0, *versions, payload)
 
     def advance(self, frame: Frame, decoder: "FrameDecoder | None" = None) -> "Replica":
-        """Return the replica after a delta, a jump or a replay.  This replica is spent: its vector may live on in the new one.
+        """Return the replica after a delta, a jump or a replay.  This replica is spent: the new one may reuse its vector.
 
-        A frame that was applied before changes nothing.  A jump may also start from this replica's origin, and a replay before
-        this version: the deltas up to here are passed over.  `decoder` computes the step, by default without a shared cache.
+        A frame that was applied before changes nothing.  A jump may also start from this replica's origin.  A replay may start
+        before this version: the deltas up to this version are skipped.  `decoder` computes the step, by default without a
+        shared cache.
 
         Raises:
             VersionError: The frame starts from another version.
@@ -139,12 +140,12 @@ class Replica:
         return here.after(step, frame.version)
 
     def _start_of(self, frame: Frame) -> "Replica":
-        """Return this replica or the base of its origin, whichever the frame starts from or passes."""
+        """Return this replica or the base of its origin: the one that the frame starts from or passes."""
         start = (frame.base_version, frame.before)
         if start == self.place:
             return self
         if frame.kind is Kind.REPLAY and frame.base_version < self.version < frame.version:
-            return self  # the fingerprint of its end says whether this version is on the way
+            return self  # the fingerprint at its end shows whether this version is on the way
         if self.origin is not None and frame.kind is Kind.JUMP and start == self.origin.base.place:
             return self.origin.base
         raise VersionError(
@@ -153,9 +154,9 @@ class Replica:
         )
 
     def _replayed(self, frame: Frame, decoder: "FrameDecoder | None") -> "Replica":
-        """Return the replica after the deltas of a replay, in memory of its own: this one is whole if a delta is refused.
+        """Return the replica after the deltas of a replay, in new memory: if a delta is refused, this replica is unchanged.
 
-        Between them there are no exact tensors, so that replays from different versions have the same deltas in common.
+        The deltas in between have no exact tensors, so that replays from different versions share the same deltas.
         """
         if frame.codec != NO_BODY:
             raise CorruptError(
@@ -199,8 +200,8 @@ class Replica:
 class DeltaStep:
     """The effect of a frame on a replica, computed before anything changes.
 
-    ``vector[selection] = values`` is the step; `exact` and `fingerprint` are those after it.  On the grid, `counts` are the
-    counts of the same entries after it.
+    ``vector[selection] = values`` is the step; `exact` and `fingerprint` are the new ones.  On the grid, `counts` are the new
+    counts of the same entries.
     """
 
     selection: Indices | slice
@@ -237,7 +238,7 @@ class DeltaStep:
 
 
 def _elsewhere(frame: Frame) -> CorruptError:
-    """Return the error of a frame that leads to another model than it says."""
+    """Return the error of a frame that leads to another model than the one it names."""
     name, mark = frame.kind.name.lower(), f"{frame.after:016x}"
     return CorruptError(f"a {name} that does not end in the version {frame.version} ({mark}) that it names")
 
@@ -262,7 +263,7 @@ def _add_values(replica: Replica, quantized: QuantizedVector, exact: bytes) -> D
 
 
 def _are_powers(counts: StepCounts) -> bool:
-    """Return whether there are counts, each of them a power of two beside its sign."""
+    """Return whether there are counts, and all their magnitudes are powers of two."""
     magnitudes = np.abs(counts)
     return bool(counts.size) and not (magnitudes & (magnitudes - 1)).any()
 

@@ -19,7 +19,7 @@ MAX_FLOAT16 = float(np.finfo(np.float16).max)
 
 
 def check_reply(frame: Frame, record: NodeRecord, layout: Layout) -> None:
-    """Refuse a reply unless it answers the newest message to its node, for the first time and from the version in it.
+    """Refuse a reply unless it answers the newest message to its node, for the first time, and starts from its version.
 
     Raises `CorruptError` for another kind of frame and for an ACK or RESYNC with a payload, otherwise `StaleError`,
     `LayoutError` or `VersionError`.

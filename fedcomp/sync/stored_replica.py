@@ -1,4 +1,4 @@
-"""A replica as plain values and arrays, for files: what is read back continues in the same bits."""
+"""A replica as plain values and arrays, for files: a replica that is read back continues in the same bits."""
 
 from collections.abc import Mapping
 from typing import Any

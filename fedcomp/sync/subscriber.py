@@ -42,9 +42,9 @@ MAX_PAST_SERVERS = 16
 class Subscriber:
     """A node's replica, the memory of its compressor, and its last update until the server has acknowledged it.
 
-    `number` is that of the last message followed, `acked_number` that of the last message whose answer the server accepted.
-    `pending` is the update frame that answers message `pending_number`, made by the compressor `uplink`, empty if there is
-    none.  `node` is the id under which the node took part, 0 at first.  `past_servers` are the names of former servers.
+    `number`: the number of the last message followed.  `acked_number`: the number of the last message whose answer the server
+    accepted.  `pending`: the update frame that answers message `pending_number`, made by the compressor `uplink`; empty if
+    there is none.  `node`: the id under which the node took part, 0 at first.  `past_servers`: the names of former servers.
     """
 
     replica: Replica | None = None
@@ -65,10 +65,10 @@ class Subscriber:
         return self.replica
 
     def is_repeated(self, message: ServerMessage) -> bool:
-        """Return whether `message` has come before, so that `pending` is its answer.
+        """Return whether `message` has arrived before, so that `pending` is its answer.
 
-        The same update must answer it again, because the server may have accepted it by now.  Raises `StaleError` for a
-        message that is older than the last one followed, or of a server that another one has replaced.
+        The same update must answer it again, because the server may have accepted this update by now.  Raises `StaleError` for
+        a message that is older than the last one followed, and for a message of a server that was replaced.
         """
         server, followed = (number >> COUNTER_BITS for number in (message.number, self.number))
         if server in self.past_servers or (server == followed and message.number < self.number):
@@ -78,8 +78,8 @@ class Subscriber:
     def settle(self, acked: Ack, node: int, returned: float = 0.0) -> int:
         """Forget the pending update if `acked` names it; otherwise return its content to the memory.
 
-        Of an update that was accepted, the share `returned` goes back to the memory: it did not count.  If this node has come
-        back under another id, the server cannot know what it accepted: most likely everything.
+        The share `returned` of an accepted update did not count, and goes back to the memory.  If this node has returned under
+        another id, the server cannot say what it accepted: most likely everything.
 
         Returns the number of the message whose answer was pending and was accepted, 0 if there is none.
         """
@@ -90,7 +90,7 @@ class Subscriber:
             self._drop_pending()
         is_accepted = bool(self.pending) and ack_of(self.pending_number, self.pending) == acked
         if acked.number != self.acked_number and not is_accepted:
-            # The server or this node has gone back to an older state: the sum there and the estimate here differ.
+            # The server or this node has returned to an older state: the server's sum and the node's estimate differ.
             self._forget_estimate()
         self.acked_number = acked.number
         if is_accepted:
@@ -111,7 +111,7 @@ class Subscriber:
             body, _ = split_payload(frame, frame.payload[SECONDS.size :], layout, b"")
             lost = decode_body(frame.codec, body, layout, layout.changeable(self.replica.exact))
             memory = parse(self.uplink).memory
-            # A third party's memory may know no shares; it needs them for `return_rest` alone.
+            # A third party's memory may not support shares; only `return_rest` needs them.
             part = memory.rollback(lost, self.memory) if share == 1 else memory.rollback(lost, self.memory, share)
             self.memory |= part
 
@@ -161,8 +161,8 @@ class Subscriber:
     ) -> bytes:
         """Return the update frame that answers `message`, and keep it as `pending`.
 
-        `trained` are the tensors after training, numpy arrays or torch tensors; those on a device stay there: only what is sent
-        and kept comes to the host.  `identity` distinguishes the random numbers of this node from others'.
+        `trained` are the tensors after training, numpy arrays or torch tensors.  Tensors on a device stay there: only what is
+        sent and kept is copied to the host.  `identity` makes the random numbers of this node differ from those of other nodes.
         `max_norm` is the largest l2 norm of the change that is sent, exact tensors included; None for no bound.
 
         Raises:
@@ -188,7 +188,7 @@ class Subscriber:
         first = compressor.memory.incremental and cast(Incremental, compressor.memory).begins(
             compressor.select(self.memory, layout.n), message.epoch
         )
-        # The server may change the compressor; the state of another one's memory is kept until that is used again.
+        # The server may change the compressor; another compressor's memory is kept until that compressor is used again.
         codec, body, memory = encode_change(
             compressor,
             change,
@@ -210,10 +210,10 @@ class Subscriber:
     def returned_model(
         self, arrays: Mapping[str, NDArray[Any]], message: ServerMessage, identity: int, decode_seconds: float
     ) -> bytes | None:
-        """Return an update frame that holds a model in the answer to an evaluate message; no part of training depends on it.
+        """Return an update frame that holds a model in the answer to an evaluate message; training does not depend on it.
 
-        It is not kept as `pending`, and the memory has no part in it.  None if `message` names a compressor with a memory: its
-        server expects no model.  Raises as `update` does.
+        The frame is not kept as `pending`, and the memory is not used.  Returns None if `message` names a compressor with a
+        memory: then the server expects no model.  Raises as `update` does.
         """
         start_s = time.perf_counter()
         replica = self.held
@@ -241,7 +241,7 @@ class Subscriber:
         return self._reply(Kind.UPDATE, number, codec, flags, payload + exact if flags & FLAG_EXACT else payload)
 
     def ack(self, number: int) -> bytes:
-        """Return the frame that confirms the version held, in answer to message `number`."""
+        """Return the frame that confirms the version of the replica, in answer to message `number`."""
         return self._reply(Kind.ACK, number).to_bytes()
 
     def _reply(self, kind: Kind, number: int, codec: int = NO_BODY, flags: int = 0, payload: bytes = b"") -> Frame:

@@ -21,9 +21,9 @@ MAX_SECONDS = 1e9
 class Update:
     """What a node learned: the `change` of the published vector, the `exact` tensors' bytes, and its seconds of work.
 
-    `first` marks the first increment of an estimate that starts from zero.  The change counts `factor` times: an update that is
-    too long is clipped.  `tensors`, bool (t,), are the compressed tensors that it changed, of those that have entries; None if
-    that is not known.
+    `first` marks the first increment of an estimate that starts from zero.  The change counts `factor` times, which clips an
+    update that is too long.  `tensors`, bool (t,), says which of the compressed tensors that have entries have changed; None if
+    this is unknown.
     """
 
     change: QuantizedVector
@@ -42,7 +42,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Undecoded:
-    """The quantized vector in the `frame` of an update, which is decoded whenever it is used: it takes no memory between.
+    """The quantized vector in the `frame` of an update, decoded each time it is used: in between it takes no memory.
 
     `published_exact` are the exact tensors of the model that the update starts from.
     """
@@ -73,12 +73,12 @@ class Undecoded:
 
 
 def decode_update(frame: Frame, published: Replica, start_exact: bytes | None = None) -> Update:
-    """Return the update in a frame that `check_reply` accepted, as one of the published model.
+    """Return the update in a frame that `check_reply` accepted, as an update of the published model.
 
-    `start_exact` are the exact tensors of the version that it starts from, by default those published.
+    `start_exact` are the exact tensors of the version that the update starts from, by default the published ones.
 
     Raises `FedcompError` for a damaged frame, for an update that leads to weights or exact tensors beyond
-    `MAX_WEIGHT_MAGNITUDE` or their dtype, and for one within masks that are no longer those of the model.
+    `MAX_WEIGHT_MAGNITUDE` or their dtype, and for an update within masks that the model no longer has.
     """
     start_exact = published.exact if start_exact is None else start_exact
     if len(frame.payload) < SECONDS.size:
@@ -104,6 +104,6 @@ def decode_update(frame: Frame, published: Replica, start_exact: bytes | None = 
 
 
 def _parts_of(frame: Frame, layout: Layout, start_exact: bytes) -> tuple[QuantizedVector, bytes]:
-    """Return the change and the exact tensors in the frame of an update; those that it starts from if it holds none."""
+    """Return the change and the exact tensors in the frame of an update; `start_exact` if the frame holds none."""
     body, exact = split_payload(frame, frame.payload[SECONDS.size :], layout, start_exact)
     return decode_body(frame.codec, body, layout, layout.changeable(start_exact)), exact

@@ -19,7 +19,7 @@ STREAM = 0x6E6F697365
 def skew(x: Tensor, text: str, client: int, num_clients: int, seed: int) -> Tensor:
     """Return samples `x` (N, C, H, W), as `prepare` returns them, with the feature skews of the partition `text`.
 
-    The skews are those of client `client`, from 0 to `num_clients` - 1, in the order of the text.  `x` is not changed; without
+    The skews of client `client`, 0 to `num_clients` - 1, are applied in the order of the text.  `x` is not changed; without
     skews it is returned itself.  The noise for a seed is the same on every machine; rotations may differ in their last bits.
     Raises `ValueError` if the text is no partition, the client has no such number, or the samples to rotate are no images.
     """
@@ -36,7 +36,7 @@ def skew(x: Tensor, text: str, client: int, num_clients: int, seed: int) -> Tens
 def rotate(x: Tensor, degrees: float) -> Tensor:
     """Return images (N, C, H, W) rotated counter-clockwise about their centre.
 
-    The interpolation is bilinear, and pixels from outside repeat the edge.  Raises `ValueError` for images of one row or
+    The interpolation is bilinear, and pixels outside the image repeat its edge.  Raises `ValueError` for images of one row or
     column.
     """
     height, width = x.shape[2:]

@@ -1,7 +1,7 @@
-"""The weights with which training starts, drawn from a seed: the same bits on every processor and in every release.
+"""The weights from which training starts, drawn from a seed: the same bits on every processor and in every release.
 
-Torch's own generators promise neither.  The distributions are those of torch's layers, and of He et al., ICCV 2015, where a
-layer asks for it; each is uniform, because its numbers take one rounded product each.
+Torch's own generators promise neither.  The distributions are those of torch's layers, or of He et al., ICCV 2015, if a layer
+asks for it.  All are uniform, so that each number takes one rounded product.
 """
 
 import math
@@ -26,7 +26,7 @@ def draw_weights(model: nn.Module, seed: int) -> None:
     """Replace all parameters of `model`: number i in order is drawn from stream (i, `seed`).
 
     Batch normalization starts with factors of 1 and no offsets.
-    Raises `ValueError` for a layer whose start is not known.
+    Raises `ValueError` for a layer whose initial distribution is unknown.
     """
     number = 0
     for module in model.modules():
@@ -43,7 +43,7 @@ def uniform(shape: torch.Size | tuple[int, ...], bound: float, *seed: int) -> Te
     if not bound:
         return torch.zeros(shape)
     numbers = RandomStream(*seed).uniform(math.prod(shape))
-    numbers *= 2  # exact, as is the difference
+    numbers *= 2  # exact, like the difference
     numbers -= 1
     numbers *= np.float32(bound)
     return torch.from_numpy(numbers).reshape(shape)

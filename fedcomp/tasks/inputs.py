@@ -1,4 +1,4 @@
-"""Model inputs from stored arrays: scaled, resized and normalised with the numbers of the card."""
+"""Model inputs from stored arrays: scaled, resized and normalised as the card says."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ def input_shape(card: Card) -> tuple[int, int, int]:
 def prepare(x: NDArray[Any], card: Card, device: torch.device | str) -> Tensor:
     """Return `x`, uint8 or float32 (N, *card.shape), as float32 (N, C, H, W) on `device`.
 
-    uint8 is scaled to [0, 1], float32 is not; then the card's bilinear resize, mean and std apply, with a low-pass
+    uint8 is scaled to [0, 1], float32 is not.  Then the card's bilinear resize, mean and std are applied, with a low-pass
     filter if images become smaller.  Raises `ValueError` for another shape or dtype.
     """
     if x.shape[1:] != card.shape or x.dtype.name not in ("uint8", "float32"):
         raise ValueError(f"samples of shape {x.shape[1:]} and dtype {x.dtype}; uint8 or float32 {card.shape} is needed")
     channels, height, width = input_shape(card)
-    values = torch.tensor(x, device=device)  # as stored: a byte for each value crosses to the device
+    values = torch.tensor(x, device=device)  # as stored: a byte per value is copied to the device
     values = values.float().div_(255) if x.dtype == np.uint8 else values
     values = values.reshape(-1, channels, *(card.shape[1:] if len(card.shape) == 3 else (1, width)))
     if values.shape[2:] != (height, width):

@@ -1,8 +1,8 @@
-"""Models by name, from a logistic regression to VGG11* and a language model; four are those of the STC paper.
+"""Models by name, from a logistic regression to VGG11* and a language model; four of them are models of the STC paper.
 
 Each function takes the shape (C, H, W) and the number of classes, returns a module from (N, C, H, W) to logits (N, classes),
-and raises `ValueError` if the shape does not fit.  Only `cnn_bn` has BatchNorm, none has dropout.  For the paper's parameter
-counts see Sattler et al., IEEE TNNLS 2019, table II.
+and raises `ValueError` if the shape does not fit.  Only `cnn_bn` has BatchNorm, and no model has dropout.  For the paper's
+parameter counts see Sattler et al., IEEE TNNLS 2019, table II.
 """
 
 import math
@@ -74,7 +74,7 @@ def kws_cnn(shape: Shape, num_classes: int) -> nn.Module:
 class AdaptedLinear(nn.Module):
     """A frozen random layer W with a trained correction of rank `rank`: W x + B A x, where B starts as zeros.
 
-    W is the same for every seed, and no part of the state dict: only A and B are trained and sent.
+    W is the same for every seed, and is not in the state dict: only A and B are trained and sent.
     Hu et al., ICLR 2022, arXiv:2106.09685, section 4.1.
     """
 
@@ -122,9 +122,9 @@ class RowLstm(nn.Module):
 
 
 class CharLstm(nn.Module):
-    """One LSTM layer of 128 over embedded characters predicts the next one; 92,443 parameters at 59 characters.
+    """One LSTM layer of 128 over embedded characters predicts the next character; 92,443 parameters at 59 characters.
 
-    A sample is (1, 1, T): T codes as floats, which are rounded, and kept below the number of classes.
+    A sample is (1, 1, T): T codes as floats, which are rounded and limited to the number of classes.
     """
 
     def __init__(self, shape: Shape, num_classes: int) -> None:
@@ -146,8 +146,8 @@ class CharLstm(nn.Module):
 def vgg11s(shape: Shape, num_classes: int) -> nn.Module:
     """VGG11*, the STC paper's narrow VGG11 (Simonyan and Zisserman, 2015); 865,482 parameters at 3x32x32.
 
-    Convolutions start as He et al. (ICCV 2015, eq. 14, fan-out) say, with zero biases.  With torch's defaults the signal fades
-    over eight layers without BatchNorm, and SGD stays at chance for thousands of steps.
+    Convolutions are initialized as in He et al. (ICCV 2015, eq. 14, fan-out), with zero biases.  With torch's defaults the
+    signal fades over eight layers without BatchNorm, and SGD stays at chance for thousands of steps.
     """
     channels, height, width = shape
     _check_size("vgg11s", shape, least=32)

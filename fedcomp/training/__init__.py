@@ -1,7 +1,7 @@
 """Plug-ins for the training on a node, around the user's own torch loop.
 
-A plug-in changes one thing: the samples of a step, its precision, its loss.  `parse` makes a plan of them from a text such as
-``batch_augmentation(8) + mixed_precision()``; `+` joins plans.  `Plan` shows the loop.
+A plug-in changes one thing, such as the samples of a step, its precision or its loss.  `parse` makes a plan of plug-ins from a
+text such as ``batch_augmentation(8) + mixed_precision()``; `+` joins plans.  `Plan` shows the loop.
 """
 
 from fedcomp.core import required

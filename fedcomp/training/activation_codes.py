@@ -1,4 +1,4 @@
-"""Error-bounded codes of activations: few bits an entry, zeros and signs exact (Jin et al., VLDB 15(4) 2022, section 4)."""
+"""Error-bounded codes of activations: few bits an entry, exact zeros and signs (Jin et al., VLDB 15(4) 2022, section 4)."""
 
 import math
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from torch import Tensor
 from fedcomp.training.bit_packing import pack_bits, unpack_bits
 
 MAX_WIDTH = 16
-"""Entries that need wider codes stay as they are."""
+"""Entries that need wider codes are saved unchanged."""
 CPU_CHUNK, GPU_CHUNK = 1 << 16, 1 << 24
 """Entries that are coded at once: temporary tensors fit a CPU's cache; a GPU takes few large steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What the codes of a tensor depend on: extremes, the number of entries that are not zero, and their root mean square."""
+    """The statistics on which the codes of a tensor depend: extremes, the number of nonzero entries, and their RMS."""
 
     least: float
     most: float
@@ -32,7 +32,7 @@ class Statistics:
 
 
 def statistics(x: Tensor) -> Statistics:
-    """Return the statistics of a tensor with at least one entry, with one answer from its device; NaN passes through."""
+    """Return the statistics of a tensor with at least one entry, in one transfer from its device; NaN passes through."""
     found = [*x.aminmax(), x.count_nonzero(), norm(x)]
     least, most, nonzero, length = map(float, torch.stack([each.to(_precision(x.dtype)) for each in found]).cpu())
     return Statistics(least, most, nonzero, length / math.sqrt(max(1, nonzero)))
@@ -44,14 +44,14 @@ def norm(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Bitmap:
+class ChosenEntries:
     """Which of `count` entries are chosen, a bit for each."""
 
     count: int
     chunks: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, chosen: Iterator[Tensor]) -> "Bitmap":
+    def of(cls, chosen: Iterator[Tensor]) -> "ChosenEntries":
         """Return the bitmap of the chunks of a tensor of bools."""
         pairs = [(len(each), pack_bits(each.to(torch.uint8), 1)[0]) for each in chosen]
         return cls(sum(count for count, _ in pairs), tuple(bits for _, bits in pairs))
@@ -74,8 +74,8 @@ class Bitmap:
 class Codes:
     """The codes of a tensor (n,): of all entries, 0 for a zero, or of the entries that `nonzero` chooses.
 
-    A code is k, the magnitude over `2 bound` rounded down; with signs, 2 k + 1 for a negative entry and 2 k for another.  It
-    stands for the magnitude ``(2 k + 1) bound``, at most `largest`.  Codes of all entries are greater by 1.
+    Without signs, a code is k, the magnitude over `2 bound` rounded down.  With signs it is 2 k + 1 for a negative entry and
+    2 k otherwise.  It represents the magnitude ``(2 k + 1) bound``, at most `largest`.  Codes of all entries are greater by 1.
     """
 
     count: int
@@ -84,12 +84,12 @@ class Codes:
     largest: float
     signed: bool
     width: int
-    nonzero: Bitmap | None
+    nonzero: ChosenEntries | None
     chunks: tuple[list[Tensor], ...]
     device: torch.device
 
     def restore(self) -> Tensor:
-        """Return the tensor (n,); an entry differs by at most `bound`, and what rounding to its dtype adds."""
+        """Return the tensor (n,); an entry differs by at most `bound`, plus the rounding to its dtype."""
         x = torch.zeros(self.count, dtype=self.dtype, device=self.device)
         masks = iter(self.nonzero) if self.nonzero is not None else None
         for part, packed in zip(chunks(x), self.chunks, strict=True):
@@ -111,16 +111,17 @@ class Codes:
 
     @property
     def nbytes(self) -> int:
-        """The size in bytes, with that of the bitmap."""
+        """The size in bytes, bitmap included."""
         own = sum(plane.nbytes for packed in self.chunks for plane in packed)
         return own + (0 if self.nonzero is None else self.nonzero.nbytes)
 
 
-def encode(x: Tensor, bound: float, found: Statistics, nonzero: Bitmap | None = None) -> Codes | None:
+def encode(x: Tensor, bound: float, found: Statistics, nonzero: ChosenEntries | None = None) -> Codes | None:
     """Return the codes of a floating-point tensor (n,) in the smaller of two forms; None if they would save nothing.
 
-    `found` are its statistics.  `nonzero` is the bitmap of its nonzero entries if there is one already; sharing it costs
-    nothing.  A tensor with NaN or infinity has no codes, nor one whose dtype has no normal number as small as `bound`.
+    `found` are its statistics.  `nonzero` is the bitmap of its nonzero entries if there already is one; sharing it costs
+    nothing.  A tensor with NaN or infinity has no codes.  A tensor whose dtype has no normal number as small as `bound` has
+    none either.
     """
     largest, signed = found.largest, found.least < 0
     if not math.isfinite(found.least + found.most + found.rms) or not bound >= torch.finfo(x.dtype).tiny:
@@ -136,7 +137,7 @@ def encode(x: Tensor, bound: float, found: Statistics, nonzero: Bitmap | None = 
     if min(bits_sparse, bits_dense) >= 8 * x.nbytes or (dense > MAX_WIDTH and not use_sparse):
         return None
     if use_sparse and nonzero is None:
-        nonzero = Bitmap.of(part != 0 for part in chunks(x))
+        nonzero = ChosenEntries.of(part != 0 for part in chunks(x))
     masks = iter(nonzero) if use_sparse and nonzero is not None else None
     width, packed = sparse if use_sparse else dense, list[list[Tensor]]()
     for part in chunks(x):
@@ -154,7 +155,7 @@ def encode(x: Tensor, bound: float, found: Statistics, nonzero: Bitmap | None = 
 
 
 def chunks(x: Tensor) -> tuple[Tensor, ...]:
-    """Return the views of a tensor (n,) that are coded one after another; each but the last has a multiple of 8 entries."""
+    """Return the views of a tensor (n,) that are coded in order; each but the last has a multiple of 8 entries."""
     size = CPU_CHUNK if x.device.type == "cpu" else GPU_CHUNK
     return tuple(x[first : first + size] for first in range(0, len(x), size))
 

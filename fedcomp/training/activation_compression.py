@@ -12,7 +12,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.hooks import RemovableHandle
 
 from fedcomp.core import check_int, check_range
-from fedcomp.training.activation_codes import Bitmap, Codes, chunks, encode, norm, statistics
+from fedcomp.training.activation_codes import ChosenEntries, Codes, chunks, encode, norm, statistics
 from fedcomp.training.bit_packing import pack_bits, unpack_bits
 from fedcomp.training.model_checks import check_not_compiled, check_weights_are_parameters, named_modules
 from fedcomp.training.plan import Begin
@@ -29,40 +29,40 @@ from fedcomp.training.saved_inputs import (
 from fedcomp.training.step import Step, Tensors
 
 MIN_ENTRIES = 1024
-"""Smaller tensors stay as they are."""
+"""Smaller tensors are saved unchanged."""
 MAX_INTERVAL = 10**6
 FIRST_BOUND = math.sqrt(6 / math.pi) / 4
-"""The bound before the first measurement, over `error` and the root mean square of nonzero inputs.
+"""The bound before the first measurement, divided by `error` and by the root mean square of nonzero inputs.
 
 If loss gradients and inputs are independent, the mean magnitude of the weight's gradient is sqrt(2 / pi) sqrt(R sum g^2 / O)
-times that root mean square, and sqrt(6 / pi) fits the model.  It is less if the loss gradients cancel, hence a quarter.
+times this root mean square, and sqrt(6 / pi) fits the model.  If the loss gradients cancel, it is less, hence a quarter.
 """
 MAX_COARSENESS = 1 / 4
 """The largest bound, in multiples of the same root mean square: the errors of coarser codes are not uniform."""
 POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
-"""Their gradients depend on the shape of the input alone, and max pools' on the indices."""
+"""Their gradients depend only on the shape of the input, and for max pools on the indices."""
 
 
 @dataclass(slots=True)
 class Saved:
-    """What has been saved of the entries of one tensor; `storage` makes sure that its address is not used again."""
+    """The saved forms of the entries of one tensor; `storage` ensures that its address is not used again."""
 
     storage: StorageWeakRef
     exact: bool = False
-    nonzero: Bitmap | None = None
+    nonzero: ChosenEntries | None = None
     codes: Codes | None = None
 
 
 @dataclass(slots=True)
 class LayerStatistics:
-    """A layer in one step: what the error model needs of its inputs and gradients."""
+    """The measurements of a layer in one step that the error model needs."""
 
     variances: list[Tensor]
-    """Of each call, R / 3 sum g^2 / O: the variance of the gradient's error over the squared bound."""
+    """R / 3 sum g^2 / O of each call: the variance of the gradient's error over the squared bound."""
     gradient: Tensor | None = None
     """The mean magnitude of the weight's gradient."""
     nonzero: float = 0.0
-    """Of the present call, R: the share of nonzero inputs; 0 if the input stays as it is."""
+    """R of the current call: the share of nonzero inputs; 0 if the input is saved unchanged."""
 
 
 class ActivationCompression(Step):
@@ -86,18 +86,18 @@ class ActivationCompression(Step):
         self._handles: list[RemovableHandle] = []
 
     def forward(self) -> AbstractContextManager[object]:
-        """Return the context in which autograd saves codes; each `interval` steps, the layers are measured too."""
+        """Return the context in which autograd saves codes; every `interval` steps, the layers are also measured."""
         self._forget()
         measuring = self._steps % self._interval == 0
         return replacing({**self._layers, **self._pools}, self._save, self._called if measuring else None)
 
     def loss(self, loss: Tensor) -> Tensor:
-        """Return `loss`; from here on autograd alone holds the codes, and frees those of a layer when it has passed it."""
+        """Return `loss`; from here on only autograd holds the codes, and frees a layer's codes when it has passed the layer."""
         self._saved.clear()
         return loss
 
     def gradients(self) -> bool:
-        """Choose the bounds by what the step measured."""
+        """Choose the bounds by the measurements of the step."""
         self._steps += 1
         for name, measured in self._measured.items():
             bound = error_bound(self._error, measured)
@@ -107,7 +107,7 @@ class ActivationCompression(Step):
         return True
 
     def end(self) -> Tensors:
-        """Return the bound of each layer, 0 for those that have not been measured."""
+        """Return the bound of each layer, 0 for layers that have not been measured."""
         self._forget()
         return {"bounds": torch.tensor([self._bounds.get(name, 0.0) for name in self._layers], dtype=torch.float64)}
 
@@ -119,22 +119,22 @@ class ActivationCompression(Step):
         self._measured.clear()
 
     def _save(self, tensor: Tensor, call: Call | None) -> Restore:
-        """Return how to restore a tensor that autograd saves: from codes, from a bitmap, from its shape, or as it is."""
+        """Return the function that restores a saved tensor: from codes, from a bitmap, from its shape, or unchanged."""
         if tensor.numel() < MIN_ENTRIES or not _is_dense(tensor):
             return exact(tensor)
         if call is not None and call.name in self._pools:
             return _save_of_pool(tensor, call)
         if not tensor.requires_grad or not tensor.is_floating_point():
-            return exact(tensor)  # a sample, for one, which the caller holds in any case
+            return exact(tensor)  # for example a sample, which the caller holds in any case
         storage: Any = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
         content = (storage.cdata, int(tensor.storage_offset()), tensor.numel(), version(tensor))
         first = content not in self._saved
         saved = self._saved.setdefault(content, Saved(storage))
         if call is not None and call.saves_input(tensor) and not saved.exact:
             return self._save_input(tensor, call.name, saved)
-        # ReLU is the first to save its output.  It needs to know which entries are above zero; others may need their values.
+        # ReLU saves its output first.  It needs only a bit per entry, whether it is above zero; others may need the values.
         if first and call is None and tensor.grad_fn is not None and tensor.grad_fn.name() == "ReluBackward0":
-            saved.nonzero = Bitmap.of((part <= 0).logical_not_() for part in chunks(_flat(tensor)))
+            saved.nonzero = ChosenEntries.of((part <= 0).logical_not_() for part in chunks(_flat(tensor)))
             return partial(_ones_of, saved.nonzero, tensor.dtype, tensor.shape, tensor.stride())
         saved.exact = True
         return exact(tensor)
@@ -193,7 +193,7 @@ def _save_of_pool(tensor: Tensor, call: Call) -> Restore:
 
 
 def _without_entries(shape: torch.Size, strides: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return a tensor without memory, which is good for its shape alone."""
+    """Return a tensor without memory, of which only the shape can be used."""
     tensor = torch.empty_strided(shape, strides, dtype=dtype, device=device)
     tensor.untyped_storage().resize_(0)
     return tensor
@@ -216,7 +216,7 @@ def _packed_indices(tensor: Tensor) -> Restore:
     return restore
 
 
-def _ones_of(bitmap: Bitmap, dtype: torch.dtype, shape: torch.Size, strides: tuple[int, ...]) -> Tensor:
+def _ones_of(bitmap: ChosenEntries, dtype: torch.dtype, shape: torch.Size, strides: tuple[int, ...]) -> Tensor:
     return torch.cat([part.to(dtype) for part in bitmap]).as_strided(shape, strides)
 
 
@@ -248,21 +248,23 @@ def _is_dense(tensor: Tensor) -> bool:
 def activation_compression(error: float = 0.01, interval: int = 100) -> Begin:
     """Save the inputs of convolutions and linear layers for the backward pass as codes with a bounded error: less memory.
 
-    An entry x comes back within the layer's bound eb of x, with its sign; zeros stay zero.  The errors are taken as uniform
-    in [-eb, eb]; then the gradient of a weight has an error of standard deviation
+    A restored entry differs from x by at most the layer's bound eb, and has the sign of x; zeros stay zero.  If the errors are
+    uniform in [-eb, eb], the gradient of a weight has an error of standard deviation
 
         sigma = eb sqrt(R / 3 sum g^2 / O)
 
-    with R the share of nonzero inputs, g the loss gradients at the layer's output, summed over samples, positions and the O
-    output channels; the paper writes it as a L sqrt(N R) eb (eq. 6).  The bound makes sigma `error` times the mean magnitude
-    of the weight's gradient, where the paper has that of the momentum, which a plug-in does not see.  It is measured in the
-    first step of a round and each `interval` steps after, and kept between rounds; before the first measurement, it is a
-    quarter of that for loss gradients that do not depend on the inputs.
+    where R is the share of nonzero inputs, and g are the loss gradients at the layer's output, summed over samples, positions
+    and the O output channels.  The paper writes it as a L sqrt(N R) eb (eq. 6).
 
-    ReLU saves a bit for each entry, pooling modules the shape of their input and packed indices: both without error.  All
-    else stays as it is: samples, weights, tensors below 1024 entries, those with NaN or infinity, and what other operations
-    save, such as batch normalization, LSTMs, and activation and pooling functions other than these.
-    `error` is above 0, to 1.
+    The bound makes sigma `error` times the mean magnitude of the weight's gradient.  (The paper takes the momentum instead of
+    the gradient, but a plug-in does not see the momentum.)  The bound is determined by a measurement in the first step of a
+    round and every `interval` steps after it, and is kept between rounds.  Before the first measurement, it is a quarter of
+    the bound for loss gradients that do not depend on the inputs.
+
+    ReLU saves a bit for each entry, and pooling modules save the shape of their input and packed indices: both without error.
+    Everything else is saved unchanged: samples, weights, tensors below 1024 entries or with NaN or infinity, and the tensors of
+    other operations, such as batch normalization, LSTMs, and other activation and pooling functions.
+    `error` is above 0 and at most 1.  Jin et al. (Comet), VLDB 15(4) 2022.
     """
     check_range("error", error, above=0, most=1)
     check_int("interval", interval, 1, MAX_INTERVAL)

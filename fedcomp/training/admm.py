@@ -1,4 +1,4 @@
-"""ADMM: weights that are trained to come close to the few values to which they are rounded in the end."""
+"""ADMM: weights are trained to come close to the few values to which they are rounded at the end."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -16,7 +16,7 @@ from fedcomp.training.straight_through import matrices
 TABLES: Mapping[str, tuple[float, ...]] = {"binary": (1,), "ternary": (0, 1), "shift": (0, 1, 2, 4)}
 """Table -> the magnitudes of its entries; each entry has both signs."""
 MAX_ALTERNATIONS = 30
-"""Most vectors settle in fewer; in a large one, a few last entries move, and with them the distance by less than 1/1000."""
+"""Most vectors converge sooner.  In a large vector a few entries may still move, which changes the distance by < 1/1000."""
 MAX_RHO = 1e6
 MAX_INTERVAL = 1_000_000_000
 
@@ -52,7 +52,7 @@ class Admm(Step):
             self._update()
 
     def end(self) -> Tensors:
-        """Return lambda of each weight matrix, updated for the steps since its last update, if there are any."""
+        """Return lambda of each weight matrix, updated for the steps since its last update."""
         if self._steps:
             self._update()
         return self._duals
@@ -80,7 +80,7 @@ class Rounded(Step):
         self._names, self._magnitudes, self._rows = set(names), TABLES[table], rows
 
     def weights(self, weights: Tensors) -> Tensors:
-        """Return the weights with the matrices rounded; biases stay as they are."""
+        """Return the weights with the matrices rounded; biases are unchanged."""
         return {
             name: self.nearest(weight.detach()) if name in self._names else weight for name, weight in weights.items()
         }
@@ -95,11 +95,12 @@ class Rounded(Step):
 def project(
     vectors: Tensor, magnitudes: tuple[float, ...], alternations: int = MAX_ALTERNATIONS
 ) -> tuple[Tensor, Tensor]:
-    """Return alpha (rows, 1) and Q, of the shape of `vectors` (rows, n): alpha Q is close to the vectors in each row.
+    """Return alpha (rows, 1) and Q, of the shape of `vectors` V (rows, n), such that alpha Q is close to each row.
 
-    Q has entries of these ascending magnitudes, of either sign.  Starting from half the mean magnitude, alpha and Q alternate
-    until Q stays: Q is nearest to V / alpha entry by entry, a tie takes the smaller magnitude, and alpha = <V, Q> / <Q, Q>.
-    |V - alpha Q| never increases, and ends in a local minimum (Leng et al., AAAI 2018).
+    The entries of Q have these ascending `magnitudes`, and either sign.  alpha starts from half the mean magnitude.  Then Q and
+    alpha are fitted in turns until Q stays: Q becomes the nearest to V / alpha entry by entry, where a tie takes the smaller
+    magnitude, and alpha = <V, Q> / <Q, Q>.  |V - alpha Q| never increases, and ends in a local minimum (Leng et al., AAAI
+    2018).
     """
     levels = vectors.new_tensor(magnitudes)
     signs = torch.where(vectors < 0, -1.0, 1.0).to(vectors.dtype)
@@ -127,11 +128,14 @@ def admm(
 ) -> Begin:
     """Train float32 weights towards alpha Q, to which they are rounded when the model is used.
 
-    The entries of Q are -1 and 1 (``"binary"``), also 0 (``"ternary"``), or 0, +-1, +-2 and +-4 (``"shift"``); each weight
-    matrix has an alpha, or each of its rows with `rows`.  The loss gets ``rho / 2 |W - alpha Q + lambda|^2``, with `rho` 0 to
-    10^6.  After each `interval` steps, and at the end of a round, alpha and Q are fitted to W + lambda, and lambda becomes the
-    part that is left, W + lambda - alpha Q.  A node keeps lambda; a round fits alpha and Q to the server's weights plus lambda.
-    With ``rho=0`` training is as without the plug-in, and the result is rounded.
+    The entries of Q are -1 and 1 (``"binary"``), also 0 (``"ternary"``), or 0, +-1, +-2 and +-4 (``"shift"``).  Each weight
+    matrix has one alpha; with `rows`, each row of it has its own.  ``rho / 2 |W - alpha Q + lambda|^2`` is added to the loss,
+    with `rho` 0 to 10^6.
+
+    Every `interval` steps, and at the end of a round, alpha and Q are fitted to W + lambda, and lambda becomes the remainder,
+    W + lambda - alpha Q.  A node keeps lambda between rounds; a round fits alpha and Q to the server's weights plus lambda.
+
+    With ``rho=0`` training is as without the plug-in, and the result is rounded.  Xu et al., ICASSP 2020, arXiv 2111.14836.
     """
     check_choice("table", table, tuple(TABLES))
     check_range("rho", rho, least=0, most=MAX_RHO)

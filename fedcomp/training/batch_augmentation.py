@@ -16,7 +16,7 @@ MAX_PIXELS = 1 << 16
 
 
 class BatchAugmentation(Step):
-    """Trains on `copies` variants of each image, each one shifted, mirrored and partly covered at random."""
+    """Trains on `copies` variants of each image, which are shifted, mirrored and partly covered at random."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class BatchAugmentation(Step):
         return x, y
 
     def _shifted(self, x: Tensor) -> Tensor:
-        """Return the images moved by up to `shift` pixels along each axis; zeros come in at the edges."""
+        """Return the images moved by up to `shift` pixels along each axis, with zeros at the new edges."""
         count, channels, height, width = x.shape
         padded = functional.pad(x, (self._shift,) * 4)
         top, left = (self._draw(2 * self._shift + 1, count) for _ in range(2))
@@ -71,7 +71,7 @@ class BatchAugmentation(Step):
         return (rows[:, :, None] & columns[:, None, :])[:, None].to(x.device)
 
     def _draw(self, below: int, count: int) -> Tensor:
-        """Return `count` random integers from 0, all below `below`, the same on every device."""
+        """Return `count` random integers from 0 to `below` - 1, the same on every device."""
         return torch.randint(below, (count,), generator=self._generator)
 
 
@@ -85,7 +85,7 @@ def batch_augmentation(copies: int = 8, shift: int = 2, mirror: bool = False, cu
 
     Each variant is moved by up to `shift` pixels along each axis, mirrored left to right with probability 1/2 if `mirror`, and
     a square of `cutout` pixels at a random place becomes 0 (DeVries and Taylor, arXiv 1708.04552).  The loss is the mean over
-    all variants (section 3).  With one copy this is ordinary augmentation.
+    all variants.  With one copy this is ordinary augmentation.  Hoffer et al., CVPR 2020, section 3.
     """
     check_int("copies", copies, 1, MAX_COPIES)
     check_int("shift", shift, 0, MAX_PIXELS)

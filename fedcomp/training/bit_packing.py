@@ -1,6 +1,6 @@
-"""Integers in memory as bits: each takes as many as the largest one needs.
+"""Integers in memory as bits: each integer takes as many bits as the largest one needs.
 
-This is for memory alone: the bytes are those of a little-endian machine.
+This is only for memory, not for files or messages: the bytes are those of a little-endian machine.
 """
 
 import torch
@@ -8,13 +8,14 @@ from torch import Tensor
 from torch.nn import functional
 
 LANES = ((8, 0x00FF00FF00FF00FF), (16, 0x0000FFFF0000FFFF), (32, 0x00000000FFFFFFFF))
-"""A 64-bit word holds pairs of lanes of so many bits; the mask selects the lower lane of each pair."""
+"""A 64-bit word holds pairs of lanes of this many bits; the mask selects the lower lane of each pair."""
 
 
 def pack_bits(codes: Tensor, width: int) -> list[Tensor]:
-    """Return integers (n,) from 0 to 2^width - 1 as bytes: the eight low bits of all, then the next eight, to the last bits.
+    """Return integers (n,) from 0 to 2^width - 1 as bytes: the eight low bits of all, then the next eight bits, and so on.
 
-    `width` is at most 31; w of the bits take ceil(n / 8) w bytes: eight codes become w bytes, the first in the lowest bits.
+    `width` is at most 31.  A part of w bits takes ceil(n / 8) w bytes: eight codes become w bytes, the first code in the lowest
+    bits.
     """
     planes = codes.view(torch.uint8).view(len(codes), -1)  # the low bytes come first
     return [_squeeze(planes[:, low // 8], min(8, width - low)) for low in range(0, width, 8)]

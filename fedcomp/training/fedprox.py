@@ -11,7 +11,7 @@ from fedcomp.training.registry import register
 from fedcomp.training.step import Step, Tensors
 
 MAX_MU = 1e6
-"""Larger weights of the penalty only diverge."""
+"""With larger weights of the penalty, training only diverges."""
 
 
 class Proximal(Step):
@@ -23,8 +23,8 @@ class Proximal(Step):
         self._anchors: list[Tensor] = []
 
     def loss(self, loss: Tensor) -> Tensor:
-        """Return `loss` with the penalty: the weights of the first step are those of the server."""
-        # Not those of `begin`: another plug-in may then set weights to zero that the server does not use, as RigL does.
+        """Return `loss` with the penalty; the weights at the first step count as the server's."""
+        # Not the weights at `begin`: after it, another plug-in may zero weights that the server does not use, as RigL does.
         self._anchors = self._anchors or [weight.detach().clone() for weight in self._weights]
         for weight, anchor in zip(self._weights, self._anchors, strict=True):
             distance = weight - anchor
@@ -39,9 +39,9 @@ class Proximal(Step):
     measured="Fashion-MNIST, CNN, two classes a node: 71.5 % with mu 0.1, 69.3 % with mu 1, 71.7 % without",
 )
 def fedprox(mu: float = 0.01) -> Begin:
-    """Add ``mu / 2 |w - w_server|^2`` to the loss of each step (eq. 2), which keeps nodes with different data together.
+    """Add ``mu / 2 |w - w_server|^2`` to the loss of each step, which keeps nodes with different data together.
 
-    `mu` is 0 to 10^6.
+    `mu` is 0 to 10^6.  Li et al., MLSys 2020, eq. 2.
     """
     check_range("mu", mu, least=0, most=MAX_MU)
     return partial(Proximal, mu)

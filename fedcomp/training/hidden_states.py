@@ -1,4 +1,4 @@
-"""Recurrent layers step by step, with a function of each hidden state: torch's own layers do not show theirs."""
+"""Recurrent layers step by step, with a function of each hidden state: torch's own layers do not expose these states."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -13,9 +13,9 @@ from torch.nn.utils.rnn import PackedSequence
 from fedcomp.training.layer_inputs import replaced_forward
 
 Change = Callable[[Tensor], Tensor]
-"""A function of a hidden state (N, H) that returns what the next step, the next layer and the output get instead."""
+"""A function of a hidden state (N, H); the next step, the next layer and the output get its result instead."""
 States = tuple[Tensor, ...]
-"""The hidden state, and of an LSTM the cell state."""
+"""The hidden state, and for an LSTM also the cell state."""
 
 
 def changed_states(layers: Iterable[nn.RNNBase], change: Change) -> ExitStack:
@@ -32,9 +32,10 @@ def recurrent(
     input: Tensor | PackedSequence,  # noqa: A002 - torch's name
     hx: Tensor | States | None = None,
 ) -> tuple[Tensor | PackedSequence, Tensor | States]:
-    """Return the output and the last states of `layer`, as it returns them, with each hidden state changed.
+    """Return the output and the last states of `layer`, in the layer's own form, with each hidden state changed.
 
-    `input` is (T, N, I), (N, T, I) with ``batch_first``, (T, I), or a packed sequence.  Layers with projections are not meant.
+    `input` is (T, N, I), (N, T, I) with ``batch_first``, (T, I), or a packed sequence.  Layers with projections are not
+    supported.
     """
     states = hx if isinstance(hx, tuple) else None if hx is None else (hx,)
     if isinstance(input, PackedSequence):
@@ -66,7 +67,7 @@ def _layers(
 ) -> tuple[list[Tensor], States]:
     """Return the outputs of the last layer for inputs `steps`, each (N, I), and the last states of all layers and directions.
 
-    The batches of later steps may be smaller: their rows are the first ones.
+    The batches of later steps may be smaller: then they have the first rows.
     """
     ends: list[States] = []
     suffixes = ("", "_reverse") if layer.bidirectional else ("",)

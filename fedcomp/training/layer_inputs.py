@@ -1,4 +1,4 @@
-"""Layers that get other inputs than the model hands them, and other functions to call."""
+"""Contexts in which layers get other inputs than those of the model, or call other functions."""
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
@@ -13,7 +13,7 @@ MATRIX_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.RNNBase, nn.Mult
 """Layers that multiply their inputs by weight matrices."""
 ATTENTION_INPUTS = ("query", "key", "value")
 ChangeInput = Callable[[nn.Module, Tensor], Tensor]
-"""A function of a layer and its input that returns what the layer gets instead, of the same shape."""
+"""A function of a layer and its input that returns the new input, of the same shape."""
 
 
 def matrix_layers(model: nn.Module) -> list[nn.Module]:
@@ -31,7 +31,7 @@ def matrix_layers(model: nn.Module) -> list[nn.Module]:
 def changed_inputs(layers: Iterable[nn.Module], change: ChangeInput) -> ExitStack:
     """Return a context in which each of the `layers` gets its changed input.
 
-    That is the first argument, of a packed sequence its data, and of attention the query, the keys and the values.
+    The input is the first argument; for a packed sequence it is its data, and for attention the query, the keys and the values.
     """
     with ExitStack() as stack:
         for layer in layers:
@@ -41,7 +41,7 @@ def changed_inputs(layers: Iterable[nn.Module], change: ChangeInput) -> ExitStac
 
 @contextmanager
 def replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Generator[None]:
-    """Return a context in which the module calls `forward` in place of its own, which comes back afterwards."""
+    """Return a context in which the module calls `forward` instead of its own, which is restored afterwards."""
     before = vars(module).get("forward")
     vars(module)["forward"] = forward
     try:
@@ -60,7 +60,7 @@ def _hook(
     seen: dict[int, Tensor | PackedSequence] = {}
 
     def changed(x: Tensor | PackedSequence) -> Tensor | PackedSequence:
-        if id(x) not in seen:  # self-attention gets one tensor three times, and is faster if it sees that
+        if id(x) not in seen:  # self-attention gets one tensor three times, and is faster if it stays one tensor
             seen[id(x)] = x._replace(data=change(layer, x.data)) if isinstance(x, PackedSequence) else change(layer, x)
         return seen[id(x)]
 

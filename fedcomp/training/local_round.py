@@ -19,7 +19,7 @@ LossFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 class Optimizer(Protocol):
-    """What a step needs of an optimizer; those of `torch.optim` have it."""
+    """The methods of an optimizer that a step needs; the optimizers of `torch.optim` have them."""
 
     def zero_grad(self) -> object:
         """Drop the gradients of the last step."""
@@ -54,12 +54,12 @@ class LocalRound:
     ) -> Tensor:
         """Train on a batch, and return its loss before the step: a scalar of at least 32 bits, without penalties or graph.
 
-        A step may have several batches (gradient accumulation): with ``last=False`` the gradients of a batch are added to the
-        others, and the optimizer changes nothing until the last batch.  `share`, above 0 to 1, multiplies the batch's loss
-        with its penalties: 1/4 for each of four batches gives the gradient of their mean.
+        A step may have several batches (gradient accumulation).  With ``last=False`` the gradients of the batches are added up,
+        and the optimizer changes nothing until the last batch.  `share`, above 0 and at most 1, multiplies the batch's loss and
+        penalties: 1/4 for each of four batches gives the gradient of their mean.
 
-        Raises `ValueError` for an optimizer that computes the loss itself, as LBFGS does, and for one that keeps the gradients
-        of the last step.
+        Raises `ValueError` for an optimizer that computes the loss itself, as LBFGS does, and for an optimizer that keeps the
+        gradients of the last step.
         """
         if _needs_closure(type(optimizer)):
             raise ValueError(
@@ -82,7 +82,7 @@ class LocalRound:
             loss = each.loss(loss)
         (loss if share == 1 else share * loss).backward()  # type: ignore[no-untyped-call]
         self._within_step = not last
-        # Those after a plug-in that leaves the step out do not see the gradients, which may be infinite.
+        # If a plug-in leaves the step out, later plug-ins do not see the gradients, which may be infinite.
         if last and all(each.gradients() for each in self._last_first()):
             optimizer.step()
             for each in self._last_first():
@@ -90,7 +90,7 @@ class LocalRound:
         return plain.detach().to(torch.promote_types(plain.dtype, torch.float32))
 
     def report(self) -> dict[str, Tensor]:
-        """Return what the server may want to know of the round besides the weights, by name."""
+        """Return the tensors that the server may use in addition to the weights, by name."""
         return {name: tensor for each in self._steps.values() for name, tensor in each.report().items()}
 
     def inference(self) -> "LocalRound":
@@ -105,14 +105,14 @@ class LocalRound:
             return self._outputs(x)
 
     def weights(self) -> Tensors:
-        """Return the tensors that stand for the model's trained weights in a call, by name."""
+        """Return the tensors that replace the model's trained weights in a call, by name."""
         weights: Tensors = {name: weight for name, weight in self._model.named_parameters() if weight.requires_grad}
         for each in self._steps.values():
             weights = each.weights(weights)
         return weights
 
     def end(self) -> dict[str, Tensors]:
-        """End the round, and return what the node keeps for its next one."""
+        """End the round, and return the state that the node keeps for its next round."""
         if self._within_step:
             self._within_step = False
             getLogger("fedcomp").warning(
@@ -122,7 +122,7 @@ class LocalRound:
         return {text: tensors for text, tensors in kept.items() if tensors}
 
     def _drop_gradients(self, optimizer: Optimizer) -> None:
-        """Have the optimizer drop the gradients of the last step; raise `ValueError` if all of them are still there."""
+        """Let the optimizer drop the gradients of the last step; raise `ValueError` if all of them are still present."""
         weights = [weight for weight in self._model.parameters() if weight.grad is not None]
         optimizer.zero_grad()
         if weights and all(weight.grad is not None and not _is_zero(weight.grad) for weight in weights):
@@ -150,7 +150,7 @@ def _is_zero(gradient: Tensor) -> bool:
 
 @cache
 def _needs_closure(optimizer: type[Optimizer]) -> bool:
-    """Return whether ``step`` has an argument without a default besides the object: a closure that computes the loss."""
-    step = getattr(optimizer, "step", None)  # an object may get it elsewhere
+    """Return whether ``step`` requires an argument: a closure that computes the loss."""
+    step = getattr(optimizer, "step", None)  # an instance may have its own
     parameters = signature(step).parameters.values() if step is not None else ()
     return sum(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters) > 1

@@ -16,13 +16,13 @@ from fedcomp.training.step import Step, Tensors
 from fedcomp.training.straight_through import matrices, straight_through
 
 VECTOR_LAYERS = (nn.Linear, nn.RNNBase, nn.MultiheadAttention)
-"""Layers whose inputs are vectors along the last dimension; those of the others are samples along the first."""
+"""Layers whose inputs are vectors along the last dimension; the inputs of other layers are samples along the first."""
 WHOLE_LAYERS = (nn.RNNBase, nn.MultiheadAttention)
 """Layers within which gradients stay float32."""
 
 
 class LowPrecision(Step):
-    """Calls layers with weights and inputs of few values, and gives few values to the gradients of their outputs."""
+    """Calls layers with weights and inputs of few values, and rounds the gradients of their outputs to few values."""
 
     def __init__(self, bits: int, normalization: str, model: nn.Module, _kept: Tensors, generator: Generator) -> None:
         self._names, self._bits = set(matrices(model, "low_precision")), bits
@@ -32,7 +32,7 @@ class LowPrecision(Step):
         self._noise = _Noise(generator)
 
     def weights(self, weights: Tensors) -> Tensors:
-        """Return the weights with the matrices rounded; biases and factors of normalization stay as they are."""
+        """Return the weights with the matrices rounded; biases and factors of normalization are unchanged."""
         return {
             name: straight_through(weight, uniform(weight.detach(), self._bits)) if name in self._names else weight
             for name, weight in weights.items()
@@ -64,9 +64,9 @@ class LowPrecision(Step):
 
 
 def uniform(x: Tensor, bits: int, dims: tuple[int, ...] = (), noise: Tensor | None = None) -> Tensor:
-    """Return `x` rounded to 2^bits evenly spaced values, from its smallest to its largest entry along `dims`, or of all.
+    """Return `x` rounded to 2^bits evenly spaced values, from its smallest to its largest entry along `dims` (all by default).
 
-    `noise` of the same shape, in [0, 1), makes the rounding stochastic: up with the probability that makes the mean exact.
+    `noise` of the same shape, in [0, 1), makes the rounding stochastic and unbiased.
     """
     values = x.float()
     dims = dims or tuple(range(x.dim()))
@@ -79,7 +79,7 @@ def uniform(x: Tensor, bits: int, dims: tuple[int, ...] = (), noise: Tensor | No
 
 
 class _Noise:
-    """Uniform random numbers on any device, the same by the seed of a generator on the CPU."""
+    """Uniform random numbers on any device, determined by the seed of a generator on the CPU."""
 
     def __init__(self, generator: Generator) -> None:
         self._seed = int(torch.randint(2**62, (), generator=generator))
@@ -101,12 +101,13 @@ class _Noise:
 def low_precision(bits: int = 8, normalization: Literal["range", "batch"] = "range") -> Begin:
     """Round weights, inputs of layers and the gradients of their outputs to 2^bits values each, 2 to 8 bits.
 
-    The values are evenly spaced between the smallest and the largest entry: of a weight matrix, of the input of one sample, of
-    the gradient of a batch.  Gradients are rounded stochastically, the others to the nearest value, with straight-through
-    gradients; within recurrent layers and attention they stay float32, as do biases and the weights that the optimizer
-    changes.  Batch normalization divides by the range of its inputs (`normalization="range"`), or by their deviation
-    (``"batch"``).  torch computes with the rounded values in float32.
-    What goes up are changes of the float32 weights.
+    The values are evenly spaced between the smallest and the largest entry of a weight matrix, of the input of one sample, or
+    of the gradient of a batch.  Gradients are rounded stochastically; weights and inputs are rounded to the nearest value, with
+    straight-through gradients.  Gradients within recurrent layers and attention stay float32, and so do biases and the
+    weights that the optimizer changes.  Batch normalization divides by the range of its inputs (`normalization="range"`), or
+    by their deviation (``"batch"``).  torch computes with the rounded values in float32.
+
+    A node sends changes of the float32 weights.  Banner et al., NeurIPS 2018; Aketi, Kodge and Roy, Neural Networks 155, 2022.
     """
     check_int("bits", bits, 2, 8)
     check_choice("normalization", normalization, ("range", "batch"))

@@ -30,9 +30,9 @@ class LossScale:
         self.scale, self.good_steps = scale, good_steps
 
     def unscale(self, gradients: list[Tensor]) -> bool:
-        """Divide the gradients by the scale, in place, and adapt it; return False if the scale made one of them overflow.
+        """Divide the gradients by the scale, in place, and adapt the scale; return False if the scale made one overflow.
 
-        At a scale of 1 it did not: NaN or infinity then is the training's own, and reaches the weights as without a scale.
+        At a scale of 1, NaN or infinity comes from the training itself, and reaches the weights as without a scale.
         """
         scaled = self.scale > 1
         for gradient in gradients:
@@ -76,12 +76,12 @@ class MixedPrecision(Step):
         return loss if self._scale is None else loss * self._scale.scale
 
     def gradients(self) -> bool:
-        """Unscale the gradients, which are float32 as the weights are; return False after an overflow, and undo its traces."""
+        """Unscale the gradients, which are float32 like the weights; after an overflow, undo its traces and return False."""
         if self._scale is None:
             return True
         for weight in self._weights:
             if weight.grad is not None and weight.grad.is_sparse:
-                weight.grad = weight.grad.coalesce()  # its values are then a tensor of their own
+                weight.grad = weight.grad.coalesce()  # its values are then a separate tensor
         gradients = [weight.grad for weight in self._weights if weight.grad is not None]
         finite = self._scale.unscale([each.values() if each.is_sparse else each for each in gradients])
         if not finite:
@@ -98,7 +98,7 @@ class MixedPrecision(Step):
 
 @cache  # one line for a process, not one for each round
 def log_emulation(device: str) -> None:
-    """Log a line if this kind of device computes bfloat16 by float32 operations: it saves memory alone."""
+    """Log a line if this kind of device computes bfloat16 by float32 operations: then it saves only memory."""
     if device == "cuda":
         emulated = not torch.cuda.is_bf16_supported(including_emulation=False)
     else:
@@ -124,9 +124,9 @@ def _device(model: nn.Module) -> str:
 def mixed_precision(dtype: Literal["bfloat16", "float16"] = "bfloat16") -> Begin:
     """Compute outputs and gradients with 16-bit operands, and keep weights, gradients and updates in float32.
 
-    ``"float16"`` needs a GPU; its loss is scaled from 2^16, and a step whose gradients overflow changes nothing of the model,
-    the optimizer and other plug-ins, but the scale (sections 3.1 and 3.2).  ``"bfloat16"`` has the range of float32 and needs
-    no scale; CPUs without instructions for it are slow with it.
+    ``"float16"`` needs a GPU.  Its loss is scaled, at first by 2^16.  A step whose gradients overflow changes only the scale,
+    and not the model, the optimizer or other plug-ins.  ``"bfloat16"`` has the range of float32 and needs no scale; it is slow
+    on CPUs without instructions for it.  Micikevicius et al., ICLR 2018, sections 3.1 and 3.2.
     """
     check_choice("dtype", dtype, tuple(DTYPES))
 

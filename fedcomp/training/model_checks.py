@@ -1,4 +1,4 @@
-"""Whether a model fits a plug-in: each check raises `ValueError` with what the model has, and what is needed."""
+"""Whether a model fits a plug-in: each check raises `ValueError` with what was found, and what is needed."""
 
 from collections.abc import Iterable, Iterator
 from typing import cast
@@ -37,7 +37,7 @@ def check_not_compiled(model: nn.Module, plugin: str) -> None:
     A compiled module calls no layers in the forward pass, and does not save their inputs.
     """
     for name, module in named_modules(model).items():
-        original = getattr(module.forward, "_torchdynamo_orig_callable", None)  # as torch.compile marks a function
+        original = getattr(module.forward, "_torchdynamo_orig_callable", None)  # torch.compile marks functions so
         if original is not None or getattr(module, "_compiled_call_impl", None) is not None:
             what = f"the module {name!r}" if name else "the model"
             raise ValueError(

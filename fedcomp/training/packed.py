@@ -1,4 +1,4 @@
-"""A trained model in few bytes: weights of few values as codes, sparse ones without their zeros."""
+"""A trained model in few bytes: weights of few values as codes, and sparse weights without their zeros."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 MAX_VALUES = 256
-"""A tensor with more values, or a row of one, is not stored as codes."""
+"""A tensor or row with more different values is not stored as codes."""
 
 Packed = dict[str, NDArray[np.generic]]
 
@@ -16,10 +16,14 @@ Packed = dict[str, NDArray[np.generic]]
 def pack(weights: Mapping[str, Tensor]) -> Packed:
     """Return arrays from which `unpack` restores the `weights` exactly, in the fewest bytes of four forms.
 
-    A tensor is stored as it is under its name; or as ``name/shape`` with ``name/values`` (rows, k) and ``name/codes``, for one
-    row or one row for each index of its first axis, where a code of ceil(log2 k) bits chooses the value of an entry; or with
-    ``name/mask``, a bit for each entry, and ``name/nonzero``, the values of those that are not zero.  Tensors of other dtypes
-    stay as they are.  A zero comes back without its sign.  ``numpy.savez`` writes the result to a file.
+    The forms of a float32 tensor are:
+
+    * unchanged, under its name;
+    * ``name/shape`` with ``name/values`` (rows, k) and ``name/codes``: a code of ceil(log2 k) bits chooses the value of an
+      entry.  There is one row for the whole tensor, or one for each index of its first axis;
+    * ``name/shape`` with ``name/mask``, a bit for each entry, and ``name/nonzero``, the values of the nonzero entries.
+
+    Tensors of other dtypes are unchanged.  A restored zero has no sign.  ``numpy.savez`` writes the result to a file.
 
     Raises `ValueError` for a name with a slash, and for bfloat16, which numpy lacks.
     """
@@ -45,7 +49,7 @@ def pack(weights: Mapping[str, Tensor]) -> Packed:
 
 
 def unpack(packed: Mapping[str, NDArray[np.generic]]) -> dict[str, Tensor]:
-    """Return the tensors that `pack` stored, by name; `packed` may be what ``numpy.load`` returns for an .npz file."""
+    """Return the tensors that `pack` stored, by name; `packed` may be the result of ``numpy.load`` for an .npz file."""
     weights: dict[str, Tensor] = {}
     for key in packed:
         name, _, part = key.partition("/")
@@ -92,7 +96,7 @@ def _restored(packed: Mapping[str, NDArray[np.generic]], name: str, shape: tuple
 
 
 def _places(values: int) -> NDArray[np.int64]:
-    """Return the places of the bits of a code for so many values, the most significant first."""
+    """Return the places of the bits of a code for `values` values, the most significant first."""
     return np.arange((values - 1).bit_length())[::-1]
 
 

@@ -12,22 +12,22 @@ from fedcomp.training.model_checks import check_shapes, check_trained
 from fedcomp.training.step import Step, Tensors
 
 State = Mapping[str, Tensors]
-"""What plug-ins keep on a node between rounds: tensors by name, by the text of the plug-in."""
+"""The state of plug-ins on a node between rounds: tensors by name, by the text of the plug-in."""
 
 
 Begin = Callable[[nn.Module, Tensors, Generator], Step]
-"""A function of the model, what the last round kept, and the random numbers of the round, on the CPU."""
+"""A function of the model, the tensors kept from the last round, and the random numbers of the round, on the CPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A `Begin` for models that were prepared: ``prepare(model, seed)`` changes a new model in place, the same by each seed."""
+    """A `Begin` for prepared models: ``prepare(model, seed)`` changes a new model in place, equally for equal seeds."""
 
     begin: Begin
     prepare: Callable[[nn.Module, int], None]
 
     def __call__(self, model: nn.Module, kept: Tensors, generator: Generator) -> Step:
-        """Return what the plug-in does in a round."""
+        """Return the plug-in's `Step` for a round."""
         return self.begin(model, kept, generator)
 
 
@@ -35,9 +35,9 @@ class Prepared:
 class PlugIn:
     """A plug-in with its settings, as its text names them.
 
-    `begin` raises `ValueError` for a model that the plug-in does not fit.  In a plan, a plug-in acts on the loss after those of
-    lower `rank`, and on the gradients before them: one that scales the loss must be the last to see it.  With `inference`, the
-    model is meant to be used with the weights and in the context of its `Step.inference`: as it was trained, or otherwise.
+    `begin` raises `ValueError` for a model that the plug-in does not fit.  In a plan, a plug-in acts on the loss after the
+    plug-ins of lower `rank`, and on the gradients before them: a plug-in that scales the loss must see it last.  With
+    `inference`, the trained model is meant to be used with the weights and in the context of the plug-in's `Step.inference`.
     """
 
     name: str
@@ -53,7 +53,7 @@ class PlugIn:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a node trains: an ordinary loop with these plug-ins.  Without any, a step is a step of the optimizer.
+    """How a node trains: an ordinary loop with these plug-ins.  Without plug-ins, a step is a step of the optimizer.
 
     Examples:
         >>> import torch
@@ -74,7 +74,7 @@ class Plan:
     plugins: tuple[PlugIn, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a plug-in that is there twice, and two of which one would undo what the other does."""
+        """Refuse a plug-in that occurs twice, and two plug-ins of which one would undo the other."""
         names = [plugin.name for plugin in self.plugins]
         for name in names:
             if names.count(name) > 1:
@@ -93,9 +93,10 @@ class Plan:
         return " + ".join(map(str, self.plugins))
 
     def prepare(self, model: nn.Module, seed: int) -> nn.Module:
-        """Return `model` with what plug-ins add to a new model, such as masks: server and nodes call it before the first round.
+        """Return `model` with the additions of plug-ins, such as masks; server and nodes call this before the first round.
 
-        It is changed in place, the same everywhere by each `seed` from 0.  Raises `ValueError` for a plug-in that does not fit.
+        The model is changed in place, equally everywhere for equal seeds; `seed` is at least 0.  Raises `ValueError` for a
+        plug-in that does not fit.
         """
         for plugin in self.plugins:
             if isinstance(plugin.begin, Prepared):
@@ -104,11 +105,11 @@ class Plan:
         return model
 
     def begin(self, model: nn.Module, state: State | None = None, *, seed: int = 0) -> LocalRound:
-        """Return a round of training for `model`, whose weights are those of the server.
+        """Return a round of training for `model`, which has the server's weights.
 
-        `state` is what the node's last round returned; that of plug-ins that are not in this plan, or had other settings, is
-        left out.  `seed` decides all random numbers.  Raises `ValueError` for a plug-in that does not fit the model, and for a
-        model that trains no weights.
+        `state` is the state that the node's last round returned.  The state of plug-ins that are not in this plan, or had other
+        settings, is ignored.  `seed` decides all random numbers.  Raises `ValueError` for a plug-in that does not fit the
+        model, and for a model that trains no weights.
         """
         check_trained(model)
         if self.plugins:
@@ -121,14 +122,14 @@ class Plan:
             for plugin in sorted(self.plugins, key=lambda plugin: plugin.rank):
                 begun[str(plugin)] = plugin.begin(model, kept.get(str(plugin), {}), generator)
         except BaseException:
-            training.end()  # of those that have begun
+            training.end()  # of the plug-ins that have begun
             raise
         return training
 
     def inference(self, model: nn.Module) -> nn.Module:
         """Return `model` as it is meant to be used after training: a module that calls it, for example with quantized weights.
 
-        It sees later changes of the weights, and has the modes of `model`.  Without such plug-ins, it is `model` itself.
+        The result follows later changes of the weights, and the modes of `model`.  Without such plug-ins, it is `model` itself.
         Raises `ValueError` for a plug-in that does not fit the model.
         """
         plugins = tuple(plugin for plugin in self.plugins if plugin.inference)
@@ -157,8 +158,8 @@ class Inference(nn.Module):
         return self._round.outputs(x)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the model's state dict with the weights that it is called with."""
-        # A shared weight has several names, and is used the same under each.
+        """Return the model's state dict with the weights of its calls."""
+        # A shared weight has several names, and is used equally under each of them.
         named = dict(self.model.named_parameters(remove_duplicate=False))
         with torch.no_grad():
             used = {named[name]: weight.detach() for name, weight in self._round.weights().items()}

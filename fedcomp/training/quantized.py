@@ -18,16 +18,16 @@ from fedcomp.training.straight_through import matrices, straight_through
 
 MAX_BITS = 8
 TERNARY_THRESHOLD = 0.7
-"""Of the mean magnitude of a layer: a latent weight below it becomes 0 (Li et al., arXiv 1605.04711, eq. 6)."""
+"""A latent weight below this multiple of its layer's mean magnitude becomes 0 (Li et al., arXiv 1605.04711, eq. 6)."""
 FITTED_BITS = (2, 3)
-"""With a factor of the layer, weights of these bits have values without 0, fitted to the weights; finer grids need no fit."""
+"""With a factor of the layer, weights of these bits have values without 0 that are fitted to the weights."""
 ALTERNATIONS = 4
-"""Of fitting the values and choosing one for each weight; the error hardly falls after these."""
+"""How often the values are fitted and one is chosen for each weight; further times hardly reduce the error."""
 RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
 
 
 class Quantized(Step):
-    """Calls the model with quantized weights, its layers with quantized inputs, and recurrent ones with quantized states."""
+    """Calls the model with quantized weights, its layers with quantized inputs, and recurrent layers with quantized states."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Quantized(Step):
         self._hidden, self._recurrent = hidden, _recurrent_layers(model) if hidden else []
 
     def weights(self, weights: Tensors) -> Tensors:
-        """Return the weights with the matrices quantized; biases stay as they are."""
+        """Return the weights with the matrices quantized; biases are unchanged."""
         return {
             name: straight_through(weight, quantize_weight(weight.detach(), self._bits, scaled=self._scaled))
             if name in self._names
@@ -58,18 +58,18 @@ class Quantized(Step):
         }
 
     def forward(self) -> AbstractContextManager[object]:
-        """Return a context in which layers but the first get quantized inputs, and recurrent ones quantize states."""
+        """Return a context in which all layers but the first get quantized inputs, and recurrent layers quantize states."""
         with ExitStack() as stack:
             stack.enter_context(changed_inputs(self._layers if self._activations else (), self._rounded))
             for layer in self._recurrent:
-                signed = layer.mode != "RNN_RELU"  # the others end in tanh, or in means of it
+                signed = layer.mode != "RNN_RELU"  # the other modes end in tanh, or in means of tanh
                 change = partial(quantize_activation, bits=self._hidden, signed=signed)
                 stack.enter_context(changed_states([layer], change))
             return stack.pop_all()
 
     @torch.no_grad()
     def stepped(self) -> None:
-        """Keep latent weights without a scale in [-1, 1]: beyond it they would not change the quantized ones."""
+        """Keep latent weights without a scale in [-1, 1]: beyond this range they would not change the quantized weights."""
         if not self._scaled:
             for weight in self._latent:
                 weight.clamp_(-1, 1)
@@ -79,12 +79,14 @@ class Quantized(Step):
 
 
 def quantize_weight(weight: Tensor, bits: int | str, *, scaled: bool) -> Tensor:
-    """Return the values that a layer is called with.
+    """Return the quantized weights of a layer's call.
 
     Without a scale they are in [-1, 1]: the sign for ``"binary"``; -1, 0 and 1 for ``"ternary"``, split at magnitude 1/2; and
-    multiples of 2^(1 - bits), from -1 to 1 - 2^(1 - bits), for 2 to 8 `bits`.  With one, they are multiplied by a factor of
-    the layer: the mean magnitude of the weights that do not become 0, or for 4 to 8 `bits` the largest magnitude.  For 2 and 3
-    `bits` they are odd multiples of half a step, fitted to the weights, or the ternary values if these are nearer.
+    multiples of 2^(1 - bits), from -1 to 1 - 2^(1 - bits), for 2 to 8 `bits`.
+
+    With a scale, they are multiplied by a factor of the layer: the mean magnitude of the weights that do not become 0, or for
+    4 to 8 `bits` the largest magnitude.  For 2 and 3 `bits` they are odd multiples of half a step, fitted to the weights, or
+    the ternary values if these are nearer.
     """
     magnitude = weight.abs()
     if bits == "binary":
@@ -106,7 +108,7 @@ def quantize_weight(weight: Tensor, bits: int | str, *, scaled: bool) -> Tensor:
 
 
 def _fitted(weight: Tensor, levels: int) -> Tensor:
-    """Return the nearest of 2 `levels` odd multiples of half a step; step and choice alternate, and the error never grows."""
+    """Return the nearest of 2 `levels` odd multiples of half a step; step and choices are fitted in turns."""
     tiny = torch.finfo(weight.dtype).tiny
 
     def nearest(step: Tensor) -> Tensor:
@@ -120,7 +122,7 @@ def _fitted(weight: Tensor, levels: int) -> Tensor:
 
 
 def _recurrent_layers(model: nn.Module) -> list[nn.RNNBase]:
-    """Return the recurrent layers; raise `ValueError` if there are none, or one has projections or a `forward` of its own."""
+    """Return the recurrent layers; raise `ValueError` if there are none, or one has projections or its own `forward`."""
     layers = {name: layer for name, layer in named_modules(model).items() if isinstance(layer, nn.RNNBase)}
     if not layers:
         raise ValueError("hidden are the bits of the states of nn.LSTM, nn.GRU and nn.RNN; the model has none of them")
@@ -134,11 +136,11 @@ def _recurrent_layers(model: nn.Module) -> list[nn.RNNBase]:
 
 
 def quantize_activation(x: Tensor, bits: int, *, signed: bool) -> Tensor:
-    """Return `x` rounded to 2^bits evenly spaced values in [0, 1], or if `signed` to multiples of 2^(1 - bits) from -1 on.
+    """Return `x` rounded to 2^bits evenly spaced values in [0, 1], or if `signed` to multiples of 2^(1 - bits).
 
-    The largest of these is 1 - 2^(1 - bits), and 0 is one of them.  One signed bit is -1 below 0, and 1 from 0 on.  The
-    gradient passes where `x` is in [0, 1], or in [-1, 1] (Zhou et al., arXiv 1606.06160, section 2.3; the sign with its
-    gradient: Hubara et al., JMLR 2018, eq. 4).
+    The multiples go from -1 to 1 - 2^(1 - bits), and include 0.  With one signed bit, the values are -1 below 0, and 1
+    otherwise.  The gradient passes where `x` is in [0, 1], or in [-1, 1] if `signed` (Zhou et al., arXiv 1606.06160, section
+    2.3; for the sign and its gradient: Hubara et al., JMLR 2018, eq. 4).
     """
     inside = x.clamp(-1.0 if signed else 0.0, 1)
     values = inside.detach()
@@ -165,13 +167,19 @@ def quantized(
 ) -> Begin:
     """Call the model with weight matrices of few bits, and train latent weights in float32 by straight-through gradients.
 
-    `bits` are 2 to 8, ``"binary"`` or ``"ternary"``.  Inputs of all layers but the first are rounded to `activations` bits, 1
-    to 8, in [0, 1], which fits layers after ReLU, or in [-1, 1] with `signed`, which fits those after tanh and LSTMs; inputs
-    beyond that range become its ends.  With 0 they stay as they are.  `hidden` are the bits, 0 to 8, of the hidden states of
-    recurrent layers in each step: in [-1, 1], or in [0, 1] for those with ReLU.  Cell states stay as they are.
-    ``scale="none"`` gives the paper's weights in [-1, 1], for models with batch normalization; others need a factor for each
-    layer (``"layer"``; Rastegari et al., ECCV 2016, eq. 6, for binary weights).
-    What goes up are changes of latent weights.
+    `bits` are 2 to 8, ``"binary"`` or ``"ternary"``.
+
+    Inputs of all layers but the first are rounded to `activations` bits, 1 to 8; with 0 they are unchanged.  The range is
+    [0, 1], for layers after ReLU, or with `signed` [-1, 1], for layers after tanh and LSTMs.  Inputs beyond the range become
+    its ends.
+
+    `hidden` are the bits, 0 to 8, of the hidden states of recurrent layers in each step.  Their range is [-1, 1], or [0, 1] for
+    layers with ReLU.  Cell states are unchanged.
+
+    ``scale="none"`` gives the paper's weights in [-1, 1], for models with batch normalization.  Other models need a factor for
+    each layer (``"layer"``; Rastegari et al., ECCV 2016, eq. 6, for binary weights).
+
+    A node sends changes of latent weights.  Hubara et al., JMLR 2018.
     """
     if isinstance(bits, str):
         check_choice("bits", bits, ("binary", "ternary"))

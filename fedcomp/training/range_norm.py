@@ -1,4 +1,4 @@
-"""Batch normalization by ranges, which few bits keep better than variances (Banner et al., NeurIPS 2018, section 3)."""
+"""Batch normalization by ranges: few bits represent them better than variances (Banner et al., NeurIPS 2018, section 3)."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -13,11 +13,11 @@ from fedcomp.training.layer_inputs import replaced_forward
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm
 CHUNKS = 16
-"""The range of a channel is the mean of those of this number of equal parts of its values."""
+"""The range of a channel is the mean of the ranges of this number of equal parts of its values."""
 
 
 def normalized_by_ranges(layers: Iterable[BatchNorm]) -> ExitStack:
-    """Return a context in which layers of batch normalization divide by `range_deviation` where they would by a deviation."""
+    """Return a context in which layers of batch normalization divide by `range_deviation` instead of by a deviation."""
     with ExitStack() as stack:
         for layer in layers:
             stack.enter_context(replaced_forward(layer, partial(range_batch_norm, layer, layer.forward)))
@@ -25,7 +25,7 @@ def normalized_by_ranges(layers: Iterable[BatchNorm]) -> ExitStack:
 
 
 def range_deviation(values: Tensor) -> Tensor:
-    """Return the standard deviations (C,) that the ranges of `values` (C, m) stand for, as of normal ones.
+    """Return the standard deviations (C,) of normal values with the same ranges as `values` (C, m).
 
     Each of 16 parts has n = m / 16 values, rounded down.  The result is kappa (mean of the maxima - mean of the minima) with
     kappa = 0.175 (1 + sqrt(pi ln 4)) / sqrt(2 ln n) (Banner et al., section 3).  There are fewer parts if m is below 32.
@@ -39,10 +39,10 @@ def range_deviation(values: Tensor) -> Tensor:
 
 
 def range_batch_norm(layer: BatchNorm, by_deviation: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Return what `layer` makes of `x` (N, C, ...): by means and ranges, or `by_deviation` if it does not use those of a batch.
+    """Return the output of `layer` for `x` (N, C, ...), by means and ranges; `by_deviation` if it uses running statistics.
 
-    Its running variances follow the squares of what the ranges stand for, so an evaluation needs no other layer.  Raises
-    `ValueError` if a channel has a single value.
+    Its running variances follow the squares of `range_deviation`, so an evaluation needs no other layer.  Raises `ValueError`
+    if a channel has a single value.
     """
     if not layer.training and layer.running_mean is not None:
         return by_deviation(x)

@@ -1,4 +1,4 @@
-"""RigL: weights of a fixed sparsity, whose positions the server chooses by what nodes report."""
+"""RigL: weights of a fixed sparsity, whose positions the server chooses by the gradients that nodes report."""
 
 import math
 from collections.abc import Mapping
@@ -25,8 +25,9 @@ Shape = tuple[int, ...]
 def densities(shapes: Mapping[str, Shape], density: float, layers: str) -> dict[str, float]:
     """Return the density of each weight: ``density`` of all entries in total (``"erk"``), or of each weight (``"uniform"``).
 
-    Under ``"erk"`` it is proportional to the sum of the sides over their product; those that would be above 1 are dense, and
-    the others share the rest (Evci et al., ICML 2020, section 3.1).  Under ``"uniform"`` the first weight is dense.
+    With ``"erk"`` the density of a weight is proportional to the sum of its sides over their product.  Weights whose density
+    would be above 1 are dense, and the others share the rest (Evci et al., ICML 2020, section 3.1).  With ``"uniform"`` the
+    first weight is dense.
     """
     sizes = {name: math.prod(shape) for name, shape in shapes.items()}
     if layers == "uniform":
@@ -44,7 +45,7 @@ def densities(shapes: Mapping[str, Shape], density: float, layers: str) -> dict[
 
 
 class SparseWeights(Step):
-    """Keeps weights outside their masks at zero, and sums their gradients, by which the server chooses new positions."""
+    """Keeps weights outside their masks at zero, and sums their gradients: the server uses them to choose new positions."""
 
     def __init__(
         self, candidates: float | str, regrow: bool, model: nn.Module, _kept: Tensors, _generator: Generator
@@ -70,7 +71,7 @@ class SparseWeights(Step):
         return nullcontext()
 
     def gradients(self) -> bool:
-        """Keep gradients within the masks, so that new momentum stays there too; add the others up, or all of them."""
+        """Keep gradients within the masks, so that new momentum stays there too; sum up the other gradients, or all."""
         self._steps += 1
         for name, mask in self._masks.items():
             gradient = self._weights[name].grad
@@ -79,7 +80,7 @@ class SparseWeights(Step):
                     raise ValueError(
                         f"rigl() needs dense gradients; {name} has a sparse one, from an embedding with sparse=True"
                     )
-                # A step that overflows under mixed precision has infinities here, and is left out by another plug-in.
+                # A step that overflows with mixed precision has infinities here, and another plug-in leaves it out.
                 self._sums[name].add_(
                     torch.nan_to_num(gradient if self._regrow else gradient.masked_fill(mask, 0), 0, 0, 0)
                 )
@@ -91,13 +92,13 @@ class SparseWeights(Step):
         self._apply()
 
     def inference(self) -> Step:
-        """Return the step that leaves weights outside the masks out, whatever a lossy downlink has left there."""
+        """Return a step that zeroes weights outside the masks; a lossy downlink may have left residues there."""
         return MaskedCall(self._model, self._weights)
 
     def report(self) -> Tensors:
-        """Return the mean gradients of the weights outside their masks, the largest only: `candidates` for each one inside.
+        """Return the largest mean gradients of weights outside their masks: `candidates` for each weight inside.
 
-        With `regrow` also those of as many weights inside, the smallest.
+        With `regrow`, return also the gradients of the same number of the smallest weights inside.
         """
         reported: dict[str, Tensor] = {}
         for name, total in self._sums.items():
@@ -120,7 +121,7 @@ class SparseWeights(Step):
 
 
 def _first(values: Tensor, count: int) -> Tensor:
-    """Return a mask of the `count` largest values, or of all."""
+    """Return a mask of the `count` largest values, or of all values if there are fewer."""
     flat = values.flatten()
     mask = torch.zeros_like(flat, dtype=torch.bool)
     mask[flat.topk(min(count, len(flat)), sorted=False).indices] = True
@@ -134,7 +135,7 @@ class MaskedCall(Step):
         self._model, self._weights = model, weights
 
     def weights(self, weights: Tensors) -> Tensors:
-        """Return the weights with zeros outside the masks that the model has now."""
+        """Return the weights with zeros outside the current masks of the model."""
         masks = masks_of(self._model, self._weights)
         return {name: weight * masks[name] if name in masks else weight for name, weight in weights.items()}
 
@@ -151,9 +152,9 @@ def unpacked(mask: Tensor, weight: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _prepare(density: float, layers: str, model: nn.Module, seed: int) -> None:
-    """Give each weight matrix that is not dense a random mask, and make the weights outside zero.
+    """Give each weight matrix that is not dense a random mask, and zero the weights outside.
 
-    Those inside grow by one over the root of their share, so that outputs keep their variance (Evci et al., AAAI 2022).  A
+    The weights inside are divided by the root of their share, so that outputs keep their variance (Evci et al., AAAI 2022).  A
     model that has masks keeps them.  Raises `ValueError` if no matrix becomes sparse.
     """
     if any(name.endswith(MASK) for name, _ in model.named_buffers()):
@@ -188,14 +189,15 @@ def rigl(
     candidates: float | Literal["all"] = 0.3,
     regrow: bool = False,
 ) -> Begin:
-    """Train a `density` of the weights, 0 to 1: the others are zero, and the server moves them by the nodes' gradients.
+    """Train a share `density` (0 to 1) of the weights; the others are zero, and the server moves them by gradients.
 
-    `Plan.prepare` gives the model its masks: a random one for each weight matrix, with more entries where the matrix is small
-    (``"erk"``), or the same share of all but the first (``"uniform"``).  A round trains inside the masks.  The strategy `RigL`
-    drops the smallest weights and adds those with the largest gradients outside, every few rounds; nodes report the largest,
-    up to `candidates` for each weight inside, 0 to 1, or ``"all"``, as in the paper.  With `regrow` they also report gradients
-    of the smallest weights inside, and a weight stays if its gradient is among the largest, as in the paper.  Updates carry
-    no positions: both sides know the masks.
+    `Plan.prepare` gives the model its masks, a random mask for each weight matrix.  With ``"erk"`` small matrices have a larger
+    share of entries; with ``"uniform"`` all matrices but the first have the same share.  A round trains inside the masks.
+
+    Every few rounds, the strategy `RigL` drops the smallest weights, and adds weights outside with the largest gradients.  For
+    this, nodes report the largest gradients outside, up to `candidates` (0 to 1) for each weight inside, or ``"all"``, as in
+    the paper.  With `regrow` they also report gradients of the smallest weights inside, and a weight stays if its gradient is
+    among the largest, as in the paper.  Updates contain no positions: both sides know the masks.  Evci et al., ICML 2020.
     """
     check_range("density", density, above=0, most=1)
     check_choice("layers", layers, ("erk", "uniform"))

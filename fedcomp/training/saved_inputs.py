@@ -1,4 +1,4 @@
-"""What autograd saves for the backward pass: which of it is the input of which layer, and other forms of it.
+"""The tensors that autograd saves for the backward pass: which layer's input each one is, and other forms of it.
 
 A plug-in that stores inputs of layers in another form uses `replacing` in its `Step.forward`.
 """
@@ -32,7 +32,7 @@ class Call:
     def saves_input(self, tensor: Tensor) -> bool:
         """Return whether `tensor`, saved in this call, is the input, or a cast or padded copy of it, and not the weight.
 
-        Autocast saves copies of weights too: a copy has a gradient function that leads to that of its original.
+        Autocast saves copies of weights, too: the gradient function of a copy leads to the gradient function of its original.
         """
         weight = getattr(self.module, "weight", None)
         if not tensor.is_floating_point() or (isinstance(weight, Tensor) and same_storage(tensor, weight)):
@@ -48,19 +48,19 @@ class Call:
 
 
 def _node(tensor: Tensor) -> Node | None:
-    """Return the function from which a tensor comes in autograd's graph, or to which the gradient of a leaf goes."""
+    """Return the function in autograd's graph that made a tensor, or that takes the gradient of a leaf."""
     return get_gradient_edge(tensor).node if tensor.requires_grad else None
 
 
 Save = Callable[[Tensor, Call | None], Restore]
-"""A function of a tensor that autograd saves, and of the watched call that saves it; None outside of them."""
+"""A function of a tensor that autograd saves, and of the watched call that saves it; None outside of watched calls."""
 
 
 def trained_layers(model: nn.Module) -> dict[str, nn.Module]:
     """Return the convolutions and linear layers with trained weights, by name.
 
-    Subclasses that have a `forward` of their own are left out: they may save other tensors than their input.  So is the output
-    projection of attention, which calls a function with its weight.
+    Subclasses with their own `forward` are left out: they may save other tensors than their input.  The output projection of
+    attention is left out, too: attention calls a function with its weight.
     """
     forwards = {layer.forward for layer in LAYERS}
     return {
@@ -73,7 +73,7 @@ def trained_layers(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def _is_trained(weight: object) -> bool:
-    """Return whether `weight` is a trained parameter; one that a parametrization computes is none."""
+    """Return whether `weight` is a trained parameter, and not computed by a parametrization."""
     return isinstance(weight, nn.Parameter) and weight.requires_grad
 
 
@@ -81,10 +81,10 @@ def _is_trained(weight: object) -> bool:
 def replacing(
     modules: Mapping[str, nn.Module], save: Save, called: Callable[[str, nn.Module, Tensor], None] | None = None
 ) -> Generator[None]:
-    """Return a context in which autograd keeps what `save` returns in place of each tensor, and calls it in the backward pass.
+    """Return a context in which autograd keeps the result of `save` instead of each tensor, and calls it when it needs one.
 
-    `save` learns which calls of the `modules`, by name, save a tensor.  `called` gets the name, the module and the output after
-    each of these calls.  Of two such contexts, the inner one acts.
+    `save` gets the tensor, and the call of one of the `modules` that saves it.  `called` gets the name, the module and the
+    output after each of these calls.  Of two such contexts, the inner one acts.
     """
     calls: list[Call] = []
 
@@ -94,7 +94,7 @@ def replacing(
     def call(
         name: str, module: nn.Module, forward: Callable[..., Tensor], *inputs: Tensor, **named_inputs: Tensor
     ) -> Tensor:
-        # torch.compile cannot trace this, and calls the layer as it is: what compiled code saves would pass unseen.
+        # torch.compile cannot trace this, and calls the layer unchanged: tensors that compiled code saves are not seen.
         if torch.compiler.is_compiling():
             raise ValueError(
                 f"{name} is called in compiled code; what layers save is changed without torch.compile only"
@@ -118,7 +118,7 @@ def replacing(
 
 def exact(tensor: Tensor) -> Restore:
     """Return a function that returns `tensor`, or raises `RuntimeError` if it was changed in place, as autograd does."""
-    # Autograd hands out the tensor itself, and does not check it any more: without `detach` an output would hold itself.
+    # Autograd returns the tensor itself, and does not check it any more: without `detach` an output would hold itself.
     held, saved_version = tensor.detach(), version(tensor)
 
     def restore() -> Tensor:

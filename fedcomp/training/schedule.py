@@ -30,7 +30,7 @@ def exponential(last: float = 0.1) -> Schedule:
 
 
 def steps(at: Sequence[float] = (0.5, 0.75), factor: float = 0.1) -> Schedule:
-    """Return `factor` to the power of the number of the shares `at` that are reached: 1, 0.1 from half of the rounds on, ..."""
+    """Return `factor` to the power of the number of shares in `at` that are reached: 1, from half of the rounds on 0.1, ..."""
     check_range("factor", factor, above=0, most=1)
     if not isinstance(at, list | tuple):
         raise ValueError(f"at is {at!r}; a list of shares of the rounds is needed, as in [0.5, 0.75]")
@@ -48,7 +48,7 @@ SCHEDULES: Mapping[str, Callable[..., Schedule]] = {
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Return the schedule that `text` names; raise `ValueError` for an unknown one and for a setting out of range.
+    """Return the schedule that `text` describes; raise `ValueError` for an unknown schedule and a setting out of range.
 
     Examples:
         >>> [parse_schedule("steps([0.5], factor=0.1)")(share) for share in (0.0, 0.4, 0.5)]

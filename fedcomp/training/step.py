@@ -1,4 +1,4 @@
-"""What a plug-in does in the steps of a round."""
+"""The actions of a plug-in in the steps of a round."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -9,17 +9,17 @@ Tensors = Mapping[str, Tensor]
 
 
 class Step:
-    """What a plug-in does in the steps of one round; each of these does nothing.
+    """The actions of a plug-in in the steps of one round; by default, each method changes nothing.
 
-    `LocalRound.step` calls them in this order: `started`, `samples`, `forward`, `weights`, `loss`, `gradients`, `stepped`.  A
-    step on several batches calls those from `samples` to `loss` for each of them.
+    `LocalRound.step` calls the methods in this order: `started`, `samples`, `forward`, `weights`, `loss`, `gradients`,
+    `stepped`.  A step on several batches calls the methods from `samples` to `loss` for each batch.
     """
 
     def started(self) -> None:
         """Note that a step of the optimizer begins."""
 
     def samples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the samples and labels to train on in place of the batch `x`, `y`."""
+        """Return the samples and labels to train on instead of the batch `x`, `y`."""
         return x, y
 
     def forward(self) -> AbstractContextManager[object]:
@@ -27,28 +27,28 @@ class Step:
         return nullcontext()
 
     def weights(self, weights: Tensors) -> Tensors:
-        """Return the tensors to call the model with in place of its `weights` by name; gradients flow through them.
+        """Return the tensors, by name, with which the model is called instead of its `weights`; gradients flow through them.
 
         The result has all names of `weights`, and may share tensors with it.
         """
         return weights
 
     def loss(self, loss: Tensor) -> Tensor:
-        """Return the scalar to differentiate in place of `loss`."""
+        """Return the scalar to differentiate instead of `loss`."""
         return loss
 
     def gradients(self) -> bool:
         """Change the weights' gradients in place; return False to leave the optimizer's step out.
 
-        After a plug-in that leaves the step out, those of lower rank are not called.
+        If a plug-in leaves the step out, the plug-ins of lower rank are not called.
         """
         return True
 
     def stepped(self) -> None:
-        """Change the weights after the optimizer's step; not called if it was left out."""
+        """Change the weights after the optimizer's step; not called if the step was left out."""
 
     def report(self) -> Tensors:
-        """Return what the server wants to know of the round besides the weights, float32 and by name."""
+        """Return the tensors that the server needs in addition to the weights, float32, by name."""
         return {}
 
     def inference(self) -> "Step":
@@ -58,6 +58,6 @@ class Step:
     def end(self) -> Tensors:
         """Undo all changes to the model other than its weights; return the tensors to keep for the node's next round.
 
-        It is called after an error too.  The dtypes are those of numpy.
+        It is called after an error, too.  The dtypes must exist in numpy.
         """
         return {}

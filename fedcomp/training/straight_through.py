@@ -1,4 +1,4 @@
-"""Training with other weights than those that are kept: the weights to change, and the straight-through gradient."""
+"""Calling a model with other weights than the trained ones: the weights to replace, and the straight-through gradient."""
 
 from typing import Any, cast
 
@@ -14,17 +14,17 @@ NORMALIZATIONS = (nn.LayerNorm, nn.RMSNorm)
 def straight_through(latent: Tensor, used: Tensor) -> Tensor:
     """Return `used`, whose gradient becomes that of `latent` unchanged (Bengio et al., arXiv 1308.3432).
 
-    Both have one shape.  The values are those of `used`, exactly, in the memory layout of `latent`: a convolution follows that
-    of its weights, and pooling is several times faster for channels last.
+    Both have one shape.  The values are exactly those of `used`, in the memory layout of `latent`.  The output of a convolution
+    has the layout of its weights, and pooling is several times faster for channels last.
     """
     return cast("Tensor", _StraightThrough.apply(latent, used))  # type: ignore[no-untyped-call]
 
 
 def matrices(model: nn.Module, plugin: str) -> list[str]:
-    """Return the names of the trained weights of two or more dimensions: those of layers, not biases or normalization.
+    """Return the names of the trained weights of two or more dimensions, without biases and normalization.
 
-    Weights without entries are left out.  Raises `ValueError`, which names the `plugin`, if there are none, or one is not
-    float32 or not a parameter of its layer.
+    Weights without entries are left out.  Raises `ValueError`, which names the `plugin`, if there are no such weights, or if a
+    weight is not float32 or not a parameter of its layer.
     """
     check_weights_are_parameters(model, plugin)
     others = {

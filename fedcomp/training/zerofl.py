@@ -20,7 +20,7 @@ UPLOADS = ("full", "weights", "diff-on-weights", "weights-diff")
 
 
 class ZeroFL(Step):
-    """Calls layers with their largest weights, and has their largest inputs in the weight gradients; masks what goes up."""
+    """Calls layers with their largest weights, computes weight gradients from their largest inputs, and masks the upload."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class ZeroFL(Step):
         layers = trained_layers(model)
         first = next((layer.weight for layer in layers.values()), None)
         self._sparse = {name: layer for name, layer in layers.items() if layer.weight is not first}
-        # A tied weight has one name among the parameters, which may be that of another module.
+        # A tied weight has one name among the parameters, which may be the name in another module.
         sparse_weights = {id(layer.weight) for layer in self._sparse.values()}
         self._names = {name for name, weight in model.named_parameters() if id(weight) in sparse_weights}
         if not self._sparse:
@@ -50,7 +50,7 @@ class ZeroFL(Step):
         self._has_trained = False
 
     def weights(self, weights: Tensors) -> Tensors:
-        """Return the weights with the smallest of each sparse layer as zeros; the gradient reaches them all."""
+        """Return the weights with zeros for the smallest of each sparse layer; the gradient reaches all of them."""
         return {
             name: straight_through(weight, largest(weight.detach(), 1 - self._sparsity))
             if name in self._names
@@ -69,12 +69,12 @@ class ZeroFL(Step):
         return lambda: sparse
 
     def stepped(self) -> None:
-        """Note that there is something to mask."""
+        """Note that weights have changed, so that `end` has to mask them."""
         self._has_trained = True
 
     @torch.no_grad()
     def end(self) -> Tensors:
-        """Leave in the weights only what goes up; a second call changes nothing."""
+        """Keep only the uploaded part in the weights; a second call changes nothing."""
         if self._has_trained and self._upload != "full":
             for weight, start in zip(self._weights, self._starts, strict=True):
                 chosen = keep_largest(weight - start if self._upload == "weights-diff" else weight, self._kept_ratio)
@@ -86,7 +86,7 @@ class ZeroFL(Step):
 
 def keep_largest(tensor: Tensor, ratio: float) -> Tensor:
     """Return a mask, of the tensor's shape, of its ceil(ratio n) entries of largest magnitude."""
-    count = min(tensor.numel(), max(1, math.ceil(round(ratio * tensor.numel(), 6))))  # 0.3 * 10 is 3, however it rounds
+    count = min(tensor.numel(), max(1, math.ceil(round(ratio * tensor.numel(), 6))))  # 0.3 * 10 is 3, despite rounding
     mask = torch.zeros(tensor.numel(), dtype=torch.bool, device=tensor.device)
     mask[tensor.abs().flatten().topk(count, sorted=False).indices] = True
     return mask.view(tensor.shape)
@@ -111,11 +111,14 @@ def zerofl(
 ) -> Begin:
     """Call layers with the largest ``1 - sparsity`` of their weights, and upload the largest ``1 - sparsity + mask_ratio``.
 
-    Training is that of SWAT (Raihan and Aamodt, NeurIPS 2020): weight gradients, which are dense, come from the largest
+    Training follows SWAT (Raihan and Aamodt, NeurIPS 2020): weight gradients, which are dense, are computed from the largest
     ``1 - sparsity`` of a layer's inputs, and all weights are changed.  The first layer stays dense.  `sparsity` and
-    `mask_ratio` are 0 to 1.  What goes up, by tensor (section 3.2): ``"weights"`` are the largest weights, with zeros for the
-    others; ``"diff-on-weights"`` are the changes of the largest weights, ``"weights-diff"`` the largest changes; biases and
-    ``"full"`` are all changes.  The uplink `topk(density=1.0, feedback=False)` sends exactly these changes.
+    `mask_ratio` are 0 to 1.
+
+    `upload` decides what a node sends of each tensor.  ``"weights"``: the largest weights, with zeros for the others.
+    ``"diff-on-weights"``: the changes of the largest weights.  ``"weights-diff"``: the largest changes.  ``"full"``: all
+    changes.  Of biases, all changes are sent.  The uplink `topk(density=1.0, feedback=False)` sends exactly these changes.
+    Qiu et al., ICLR 2022, section 3.2.
     """
     check_range("sparsity", sparsity, least=0, most=1)
     check_range("mask_ratio", mask_ratio, least=0, most=1)

@@ -19,11 +19,11 @@ def decode_body(codec: int, body: bytes, layout: Layout, changeable: Indices | N
     """Return the quantized vector in the `body` of a frame with this codec id, for a model of this layout.
 
     With `changeable`, int64 (k,) ascending, the body holds these k entries of the vector, and the others are zero.  A body of
-    some tensors changes no entry of the others.
+    some tensors does not change the other tensors.
 
-    Raises `FedcompError` for a damaged body, for one of another number of entries, and for one in more pieces than the layout
-    has compressed tensors: each takes time, and honest senders make one of a tensor, or of several.  A code whose bodies have
-    pieces, or groups that are tensors, counts them: its method ``count_pieces(body)``.
+    Raises `FedcompError` for a damaged body, for another number of entries, and for more pieces than the layout has compressed
+    tensors.  Each piece takes time, and an honest sender makes one piece of one or several tensors.  A code whose bodies have
+    pieces, or groups that are tensors, counts them in a method ``count_pieces(body)``.
     """
     if codec != SOME_TENSORS:
         if changeable is None:
@@ -40,7 +40,7 @@ def decode_body(codec: int, body: bytes, layout: Layout, changeable: Indices | N
 
 
 def _decoded(codec: int, body: bytes, layout: Layout, n: int) -> QuantizedVector:
-    """Return the quantized vector of `n` entries in a body that is not one of some tensors."""
+    """Return the quantized vector of `n` entries in a body of all tensors."""
     code = codec_by_id(codec)
     count: Callable[[bytes], int] | None = getattr(code, "count_pieces", None)  # for Protocols, isinstance is slow
     if count is not None and (pieces := count(body)) > len(layout.parts):
@@ -55,9 +55,9 @@ def tensors_in(codec: int, body: bytes, layout: Layout) -> TensorFlags:
 
 
 def some_tensors(selection: Selection, codec: int = NO_BODY, body: bytes = b"") -> tuple[int, bytes]:
-    """Return the codec id and the body that hold `body`, of the codec id `codec`, as the entries of a selection.
+    """Return the codec id and the body of a selection whose entries are in `body`, with the codec id `codec`.
 
-    A selection of no entries has no body, and is written as one of no tensors.
+    A selection of no entries has no body, and is written as a selection of no tensors.
     """
     if not selection.n:
         return SOME_TENSORS, bytes(len(selection.to_bytes()))
@@ -65,14 +65,14 @@ def some_tensors(selection: Selection, codec: int = NO_BODY, body: bytes = b"") 
 
 
 def join_bodies(bodies: Iterable[Body]) -> bytes:
-    """Return the payload of a replay: the bodies of consecutive deltas, each behind its codec id and its length."""
+    """Return the bodies in a row, each behind its codec id and its length."""
     return b"".join(part for codec, body in bodies for part in (bytes([codec]), write_varint(len(body)), body))
 
 
 def read_bodies(payload: bytes, count: int) -> Iterator[tuple[Body, int]]:
     """Yield the `count` bodies at the beginning of `payload`, each with the offset behind it; raise `FedcompError` for fewer.
 
-    None is read before it is its turn: a list of tiny ones would take far more memory and time than their bytes.
+    Each body is read only when it is asked for: a list of tiny bodies would take far more memory and time than their bytes.
     """
     reader = ByteReader(payload)
     for _ in range(count):

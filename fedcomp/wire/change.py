@@ -12,8 +12,8 @@ from fedcomp.wire.layout import Layout
 def change_of(layout: Layout, trained: Mapping[str, Any], base: Vector) -> tuple[Any, bytes]:
     """Return what `Layout.flatten` returns for `trained`, numpy arrays or torch tensors, minus the model of the vector `base`.
 
-    If all compressed tensors are torch's, on one device that is not the CPU, the change is a tensor there, float32 (n,), of the
-    same bits.  Raises as `flatten` does.
+    If all compressed tensors are torch tensors on one device other than the CPU, the change is a tensor on this device,
+    float32 (n,), with the same bits.  Raises as `flatten` does.
     """
     if not _on_one_device(layout, trained):
         return layout.flatten({name: to_numpy(array) for name, array in trained.items()}, base)

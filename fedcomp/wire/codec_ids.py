@@ -48,8 +48,8 @@ THIRD_PARTY_IDS = range(128, 256)
 def register_codec(codec: int, code: EntropyCode[Any]) -> None:
     """Register `code`, a third party's entropy code, under the id `codec`, 128 to 255.
 
-    Sender and receiver need the same registration: a frame names the code of its body by this id alone.  Any instance
-    of the type of `code` may then encode; the registered instance decodes.
+    Sender and receiver need the same registration: a frame identifies the code of its body only by this id.  Any instance of
+    the type of `code` can then encode; the registered instance decodes.
 
     Raises:
         ValueError: The id is taken or out of range, the type of `code` has an id already, or `code` is a class.
@@ -81,7 +81,7 @@ def codec_id(code: EntropyCode[Any]) -> int:
 
 
 def codec_by_id(number: int) -> EntropyCode[Any]:
-    """Return the code with this id, a plug-in's included.  Raises `UnknownFormatError` if there is none."""
+    """Return the code with this id, including the codes of plug-ins.  Raises `UnknownFormatError` if there is none."""
     if number not in CODECS and number in THIRD_PARTY_IDS:
         METHODS.load_plugins()
     if number not in CODECS:

@@ -24,7 +24,7 @@ DTYPES = (*FLOATS, *COMPLEX, "bool", *(f"{sign}int{bits}" for sign in ("", "u") 
 
 
 def is_bfloat16(dtype: np.dtype[Any]) -> bool:
-    """Return whether `dtype` is `BFLOAT16`, or the dtype of that name that the package ml_dtypes adds to numpy."""
+    """Return whether `dtype` is `BFLOAT16`, or the dtype "bfloat16" that the package ml_dtypes adds to numpy."""
     return dtype == BFLOAT16 or str(dtype) == "bfloat16"
 
 
@@ -36,7 +36,7 @@ def dtype_of(array: Any) -> str:
 
 
 def to_numpy(array: Any) -> NDArray[Any]:
-    """Return an array, or a torch tensor from any device, as a numpy array, without a copy where it is on the host."""
+    """Return an array, or a torch tensor from any device, as a numpy array; nothing on the host is copied."""
     if is_numpy(array) or not hasattr(array, "detach"):
         return np.asarray(array)
     if dtype_of(array) == "bfloat16":

@@ -13,11 +13,11 @@ HEAD = struct.Struct("<4sBBBBIIQQQQI")
 FLAG_EXACT = 1
 """The exact tensors follow the body."""
 FLAG_FIRST = 2
-"""In an update alone: the first increment of an estimate that starts from zero."""
+"""Only in an update: it is the first increment of an estimate that starts from zero."""
 FLAG_GRID = 4
-"""In a delta alone: its values are added on the grid."""
+"""Only in a delta: its values are added on the grid."""
 FLAG_DIRECT = 8
-"""In activations alone: the body holds them themselves, and not their change."""
+"""Only in activations: the body holds the activations themselves, and not their change."""
 SECONDS = struct.Struct("<ff")
 """The first fields of an update: the seconds that the node took to encode and to decode."""
 
@@ -33,24 +33,24 @@ class Kind(enum.IntEnum):
     START = 6  # the first version of the model, which the node makes itself
     JUMP = 7  # from one version of the model to a later one, on the grid
     REPLAY = 8  # the deltas off the grid from one version of the model to a later one
-    ACTIVATION = 9  # split learning: what the lower part of a node makes of a batch
+    ACTIVATION = 9  # split learning: the output of a node's lower part for a batch
     GRADIENT = 10  # split learning: the gradient of the loss with respect to such activations
 
 
 OWN_FLAGS = {Kind.UPDATE: FLAG_FIRST, Kind.DELTA: FLAG_GRID, Kind.ACTIVATION: FLAG_DIRECT}
-"""The flags that frames of one kind alone may have."""
+"""The flags that only frames of one kind may have."""
 STEP_KINDS = (Kind.DELTA, Kind.JUMP, Kind.REPLAY)
 """The kinds that lead from one version of a model to a later one."""
 KINDS = {kind.value: kind for kind in Kind}
-"""Kinds by their numbers: a call of the enumeration would take longer than the rest of `parse_frame`."""
+"""Kinds by their numbers: calling the enumeration would take longer than the rest of `parse_frame`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """Head and payload.
 
-    `before` and `after` are fingerprints of the model; in a frame from a node, `after` is the number of the server's message
-    that it answers.
+    `before` and `after` are fingerprints of the model.  In a frame from a node, `after` is the number of the server message
+    that the frame answers.
     """
 
     kind: Kind
@@ -85,7 +85,7 @@ class Frame:
 
 
 def kind_of(data: bytes) -> Kind:
-    """Return the kind of a frame that was made here."""
+    """Return the kind of a frame that this process has made; nothing is checked."""
     return KINDS[data[len(MAGIC) + 1]]
 
 

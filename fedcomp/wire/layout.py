@@ -1,8 +1,8 @@
-"""The tensors behind the vector, and how each one travels.
+"""The tensors behind the vector, and how each tensor travels.
 
-Floating tensors are `compressed`: concatenated in order into one float32 vector (top-k is global), complex ones as two numbers
-an entry.  Integers, bools and BatchNorm statistics are `exact`: they travel in the frame as they are.  `local` tensors never
-travel.  `tied` ones are other names of a compressed tensor.
+Floating tensors are `compressed`: they are concatenated in order into one float32 vector (top-k is global), complex tensors as
+two numbers per entry.  Integers, bools and BatchNorm statistics are `exact`: they travel in the frame unchanged.  `local`
+tensors never travel.  `tied` tensors are other names of a compressed tensor.
 """
 
 import fnmatch
@@ -63,7 +63,7 @@ class Layout:
 
     @cached_property
     def exact_tensors(self) -> tuple[Tensor, ...]:
-        """The tensors that travel as they are."""
+        """The tensors that travel unchanged."""
         return tuple(tensor for tensor in self.tensors if tensor.policy == "exact")
 
     @cached_property
@@ -89,7 +89,7 @@ class Layout:
 
     @cached_property
     def masks(self) -> tuple[Tensor, ...]:
-        """The exact tensors that are masks: uint8 (ceil(size / 8),), named as a compressed tensor and `MASK`."""
+        """The exact tensors that are masks: uint8 (ceil(size / 8),), named as a compressed tensor, followed by `MASK`."""
         sizes = {tensor.name + MASK: (-(-tensor.size // 8),) for tensor, _ in self.parts}
         return tuple(t for t in self.exact_tensors if t.dtype == "uint8" and sizes.get(t.name) == t.shape)
 
@@ -97,7 +97,7 @@ class Layout:
         """Return the entries of the vector that updates may change, int64 (k,), ascending; None if no tensor has a mask.
 
         `exact` are the exact tensors' bytes of the model that the update starts from.  A tensor's mask has a bit for each
-        entry, the first one in the highest bit of the first byte; an entry without a mask may change.
+        entry; the first entry has the highest bit of the first byte.  Tensors without a mask may change.
         """
         if not self.masks:
             return None
@@ -143,10 +143,10 @@ class Layout:
     ) -> tuple[Vector, bytes]:
         """Return the vector of `arrays`, float32 (n,), and the exact tensors' bytes.
 
-        With `base`, the vector is `arrays` minus the model of the vector `base`, which is what `unflatten` makes of it:
-        rounded to the tensors' dtypes, unless `rounded` is False.  Wide arrays are subtracted in float64, so that a change far
-        smaller than its weight is not lost.  Exact tensors are rounded to their dtypes: averaging turns counters into floats.
-        The values of tied tensors are not read.
+        With `base`, the vector is `arrays` minus the model of the vector `base`.  That model is first rounded to the tensors'
+        dtypes, as `unflatten` does, unless `rounded` is False.  Wide arrays are subtracted in float64, so that a change far
+        smaller than its weight is not lost.  Exact tensors are rounded to their dtypes, because averaging turns counters into
+        floats.  The values of tied tensors are not read.
 
         Raises:
             ValueError: A tensor is missing, unexpected or of another shape.
@@ -196,7 +196,7 @@ class Layout:
     ) -> dict[str, NDArray[Any]]:
         """Return `change`, float32 (n,), as float64 tensors, added to the model of the vector `base` if it is given.
 
-        The tensors of `exact` complete them.  Nothing is rounded to the layout's dtypes: `flatten` gives `change` back.
+        The result also has the tensors of `exact`.  Nothing is rounded to the layout's dtypes: `flatten` recovers `change`.
         """
         arrays = dict(exact)
         for tensor, part in self.parts:
@@ -222,7 +222,7 @@ class Layout:
                 raise CorruptError(f"the exact tensor {name!r} holds a bool that is neither 0 nor 1")
 
     def name_at(self, index: int) -> str:
-        """Return the name of the tensor that holds entry `index` of the vector; raise `IndexError` for none."""
+        """Return the name of the tensor that holds entry `index` of the vector; raise `IndexError` if there is none."""
         for tensor, part in self.parts:
             if part.start <= index < part.stop:
                 return tensor.name
@@ -236,7 +236,7 @@ class Layout:
 def layout_of(
     arrays: Mapping[str, NDArray[Any]], local: Iterable[str] = (), tied: Iterable[Iterable[str]] = ()
 ) -> Layout:
-    """Return the layout of a state dict; tensors that `local` names, exactly or by a pattern as ``"head.*"``, never travel.
+    """Return the layout of a state dict; tensors that `local` names, exactly or by a pattern like ``"head.*"``, never travel.
 
     Each group of names in `tied` is one tensor, which travels once.  Raises `ValueError` for a dtype that cannot travel, for a
     pattern that matches nothing, for names that cannot be tied, and for a model without parameters.

@@ -16,10 +16,10 @@ MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def rounded(arrays: Mapping[str, NDArray[Any]], bits: int) -> dict[str, NDArray[Any]]:
-    """Return the tensors of a model, each compressed one rounded to whole multiples of a power of two.
+    """Return the tensors of a model, with each compressed tensor rounded to whole multiples of a power of two.
 
-    It is the least power with which every multiple takes at most `bits` bits, its sign included, but never below the unit of
-    the grid.  Raises `ValueError` for bits that are not 2 to 16, for entries beyond float32, and as `layout_of` does.
+    The power is the least one with which every multiple takes at most `bits` bits, its sign included, but never below the
+    unit of the grid.  Raises `ValueError` for bits that are not 2 to 16, for entries beyond float32, and as `layout_of` does.
     """
     check_int("bits", bits, MIN_BITS, MAX_BITS)
     result = dict(arrays)

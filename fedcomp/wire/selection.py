@@ -1,7 +1,7 @@
-"""The entries of a model's vector that a body holds: whole tensors, and inside masked ones the entries that may change.
+"""The entries of a model's vector that a body holds: whole tensors, and of masked tensors the entries that may change.
 
-A tensor that did not change is left out of the body, so that no method moves it: a rotation, for one, spreads its error over
-all that it rotates.
+A tensor that did not change is left out of the body, so that no method moves it.  A rotation, for example, spreads its error
+over everything that it rotates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ class Selection:
 
     @cached_property
     def ranges(self) -> Ranges:
-        """The selected parts of the vector; neighbours are one."""
+        """The selected parts of the vector, with neighbours joined into one part."""
         slices: list[slice] = []
         for (_, part), selected in zip(self.layout.filled, self.tensors, strict=True):
             if selected and slices and slices[-1].stop == part.start:
@@ -67,7 +67,7 @@ class Selection:
 
     @cached_property
     def shapes(self) -> Shapes:
-        """The shapes of the selected tensors; of masked ones, the number of free entries."""
+        """The shapes of the selected tensors; for a masked tensor, the number of its free entries."""
         if self.indices is None and self.is_whole:
             return self.layout.shapes
         selected = [each for each, kept in zip(self.layout.filled, self.tensors, strict=True) if kept]
@@ -77,13 +77,13 @@ class Selection:
         return tuple((int(count),) for count in counts if count)
 
     def take(self, vector: Any) -> Any:
-        """Return the selected entries of `vector` (n,), numpy or torch: itself if all are, otherwise a copy."""
+        """Return the selected entries of `vector` (n,), numpy or torch: `vector` itself if all are, otherwise a copy."""
         if self.indices is not None:
             return arithmetic.at(self.indices, vector)
         return vector if self.is_whole else arithmetic.join([vector[part] for part in self.ranges.slices])
 
     def put(self, entries: Any, vector: Any) -> Any:
-        """Return `vector` (n,) with the selected entries in place, and those that masks fix as zero; it is spent."""
+        """Return `vector` (n,) with the selected entries set, and zero where masks fix entries; `vector` is overwritten."""
         if self.indices is not None:
             whole = np.zeros(self.layout.n, np.float32)
             whole[self.indices] = entries
@@ -100,7 +100,7 @@ class Selection:
         return self.ranges.indices_of(numbers) if self.indices is None else self.indices[numbers]
 
     def numbers_of(self, indices: Indices) -> Indices:
-        """Return the numbers among the selected entries, int64 (k,), of these indices in the vector, which are selected."""
+        """Return the numbers, int64 (k,), that the entries at these indices have among the selected ones; all are selected."""
         return self.ranges.numbers_of(indices) if self.indices is None else np.searchsorted(self.indices, indices)
 
     def within(self, entries: QuantizedVector) -> QuantizedVector:

@@ -17,10 +17,10 @@ EPOCH = 2  # flag: the epoch follows the text and the training id
 RETURNED = 4  # flag: the returned share follows the other optional fields
 FLAGS = (TRAINING_ID, EPOCH, RETURNED)
 SHARES = 1 << 53
-"""A share travels as a whole number of parts, of which this many are all: float64 holds each of them."""
+"""A share travels as a whole number of parts, of which this many make 1: float64 holds each such number exactly."""
 OPTIONAL = struct.Struct("<Q")
 COUNTER_BITS = 32
-"""The lower bits of a message's number are a counter, and the others name its server."""
+"""The lower bits of a message's number are a counter; the upper bits name its server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ def ack_of(number: int, data: bytes) -> Ack:
 class ServerMessage:
     """What the server sends to a node.
 
-    `number` grows with every message of a server, which its upper bits name (`COUNTER_BITS`); `acked` is the last update that
-    it accepted from the node.  `version` and `fingerprint` name the newest version, and `frames` bring the node there.
-    `uplink` is the text of the compressor to answer with, `seed` the seed of its random numbers.
+    `number` grows with every message of a server; its upper bits name the server (`COUNTER_BITS`).  `acked` is the last update
+    that the server accepted from the node.  `version` and `fingerprint` name the newest version, and `frames` bring the node
+    there.  `uplink` is the text of the compressor to answer with, and `seed` the seed of its random numbers.
 
     Three fields are optional, and 0 if absent.  `training_id` names the training that the model belongs to, through all
-    restarts of its server.  `epoch` numbers the server's sum of increments (EF21): a node whose
-    estimate belongs to another epoch starts its estimate from zero.  `returned` is the share of the update `acked` that did not
-    count and goes back to the node's memory, at least 0 and below 1.
+    restarts of its server.  `epoch` numbers the server's sum of increments (EF21): a node whose estimate belongs to another
+    epoch starts its estimate from zero.  `returned` is the share of the update `acked` that did not count, at least 0 and
+    below 1.  It goes back to the node's memory.
     """
 
     number: int

@@ -22,9 +22,9 @@ from fedcomp.wire.dtypes import (
 )
 
 Policy = Literal["compressed", "exact", "local", "tied"]
-"""How a tensor travels: in the compressed vector, as it is, not at all, or under the name of another tensor."""
+"""How a tensor travels: in the compressed vector, unchanged, not at all, or under the name of another tensor."""
 TIED = "tied:"
-"""Precedes, in the text of a layout, the name of the tensor to which another one is tied."""
+"""In the text of a layout, precedes the name of the tensor to which another tensor is tied."""
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """The last parts of the names of BatchNorm statistics."""
 MAX_DIMENSIONS = 32
@@ -34,7 +34,7 @@ MAX_DIMENSIONS = 32
 class Tensor:
     """One entry of a state dict.  `dtype` is one of `DTYPES`; arrays of bfloat16 have the numpy dtype `BFLOAT16`.
 
-    `tied_to` names the tensor that holds the values of a tied one.
+    `tied_to` names the tensor that holds the values of a tied tensor.
     """
 
     name: str
@@ -50,17 +50,17 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """The number of entries; complex ones count twice."""
+        """The number of entries; complex entries count twice."""
         return math.prod(self.number_shape)
 
     @property
     def number_shape(self) -> tuple[int, ...]:
-        """The shape of the tensor as real numbers: that of a complex one ends in 2."""
+        """The shape of the tensor as real numbers: for a complex tensor, it ends in 2."""
         return (*self.shape, 2) if self.dtype in COMPLEX else self.shape
 
     @property
     def array_dtype(self) -> np.dtype[Any]:
-        """The dtype of the tensor's arrays, and of the parts of complex ones."""
+        """The dtype of the tensor's arrays; for a complex tensor, the dtype of its real parts."""
         return BFLOAT16 if self.dtype == "bfloat16" else np.dtype(COMPLEX.get(self.dtype, self.dtype))
 
     @property
@@ -69,7 +69,7 @@ class Tensor:
         return self.array_dtype.newbyteorder("<")
 
     def is_valid(self) -> bool:
-        """Return whether all fields have types and values that a layout can hold; they may be anything."""
+        """Return whether all fields have types and values that a layout can hold; before this check they may be anything."""
         sides = all(type(side) is int and 0 <= side <= MAX_ENTRIES for side in self.shape)
         if not (isinstance(self.name, str) and sides and len(self.shape) <= MAX_DIMENSIONS):
             return False
@@ -97,10 +97,10 @@ class Tensor:
         return DivergedError(f"tensor {self.name!r} holds a value beyond {dtype}")
 
     def values_of(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return `array` as real numbers that numpy computes with, those of a complex tensor in pairs.
+        """Return `array` as real numbers that numpy computes with; a complex entry is a pair of numbers.
 
-        Raises `ValueError` for another shape than the tensor's and for complex numbers in a real one, and `DivergedError` for
-        NaN or infinity.
+        Raises `ValueError` for another shape than the tensor's and for complex numbers in a real tensor, and `DivergedError`
+        for NaN or infinity.
         """
         self.check_shape(array)
         if is_bfloat16(array.dtype):
@@ -144,7 +144,7 @@ class Tensor:
             return values.astype(self.array_dtype)
 
     def shaped(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Return `numbers`, real ones in order, in the tensor's shape; two make a complex one."""
+        """Return `numbers`, real and in order, in the tensor's shape; two numbers make a complex entry."""
         if self.dtype in COMPLEX:
             numbers = numbers.reshape(self.number_shape).view(np.result_type(numbers, np.complex64))
         return numbers.reshape(self.shape)

@@ -1,6 +1,6 @@
-"""Tied tensors: several names for one tensor, as those of an embedding that is also the output layer.
+"""Tied tensors: several names for one tensor, such as an embedding that is also the output layer.
 
-A state dict holds the values once for each name.  A layout says which names are one: then the values travel once.
+A state dict holds the values once for each name.  A layout says which names mean one tensor: then the values travel once.
 """
 
 import hashlib
@@ -18,9 +18,9 @@ from fedcomp.wire.tensor import Tensor
 
 
 def tie(tensors: Sequence[Tensor], groups: Iterable[Iterable[str]]) -> tuple[Tensor, ...]:
-    """Return `tensors`, each name of a group but its first in the model's order tied to that first one.
+    """Return `tensors`, with each name of a group tied to the first name of the group in the model's order.
 
-    Raises `ValueError` for a group that is no group of compressed tensors of one shape and dtype, and for a name in two groups.
+    Raises `ValueError` unless the tensors of a group are compressed and of one shape and dtype, and for a name in two groups.
     """
     by_name = {tensor.name: tensor for tensor in tensors}
     sources: dict[str, str] = {}
@@ -45,7 +45,7 @@ def tie(tensors: Sequence[Tensor], groups: Iterable[Iterable[str]]) -> tuple[Ten
 
 
 def are_possible(tensors: Sequence[Tensor]) -> bool:
-    """Return whether every tied tensor names a compressed one of its shape and dtype."""
+    """Return whether every tied tensor names a compressed tensor of its shape and dtype."""
     sources = {tensor.name: (tensor.shape, tensor.dtype) for tensor in tensors if tensor.policy == "compressed"}
     return all(sources.get(t.tied_to) == (t.shape, t.dtype) for t in tensors if t.policy == "tied")
 
@@ -69,7 +69,7 @@ def _are_equal(first: Any, second: Any) -> bool:
 def probable_ties(tensors: Sequence[Tensor], arrays: Mapping[str, NDArray[Any]]) -> list[tuple[str, ...]]:
     """Return the groups of compressed tensors whose values in `arrays` are equal, but not constant, in the model's order.
 
-    Only their author knows whether they are one tensor: copies of a layer begin equal, too.
+    Only the author of the model knows whether they are one tensor: copies of a layer are equal at the start, too.
     """
     candidates = [tensor for tensor in tensors if tensor.policy == "compressed" and tensor.size]
     kinds = Counter((tensor.shape, tensor.dtype) for tensor in candidates)

@@ -1,7 +1,7 @@
-"""The vector of a key frame: as float32, or in fewer bytes where a code loses nothing of it.
+"""The vector of a key frame: as float32, or in fewer bytes if a code represents it without loss.
 
-Two codes do.  Float16 and bfloat16 models are values in a smaller format (codec 4).  A vector that was rounded to a coarse grid
-(`rounding.py`) is whole steps (codec 11).
+There are two such codes.  Float16 and bfloat16 models are values in a smaller format (codec 4).  A vector that was rounded to
+a coarse grid (`rounding.py`) consists of whole steps (codec 11).
 """
 
 import numpy as np
@@ -17,13 +17,14 @@ from fedcomp.wire.layout import Layout
 VALUES_CODEC = 4
 MOST_KEPT = 0.9
 FREE_ENTRIES = 1 << 16
-"""More entries than that need a bit each at least: a few bytes from the wire must not claim a vector of gigabytes."""
+"""Longer vectors need at least a bit per entry: a few bytes from the wire must not claim a vector of gigabytes."""
 
 
 def write_vector(vector: Vector) -> tuple[int, bytes]:
-    """Return a codec id and a body that holds `vector`, float32 (n,), to the bit: the smallest of those that are tried.
+    """Return a codec id and the smallest body found that holds `vector`, float32 (n,), to the bit.
 
-    What no code makes smaller in its first 65,536 entries is float32 as a whole: one value of 32 bits gives all of them 32.
+    If no code makes the first 65,536 entries smaller, the whole vector is float32: one value that needs 32 bits gives all
+    values 32 bits.
     """
     plain = NO_BODY, vector.astype("<f4").tobytes()
     if vector.size > FREE_ENTRIES and write_vector(vector[:FREE_ENTRIES])[0] == NO_BODY:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fedcomp
+from fedcomp.backends import torch_backend
 from fedcomp.core import BLOCK_ENTRIES
 
 torch: Any = pytest.importorskip("torch")
@@ -135,3 +136,12 @@ def test_a_tensor_that_is_no_dense_float32_vector_is_refused(text: str, update: 
     compressor = fedcomp.parse(text)
     with pytest.raises(ValueError, match="an update of"):
         compressor.encode(update, compressor.init(3))
+
+
+@devices
+def test_parts_are_joined_and_asked_for_entries(device: str) -> None:
+    first, second = torch.zeros(2, device=device), torch.tensor([0.0, -3.0, 0.0], device=device)
+    whole = torch_backend.join([first, second])
+    assert (whole.tolist(), whole.device.type) == ([0, 0, 0, -3, 0], device)
+    assert torch_backend.any_in(whole, [slice(0, 3), slice(3, 5), slice(4, 5)]).tolist() == [False, True, False]
+    assert torch_backend.any_in(whole, []).tolist() == []

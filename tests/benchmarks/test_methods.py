@@ -38,6 +38,18 @@ def test_the_papers_formulas_by_hand() -> None:
     assert paper_bits(fedcomp.parse("fastsgd()"), ((10,),)) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "shape", "bits"),
+    [
+        ("cgx(bits=4)", (2000,), 32 * 2000),  # tensors of one dimension as they are
+        ("terngrad()", (1000,), 1000 * math.log2(3) + 32),  # levels, a scale
+        ("doublesqueeze(codec='topk', density=0.01)", (1000,), 10 * (6 + 1 / (1 - 0.99**64) + 32)),  # positions, values
+    ],
+)
+def test_the_papers_bits_of_one_tensor_by_hand(text: str, shape: tuple[int, ...], bits: float) -> None:
+    assert paper_bits(fedcomp.parse(text), (shape,)) == pytest.approx(bits)
+
+
 def test_a_table_is_printed_and_a_finished_run_is_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -267,3 +267,12 @@ def test_a_round_equals_torchs_own_optimizer_to_the_bit(changes: dict[str, float
         torch.nn.functional.cross_entropy(other(x[batch]), y[batch]).backward()  # type: ignore[no-untyped-call]
         sgd.step()
     assert torch.equal(model.weight, other.weight)
+
+
+def test_a_model_that_was_evaluated_trains_in_training_mode() -> None:
+    class Mode(nn.Linear):
+        def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # as torch names it
+            assert self.training
+            return super().forward(input)
+
+    train(Mode(2, 2).eval(), *samples(4), ONE_STEP, rng())

@@ -91,3 +91,14 @@ def test_the_state_of_plug_ins_comes_back_and_that_of_others_is_left_out_with_a_
     (line,) = caplog.messages
     assert "b(size=2)" in line
     assert "a(size=2)" not in line
+
+
+def test_the_state_that_is_left_out_is_named_in_alphabetical_order(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = RecordDict()
+    training_state.save(records, {f"{name}(size=2)": {"mask": torch.ones(1)} for name in "edcba"}, "reset", 3)
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    with caplog.at_level("INFO", logger="flwr"):
+        assert training_state.load(records, plan(), "reset", 4) == {}
+    assert " and ".join(f"{name}(size=2)" for name in "abcde") in caplog.messages[0]

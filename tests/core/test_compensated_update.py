@@ -18,7 +18,7 @@ def whole(value: CompensatedUpdate) -> Vector:
     return np.concatenate([block.copy() for _, block in value.blocks()])
 
 
-def test_reading_changes_nothing_and_committing_moves_the_sum_into_the_first_part() -> None:
+def test_reading_changes_nothing_and_settling_moves_the_sum_into_the_first_part() -> None:
     memory, update = np.array([1, 2], np.float32), np.array([10, 20], np.float32)
     value = CompensatedUpdate(memory, update, weights=(0.5, 1.0))
     assert value.dense().tolist() == [10.5, 21]
@@ -133,3 +133,18 @@ def test_a_bounded_sum_saturates_at_the_largest_float32_and_refuses_parts_that_a
     update[1] = -np.inf
     with pytest.raises(NonFiniteError, match="entry 1 is -inf"):
         CompensatedUpdate(memory, update, bounded=True).dense()
+
+
+def test_a_multiple_of_a_bounded_sum_saturates_too() -> None:
+    memory, update = np.full(2, 3e38, np.float32), np.array([3e38, -3e38], np.float32)
+    assert CompensatedUpdate(memory, update, bounded=True).scaled(2.0).dense().tolist() == [MAX_FLOAT32, 0]
+
+
+def test_an_error_in_a_tensor_of_a_tensor_names_the_entry_by_its_index_in_the_whole_vector() -> None:
+    update = np.zeros(9, np.float32)
+    update[7] = np.nan
+    value = CompensatedUpdate(update, context=EncodeContext(shapes=((4,), (5,))))
+    (_, outer) = list(value.tensors())[1]
+    (_, inner), *_ = outer.tensors()
+    with pytest.raises(NonFiniteError, match="entry 7 is nan"):
+        inner.dense()

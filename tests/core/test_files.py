@@ -111,3 +111,11 @@ def test_an_error_of_the_disk_names_the_file_and_not_a_temporary_one(tmp_path: P
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_name_of_a_new_file_is_on_the_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[int, bool]] = []
+    path = tmp_path / "file"
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append((os.fstat(handle).st_ino, path.exists())))
+    write_atomically(path, lambda file: file.write(b"x"))
+    assert synced == [(path.stat().st_ino, False), (tmp_path.stat().st_ino, True)]

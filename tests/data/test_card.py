@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fedcomp.data import load
 from fedcomp.data.card import Card, CardFile, Hub, read_card
 
 CARDS = Path(__file__).parents[2] / "datasets"
@@ -114,7 +115,6 @@ def test_a_card_is_found_by_its_own_name_in_its_own_folder_only(tmp_path: Path) 
         ("size = 22, md5", "md5", "'size'.*files.train"),
         ('"idx"', '"idy"', "'idy'.*'cifar-binary', 'huggingface', 'idx', 'npz', 'qmnist', 'sklearn-digits', 'text'"),
         ('"idx"', '"npz"', "files.train lists 2 files.* 1"),
-        ('"idx"', '"text"', "files.train lists 2 files.* 0"),
         ('"idx"', "7", "format is 7;"),
         ("shape = [1, 2, 3]", "shape = [2, 3]", r"shape is \[2, 3\];"),
         ("shape = [1, 2, 3]", "shape = [1, 2, true]", "shape is True;"),
@@ -137,6 +137,7 @@ def test_a_card_is_found_by_its_own_name_in_its_own_folder_only(tmp_path: Path) 
         ("resize = 4", "test_every = 5", "test_every is 5 "),
         ("resize = 4", 'groups = ["w"]\ntest_every = 1', "test_every is 1;"),
         ("resize = 4", 'groups = ["w"]\ntest_every = 2', "files.test lists 2 files.* 0"),
+        ("resize = 4", 'text = "a"', "text and test_texts are for the format text; the format is 'idx'"),
         ("size = 22", 'folder = "a/b", size = 22', "folder 'a/b';"),
         ("size = 22", "size = -1", "file x is -1;"),
         ("size = 22", 'size = "22"', "file x is '22';"),
@@ -159,3 +160,21 @@ def test_the_hub_format_needs_a_hub(tmp_path: Path) -> None:
     path.write_text(TEXT[: TEXT.index("[files]")].replace('"idx"', '"huggingface"'))
     with pytest.raises(ValueError, match=r"huggingface without \[hub\]"):
         Card.read(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("From fairest creatures", "From fairest créatures", "the character 'é'"),
+        ("test_texts = 10", "test_texts = 90", "test_texts is 90;.*89"),
+        ("test_texts = 10\n", "", "test_texts is 0;"),
+        ('groups = ["sonnet"]', "", r"groups are \[\];.*the number of the text"),
+        ('text = """', 'title2 = """', "unknown key 'title2'"),
+    ],
+)
+def test_a_card_whose_text_does_not_fit_is_refused(tmp_path: Path, old: str, new: str, named: str) -> None:
+    text = (CARDS / "sonnets.toml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "sonnets.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(ValueError, match=named):
+        load(read_card("sonnets", tmp_path))

@@ -66,3 +66,8 @@ def test_sizes_and_unused_samples_are_counted() -> None:
 def test_distances_are_to_all_samples_including_the_unused() -> None:
     half = Spread(counts=np.array([[5, 0]]), total=np.array([5, 5]))
     assert half.hellinger == pytest.approx([math.sqrt(1 - math.sqrt(0.5))])
+
+
+def test_distributions_that_are_equal_but_for_the_last_bit_have_distance_zero() -> None:
+    p, q = np.array([0.4, 0.6]), np.array([np.nextafter(0.4, 0), 0.6])
+    assert float(jensen_shannon(p, q)) == 0  # the sum is -3e-17

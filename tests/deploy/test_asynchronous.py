@@ -13,7 +13,7 @@ from flwr.app import RecordDict
 from deploy.federation import Federation
 from deploy.program import wait_until
 from fedcomp.flower.client.state_folder import StateFolder
-from fedcomp.flower.server.checkpoint import Checkpoint
+from fedcomp.flower.server.model.server_state import ServerState
 from fedcomp.sync.updates import decode_update
 from fedcomp.wire.frame import parse_single_frame
 from fedcomp.wire.server_message import ack_of
@@ -73,7 +73,7 @@ def test_a_frozen_node_holds_nobody_up_and_a_killed_one_loses_nothing(tmp_path: 
         wait(lambda: not federation.nodes[KILLED].program.processes(), "the end of a node")
         start_node(federation, KILLED)
         assert running.wait(PATIENCE_S) == "finished:completed", running.log()
-        checkpoint = Checkpoint.load(run / "checkpoint", Watching())
+        checkpoint = ServerState.load(run / "checkpoint", Watching())
         for number in range(NODES):
             stop_node(federation, number)
         replica = checkpoint.publisher.replica

@@ -21,7 +21,7 @@ from clients.app import app as client_app
 from deploy.federation import Federation
 from fedcomp.flower import LocalGrid
 from fedcomp.flower.client.state_folder import StateFolder
-from fedcomp.flower.server.checkpoint import Checkpoint
+from fedcomp.flower.server.model.server_state import ServerState
 from fedcomp.sync import Subscriber, Traffic
 from server.app import app as server_app
 from tests.deploy.chaos.server import Watching
@@ -60,9 +60,9 @@ class ChaosResult:
     """The state of server and nodes after the run."""
 
     folder: Path
-    published: Checkpoint
+    published: ServerState
     """The server after round `ROUNDS`; one more round sent its model to all nodes."""
-    last: Checkpoint
+    last: ServerState
     states: list[Subscriber]
     ids: list[int]
     up: list[int]
@@ -141,7 +141,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChaosResult]:
         for rounds in (ROUNDS, ROUNDS + 1):
             again = federation.run(app, {**config, "num-rounds": rounds, "resume": True})
             assert again.wait(PATIENCE_S) == "finished:completed", again.log()
-            published.append(Checkpoint.load(run / "checkpoint", Watching()))
+            published.append(ServerState.load(run / "checkpoint", Watching()))
             logs.append(again.log())
         states = []
         for node in federation.nodes:

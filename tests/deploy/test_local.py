@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.federation_file import FederationFile
 from deploy.local_cli import main
+from deploy.process_file import ProcessFile
 from deploy.program import wait_until
 from tests.deploy.live_federation import carriers
 
@@ -48,7 +48,7 @@ def local(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 def living(folder: Path) -> list[str]:
     """Return the names of the processes of the federation in `folder`."""
-    record = FederationFile.read(folder)
+    record = ProcessFile.read(folder)
     return carriers(record.mark) if record else []
 
 
@@ -57,7 +57,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder for a federation; none runs there after the test."""
     folder = tmp_path / "a federation"
     yield folder
-    if record := FederationFile.read(folder):
+    if record := ProcessFile.read(folder):
         record.end()
 
 
@@ -88,7 +88,7 @@ def test_a_federation_of_two_trains_and_is_ended(folder: Path) -> None:
     assert (status, err) == (0, "")
     assert out.count("online at the SuperLink") == 2
     assert "finished:completed" in out
-    record = FederationFile.read(folder)
+    record = ProcessFile.read(folder)
     assert record is not None
     os.kill(record.processes["SuperNode 1"][0], signal.SIGKILL)
     assert local(folder, "status")[0] == 1

@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments import gossip_processes
+from fedcomp.core import read_archive
 
 SHORT = ["--nodes", "3", "--rounds", "3"]
 
@@ -23,6 +25,9 @@ def test_nodes_learn_and_a_second_run_continues(tmp_path: Path, capsys: pytest.C
     assert all(10 < float(line.split()[-1].rstrip("x")) < 17 for line in second[1:4])
     lines = (tmp_path / "ring" / "node-0" / "rounds.jsonl").read_text().splitlines()
     assert len(lines) == 40
+    models = [read_archive(tmp_path / "ring" / f"node-{node}" / "state")["node/model"] for node in range(3)]
+    distance = np.sqrt(np.mean(np.square(models - np.mean(models, axis=0)).sum(axis=1)))
+    assert f"the models are {distance:.3f} from their mean" in second[-1]
 
 
 @pytest.mark.parametrize(

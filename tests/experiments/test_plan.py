@@ -43,6 +43,14 @@ def test_without_a_grid_each_method_is_a_cell(tmp_path: Path) -> None:
     assert found.describe(found.cells[0]) == "one"
 
 
+def test_the_settings_that_a_study_may_have_are_named_in_alphabetical_order(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="run-name is decided by the study itself") as caught:
+        plan(tmp_path, f"title = 'x'\n{RUN}run-name = 'mine'\n{METHOD}")
+    names = str(caught.value).rsplit("there are: ", 1)[1].split(", ")
+    assert names == sorted(names)
+    assert {"clients", "learning-rate", "uplink"} <= set(names)
+
+
 def test_a_method_takes_precedence_over_the_grid_and_the_grid_over_run(tmp_path: Path) -> None:
     text = f"title = 'x'\n{RUN}seed = 5\nmomentum = 0.5\n[grid]\nseed = [7]\n{METHOD}momentum = 0.9\n"
     settings = plan(tmp_path, text).cells[0].settings

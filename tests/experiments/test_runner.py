@@ -1,6 +1,7 @@
 """Cells run in processes; whatever happens to one, the others end with their results."""
 
 import shutil
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +10,8 @@ import psutil
 import pytest
 
 from experiments.configuration import Cell
-from experiments.runner import DIED, Event, Failure, Finished, Workers, run_cells
+from experiments.plan import StudyError
+from experiments.runner import DIED, Event, Failure, Finished, Workers, ray_workers, run_cells
 from tests.experiments.cells import cell
 
 UNEVEN = "dirichlet(alpha=0.03, min_size=100)"
@@ -65,3 +67,9 @@ def test_a_process_that_is_killed_costs_its_cell_and_no_other(workers: int, tmp_
 
 def test_no_cells_need_no_processes() -> None:
     assert list(run_cells([], "", Workers(2))) == []
+
+
+def test_ray_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(StudyError, match="--ray needs Ray"):
+        ray_workers("local", None)

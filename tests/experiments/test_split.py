@@ -64,7 +64,7 @@ def test_a_line_for_each_method_and_the_same_file_each_time(tmp_path: Path, caps
         (["--model", "nothing"], "nothing"),
         (["--learning-rate", "0"], "learning_rate is 0.0"),
         (["--momentum", "1"], "momentum is 1.0"),
-        (["--out", "/nowhere/at/all.csv"], "--out is '/nowhere/at/all.csv'; a file in a folder that exists"),
+        (["--out", "/nowhere/at/all.csv"], "--out is '/nowhere/at/all.csv'; a file in a folder that exists is needed"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_trained(

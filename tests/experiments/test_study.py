@@ -48,6 +48,22 @@ def test_five_of_ever_more_clients_are_one_axis_the_participation() -> None:
     assert list(found.split(found.axes[1])) == ["classes per client: 2", "classes per client: 10"]
 
 
+def test_scenarios_that_differ_along_one_axis_have_all_others_in_common() -> None:
+    found = study(
+        *(
+            cell([0.1], partition=f"stc(classes={classes})", clients=clients, participation=part)
+            for classes in (2, 10)
+            for clients in (5, 10)
+            for part in (0.2, 1.0)
+        )
+    )
+    for axis in found.axes:
+        groups = found.split(axis)
+        assert [len(scenarios) for scenarios in groups.values()] == [2] * 4
+        for title, scenarios in groups.items():
+            assert all(part in scenario for scenario in scenarios for part in title.split(", "))
+
+
 def test_clients_and_participation_that_vary_independently_are_two_axes() -> None:
     found = study(*(cell([0.1], clients=clients, participation=part) for clients in (5, 10) for part in (0.2, 1.0)))
     assert [axis.column for axis in found.axes] == ["participation", "clients"]

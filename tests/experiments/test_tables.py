@@ -145,6 +145,16 @@ def test_a_lead_within_the_spread_is_not_clear() -> None:
     assert sentences(study(*cells, given=(0.5,)))[0].endswith("in 0 of 1 setting.")
 
 
+def test_a_lead_over_a_method_with_one_seed_is_compared_with_the_spread_of_the_best() -> None:
+    cells = [cell([0.1, 0.9]), cell([0.1, 0.9], seed=1), dense([0.1, 0.7])]
+    assert sentences(study(*cells, given=(0.5,)))[0].endswith("in 1 of 1 setting.")
+
+
+def test_a_method_that_sends_nothing_has_no_ratio() -> None:
+    found = study(cell([0.1, 0.9], up=0, down=0), dense([0.1, 0.7]), given=(0.5,))
+    assert summary_table(found).rows[0][2] == "STC 1/100 (0 B)"
+
+
 def test_a_setting_without_a_target_still_has_a_best_final_accuracy() -> None:
     found = study(cell([0.1, 0.5]), dense([0.1, 0.102]))
     assert summary_table(found).rows == (("STC 1/100 (50.0 %)", "-", "-", "-"),)

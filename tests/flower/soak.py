@@ -33,14 +33,23 @@ from flwr.serverapp.strategy import FedAvg
 import fedcomp
 from fedcomp.compressor import Compressor
 from fedcomp.errors import NoUpdateError
-from fedcomp.flower import EF21, AsyncMode, CompressedStrategy, CompressionMod, LocalGrid, Speeds, records, to_record
+from fedcomp.flower import (
+    EF21,
+    AsyncMode,
+    CompressedStrategy,
+    CompressionMod,
+    LocalGrid,
+    Speeds,
+    records,
+    to_record,
+)
 from fedcomp.flower.client.client_state import ClientState
-from fedcomp.flower.client.mod import open_store
+from fedcomp.flower.client.store import open_store
 from fedcomp.flower.local_grid import Fault
 from fedcomp.methods import METHODS
 from server.strategies import STRATEGIES, parse_strategy
 from tests.flower.attacks import copied
-from tests.flower.toy import Aggregate, Arrays, Messages, arrays_of
+from tests.flower.toy import Aggregate, Arrays, Messages, arrays_of, checkpoint_at
 from tests.wire import specimens
 
 Books = dict[int, dict[str, np.ndarray[Any, Any]]]
@@ -240,7 +249,7 @@ class Trial:
             uplink=self.uplink,
             downlink=self.downlink,
             seed=self.rng.randrange(2**32),
-            checkpoint=self.checkpoint,
+            checkpoint=checkpoint_at(self.checkpoint),
             shared_start=self.shared_start,
             mode=self.mode,
         )

@@ -15,7 +15,7 @@ from fedcomp.sync.replica import split_payload
 from fedcomp.wire import codec_ids
 from fedcomp.wire.frame import SECONDS, parse_single_frame
 from fedcomp.wire.server_message import ack_of
-from tests.flower.toy import Watching, app, floats, model, state_of, sum_of_updates
+from tests.flower.toy import Watching, app, checkpoint_at, floats, model, state_of, sum_of_updates
 
 NODES, ROUNDS = 30, 200
 FAULTS = [*Fault, *[None] * 12]
@@ -25,7 +25,7 @@ def _strategy(checkpoint: Path, inner: Watching | None = None) -> CompressedStra
     # fraction_train selects 4 of 30 nodes; evaluation reaches all nodes only if a test sets it.
     inner = inner or Watching(fraction_train=4 / 30 + 1e-9, fraction_evaluate=0.0)
     uplink, downlink = fedcomp.stc(density=0.02), fedcomp.stc(density=0.05)
-    return CompressedStrategy(inner, uplink=uplink, downlink=downlink, checkpoint=checkpoint)
+    return CompressedStrategy(inner, uplink=uplink, downlink=downlink, checkpoint=checkpoint_at(checkpoint))
 
 
 def _bring_up_to_date(strategy: CompressedStrategy, grid: LocalGrid) -> None:

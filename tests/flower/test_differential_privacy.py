@@ -285,3 +285,16 @@ def test_the_example_in_the_guide_runs_and_keeps_its_bound(tmp_path: Path) -> No
     assert strategy.version == 2
     assert strategy.ledger.refused == strategy.ledger.failed == 0
     assert strategy.ledger.dense_uplink_bytes > 10 * strategy.ledger.uplink_bytes
+
+
+def test_nodes_may_have_clipping_norms_of_their_own() -> None:
+    class Own(FedAvg):
+        def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
+            for message in super().configure_train(server_round, arrays, config, grid):
+                norm = CLIP * message.metadata.dst_node_id
+                own = ConfigRecord({"server-round": server_round, "clipping_norm": norm})
+                message.content = RecordDict({"arrays": arrays, "config": own})
+                yield message
+
+    compressed, _ = run(Own(fraction_evaluate=0.0), "dense()")
+    assert compressed.ledger.refused == 0

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 import fedcomp
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, records
 from fedcomp.flower.local_grid import Fault
+from fedcomp.flower.records import Contents
 from fedcomp.sync import RecordSender, start_replica
 from fedcomp.wire import layout_of, parse_single_frame
 from tests.flower.toy import Aggregate, Arrays, Messages, arrays_of, client_state_of, floats, model
@@ -160,8 +161,8 @@ def test_a_repeated_message_gets_the_same_bytes() -> None:
     strategy = _strategy()
     strategy.start(grid, model(), num_rounds=1)
     first, second = (reply for reply in replies[:3] if reply.metadata.src_node_id == 2)
-    assert records.further_packed(first.content).keys() == {"control"}
-    assert records.further_packed(first.content) == records.further_packed(second.content)
+    assert Contents.of(first.content).compressed.keys() == {"control"}
+    assert Contents.of(first.content).compressed == Contents.of(second.content).compressed
     assert records.packed(first.content) == records.packed(second.content)
     np.testing.assert_allclose(_inner(strategy).accepted[2] + _residual(grid.contexts[2]), _asked(grid.contexts[2]))
 
@@ -240,7 +241,7 @@ def test_a_damaged_record_is_refused_by_name_and_its_mass_returns(
         def send_and_receive(self, messages: Messages, *, timeout: float | None = None) -> Messages:
             self.round += 1
             for reply in super().send_and_receive(messages, timeout=timeout):
-                packed = records.further_packed(reply.content)
+                packed = Contents.of(reply.content).compressed
                 if self.round == 3 and packed and reply.metadata.src_node_id == 2:
                     for key, data in forgery(packed["control"]).items():
                         reply.content[key] = records.pack(data, stype=records.RECORD_STYPE)

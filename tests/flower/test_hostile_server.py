@@ -11,11 +11,11 @@ from flwr.app import Message, RecordDict
 import fedcomp
 from fedcomp import errors
 from fedcomp.flower import CompressedStrategy, LocalGrid, records
-from fedcomp.flower._compat import make_message
+from fedcomp.flower.compat import make_message
 from fedcomp.wire import server_message
 from fedcomp.wire.frame import HEAD, Kind, parse_single_frame
 from tests.flower.toy import Watching, app, floats, model, state_of, sum_of_updates
-from tests.wire.mutations import disturb, disturb_head, seal_frame, seal_instruction
+from tests.wire.mutations import disturb, disturb_head, seal_frame, seal_server_message
 
 DAMAGED, ATTACKED = 60, range(3, 8)
 """The number of damaged messages before the genuine one, and the rounds in which they arrive."""
@@ -70,7 +70,7 @@ class Misled(LocalGrid):
             if self.rng.random() < 0.5:
                 whole = disturb_head(self.rng, whole)
             spoiled.append(seal_frame(whole[: HEAD.size] + disturb(self.rng, whole[HEAD.size :])))
-        return seal_instruction(replace(request, frames=tuple(spoiled)).to_bytes())
+        return seal_server_message(replace(request, frames=tuple(spoiled)).to_bytes())
 
 
 def test_a_node_refuses_damaged_messages_and_ends_in_the_published_model() -> None:

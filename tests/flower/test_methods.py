@@ -11,7 +11,7 @@ from flwr.app import Context, Message
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 import fedcomp
-from fedcomp.flower import EF21, CompressedStrategy, DynamicSampling, LocalGrid, records
+from fedcomp.flower import EF21, Checkpoint, CompressedStrategy, DynamicSampling, LocalGrid, records
 from fedcomp.flower.local_grid import Fault
 from fedcomp.methods import METHODS
 from fedcomp.quantized.vectors import Dense
@@ -255,7 +255,9 @@ def test_dgc_sends_a_bias_with_momentum_through_a_lost_reply_a_restart_and_an_ab
     def begin() -> CompressedStrategy:
         uplink = fedcomp.dgc(density=0.05, warmup=0, scope="tensor", dense_below=1)
         inner = FedAvg(fraction_evaluate=0.0)
-        return CompressedStrategy(inner, uplink=uplink, downlink=fedcomp.dense(), checkpoint=tmp_path / "state")
+        return CompressedStrategy(
+            inner, uplink=uplink, downlink=fedcomp.dense(), checkpoint=Checkpoint(tmp_path / "state")
+        )
 
     strategy, grid = begin(), LocalGrid(training(change), 2)
     strategy.start(grid, model(), num_rounds=2)

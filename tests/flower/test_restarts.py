@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import FedAvg
 
 import fedcomp
 from fedcomp.flower import EF21, CompressedStrategy, LocalGrid
-from tests.flower.toy import app, client_state_of, floats, model, state_of, sum_of_updates
+from tests.flower.toy import app, checkpoint_at, client_state_of, floats, model, state_of, sum_of_updates
 
 NODES = 4
 STC = fedcomp.stc(density=0.1)
@@ -17,7 +17,7 @@ STC = fedcomp.stc(density=0.1)
 
 def build(checkpoint: Path | None = None, uplink: fedcomp.Compressor = STC) -> CompressedStrategy:
     inner = EF21(fraction_evaluate=0.0) if uplink.name == "ef21" else FedAvg(fraction_evaluate=0.0)
-    return CompressedStrategy(inner, uplink=uplink, downlink=STC, checkpoint=checkpoint)
+    return CompressedStrategy(inner, uplink=uplink, downlink=STC, checkpoint=checkpoint_at(checkpoint))
 
 
 def together(strategy: CompressedStrategy, grid: LocalGrid) -> None:

@@ -16,7 +16,7 @@ KINDS = ("flower",)
 
 @pytest.mark.parametrize("part", range(4))
 def test_no_faults_break_a_law(part: int) -> None:
-    result = soak.soak(SEED, 100 * part, lambda result: result.rounds >= 200, KINDS)
+    result = soak.soak(SEED, 100 * part, lambda result: result.rounds >= 100, KINDS)
     assert not result.broken, next(iter(result.broken.values()))
     assert len(result.faults) > 5
     assert len(result.seen) > 15

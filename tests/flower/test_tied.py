@@ -78,6 +78,15 @@ def test_equal_tensors_that_are_not_declared_are_named_once_with_the_setting(
     assert "tied=" not in flower_log.text
 
 
+def test_of_many_groups_of_equal_tensors_three_are_named_and_the_others_counted(
+    flower_log: pytest.LogCaptureFixture,
+) -> None:
+    values = {name: np.arange(40, dtype=np.float32) + ord(name) for name in "abcde"}
+    groups = {f"{name}.{place}": values[name] for name in values for place in (1, 2)}
+    _strategy(tied=()).start(LocalGrid(training(lambda given, context, _: given), 2), to_record(groups), num_rounds=1)
+    assert "a.1 = a.2, b.1 = b.2, c.1 = c.2 and 2 groups more" in flower_log.text
+
+
 def test_a_model_that_begins_untied_is_refused() -> None:
     arrays = arrays_of(_model())
     with pytest.raises(ValueError, match="different values"):

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -11,9 +12,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
-from fedcomp.flower import CompressionMod
+from fedcomp.flower import Checkpoint, CompressionMod
 from fedcomp.flower.client.client_state import ClientState
-from fedcomp.flower.client.mod import open_store
+from fedcomp.flower.client.store import open_store
 from fedcomp.sync import Subscriber
 
 logging.getLogger("flwr").setLevel(logging.ERROR)
@@ -35,6 +36,11 @@ def model(sides: tuple[int, int] = (40, 25)) -> ArrayRecord:
             "norm.num_batches_tracked": Array(np.array(3, np.int64)),
         }
     )
+
+
+def checkpoint_at(path: Path | None) -> Checkpoint | None:
+    """Return a checkpoint of every version at `path`; None without one."""
+    return None if path is None else Checkpoint(path)
 
 
 def arrays_of(record: ArrayRecord) -> Arrays:

@@ -14,7 +14,7 @@ import fedcomp
 from fedcomp.core import parse_call
 from tests.golden.method_file import FOLDER, MethodFile, N, digest, encode
 
-SUFFIXES = (".body", ".frame", ".instruction")
+SUFFIXES = (".body", ".frame", ".message")
 REVIEW = """Review before you commit:
 1. Decode it by hand, or with a slow decoder of its own as in tests/reference.py, and compare the vector.
 2. Compare its size with the bits per entry that the paper states, and each field with fedcomp/wire/FORMAT.md.

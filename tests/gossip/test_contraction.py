@@ -92,7 +92,7 @@ def test_nodes_that_train_learn_together_what_none_of_them_knows(text: str, use:
             np.linalg.norm(mean)
         )
 
-    for number in range(80):
+    for number in range(60):
         rate = np.float32(0.1 / (1 + number / 30))
         net.exchange([{"w": (w := net.model(node)["w"]) + rate * (target - w)} for node, target in enumerate(targets)])
     assert worst() < 1.2  # each of the targets alone is 1.7 away

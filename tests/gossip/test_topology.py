@@ -53,6 +53,10 @@ def test_a_complete_graph_averages_in_one_step() -> None:
     np.testing.assert_allclose(parse_topology("complete()", 6).mixing, 1 / 6)
 
 
+def test_neighbors_are_in_ascending_order_whatever_the_order_of_the_edges() -> None:
+    assert Topology(3, ((1, 2), (0, 1))).neighbors == ((1,), (0, 2), (1,))
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_random_connected_graphs_are_doubly_stochastic(seed: int) -> None:
     rng = np.random.default_rng(seed)

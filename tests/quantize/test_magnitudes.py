@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector
+from fedcomp.errors import DivergedError
 from fedcomp.quantize import LloydMagnitudes, Logarithmic, MagnitudeHierarchy, Ternarize, TopK
 from fedcomp.quantized import Sparse
 
@@ -143,3 +144,9 @@ def test_zeros_are_not_kept_if_the_cut_is_below_float32() -> None:
 
 def test_nothing_is_kept_of_zeros() -> None:
     assert not Logarithmic(2, 4).quantize(CompensatedUpdate(np.zeros(5, np.float32))).indices.size
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_kept_entry_that_is_not_finite_has_no_mean(value: float) -> None:
+    with pytest.raises(DivergedError, match="NaN or infinity"):
+        Ternarize().quantize(Sparse(5, np.array([1, 3]), np.array([1, value], np.float32)))

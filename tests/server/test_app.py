@@ -19,7 +19,7 @@ from clients.local import train
 from fedcomp.data import load, read_card, write_own
 from fedcomp.errors import DivergedError, NoUpdateError
 from fedcomp.flower import LocalGrid, records
-from fedcomp.flower.client.mod import open_store
+from fedcomp.flower.client.store import open_store
 from fedcomp.training import admm, unpack
 from server.app import app as server_app
 from server.evaluate import Evaluator, build_evaluator

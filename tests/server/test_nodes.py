@@ -56,6 +56,8 @@ def test_nodes_with_unknown_partitions_come_last() -> None:
     ordered = [grid.contexts[node].node_config["partition-id"] for node in OrderedGrid(grid, partitions).get_node_ids()]
     assert ordered[:7] == [0, 1, 3, 4, 6, 7, 8]
     assert set(ordered[7:]) == {2, 5}
+    wrapper = OrderedGrid(grid, partitions)
+    assert [node.node_id for node in wrapper.get_nodes()] == list(wrapper.get_node_ids())
 
 
 def test_a_lost_reply_an_error_and_a_wrong_number_leave_a_node_out() -> None:
@@ -108,3 +110,16 @@ def test_the_error_of_a_node_is_logged_without_its_wrapping(caplog: pytest.LogCa
         assert query_partitions(LocalGrid(app, 3)) == {}
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warnings == ["node 2 cannot take part; it says: the disk is on fire"]
+
+
+def test_the_node_whose_refusal_is_quoted_does_not_depend_on_the_order_of_ids() -> None:
+    app = ClientApp()
+
+    @app.query("partition")
+    def answer(message: Message, context: Context) -> Message:
+        return Message(RecordDict({"refused": ConfigRecord({"reason": "no samples"})}), reply_to=message)
+
+    grid = Renamed(app, 3)
+    grid.order_of_ids = [3, 1, 2]
+    with pytest.raises(ValueError, match="node 1 says: no samples"):
+        query_partitions(grid)

@@ -123,3 +123,10 @@ def test_a_run_that_never_had_a_model_writes_nothing(folder: RunFolder) -> None:
     with RunStatus(folder, strategy(), {}, 4):
         pass
     assert not folder.nodes.exists()
+
+
+def test_rows_are_in_the_order_of_the_node_ids(folder: RunFolder) -> None:
+    started = strategy()
+    run(started, LocalGrid(toy.app(), NODES), 1)
+    RunStatus(folder, started, {8: 5}, num_rounds=8).update()
+    assert [row["node"] for row in written(folder)["nodes"]] == [1, 2, 3, 8]

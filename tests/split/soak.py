@@ -49,7 +49,7 @@ class SplitTrial:
         """Whether states get lost, and messages are damaged: the bits of a quiet run are out of reach then."""
         self.num_nodes = rng.choice((0, 0, 1, 3))
         """Of a grid; 0 is the exchange alone."""
-        self.mode: LowerParts = rng.choice(("averaged", "in turn"))
+        self.mode: LowerParts = rng.choice(("averaged", "in-turn"))
         self.in_files = rng.random() < 0.5
         self.done, self.faults = 0, Counter[str]()
         self.replies, self.states = list[bytes](), list[SplitState]()

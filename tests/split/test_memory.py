@@ -63,3 +63,13 @@ def test_the_file_at_a_path_stays_for_the_next_process(tmp_path: Path) -> None:
     short = ActivationMemory(3, ram_bytes=0, path=path, ids=[0, 7])
     assert short.rows([7])[0].tolist() == [0, 0, 0], "what is missing is zero, which the digest finds"
     short.close()
+
+
+def test_another_process_reads_each_row_as_soon_as_it_is_put(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    memory = ActivationMemory(3, ram_bytes=0, path=path)
+    memory.put([2], np.ones((1, 3), np.float32))
+    other = ActivationMemory(3, ram_bytes=0, path=path, ids=[2])
+    assert other.rows([2]).tolist() == [[1, 1, 1]]
+    other.close()
+    memory.close()

@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import (
 )
 
 import fedcomp
-from fedcomp.flower import EF21, AsyncMode, DynamicSampling, FedAMS, MajorityVote, QcmdAdagrad, QrdaAdagrad
+from fedcomp.flower import EF21, AsyncMode, Clipping, DynamicSampling, FedAMS, MajorityVote, QcmdAdagrad, QrdaAdagrad
 from tests.support.federation import NODES, TRAITS, Federation, SeesRecords, Trait
 
 UPLINKS = {
@@ -73,7 +73,7 @@ FEATURES: dict[str, Change] = {
     "QcmdAdagrad": {"strategy": partial(QcmdAdagrad, eta=0.5)},
     "QrdaAdagrad": {"strategy": partial(QrdaAdagrad, eta=0.5)},
     "DynamicSampling": {"strategy": _sampled},
-    "clipping": {"settings": {"clip_norm": 100.0, "clip_median": 10.0}},
+    "clipping": {"settings": {"clipping": Clipping(100, 10)}},
     "privacy on the server": {"strategy": partial(_private, DifferentialPrivacyServerSideFixedClipping)},
     "privacy on the nodes": {"strategy": partial(_private, DifferentialPrivacyClientSideFixedClipping)},
     "checkpoint and resume": {"resumed": True},

@@ -7,9 +7,10 @@ import pytest
 
 import fedcomp
 from fedcomp.errors import CorruptError, DivergedError, NonFiniteError, StaleError, VersionError
+from fedcomp.quantized import Steps
 from fedcomp.sync import History, Publisher, Replica, Subscriber, apply_frame, from_key_frame, resync, start_replica
 from fedcomp.sync.node_registry import UNKNOWN_VERSION, NodeRecord, NodeRegistry
-from fedcomp.wire.frame import Kind, parse_single_frame
+from fedcomp.wire.frame import Frame, Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of
 from fedcomp.wire.server_message import Ack, parse_server_message
 
@@ -194,15 +195,38 @@ def test_the_registry_comes_back_from_its_rows() -> None:
     assert found == registry
 
 
-def test_a_returned_share_is_in_the_rows_and_older_rows_have_none() -> None:
+def test_a_returned_share_is_in_the_rows_and_one_out_of_range_is_refused() -> None:
     registry = NodeRegistry()
     registry[1].returned, registry[1].acked = 1 - 2**-0.5, Ack(7, 5)
     rows = registry.to_array()
-    assert NodeRegistry.from_array(rows)[1].returned == 1 - 2**-0.5
-    older = rows[[name for name in rows.dtype.names or () if name not in ("returned", "may_be_ahead", "needs_key")]]
-    assert NodeRegistry.from_array(older)[1].acked == Ack(7, 5)
-    assert NodeRegistry.from_array(older)[1].returned == 0
+    assert NodeRegistry.from_array(rows) == registry
     for damaged in (1.0, -0.5, float("nan")):
         rows["returned"] = damaged
         with pytest.raises(CorruptError, match="returned"):
             NodeRegistry.from_array(rows)
+
+
+def test_no_jump_is_made_from_the_origin_where_the_last_one_was_larger_than_the_deltas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    publisher, places = published(30)
+    jumps: list[Place] = []
+    make = Replica.jump_frame
+
+    def jump_frame(replica: Replica, start: Place, steps: Steps, *, exact: bool) -> Frame:
+        jumps.append(start)
+        return make(replica, start, steps, exact=exact)
+
+    monkeypatch.setattr(Replica, "jump_frame", jump_frame)
+    publisher.route(*places[0])
+    assert jumps == [places[0]]
+    publisher.publish(np.ones(3000, np.float32), b"", fedcomp.stc(density=0.01), seed=0)
+    assert len(publisher.route(*places[29], certain=False).frames) == 2
+    assert jumps == [places[0]]
+
+
+def test_the_first_model_of_a_route_takes_the_fewest_bytes() -> None:
+    arrays = {"w": np.zeros(3000, np.float32)}
+    route = Publisher.begin(start_replica(layout_of(arrays), arrays)).route(UNKNOWN_VERSION, 0)
+    assert route.key
+    assert len(route.frames[0]) < 300

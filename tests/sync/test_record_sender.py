@@ -180,3 +180,9 @@ def test_what_is_owed_beyond_the_dtype_arrives_in_parts_also_when_nothing_new_co
         arrived += decode_record(data, number, MODEL.layout)["c"]
         np.testing.assert_array_equal(arrived + sender.memory["residual"], asked)
     np.testing.assert_array_equal(arrived, asked)
+
+
+def test_a_record_of_a_large_model_may_have_four_times_its_entries() -> None:
+    layout = layout_of({"w": np.zeros(20_000, np.float32)})
+    assert why_uncompressed({"c": np.zeros(80_000, np.float32)}, layout) == ""
+    assert re.search("80001 entries.* 80000", why_uncompressed({"c": np.zeros(80_001, np.float32)}, layout))

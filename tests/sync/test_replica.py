@@ -15,7 +15,17 @@ from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.entropy import SparseLevelsCode, StepsCode
 from fedcomp.errors import CorruptError, FedcompError, LayoutError, TruncatedError, UnknownFormatError, VersionError
 from fedcomp.quantized import SparseLevels, Steps
-from fedcomp.sync import DeltaStep, Origin, Replica, apply_frame, from_key_frame, start_replica
+from fedcomp.sync import (
+    DeltaStep,
+    Origin,
+    Replica,
+    apply_frame,
+    from_key_frame,
+    from_stored,
+    start_replica,
+    stored_arrays,
+    stored_place,
+)
 from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.origin import STEP_BLOCK_ENTRIES
 from fedcomp.sync.replica import LENGTH
@@ -325,3 +335,13 @@ def test_a_key_frame_of_another_model_is_accepted_even_at_the_same_version_and_f
     here, there = (start_replica(layout_of(arrays), arrays) for arrays in (held, other))
     assert (here.version, here.fingerprint) == (there.version, there.fingerprint)
     assert apply_frame(here, there.key_frame()).layout == there.layout
+
+
+@pytest.mark.parametrize("vector", [np.zeros(2, np.float32), np.zeros(3, np.float64), np.zeros((3, 1), np.float32)])
+def test_a_stored_vector_that_does_not_fit_its_layout_is_refused(vector: NDArray[Any]) -> None:
+    arrays = {"w": np.ones(3, np.float32)}
+    replica = start_replica(layout_of(arrays), arrays)
+    stored = stored_arrays(replica)
+    assert from_stored(stored_place(replica), stored).place == replica.place
+    with pytest.raises(LayoutError, match=f"a stored vector of {vector.size} entries; the stored layout has 3"):
+        from_stored(stored_place(replica), stored | {"vector": vector})

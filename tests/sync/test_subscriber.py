@@ -103,11 +103,11 @@ def test_an_older_message_is_refused() -> None:
 
 
 def test_a_server_that_another_one_has_replaced_is_refused_whatever_its_numbers() -> None:
-    servers, subscriber = [publisher() for _ in range(MAX_PAST_SERVERS + 1)], Subscriber()
+    servers, subscriber = [publisher() for _ in range(MAX_PAST_SERVERS + 2)], Subscriber()
     for server in servers:
         follow(subscriber, server.message_to(1, "dense()", 0)[0].to_bytes())
         assert not subscriber.is_repeated(server.message_to(1, "dense()", 0)[0])
-    for server in servers[:-1]:
+    for server in servers[1:-1]:  # the oldest is forgotten, the newest is the present one
         with pytest.raises(StaleError):
             subscriber.is_repeated(server.message_to(1, "dense()", 0)[0])
     assert len(subscriber.past_servers) == MAX_PAST_SERVERS

@@ -13,7 +13,7 @@ from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.core.types import Vector
 from fedcomp.errors import CorruptError
 from fedcomp.quantized import Dense, held_bytes
-from fedcomp.sync import reply_checks, updates
+from fedcomp.sync import mean, reply_checks, updates
 from fedcomp.sync.replica import Replica, start_replica
 from fedcomp.wire import BFLOAT16
 from fedcomp.wire.codec_ids import codec_id
@@ -162,3 +162,14 @@ def test_the_memory_of_a_decoded_update_is_counted(text: str) -> None:
         tracemalloc.stop()
     assert held_bytes(change) > taken - 10_000
     assert held_bytes(change) < taken + len(body) + 10_000  # some are views of the body
+
+
+def test_the_mean_of_exact_tensors_is_weighted_too() -> None:
+    replica, pairs = mixed(), []
+    for value, steps, weight in ((1.0, 10, 1.0), (4.0, 40, 2.0)):
+        frame = update(replica, "dense()", np.zeros(6, np.float32))
+        exact = np.array([value, 0], "<f4").tobytes() + np.array(steps, "<i8").tobytes()
+        frame = replace(frame, flags=FLAG_EXACT, payload=frame.payload + exact)
+        pairs.append((updates.decode_update(frame, replica), weight))
+    _, means = mean.weighted_mean(pairs, replica.layout)
+    assert {name: array.tolist() for name, array in means.items()} == {"norm.running_var": [3, 0], "steps": 30}

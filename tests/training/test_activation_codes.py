@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedcomp.training.activation_codes import CPU_CHUNK, Bitmap, Codes, chunks, encode, statistics
+from fedcomp.training.activation_codes import CPU_CHUNK, ChosenEntries, Codes, chunks, encode, statistics
 from fedcomp.training.bit_packing import unpack_bits
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
-def encoded(x: Tensor, bound: float, nonzero: Bitmap | None = None) -> Codes:
+def encoded(x: Tensor, bound: float, nonzero: ChosenEntries | None = None) -> Codes:
     codes = encode(x, bound, statistics(x), nonzero)
     assert codes is not None
     return codes
@@ -79,7 +79,7 @@ def test_the_error_is_bounded_and_zeros_and_signs_are_exact(dtype: torch.dtype, 
 
 def test_a_bitmap_that_is_there_is_shared() -> None:
     x = torch.randn(5000, generator=torch.Generator().manual_seed(0)).relu()
-    nonzero = Bitmap.of(part > 0 for part in chunks(x))
+    nonzero = ChosenEntries.of(part > 0 for part in chunks(x))
     assert torch.equal(torch.cat(list(nonzero)), x > 0)
     assert nonzero.nbytes == 625
     codes = encoded(x, 0.01, nonzero)

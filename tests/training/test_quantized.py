@@ -101,6 +101,10 @@ def test_weights_of_zeros_have_no_value_that_is_no_number(bits: int | str, scale
     assert torch.isfinite(quantize_weight(torch.zeros(3, 3), bits, scaled=scaled)).all()
 
 
+def test_a_binary_weight_of_zero_is_positive() -> None:
+    assert quantize_weight(torch.tensor([-2.0, 0.0, 1.0]), "binary", scaled=False).tolist() == [-1, 1, 1]
+
+
 def test_a_step_has_the_gradient_of_the_quantized_weights() -> None:
     """By hand: w = (0.6, -0.2) is used as (1, -1), x = (2, 1); y = 1 and loss = y^2 / 2 have the gradient y x = (2, 1)."""
     model = nn.Linear(2, 1, bias=False)

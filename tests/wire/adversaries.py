@@ -110,7 +110,7 @@ def _symbols(rng: Random, count: int, bound: int, most: int = 512) -> bytes:
         return b"".join(rng.choice(plans)().write(symbols))
 
 
-def _longest(counts: NDArray[np.int64]) -> plain_alphabet.CodingPlan:
+def _longest(counts: NDArray[np.int64]) -> plain_alphabet.SymbolWriter:
     """Return the Huffman code of single symbols, if there are two or more."""
     return plain_alphabet.coded(counts, 1) if np.count_nonzero(counts) > 1 else plain_alphabet.fixed(counts)
 

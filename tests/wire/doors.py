@@ -20,7 +20,7 @@ from fedcomp.sync.fingerprint import fingerprint
 from fedcomp.sync.node_registry import NodeRecord, SentModel
 from fedcomp.wire import FLAG_DIRECT, Kind, decode_body, frame, server_message
 from tests.wire import batches, ends, specimens
-from tests.wire.mutants import BODY, INSTRUCTION, Mutant
+from tests.wire.mutants import BODY, SERVER_MESSAGE, Mutant
 
 TO_NODES = (Kind.KEY.name, Kind.START.name, Kind.DELTA.name, Kind.JUMP.name, Kind.REPLAY.name)
 MAX_VECTORS = 4
@@ -50,7 +50,7 @@ class Outcome:
 
 def bound(mutant: Mutant) -> int:
     """Return the bytes that decoding `mutant` may take."""
-    copies = MAX_COPIES + (mutant.kind == INSTRUCTION)
+    copies = MAX_COPIES + (mutant.kind == SERVER_MESSAGE)
     vectors = MAX_VECTORS + MORE_VECTORS.get(mutant.kind, 0)
     return vectors * 4 * mutant.n + copies * len(mutant.data) + FIXED_BYTES
 
@@ -219,7 +219,7 @@ def _need(holds: bool, text: str) -> None:
 
 DOORS: dict[str, Callable[[Mutant], Door]] = {
     BODY: _decoder,
-    INSTRUCTION: _node,
+    SERVER_MESSAGE: _node,
     **dict.fromkeys(TO_NODES, _replica),
     Kind.ACTIVATION.name: _upper_layers,
     Kind.GRADIENT.name: _lower_layers,

@@ -28,7 +28,7 @@ from fedcomp.gossip.peers.service import Service
 from fedcomp.gossip.shared_tensors import SharedTensors
 from fedcomp.split import SplitSettings
 from tests.split.pair import Pair
-from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_instruction
+from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_server_message
 
 REQUESTS = {"HELLO": pb.HelloRequest, "FETCH": pb.FetchRequest, "DELIVER": pb.DeliverRequest}
 FETCHED, STATE, SPLIT_ANSWER, SPLIT_MESSAGE = "FETCHED", "STATE", "SPLIT_ANSWER", "SPLIT_MESSAGE"
@@ -190,7 +190,7 @@ def pair() -> Pair:
 def split_message(rng: Random) -> bytes:
     """Return the server's message with changed bytes, most often with a right checksum."""
     data = disturb(rng, _pair()[1])
-    return seal_instruction(data) if rng.random() < 0.7 else data
+    return seal_server_message(data) if rng.random() < 0.7 else data
 
 
 def split_answer(rng: Random) -> bytes:
@@ -222,7 +222,7 @@ def door(kind: str, method: int, data: bytes, need: Need) -> Door:
             return
         try:
             reply = pb.FetchReply.FromString(data)
-        except DecodeError as error:  # as `NeighborLink` does
+        except DecodeError as error:  # as `PeerLink` does
             raise Aborted(str(error)) from None
         fetched = Fetched(reply.round, reply.frames, (reply.version, reply.fingerprint), reply.last_used)
         if peer.take(0, fetched) is not None:

@@ -31,14 +31,14 @@ from fedcomp.wire import (
     server_message,
 )
 from tests.wire import adversaries, batches, ends, specimens
-from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_instruction
+from tests.wire.mutations import HUGE, disturb, disturb_head, seal_frame, seal_server_message
 
 SIZES = (10, 10_000, 1_000_000)
 """Entries of the models."""
 SHARES = (0.96, 0.038, 0.002)
 HOSTILE = 0.65
 """The share of the bodies that come from `adversaries`: more than half of all mutants."""
-BODY, INSTRUCTION = "body", "instruction"
+BODY, SERVER_MESSAGE = "body", "message"
 KINDS = (
     BODY,
     Kind.DELTA.name,
@@ -47,7 +47,7 @@ KINDS = (
     Kind.UPDATE.name,
     Kind.KEY.name,
     Kind.START.name,
-    INSTRUCTION,
+    SERVER_MESSAGE,
     Kind.ACK.name,
     Kind.RESYNC.name,
     Kind.ACTIVATION.name,
@@ -296,8 +296,8 @@ def _outside(rng: Random, data: bytes) -> bytes:
     return data if rng.random() < 0.25 else seal_frame(data, length=rng.random() < 0.8)
 
 
-def _instruction(rng: Random, n: int) -> Mutant:
-    message = specimens.instruction(n, rng.choice(specimens.ROUTES), rng.choice((0, 0, 1, 2**64 - 1)))
+def _server_message(rng: Random, n: int) -> Mutant:
+    message = specimens.server_message(n, rng.choice(specimens.ROUTES), rng.choice((0, 0, 1, 2**64 - 1)))
     what = rng.random()
     if what < 0.5 and message.frames:
         message = replace(message, frames=_frames(rng, n, list(message.frames)))
@@ -306,7 +306,7 @@ def _instruction(rng: Random, n: int) -> Mutant:
         data = disturb(rng, data)
     elif what >= 0.5:
         data = _with_other_text(rng, message, data)
-    return Mutant(INSTRUCTION, n, 0, data if what >= 0.95 else seal_instruction(data))
+    return Mutant(SERVER_MESSAGE, n, 0, data if what >= 0.95 else seal_server_message(data))
 
 
 def _frames(rng: Random, n: int, frames: list[bytes]) -> tuple[bytes, ...]:
@@ -326,7 +326,7 @@ def _frames(rng: Random, n: int, frames: list[bytes]) -> tuple[bytes, ...]:
 
 
 def _with_other_text(rng: Random, message: ServerMessage, data: bytes) -> bytes:
-    """Return the instruction with another text, or another number in its head."""
+    """Return the server message with another text, or another number in its head."""
     begin, length = server_message.HEAD.size, len(message.uplink.encode())
     if rng.random() < 0.5:
         text = data[begin : begin + length]
@@ -343,7 +343,7 @@ MAKERS: dict[str, Callable[[Random, int], Mutant]] = {
     Kind.UPDATE.name: _update,
     Kind.KEY.name: _key,
     Kind.START.name: _start,
-    INSTRUCTION: _instruction,
+    SERVER_MESSAGE: _server_message,
     Kind.ACK.name: partial(_answer, Kind.ACK),
     Kind.RESYNC.name: partial(_answer, Kind.RESYNC),
     Kind.ACTIVATION.name: _activation,

@@ -133,8 +133,8 @@ def seal_frame(data: bytes, *, length: bool = True) -> bytes:
     return covered + struct.pack("<I", zlib.crc32(promised, zlib.crc32(covered))) + payload
 
 
-def seal_instruction(data: bytes) -> bytes:
-    """Return the instruction `data` with the magic, the format and the CRC32 that belong to its bytes."""
+def seal_server_message(data: bytes) -> bytes:
+    """Return the server message `data` with the magic, the format and the CRC32 that belong to its bytes."""
     head, behind = (
         data[: server_message.HEAD.size].ljust(server_message.HEAD.size, b"\0"),
         data[server_message.HEAD.size :],

@@ -227,7 +227,7 @@ def answer(n: int, kind: Kind) -> bytes:
     return Frame(kind, codec_ids.NO_BODY, 0, *here, NUMBER).to_bytes()
 
 
-def instruction(n: int, route: int, training_id: int) -> ServerMessage:
+def server_message(n: int, route: int, training_id: int) -> ServerMessage:
     """Return the next message, with one of the `ROUTES` to the version of the model or to one of the next two."""
     held = world(n)
     key, (one, two) = held.replica.key_frame().to_bytes(), held.steps

@@ -208,7 +208,7 @@ def test_plain_integers_find_the_fields_of_the_frame() -> None:
 
 
 def test_the_server_message_is_what_the_library_writes_and_reads() -> None:
-    head, frame = octets("instruction"), octets("frame")
+    head, frame = octets("message"), octets("frame")
     after = int.from_bytes(frame[32:40], "little")
     message = ServerMessage(9, Ack(3, 0xDEADBEEF), 8, after, 77, "stc(density=0.02)", (frame,))
     assert message.to_bytes() == head + frame

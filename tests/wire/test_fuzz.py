@@ -30,13 +30,13 @@ def test_a_mutant_is_the_same_on_every_run() -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_mutants_are_refused_or_lead_to_a_valid_result(part: int) -> None:
-    tally, failures = work(SEED, range(part * 1000, part * 1000 + 1000), KINDS)
+    tally, failures = work(SEED, range(part * 500, part * 500 + 500), KINDS)
     assert not failures, failures[0][1]
     every = Row()
     for row in tally.values():
         every.join(row)
-    assert 500 < every.refused.total() < 950
-    assert every.passed > 50
+    assert 250 < every.refused.total() < 475
+    assert every.passed > 25
     assert {label.split()[0] for label, _ in tally} == set(KINDS)
     assert {n for _, n in tally} >= set(SIZES[:2])
 

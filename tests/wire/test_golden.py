@@ -76,7 +76,7 @@ def replica() -> Replica:
 
 
 def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
-    names = {path.name for path in GOLDEN.iterdir() if path.suffix in (".body", ".frame", ".instruction")}
+    names = {path.name for path in GOLDEN.iterdir() if path.suffix in (".body", ".frame", ".message")}
     assert names == {
         "cgx_random.body",
         *("raw.body", "golomb.body", "golomb_interleaved.body", "empty.body", "stc.body"),
@@ -99,14 +99,14 @@ def test_every_golden_file_is_known_and_every_codec_and_kind_has_one() -> None:
             "delta_dense.frame",
             "delta_some.frame",
             "update.frame",
-            "held.frame",
-            "lost.frame",
+            "ack.frame",
+            "resync.frame",
             "start.frame",
         ),
         *("activation.frame", "direct.frame", "gradient.frame"),
-        "message.instruction",
-        "first.instruction",
-        "epoch.instruction",
+        "plain.message",
+        "training.message",
+        "epoch.message",
     }
     assert {parse_single_frame(golden(name)).kind for name in names if name.endswith(".frame")} == set(Kind)
     methods = {codec_id(fedcomp.parse(file.text).entropy) for file in METHODS.values()}
@@ -313,7 +313,7 @@ def test_the_replay_frame() -> None:
 
 def test_the_answers_of_a_node() -> None:
     delta = parse_single_frame(golden("delta.frame"))
-    update, held, lost = (parse_single_frame(golden(f"{name}.frame")) for name in ("update", "held", "lost"))
+    update, held, lost = (parse_single_frame(golden(f"{name}.frame")) for name in ("update", "ack", "resync"))
     assert (update.kind, held.kind, lost.kind) == (Kind.UPDATE, Kind.ACK, Kind.RESYNC)
     assert (update.codec, update.flags, update.payload) == (2, FLAG_EXACT, SECONDS.pack(0.25, 0.5) + delta.payload)
     here = (42, 42, delta.layout, delta.after, 9)
@@ -350,7 +350,7 @@ def test_the_gradient_of_a_batch() -> None:
 
 @pytest.mark.parametrize(
     ("name", "training_id", "epoch"),
-    [("message", 0, 0), ("first", 2**64 - 3, 0), ("epoch", 2**64 - 3, 2**62 + 5)],
+    [("plain", 0, 0), ("training", 2**64 - 3, 0), ("epoch", 2**64 - 3, 2**62 + 5)],
 )
 def test_the_server_messages(name: str, training_id: int, epoch: int) -> None:
     key, delta, update = golden("key.frame"), golden("delta.frame"), golden("update.frame")
@@ -358,8 +358,8 @@ def test_the_server_messages(name: str, training_id: int, epoch: int) -> None:
     text, frames = "stc(density=0.1)", (key, delta)
     message = ServerMessage(10, ack_of(9, update), 42, after, 2**63 + 5, text, frames, training_id, epoch)
     parsed = tuple(parse_single_frame(data) for data in frames)
-    assert server_message.parse_server_message(golden(f"{name}.instruction")) == (message, parsed)
-    assert message.to_bytes() == golden(f"{name}.instruction")
+    assert server_message.parse_server_message(golden(f"{name}.message")) == (message, parsed)
+    assert message.to_bytes() == golden(f"{name}.message")
 
 
 def test_every_method_has_a_golden_file() -> None:

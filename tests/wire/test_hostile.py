@@ -18,12 +18,12 @@ from fedcomp.sync import apply_frame, from_key_frame
 from fedcomp.sync.replica import LENGTH
 from fedcomp.wire import FLAG_EXACT, Frame, Kind, frame, server_message
 from tests.wire.mutants import mutant
-from tests.wire.mutations import disturb, seal_frame, seal_instruction
+from tests.wire.mutations import disturb, seal_frame, seal_server_message
 from tests.wire.specimens import SETTINGS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STARTS = (b"", b"FCMP", b"FCMP\1\2", b"FCIN\1\0")
-FILES = sorted(path for path in GOLDEN.iterdir() if path.suffix in (".frame", ".instruction"))
+FILES = sorted(path for path in GOLDEN.iterdir() if path.suffix in (".frame", ".message"))
 
 
 SHAPES = {1: ((),), 31: ((4, 5), (0, 3), (11,)), 1000: ((25, 30), (50,), (10, 20)), 5000: ((60, 70), (60,), (37, 20))}
@@ -65,7 +65,7 @@ def test_changed_files_are_refused_by_their_checksums(path: Path) -> None:
     rng = Random(0)
     data = path.read_bytes()
     read: Callable[[bytes], object] = (
-        server_message.parse_server_message if path.suffix == ".instruction" else frame.parse_single_frame
+        server_message.parse_server_message if path.suffix == ".message" else frame.parse_single_frame
     )
     for _ in range(300):
         changed = disturb(rng, data)
@@ -89,13 +89,13 @@ def test_changed_bodies_of_every_method_take_memory_for_the_vector_that_is_neede
                 assert peak < 4 * 4 * n + 32 * len(changed) + FIXED_BYTES, f"{compressor}: {changed.hex()}"
 
 
-def test_changed_and_sealed_instructions_are_refused_or_valid() -> None:
+def test_changed_and_sealed_server_messages_are_refused_or_valid() -> None:
     rng = Random(5)
-    data = golden("message.instruction")
+    data = golden("plain.message")
     text = 16
     for _ in range(500):
         behind = data[52 + text :] if rng.random() < 0.5 else disturb(rng, data[52 + text :])
-        packed = seal_instruction(disturb(rng, data[: 52 + text]) + behind)
+        packed = seal_server_message(disturb(rng, data[: 52 + text]) + behind)
         refused_by(described, packed)
         try:
             message, frames = server_message.parse_server_message(packed)

@@ -1,1 +1,1 @@
-"""Bits and bytes: fields that are read one after the other, rows of bits, and prefix streams."""
+"""Bits and bytes: fields that are read in order, rows of bits, and prefix streams."""

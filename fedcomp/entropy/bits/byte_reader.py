@@ -1,4 +1,4 @@
-"""Reads the fields of a body one after the other; it owns the position and reports fields that are cut short."""
+"""Reads the fields of a body in order; the reader owns the position and reports fields that are cut short."""
 
 import struct
 from typing import Any
@@ -22,7 +22,7 @@ def write_varint(value: int) -> bytes:
 
 
 class ByteReader:
-    """A position in bytes that arrived, which each read moves behind the field it returns.
+    """A position in bytes that arrived; each read returns a field and moves the position behind the field.
 
     `what` names a field in errors.  Every read raises `TruncatedError` if the bytes end within the field.
     """

@@ -1,4 +1,4 @@
-"""Integers in a row of bits, padded with zeros: of a fixed width each, in unary, or several small digits as one number."""
+"""Integers as a row of bits, padded with zeros: at a fixed width, in unary, or several small digits as one number."""
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -27,9 +27,9 @@ def size(count: int, width: int) -> int:
 
 
 def write(values: Unsigned, width: int) -> bytes:
-    """Return the low `width` bits of each value, one after the other, the most significant bit first.
+    """Return the low `width` bits of each value, in order, the most significant bit first.
 
-    Eight values make `width` bytes: each byte is gathered from the values that reach into it, for all groups at once.
+    Eight values make `width` bytes: each byte is gathered from the values that share it, for all groups at once.
     """
     if width == 1:
         return np.packbits(values & values.dtype.type(1)).tobytes()
@@ -89,7 +89,7 @@ def read_blocks(octets: Octets, width: int, count: int) -> Iterator[tuple[slice,
 
 
 def write_unary(blocks: Iterable[NDArray[Any]], bits: int) -> bytes:
-    """Return the counts in `blocks` in unary, as that many ones and a zero each, `bits` bits in all, padded with zeros."""
+    """Return the counts in `blocks` in unary, each as `count` ones and a zero: `bits` bits in all, padded with zeros."""
     stream = np.ones(bits, np.uint8)
     start = 0
     for block in blocks:
@@ -111,7 +111,7 @@ def read_unary(octets: Octets, k: int, what: str) -> NDArray[np.int64]:
     if octets.size != -(-bits // 8) or ends.size - k != 8 * octets.size - bits:
         raise CorruptError(f"{octets.size} bytes of {what}; {k} of them take {bits} bits, and only zeros may follow")
     counts = ends[:k]
-    for start in reversed(range(0, k, BLOCK_ENTRIES)):  # in place, from the back: a block needs the end before it
+    for start in reversed(range(0, k, BLOCK_ENTRIES)):  # in place, from the back: a block needs the last block's end
         before = counts[start - 1] if start else -1
         block = counts[start : start + BLOCK_ENTRIES]
         block[1:] -= block[:-1]
@@ -129,7 +129,7 @@ def max_digits(base: int) -> int:
 
 
 def join_digits(digits: NDArray[np.unsignedinteger[Any]], base: int, length: int) -> Octets:
-    """Return `digits`, `length` at a time, as numbers below ``base**length`` <= 256; zeros fill up the last number."""
+    """Return `digits`, `length` at a time, as numbers below ``base**length`` <= 256; the last number is padded with zeros."""
     count = -(-digits.size // length)
     if digits.size < count * length:
         digits = np.concatenate((digits, np.zeros(count * length - digits.size, digits.dtype)))

@@ -1,7 +1,7 @@
 """Streams of prefix codewords in their natural order, written and read without a Python loop over the codewords.
 
-The stream is cut into chunks of equally many codewords, and its head gives the bits of each chunk: a reader keeps a position
-in every chunk and reads codeword i of all chunks in one step.
+The stream is cut into chunks of the same number of codewords, and its head gives the bits of each chunk.  A reader keeps a
+position in every chunk and reads codeword i of all chunks in one step.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,15 +20,15 @@ MIN_CHUNK_LOG, MAX_CHUNK_LOG = 6, 11
 BATCH = 1 << 15
 """Codewords that a writer gets at a time: whole chunks of any size."""
 MIN_CHUNK_BITS = 2048
-"""In chunks of this many bits, their lengths take less than 0.5 % of the stream."""
+"""With chunks of this many bits, the lengths of the chunks take less than 0.5 % of the stream."""
 SHORT_STREAM, MIN_SHORT_CHUNK_BITS = 1 << 16, 512
-"""Streams of fewer codewords have shorter chunks, whose lengths take less than 2 %: long ones would take too many steps."""
+"""Shorter streams have shorter chunks, whose lengths take less than 2 %: long chunks would take too many steps."""
 
 _WORD = np.uint64(64)
 
 
 def head_bits(count: int, total: int) -> int:
-    """Return about how many bits precede `total` bits of `count` codewords."""
+    """Return the approximate number of bits that precede `total` bits of `count` codewords."""
     chunks = -(-count // (1 << _chunk_log(count, total)))
     return 8 * (1 + len(write_varint(total))) + (9 * chunks + 24 if chunks > 1 else 0)
 
@@ -36,8 +36,8 @@ def head_bits(count: int, total: int) -> int:
 def write(batches: Iterable[tuple[Words, Words]], count: int, total: int, merged: int = 1) -> bytes:
     """Return the stream of `count` codewords of `total` bits: chunk size, total, lengths of the chunks, codewords.
 
-    A batch is (codewords, lengths) of `BATCH` codewords, the last batch of the remaining ones.  `merged`, a power of two, is
-    the number of neighbours that the caller has joined into one; at the end of the stream there may be fewer.
+    A batch is (codewords, lengths) of `BATCH` codewords; the last batch has the remaining ones.  `merged`, a power of two, is
+    the number of neighbours that the caller has joined into one codeword; the last codeword may join fewer.
     """
     log = _chunk_log(count, total)
     words = np.zeros(total // 64 + 2, np.uint64)
@@ -58,7 +58,7 @@ class ChunkedBitReader:
     """All chunks of a stream, read one codeword of every chunk in a step.
 
     For each (rows, chunks) of `steps` and each of the rows, the first `chunks` chunks have a codeword: `windows` returns their
-    next bits, `skip` moves on.  At last `finish` refuses a stream whose chunks end elsewhere than their lengths say.
+    next bits, and `skip` moves on.  At the end, `finish` refuses a stream whose chunks do not have the lengths in its head.
     """
 
     def __init__(self, reader: ByteReader, count: int, what: str) -> None:
@@ -111,7 +111,7 @@ class ChunkedBitReader:
         return high
 
     def skip(self, lengths: Words) -> None:
-        """Move on by `lengths` bits in the first chunks."""
+        """Move forward by `lengths` bits in the first chunks."""
         self._places[: lengths.size] += lengths
 
     def finish(self) -> None:
@@ -134,7 +134,7 @@ def _chunk_log(count: int, total: int) -> int:
 
 
 def _merged(codewords: Words, lengths: Words) -> tuple[Words, Words]:
-    """Return neighbours merged in pairs, pairs in pairs, as long as the longest fits a word."""
+    """Return neighbours merged in pairs, these again in pairs, and so on while the longest fits a word."""
     while lengths.size > 1:
         if lengths.size % 2:
             codewords, lengths = np.append(codewords, np.uint64(0)), np.append(lengths, np.uint64(0))
@@ -147,20 +147,20 @@ def _merged(codewords: Words, lengths: Words) -> tuple[Words, Words]:
 
 
 def _scatter(words: Words, offset: int, codewords: Words, lengths: Words) -> None:
-    """Write the codewords one after the other into `words`, from bit `offset`."""
+    """Write the codewords in order into `words`, from bit `offset` on."""
     ends = np.cumsum(lengths)
     places = ends - lengths
     places += np.uint64(offset)
     index = (places >> np.uint64(6)).view(np.int64)
     shift = places & np.uint64(63)
     top = codewords << (_WORD - lengths)
-    # Bits of different codewords never meet, so sums are unions, and np.add.at is the faster one.
+    # Bits of different codewords never overlap, so a sum is a union, and np.add.at is faster.
     np.add.at(words, index, top >> shift)
     np.add.at(words, index + 1, top << (_WORD - shift))
 
 
 def _write_sizes(sizes: NDArray[np.uint64]) -> bytes:
-    """Return the bits of all chunks but the last one: the least, the width of the excess, the excess of each."""
+    """Return the encoded sizes of all chunks but the last one: the least size, the width of the excess, each excess."""
     if not sizes.size:
         return b""
     least = int(sizes.min())

@@ -62,7 +62,7 @@ class LevelsCode:
         )
 
     def count_pieces(self, value: bytes, /) -> int:
-        """Return the number of tensors that are groups, 1 if the groups are buckets: those take no time of their own."""
+        """Return the number of groups that are tensors; 1 if the groups are buckets, which take no time of their own."""
         reader = ByteReader(value)
         head.read_n(reader, None)
         _, flags = _read_scale(reader)
@@ -71,8 +71,8 @@ class LevelsCode:
     def decode(self, value: bytes, /, n: int | None = None) -> Levels:
         """Return the levels.
 
-        A few bytes may stand for any number of equal levels.  Without `n`, a body is refused that claims more than 2^20
-        entries and more than 1024 for each of its bytes.
+        A few bytes may represent any number of equal levels.  Without `n`, a body is refused if it claims more than 2^20
+        entries and more than 1024 per byte.
         """
         reader = ByteReader(value)
         total = head.read_n(reader, n)

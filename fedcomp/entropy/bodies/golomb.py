@@ -14,7 +14,7 @@ from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.quantized import Indices, Ternary
 
 ROUNDING = 1
-"""A sender whose logarithm is rounded otherwise may find a Rice parameter that differs by this."""
+"""A sender whose logarithm is rounded differently may find a Rice parameter that differs by this."""
 STRETCH = 1 << 12
 """Bytes read at a time."""
 
@@ -60,9 +60,10 @@ def read_head(reader: ByteReader, n: int | None) -> tuple[int, int, np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class GolombTernaryInterleaved:
-    """Ternary vectors as Sattler et al., TNNLS 2020, section V and Algorithm 3, write them, with b* computed from k / n.
+    """Ternary vectors in the format of Sattler et al., TNNLS 2020, section V and Algorithm 3, with b* computed from k / n.
 
-    Kept for faithfulness: as small as `GolombTernary` on independent positions, larger on real updates, slower to decode.
+    Kept because it is the paper's format: as small as `GolombTernary` on independent positions, larger on real updates, and
+    slower to decode.
     """
 
     def encode(self, value: Ternary, /) -> bytes:
@@ -101,7 +102,8 @@ class GolombTernaryInterleaved:
 def rice_parameter(density: float) -> int:
     """Return b* for independent positions kept with probability `density`.
 
-    b* = 1 + floor(log2(ln(phi - 1) / ln(1 - p))), phi the golden ratio; Sattler et al., TNNLS 2020, section V.
+    b* = 1 + floor(log2(ln(phi - 1) / ln(1 - p))), with phi the golden ratio and p the density; Sattler et al., TNNLS 2020,
+    section V.
     """
     if density >= 1:
         return 0
@@ -140,10 +142,10 @@ def _read(octets: Octets, k: int, rice: int, n: int) -> tuple[NDArray[np.int64],
 
 
 def _closing_zeros(zeros: Indices, rice: int, size: int) -> Indices:
-    """Return where the quotients end of all entries within a stretch of `size` bits that has these `zeros`.
+    """Return the ends of the quotients of all entries within a stretch of `size` bits that has these `zeros`.
 
-    After a closing zero come the remainder and the sign; the next closing zero is the first zero behind them.  That rule
-    links every zero to its successor; following the links from the first zero, doubling the steps, takes few gathers.
+    After a closing zero come the remainder and the sign; the next closing zero is the first zero behind them.  This rule links
+    every zero to its successor.  Following the links from the first zero, and doubling the steps, takes few gathers.
     """
     successor = np.append(np.searchsorted(zeros, zeros + (rice + 2)), zeros.size)
     path = np.zeros(1, np.int64)

@@ -1,11 +1,11 @@
-"""The head of a body: n, the entries of the vector, and in bodies of kept entries k, how many are kept."""
+"""The head of a body: n, the number of entries of the vector, and in bodies of kept entries k, the number of kept ones."""
 
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.protocol import MAX_ENTRIES
 from fedcomp.errors import CorruptError
 
 MAX_UNREQUESTED_ENTRIES, MAX_ENTRIES_PER_BYTE = 1 << 20, 1024
-"""A body may claim the larger of both, the second one for each of its bytes, if its reader does not know n."""
+"""If its reader does not know n, a body may claim 2^20 entries, or 1024 for each of its bytes if that is more."""
 
 
 def write(n: int, *numbers: int) -> bytes:
@@ -18,7 +18,7 @@ def write(n: int, *numbers: int) -> bytes:
 def read(reader: ByteReader, n: int | None) -> tuple[int, int]:
     """Return n and k.
 
-    Refuses a body of other than the needed `n` entries, more kept entries than bits (an entry takes at least one), and bytes
+    Refuses a body of another number of entries than `n`, more kept entries than bits (an entry takes at least one), and bytes
     behind the head of an empty selection.
     """
     total, k = read_n(reader, n), reader.varint("k")
@@ -30,7 +30,7 @@ def read(reader: ByteReader, n: int | None) -> tuple[int, int]:
 
 
 def read_n(reader: ByteReader, n: int | None) -> int:
-    """Return n; refuse other than the needed `n` entries."""
+    """Return n; refuse another number than the needed `n`."""
     total = reader.varint("n")
     check_n(total, n)
     return total
@@ -45,6 +45,6 @@ def check_n(total: int, n: int | None) -> None:
 
 
 def check_claim(data: bytes, total: int, n: int | None) -> None:
-    """Refuse a body whose few bytes stand for many entries, unless its reader needs that many."""
+    """Refuse a body that claims many entries in few bytes, unless its reader needs this number of entries."""
     if n is None and total > max(MAX_UNREQUESTED_ENTRIES, MAX_ENTRIES_PER_BYTE * len(data)):
         raise CorruptError(f"a body of {total} entries in {len(data)} bytes; decode it with n={total} if that is right")

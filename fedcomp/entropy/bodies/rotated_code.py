@@ -32,11 +32,11 @@ LAST = np.uint64(0x0101010101010101)
 class RotatedBits:
     """Levels of floor(bits) bits, at least one, and one bit more in each group that the seed selects.  Codec 8.
 
-    Vargaftik et al., ICML 2022, send the same: bits, scales and the seed.
+    Vargaftik et al., ICML 2022, send the same content: bits, scales and the seed.
     """
 
     def encode(self, value: Rotated, /) -> bytes:
-        """Return the body: n, seed, bits, scales, the levels without the bits that only some have, those bits."""
+        """Return the body: n, seed, bits, scales, the common bits of all levels, and the additional bits of wide groups."""
         begin = head.write(value.n)
         levels, last = _split(value)
         blocks = (levels[start : start + packing.BLOCK] for start in range(0, levels.size, packing.BLOCK))
@@ -76,12 +76,12 @@ class RotatedBits:
 
 
 def _width(bits: float) -> int:
-    """Return the bits that every level has."""
+    """Return the number of bits that every level has."""
     return max(1, int(bits))
 
 
 def _split(value: Rotated) -> tuple[NDArray[np.uint8], bytes]:
-    """Return the levels, those of wide groups without their last bits, and these bits, a byte a group."""
+    """Return the levels without the last bits of wide groups, and these last bits, one byte per group."""
     places = value.levels.size
     last: list[bytes] = []
     levels = np.zeros(-(-places // WIDTH_GROUP) * WIDTH_GROUP, np.uint8)
@@ -94,7 +94,7 @@ def _split(value: Rotated) -> tuple[NDArray[np.uint8], bytes]:
 
 
 def _join(levels: NDArray[np.uint8], last: NDArray[np.uint8], bits: float, rotation: Rotation) -> None:
-    """Give the wide groups of `levels` their last bits, which are all of `last`."""
+    """Append their last bits to the levels of wide groups; `last` holds all of these bits."""
     offset = 0
     for groups, wide in _wide_groups(levels, bits, rotation):
         count = int(np.count_nonzero(wide))
@@ -109,7 +109,7 @@ def _join(levels: NDArray[np.uint8], last: NDArray[np.uint8], bits: float, rotat
 def _wide_groups(
     levels: NDArray[np.uint8], bits: float, rotation: Rotation
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.bool_]]]:
-    """Yield (groups, which of them are wide) of each block of `levels`, in whole groups; nothing where all have the same."""
+    """Yield (groups, which of them are wide) of each block of `levels`, in whole groups; nothing if all widths are equal."""
     for places, wide in wide_blocks(rotation.seed, bits, rotation):
         if wide is not None:
             flags = wide[::WIDTH_GROUP]

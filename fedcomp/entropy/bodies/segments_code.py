@@ -1,4 +1,4 @@
-"""Codecs 9 and 10: vectors in consecutive pieces, low-rank matrices among them."""
+"""Codecs 9 and 10: vectors in consecutive pieces, including low-rank matrices."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from fedcomp.errors import CorruptError, TruncatedError
 from fedcomp.quantized import MAX_PRODUCT, MAX_RANK, Dense, Levels, Product, Segments, Ternary, worthwhile
 
 CODES: tuple[tuple[type, EntropyCode[Any]], ...] = ((Dense, Raw()), (Levels, LevelsCode()), (Ternary, GolombTernary()))
-"""By number: the pieces that a code is for, and the code."""
+"""The type of the pieces and their code, by the number of the code."""
 MIN_ROW_BYTES = 3
 
 Row = tuple[int, int, int]
 """The code of a piece, its entries, and the bytes of its body."""
 Part = tuple[int, int, int, int]
-"""Entries, rank, rows, columns; the last three are 0 for entries that are no matrix."""
+"""Entries, rank, rows, columns; the last three are 0 for entries outside a matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SegmentsCode:
         return b"".join(table + bodies)
 
     def count_pieces(self, value: bytes, /) -> int:
-        """Return the number of pieces, and of the tensors that are groups in them."""
+        """Return the number of pieces, plus the number of groups in them that are tensors."""
         reader, count = ByteReader(value), 0
         for number, _, length in _read_rows(reader):
             body = reader.take(length, "piece").tobytes()
@@ -56,7 +56,7 @@ class SegmentsCode:
         return count
 
     def decode(self, value: bytes, /, n: int | None = None) -> Segments:
-        """Return the pieces.  Without `n`, a body may claim as many entries as one of `LevelsCode`."""
+        """Return the pieces.  Without `n`, a body may claim as many entries as a body of `LevelsCode` may."""
         reader = ByteReader(value)
         rows = _read_rows(reader)
         total = sum(entries for _, entries, _ in rows)
@@ -97,7 +97,7 @@ def _read_rows(reader: ByteReader) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class LowRankRaw:
-    """A table of the parts, then four bytes a number."""
+    """A table of the parts, then four bytes per number."""
 
     def encode(self, value: Segments, /) -> bytes:
         """Return the body: n, the number of parts, rank and sides of each, then the numbers of each: left, right."""
@@ -142,7 +142,7 @@ def _number_count(part: Part) -> int:
 
 
 def _read_table(reader: ByteReader, n: int) -> list[Part]:
-    """Return the parts: `n` entries together, and no more numbers than bytes are left for."""
+    """Return the parts; refuse parts that do not have `n` entries together, or more numbers than the bytes that are left."""
     count = _read_count(reader, "parts")
     table: list[Part] = []
     left, numbers = n, 0

@@ -1,4 +1,4 @@
-"""Codecs 4, 5 and 6: kept entries with a value each, of few magnitudes, or at positions drawn from a seed."""
+"""Codecs 4, 5 and 6: kept entries with one value each, with few magnitudes, or at positions drawn from a seed."""
 
 import struct
 from dataclasses import dataclass
@@ -118,7 +118,7 @@ class SeededValues:
         return begin + SEED.pack(value.seed % NUM_SEEDS) + values.write(value.values) if k else begin
 
     def decode(self, value: bytes, /, n: int | None = None) -> Seeded:
-        """Return the seeded vector.  Positions are drawn only for values that have been read."""
+        """Return the seeded vector.  Positions are drawn only after the values were read."""
         reader = ByteReader(value)
         total, k = head.read(reader, n)
         if not k:

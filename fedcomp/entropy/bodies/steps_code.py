@@ -1,4 +1,4 @@
-"""Codec 11: kept entries in whole units, as the sums of many deltas are."""
+"""Codec 11: kept entries in whole units, such as the sum of many deltas."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from fedcomp.errors import CorruptError
 from fedcomp.quantized import Steps
 
 LENGTHS = 31
-"""A count has at most this many bits beside its sign."""
+"""A count has at most this many bits in addition to its sign."""
 
 Counts = NDArray[np.int64]
 """Magnitudes of counts, 1 or more."""
@@ -20,7 +20,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class StepsCode:
-    """Positions, signs, and the counts in gamma codes (`gamma.py`), without the trailing zero bits that all of them share."""
+    """Positions, signs, and the counts in gamma codes (`gamma.py`), without the trailing zero bits that all counts share."""
 
     def encode(self, value: Steps, /) -> bytes:
         """Return the body: n, k, shift, positions, signs, lengths and low bits of the counts."""
@@ -62,6 +62,6 @@ class StepsCode:
 
 
 def _shared_zeros(counts: Counts) -> int:
-    """Return how many trailing zero bits all counts have."""
+    """Return the number of trailing zero bits that all counts have."""
     bits = int(np.bitwise_or.reduce(counts))
     return (bits & -bits).bit_length() - 1

@@ -16,7 +16,7 @@ from fedcomp.quantized import Ternary
 class TernaryCode:
     """Ternary vectors.  `positions`, one of `positions.CHOICES`, is the encoder's choice; any instance decodes.
 
-    On updates of real models, whose kept entries come in clusters, it is smaller than any Golomb code.
+    On updates of real models, whose kept entries form clusters, it is smaller than any Golomb code.
     """
 
     positions: str = positions.SMALLEST

@@ -1,6 +1,6 @@
-"""A stream of small symbols in the fewest bytes of three modes: those of `plain_alphabet.py`, and COMMON.
+"""A stream of small symbols in the smallest of three modes: the two of `plain_alphabet.py`, and COMMON.
 
-COMMON: a set of 1, 2, 4, ... symbols at fixed width; the entries that hold others follow as positions and as a stream of
+COMMON: a set of 1, 2, 4, ... symbols at fixed width.  Entries with other symbols follow as positions and as a stream of
 their own.  The symbols are below `bound` <= 512, and the reader knows their number and `bound`.
 """
 
@@ -14,13 +14,13 @@ from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.codes import plain_alphabet, positions
 from fedcomp.entropy.codes.golomb_positions import CHUNK_GAPS
-from fedcomp.entropy.codes.plain_alphabet import MIN_OVERHEAD_BITS, CodingPlan, Counts, histogram
+from fedcomp.entropy.codes.plain_alphabet import MIN_OVERHEAD_BITS, Counts, SymbolWriter, histogram
 from fedcomp.entropy.codes.symbol_set import Symbols, SymbolSet
 from fedcomp.errors import CorruptError
 
 COMMON = 3
 MAX_COMMON_SHARE = 0.99
-"""COMMON is the slowest mode: it is taken only if it takes no more than this share of the bits."""
+"""COMMON is the slowest mode: it is chosen only if it takes at most this share of the bits of the best other mode."""
 
 
 def write(symbols: Symbols, bound: int) -> bytes:
@@ -28,8 +28,8 @@ def write(symbols: Symbols, bound: int) -> bytes:
     return b"".join(plan(histogram(symbols, bound)).write(symbols)) if symbols.size else b""
 
 
-def plan(counts: Counts) -> CodingPlan:
-    """Return the plan with the fewest bits for symbols that occur `counts` times, one of them at least."""
+def plan(counts: Counts) -> SymbolWriter:
+    """Return the plan with the fewest bits for symbols that occur `counts` times; at least one symbol occurs."""
     best = plain_alphabet.plan(counts)
     used = SymbolSet(np.flatnonzero(counts), counts.size)
     if used.size == 1 or best.bits <= plain_alphabet.entropy_bits(counts) + MIN_OVERHEAD_BITS:
@@ -40,10 +40,10 @@ def plan(counts: Counts) -> CodingPlan:
     return best
 
 
-def common(counts: Counts, size: int) -> CodingPlan:
+def common(counts: Counts, size: int) -> SymbolWriter:
     """Return the plan of the `size` most frequent symbols, a power of two, at fixed width.
 
-    The others follow as positions and as a stream of their own; in the place of each is rank 0.
+    The other symbols follow as positions and as a stream of their own; rank 0 takes the place of each.
     """
     used = SymbolSet(_most_frequent(counts, size), counts.size)
     other_counts = counts.copy()
@@ -57,9 +57,9 @@ def common(counts: Counts, size: int) -> CodingPlan:
         yield from others.write(symbols[indices])
         yield from used.write_ranks(symbols, others=True)
 
-    # As if the positions of the others were independent.
+    # This estimate treats the positions of the others as independent.
     bits = plain_alphabet.head_bits(used) + 24 + _common_bits(counts, used.width, others.bits)
-    return CodingPlan(COMMON, used, bits, rest)
+    return SymbolWriter(COMMON, used, bits, rest)
 
 
 def _indices_outside(used: SymbolSet, symbols: Symbols) -> NDArray[np.int64]:
@@ -75,7 +75,7 @@ def _indices_outside(used: SymbolSet, symbols: Symbols) -> NDArray[np.int64]:
 
 
 def _most_frequent(counts: Counts, size: int) -> NDArray[np.int64]:
-    """Return the `size` symbols that occur most often, ascending; of equally frequent ones the lower ones."""
+    """Return the `size` symbols that occur most often, ascending; ties go to the lower symbol."""
     return np.sort(np.argsort(-counts, kind="stable")[:size])
 
 
@@ -89,7 +89,7 @@ def _common_bits(counts: Counts, width: int, rest_bits: float = 0) -> float:
     n, k = int(counts.sum()), int(rest.sum())
     if 2 * k > n:
         return math.inf
-    # Whatever plan the rest gets, it takes its entropy or more, and a bit each unless all are the same.
+    # In any plan, the rest takes at least its entropy, and a bit per symbol unless all are equal.
     least = max(k, float(rest @ np.log2(k / rest))) if rest.size > 1 else 0
     return n * width + min(n, k * _gap_bits(k / n) + 8 * k / CHUNK_GAPS) + max(least, rest_bits)
 
@@ -105,7 +105,7 @@ def _gap_bits(p: float) -> float:
 def read(reader: ByteReader, count: int, bound: int) -> Symbols:
     """Return the next `count` symbols, each below `bound`.
 
-    A few bytes may stand for any number of symbols: the caller has made sure that memory may be taken for `count`.
+    A few bytes may represent any number of symbols: the caller must have checked that memory may be taken for `count`.
     """
     return plain_alphabet.read(reader, count, bound, {COMMON: _read_common})
 

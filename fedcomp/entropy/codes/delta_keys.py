@@ -1,9 +1,11 @@
 """Positions as delta keys: gaps in groups of l payload bits, each with a flag for whether another group follows.
 
-Yang, Chen, Zeng, Gao, "FastSGD", arXiv:2112.04291, encode keys as fine-grained deltas; the layout is a design of our own in
-the style of the abstract.  A gap g >= 1 takes ceil(bits(g) / l) groups, the most significant one first; l of 1 to 16 is
-chosen for the fewest bits, sum (l + 1) ceil(bits(g) / l).  All flags come first (the groups of a gap less one, in unary),
-then the payloads of the gaps of one group, of two, and so on, so that each stream is decoded as a whole.
+Yang, Chen, Zeng, Gao, "FastSGD", arXiv:2112.04291, encode keys as fine-grained deltas; the layout is our own design in the
+style of the abstract.  A gap g >= 1 takes ceil(bits(g) / l) groups, the most significant one first.  The l of 1 to 16 with the
+fewest bits is chosen: sum (l + 1) ceil(bits(g) / l).
+
+All flags come first: for each gap the number of its groups less one, in unary.  Then follow the payloads of the gaps of one
+group, of two groups, and so on, so that each stream is decoded as a whole.
 """
 
 from collections.abc import Iterator
@@ -64,7 +66,7 @@ class DeltaKeys:
 
 
 def measure(runs: NDArray[np.uint32]) -> DeltaKeys:
-    """Return the gaps `runs` + 1, uint32 (k,), with the width that gives the fewest bits, the least of equal ones."""
+    """Return the gaps `runs` + 1, uint32 (k,), with the width of the fewest bits; ties go to the smaller width."""
     lengths = np.empty(runs.size, np.uint8)
     histogram = np.zeros(MAX_GAP_BITS + 1, np.int64)
     for start in range(0, runs.size, BLOCK_ENTRIES):
@@ -87,7 +89,7 @@ def read(reader: ByteReader, n: int, k: int) -> Indices:
     if width not in WIDTHS:
         raise CorruptError(f"delta keys of {width} bits; {WIDTHS[0]} to {WIDTHS[-1]} are allowed")
     size, max_groups = reader.varint("length of the flags"), -(-MAX_GAP_BITS // width)
-    if 8 * size > min(n, k * max_groups) + 7:  # a gap takes no more groups than its length
+    if 8 * size > min(n, k * max_groups) + 7:  # a gap g takes at most g groups
         raise CorruptError(f"{size} bytes of flags; {k} gaps within {n} entries take fewer")
     more = packing.read_unary(reader.take(size, "flags"), k, "group counts")
     if more.max() >= max_groups:

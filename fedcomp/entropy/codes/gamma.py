@@ -1,8 +1,8 @@
 """Whole numbers of 1 and more in Elias' gamma code, with their lengths in a code of their own.
 
 P. Elias, "Universal codeword sets and representations of the integers", IEEE Trans. Inf. Theory 21, 1975.  A number of
-length L = floor(log2(number)) is 2^L and L bits below that.  Elias writes L in unary; here the lengths are a stream of symbols
-of their own, in about the entropy that they have.  The bits below follow, those of all numbers of length 1 first, then those of
+length L = floor(log2(number)) has L bits below its highest bit, 2^L.  Elias writes L in unary; here the lengths are a stream of
+symbols of their own, which takes about their entropy.  The low bits follow: first the bits of all numbers of length 1, then of
 length 2, and so on, each length padded to whole bytes.
 """
 
@@ -37,7 +37,7 @@ def lengths_of(numbers: Numbers) -> Lengths:
 
 
 def low_bytes(counts: Counts) -> int:
-    """Return the bytes of the bits below, of numbers of which `counts` have length 0, 1, 2 ..."""
+    """Return the bytes of the low bits; `counts` says how many numbers have length 0, 1, 2 ..."""
     return sum(packing.size(count, length) for length, count in enumerate(counts.tolist()))
 
 
@@ -66,7 +66,7 @@ def read_low_bits(reader: ByteReader, lengths: Lengths, what: str, dtype: type[n
 
 
 def _groups(lengths: Lengths) -> Iterator[tuple[int, slice]]:
-    """Yield (length, the numbers that have it) for each length above 0, with the numbers in the order of their lengths."""
+    """Yield (length, slice of its numbers) for each length above 0; the slices are of numbers sorted by length."""
     ends = np.cumsum(histogram(lengths, MAX_LENGTH + 1)).tolist()
     for length, (start, end) in enumerate(pairwise(ends), 1):
         if end > start:

@@ -1,7 +1,7 @@
-"""Positions as gaps g >= 1 from one kept index to the next, the first one's from index -1, in gamma codes (`gamma.py`).
+"""Positions as gaps g >= 1 from one kept index to the next, the first gap from index -1, in gamma codes (`gamma.py`).
 
-Kept entries come in clusters: their gaps are many short ones and some long ones, which no Golomb code fits.  The code of the
-lengths follows the distribution that the gaps really have.
+Kept entries form clusters: many gaps are short and some are long, which no Golomb code fits.  The code of the lengths follows
+the actual distribution of the gaps.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ BOUND = gamma.MAX_LENGTH + 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GammaPositions:
-    """Gaps g = `runs` + 1 with their lengths, and the `stream` of these."""
+    """Gaps g = `runs` + 1 with their lengths, and the `stream` of the lengths."""
 
     runs: NDArray[np.uint32]
     lengths: gamma.Lengths
@@ -35,7 +35,7 @@ class GammaPositions:
         return len(self.stream) + self.low_bytes
 
     def write(self) -> Iterator[bytes]:
-        """Yield the lengths, then the bits below."""
+        """Yield the lengths, then the low bits."""
         yield self.stream
         yield from gamma.write_low_bits(self.runs + np.uint32(1), self.lengths)
 

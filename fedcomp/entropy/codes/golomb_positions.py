@@ -1,4 +1,4 @@
-"""Positions as gaps g >= 1 from one kept index to the next, the first one's from index -1, in Golomb-Rice codes.
+"""Positions as gaps g >= 1 from one kept index to the next, the first gap from index -1, in Golomb-Rice codes.
 
 The run r = g - 1 is written as its quotient r >> b in unary and the low b bits of r.  Golomb, IEEE Trans. Inf. Theory 12,
 1966; Rice, JPL 79-22, 1979; used for positions by Sattler et al., TNNLS 2020, section V.  All quotients come first, then all
@@ -24,7 +24,7 @@ CHUNK_GAPS = 512
 """Gaps that share a Rice parameter."""
 
 Runs = NDArray[np.uint32]
-"""r = gap - 1 of each kept entry, uint32 (chunks, CHUNK_GAPS), the last chunk filled up with zeros."""
+"""r = gap - 1 of each kept entry, uint32 (chunks, CHUNK_GAPS), with the last chunk padded with zeros."""
 MAX_RICE = 31
 GROUP_CHUNKS = 64
 """Chunks worked on at a time: they stay in the processor's cache."""
@@ -43,7 +43,7 @@ def runs_of(indices: Indices, n: int) -> Runs:
 
 
 def indices_of(gaps: NDArray[np.int64], n: int) -> Indices:
-    """Return the indices with these `gaps`, in the memory of `gaps`; refuse those outside a vector of `n` entries."""
+    """Return the indices with these `gaps`, in the memory of `gaps`; refuse indices outside a vector of `n` entries."""
     indices = np.cumsum(gaps, out=gaps)
     indices -= 1
     if indices[-1] >= n:
@@ -81,7 +81,7 @@ class GolombPositions:
             yield self._remainders(rows)[: int(sizes[rows].sum())]
 
     def _remainders(self, rows: slice) -> bytes:
-        """Return the low bits of the runs of these chunks, and of what fills up the last one."""
+        """Return the low bits of the runs of these chunks, and of the padding of the last chunk."""
         rice = self.rice[rows]
         widths = set(rice.tolist())
         if len(widths) == 1:
@@ -151,15 +151,16 @@ def _read_remainders(reader: ByteReader, rice: NDArray[np.int64], runs: NDArray[
 
 
 def max_remainder_bits(n: int, k: int) -> int:
-    """Return the most bits of remainders of `k` gaps within `n` entries with the best Rice parameters, and 8 for padding.
+    """Return the most bits that remainders of `k` gaps within `n` entries take with the best Rice parameters, plus padding.
 
-    The best one of a chunk is at most 1 above the logarithm of its mean gap, and the logarithm is concave.
+    The best parameter of a chunk is at most 1 above the logarithm of its mean gap, and the logarithm is concave.  Padding
+    takes up to 8 bits.
     """
     return math.floor(k * (1 + math.log2(n / k))) + 8
 
 
 def _add_low_bits(octets: Octets, starts: NDArray[np.int64], rice: NDArray[np.int64], runs: NDArray[np.int64]) -> None:
-    """Add the low bits of chunks of several widths to `runs`; those of a chunk begin at its place in `starts`."""
+    """Add the low bits of chunks of several widths to `runs`; `starts` says where the bits of each chunk begin."""
     for width in set(rice.tolist()) - {0}:
         places = np.flatnonzero(rice == width)
         packed = octets[starts[places, None] + np.arange(CHUNK_GAPS * width // 8)]

@@ -1,4 +1,4 @@
-"""Canonical Huffman codes of small alphabets, no codeword longer than a limit; read in lockstep through a table.
+"""Canonical Huffman codes of small alphabets, with codewords of limited length; read in lockstep through a table.
 
 Huffman, Proc. IRE 40(9), 1952; limited lengths by package-merge, Larmore and Hirschberg, J. ACM 37(3), 1990; canonical
 codewords, Schwartz and Kallick, CACM 7(3), 1964: ordered by length, then by symbol, so that the lengths determine the code.
@@ -16,21 +16,21 @@ from fedcomp.errors import CorruptError
 
 MAX_LENGTH = 15
 _FAST_LENGTHS = (12, 13)
-"""Shorter limits, whose tables fit the fastest cache: taken where they cost at most `_FAST_COST`."""
+"""Shorter limits, whose tables fit the fastest cache: used if they cost at most `_FAST_COST`."""
 _FAST_COST = 1.003
 _ROWS = 64
 """Steps whose symbols are transposed at a time."""
 
 Lengths = NDArray[np.uint8]
 Counts = NDArray[np.int64] | NDArray[np.float64]
-"""How often each symbol occurs, or is expected to."""
+"""How often each symbol occurs, or is expected to occur."""
 
 
 def best_lengths(counts: Counts) -> Lengths:
-    """Return code lengths of at most 15 for symbols that occur `counts` > 0 times, at most 0.3 % from the best ones."""
+    """Return code lengths of at most 15 for at most 512 symbols that occur `counts` > 0 times, within 0.3 % of the optimum."""
     lengths = code_lengths(counts, MAX_LENGTH)
     for limit in _FAST_LENGTHS:
-        if lengths.max() > limit and counts.size <= 1 << limit:
+        if lengths.max() > limit:
             shorter = code_lengths(counts, limit)
             if counts @ shorter.astype(np.int64) <= _FAST_COST * (counts @ lengths.astype(np.int64)):
                 return shorter
@@ -38,13 +38,13 @@ def best_lengths(counts: Counts) -> Lengths:
 
 
 def code_lengths(counts: Counts, limit: int = MAX_LENGTH) -> Lengths:
-    """Return the lengths of the best code for symbols that occur `counts` times, none above `limit`; 0 for a lone symbol."""
+    """Return the lengths, at most `limit`, of the best code for symbols that occur `counts` times; 0 for a lone symbol."""
     symbols = counts.size
     if symbols > 1 << limit:
         raise ValueError(f"{symbols} symbols; codewords of {limit} bits are of at most {1 << limit}")
     order = np.argsort(counts, kind="stable")
     coins = counts[order]
-    # Each pass pairs the list into packages and merges those with the coins; the start of the last list is bought.
+    # Each pass pairs the list into packages and merges these with the coins; the start of the last list is bought.
     row, is_coin = coins, [np.ones(symbols, np.bool_)]
     for _ in range(limit - 1):
         packages = row[: row.size // 2 * 2].reshape(-1, 2).sum(axis=1)
@@ -73,7 +73,7 @@ def codewords(lengths: Lengths) -> NDArray[np.uint64]:
 def write(batches: Iterable[NDArray[Any]], lengths: Lengths, counts: NDArray[np.int64]) -> bytes:
     """Return the code `lengths` and the codewords of the symbols in `batches`, which occur `counts` times.
 
-    A batch is `prefix_stream.BATCH` symbols, the last one the remaining symbols; uint8 for up to 256 different symbols.
+    A batch is `prefix_stream.BATCH` symbols, and the last batch the remaining ones; uint8 for up to 256 different symbols.
     """
     words, sizes = codewords(lengths), lengths.astype(np.uint64)
     count, total = int(counts.sum()), int(counts @ lengths.astype(np.int64))
@@ -119,7 +119,7 @@ def read(reader: ByteReader, count: int, names: NDArray[Any]) -> NDArray[Any]:
 
 
 def _decode_table(lengths: NDArray[np.int64], names: NDArray[Any]) -> tuple[int, NDArray[np.uint64]]:
-    """Return the longest length, and for each value of that many bits the symbol's name and, above 16 bits, its length."""
+    """Return the longest length L, and for each value of L bits the symbol's name and, above 16 bits, its length."""
     width = int(lengths.max())
     order = np.argsort(lengths, kind="stable")
     entries = names[order].astype(np.uint64) | lengths[order].astype(np.uint64) << np.uint64(16)

@@ -1,9 +1,9 @@
-"""A stream of small symbols in the fewest bytes of two modes.
+"""A stream of small symbols in the smaller of two modes.
 
-The symbols are uint8, or uint16 if their bound exceeds 256; each is below the bound, at most 512.  The reader knows their
-number and the bound; no symbols take no bytes.  A stream begins with the number of its mode and the set of the symbols that
-occur.  FIXED: as many bits each as the set needs, none for a lone symbol.  HUFFMAN: one by one, or as tuples of as many as fit
-a byte.  `alphabet.py` adds a third mode.
+The symbols are uint8, or uint16 if their bound exceeds 256; each is below the bound, which is at most 512.  The reader knows
+their number and the bound.  An empty stream takes no bytes.  A stream begins with the number of its mode and the set of the
+symbols that occur.  FIXED: each symbol takes the bits that the set needs, none for a lone symbol.  HUFFMAN: symbols one by
+one, or in tuples of as many as fit a byte.  `alphabet.py` adds a third mode.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,8 +31,8 @@ ReadMode = Callable[[ByteReader, int, SymbolSet], Symbols]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CodingPlan:
-    """A way to write symbols of which only the counts are known: `rest` yields what follows the mode and the set."""
+class SymbolWriter:
+    """A way to write symbols of which only the counts are known: `rest` yields the bytes after the mode and the set."""
 
     mode: int
     used: SymbolSet
@@ -58,8 +58,8 @@ def histogram(symbols: Symbols, bound: int) -> Counts:
     return counts
 
 
-def plan(counts: Counts) -> CodingPlan:
-    """Return the plan with the fewest bits for symbols that occur `counts` times, one of them at least."""
+def plan(counts: Counts) -> SymbolWriter:
+    """Return the plan with the fewest bits for symbols that occur `counts` times; at least one symbol occurs."""
     best = fixed(counts)
     used = best.used
     if used.size == 1 or int(counts.sum()) * used.width <= entropy_bits(counts) + MIN_OVERHEAD_BITS:
@@ -69,19 +69,19 @@ def plan(counts: Counts) -> CodingPlan:
 
 
 def entropy_bits(counts: Counts) -> float:
-    """Return the fewest bits that independent symbols take which occur `counts` times."""
+    """Return the entropy in bits of independent symbols that occur `counts` times."""
     frequencies = counts[counts > 0]
     return -float(frequencies @ np.log2(frequencies / frequencies.sum()))
 
 
-def fixed(counts: Counts) -> CodingPlan:
+def fixed(counts: Counts) -> SymbolWriter:
     """Return the plan of all symbols that occur, at fixed width."""
     used = SymbolSet(np.flatnonzero(counts), counts.size)
-    return CodingPlan(FIXED, used, head_bits(used) + int(counts.sum()) * used.width, used.write_ranks)
+    return SymbolWriter(FIXED, used, head_bits(used) + int(counts.sum()) * used.width, used.write_ranks)
 
 
-def coded(counts: Counts, length: int) -> CodingPlan:
-    """Return the plan of all symbols that occur, in a Huffman code of tuples of `length`, as if they were independent."""
+def coded(counts: Counts, length: int) -> SymbolWriter:
+    """Return the plan of all symbols that occur, in a Huffman code of tuples of `length` independent symbols."""
     used = SymbolSet(np.flatnonzero(counts), counts.size)
     single = shares = counts[used.used] / counts.sum()
     for _ in range(length - 1):
@@ -105,7 +105,7 @@ def coded(counts: Counts, length: int) -> CodingPlan:
         yield huffman.write(inner.ranks(symbols, prefix_stream.BATCH), huffman.best_lengths(own), own)
 
     bits = head_bits(used) + 8 + described + prefix_stream.head_bits(count, total) + total
-    return CodingPlan(HUFFMAN, used, bits, rest)
+    return SymbolWriter(HUFFMAN, used, bits, rest)
 
 
 def head_bits(used: SymbolSet) -> int:
@@ -116,7 +116,7 @@ def head_bits(used: SymbolSet) -> int:
 def read(reader: ByteReader, count: int, bound: int, others: Mapping[int, ReadMode] | None = None) -> Symbols:
     """Return the next `count` symbols, each below `bound`; `others` are further modes that are allowed here.
 
-    A few bytes may stand for any number of symbols: the caller has made sure that memory may be taken for `count`.
+    A few bytes may represent any number of symbols: the caller must have checked that memory may be taken for `count`.
     """
     if not count:
         return np.empty(0, level_type(bound))

@@ -1,8 +1,8 @@
-"""Positions of kept entries, ascending, in the kind with the fewest bytes; the number of the kind begins the stream.
+"""Positions of kept entries, ascending, in the kind with the fewest bytes; the stream begins with the number of the kind.
 
 ALL: every entry is kept, and nothing follows.  GOLOMB: `golomb_positions.py`.  BITMAP: a bit for each entry of the vector.
-DELTA: `delta_keys.py`.  GAMMA: `gamma_positions.py`.  Neither n nor k is in the stream: the reader knows them.  No positions
-take no bytes.
+DELTA: `delta_keys.py`.  GAMMA: `gamma_positions.py`.  Neither n nor k is in the stream: the reader knows them.  An empty
+stream takes no bytes.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,9 +19,9 @@ from fedcomp.errors import CorruptError
 from fedcomp.quantized import Indices
 
 SMALLEST, BOUNDED = "smallest", "bounded"
-"""The kind with the fewest bytes: of all, and of those that take a bit or more for each position.
+"""The kind with the fewest bytes: among all kinds, or among the kinds that take at least one bit for each position.
 
-Gamma code takes next to nothing for equal gaps, so a reader that has no other bound needs one of the others.
+Gamma code takes almost no bytes for equal gaps.  A reader that has no other bound on k needs one of the other kinds.
 """
 ALL, GOLOMB, BITMAP, DELTA, GAMMA = range(5)
 KINDS = {"Golomb": GOLOMB, "bitmap": BITMAP, "delta keys": DELTA, "gamma": GAMMA}
@@ -30,7 +30,7 @@ CHOICES = {SMALLEST: tuple(KINDS.values()), BOUNDED: (GOLOMB, BITMAP, DELTA)} | 
 }
 
 
-class MeasuredPositions(Protocol):
+class Measured(Protocol):
     """Positions of one kind, of known size, ready to be written."""
 
     @property
@@ -39,12 +39,12 @@ class MeasuredPositions(Protocol):
         ...
 
     def write(self) -> Iterator[bytes]:
-        """Yield the stream behind the number of the kind."""
+        """Yield the stream that follows the number of the kind."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BitmapPositions:
+class Bitmap:
     """A one for each kept entry of `n`."""
 
     indices: Indices
@@ -66,7 +66,7 @@ class BitmapPositions:
 
 
 def write(indices: Indices, n: int, kind: str = SMALLEST) -> bytes:
-    """Return the stream of `indices`, ascending and below `n`, of the kind of that name or in the fewest bytes."""
+    """Return the stream of `indices`, ascending and below `n`, in the kind or choice of kinds that `kind` names."""
     check_choice("positions", kind, CHOICES)
     k = indices.size
     if not k:
@@ -74,9 +74,9 @@ def write(indices: Indices, n: int, kind: str = SMALLEST) -> bytes:
     if k == n and kind in (SMALLEST, BOUNDED):
         return bytes([ALL])
     runs = runs_of(indices, n)
-    measure: dict[int, Callable[[], MeasuredPositions]] = {
+    measure: dict[int, Callable[[], Measured]] = {
         GOLOMB: lambda: golomb_positions.measure(runs, k),
-        BITMAP: lambda: BitmapPositions(indices, n),
+        BITMAP: lambda: Bitmap(indices, n),
         DELTA: lambda: delta_keys.measure(runs.ravel()[:k]),
         GAMMA: lambda: gamma_positions.measure(runs.ravel()[:k]),
     }
@@ -87,7 +87,7 @@ def write(indices: Indices, n: int, kind: str = SMALLEST) -> bytes:
 def read(reader: ByteReader, n: int, k: int) -> Indices:
     """Return the next `k` indices below `n`, int64, ascending.
 
-    Takes memory for `k` indices at most: the caller has made sure that the body can hold that many.
+    Takes memory for `k` indices at most: the caller must have checked that the body can hold `k` positions.
     """
     if not k:
         return np.empty(0, np.int64)

@@ -1,6 +1,6 @@
-"""The symbols that occur, of those below a bound: a stream names them once, then tells them apart by their ranks.
+"""The symbols below a bound that occur: a stream lists them once, and then identifies each symbol by its rank.
 
-Ranks at a fixed width take ceil(log2 m) bits each for m symbols, none for a lone symbol.
+Ranks at a fixed width take ceil(log2 m) bits each for m symbols, and no bits for a lone symbol.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from fedcomp.errors import CorruptError
 from fedcomp.quantized import level_type
 
 Symbols = NDArray[Any]
-"""uint8, or uint16 where there are more than 256."""
+"""uint8, or uint16 for more than 256 symbols."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +34,7 @@ class SymbolSet:
 
     @property
     def width(self) -> int:
-        """The bits that tell the symbols apart."""
+        """The bits of a rank."""
         return (self.size - 1).bit_length()
 
     def write(self) -> bytes:
@@ -76,7 +76,7 @@ class SymbolSet:
             yield part if unchanged else _looked_up(table, part)
 
     def symbols(self, ranks: Symbols) -> Symbols:
-        """Return the symbols that have `ranks`, in their memory where it can hold them."""
+        """Return the symbols with these `ranks`, in the memory of `ranks` if it can hold them."""
         dtype = level_type(self.bound)
         if self._is_first() and ranks.dtype == dtype:
             return ranks

@@ -1,8 +1,8 @@
-"""Float32 values in the smallest of the formats that hold them exactly; the number of the format begins the stream.
+"""Float32 values in the smallest format that holds them exactly; the stream begins with the number of the format.
 
-FP32: four bytes each.  BF16: the upper halves, if the lower ones are zero.  FP16: float16 over a power of two.  NATURAL: signs
-and exponents, if every value is 0 or ±2^e: the 9 bits of Horváth et al., "Natural Compression for Distributed Deep
-Learning", arXiv:1905.10988, or fewer.  The number of values is not in the stream.  No values take no bytes.
+FP32: four bytes each.  BF16: the upper halves, if the lower halves are zero.  FP16: float16 over a power of two.  NATURAL:
+signs and exponents, if every value is 0 or ±2^e: the 9 bits of Horváth et al., "Natural Compression for Distributed Deep
+Learning", arXiv:1905.10988, or fewer.  The number of values is not in the stream.  An empty stream takes no bytes.
 """
 
 import math
@@ -34,7 +34,7 @@ def write(values: Vector) -> bytes:
         return upper if _any_bit(words, 0x007FFFFF) else min(_natural(words), upper, key=len)
     largest = max_magnitude(values)
     exponent = half_exponent(largest)
-    # A largest value that is a power of two may have been rounded up to it: then it was below in the scale of the rounding.
+    # A largest value that is a power of two may have been rounded up: then it was below that power in the rounding's scale.
     for scale in (exponent, exponent + 1) if math.frexp(largest)[0] == 0.5 else (exponent,):
         halves = _exact_halves(values, scale)
         if halves is not None:
@@ -80,7 +80,7 @@ def _any_bit(words: NDArray[np.uint32], mask: int) -> bool:
 
 
 def _exact_halves(values: Vector, scale: int) -> bytes | None:
-    """Return float16 `values` times 2^`scale`; None if one of them is not exact."""
+    """Return float16 `values` times 2^`scale`; None if one of these is not exact."""
     parts: list[bytes] = []
     for start in range(0, values.size, BLOCK_ENTRIES):
         part = values[start : start + BLOCK_ENTRIES]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 
-from fedcomp.core import Arrays, format_call, octets, parse_call
+from fedcomp.core import Arrays, octets
 from fedcomp.memory import check_state
 from fedcomp.methods import parse
 from fedcomp.sync import (
@@ -77,13 +77,13 @@ class ClientState:
         subscriber, replica = self.subscriber, self.subscriber.replica
         senders = [(key, each.uplink, str(each.pending_number)) for key, each in self.senders.items()]
         return {
-            "lineage": str(self.training_id),
+            "training_id": str(self.training_id),
             "node": str(subscriber.node),
             "number": str(subscriber.number),
             "pending_number": str(subscriber.pending_number),
             "uplink": subscriber.uplink,
             "answer_key": self.answer_key,
-            "taken_number": str(subscriber.acked_number),
+            "acked_number": str(subscriber.acked_number),
             **({"version": "", "fingerprint": ""} if replica is None else stored_place(replica)),
             "past_servers": " ".join(map(str, subscriber.past_servers)),
             **({"records": json.dumps(senders)} if senders else {}),
@@ -129,10 +129,10 @@ def from_parts(
         number=int(plain["number"]),
         pending=arrays["pending"].tobytes(),
         pending_number=int(plain["pending_number"]),
-        uplink=_without_epoch(plain["uplink"]),
-        acked_number=int(plain["taken_number"]),
-        node=int(plain.get("node", 0)),
-        past_servers=tuple(map(int, plain.get("past_servers", "").split())),
+        uplink=plain["uplink"],
+        acked_number=int(plain["acked_number"]),
+        node=int(plain["node"]),
+        past_servers=tuple(map(int, plain["past_servers"].split())),
     )
     if subscriber.pending:
         parse_single_frame(subscriber.pending)
@@ -140,7 +140,7 @@ def from_parts(
         check_state(subscriber.memory, vectors, replica.layout.n if replica is not None else 0)
     return ClientState(
         subscriber,
-        training_id=int(plain.get("lineage", 0)),
+        training_id=int(plain["training_id"]),
         answer_key=plain["answer_key"],
         local=dict(local) if isinstance(local, ArrayRecord) else {},
         answer={
@@ -171,14 +171,6 @@ def _prefix(index: int) -> str:
 def _memory_in(arrays: Arrays, prefix: str) -> Arrays:
     prefix += "memory."
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def _without_epoch(uplink: str) -> str:
-    """Return the text of a compressor without the epoch that states of fedcomp 0.1 hold in it."""
-    if "epoch" not in uplink:
-        return uplink
-    name, _, settings = parse_call(uplink)
-    return format_call(name, {key: value for key, value in settings.items() if key != "epoch"})
 
 
 def for_training(state: ClientState, training_id: int) -> ClientState:

@@ -1,37 +1,28 @@
 """The further records of a reply that the server wants compressed: one that cannot be costs nothing but itself."""
 
 from logging import INFO, WARNING
-from typing import TYPE_CHECKING
 
 from flwr.app import RecordDict
 
 from fedcomp.errors import DivergedError
 from fedcomp.flower import records
-from fedcomp.flower._compat import log
+from fedcomp.flower.client.asked import Asked
+from fedcomp.flower.client.client_state import ClientState
+from fedcomp.flower.compat import log
 from fedcomp.sync import RecordSender, derive_seed, why_uncompressed
-from fedcomp.wire import ServerMessage
-
-if TYPE_CHECKING:
-    from fedcomp.flower.client.client_state import ClientState
 
 
 def with_packed_records(
-    state: "ClientState",
-    content: RecordDict,
-    key: str,
-    uplinks: dict[str, str],
-    request: ServerMessage,
-    identity: int,
-    logged: set[str],
+    state: ClientState, content: RecordDict, key: str, asked: Asked, logged: set[str]
 ) -> RecordDict:
-    """Return `content` with its records that have a compressor in `uplinks` compressed; `key` is that of the model.
+    """Return `content` with its records compressed that have a compressor in `asked`; `key` is that of the model.
 
     One that no compressor takes, such as an empty one or one of integers, stays as it is.  One with NaN or infinity is left
     out: it would spoil all others.  The log says both, the first once for each text in `logged`.
     """
     content, model = content.copy(), state.subscriber.held
     for name, record in records.array_records(content).items():
-        if name == key or name not in uplinks:
+        if name == key or name not in asked.uplinks:
             continue
         try:
             arrays = records.to_arrays(record)
@@ -45,9 +36,9 @@ def with_packed_records(
                 log(INFO, "%s", text)
             continue
         sender = state.senders.get(name) or RecordSender()
-        seed = derive_seed(request.seed, identity, *name.encode())
+        seed = derive_seed(asked.request.seed, asked.identity, *name.encode())
         try:
-            data = sender.encode(arrays, uplinks[name], model, request.number, seed)
+            data = sender.encode(arrays, asked.uplinks[name], model, asked.request.number, seed)
         except DivergedError as error:
             log(WARNING, "fedcomp: the record %r is left out of the reply, because it cannot be sent: %s", name, error)
             del content[name]

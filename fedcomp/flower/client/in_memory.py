@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, RecordDict
 
 from fedcomp.core import Arrays
 from fedcomp.flower.client.client_state import ClientState, for_training
-from fedcomp.flower.lazy_array import LazyArray, record_of
+from fedcomp.flower.compat import LazyArray, record_of
 from fedcomp.sync import DeltaStep, Origin, Replica, from_key_frame
 from fedcomp.wire import Frame
 
@@ -90,6 +90,6 @@ class InMemoryState(RecordDict):
         return for_training(self.client, training_id)
 
     def save(self, state: ClientState) -> None:
-        """Hold `state`."""
+        """Replace the stored state."""
         state.followed = ()  # key frames of every node may be large
         self.client = state

@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from logging import WARNING
-from pathlib import Path
 from typing import Any
 
 from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
@@ -12,23 +11,17 @@ from numpy.typing import NDArray
 
 from fedcomp.errors import DivergedError, FedcompError
 from fedcomp.flower import records
-from fedcomp.flower._compat import ClientAppCallable, log
+from fedcomp.flower.client.asked import Asked
 from fedcomp.flower.client.client_state import ClientState
-from fedcomp.flower.client.context_store import ContextStore
 from fedcomp.flower.client.further import with_packed_records
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.kept_state import kept_state
-from fedcomp.flower.client.state_folder import StateFolder, trainings_kept
+from fedcomp.flower.client.store import StateStore, open_store
 from fedcomp.flower.client.trained import returned_model, trained_model
-from fedcomp.flower.lazy_array import record_of, to_record
-from fedcomp.flower.privacy import clipping_norm
+from fedcomp.flower.compat import ClientAppCallable, is_about_bfloat16, log, record_of, to_record
+from fedcomp.flower.records import Contents
 from fedcomp.sync import MakeStart, Subscriber, resync
 from fedcomp.wire import Frame, ServerMessage, parse_server_message
-
-StateStore = ContextStore | InMemoryState | StateFolder
-"""The place of a node's state between two messages; `StateFolder.load` and `StateFolder.save` say how each behaves."""
-STATE_DIR = "state-dir"
-"""The key in a node's config that names the folder of its state."""
 
 
 class CompressionMod:
@@ -61,13 +54,16 @@ class CompressionMod:
 
         Raises `FedcompError` for a damaged or outdated message, and `ValueError` for a trained model that cannot be sent.
         """
-        packed = records.packed(message.content) if message.has_content() else None
+        contents = Contents.of(message.content) if message.has_content() else Contents()
+        packed = contents.frame
         answers_split = packed is not None and message.metadata.message_type.split(".")[0] == MessageType.QUERY
         if packed is None or answers_split:
             with kept_state(context, answers_split=answers_split):
                 return call_next(message, context)
         with open_store(context) as store:
-            return _answer(message, *packed, context, call_next, store, self._make_start(context), self._logged)
+            return _answer(
+                message, contents, *packed, context, call_next, store, self._make_start(context), self._logged
+            )
 
     def _make_start(self, context: Context) -> MakeStart | None:
         if (start := self._start) is None:
@@ -81,39 +77,9 @@ class CompressionMod:
         return make
 
 
-def open_store(context: Context) -> AbstractContextManager[StateStore]:
-    """Return the store of a node's state; no other process uses it while it is entered.
-
-    Raises `ValueError` for a state-dir that cannot be used.
-    """
-    if isinstance(context.state, InMemoryState):
-        return nullcontext(context.state)
-    path = state_folder(context)
-    if path is None:
-        return nullcontext(ContextStore(context.state))
-    return StateFolder(path, context.state, trainings_kept(context.node_config))
-
-
-def state_folder(context: Context) -> Path | None:
-    """Return the folder that the node's config names for its state; None without one.
-
-    Raises `ValueError` for anything but an absolute path.
-    """
-    folder = context.node_config.get(STATE_DIR, "")
-    if not isinstance(folder, str):
-        raise ValueError(f"{STATE_DIR} in the node config is {folder!r}; the path of a folder is needed")
-    if not folder:
-        return None
-    path = Path(folder).expanduser()
-    if not path.is_absolute():
-        raise ValueError(
-            f"{STATE_DIR} is {folder!r}; an absolute path is needed: a node's processes have other folders"
-        )
-    return path
-
-
 def _answer(
     message: Message,
+    contents: Contents,
     key: str,
     data: bytes,
     context: Context,
@@ -139,22 +105,22 @@ def _answer(
         return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
     decode_seconds = time.perf_counter() - start_s + (cache.saved_seconds if cache else 0.0)
 
-    max_norm, uplinks = clipping_norm(message.content), records.record_uplinks(message.content)
+    identity = int(context.node_config.get("partition-id", context.node_id))
+    asked = Asked(request, key, contents.record_uplinks, contents.clipping_norm, identity, decode_seconds)
     message.content = _with_record(message.content, key, _model(state, cache))
-    if uplinks:
+    if asked.uplinks:
         del message.content[records.RECORD_UPLINKS]
     with kept_state(context), _explained():
         reply = call_next(message, context)
     if reply.has_content():
-        layout = state.subscriber.held.layout
-        identity = int(context.node_config.get("partition-id", context.node_id))
+        layout, arrays = state.subscriber.held.layout, records.array_records(reply.content)
         with _named_errors():
-            if (trained := trained_model(message, reply.content, key, layout, uplinks, logged)) is not None:
-                content = with_packed_records(state, reply.content, trained[0], uplinks, request, identity, logged)
-                reply.content = _packed_update(state, content, *trained, request, identity, decode_seconds, max_norm)
+            if (trained := trained_model(message, arrays, asked, layout, logged)) is not None:
+                content = with_packed_records(state, reply.content, trained[0], asked, logged)
+                reply.content = _packed_update(state, content, *trained, asked)
             else:
-                returned = returned_model(message, reply.content, key, layout)
-                reply.content = _confirmed(state.subscriber, reply.content, returned, request, identity, decode_seconds)
+                returned = returned_model(message, arrays, key, layout)
+                reply.content = _confirmed(state.subscriber, reply.content, returned, asked)
     store.save(state)
     return reply
 
@@ -165,7 +131,7 @@ def _explained() -> Generator[None]:
     try:
         yield
     except TypeError as error:
-        if "BFloat16" not in str(error):
+        if not is_about_bfloat16(error):
             raise
         raise TypeError(f"{error}; fedcomp.flower.to_record(model.state_dict()) takes tensors of bfloat16") from error
 
@@ -219,18 +185,10 @@ def _model(state: ClientState, cache: DecodeCache | None) -> ArrayRecord:
     return record_of({tensor.name: arrays[tensor.name] for tensor in replica.layout.tensors if tensor.name in arrays})
 
 
-def _packed_update(
-    state: ClientState,
-    content: RecordDict,
-    key: str,
-    arrays: ArrayRecord,
-    request: ServerMessage,
-    identity: int,
-    decode_seconds: float,
-    max_norm: float | None,
-) -> RecordDict:
+def _packed_update(state: ClientState, content: RecordDict, key: str, arrays: ArrayRecord, asked: Asked) -> RecordDict:
     """Return `content` with an update frame under `key`, made of the trained `arrays`; keep it all in case it must repeat."""
-    frame = state.subscriber.update(records.held_values(arrays), request, identity, decode_seconds, max_norm)
+    values = records.held_values(arrays)
+    frame = state.subscriber.update(values, asked.request, asked.identity, asked.decode_seconds, asked.max_norm)
     local = {tensor.name for tensor in state.subscriber.held.layout.tensors if tensor.policy == "local"}
     state.local = {name: array for name, array in arrays.items() if name in local}
     pending = {name for name, sender in state.senders.items() if sender.pending}
@@ -240,12 +198,7 @@ def _packed_update(
 
 
 def _confirmed(
-    subscriber: Subscriber,
-    content: RecordDict,
-    returned: tuple[str, ArrayRecord] | None,
-    request: ServerMessage,
-    identity: int,
-    decode_seconds: float,
+    subscriber: Subscriber, content: RecordDict, returned: tuple[str, ArrayRecord] | None, asked: Asked
 ) -> RecordDict:
     """Return `content` with a frame that confirms the version, and holds the `returned` model of an evaluation if there is one.
 
@@ -254,10 +207,11 @@ def _confirmed(
     if returned is not None:
         key, arrays = returned
         with suppress(ValueError):
-            frame = subscriber.returned_model(records.to_arrays(arrays), request, identity, decode_seconds)
+            values = records.to_arrays(arrays)
+            frame = subscriber.returned_model(values, asked.request, asked.identity, asked.decode_seconds)
             if frame is not None:
                 return _with_record(content, key, records.pack(frame))
-    return _with_record(content, records.KEY, records.pack(subscriber.ack(request.number)))
+    return _with_record(content, records.KEY, records.pack(subscriber.ack(asked.request.number)))
 
 
 def _with_record(content: RecordDict, key: str, record: ArrayRecord) -> RecordDict:

@@ -20,13 +20,13 @@ from google.protobuf.message import DecodeError
 
 from fedcomp.core import Arrays, check_int, from_json, make_folder, octets, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
-from fedcomp.flower._compat import log, record_from_bytes, record_to_bytes
 from fedcomp.flower.client.client_state import ClientState, for_training, from_parts, replica_of
 from fedcomp.flower.client.context_store import KEY, ContextStore
+from fedcomp.flower.compat import log, record_from_bytes, record_to_bytes
 from fedcomp.sync import Replica, apply_frame
 from fedcomp.wire import Frame, Kind, parse_frames
 
-FORMAT = "1"
+FORMAT = "2"
 DAMAGE_ERRORS = (DecodeError, *CORRUPTION_ERRORS)
 """What `StateFiles.read` and `StateFiles.place` raise for missing or damaged files."""
 MAX_REPLAYED_FRAMES = 32
@@ -40,7 +40,7 @@ MAX_TRAININGS = 4
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NAME = re.compile(r"[0-9a-f]{16}")
 """The name of a training's folder; everything else in the folder is left alone."""
-LAST = "fedcomp.lineage"
+LAST = "fedcomp.training"
 """The record in ``Context.state`` that names the training of the Flower run."""
 DAMAGED = ".damaged"
 
@@ -214,7 +214,7 @@ class StateFolder:
             self._remove_old(state.training_id)
         except OSError as error:
             raise self._unusable(error) from None
-        self._records[LAST] = ConfigRecord({"lineage": f"{state.training_id:016x}"})
+        self._records[LAST] = ConfigRecord({"id": f"{state.training_id:016x}"})
 
     def _remove_old(self, newest: int) -> None:
         for files in (StateFiles(self._path / f"{each:016x}") for each in self._trainings()):
@@ -258,7 +258,7 @@ class StateFolder:
 
     def _last(self) -> int:
         record = self._records.config_records.get(LAST)
-        return int(str(record["lineage"]), 16) if record else 0
+        return int(str(record["id"]), 16) if record else 0
 
 
 def _write(path: Path, arrays: Arrays) -> None:

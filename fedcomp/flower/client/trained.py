@@ -1,23 +1,23 @@
 """The model in a reply: which record it is, under the names that the server gave its tensors."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from logging import INFO
 
-from flwr.app import ArrayRecord, Message, MessageType, RecordDict
+from flwr.app import ArrayRecord, Message, MessageType
 
-from fedcomp.flower import records
-from fedcomp.flower._compat import log
+from fedcomp.flower.client.asked import Asked
+from fedcomp.flower.compat import log
 from fedcomp.flower.names import match_names
 from fedcomp.wire import Layout
 
 
 def trained_model(
-    message: Message, content: RecordDict, key: str, layout: Layout, others: Collection[str], logged: set[str]
+    message: Message, arrays: Mapping[str, ArrayRecord], asked: Asked, layout: Layout, logged: set[str]
 ) -> tuple[str, ArrayRecord] | None:
-    """Return the key and the record of the trained model in a reply's content; None for a reply that need not bring one.
+    """Return the key and the record of the trained model in a reply with `arrays`; None for a reply that need not bring one.
 
-    It is the record under the `key` of the model that was sent.  Without one, it is the only record with tensors of the model,
-    or the only record of all.  A record under a key of `others`, which have compressors of their own, never is.  The model
+    It is the record under the key of the model that was sent.  Without one, it is the only record with tensors of the model,
+    or the only record of all.  A record with a compressor of its own never is.  The model
     comes back under the names that were sent: `match_names` matches other ones, and one line of the log, which is then in
     `logged`, says how.
 
@@ -25,7 +25,7 @@ def trained_model(
     """
     if message.metadata.message_type.split(".")[0] != MessageType.TRAIN:
         return None
-    arrays = {name: record for name, record in records.array_records(content).items() if name not in others}
+    key, arrays = asked.key, {name: record for name, record in arrays.items() if name not in asked.uplinks}
     names = {tensor.name for tensor in layout.tensors}
     fitting = [name for name, record in arrays.items() if names & record.keys()]
     if key in arrays:
@@ -48,8 +48,10 @@ def trained_model(
     return key, match.record
 
 
-def returned_model(message: Message, content: RecordDict, key: str, layout: Layout) -> tuple[str, ArrayRecord] | None:
-    """Return the key and the record of a whole model in the reply to an evaluate message; None for a reply without one.
+def returned_model(
+    message: Message, arrays: Mapping[str, ArrayRecord], key: str, layout: Layout
+) -> tuple[str, ArrayRecord] | None:
+    """Return the key and the record of a whole model among the `arrays` of a reply to an evaluate message; None without one.
 
     It has the names, shapes and dtypes of the model that was sent.  If there are several, it is the one under the `key` of that
     model, or else the first one.
@@ -57,7 +59,6 @@ def returned_model(message: Message, content: RecordDict, key: str, layout: Layo
     if message.metadata.message_type.split(".")[0] != MessageType.EVALUATE:
         return None
     sent = {tensor.name: (tensor.shape, tensor.dtype) for tensor in layout.tensors if tensor.policy != "local"}
-    arrays = records.array_records(content)
     for name in sorted(arrays, key=lambda name: name != key):
         if {each: (tuple(array.shape), array.dtype) for each, array in arrays[name].items()} == sent:
             return name, arrays[name]

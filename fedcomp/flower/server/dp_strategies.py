@@ -1,6 +1,5 @@
 """Flower's strategies of differential privacy: they belong inside `CompressedStrategy`, and bound what is sent."""
 
-import inspect
 from collections.abc import Iterable
 
 import numpy as np
@@ -14,8 +13,8 @@ from flwr.serverapp.strategy import (
 )
 
 from fedcomp.compressor import Compressor
-from fedcomp.flower.privacy import clipping_norm
-from fedcomp.flower.server.strategy_state import nested_strategies
+from fedcomp.flower.compat import callers, nested_strategies
+from fedcomp.flower.records import Contents
 
 CLIENT_SIDE = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyClientSideAdaptiveClipping)
 SERVER_SIDE = (DifferentialPrivacyServerSideFixedClipping, DifferentialPrivacyServerSideAdaptiveClipping)
@@ -39,16 +38,8 @@ def check_bound(inner: Strategy, uplink: Compressor) -> None:
 
 
 def check_order(strategy: Strategy) -> None:
-    """Raise `ValueError` if one of these strategies around `strategy` is calling it: it would clip frames, not updates.
-
-    Nothing that such a strategy passes on names it, so its call is looked up in the stack.
-    """
-    frame = inspect.currentframe()
-    while frame is not None:
-        caller = frame.f_locals.get("self")
-        frame = frame.f_back
-        if not isinstance(caller, CLIENT_SIDE + SERVER_SIDE):
-            continue
+    """Raise `ValueError` if one of these strategies around `strategy` is calling it: it would clip frames, not updates."""
+    for caller in callers(CLIENT_SIDE + SERVER_SIDE):
         if any(inside is strategy for _, inside in nested_strategies(caller)):
             name, own = type(caller).__name__, type(strategy).__name__
             raise ValueError(f"{name}({own}(...)) would clip compressed frames; swap them: {own}({name}(...))")
@@ -56,5 +47,5 @@ def check_order(strategy: Strategy) -> None:
 
 def sent_clipping_norm(messages: Iterable[Message]) -> float | None:
     """Return the largest clipping norm in the configs of `messages`; None if there is none."""
-    norms = [norm for message in messages if (norm := clipping_norm(message.content)) is not None]
+    norms = [norm for message in messages if (norm := Contents.of(message.content).clipping_norm) is not None]
     return max(norms, default=None)

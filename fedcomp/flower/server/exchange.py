@@ -7,20 +7,20 @@ from flwr.app import Message
 from flwr.serverapp.strategy import Strategy
 
 from fedcomp.compressor import Compressor
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.flower.records import Messages, dense_size, dense_sizes
-from fedcomp.flower.server.alike import are_alike
-from fedcomp.flower.server.asynchronous import AsyncMode
-from fedcomp.flower.server.dense_records import DenseRecords, Link
+from fedcomp.flower.server.async_mode import AsyncMode
 from fedcomp.flower.server.dp_strategies import sent_clipping_norm
-from fedcomp.flower.server.further_records import FurtherRecords
-from fedcomp.flower.server.missing_mod import check_mod
-from fedcomp.flower.server.participation import Participation
-from fedcomp.flower.server.published_model import PublishedModel
-from fedcomp.flower.server.replies import ReplyValidator
-from fedcomp.flower.server.reply_needs import ReplyNeeds
-from fedcomp.flower.server.traffic_log import log_totals
-from fedcomp.flower.server.validated_reply import ValidatedReply
+from fedcomp.flower.server.further_records import DenseRecords, FurtherRecords
+from fedcomp.flower.server.message_kind import MessageKind
+from fedcomp.flower.server.model.published_model import PublishedModel
+from fedcomp.flower.server.rounds.alike import are_alike
+from fedcomp.flower.server.rounds.missing_mod import check_mod
+from fedcomp.flower.server.rounds.participation import Participation
+from fedcomp.flower.server.rounds.replies import ReplyValidator
+from fedcomp.flower.server.rounds.reply_needs import ReplyNeeds
+from fedcomp.flower.server.rounds.traffic_log import log_totals
+from fedcomp.flower.server.rounds.validated_reply import ReceivedReply, ValidatedReply
 from fedcomp.sync import Clipping, Ledger
 
 
@@ -58,7 +58,7 @@ class Exchange:
 
     def pack(
         self,
-        link: Link,
+        kind: MessageKind,
         server_round: int,
         messages: Sequence[Message],
         model: PublishedModel,
@@ -75,11 +75,11 @@ class Exchange:
         self.participation.ask((message.metadata.dst_node_id for message in messages), busy)
         for message in messages:
             amounts = model.pack(message, str(uplink), seed, type(self._inner).__name__)
-            if link is Link.TRAIN_MESSAGE:
+            if kind is MessageKind.TRAIN_MESSAGE:
                 amounts["downlink_bytes"] += self.further_records.ask(message)
             self.ledger.add(server_round, message.metadata.dst_node_id, **amounts)
-            self.dense_records.add(link, dense_sizes(message.content))
-        if link is Link.TRAIN_MESSAGE:
+            self.dense_records.add(kind, dense_sizes(message.content))
+        if kind is MessageKind.TRAIN_MESSAGE:
             known, self._max_norm = self._max_norm, sent_clipping_norm(messages)
             if self._max_norm is not None and known is None:
                 text = "fedcomp: clipping_norm %g is in the config: each node's decoded update has at most that norm"
@@ -94,7 +94,8 @@ class Exchange:
         """
         replies = list(replies)
         asked = self.asked = self.participation.take(server_round, replies, self.ledger, busy)
-        check_mod(server_round, replies, asked, any_frame=bool(self.ledger.uplink_bytes), train=train)
+        received = [ReceivedReply.of(reply) for reply in replies]
+        check_mod(server_round, received, asked, any_frame=bool(self.ledger.uplink_bytes), train=train)
         validator = ReplyValidator(
             model.publisher,
             self.ledger,
@@ -110,7 +111,7 @@ class Exchange:
             asked if train and not model.publisher.replica.version else 0,
             self._same_records,
         )
-        valid, failed = validator.validate(replies, train=train)
+        valid, failed = validator.validate(received, train=train)
         self._differ = not are_alike(valid)
         return valid, failed
 

@@ -1,20 +1,25 @@
-"""Further records of training replies, such as SCAFFOLD's control variates, each with a compressor of its own."""
+"""The array records in messages next to the model: those with a compressor of their own, and those that travel as they are."""
 
+from collections import Counter
 from collections.abc import Mapping
+from logging import INFO
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedcomp.compressor import Compressor
 from fedcomp.errors import CorruptError, FedcompError
 from fedcomp.flower import records
-from fedcomp.flower._compat import record_to_bytes
+from fedcomp.flower.compat import log, record_to_bytes
+from fedcomp.flower.server.message_kind import MessageKind
 from fedcomp.methods import METHODS, auto
-from fedcomp.sync import decode_record
+from fedcomp.sync import Traffic, decode_record
 from fedcomp.wire import Layout, codec_id
 
 
 class FurtherRecords:
-    """The compressors of further records, by key: training messages name them, and replies are decoded.
+    """The compressors of further records of training replies, such as SCAFFOLD's control variates, by key.
+
+    Training messages name them, and replies are decoded.
 
     Raises `ValueError` for a key or a compressor that cannot be used.
     """
@@ -46,14 +51,14 @@ class FurtherRecords:
         message.content[records.RECORD_UPLINKS] = self._config
         return self._size
 
-    def decode(self, content: RecordDict, number: int, model: Layout) -> tuple[dict[str, ArrayRecord], int]:
-        """Return the compressed records of the answer to message `number` as ordinary ones, by key, and their plain bytes.
+    def decode(self, compressed: Mapping[str, bytes], number: int, model: Layout) -> tuple[dict[str, ArrayRecord], int]:
+        """Return the `compressed` records of the answer to message `number` as ordinary ones, by key, and their plain bytes.
 
         Raises `FedcompError` for damaged ones, and for keys that have no compressor.
         """
         decoded: dict[str, ArrayRecord] = {}
         size = 0
-        for key, data in records.further_packed(content).items():
+        for key, data in compressed.items():
             if key not in self.compressors:
                 raise CorruptError(f"the record {key!r} is compressed; the message named no compressor for it")
             try:
@@ -63,3 +68,33 @@ class FurtherRecords:
             decoded[key] = records.model_record(arrays)
             size += records.dense_size(records.model_record(arrays))  # of another one: it keeps the bytes that it makes
         return decoded, size
+
+
+class DenseRecords:
+    """Counts the bytes of records that are not compressed, and logs each record in the first round in which it occurs.
+
+    `total_bytes` is their sum over all messages.
+    """
+
+    def __init__(self) -> None:
+        self.total_bytes = 0
+        self._sizes: Counter[tuple[MessageKind, str]] = Counter()
+        self._logged: set[tuple[MessageKind, str]] = set()
+
+    def add(self, kind: MessageKind, sizes: Mapping[str, int]) -> None:
+        """Count the records of one message; `sizes` are their bytes by key."""
+        for key, size in sizes.items():
+            self._sizes[kind, key] += size
+            self.total_bytes += size
+
+    def log(self, traffic: Traffic, server_round: int) -> None:
+        """Log the records that occur for the first time, with their share of the `traffic` of their direction in this round."""
+        for (kind, key), size in self._sizes.items():
+            if size and (kind, key) not in self._logged:
+                direction, total = (
+                    ("uplink", traffic.uplink_bytes) if kind.is_uplink else ("downlink", traffic.downlink_bytes)
+                )
+                text = "fedcomp: round %d: the record %r of %s is not compressed: %d bytes, %.0f %% of the %s"
+                log(INFO, text, server_round, key, kind.value, size, 100 * size / total, direction)
+                self._logged.add((kind, key))
+        self._sizes.clear()

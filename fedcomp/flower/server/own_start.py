@@ -2,27 +2,18 @@
 
 import inspect
 from collections.abc import Callable, Iterable
-from types import new_class
-from typing import Any, cast
+from typing import Any
 
 from flwr.app import ArrayRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedcomp.flower import records
-from fedcomp.flower.grid_wrapper import GridWrapper
-from fedcomp.flower.server.round_hook import RoundHook
+from fedcomp.flower.compat import GridWrapper, overrides_start, with_steps_of
+from fedcomp.flower.records import Contents
+from fedcomp.flower.server.rounds.round_hook import RoundHook
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 """`evaluate_fn` of `Strategy.start`: the round and the model -> metrics."""
-
-STEPS = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
-"""The methods that `Strategy.start` calls."""
-
-
-def overrides_start(strategy: Strategy) -> bool:
-    """Return whether the class of `strategy` has a `start` of its own."""
-    return type(strategy).start is not Strategy.start
 
 
 def start_rounds(
@@ -56,7 +47,7 @@ def start_rounds(
 def _start(inner: Strategy, outer: Strategy, grid: Grid, arrays: ArrayRecord, **settings: Any) -> Result:
     if not overrides_start(inner):
         return Strategy.start(outer, grid, arrays, **settings)
-    double = _with_steps_of(outer, inner)
+    double = with_steps_of(outer, inner)
     given = {name: value for name, value in settings.items() if value is not None}
     try:
         inspect.signature(double.start).bind(grid, arrays, **given)
@@ -72,16 +63,6 @@ def _renumber(result: object, offset: int) -> None:
     if isinstance(result, Result):
         for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
             setattr(result, name, {offset + number: metrics for number, metrics in getattr(result, name).items()})
-
-
-def _with_steps_of(outer: Strategy, inner: Strategy) -> Strategy:
-    """Return an object of the class of `inner`, which shares its attributes, with the steps of `outer`."""
-    kind = type(inner)
-    steps = {name: staticmethod(getattr(outer, name)) for name in STEPS}
-    double_kind = cast(type[Strategy], new_class(kind.__name__, (kind,), exec_body=lambda names: names.update(steps)))
-    double = object.__new__(double_kind)
-    object.__setattr__(double, "__dict__", vars(inner))
-    return double
 
 
 class FramesOnlyGrid(GridWrapper):
@@ -106,9 +87,10 @@ class FramesOnlyGrid(GridWrapper):
         messages = list(messages)
         for message in messages:
             kind = message.metadata.message_type.split(".")[0]
-            if kind not in (MessageType.TRAIN, MessageType.EVALUATE) or records.has_frame(message.content):
+            if kind not in (MessageType.TRAIN, MessageType.EVALUATE):
                 continue
-            if any(records.array_records(message.content).values()):
+            contents = Contents.of(message.content)
+            if not contents.frames and any(contents.dense.values()):
                 raise ValueError(
                     f"{self._sender}.start sends a model that is not compressed to node {message.metadata.dst_node_id}; "
                     "it must send what its own configure_train and configure_evaluate return, not those of another strategy"

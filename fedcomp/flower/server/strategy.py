@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from logging import INFO
 from pathlib import Path
+from typing import Unpack
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -11,28 +12,30 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import check_bool, check_int
-from fedcomp.flower._compat import log
-from fedcomp.flower.global_random_workaround import IsolatedRandom, RngPreservingGrid
+from fedcomp.flower.compat import IsolatedRandom, RngPreservingGrid, log, nested_strategies, overrides_start
 from fedcomp.flower.records import Messages
-from fedcomp.flower.server.aggregation import Change, aggregate, undone_on_error, without_repeated_losses
-from fedcomp.flower.server.asynchronous import AsyncMode, BufferedGrid, check_async
-from fedcomp.flower.server.checkpoint import Checkpoint, explained
-from fedcomp.flower.server.choice import LinkCompressors
-from fedcomp.flower.server.dense_records import Link
+from fedcomp.flower.server.async_mode import AsyncMode, check_async
+from fedcomp.flower.server.buffered_grid import BufferedGrid
 from fedcomp.flower.server.dp_strategies import check_order
 from fedcomp.flower.server.exchange import Exchange
-from fedcomp.flower.server.failed_rounds import FailedRounds
-from fedcomp.flower.server.links import check_dtypes, check_links, evaluation_uplink
-from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, overrides_start, start_rounds
-from fedcomp.flower.server.participation import NodeState
-from fedcomp.flower.server.published_model import PublishedModel
-from fedcomp.flower.server.round_hook import OnRound, RoundHook
-from fedcomp.flower.server.strategy_state import nested_strategies, scalars_of
-from fedcomp.flower.server.traffic_log import log_round
-from fedcomp.flower.server.traffic_record import TrafficRecord
-from fedcomp.flower.server.unchanged import keep_unchanged, log_unchanged, unchanged_tensors
+from fedcomp.flower.server.links.checks import check_dtypes, check_links
+from fedcomp.flower.server.links.choice import LinkCompressors
+from fedcomp.flower.server.message_kind import MessageKind
+from fedcomp.flower.server.model.checkpoint import Checkpoint, explained
+from fedcomp.flower.server.model.published_model import PublishedModel
+from fedcomp.flower.server.model.server_state import ServerState
+from fedcomp.flower.server.model.strategy_state import scalars_of
+from fedcomp.flower.server.model.traffic_file import TrafficFile
+from fedcomp.flower.server.old_keywords import OldKeywords, with_old_keywords
+from fedcomp.flower.server.own_start import Evaluate, FramesOnlyGrid, start_rounds
+from fedcomp.flower.server.rounds.aggregation import Change, aggregate, undone_on_error, without_repeated_losses
+from fedcomp.flower.server.rounds.failed_rounds import FailedRounds
+from fedcomp.flower.server.rounds.participation import NodeState
+from fedcomp.flower.server.rounds.round_hook import OnRound, RoundHook
+from fedcomp.flower.server.rounds.traffic_log import log_round
+from fedcomp.flower.server.rounds.unchanged import keep_unchanged, log_unchanged, unchanged_tensors
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.flower.server.uncompressed import UncompressedStrategy, check_uncompressed, is_incompressible
-from fedcomp.flower.server.validated_reply import ValidatedReply
 from fedcomp.methods import auto
 from fedcomp.sync import SERVER_NODE, Clipping, Ledger, NodeRegistry, Publisher, check_masked, derive_seed
 from fedcomp.wire import selected_entries
@@ -65,13 +68,10 @@ class CompressedStrategy(Strategy):
             ordinary records.  Records that add up over the rounds, as differences do, need a compressor with a memory; those of
             which only the newest counts need one without, such as ``eden(bits=4)``.  Further records in messages to nodes stay
             dense, because they have no versions; the log names them.
-        clip_norm: The largest l2 norm of an update; a longer one is scaled down to it before `inner` gets it.  0 for no bound.
-        clip_median: As `clip_norm`, as a multiple of the median norm of the round's updates.
+        clipping: The largest l2 norm of an update, as in ``Clipping(median=3)``; None for no bound.  A longer update is scaled
+            down before `inner` gets it.
         seed: The seed of compressors that draw random numbers, at least 0.
-        checkpoint: A file that gets the whole state before the first message of every `checkpoint_every`-th version leaves,
-            the first version included.  Beside it, `checkpoint` with ``.traffic`` behind its name grows by the traffic of each
-            round and node.
-        checkpoint_every: At least 1.
+        checkpoint: The file that gets the whole state, and how often, as in ``Checkpoint("run.npz", every=10)``.
         shared_start: Whether nodes can make the initial model themselves, by `CompressionMod(start=...)`: then it is not sent.
             A node that makes another one, differing in as little as a bit, says so, and gets the model in its next round.
         order: Gives the rank of a node id; updates are summed in that order.  Flower draws new ids in each simulation, so a
@@ -82,6 +82,7 @@ class CompressedStrategy(Strategy):
         on_round: Called with a `Round` when a round is over, evaluation included: before the next round begins, and before
             `start` returns.  An exception ends `start`, as one of `evaluate_fn` does; it may stop a run early on purpose.
             A run that resumes from a checkpoint calls it again for the rounds after that checkpoint.
+        **old: The deprecated keywords `clip_norm`, `clip_median` and `checkpoint_every`.
 
     Raises:
         ValueError: An argument is of another type or out of range, or the strategy and the compressors do not fit together.
@@ -103,27 +104,25 @@ class CompressedStrategy(Strategy):
         local: Iterable[str] = (),
         tied: Iterable[Iterable[str]] = (),
         records: Mapping[str, Compressor] | None = None,
-        clip_norm: float = 0.0,
-        clip_median: float = 0.0,
+        clipping: Clipping | None = None,
         seed: int = 0,
-        checkpoint: str | Path | None = None,
-        checkpoint_every: int = 1,
+        checkpoint: Checkpoint | str | Path | None = None,
         shared_start: bool = False,
         order: Callable[[int], int] = int,
         mode: AsyncMode | None = None,
         on_round: OnRound | None = None,
+        **old: Unpack[OldKeywords],
     ) -> None:
         if isinstance(inner, Strategy) and any(
             isinstance(each, CompressedStrategy) for _, each in nested_strategies(inner)
         ):
             raise ValueError("the inner strategy is or holds a CompressedStrategy already; wrap the plain one")
-        check_int("checkpoint_every", checkpoint_every, 1, 2**63 - 1)
         check_int("seed", seed, 0, 2**64 - 1)
         check_bool("shared_start", shared_start)
         self.inner = inner
         self.uplink = uplink if uplink is not None else auto()
         self.downlink = downlink if downlink is not None else auto()
-        clipping = Clipping(clip_norm, clip_median)
+        clipping, self._checkpoint = with_old_keywords(clipping, checkpoint, old)
         check_links(inner, self.uplink, self.downlink, clipping)
         self.mode = mode
         if mode is not None:
@@ -133,8 +132,7 @@ class CompressedStrategy(Strategy):
         self.tied = tuple(group if isinstance(group, str) else tuple(group) for group in tied)
         self.seed, self.order, self.round = seed, order, 0
         self.shared_start = shared_start
-        self._checkpoint = (Path(checkpoint), checkpoint_every) if checkpoint is not None else None
-        self._record = TrafficRecord(Path(checkpoint)) if checkpoint is not None else None
+        self._traffic_file = TrafficFile(Path(self._checkpoint.path)) if self._checkpoint is not None else None
         self._hook = RoundHook(on_round)
         self._settings = scalars_of(inner)
         self._offset = 0  # the rounds before the current start of Flower's
@@ -266,7 +264,9 @@ class CompressedStrategy(Strategy):
         self._links.num_rounds = self.round + num_rounds
         self._random.hold()
         if self._checkpoint is not None and self.round == 0:
-            self.save(self._checkpoint[0])  # a server that restarts before the first round has ended is still the same
+            self.save(
+                self._checkpoint.path
+            )  # a server that restarts before the first round has ended is still the same
         return self.arrays
 
     def _publish_first(self, arrays: ArrayRecord) -> PublishedModel:
@@ -280,14 +280,24 @@ class CompressedStrategy(Strategy):
         if server_round == 1:
             check_order(self)
         self._hook.end(self.ledger)  # the round before
-        return self._configure(self.inner.configure_train, Link.TRAIN_MESSAGE, server_round, arrays, config, grid)
+        return self._configure(
+            self.inner.configure_train, MessageKind.TRAIN_MESSAGE, server_round, arrays, config, grid
+        )
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """As `configure_train`."""
-        return self._configure(self.inner.configure_evaluate, Link.EVALUATE_MESSAGE, server_round, arrays, config, grid)
+        return self._configure(
+            self.inner.configure_evaluate, MessageKind.EVALUATE_MESSAGE, server_round, arrays, config, grid
+        )
 
     def _configure(
-        self, configure: Configure, link: Link, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        self,
+        configure: Configure,
+        kind: MessageKind,
+        server_round: int,
+        arrays: ArrayRecord,
+        config: ConfigRecord,
+        grid: Grid,
     ) -> list[Message]:
         if self._model is None:
             self._model = self._publish_first(arrays)
@@ -296,9 +306,9 @@ class CompressedStrategy(Strategy):
         with self._random.used():
             messages = list(configure(server_round, self._model.inner, config, RngPreservingGrid(grid)))
         if self._buffered is not None:
-            messages = self._buffered.idle(messages, train=link is Link.TRAIN_MESSAGE)
+            messages = self._buffered.idle(messages, train=kind is MessageKind.TRAIN_MESSAGE)
         nodes = [message.metadata.dst_node_id for message in messages]
-        if link is Link.TRAIN_MESSAGE:
+        if kind is MessageKind.TRAIN_MESSAGE:
             n, traffic = self.publisher.replica.layout.n, self.ledger.nodes_of_round(server_round - 1)
             choosing_grid = RngPreservingGrid(grid)
             links = self.uplink, self.downlink
@@ -306,9 +316,9 @@ class CompressedStrategy(Strategy):
             uplink = self._links.uplink
         else:
             self._links.reach(nodes)
-            uplink = evaluation_uplink(self._links.uplink)
+            uplink = self._links.evaluation_uplink
         seed = derive_seed(self.seed, server_round)
-        self._exchange.pack(link, server_round, messages, self._model, uplink, seed, self._busy)
+        self._exchange.pack(kind, server_round, messages, self._model, uplink, seed, self._busy)
         return messages
 
     @property
@@ -336,8 +346,8 @@ class CompressedStrategy(Strategy):
         elif not valid and self._exchange.asked:
             self._failed.miss(server_round, failed)
         self.round = server_round
-        if self._checkpoint is not None and server_round % self._checkpoint[1] == 0:
-            self.save(self._checkpoint[0])
+        if self._checkpoint is not None and self._checkpoint.is_due(server_round):
+            self.save(self._checkpoint.path)
         self._exchange.log_dense_records(server_round)
         log_round(server_round, self._links.num_rounds, self.ledger, self._links.uplink)
         self._hook.begin(server_round, metrics)
@@ -368,26 +378,28 @@ class CompressedStrategy(Strategy):
         self._exchange.log_dense_records(server_round)
         metrics = None
         with self._failed.guard(server_round, "evaluation", counts=False), self._random.used():
-            metrics = self.inner.aggregate_evaluate(server_round, [*(reply.message for reply in valid), *failed])
+            metrics = self.inner.aggregate_evaluate(server_round, [*(reply.to_message() for reply in valid), *failed])
         self._hook.add(server_round, evaluate=metrics)
         return metrics
 
     def save(self, path: str | Path) -> None:
         """Write everything that the server must not lose into one file, atomically.
 
-        If it is the file `checkpoint`, the record of all traffic beside it grows by what is new.  Raises `OSError` if the disk
-        is full: the file that was there before is whole, and the record fits it.
+        If it is the file of `checkpoint`, the traffic file next to it grows by the new rows.  Raises `OSError` if the disk is
+        full: the file that was there before is whole, and the traffic file fits it.
         """
         self._random.hold()
+        file = self._traffic_file
         with explained(Path(path)):
-            state = Checkpoint(
+            recorded = file.append(self.ledger) if file is not None and file.belongs_to(path) else 0
+            state = ServerState(
                 self.round,
                 self.publisher,
                 self.ledger,
                 self.model.local,
                 self._random.state,
                 self._exchange.participation.heard,
-                self._record.append(self.ledger) if self._record is not None and self._record.belongs_to(path) else 0,
+                recorded,
                 self._links.state(),
             )
             state.save(path, self.inner, self._settings)
@@ -395,15 +407,15 @@ class CompressedStrategy(Strategy):
     def load(self, path: str | Path) -> None:
         """Return to the state that `save` wrote, the inner strategy's included; raise `FedcompError` for a damaged file.
 
-        From another file than `checkpoint`, the record of all traffic begins anew, with the rounds that this one holds.
+        From another file than that of `checkpoint`, the traffic file is rewritten, and starts with the rounds in this one.
         """
-        saved = Checkpoint.load(path, self.inner)
+        saved = ServerState.load(path, self.inner)
         self._model = PublishedModel(saved.publisher, saved.local)
         self._model.lead(self.inner)
         self._exchange.restore(saved.ledger, saved.heard)
-        if self._record is not None:
-            size = saved.recorded if self._record.belongs_to(path) else 0
-            self._record.resume(size, saved.row_size, saved.ledger)
+        if self._traffic_file is not None:
+            size = saved.recorded if self._traffic_file.belongs_to(path) else 0
+            self._traffic_file.resume(size, saved.ledger)
         self.round = saved.round
         self._random.state = saved.random_state
         self._links.restore(saved.choice, saved.publisher.memory)

@@ -8,12 +8,12 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from fedcomp.flower import records
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.flower.records import Messages
-from fedcomp.flower.server.dense_records import Link
 from fedcomp.flower.server.exchange import Exchange
-from fedcomp.flower.server.failed_rounds import FailedRounds
-from fedcomp.flower.server.round_hook import RoundHook
+from fedcomp.flower.server.message_kind import MessageKind
+from fedcomp.flower.server.rounds.failed_rounds import FailedRounds
+from fedcomp.flower.server.rounds.round_hook import RoundHook
 
 INTEGERS = "iub"
 """The kinds of numpy's dtypes that are never compressed."""
@@ -54,18 +54,18 @@ class UncompressedStrategy(Strategy):
         self._hook.end(self._exchange.ledger)  # the round before
         server_round += self._offset
         messages = self._inner.configure_train(server_round, arrays, config, grid)
-        return self._sent(Link.TRAIN_MESSAGE, server_round, messages)
+        return self._sent(MessageKind.TRAIN_MESSAGE, server_round, messages)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """Return the inner strategy's messages."""
         server_round += self._offset
         messages = self._inner.configure_evaluate(server_round, arrays, config, grid)
-        return self._sent(Link.EVALUATE_MESSAGE, server_round, messages)
+        return self._sent(MessageKind.EVALUATE_MESSAGE, server_round, messages)
 
     def aggregate_train(self, server_round: int, replies: Messages) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Return the inner strategy's model and metrics."""
         server_round += self._offset
-        asked, received = self._received(Link.TRAIN_REPLY, server_round, replies)
+        asked, received = self._received(MessageKind.TRAIN_REPLY, server_round, replies)
         arrays, metrics = None, None
         with self._failed.guard(server_round, "training", counts=True):
             arrays, metrics = self._inner.aggregate_train(server_round, received)
@@ -79,30 +79,30 @@ class UncompressedStrategy(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:
         """Return the inner strategy's metrics."""
         server_round += self._offset
-        (_, received), metrics = self._received(Link.EVALUATE_REPLY, server_round, replies), None
+        (_, received), metrics = self._received(MessageKind.EVALUATE_REPLY, server_round, replies), None
         with self._failed.guard(server_round, "evaluation", counts=False):
             metrics = self._inner.aggregate_evaluate(server_round, received)
         self._hook.add(server_round, evaluate=metrics)
         return metrics
 
-    def _sent(self, link: Link, server_round: int, messages: Iterable[Message]) -> list[Message]:
+    def _sent(self, kind: MessageKind, server_round: int, messages: Iterable[Message]) -> list[Message]:
         messages = list(messages)
         self._exchange.participation.ask(message.metadata.dst_node_id for message in messages)
         for message in messages:
-            self._count(link, server_round, message.metadata.dst_node_id, message)
+            self._count(kind, server_round, message.metadata.dst_node_id, message)
         return messages
 
-    def _received(self, link: Link, server_round: int, replies: Iterable[Message]) -> tuple[int, list[Message]]:
+    def _received(self, kind: MessageKind, server_round: int, replies: Iterable[Message]) -> tuple[int, list[Message]]:
         """Count the replies; return how many nodes were asked, and the replies."""
         replies = list(replies)
         asked = self._exchange.participation.take(server_round, replies, self._exchange.ledger)
         for reply in replies:
             if reply.has_content():
-                self._count(link, server_round, reply.metadata.src_node_id, reply)
+                self._count(kind, server_round, reply.metadata.src_node_id, reply)
         return asked, replies
 
-    def _count(self, link: Link, server_round: int, node: int, message: Message) -> None:
+    def _count(self, kind: MessageKind, server_round: int, node: int, message: Message) -> None:
         sizes = records.dense_sizes(message.content)
-        size, direction = sum(sizes.values()), "uplink" if link.is_uplink else "downlink"
+        size, direction = sum(sizes.values()), "uplink" if kind.is_uplink else "downlink"
         self._exchange.ledger.add(server_round, node, **{f"{direction}_bytes": size, f"dense_{direction}_bytes": size})
-        self._exchange.dense_records.add(link, sizes)
+        self._exchange.dense_records.add(kind, sizes)

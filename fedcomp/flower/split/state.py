@@ -13,10 +13,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
 
 from fedcomp.core import Arrays, from_json, make_folder, octets, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
-from fedcomp.flower._compat import log
 from fedcomp.flower.client.kept_state import SPLIT_KEY
-from fedcomp.flower.client.mod import state_folder
+from fedcomp.flower.client.store import state_folder
 from fedcomp.flower.client.stored_array import STYPE
+from fedcomp.flower.compat import log
 from fedcomp.split import ActivationMemory, SplitState
 from fedcomp.wire import parse_single_frame
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from fedcomp.core import Arrays, check_choice, check_int, check_range
 from fedcomp.errors import FedcompError
 from fedcomp.flower import records
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.split import (
     MAX_SAMPLES,
     RAM_BYTES,
@@ -36,7 +36,7 @@ from fedcomp.split import (
 ACTION = "query.split"
 """The type of the messages."""
 POLL_S = 0.5
-LowerParts = Literal["averaged", "in turn"]
+LowerParts = Literal["averaged", "in-turn"]
 DEFAULTS = SplitSettings()
 
 
@@ -46,14 +46,14 @@ class SplitTraining:
     The upper part is one for all nodes, and takes a step for each of their batches.  The lower parts of a round start from the
     same weights and are averaged after it, by the samples they were trained on, while all nodes train at the same time
     (``"averaged"``: SplitFed's second version; Thapa et al., AAAI 2022, arXiv:2004.12088).  Or one node after the other
-    trains the lower part and hands it on (``"in turn"``).  Both parts hold the trained weights after each round.
+    trains the lower part and hands it on (``"in-turn"``).  Both parts hold the trained weights after each round.
 
     Args:
         lower: The lower part, as `fedcomp.split.cut` returns it.
         upper: The upper part, which returns outputs (N, classes).
         example: Samples (N, ...) like those of the nodes; their values do not matter.
         settings: How both parts train, and the compressors.
-        lower_parts: ``"averaged"`` or ``"in turn"``.
+        lower_parts: ``"averaged"`` or ``"in-turn"``.
         loss: The mean loss of outputs (N, classes) and labels, int64 (N,).
         seed: Decides all random numbers.
         timeout_s: The longest wait for answers; None for no bound.

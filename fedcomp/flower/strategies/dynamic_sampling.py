@@ -9,7 +9,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 from fedcomp.core import ceil_fraction, check_range
-from fedcomp.flower._compat import log
+from fedcomp.flower.compat import log
 from fedcomp.flower.records import Messages
 from fedcomp.flower.strategies.state import StatefulStrategy
 

@@ -4,13 +4,10 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from flwr.app import ArrayRecord
-from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Strategy
+from flwr.serverapp.strategy import FedAvg, Strategy
 
-from fedcomp.flower._compat import aggregate_metricrecords
+from fedcomp.flower.compat import AVERAGING, aggregate_metricrecords
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
-
-FLOWER_AVERAGING = frozenset(kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi))
-"""The `aggregate_train` methods of Flower that read only the weighted mean of the replies."""
 
 
 class ReplyUse(Enum):
@@ -40,7 +37,7 @@ class ReplyDeclaration:
     reply_use: ClassVar[ReplyUse] = ReplyUse.EACH_REPLY
     """How `aggregate_train` uses the replies."""
     further_records: ClassVar[frozenset[str]] = frozenset()
-    """The names of ArrayRecords that `aggregate_train` reads beside the model; a reply with another one is refused."""
+    """The names of ArrayRecords that `aggregate_train` reads in addition to the model; a reply with another one is refused."""
     starts_from_published: ClassVar[bool] = True
     """Whether the next model is a step from the published one.  If not, the difference to the published model already includes
     the residual of a lossy downlink, which then must not be sent again.
@@ -59,7 +56,7 @@ def reply_use_of(strategy: Strategy) -> ReplyUse:
     """
     inner = aggregating(strategy)
     kind = type(inner)
-    declared = ReplyUse.MEAN if kind.aggregate_train in FLOWER_AVERAGING else ReplyUse.EACH_REPLY
+    declared = ReplyUse.MEAN if kind.aggregate_train in AVERAGING else ReplyUse.EACH_REPLY
     overridden = False
     if isinstance(inner, ReplyDeclaration):
         declared = inner.reply_use

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import check_int, check_range
 from fedcomp.flower import records
-from fedcomp.flower._compat import log
-from fedcomp.flower.lazy_array import to_record
+from fedcomp.flower.compat import log, to_record
 from fedcomp.flower.records import Messages
 from fedcomp.flower.strategies.reply_use import ReplyDeclaration
 from fedcomp.wire import MASK, unpack_mask

@@ -19,8 +19,7 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
 from fedcomp.flower import records
-from fedcomp.flower._compat import AggregationError, aggregate_arrayrecords, content_replies, log
-from fedcomp.flower.lazy_array import to_record
+from fedcomp.flower.compat import AggregationError, aggregate_arrayrecords, content_replies, log, to_record
 from fedcomp.flower.records import Messages
 from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyDeclaration
 from fedcomp.flower.strategies.state import StatefulStrategy

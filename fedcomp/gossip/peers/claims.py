@@ -1,11 +1,11 @@
-"""Which round a node goes on in, given the rounds in which its neighbours say that they are.
+"""The round in which a node continues, given the rounds that its neighbours claim to be in.
 
-A node that was away joins its neighbours in their round; training that it skips so is lost.  A neighbour may err or lie, so a
-round that one neighbour claims alone counts for little:
+A node that was away joins its neighbours in their round; the training that it skips is lost.  A neighbour may be wrong or lie,
+so a round that only one neighbour claims counts for little:
 
-* A round that more than half of all neighbours have reached, and two at least, is believed: the node goes on there.
-* Otherwise, a node that mixed with nobody in its last round follows the larger part of those that it heard, but skips
-  `MAX_SKIPPED` rounds at a time, and never to the last round.
+* A round that more than half of all neighbours, and at least two, have reached is believed: the node continues there.
+* Otherwise, a node that mixed with nobody in its last round follows the majority of the neighbours that it heard.  It skips at
+  most `MAX_SKIPPED` rounds at a time, and never skips to the last round.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 MAX_SKIPPED = 4
 """The most rounds that a node skips at a time because of the claim of one neighbour."""
 FRESH_ROUNDS = 1
-"""A claim counts in the round in which it was heard, and in as many rounds after it."""
+"""A claim counts in the round in which it was heard, and in this number of rounds after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A neighbour said that it is in `round`, when this node was in round `heard_in`."""
+    """A neighbour said that it was in `round`, while this node was in round `heard_in`."""
 
     round: int
     heard_in: int

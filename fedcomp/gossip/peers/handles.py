@@ -1,6 +1,6 @@
-"""How many connections a node takes, so that no stranger can use up its file handles.
+"""The number of connections that a node accepts, so that no stranger can use up its file handles.
 
-A connection costs a handle before a certificate is seen.  Half of what the process may open is for connections, at most
+A connection takes a handle before a certificate is seen.  Half of the handles of the process are for connections, at most
 `MAX_CONNECTIONS`; the other half is for the node's files, its own calls and its task.
 """
 
@@ -10,24 +10,24 @@ if sys.platform != "win32":
     import resource
 
 PER_NEIGHBOR = 4
-"""Connections of a neighbour: one, one that replaces a lost connection, and the same for its tools."""
+"""Connections of a neighbour: one, a replacement for a lost connection, and the same for its tools."""
 OTHER_CONNECTIONS = 32
 """For monitors, and for strangers whose handshake is not over: fewer would be easier to fill."""
 MAX_CONNECTIONS = 2048
 OWN_HANDLES = 128
-"""Libraries, logs, the event loops of gRPC, files that are written, and what a task opens."""
+"""For libraries, logs, the event loops of gRPC, files that are written, and files that a task opens."""
 WINDOWS_HANDLES = 2048
 
 
 def needed_handles(num_neighbors: int) -> int:
-    """Return how many files a node with these neighbours may have open at the same time."""
+    """Return the number of files that a node with `num_neighbors` neighbours may have open at the same time."""
     return OWN_HANDLES + num_neighbors + PER_NEIGHBOR * num_neighbors + OTHER_CONNECTIONS
 
 
 def max_connections(num_neighbors: int) -> int:
-    """Return the number of connections that a node takes, after raising the limit of open files of this process.
+    """Return the number of connections that a node accepts, after raising the limit of open files of this process.
 
-    The soft limit is raised towards the hard one, so that half of it is enough for `MAX_CONNECTIONS`.  Raises `ValueError`
+    The soft limit is raised towards the hard limit, so that half of it is enough for `MAX_CONNECTIONS`.  Raises `ValueError`
     if the node's neighbours alone need more.
     """
     limit = _raised_limit(2 * MAX_CONNECTIONS)

@@ -15,10 +15,10 @@ SERVICE = "fedcomp.gossip.v1.Gossip"
 MIN_PING_S = 1.0
 MAX_PING_S = 60.0
 SLOW_LINK = 62_500
-"""Bytes a second of a link on which a ping behind the largest message is still answered in time: half a Mbit/s."""
+"""The slowest link, in bytes per second, on which a ping behind the largest message is answered in time: half a Mbit/s."""
 RETRY_S = 0.2
 BUSY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
-"""The answers for which a patient call tries again: nobody answers, or too many calls are waiting there."""
+"""The statuses after which a patient call tries again: nobody answers, or too many calls are waiting at the neighbour."""
 MAX_QUOTED = 300
 """Characters of a neighbour's text that are logged."""
 NAME = "node-{}.gossip"
@@ -26,9 +26,9 @@ NAME = "node-{}.gossip"
 
 
 def message_options(max_message_bytes: int, silence_s: float) -> list[tuple[str, int]]:
-    """Return the options of channels and servers: a neighbour that does not answer pings for about `silence_s` is gone.
+    """Return the options of channels and servers: a neighbour that answers no ping for about `silence_s` seconds is gone.
 
-    A ping waits behind the message that is being sent, so large models take longer, up to `MAX_PING_S`.
+    A ping waits behind the message that is being sent.  So large models get more time, up to `MAX_PING_S`.
     """
     ping_s = max(silence_s / 2, MIN_PING_S)
     answer_s = min(ping_s + max_message_bytes / SLOW_LINK, max(ping_s, MAX_PING_S))
@@ -38,7 +38,7 @@ def message_options(max_message_bytes: int, silence_s: float) -> list[tuple[str,
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.keepalive_time_ms", ping_ms),
         ("grpc.keepalive_timeout_ms", answer_ms),
-        ("grpc.http2.ping_timeout_ms", answer_ms),  # the one that gRPC applies, a minute by default
+        ("grpc.http2.ping_timeout_ms", answer_ms),  # the timeout that gRPC applies, a minute by default
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", int(500 * MIN_PING_S)),
@@ -46,7 +46,7 @@ def message_options(max_message_bytes: int, silence_s: float) -> list[tuple[str,
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", ping_ms),
         ("grpc.max_reconnect_backoff_ms", 1000),
-        ("grpc.enable_retries", 0),  # they would send bytes that are not counted
+        ("grpc.enable_retries", 0),  # retries would send bytes that are not counted
     ]
 
 
@@ -63,11 +63,11 @@ class RefusedError(Exception):
     """A neighbour answers, and refuses this node; the text is its sentence."""
 
 
-class NeighborLink:
-    """The channel to one `neighbor`.  A call is patient if it waits for a neighbour that does not answer yet.
+class PeerLink:
+    """The channel to one `neighbor`.  A patient call waits for a neighbour that does not answer yet.
 
     A patient call fails after `silence_s` seconds without a connection or a free place.  Any call fails after `timeout_s`
-    seconds, and a brief one, to a neighbour that is not waited for, after `silence_s`.
+    seconds.  A brief call, to a neighbour that is not waited for, fails after `silence_s`.
     """
 
     def __init__(
@@ -91,13 +91,13 @@ class NeighborLink:
             self._channel = grpc.secure_channel(address, credentials, [*options, *name])
 
     def hello(self, round_number: int, *, patient: bool = False, brief: bool = False) -> tuple[int, int]:
-        """Return the neighbour's round, and the last one in which it used the edge, once it has closed `round_number`."""
+        """Once the neighbour has closed `round_number`, return its round, and the last round in which it used the edge."""
         request = gossip_pb2.HelloRequest(**self._head, round=round_number)
         reply = self._call("Hello", request, gossip_pb2.HelloReply, patient=patient, brief=brief)
         return reply.round, reply.last_used
 
     def fetch(self, round_number: int, place: tuple[int, int], *, patient: bool) -> Fetched:
-        """Return the neighbour's message of a round, from the `place` that is held; a call that is not patient is brief."""
+        """Return the neighbour's message of a round, from the `place` that this node holds; brief unless `patient`."""
         request = gossip_pb2.FetchRequest(**self._head, round=round_number, version=place[0], fingerprint=place[1])
         reply = self._call("Fetch", request, gossip_pb2.FetchReply, patient=patient, brief=not patient)
         if reply.frames:
@@ -105,7 +105,7 @@ class NeighborLink:
         return Fetched(reply.round, reply.frames, (reply.version, reply.fingerprint), reply.last_used)
 
     def deliver(self, round_number: int, frames: bytes) -> bool:
-        """Return whether the neighbour uses the edge in this round, in which `frames` are this node's message."""
+        """Deliver `frames`, this node's message of the round; return whether the neighbour uses the edge in it."""
         request = gossip_pb2.DeliverRequest(**self._head, round=round_number, frames=frames)
         self._traffic.count_model(self._neighbor, "dense_uplink_bytes")
         return bool(self._call("Deliver", request, gossip_pb2.DeliverReply, patient=True).used)
@@ -117,7 +117,7 @@ class NeighborLink:
     def _call(self, method: str, request: Any, reply_class: Any, *, patient: bool, brief: bool = False) -> Any:
         """Return the reply; if `patient`, try again until the neighbour has been silent for `silence_s` seconds.
 
-        All calls may be repeated: the neighbour answers the same.  What a lost connection had taken is not counted.
+        All calls may be repeated: the neighbour gives the same answer.  Bytes on a lost connection are not counted.
         """
         data, end = request.SerializeToString(), 0.0
         timeout_s = min(self._silence_s, self._timeout_s) if brief else self._timeout_s

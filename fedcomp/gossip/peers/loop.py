@@ -1,4 +1,4 @@
-"""The rounds of a node: train, publish, exchange with the neighbours that are there, mix."""
+"""The rounds of a node: train, publish, exchange with the neighbours that are present, mix."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from fedcomp.errors import FedcompError
 from fedcomp.gossip.peers.claims import next_round
-from fedcomp.gossip.peers.links import NeighborLink, RefusedError, UnreachableError, message_options
+from fedcomp.gossip.peers.links import PeerLink, RefusedError, UnreachableError, message_options
 from fedcomp.gossip.peers.patience import patiently
 from fedcomp.gossip.peers.peer import Fetched, Peer
 from fedcomp.gossip.peers.peer_state import PeerState
@@ -27,7 +27,7 @@ from fedcomp.sync import start_replica
 
 log = logging.getLogger("fedcomp.gossip")
 WATCH_S = 1.0
-"""The wait for a delivery after which a node asks whether the neighbour is there."""
+"""After waiting this long for a delivery, a node asks whether the neighbour is present."""
 GRACE_S = 2.0
 MESSAGE_MARGIN = 1 << 16
 CALLS_PER_NEIGHBOR = 4
@@ -36,30 +36,30 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class PeerRounds:
-    """Drives a `peer` through its rounds; neighbours that are `away` are asked once in a round, and not waited for."""
+class RoundLoop:
+    """Drives a `peer` through its rounds; neighbours that are `away` are asked once per round, and not waited for."""
 
     peer: Peer
-    links: Mapping[int, NeighborLink]
+    links: Mapping[int, PeerLink]
     calls: ThreadPoolExecutor
     timeout_s: float
     away: set[int] = field(default_factory=set[int])
     refusing: set[int] = field(default_factory=set[int])
-    """The neighbours that say that they are of another training."""
+    """The neighbours that say that they belong to another training."""
     used: list[int] = field(default_factory=list[int])
     """The neighbours whose edges were used in the last round."""
     has_mixed: bool = False
     watched: set[int] = field(default_factory=set[int])
 
     def join(self) -> None:
-        """Ask the neighbours that are there in which round they are; raise `RefusedError` if most are of another training."""
+        """Ask the present neighbours for their rounds; raise `RefusedError` if most belong to another training."""
         calls = {each: self.calls.submit(link.hello, 0, brief=True) for each, link in self.links.items()}
-        replies = self._results(calls, logging.DEBUG)  # those that start later are waited for in the first round
+        replies = self._results(calls, logging.DEBUG)  # neighbours that start later are waited for in the first round
         for neighbor, (number, _) in replies.items():
             self.peer.heard(neighbor, number)
 
     def next_round(self, last: int) -> int:
-        """Return the round that follows, at most `last`; log which rounds this node does not train."""
+        """Return the next round, at most `last`; log the rounds that this node does not train."""
         own, claims = self.peer.state.round, self.peer.claims
         following = next_round(own, last, claims, len(self.links), is_alone=not self.used)
         if following > own + 1:
@@ -69,9 +69,9 @@ class PeerRounds:
         return following
 
     def exchange(self) -> list[int]:
-        """Exchange messages of the peer's round, which is published, and mix; return the neighbours whose edges were used.
+        """Exchange messages of the peer's published round, and mix; return the neighbours whose edges were used.
 
-        Raises `RefusedError` if most neighbours are of another training, and none has ever mixed with this node.
+        Raises `RefusedError` if most neighbours belong to another training, and none has ever mixed with this node.
         """
         peer, number = self.peer, self.peer.round
         lower = [each for each in self.links if each < peer.number]
@@ -94,12 +94,12 @@ class PeerRounds:
         return self.used
 
     def finish(self) -> None:
-        """Wait until the neighbours that are there have closed the last round, settle what is in doubt, and save."""
+        """Wait until the present neighbours have closed the last round, settle all doubts, and save."""
         last, doubts = self.peer.round, self.peer.state.doubts
         calls = {each: self.calls.submit(link.hello, last, patient=each in doubts) for each, link in self.links.items()}
         in_doubt = {each: call for each, call in calls.items() if each in doubts}
         others = {each: call for each, call in calls.items() if each not in doubts}
-        answers = self._results(in_doubt) | self._results(others, logging.DEBUG)  # those that have ended are gone
+        answers = self._results(in_doubt) | self._results(others, logging.DEBUG)  # nodes that have ended do not answer
         self.peer.finish({each: last_used for each, (_, last_used) in answers.items()})
 
     def _fetch(self, neighbor: int, number: int) -> Fetched:
@@ -107,7 +107,7 @@ class PeerRounds:
         return self.links[neighbor].fetch(number, place, patient=neighbor not in self.away)
 
     def _await_deliveries(self, higher: Collection[int]) -> None:
-        """Decide once all `higher` neighbours have delivered that may still do so."""
+        """Wait until each of the `higher` neighbours has delivered or will not deliver any more, then decide."""
         away, number = self.away.intersection(higher), self.peer.round
         late = self.peer.missing(set(higher) - away, WATCH_S)
         for neighbor in {*away, *late} - self.watched:
@@ -120,7 +120,7 @@ class PeerRounds:
     def _watch(self, neighbor: int, number: int, *, patient: bool) -> None:
         """Expect no delivery any more once the neighbour does not answer, or has closed the round.
 
-        One call at a time watches a neighbour: those that it never answers must not take the threads of the others.
+        One call at a time watches a neighbour: calls that it never answers must not take the threads of the others.
         """
         closed = number
         try:
@@ -133,10 +133,10 @@ class PeerRounds:
             self.peer.give_up(neighbor, closed)
 
     def _results(self, calls: Mapping[int, "Future[T]"], level: int = logging.WARNING) -> dict[int, T]:
-        """Return the answers of the neighbours that could be reached; log the others, but those that are away already.
+        """Return the answers of the neighbours that could be reached; log the others, unless they are known to be away.
 
-        One neighbour that refuses this node costs its own edge.  Raises `RefusedError` if most do, and nobody has mixed with
-        this node since it started.
+        One neighbour that refuses this node costs only its own edge.  Raises `RefusedError` if most neighbours refuse it, and
+        nobody has mixed with this node since it started.
         """
         found: dict[int, T] = {}
         for neighbor, call in calls.items():
@@ -169,12 +169,13 @@ def training_of(settings: PeerSettings, tensors: SharedTensors, fingerprint: int
 
 
 def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -> None:
-    """Run a node through all of its rounds, or from where it was killed; `report` gets the line of each round.
+    """Run a node through all of its rounds, or continue where it was killed; `report` gets the record of each round.
 
-    A full disk or too many open files are waited out.  A state that is damaged, or of another node or training, is set aside.
+    The node waits while a disk is full or too many files are open.  A damaged state, or a state of another node or training,
+    is set aside.
 
     Raises `ValueError` for a task that does not fit, `OSError` for an address or a folder that cannot be used, and
-    `RefusedError` if most neighbours are of another training.
+    `RefusedError` if most neighbours belong to another training.
     """
     task = settings.make_task(settings.number, settings.topology.num_nodes, settings.seed, **settings.task_settings)
     first = dict(task.first_model())
@@ -214,17 +215,17 @@ def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -
         stack.callback(peer.stop)
         calls = stack.enter_context(ThreadPoolExecutor(CALLS_PER_NEIGHBOR * len(settings.neighbors)))
         links = {
-            neighbor: NeighborLink(settings, neighbor, training=training, traffic=traffic, options=options)
+            neighbor: PeerLink(settings, neighbor, training=training, traffic=traffic, options=options)
             for neighbor in settings.neighbors
         }
         for link in links.values():
             stack.callback(link.close)
-        _run(task, PeerRounds(peer, links, calls, settings.timeout_s), round_log, traffic, settings.rounds, report)
+        _run(task, RoundLoop(peer, links, calls, settings.timeout_s), round_log, traffic, settings.rounds, report)
 
 
 def _run(
     task: Task,
-    rounds: PeerRounds,
+    rounds: RoundLoop,
     round_log: RoundLog,
     traffic: RoundTraffic,
     last: int,

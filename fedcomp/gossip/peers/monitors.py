@@ -1,4 +1,4 @@
-"""Health and reflection, for monitors: few calls at a time, so that they never hold the threads that answer neighbours."""
+"""Health and reflection, for monitors: few calls at a time, so that they never block the threads that answer neighbours."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,9 +15,9 @@ CHECK = health_pb2.HealthCheckResponse
 
 
 def monitor_handlers(service: str) -> list[Any]:
-    """Return the generic handlers that say that `service` is there, and which methods it has.
+    """Return the generic handlers that report the health of `service`, and its methods.
 
-    Health has no `Watch`, whose calls have no end.
+    Health has no `Watch`, because its calls never end.
     """
     shares = Shares(CALLS_PER_MONITOR, MONITOR_CALLS)
     names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)

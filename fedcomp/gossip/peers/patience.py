@@ -1,4 +1,4 @@
-"""Waits for room: a full disk or too many open files ends no node, whose state is whole and whose neighbours go on."""
+"""Waits for room: a full disk or too many open files does not end a node; its state is valid, and its neighbours continue."""
 
 import errno
 import logging
@@ -17,10 +17,9 @@ T = TypeVar("T")
 
 
 def patiently(action: Callable[[], T], path: Path, wait: Callable[[float], object] = time.sleep) -> T:
-    """Return what `action` returns; while there is no room for `path`, log that and try again.
+    """Return the result of `action`; while there is no room for `path`, log this and try again.
 
-    `action` leaves everything as it was when it raises `OSError`.  `wait` waits for a number of seconds.  Other errors are
-    raised.
+    If `action` raises `OSError`, it must have changed nothing.  `wait` waits for a number of seconds.  Other errors are raised.
     """
     logged = -math.inf
     while True:

@@ -1,9 +1,11 @@
 """One node among its neighbours, without a network: its rounds, and the exchange that lets both ends of an edge agree.
 
-Of the two ends of an edge, the lower number decides.  In a round, the higher one fetches the message of the lower one and
-delivers its own; the lower one uses the edge if the delivery came before it closed the round, writes that down, and answers.  A
-node whose delivery is not answered is in doubt: it mixes without the edge, and keeps what the edge would have added until it
-hears from the lower node in a later round, which says in which round it used the edge last.
+Of the two ends of an edge, the node with the lower number decides.  In a round, the higher node fetches the message of the
+lower node and delivers its own.  If the delivery comes before the lower node has closed the round, the lower node uses the
+edge, saves this decision, and answers.
+
+A node whose delivery is not answered is in doubt: it mixes without the edge, and keeps the difference that the edge would have
+added.  In a later round, the lower node says in which round it used the edge last, which settles the doubt.
 """
 
 import threading
@@ -24,16 +26,16 @@ from fedcomp.gossip.shared_tensors import SharedTensors
 from fedcomp.sync import MAX_WEIGHT_MAGNITUDE, derive_seed
 
 MAX_PULL = 100
-"""The most that the message of one neighbour may move a model in a round, in norms of the model."""
+"""The largest change of a model by the message of one neighbour in a round, in norms of the model."""
 POLL_S = 1.0
-"""How often a handler that waits looks whether its caller is still there."""
+"""How often a waiting handler checks whether its caller is still connected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A node's answer in `round`: the frames of its message, what it holds of the caller's, and when it last used the edge.
+    """A node's answer in `round`: its message's frames, the place of the caller's messages that it holds, the edge's last use.
 
-    If `round` is not the one that was asked for, there are no frames.
+    If `round` is not the requested round, there are no frames.
     """
 
     round: int
@@ -43,15 +45,15 @@ class Fetched:
 
 
 class PeerStoppedError(Exception):
-    """The node ends; it answers nothing more."""
+    """The node ends, and gives no more answers."""
 
 
 class Peer:
     """The state of node `number` and the rules of its changes.  One thread drives the rounds; others answer neighbours.
 
-    `path` is the file of the state: it is written before a message or a decision leaves, and nobody is answered while there is
-    no room for it.  `round` is the round in which the node is, from its training on.  `claims` are the rounds in which the
-    neighbours say that they are.
+    `path` is the file of the state.  It is written before a message or a decision leaves; while there is no room for it, nobody
+    gets an answer.  `round` is the current round, from its training on.  `claims` are the rounds that the neighbours claim to
+    be in.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class Peer:
         self._delivered: set[int] = set()
         self._passed: dict[int, int] = {}  # neighbour -> the last round in which it will not deliver any more
         self._confirmed: set[int] = set()
-        if state.open:  # the node was killed in this round: what it had promised holds, and nothing else
+        if state.open:  # the node was killed in this round: only its promises hold
             self.mix()
 
     @property
@@ -76,14 +78,14 @@ class Peer:
     # what the neighbours ask
 
     def hello(self, neighbor: int, round_number: int, is_alive: Callable[[], bool]) -> tuple[int, int]:
-        """Return the round in which this node is, and the last one in which it used the edge, once `round_number` is closed."""
+        """Wait until `round_number` is closed; return this node's round, and the last round in which it used the edge."""
         with self._changed:
             self._note(neighbor, 0, round_number)
             self._wait(lambda: self._closed() >= round_number, is_alive)
             return self.round, self.state.last_used.get(neighbor, 0)
 
     def fetch(self, neighbor: int, round_number: int, place: Place, is_alive: Callable[[], bool]) -> Fetched:
-        """Return the frames that lead `neighbor` from `place` to the message of this round, once there is one.
+        """Wait for this round's message; return the frames that lead `neighbor` to it from `place`.
 
         Raises `CorruptError` for a lower neighbour: this node fetches its messages.
         """
@@ -97,10 +99,10 @@ class Peer:
             return Fetched(round_number, b"".join(node.frames_from(place)), node.place_of(neighbor), last_used)
 
     def deliver(self, neighbor: int, round_number: int, frames: bytes, is_alive: Callable[[], bool]) -> bool:
-        """Take the frames of `neighbor` for this round; return whether the edge is used, once that is decided and saved.
+        """Take the frames of `neighbor` for this round; wait for the saved decision, and return whether the edge is used.
 
-        A delivery that is repeated gets the same answer.  Raises `FedcompError` for frames that cannot be followed, and for
-        those of a lower neighbour.
+        A repeated delivery gets the same answer.  Raises `FedcompError` for frames that cannot be followed, and for frames of a
+        lower neighbour.
         """
         self._check_higher(neighbor)
         with self._changed:
@@ -121,7 +123,7 @@ class Peer:
             )
 
     def heard(self, neighbor: int, round_number: int) -> None:
-        """Note in which round a neighbour says that it is; 0 says nothing."""
+        """Note the round that a neighbour claims to be in; 0 is no claim."""
         with self._changed:
             if round_number:
                 self.claims[neighbor] = Claim(round_number, self.round)
@@ -135,7 +137,7 @@ class Peer:
         return self.state.round - self.state.open
 
     def _wait(self, ready: Callable[[], bool], is_alive: Callable[[], bool]) -> None:
-        """Wait until all that has changed is saved, and a neighbour's call is `ready` to be answered."""
+        """Wait until all changes are saved, and a neighbour's call is `ready` to be answered."""
         while self._saving or not ready():
             if self._stopped:
                 raise PeerStoppedError
@@ -146,13 +148,13 @@ class Peer:
     # what drives the rounds
 
     def begin(self, round_number: int) -> None:
-        """Begin a round, later than all before; its training follows."""
+        """Begin a round, later than all earlier ones; its training follows."""
         with self._changed:
             self.round = round_number
             self._changed.notify_all()
 
     def publish(self, trained: Mapping[str, Any], kept: Arrays) -> None:
-        """End the training of the round: make the message of the model `trained`, and save what the task keeps.
+        """End the training of the round: make the message of the model `trained`, and save the task's arrays `kept`.
 
         Raises `ValueError` for a model that does not fit or is not finite.
         """
@@ -167,12 +169,12 @@ class Peer:
             self._changed.notify_all()
 
     def place_of(self, neighbor: int) -> Place:
-        """Return what this node holds of a neighbour's messages."""
+        """Return the place of the neighbour's messages that this node holds."""
         with self._changed:
             return self.state.node.place_of(neighbor)
 
     def take(self, neighbor: int, fetched: Fetched) -> bytes | None:
-        """Take what was fetched from a lower neighbour, and settle the doubt about it; return the frames to deliver.
+        """Take the message fetched from a lower neighbour, settle a doubt about the edge, and return the frames to deliver.
 
         Returns None if the neighbour is in another round.  Raises `FedcompError` for frames that cannot be followed.
         """
@@ -188,7 +190,7 @@ class Peer:
             return b"".join(node.frames_from(fetched.place))
 
     def _check_pull(self, neighbor: int) -> None:
-        """Refuse a message that would move this node's model out of all proportion."""
+        """Refuse a message that would move this node's model by more than `MAX_PULL` norms."""
         node = self.state.node
         size, own = (float(np.linalg.norm(vector)) for vector in (node.difference(neighbor), node.trained))
         limit = min(MAX_PULL * own, MAX_WEIGHT_MAGNITUDE) if own else MAX_WEIGHT_MAGNITUDE
@@ -198,7 +200,7 @@ class Peer:
             )
 
     def begin_deliveries(self, neighbors: Collection[int]) -> None:
-        """Save, before messages leave for these lower neighbours, what this node owes if they use the edges."""
+        """Before messages leave for these lower neighbours, save the differences that this node owes if they use the edges."""
         with self._changed:
             for neighbor in neighbors:
                 self.state.doubts[neighbor] = Doubt(self.state.round, self.state.node.difference(neighbor))
@@ -218,7 +220,7 @@ class Peer:
             self._note(neighbor, round_number, 0)
 
     def missing(self, expected: Collection[int], timeout_s: float) -> list[int]:
-        """Return which higher neighbours of `expected` may still deliver after `timeout_s` seconds, or sooner if none may."""
+        """Return the neighbours of `expected` that may still deliver, after `timeout_s` seconds or once there are none."""
 
         def left() -> list[int]:
             return [each for each in expected if each not in self._delivered and self._passed.get(each, 0) < self.round]
@@ -228,7 +230,7 @@ class Peer:
             return left()
 
     def decide(self) -> set[int]:
-        """Use the edges of the higher neighbours that have delivered, save that, let them know, and return them."""
+        """Use the edges of the higher neighbours that have delivered; save this, answer them, and return them."""
         with self._changed:
             self.state.last_used |= dict.fromkeys(self._delivered, self.state.round)
             if self._delivered:
@@ -247,7 +249,7 @@ class Peer:
             return used
 
     def finish(self, last_used: Mapping[int, int]) -> None:
-        """Save the state after the last round; `last_used` is when lower neighbours used the edges last, to settle doubts."""
+        """Save the state after the last round; `last_used`, the last use of each edge by lower neighbours, settles doubts."""
         with self._changed:
             node = self.state.node
             for neighbor in self.state.doubts.keys() & last_used.keys():
@@ -262,13 +264,13 @@ class Peer:
             self._save()
 
     def stop(self) -> None:
-        """Answer nothing more."""
+        """Give no more answers."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     def _save(self) -> None:
-        """Save the state, however long there is no room for it; meanwhile no neighbour is answered."""
+        """Save the state, and wait as long as there is no room for it; meanwhile no neighbour gets an answer."""
         self._saving = True
         try:
             patiently(lambda: self.state.save(self._path, self._training, self.number), self._path, self._changed.wait)

@@ -18,7 +18,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """An edge of which this end does not know whether the other one used it in `round`, and what this end owes if it did."""
+    """An edge that the other end may have used in `round`, and the difference that this end owes if it did."""
 
     round: int
     difference: Difference
@@ -28,9 +28,10 @@ class Doubt:
 class PeerState:
     """A node between two messages.
 
-    `round` is that of its newest message, 0 before the first; while it is `open`, the node has not mixed in it.  `own` are the
-    tensors that stay here, `kept` is what the task keeps.  Of each neighbour with a higher number, `last_used` is the last
-    round in which the edge was used; of those with a lower number, `doubts` are the rounds that are not settled yet.
+    `round` is the round of its newest message, 0 before the first; while the round is `open`, the node has not mixed in it.
+    `own` are the tensors that stay on the node, and `kept` are the arrays that the task keeps.  For each neighbour with a
+    higher number, `last_used` is the last round in which the edge was used.  For neighbours with a lower number, `doubts` are
+    the rounds that are not settled yet.
     """
 
     node: Node
@@ -64,10 +65,10 @@ class PeerState:
     def load(
         cls, path: Path, training: int, tensors: SharedTensors, method: Method, topology: Topology, number: int
     ) -> "PeerState":
-        """Return what `save` wrote for the node with this `number`.
+        """Return the state that `save` wrote for the node with this `number`.
 
-        Raises `CorruptError` for a file that is missing, damaged, of another training or of another node, and `OSError` if it
-        cannot be opened.
+        Raises `CorruptError` for a file that is missing, damaged, of another training or of another node, and `OSError` if the
+        file cannot be opened.
         """
         try:
             arrays = read_archive(path)

@@ -1,7 +1,7 @@
-"""The files that a node writes for people and monitors, with the names and the rows of a server's run.
+"""The files that a node writes for people and monitors, with the same names and rows as in a server's run.
 
-From a node's view, what it sends is the uplink and what it receives is the downlink, and `nodes.json` has a row for each
-neighbour.  ``python -m deploy.monitor FOLDER`` shows them.
+A node counts the bytes that it sends as uplink, and the bytes that it receives as downlink.  `nodes.json` has a row for each
+neighbour.  ``python -m deploy.monitor FOLDER`` shows these files.
 """
 
 import errno
@@ -25,9 +25,9 @@ Amounts = Counter[str]
 
 
 class RoundTraffic:
-    """The bytes of all messages with each neighbour, by ``len`` of what gRPC sends and receives; several threads may count.
+    """The bytes of all messages with each neighbour: ``len`` of what gRPC sends and receives.  Several threads may count.
 
-    `dense_bytes` are those of the model in float32.
+    `dense_bytes` are the bytes of the model in float32.
     """
 
     def __init__(self, neighbors: Iterable[int], dense_bytes: int) -> None:
@@ -36,23 +36,23 @@ class RoundTraffic:
         self._new = {each: Amounts() for each in self._neighbors}
 
     def count(self, neighbor: int, **amounts: int) -> None:
-        """Add bytes to what was exchanged with a neighbour."""
+        """Add bytes that were exchanged with a neighbour."""
         with self._lock:
             self._new[neighbor].update(amounts)
 
     def count_model(self, neighbor: int, name: str) -> None:
-        """Count a message about a model as the dense bytes that a float32 model takes."""
+        """Count the dense bytes of a message: a float32 model."""
         self.count(neighbor, **{name: self._dense_bytes})
 
     def take(self) -> dict[int, Amounts]:
-        """Return what was counted since the last call."""
+        """Return the amounts counted since the last call."""
         with self._lock:
             new, self._new = self._new, {each: Amounts() for each in self._neighbors}
             return new
 
 
 class RoundLog:
-    """The files of a node in `folder`, and the sums over the run; those of a node that was killed are continued."""
+    """The files of a node in `folder`, and the sums over the run; the files of a killed node are continued."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], neighbors: Collection[int]) -> None:
         self.folder, self._num_rounds = folder, settings["rounds"]
@@ -86,9 +86,9 @@ class RoundLog:
         seconds: float,
         results: Mapping[str, float],
     ) -> dict[str, Any]:
-        """Return what is written about a round.
+        """Return the row of a round.
 
-        `used` are the neighbours whose edges were used, `results` what the task's `evaluate` returned.
+        `used` are the neighbours whose edges were used, and `results` the results of the task's `evaluate`.
         """
         sums = sum(traffic.values(), Amounts())
         return {
@@ -103,7 +103,7 @@ class RoundLog:
         }
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Add the line of a round; raise `OSError` if it cannot be written, and nothing has changed then."""
+        """Add the line of a round; if it cannot be written, raise `OSError` and change nothing."""
         with self._rounds.open("ab", buffering=0) as file:
             end = file.tell()
             try:

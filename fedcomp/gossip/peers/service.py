@@ -1,7 +1,7 @@
-"""The gRPC server of a node: what neighbours ask, health and reflection.  What arrives is hostile until it is parsed.
+"""The gRPC server of a node: the calls of neighbours, health and reflection.  Every request is hostile until it is parsed.
 
-Each neighbour has its own share of the calls, which are threads here.  A request is read as a stream of one message: so the
-caller's certificate is known, and its share taken, before the first byte of its message is waited for.
+Each neighbour has its own share of the calls, each of which takes a thread.  A request is read as a stream of one message.  So
+the caller's certificate is known, and its share is taken, before the node waits for the first byte of the message.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -23,7 +23,7 @@ from fedcomp.gossip.peers.settings import Tls
 from fedcomp.gossip.peers.shares import Shares, names_in, refuse
 
 CALLS_PER_NEIGHBOR = 4
-"""One of each kind, and one that replaces a call whose connection was lost."""
+"""One call of each kind, and one that replaces a call whose connection was lost."""
 OTHER_CALLS = MONITOR_CALLS + 4
 """Threads for monitors, and for calls that are refused."""
 QUEUED_CALLS = 64
@@ -35,7 +35,7 @@ Handler = Callable[[Iterator[bytes], Any], bytes]
 
 
 class Service:
-    """Answers the `neighbors` of `peer`; if it is `secure`, only a caller whose certificate names the node that it claims."""
+    """Answers the `neighbors` of `peer`; if `secure`, a caller's certificate must name the node that it claims to be."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Service:
         return len(self._neighbors)
 
     def handlers(self) -> dict[str, Handler]:
-        """Return the handlers by the names of the service's methods; they take and return bytes, so that all are counted.
+        """Return the handlers by the names of the service's methods; they take and return bytes, so that all bytes are counted.
 
-        Each takes an iterator of one message.
+        Each handler takes an iterator of one message.
         """
         return {
             "Hello": self._handler(gossip_pb2.HelloRequest, self._hello),
@@ -94,7 +94,7 @@ class Service:
         return reply
 
     def _share_of_certificate(self, context: Any) -> AbstractContextManager[None]:
-        """Return the share of the neighbour that the certificate names; refuse a node that is none."""
+        """Return the share of the neighbour that the certificate names; refuse other nodes."""
         if not self._secure:
             return nullcontext()
         names = names_in(context)
@@ -149,7 +149,7 @@ class Service:
 
 
 def server_options(connections: int) -> list[tuple[str, int]]:
-    """Return the options that bound what strangers and neighbours may hold open: `connections` is the most of them."""
+    """Return the options that bound the connections of strangers and neighbours, at most `connections`."""
     return [
         ("grpc.so_reuseport", 0),
         ("grpc.max_allowed_incoming_connections", connections),
@@ -160,7 +160,7 @@ def server_options(connections: int) -> list[tuple[str, int]]:
 
 
 def serve(service: Service, address: str, tls: Tls | None, options: list[tuple[str, int]]) -> Any:
-    """Return the server at `address`, which has started, with health and reflection; raise `OSError` if it is not possible."""
+    """Return the started server at `address`, with health and reflection; raise `OSError` if it cannot start."""
     workers = CALLS_PER_NEIGHBOR * service.num_neighbors + OTHER_CALLS
     server = grpc.server(
         ThreadPoolExecutor(workers, thread_name_prefix="gossip"),
@@ -181,7 +181,7 @@ def serve(service: Service, address: str, tls: Tls | None, options: list[tuple[s
                 [(tls.key, tls.certificate)], root_certificates=tls.ca, require_client_auth=True
             )
             server.add_secure_port(address, credentials)
-    except RuntimeError as error:  # gRPC's only one
+    except RuntimeError as error:  # the only error that gRPC raises
         raise OSError(f"listen is {address!r}; a free address of this machine is needed ({error})") from None
     server.start()
     return server

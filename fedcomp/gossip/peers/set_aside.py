@@ -1,4 +1,4 @@
-"""Files that this node cannot use are renamed, not removed: it starts without them, and a person can look at them."""
+"""Files that this node cannot use are renamed, not removed: the node starts without them, and a person can look at them."""
 
 import logging
 from collections.abc import Callable
@@ -23,10 +23,10 @@ def set_aside(path: Path) -> Path:
 
 
 def open_state(path: Path, load: Callable[[], PeerState], start: Callable[[], PeerState]) -> PeerState:
-    """Return the state that `load` reads from `path`, or what `start` returns if there is none that fits.
+    """Return the state that `load` reads from `path`, or the result of `start` if there is no fitting state.
 
-    A damaged file, or one of another node or training, is set aside.  Raises `OSError` if the file cannot be opened: it may
-    be whole.
+    A damaged file, or a file of another node or training, is set aside.  Raises `OSError` if the file cannot be opened: its
+    content may be valid.
     """
     if not path.exists() and not path.is_symlink():
         return start()

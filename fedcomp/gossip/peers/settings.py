@@ -36,9 +36,9 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
-    """One node.  `timeout_s` bounds the wait for a neighbour that is there, `silence_s` that for one that does not answer.
+    """One node.  `timeout_s` bounds the wait for a neighbour that is present, and `silence_s` for one that does not answer.
 
-    `tls` is None for a node that talks in plain text.
+    `tls` is None for a node that communicates in plain text.
     """
 
     number: int
@@ -55,7 +55,7 @@ class PeerSettings:
     silence_s: float
     tls: Tls | None
     plain: Mapping[str, Any]
-    """The settings as the file has them."""
+    """The settings as in the file."""
 
 
 def read_settings(path: Path) -> PeerSettings:

@@ -1,4 +1,4 @@
-"""Shares of calls: no caller takes the places of another one."""
+"""Shares of calls: no caller takes the places of another caller."""
 
 from collections import Counter
 from collections.abc import Generator
@@ -34,7 +34,7 @@ class Shares:
 
 
 def names_in(context: Any) -> list[bytes]:
-    """Return the common names in the caller's certificate; none in plain text."""
+    """Return the common names in the caller's certificate; an empty list in plain text."""
     names: list[bytes] = context.auth_context().get("x509_common_name", [])
     return names
 

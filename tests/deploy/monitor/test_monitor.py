@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import socket
 import threading
 import urllib.request
@@ -247,6 +248,22 @@ def test_a_folder_without_a_run_is_refused_in_one_sentence(
         assert error.startswith(f"error: {path} ")
         assert reason in error
         assert error.count("\n") == 1
+
+
+def test_of_several_runs_the_newest_is_named(folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    older = RunFolder(folder.path.parent / "older")
+    older.path.mkdir()
+    older.write_json("settings.json", SETTINGS)
+    for place, newest in enumerate((folder, older, folder)):
+        os.utime(newest.path, (2**31 + place, 2**31 + place))
+        assert main([str(folder.path.parent)]) == 1
+        assert f"2 runs; name one of them, such as {newest.path}" in capsys.readouterr().err
+
+
+def test_a_run_is_idle_since_the_newest_of_its_files(folder: RunFolder) -> None:
+    write_status(folder, "running")
+    os.utime(folder.settings, (0, 0))
+    assert 0 <= read_run(folder.path).idle_s < PATIENCE_S
 
 
 @pytest.mark.parametrize(

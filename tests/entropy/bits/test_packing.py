@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.entropy.bits import packing
 from tests.reference import bits_of
 
@@ -34,3 +35,9 @@ def test_blocks_are_the_values_in_order(width: int, count: int) -> None:
     for part, block in packing.read_blocks(octets, width, count):
         found[part] = block
     assert np.array_equal(found, values)
+
+
+def test_unary_counts_of_several_blocks_come_back() -> None:
+    counts = np.random.default_rng(0).integers(0, 5, 2 * BLOCK_ENTRIES + 5)
+    packed = packing.write_unary(np.split(counts, [7, BLOCK_ENTRIES]), int(counts.sum()) + counts.size)
+    assert np.array_equal(packing.read_unary(np.frombuffer(packed, np.uint8), counts.size, "counts"), counts)

@@ -141,7 +141,7 @@ def test_no_mode_would_take_fewer_bytes_by_more_than_one_percent(kind: Kind) -> 
     symbols = drawn(shares, 200_000, bound, first, step)
     counts = plain_alphabet.histogram(symbols, bound)
     used = int(np.count_nonzero(counts))
-    plans: list[plain_alphabet.CodingPlan] = [plain_alphabet.fixed(counts)]
+    plans: list[plain_alphabet.SymbolWriter] = [plain_alphabet.fixed(counts)]
     if used > 1:
         plans += [plain_alphabet.coded(counts, length) for length in {1, packing.max_digits(used)}]
         plans += [alphabet.common(counts, 1 << width) for width in range(3) if 1 << width < used]
@@ -201,7 +201,7 @@ def test_fixed_width_is_chosen_at_once_only_if_no_other_plan_is_shorter() -> Non
         chosen = alphabet.plan(counts)
         if used < 2 or (used == 3 and chosen.mode != FIXED):
             continue
-        others: list[plain_alphabet.CodingPlan] = [
+        others: list[plain_alphabet.SymbolWriter] = [
             plain_alphabet.coded(counts, length) for length in {1, packing.max_digits(used)}
         ]
         others += [alphabet.common(counts, 1 << width) for width in range(max(used - 1, 1).bit_length())]

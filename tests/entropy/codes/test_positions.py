@@ -119,6 +119,16 @@ def test_more_than_a_block_comes_back(kind: str, n: int) -> None:
         assert np.array_equal(read(write(indices, n, kind), n, indices.size), indices)
 
 
+def test_chunks_of_different_densities_come_back() -> None:
+    """Each chunk of 512 gaps has a Rice parameter of its own."""
+    gaps = np.repeat([1, 40, 900], 512)
+    gaps[::7] += 3
+    indices = np.cumsum(gaps)
+    n = int(indices[-1]) + 1
+    assert len(set(golomb_positions.measure(runs_of(indices, n), indices.size).rice.tolist())) == 3
+    assert np.array_equal(read(write(indices, n, "Golomb"), n, indices.size), indices)
+
+
 @every
 def test_positions_of_all_entries_take_four_times_the_vector_or_less(kind: str) -> None:
     n = 8 * BLOCK_ENTRIES
@@ -132,9 +142,9 @@ def test_sizes_are_known_before_anything_is_written() -> None:
     for p in (0.0005, 0.05, 0.5):
         indices = np.flatnonzero(rng.random(100_000) < p)
         runs = runs_of(indices, 100_000)
-        measured: list[positions.MeasuredPositions] = [
+        measured: list[positions.Measured] = [
             golomb_positions.measure(runs, indices.size),
-            positions.BitmapPositions(indices, 100_000),
+            positions.Bitmap(indices, 100_000),
             delta_keys.measure(runs.ravel()[: indices.size]),
             gamma_positions.measure(runs.ravel()[: indices.size]),
         ]
@@ -195,3 +205,11 @@ def test_few_bytes_that_claim_two_thousand_million_entries_cost_nothing() -> Non
     rest = [b"", b"\0" * 40, b"\x1f" * 40, b"\xff" * 40, b"\1\xff\xff\xff\xff\7" + b"\xff" * 40]
     bodies = [bytes([kind]) + end for kind in (GOLOMB, BITMAP, DELTA) for end in rest]
     check_cheap_refusals(lambda data: read(data, MAX_ENTRIES, 300), bodies)
+
+
+def test_the_rice_parameter_next_below_the_guess_is_tried_too() -> None:
+    """The mean of 497 runs of 1535 and 15 of 0 is 1490, times ln 2 above 2^10; yet 1535 >> 9 is 2, and 1535 >> 10 is 1."""
+    runs = np.array([[0] * 15 + [1535] * 497], np.uint32)
+    measured = golomb_positions.measure(runs, 512)
+    assert (measured.rice.tolist(), measured.ones) == ([9], 2 * 497)
+    assert 2 * 497 + 9 * 512 < 497 + 10 * 512

@@ -18,7 +18,7 @@ from fedcomp.sync.replica import start_replica
 from fedcomp.wire.frame import Frame, Kind
 from fedcomp.wire.layout import layout_of
 from fedcomp.wire.server_message import Ack, ServerMessage
-from tests.flower.toy import app, floats, model, state_of
+from tests.flower.toy import app, floats, model, state_of, training
 
 
 def _strategy(uplink: fedcomp.Compressor | None = None) -> CompressedStrategy:
@@ -157,3 +157,13 @@ def test_other_arrays_travel_unchanged_and_are_in_the_ledger() -> None:
     control = len(Array(np.array([1.0, 2.0])).data)
     assert strategy.ledger.downlink_bytes == bare.ledger.downlink_bytes + 2 * control
     assert strategy.ledger.dense_downlink_bytes == bare.ledger.dense_downlink_bytes + 2 * control
+
+
+def test_random_draws_follow_the_partition_and_not_the_node_id() -> None:
+    client_app = training(lambda given, context, _: {name: array + 1 for name, array in given.items()})
+    strategy = _strategy(fedcomp.randk(density=0.1))
+    grid = LocalGrid(client_app, 3, node_config=lambda node: {"partition-id": node // 2})
+    strategy.start(grid, model(), num_rounds=1)
+    first, second, third = (state_of(grid.contexts[node]).memory["residual"] for node in (1, 2, 3))
+    assert not np.array_equal(first, second)
+    assert np.array_equal(second, third)

@@ -24,14 +24,14 @@ import fedcomp
 from fedcomp.core import write_archive
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.client.client_state import ClientState
-from fedcomp.flower.client.mod import open_store
 from fedcomp.flower.client.state_folder import MAX_REPLAYED_FRAMES, StateFiles, StateFolder
+from fedcomp.flower.client.store import open_store
 from fedcomp.sync import Publisher, Subscriber
 from fedcomp.sync.replica import start_replica
 from fedcomp.wire.frame import Frame, Kind, parse_single_frame
 from fedcomp.wire.layout import layout_of
 from fedcomp.wire.server_message import Ack
-from tests.flower.toy import app, floats, model, state_of
+from tests.flower.toy import app, checkpoint_at, floats, model, state_of
 
 NODES = 4
 
@@ -43,7 +43,7 @@ def _in(folder: Path) -> Callable[[int], UserConfig]:
 def _strategy(checkpoint: Path | None = None) -> CompressedStrategy:
     inner = FedAvg(fraction_train=0.5, fraction_evaluate=0.0)
     link = fedcomp.stc(density=0.05)
-    return CompressedStrategy(inner, uplink=link, downlink=link, checkpoint=checkpoint)
+    return CompressedStrategy(inner, uplink=link, downlink=link, checkpoint=checkpoint_at(checkpoint))
 
 
 def _state(number: int = 1, training_id: int = 7) -> ClientState:
@@ -138,7 +138,7 @@ def test_nodes_with_and_without_files_send_the_same_bytes(tmp_path: Path) -> Non
     assert files.ledger.uplink_bytes == plain.ledger.uplink_bytes
     assert files.ledger.downlink_bytes == plain.ledger.downlink_bytes
     for context in grid.contexts.values():
-        assert not any(name.startswith("fedcomp") and name != "fedcomp.lineage" for name in context.state)
+        assert not any(name.startswith("fedcomp") and name != "fedcomp.training" for name in context.state)
 
 
 def test_nodes_and_server_continue_after_a_restart_without_a_difference(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_damaged_file_is_set_aside_and_the_node_gets_a_key_frame(
     if damage == "other format":  # valid, but of another format, and with a model of another version
         with np.load(path) as archive:
             arrays = {name: archive[name].tobytes() for name in archive.files}
-        key, old, new = ("kept", b'"1"', b'"2"') if file == "state" else ("plain", b'"version": "', b'"version": "7')
+        key, old, new = ("kept", b'"2"', b'"3"') if file == "state" else ("plain", b'"version": "', b'"version": "7')
         assert old in arrays[key]
         arrays[key] = arrays[key].replace(old, new)
         dtypes = {"vector": np.float32, "base": np.float32, "memory.residual": np.float32, "counts": np.int32}

@@ -15,6 +15,7 @@ import fedcomp
 from fedcomp.flower import (
     EF21,
     AsyncMode,
+    Clipping,
     CompressedStrategy,
     DynamicSampling,
     LocalGrid,
@@ -26,7 +27,7 @@ from fedcomp.flower import (
 )
 from fedcomp.flower.local_grid import Fault
 from tests.flower import toy
-from tests.flower.toy import Watching, floats, state_of, sum_of_updates
+from tests.flower.toy import Watching, checkpoint_at, floats, state_of, sum_of_updates
 
 NODES = 8
 SPEEDS = Speeds(slow=0.3, slowdown=10.0, spread=0.3, seed=4)
@@ -174,7 +175,13 @@ def test_every_update_counts_once_through_faults_restarts_and_refusals(
 
     def strategy() -> CompressedStrategy:
         up, down = fedcomp.parse(uplink), fedcomp.stc(density=0.05)
-        return CompressedStrategy(watching, uplink=up, downlink=down, checkpoint=checkpoint, mode=mode)
+        return CompressedStrategy(
+            watching,
+            uplink=up,
+            downlink=down,
+            checkpoint=checkpoint_at(checkpoint),
+            mode=mode,
+        )
 
     server = strategy()
     kinds = [fault for fault in Fault if fault is not Fault.FORGET]
@@ -192,7 +199,10 @@ def test_every_update_counts_once_through_faults_restarts_and_refusals(
         grid.faults[node].clear()
     watching.fraction_train = 1.0
     finish = CompressedStrategy(
-        watching, uplink=fedcomp.parse(uplink), downlink=fedcomp.stc(density=0.05), checkpoint=checkpoint
+        watching,
+        uplink=fedcomp.parse(uplink),
+        downlink=fedcomp.stc(density=0.05),
+        checkpoint=checkpoint_at(checkpoint),
     )
     finish.load(checkpoint)
     finish.start(grid, toy.model(), num_rounds=2)
@@ -440,7 +450,7 @@ def test_damping_is_applied_after_the_norm_is_bounded() -> None:
         FedAvg(fraction_evaluate=0.0),
         uplink=fedcomp.dense(),
         downlink=fedcomp.dense(),
-        clip_norm=2.0,
+        clipping=Clipping(norm=2),
         mode=AsyncMode(buffer=1),
     )
     strategy.start(grid, ArrayRecord({"w": Array(np.zeros(4, np.float32))}), num_rounds=4)

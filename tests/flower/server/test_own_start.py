@@ -19,7 +19,7 @@ from flwr.serverapp.strategy import (
 )
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, LocalGrid
+from fedcomp.flower import Checkpoint, CompressedStrategy, LocalGrid
 from tests.flower.toy import Aggregate, Messages, app, floats, model
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -170,7 +170,7 @@ def test_called_twice_it_goes_on_and_counts_on(tmp_path: Path) -> None:
 
 def test_it_continues_from_a_checkpoint_to_the_same_bits(tmp_path: Path) -> None:
     grid = LocalGrid(app(), 3)
-    first = compressed(Announces(), checkpoint=tmp_path / "saved.npz")
+    first = compressed(Announces(), checkpoint=Checkpoint(tmp_path / "saved.npz"))
     first.start(grid, model(), 2)
     second = compressed(Announces())
     second.load(tmp_path / "saved.npz")

@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import FedAvg, FedAvgM
 import fedcomp
 from fedcomp.flower import CompressedStrategy, DynamicSampling, LocalGrid, to_record
 from fedcomp.flower.server import strategy
-from fedcomp.flower.server.published_model import PublishedModel
+from fedcomp.flower.server.model.published_model import PublishedModel
 from fedcomp.wire import BFLOAT16
 from fedcomp.wire.server_message import parse_server_message
 from tests.flower import toy

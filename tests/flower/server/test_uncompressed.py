@@ -11,8 +11,9 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, FedXgbBagging, FedXgbCyclic, Result, Strategy
 
+import fedcomp
 from fedcomp.core import format_bytes
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, Round
+from fedcomp.flower import Checkpoint, CompressedStrategy, CompressionMod, LocalGrid, Round
 from tests.flower.toy import model
 
 EMPTY = ArrayRecord([np.frombuffer(b"", np.uint8)])
@@ -113,7 +114,7 @@ def test_a_second_start_goes_on_counting() -> None:
 
 
 def test_what_needs_a_published_model_is_refused(tmp_path: Path) -> None:
-    strategy = CompressedStrategy(FedXgbCyclic(), checkpoint=tmp_path / "checkpoint")
+    strategy = CompressedStrategy(FedXgbCyclic(), checkpoint=Checkpoint(tmp_path / "checkpoint"))
     with pytest.raises(ValueError, match="checkpoint"):
         strategy.start(LocalGrid(_app(), 3), EMPTY)
     for arrays, local in ((ArrayRecord(), []), (model(), ["*"]), (EMPTY, ["0"])):
@@ -122,3 +123,12 @@ def test_what_needs_a_published_model_is_refused(tmp_path: Path) -> None:
     text_model = ArrayRecord({"w": Array(np.array(["text"]))})
     with pytest.raises(ValueError, match="<U4"):
         CompressedStrategy(FedAvg()).start(LocalGrid(_app(), 3), text_model)
+
+
+def test_the_dtypes_are_named_in_alphabetical_order(flower_log: pytest.LogCaptureFixture) -> None:
+    dtypes = ("uint8", "int64", "int32", "int16", "bool")
+    arrays = ArrayRecord({dtype: Array(np.zeros(2, dtype)) for dtype in dtypes})
+    with pytest.raises(ValueError, match="argument records"):
+        CompressedStrategy(FedAvg(), records={"more": fedcomp.stc()}).start(LocalGrid(_app(), 2), arrays)
+    CompressedStrategy(FedXgbCyclic()).start(LocalGrid(_app(), 2), arrays, num_rounds=0)
+    assert "the model holds bool, int16, int32, int64, uint8 alone" in flower_log.text

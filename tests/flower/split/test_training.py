@@ -22,7 +22,7 @@ from tests.flower.split.app import SETTINGS, Run, client_app, grid, start
 from tests.split.pair import Pair, model, samples
 
 SHARED = nn.Linear(4, 6)
-MODES: list[LowerParts] = ["averaged", "in turn"]
+MODES: list[LowerParts] = ["averaged", "in-turn"]
 HARMLESS = [each for each in Fault if each is not Fault.FORGET]
 
 

@@ -119,3 +119,16 @@ def test_a_beta_out_of_range_and_an_inner_strategy_without_fraction_train_are_re
         DynamicSampling(FedAvg(), beta=beta)
     with pytest.raises(ValueError, match="CompressedStrategy"):
         DynamicSampling(CompressedStrategy(FedAvg()), beta=0.1)  # type: ignore[arg-type]
+
+
+def test_the_fraction_is_of_the_nodes_that_the_inner_strategy_waits_for() -> None:
+    class Growing(LocalGrid):
+        connected = 2
+
+        def get_node_ids(self) -> Iterable[int]:
+            found = list(self.contexts)[: self.connected]
+            self.connected = 10
+            return found
+
+    sampling = DynamicSampling(FedAvg(min_available_nodes=10), beta=0.1)
+    assert _num_messages(sampling, 11, Growing(app(), 10)) == 4  # 10 exp(-1) is 3.7; of two nodes, all would train

@@ -23,7 +23,7 @@ from fedcomp.flower import (
     QcmdAdagrad,
     QrdaAdagrad,
 )
-from fedcomp.flower._compat import AggregationError
+from fedcomp.flower.compat import AggregationError
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
 from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
 from fedcomp.flower.strategies.server_optimizer import ServerOptimizer

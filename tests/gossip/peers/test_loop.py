@@ -14,8 +14,8 @@ import pytest
 from fedcomp.gossip import parse_method, parse_topology
 from fedcomp.gossip.peers import RefusedError, read_settings
 from fedcomp.gossip.peers.claims import Claim
-from fedcomp.gossip.peers.links import NeighborLink, UnreachableError
-from fedcomp.gossip.peers.loop import PeerRounds, training_of
+from fedcomp.gossip.peers.links import PeerLink, UnreachableError
+from fedcomp.gossip.peers.loop import RoundLoop, training_of
 from fedcomp.gossip.peers.peer import Fetched, Peer
 from fedcomp.gossip.peers.peer_state import PeerState
 from fedcomp.gossip.shared_tensors import SharedTensors
@@ -71,8 +71,8 @@ def node(folder: Path, number: int, num_nodes: int = 2) -> Peer:
     return peer
 
 
-def rounds(peer: Peer, link: FakeLink, calls: ThreadPoolExecutor) -> PeerRounds:
-    return PeerRounds(peer, {1 - peer.number: cast("NeighborLink", link)}, calls, LONG_S)
+def rounds(peer: Peer, link: FakeLink, calls: ThreadPoolExecutor) -> RoundLoop:
+    return RoundLoop(peer, {1 - peer.number: cast("PeerLink", link)}, calls, LONG_S)
 
 
 def test_frames_that_cannot_be_followed_cost_the_edge_of_the_round(
@@ -168,8 +168,8 @@ def test_one_neighbor_that_refuses_a_node_costs_its_edge_and_most_of_them_end_it
     tmp_path: Path, calls: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     links = {0: FakeLink(Fetched(1), refuses=True), 1: FakeLink(Fetched(1))}
-    driver = PeerRounds(
-        node(tmp_path, 2, 3), {each: cast("NeighborLink", link) for each, link in links.items()}, calls, LONG_S
+    driver = RoundLoop(
+        node(tmp_path, 2, 3), {each: cast("PeerLink", link) for each, link in links.items()}, calls, LONG_S
     )
     driver.join()
     driver.join()
@@ -192,7 +192,7 @@ def test_a_neighbor_that_never_answers_holds_one_watch(tmp_path: Path, calls: Th
             raise UnreachableError("gone")
 
     peer, link = node(tmp_path, 0), Silent()
-    driver = PeerRounds(peer, {1: cast("NeighborLink", link)}, calls, timeout_s=1.5)
+    driver = RoundLoop(peer, {1: cast("PeerLink", link)}, calls, timeout_s=1.5)
     for number in (2, 3):
         assert driver.exchange() == []
         peer.begin(number)

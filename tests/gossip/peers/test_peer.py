@@ -282,6 +282,13 @@ def test_a_file_that_is_damaged_or_of_another_training_is_refused(pair: Graph) -
         PeerState.load(path, 7, *load)
 
 
+def test_a_node_that_has_not_begun_a_round_goes_on_from_its_file(tmp_path: Path, calls: ThreadPoolExecutor) -> None:
+    graph = Graph(tmp_path, parse_method("choco(dense(), step_size=1.0)"), 2, calls)
+    path = tmp_path / "0"
+    graph.peers[0].state.save(path, 7, 0)
+    assert PeerState.load(path, 7, graph.tensors, graph.method, graph.topology, 0).round == 0
+
+
 @pytest.mark.parametrize("name", ["node/model", "node/trained"])
 def test_a_file_with_a_model_that_is_not_finite_is_refused(pair: Graph, name: str) -> None:
     path = pair.folder / "0"

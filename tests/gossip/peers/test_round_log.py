@@ -14,12 +14,12 @@ from fedcomp.gossip.peers.round_log import RUNNING, Amounts, RoundLog, RoundTraf
 SETTINGS = {"node": 0, "rounds": 9, "settings": {"day": date(2026, 1, 2)}}
 
 
-def round_log(folder: Path) -> RoundLog:
+def records(folder: Path) -> RoundLog:
     return RoundLog(folder, SETTINGS, [1, 2])
 
 
 def test_a_killed_node_continues_its_sums_and_drops_a_line_that_was_cut(tmp_path: Path) -> None:
-    before = round_log(tmp_path)
+    before = records(tmp_path)
     float32: Any = np.float32(0.25)  # is no float, and not of JSON
     before.append(
         before.row(1, {1: Amounts(uplink_bytes=5), 2: Amounts(uplink_bytes=7)}, [1, 2], 0.5, {"accuracy": float32})
@@ -28,7 +28,7 @@ def test_a_killed_node_continues_its_sums_and_drops_a_line_that_was_cut(tmp_path
     path = tmp_path / "rounds.jsonl"
     with path.open("a") as file:
         file.write('{"round": 3, "neigh')
-    after = round_log(tmp_path)
+    after = records(tmp_path)
     assert len(path.read_text().splitlines()) == 2
     after.append(after.row(3, {1: Amounts(downlink_bytes=1), 2: Amounts()}, [1], 0.5, {"accuracy": 0.5}))
     assert after.total == {1: Amounts(uplink_bytes=15, downlink_bytes=1), 2: Amounts(uplink_bytes=7)}
@@ -54,12 +54,12 @@ def test_traffic_is_counted_by_neighbor_until_it_is_taken() -> None:
 
 @pytest.mark.parametrize("line", ["junk", "[]", "{}", '{"round": 1, "used": [1], "neighbors": {"a": {}}}', "3"])
 def test_damaged_records_are_set_aside(tmp_path: Path, line: str, caplog: pytest.LogCaptureFixture) -> None:
-    before = round_log(tmp_path)
+    before = records(tmp_path)
     before.append(before.row(1, {1: Amounts(uplink_bytes=5), 2: Amounts()}, [1], 0.5, {}))
     path = tmp_path / "rounds.jsonl"
     whole = path.read_text() + line + "\n"
     path.write_text(whole)
-    after = round_log(tmp_path)
+    after = records(tmp_path)
     assert f"{path} is damaged" in caplog.text
     assert (tmp_path / "rounds.jsonl.damaged").read_text() == whole
     assert path.read_text() == ""
@@ -68,7 +68,7 @@ def test_damaged_records_are_set_aside(tmp_path: Path, line: str, caplog: pytest
 
 def test_only_the_user_of_the_node_reads_its_files(tmp_path: Path) -> None:
     folder = tmp_path / "node"
-    made = round_log(folder)
+    made = records(folder)
     made.append(made.row(1, {1: Amounts(), 2: Amounts()}, [1], 0.5, {}))
     made.write_status(RUNNING)
     assert folder.stat().st_mode & 0o777 == 0o700

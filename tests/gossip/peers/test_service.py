@@ -16,14 +16,7 @@ from deploy.environment import free_ports
 from fedcomp.gossip import parse_method, parse_topology
 from fedcomp.gossip.peers import gossip_pb2 as pb
 from fedcomp.gossip.peers import read_settings
-from fedcomp.gossip.peers.links import (
-    MAX_QUOTED,
-    SERVICE,
-    NeighborLink,
-    RefusedError,
-    UnreachableError,
-    message_options,
-)
+from fedcomp.gossip.peers.links import MAX_QUOTED, SERVICE, PeerLink, RefusedError, UnreachableError, message_options
 from fedcomp.gossip.peers.peer import Peer
 from fedcomp.gossip.peers.peer_state import PeerState
 from fedcomp.gossip.peers.round_log import RoundTraffic
@@ -102,6 +95,15 @@ def test_calls_that_do_not_fit_are_refused_in_a_sentence(
     ) == pb.HelloReply(round=1, last_used=0)
 
 
+def test_a_stranger_reads_the_neighbors_in_ascending_order(tmp_path: Path) -> None:
+    strict = Service(
+        node(tmp_path), [8, 1], training=7, rounds=ROUNDS, traffic=RoundTraffic([1, 8], 4 * N), secure=False
+    )
+    stranger = pb.HelloRequest(training=7, node=2, round=0).SerializeToString()
+    with pytest.raises(Aborted, match="a call from node 2; one of 1, 8 may"):
+        strict.handlers()["Hello"](iter([stranger]), Context())
+
+
 @contextmanager
 def serving(**handlers: Callable[[bytes, Any], bytes]) -> Generator[int]:
     """Serve these methods in plain text; give the port."""
@@ -116,11 +118,9 @@ def serving(**handlers: Callable[[bytes, Any], bytes]) -> Generator[int]:
 
 
 @contextmanager
-def link_to(
-    folder: Path, port: int, options: Sequence[tuple[str, int]] = (), **changes: float
-) -> Generator[NeighborLink]:
+def link_to(folder: Path, port: int, options: Sequence[tuple[str, int]] = (), **changes: float) -> Generator[PeerLink]:
     settings = read_settings(write_settings(folder, 0, [9100, port], "insecure = true", **changes))
-    link = NeighborLink(settings, 1, training=7, traffic=RoundTraffic([1], 4 * N), options=list(options))
+    link = PeerLink(settings, 1, training=7, traffic=RoundTraffic([1], 4 * N), options=list(options))
     yield link
     link.close()
 

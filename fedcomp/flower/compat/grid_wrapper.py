@@ -1,0 +1,63 @@
+"""A Flower grid around another grid: a subclass overrides the one method that it changes."""
+
+from collections.abc import Iterable
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from fedcomp.flower.compat.names import NodeInfo, Run
+from fedcomp.flower.compat.virtual_time import Clock, WallClock
+
+
+class GridWrapper(Grid):
+    """Passes every call on to the wrapped grid."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    @property
+    def wrapped(self) -> Grid:
+        """The wrapped grid."""
+        return self._grid
+
+    def set_run(self, run: Run) -> None:
+        """Set the run of the grid."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Run:
+        """The run of the grid."""
+        return self._grid.run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """Return a new message."""
+        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of all connected nodes."""
+        return self._grid.get_node_ids()
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """Return what the grid tells of each connected node."""
+        return self._grid.get_nodes()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages; return their ids."""
+        return self._grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies that have arrived."""
+        return self._grid.pull_messages(message_ids)
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Send messages; return the replies that arrive within `timeout` seconds."""
+        return self._grid.send_and_receive(messages, timeout=timeout)
+
+
+def clock_of(grid: Grid) -> Clock:
+    """Return the clock in whose time `grid` answers, wrapped or not."""
+    while isinstance(grid, GridWrapper):
+        grid = grid.wrapped
+    return grid if isinstance(grid, Clock) else WallClock()

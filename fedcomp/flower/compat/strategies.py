@@ -1,0 +1,86 @@
+"""What follows from the classes and attributes of Flower's strategies, and of those that users derive from them."""
+
+import inspect
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar, cast
+
+from flwr.app import ArrayRecord, Message
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Strategy
+
+OLD_API = ("flwr.server.", "flwr.compat.")
+"""The packages of strategies before Flower's Message API."""
+AVERAGING = frozenset(kind.aggregate_train for kind in (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi))
+"""The `aggregate_train` methods of Flower that read only the weighted mean of the replies."""
+SQUARING = frozenset(kind.aggregate_train for kind in (FedAdagrad, FedAdam, FedYogi))
+"""The `aggregate_train` methods of Flower that square a complex number as it is: the root of the sum has no use as a scale."""
+STEPS = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
+"""The methods that `Strategy.start` calls."""
+Kind = TypeVar("Kind")
+
+
+def content_replies(strategy: FedAvg, replies: Iterable[Message]) -> list[Message]:
+    """Return the training replies that carry no error, after Flower's own log lines and consistency checks."""
+    replies = list(replies)
+    valid, _ = strategy._check_and_log_replies(replies, is_train=True)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return valid
+
+
+def is_of_old_api(strategy: object) -> bool:
+    """Return whether `strategy` is one of Flower's old API, or derived from one."""
+    return any(kind.__name__ == "Strategy" and kind.__module__.startswith(OLD_API) for kind in type(strategy).__mro__)
+
+
+def is_library_code(code: object) -> bool:
+    """Return whether the class or function `code` is of Flower or fedcomp, and not a user's."""
+    return code.__module__.startswith(("flwr.", "fedcomp."))
+
+
+def attributes(strategy: Strategy) -> dict[str, Any]:
+    """Return name -> value of the attributes of `strategy`, in which all of its state is; writing to it changes them."""
+    return vars(strategy)
+
+
+def nested_strategies(strategy: Strategy, path: str = "inner") -> Iterator[tuple[str, Strategy]]:
+    """Yield `strategy` and those that it wraps, each with its path: a wrapper holds them in attributes."""
+    yield path, strategy
+    for name, value in attributes(strategy).items():
+        if isinstance(value, Strategy):
+            yield from nested_strategies(value, f"{path}/{name}")
+
+
+def step_from(strategy: Strategy, arrays: ArrayRecord) -> None:
+    """Let FedAvgM, alone or wrapped, make its next step from `arrays`: it would continue from the model that it made."""
+    for _, each in nested_strategies(strategy):
+        if isinstance(each, FedAvgM) and each.current_arrays is not None:
+            each.current_arrays = arrays
+
+
+def callers(kinds: tuple[type[Kind], ...]) -> Iterator[Kind]:
+    """Yield the objects of `kinds` whose methods are being called, the innermost first.
+
+    A strategy that wraps another one passes nothing on that names it, so its call is looked up in the stack.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, kinds):
+            yield caller
+        frame = frame.f_back
+
+
+def overrides_start(strategy: Strategy) -> bool:
+    """Return whether the class of `strategy` has a `start` of its own."""
+    return type(strategy).start is not Strategy.start
+
+
+def with_steps_of(outer: Strategy, inner: Strategy) -> Strategy:
+    """Return an object of the class of `inner`, which shares all its attributes, with the `STEPS` of `outer`.
+
+    So the `start` of `inner` runs as it is, on the attributes of `inner`, and calls the steps of `outer`; these call those of
+    `inner`, which is itself unchanged.
+    """
+    kind = type(inner)
+    steps = {name: staticmethod(getattr(outer, name)) for name in STEPS}
+    double: Any = object.__new__(type(kind.__name__, (kind,), steps))
+    object.__setattr__(double, "__dict__", attributes(inner))
+    return cast(Strategy, double)

@@ -1,0 +1,1 @@
+"""The compressors of the two links: whether they fit a strategy, and the automatic choice."""

@@ -1,0 +1,230 @@
+"""The compressors of a run's two links: those that the user named; for `auto()` and `balanced()`, a choice for each round."""
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, replace
+from logging import INFO
+from typing import Any
+
+import numpy as np
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedYogi, Strategy
+
+from fedcomp.compressor import Compressor
+from fedcomp.core import Vector, check_int, check_range
+from fedcomp.errors import CorruptError
+from fedcomp.flower.compat import log
+from fedcomp.flower.server.async_mode import AsyncMode
+from fedcomp.flower.server.links.balance_log import BalanceLog
+from fedcomp.flower.server.links.returning import ReturningTraffic
+from fedcomp.flower.server.rounds.aggregation import weights_of
+from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
+from fedcomp.flower.strategies.dynamic_sampling import aggregating
+from fedcomp.flower.strategies.reply_use import ReplyUse, reply_use_of
+from fedcomp.flower.strategies.server_optimizer import ServerOptimizer
+from fedcomp.memory import LinearFeedback, State
+from fedcomp.methods import (
+    MAX_BOOST,
+    MIN_BOOST,
+    Choice,
+    RoundFacts,
+    auto,
+    balance_of,
+    balanced,
+    choose_downlink,
+    choose_uplink,
+    eden,
+    first_share,
+    next_boost,
+    next_share,
+    parse,
+    stc,
+    with_share,
+)
+from fedcomp.sync import Traffic
+
+AUTO, BALANCED = auto(), balanced().name
+RESIDUAL = LinearFeedback().name
+SECOND_MOMENTS = (FedAdagrad, FedAdam, FedYogi, ServerOptimizer)
+"""Strategies that square the mean, with its error: errors do not average out there."""
+UNKNOWN_ROUNDS = 100
+"""Rounds to come that a choice expects if nobody said how many there are."""
+KEPT_TRAFFIC = 0.8
+"""The weight of the earlier traffic when that of the newest round is added: an average over about five rounds.
+
+Without rounds, over the versions in which as many nodes answer as in five rounds.
+"""
+
+
+@dataclass(slots=True)
+class Measurements:
+    """What the choice remembers between rounds, as it is saved in checkpoints.
+
+    Attributes:
+        uplink: The text of the last chosen compressor; empty at first.
+        downlink: The text of the last chosen compressor; empty at first.
+        evenness: How evenly the updates are weighted: their effective number over their number, 1 for equal weights.
+        reached: The largest number of nodes that got a message between two versions.
+        boost: The factor of the downlink's density that `auto()` chooses.
+        share: The factor of the downlink's density under `balanced()`; 0 at first.
+        fetched: The bytes that returning nodes fetched in the last rounds (`ReturningTraffic`).
+        sent: The bytes that they sent.
+        changed: The largest number of entries in the tensors that the updates of a round change; 0 before the first round.
+    """
+
+    uplink: str = ""
+    downlink: str = ""
+    evenness: float = 1.0
+    reached: int = 0
+    boost: float = 1.0
+    share: float = 0.0
+    fetched: float = 0.0
+    sent: float = 0.0
+    changed: int = 0
+
+
+class LinkCompressors:
+    """The compressors of the current round, `uplink` and `downlink`; `num_rounds` is the last round, 0 if it is unknown."""
+
+    def __init__(
+        self, inner: Strategy, uplink: Compressor = AUTO, downlink: Compressor = AUTO, mode: AsyncMode | None = None
+    ) -> None:
+        """Start without a round, with the named compressors; `inner` tells whether the errors of updates average out."""
+        self.uplink, self.downlink, self._mode = uplink, downlink, mode
+        self.num_rounds = 0
+        averaging = aggregating(inner)
+        self._averages = reply_use_of(inner) is ReplyUse.MEAN and not isinstance(averaging, SECOND_MOMENTS)
+        self._weight_key = averaging.weighted_by_key if self._averages and isinstance(averaging, FedAvg) else ""
+        self._measured = Measurements()
+        self._returning = ReturningTraffic(mode.staleness if mode is not None else 0)
+        self._log = BalanceLog()
+        self._reached: set[int] = set()
+        self._participation, self._balance, self._chosen = 1.0, 0.0, False
+        self._round = 0
+
+    @property
+    def evaluation_uplink(self) -> Compressor:
+        """The compressor of models that evaluation returns: lossless if `uplink` is, otherwise without a memory.
+
+        No later message could make up for an error in such a model.
+        """
+        return self.uplink if self.uplink.name == "dense" else eden(bits=4)
+
+    def begin_round(
+        self,
+        uplink: Compressor,
+        downlink: Compressor,
+        server_round: int,
+        n: int,
+        nodes: Sequence[int],
+        grid: Grid,
+        traffic: Mapping[int, Traffic],
+        busy: Set[int] = frozenset(),
+    ) -> None:
+        """Take `uplink` and `downlink`, or choose where they are `auto()` or `balanced()`.
+
+        In the round, `nodes` begin to train, of those of `grid`, and those that are `busy` go on; the vector has `n` entries.
+        `traffic` is that of the round before by node, its evaluation included.
+        """
+        measured, self._round = self._measured, server_round
+        training = len(nodes) + len(busy)
+        # A version waits for a buffer of updates: in its first round, more nodes may begin to train than it waits for.
+        sampled = len(nodes) if self._mode is None else min(self._mode.buffer, training)
+        self.reach(nodes[:sampled])
+        fetched, sent = self._returning.take(server_round - 1, traffic, busy)
+        kept = KEPT_TRAFFIC ** (sampled / training) if training else KEPT_TRAFFIC
+        measured.fetched = kept * measured.fetched + fetched
+        measured.sent = kept * measured.sent + sent
+        self.uplink, self.downlink, self._balance, self._chosen = uplink, downlink, 0.0, downlink == AUTO
+        if AUTO not in (uplink, downlink) and downlink.name != BALANCED:
+            return
+        averaged = max(1.0, measured.evenness * sampled) if self._averages else 1.0
+        num_rounds = self.num_rounds or server_round + UNKNOWN_ROUNDS
+        num_nodes = len(list(grid.get_node_ids()))
+        facts = RoundFacts(n, server_round, num_rounds, num_nodes, sampled, averaged, measured.changed)
+        self._participation = facts.participation
+        choices: dict[str, Choice] = {}
+        if uplink == AUTO:
+            choices["uplink"] = choose_uplink(facts, keep_stc=_is_stc(measured.uplink))
+            self.uplink = choices["uplink"].compressor
+        if downlink == AUTO:
+            facts = replace(facts, sampled=max(sampled, measured.reached))
+            choices["downlink"] = choose_downlink(facts, boost=measured.boost, keep_stc=_is_stc(measured.downlink))
+            self.downlink = choices["downlink"].compressor
+        elif downlink.name == BALANCED:
+            measured.share = measured.share or first_share(facts.participation)
+            self.downlink, self._balance = with_share(downlink, measured.share), balance_of(downlink)
+        self._remember(choices, server_round)
+
+    def _remember(self, choices: Mapping[str, Choice], server_round: int) -> None:
+        """Keep the texts of the chosen compressors; log those whose method is not that of the round before."""
+        news: list[str] = []
+        for link, choice in choices.items():
+            before = getattr(self._measured, link)
+            if not before or parse(before).name != choice.compressor.name:
+                news.append(f"{choice.compressor} as {link}, because {choice.reason}")
+            setattr(self._measured, link, str(choice.compressor))
+        if news:
+            log(INFO, "fedcomp: round %d: auto() chooses %s", server_round, "; ".join(news))
+
+    def reach(self, nodes: Sequence[int]) -> None:
+        """Count `nodes` among those that get a message between two versions."""
+        self._reached |= set(nodes)
+
+    def end_round(self, replies: Sequence[ValidatedReply], change: Vector, memory: State, changed: int) -> None:
+        """Measure a round: the weights of its `replies`, and the `memory` of the downlink after publishing `change`.
+
+        The updates change tensors of `changed` entries.
+        """
+        measured = self._measured
+        measured.changed = max(measured.changed, changed)
+        if self._weight_key and any(weights := weights_of(replies, self._weight_key)):
+            shares = [weight / max(weights) for weight in weights]  # squares of tiny weights would be 0
+            measured.evenness = sum(shares) ** 2 / sum(share**2 for share in shares) / len(shares)
+        # The most so far: a server that restarts has forgotten which nodes evaluated after its checkpoint.
+        measured.reached, self._reached = max(measured.reached, len(self._reached)), set()
+        balance = {"fetched": measured.fetched, "sent": measured.sent, "participation": self._participation}
+        chosen = self._chosen and RESIDUAL in self.downlink.memory.vectors
+        if chosen and self.num_rounds and (size := _norm(change)):
+            measured.boost = next_boost(measured.boost, _norm(memory[RESIDUAL]) / size, self.num_rounds, **balance)
+        if self._balance:
+            measured.share = next_share(measured.share, balance=self._balance, **balance)
+            self._log.watch(self._round, self.downlink, measured.share, self._balance, **balance)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, as plain values."""
+        return asdict(self._measured)
+
+    def restore(self, state: Mapping[str, Any], memory: State) -> None:
+        """Continue from what `state` returned; `memory` is that of the downlink.
+
+        Without a choice in `state`, a residual in `memory` was left by a compressor that the user named: STC sends it.
+        Raises `CorruptError` for values that `state` does not return.
+        """
+        self._reached = set()
+        known = asdict(Measurements())
+        try:
+            measured = Measurements(**{name: type(fresh)(state.get(name, fresh)) for name, fresh in known.items()})
+            for text in filter(None, (measured.uplink, measured.downlink)):
+                parse(text)
+            check_range("boost", measured.boost, least=MIN_BOOST, most=MAX_BOOST)
+            check_range("evenness", measured.evenness, above=0, most=1 + 1e-9)
+            check_range("share", measured.share, least=0, most=1)
+            check_range("fetched", measured.fetched, least=0)
+            check_range("sent", measured.sent, least=0)
+            check_int("reached", measured.reached, 0, 2**63 - 1)
+            check_int("changed", measured.changed, 0, 2**63 - 1)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise CorruptError(f"the automatic choice in the checkpoint is damaged: {error}") from error
+        if not measured.uplink and not measured.downlink and RESIDUAL in memory and memory[RESIDUAL].any():
+            measured.uplink = measured.downlink = str(stc())
+        self._measured = measured
+
+
+def _norm(vector: Vector) -> float:
+    """Return the l2 norm, without overflow."""
+    return math.sqrt(float(np.einsum("i,i->", vector, vector, dtype=np.float64)))
+
+
+def _is_stc(text: str) -> bool:
+    return bool(text) and parse(text).name == "stc"

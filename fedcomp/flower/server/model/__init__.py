@@ -1,0 +1,1 @@
+"""The model between two rounds: as records, and as files."""

@@ -1,0 +1,141 @@
+"""The published model as Flower's records, as the strategy and as everybody else sees it."""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from logging import INFO
+
+from flwr.app import ArrayRecord, Message
+from flwr.serverapp.strategy import Strategy
+
+from fedcomp.compressor import Compressor
+from fedcomp.core import Arrays
+from fedcomp.flower import records
+from fedcomp.flower.compat import log, step_from, to_record
+from fedcomp.flower.server.rounds.aggregation import Change
+from fedcomp.flower.strategies.reply_use import starts_from_published
+from fedcomp.sync import UNKNOWN_VERSION, Publisher, start_replica
+from fedcomp.wire import BFLOAT16, bfloat16_to_float32, check_ties, layout_of, probable_ties
+
+MAX_TIES_LOGGED = 3
+"""The most groups of equal tensors in one log line."""
+
+
+@dataclass(slots=True)
+class PublishedModel:
+    """A publisher, the tensors `local` that never travel, and the records of the newest version.
+
+    `inner` is what strategies compute with: bfloat16 as float32, no local tensors.  `public` is the whole model.
+    """
+
+    publisher: Publisher
+    local: Arrays
+    inner: ArrayRecord = field(init=False)
+    public: ArrayRecord = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the records, and give training a random id if it has none; no result depends on it."""
+        self.publisher.training_id = self.publisher.training_id or secrets.randbits(64) | 1
+        self._renew()
+
+    @classmethod
+    def begin(
+        cls,
+        arrays: ArrayRecord,
+        patterns: Iterable[str],
+        tied: Iterable[Iterable[str]] = (),
+        *,
+        shared_start: bool = False,
+    ) -> "PublishedModel":
+        """Publish `arrays` as version 0; names that match `patterns` are local, and each group of `tied` names is one tensor.
+
+        With `shared_start`, nodes can make that version themselves.
+
+        Raises `ValueError` as `layout_of` does, and for tied tensors that differ.
+        """
+        plain = records.to_arrays(arrays)
+        layout = layout_of(plain, patterns, tied)
+        check_ties(layout.tensors, plain)
+        _log_probable_ties(probable_ties(layout.tensors, plain))
+        local = {tensor.name: plain[tensor.name] for tensor in layout.tensors if tensor.policy == "local"}
+        return cls(Publisher.begin(start_replica(layout, plain), shared_start=shared_start), local)
+
+    def publish(self, change: Change, compressor: Compressor, seed: int, strategy: Strategy) -> None:
+        """Publish the next version, which `strategy` made; raises as `Publisher.publish` does."""
+        if not starts_from_published(strategy):
+            # The distance to such a model includes what was left out; from the memory it would be sent twice.
+            self.publisher.forget(compressor)
+        self.publisher.publish(*change, compressor, seed)
+        self._renew()
+        self.lead(strategy)
+
+    def lead(self, strategy: Strategy) -> None:
+        """Let `strategy` make its next step from the published model."""
+        step_from(strategy, self.inner)
+
+    def check(self, arrays: ArrayRecord) -> None:
+        """Raise `ValueError` if `arrays` are not the published model: nodes would train from a model they were never sent."""
+        if arrays is self.public:
+            return
+        replica = self.publisher.replica
+        change, exact = replica.layout.flatten(records.to_arrays(arrays), replica.vector)
+        if change.any() or exact != replica.exact:
+            raise ValueError("the arrays are not the published model; pass on what aggregate_train returned")
+
+    def check_layout(self, arrays: ArrayRecord, patterns: Iterable[str], tied: Iterable[Iterable[str]]) -> None:
+        """Raise `ValueError` if `arrays` are of another model, whatever their values."""
+        if layout_of(records.to_arrays(arrays), patterns, tied) != self.publisher.replica.layout:
+            raise ValueError("the arrays are of another model than the published one")
+
+    def pack(self, message: Message, uplink: str, seed: int, sender: str) -> dict[str, int]:
+        """Put the frames that the node of `message` needs in place of the model; return the amounts for the ledger.
+
+        The node answers with the compressor of the text `uplink`, seeded by `seed`.  Raises `ValueError` if the message holds
+        no record of the model; `sender` names the strategy in the error.
+        """
+        node, dense = message.metadata.dst_node_id, message.content
+        arrays = records.array_records(dense)
+        key = self._key_in(arrays)
+        if key is None:
+            raise ValueError(
+                f"{sender} sends node {node} no record of the published model; only that can be compressed"
+            )
+        held_nothing = self.publisher.nodes[node].version == UNKNOWN_VERSION
+        request, route = self.publisher.message_to(node, uplink, seed)
+        parts = replace(request, frames=()).to_bytes(), *request.frames
+        message.content = dense.copy()  # a strategy may give several messages one content
+        message.content[key] = records.pack(*parts)
+        return {
+            "downlink_bytes": sum(map(len, parts)) + sum(records.dense_sizes(message.content).values()),
+            "first_model_bytes" if held_nothing else "catch_up_bytes": route.catch_up_bytes,
+            "dense_downlink_bytes": sum(map(records.dense_size, arrays.values())),
+            **route.bytes_by_kind(),
+        }
+
+    def _key_in(self, arrays: Mapping[str, ArrayRecord]) -> str | None:
+        """Return the key of the published model: that of the record itself, or else of one with equal content."""
+        for key, record in arrays.items():
+            if record is self.inner:
+                return key
+        for key, record in arrays.items():
+            if record.keys() == self.inner.keys() and all(record[n].data == self.inner[n].data for n in self.inner):
+                return key
+        return None
+
+    def _renew(self) -> None:
+        replica = self.publisher.replica
+        arrays = replica.arrays()
+        plain = {name: bfloat16_to_float32(a) if a.dtype == BFLOAT16 else a for name, a in arrays.items()}
+        self.inner = self.public = to_record(plain)
+        if self.local or any(plain[name] is not array for name, array in arrays.items()):
+            whole = arrays | self.local
+            self.public = to_record({tensor.name: whole[tensor.name] for tensor in replica.layout.tensors})
+
+
+def _log_probable_ties(groups: list[tuple[str, ...]]) -> None:
+    """Log the names of tensors that hold the same values, and the setting for the case that they are one."""
+    if groups:
+        some, more = groups[:MAX_TIES_LOGGED], len(groups) - MAX_TIES_LOGGED
+        equal = ", ".join(map(" = ".join, some)) + (f" and {more} groups more" if more > 0 else "")
+        setting = f"CompressedStrategy(..., tied={some})"
+        log(INFO, "fedcomp: tensors with the same values: %s; if these are one, send it once: %s", equal, setting)

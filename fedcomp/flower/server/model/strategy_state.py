@@ -1,0 +1,99 @@
+"""The state of a strategy as arrays and plain values: as declared, or, of a foreign strategy, what its attributes hold."""
+
+from collections.abc import Mapping
+from logging import WARNING
+from typing import Any, cast
+
+import numpy as np
+from flwr.app import ArrayRecord
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+from fedcomp.core import Arrays
+from fedcomp.flower import records
+from fedcomp.flower.compat import attributes, log, nested_strategies, to_record
+from fedcomp.flower.strategies.state import StatefulStrategy
+
+Plain = dict[str, Any]
+"""Values that JSON can hold, by path; the path of an attribute is ``inner/<attribute>``, or ``inner/<wrapped>/<attribute>``."""
+Scalars = dict[str, bool | int | float | str]
+
+
+def scalars_of(strategy: Strategy) -> Scalars:
+    """Return the plain values in the attributes of foreign strategies, `strategy` and those it wraps, by path.
+
+    Directly after construction they are its settings, which are no state.
+    """
+    return {
+        f"{path}/{name}": value
+        for path, each in nested_strategies(strategy)
+        if not isinstance(each, StatefulStrategy)
+        for name, value in attributes(each).items()
+        if isinstance(value, bool | int | float | str)
+    }
+
+
+def state_of(strategy: Strategy, settings: Scalars) -> tuple[Arrays, Plain]:
+    """Return the arrays and the plain values that are the state of `strategy`; `settings` are `scalars_of` it when new.
+
+    A value that cannot be saved is left out, with a warning in the log.
+    """
+    arrays: Arrays = {}
+    plain: Plain = {}
+    for path, each in nested_strategies(strategy):
+        for name, value in _state(each).items():
+            place = f"{path}/{name}"
+            if isinstance(value, np.ndarray):
+                arrays[place] = value
+            elif isinstance(value, bool | int | float | str):
+                if settings.get(place, ...) != value:
+                    plain[place] = value
+            elif (parts := _parts(value)) is not None:
+                group = "record" if isinstance(value, ArrayRecord) else "list" if isinstance(value, list) else "dict"
+                plain[place] = {"group": group, "keys": list(parts)}
+                arrays |= {f"{place}/{key}": array for key, array in parts.items()}
+            elif value and not callable(value) and not isinstance(value, Strategy):
+                log(WARNING, "fedcomp: the checkpoint leaves out %s of %s", name, type(each).__name__)
+    return arrays, plain
+
+
+def restore(strategy: Strategy, arrays: Arrays, plain: Plain) -> None:
+    """Put what `state_of` returned back into `strategy` and those it wraps."""
+    for path, each in nested_strategies(strategy):
+        saved: Plain = {}
+        for name in _state(each):
+            place = f"{path}/{name}"
+            if place in arrays:
+                saved[name] = arrays[place]
+            elif isinstance(plain.get(place), dict):
+                parts = {key: arrays[f"{place}/{key}"] for key in plain[place]["keys"]}
+                group = plain[place]["group"]
+                saved[name] = (
+                    to_record(parts) if group == "record" else list(parts.values()) if group == "list" else parts
+                )
+            elif place in plain:
+                saved[name] = plain[place]
+        if isinstance(each, StatefulStrategy):
+            each.restore(saved)
+        else:
+            attributes(each).update(saved)
+
+
+def _state(strategy: Strategy) -> Mapping[str, Any]:
+    return strategy.state() if isinstance(strategy, StatefulStrategy) else attributes(strategy)
+
+
+def _parts(value: object) -> dict[Any, NDArray[Any]] | None:
+    """Return the arrays of a record, a mapping or a list of arrays, by key; None for anything else."""
+    if isinstance(value, ArrayRecord):
+        return dict(records.to_arrays(value))
+    if not isinstance(value, list | dict):
+        return None
+    group = cast(Any, value)
+    parts: dict[Any, Any] = dict(enumerate(group)) if isinstance(value, list) else group  # pyright: ignore[reportUnknownArgumentType]
+    if not parts or not all(isinstance(key, str | int) for key in parts):
+        return None
+    # Arithmetic turns an array of shape () into a numpy scalar.
+    if not all(isinstance(array, np.ndarray | np.generic) for array in parts.values()):
+        return None
+    return {key: np.asarray(array) for key, array in parts.items()}

@@ -1,0 +1,1 @@
+"""The way in of a round: replies are checked, counted, made alike and aggregated."""

@@ -1,0 +1,68 @@
+"""A reply as it came, and as it is once it was validated."""
+
+from dataclasses import dataclass, field
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+
+from fedcomp.flower.records import Contents
+from fedcomp.sync import Reply, Update
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedReply:
+    """A reply as it came: its `message`, and the records in it, which are none if it is an error."""
+
+    message: Message
+    contents: Contents
+
+    @classmethod
+    def of(cls, message: Message) -> "ReceivedReply":
+        """Return `message` with its records."""
+        return cls(message, Contents.of(message.content) if message.has_content() else Contents())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValidatedReply:
+    """A reply that was validated.
+
+    Attributes:
+        message: The message as it came.
+        key: The key of the model.
+        reply: What its frame holds.
+        arrays: The other array records, decoded, by key.
+        metrics: Its metric records.
+        configs: Its config records.
+    """
+
+    message: Message
+    key: str
+    reply: Reply
+    arrays: dict[str, ArrayRecord] = field(default_factory=dict)
+    metrics: dict[str, MetricRecord] = field(default_factory=dict)
+    configs: dict[str, ConfigRecord] = field(default_factory=dict)
+
+    @property
+    def node(self) -> int:
+        """The id of the node that answered."""
+        return self.message.metadata.src_node_id
+
+    @property
+    def update(self) -> Update | None:
+        """What the node learned; None if it did not train."""
+        return self.reply.update
+
+    def has(self, key: str) -> bool:
+        """Return whether a record other than the model has `key`."""
+        return key in self.arrays or key in self.metrics or key in self.configs
+
+    def content(self, model: ArrayRecord | None = None) -> RecordDict:
+        """Return its records, with `model` under `key` if there is one."""
+        content = RecordDict({**self.configs, **self.metrics, **self.arrays})
+        if model is not None:
+            content[self.key] = model
+        return content
+
+    def to_message(self, model: ArrayRecord | None = None) -> Message:
+        """Return the message, as a strategy expects it: with `content(model)`."""
+        self.message.content = self.content(model)
+        return self.message

@@ -1,0 +1,111 @@
+"""A LazyArray is an Array to everybody else: over the wire, in a comparison, and once a field of it is set."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, RecordDict
+
+from fedcomp.flower import to_record
+from fedcomp.flower.compat import JoinedArray, LazyArray, record_from_objects, record_to_bytes, record_to_objects
+from fedcomp.flower.records import to_arrays
+
+VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def test_its_numpy_array_is_a_copy_and_its_fields_are_those_of_an_array() -> None:
+    lazy, plain = LazyArray(VALUES), Array(VALUES)
+    first = lazy.numpy()
+    first[:] = 7
+    assert lazy.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert (lazy.dtype, lazy.shape, lazy.stype, lazy.data) == ("float32", (2, 3), "numpy.ndarray", plain.data)
+
+
+def test_reading_the_arrays_of_a_record_copies_nothing() -> None:
+    assert to_arrays({"w": LazyArray(VALUES)})["w"] is VALUES
+
+
+def test_a_record_holds_copies() -> None:
+    array = VALUES.copy()
+    record = to_record({"w": array})
+    array[:] = 0
+    assert record["w"].numpy().tolist() == VALUES.tolist()
+
+
+def test_a_tensor_is_copied_on_its_device_and_its_bytes_are_those_of_its_array() -> None:
+    torch = pytest.importorskip("torch")
+    other_device = pytest.importorskip("tests.other_device")
+    with other_device.OtherDevice() as device:
+        tensor = torch.from_numpy(VALUES.copy()).to(other_device.DEVICE)
+        record = to_record({"w": tensor})
+        tensor += 1
+        assert device.to_host == 0
+        assert record["w"].numpy().tolist() == VALUES.tolist()
+        assert record["w"].data == Array(VALUES).data
+        assert to_arrays(record)["w"].tolist() == VALUES.tolist()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3), (1 << 20,)])
+def test_flower_sends_and_stores_it_as_a_plain_array(shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(0).standard_normal(shape, np.float32) * np.ones(shape, np.float32)
+    values = np.asarray(values)
+    content = RecordDict({"arrays": to_record({"w": values})})
+    plain = RecordDict({"arrays": ArrayRecord({"w": Array(values)})})
+    assert content.object_id == plain.object_id
+    assert record_to_objects(content) == record_to_objects(plain)
+    assert record_to_bytes(content) == record_to_bytes(plain)
+    array = record_from_objects(content.object_id, record_to_objects(content)).array_records["arrays"]["w"]
+    assert type(array) is Array
+    np.testing.assert_array_equal(array.numpy(), values)
+
+
+def test_it_is_pickled_and_copied_as_a_plain_array() -> None:
+    for twin in (pickle.loads(pickle.dumps(LazyArray(VALUES))), copy.deepcopy(LazyArray(VALUES))):  # noqa: S301
+        assert type(twin) is Array
+        np.testing.assert_array_equal(twin.numpy(), VALUES)
+
+
+def test_it_equals_an_array_with_the_same_fields_both_ways() -> None:
+    lazy, plain, other = LazyArray(VALUES), Array(VALUES), Array(VALUES + 1)
+    assert lazy == plain
+    assert plain == lazy
+    assert lazy != other
+    assert other != lazy
+    assert lazy != "w"
+
+
+def test_setting_its_bytes_replaces_its_values() -> None:
+    lazy, new = LazyArray(VALUES), Array(VALUES + 1)
+    before = RecordDict({"arrays": ArrayRecord({"w": lazy})}).object_id
+    lazy.data = new.data
+    assert lazy.data == new.data
+    assert lazy.object_id == new.object_id
+    assert RecordDict({"arrays": ArrayRecord({"w": lazy})}).object_id != before
+    np.testing.assert_array_equal(lazy.numpy(), VALUES + 1)
+    np.testing.assert_array_equal(to_arrays({"w": lazy})["w"], VALUES + 1)
+
+
+def test_setting_its_serialisation_type_makes_numpy_refuse_it() -> None:
+    lazy = LazyArray(VALUES)
+    lazy.stype = "other/1"
+    assert lazy.data == Array(VALUES).data
+    with pytest.raises(TypeError, match="other/1"):
+        lazy.numpy()
+
+
+def test_joined_bytes_are_those_of_a_plain_array_to_everybody_else() -> None:
+    head, shared = b"head", b"shared"
+    joined, plain = JoinedArray("some.type", head, shared), Array("uint8", (10,), "some.type", b"headshared")
+    assert (joined.dtype, joined.shape, joined.stype, joined.data) == ("uint8", (10,), "some.type", b"headshared")
+    assert joined == plain
+    assert plain == joined
+    for copied in (pickle.loads(pickle.dumps(joined)), copy.deepcopy(joined)):  # noqa: S301
+        assert type(copied) is Array
+        assert copied == plain
+    assert joined.deflate() == plain.deflate()
+    assert joined.object_id == plain.object_id
+    content, same = (RecordDict({"r": ArrayRecord({"a": array})}) for array in (joined, plain))
+    assert record_to_bytes(content) == record_to_bytes(same)
+    joined.data = b"other"
+    assert joined.data == b"other"

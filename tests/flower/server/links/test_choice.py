@@ -1,0 +1,347 @@
+"""The automatic choice in a federation: what nodes are sent, what is logged, and what a restarted server remembers."""
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
+
+import fedcomp
+from fedcomp.core import read_archive, to_json, write_archive
+from fedcomp.core.files import from_json
+from fedcomp.errors import CorruptError
+from fedcomp.flower import Checkpoint, CompressedStrategy, FedAMS, LocalGrid, records, to_record
+from fedcomp.wire import parse_server_message
+from tests.flower.toy import Arrays, app, checkpoint_at, floats, model, training
+
+NODES = 6
+VECTOR = np.random.default_rng(0).standard_normal(3660, np.float32)
+
+
+class RecordingGrid(LocalGrid):
+    """A grid that keeps the compressor that each message asks for; `per_round` has one text a round."""
+
+    def __init__(self, client_app: ClientApp | None = None) -> None:
+        super().__init__(client_app or app(), NODES, in_memory=True)
+        self.per_round: list[str] = []
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Deliver `messages`, and keep the texts of those that train."""
+        messages = list(messages)
+        texts: set[str] = set()
+        for message in messages:
+            packed = records.packed(message.content)
+            if packed is not None and message.metadata.message_type.startswith("train"):
+                texts.add(parse_server_message(packed[1])[0].uplink)
+        self.per_round += texts
+        return super().push_messages(messages)
+
+
+def run(
+    rounds: int, inner: Strategy | None = None, side: int = 60, checkpoint: Path | None = None
+) -> tuple[CompressedStrategy, RecordingGrid]:
+    random.seed(3)
+    strategy = CompressedStrategy(inner or FedAvg(fraction_evaluate=0.0), checkpoint=checkpoint_at(checkpoint))
+    grid = RecordingGrid()
+    strategy.start(grid, model((side, side)), num_rounds=rounds)
+    return strategy, grid
+
+
+def names(texts: list[str]) -> list[str]:
+    return [fedcomp.parse(text).name for text in texts]
+
+
+def test_it_is_the_default_and_nodes_get_the_choice_as_text() -> None:
+    strategy, grid = run(5)
+    assert strategy.uplink == strategy.downlink == fedcomp.auto()
+    assert len(grid.per_round) == 5
+    assert set(names(grid.per_round)) == {"eden"}
+    assert strategy.ledger.ratio > 4
+
+
+def test_many_rounds_take_stc() -> None:
+    strategy, grid = run(240)
+    assert set(names(grid.per_round)) == {"stc"}
+    first, last = (fedcomp.parse(text).encode(VECTOR, {"residual": 0 * VECTOR})[0] for text in grid.per_round[::239])
+    assert len(last) > 2 * len(first), "the residuals of the nodes go out at the end"
+    assert strategy.ledger.ratio > 40
+
+
+def test_a_link_with_a_compressor_of_its_own_keeps_it() -> None:
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=fedcomp.topk(density=0.5))
+    grid = RecordingGrid()
+    strategy.start(grid, model((60, 60)), num_rounds=3)
+    assert grid.per_round == ["topk(density=0.5)"] * 3
+
+
+@pytest.mark.parametrize("inner", [FedAdam, FedAMS, FedMedian])
+def test_updates_whose_errors_do_not_average_out_are_sent_with_more_bits(inner: type[FedAvg]) -> None:
+    sizes = {}
+    for kind in (FedAvg, inner):
+        strategy, _ = run(10, kind(fraction_evaluate=0.0))
+        sizes[kind] = strategy.ledger.uplink_bytes
+    assert sizes[inner] > 1.5 * sizes[FedAvg]
+
+
+def test_a_tiny_model_travels_dense() -> None:
+    _, grid = run(4, side=4)
+    assert grid.per_round == ["dense()"] * 4
+
+
+def test_entries_that_never_change_make_no_model_larger(tmp_path: Path) -> None:
+    """A head of 650 entries gets the bits that it gets alone, from the second round on, and after a restart."""
+
+    def head_alone(arrays: Arrays, context: Context, number: int) -> Arrays:
+        rng = np.random.default_rng([number, int(context.node_config["partition-id"])])
+        return arrays | {"head": arrays["head"] + rng.standard_normal(650, np.float32)}
+
+    texts: list[list[str]] = []
+    for frozen in (0, 1_000_000):
+        arrays = {"base": np.ones(frozen, np.float32), "head": np.zeros(650, np.float32)}
+        first = to_record({name: array for name, array in arrays.items() if array.size})
+        grid = RecordingGrid(training(head_alone))
+        path = tmp_path / str(frozen)
+        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(path))
+        strategy.start(grid, first, num_rounds=10)
+        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+        strategy.load(path)
+        strategy.start(grid, first, num_rounds=1)
+        texts.append(grid.per_round)
+    alone, with_base = texts
+    assert fedcomp.parse(with_base[0]).settings < fedcomp.parse(alone[0]).settings, "nothing is known yet"
+    assert with_base[1:] == alone[1:]
+
+
+@pytest.mark.parametrize(("later", "grows"), [(1.0, False), (0.001, True)])
+def test_a_model_that_would_be_published_late_is_sent_with_a_higher_density(later: float, grows: bool) -> None:
+    """What is left of large changes is late by many of the small ones that follow."""
+    steps = np.random.default_rng(1).standard_normal((160, 60, 60), np.float32)
+
+    def change(arrays: Arrays, _: Context, number: int) -> Arrays:
+        size = 1.0 if number < 20 else later
+        return arrays | {"layer.weight": arrays["layer.weight"] + size * steps[number - 1]}
+
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    sizes: list[int] = []
+
+    def measure(number: int, _: object) -> None:
+        if number:
+            sizes.append(strategy.publisher.history.frames()[-1].size)
+
+    grid = LocalGrid(training(change), NODES, in_memory=True)
+    strategy.start(grid, model((60, 60)), num_rounds=160, evaluate_fn=measure)
+    assert (max(sizes[20:]) > 1.5 * max(sizes[:20])) == grows
+
+
+def test_updates_of_uneven_weights_take_more_bits() -> None:
+    """From the second round on, when the weights are known: (1 + 1 + 2 + 2 + 3 + 3)^2 / 28 is 86 % of 6 even ones."""
+    first, *others = run(100)[1].per_round
+    assert first == "eden(bits=0.714)", "1.57 / (1 + 0.2 * 6)"
+    assert set(others) == {"eden(bits=0.774)"}, "1.57 / (1 + 0.2 * 5.14)"
+
+
+def test_weights_whose_squares_are_no_numbers_are_even() -> None:
+    """The squares of 1e-200 are 0."""
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    grid = RecordingGrid(training(lambda arrays, *_: arrays, weight=1e-200))
+    strategy.start(grid, model((60, 60)), num_rounds=100)
+    assert set(grid.per_round) == {"eden(bits=0.714)"}, "as with six even weights"
+    assert strategy.failed_rounds == ()
+
+
+def test_the_log_names_the_choice_and_its_reason_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="flwr"):
+        run(4)
+    (line,) = [text for record in caplog.records if "auto() chooses" in (text := record.getMessage())]
+    for part in ("round 1:", "eden(bits=", "as uplink, because", "as downlink, because"):
+        assert part in line
+
+
+def test_a_restarted_server_chooses_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    whole, expected = run(40)
+    random.seed(3)
+    first = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(tmp_path / "state"))
+    grid = RecordingGrid()
+
+    class Stopped(Exception):
+        """The server's process ends."""
+
+    def stop(number: int, _: object) -> None:
+        if number == 17:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        first.start(grid, model((60, 60)), num_rounds=40, evaluate_fn=stop)
+    second = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    second.load(tmp_path / "state")
+    second.start(grid, second.arrays, num_rounds=40 - second.round)
+    assert grid.per_round == expected.per_round
+    np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
+
+
+def test_a_damaged_choice_in_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    strategy, _ = run(2, checkpoint=tmp_path / "state")
+    parts = read_archive(tmp_path / "state")
+    plain = from_json(parts["plain"])
+    plain["choice"]["uplink"] = "gzip()"
+    write_archive(tmp_path / "damaged", parts | {"plain": to_json(plain)})
+    with pytest.raises(CorruptError, match="gzip"):
+        strategy.load(tmp_path / "damaged")
+
+
+@pytest.mark.parametrize(
+    "damaged", [[1], "text", {"boost": -3.0}, {"boost": float("nan")}, {"reached": -1}, {"share": 2}, {"sent": -1}]
+)
+def test_any_damage_of_the_choice_is_an_error_of_the_checkpoint(damaged: object, tmp_path: Path) -> None:
+    strategy, _ = run(2, checkpoint=tmp_path / "state")
+    parts = read_archive(tmp_path / "state")
+    write_archive(tmp_path / "damaged", parts | {"plain": to_json(from_json(parts["plain"]) | {"choice": damaged})})
+    with pytest.raises(CorruptError, match="choice"):
+        strategy.load(tmp_path / "damaged")
+
+
+def test_residuals_of_a_run_with_stc_are_sent_when_it_continues_with_the_choice(tmp_path: Path) -> None:
+    stc, grid = fedcomp.stc(density=0.01), RecordingGrid()
+    first = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=stc, downlink=stc)
+    first.start(grid, model((60, 60)), num_rounds=5)
+    first.save(tmp_path / "state")
+    second = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    second.load(tmp_path / "state")
+    second.start(grid, second.arrays, num_rounds=5)
+    assert set(names(grid.per_round)) == {"stc"}
+
+
+def test_nodes_that_evaluate_count_as_reached() -> None:
+    """All nodes hold each version then: a version is fetched by each, and first contacts happen once."""
+    alone, _ = run(6, FedAvg(fraction_train=0.5, fraction_evaluate=0.0))
+    evaluated, _ = run(6, FedAvg(fraction_train=0.5, fraction_evaluate=1.0))
+    few, many = (each.publisher.history.frames()[-2].size for each in (alone, evaluated))
+    assert many < few
+
+
+UPLINK = fedcomp.stc(density=0.05)
+
+
+def balanced_run(
+    downlink: fedcomp.Compressor, rounds: int, checkpoint: Path | None = None, stop: int = 0
+) -> tuple[CompressedStrategy, LocalGrid, list[str]]:
+    """Run four of twenty nodes a round, and return the downlink of each; after round `stop`, go on from the checkpoint."""
+    random.seed(5)
+    grid, used = LocalGrid(app(), 20, in_memory=True), list[str]()
+
+    def begin() -> CompressedStrategy:
+        strategy = CompressedStrategy(
+            FedAvg(fraction_train=0.2, fraction_evaluate=0.0),
+            uplink=UPLINK,
+            downlink=downlink,
+            checkpoint=checkpoint_at(checkpoint),
+            on_round=lambda _: used.append(strategy.compressors[1]),
+        )
+        return strategy
+
+    strategy = begin()
+    strategy.start(grid, model((60, 60)), num_rounds=stop or rounds)
+    if stop and checkpoint is not None:
+        strategy = begin()
+        strategy.load(checkpoint)
+        strategy.start(grid, strategy.arrays, num_rounds=rounds - stop)
+    return strategy, grid, used
+
+
+def fetched_per_sent(strategy: CompressedStrategy, last: int) -> float:
+    """Return what returning nodes have fetched over what they have sent in the last rounds."""
+    parts = [
+        part
+        for number in range(strategy.round - last + 1, strategy.round + 1)
+        for part in strategy.ledger.nodes_of_round(number).values()
+        if part.uplink_bytes and not part.first_model_bytes
+    ]
+    return sum(part.downlink_bytes for part in parts) / sum(part.uplink_bytes for part in parts)
+
+
+@pytest.mark.parametrize("balance", [1.0, 2.0])
+def test_returning_nodes_fetch_in_balance_with_what_they_send(balance: float) -> None:
+    plain, _, fixed = balanced_run(fedcomp.stc(density=0.1), 30)
+    assert set(fixed) == {"stc(density=0.1)"}
+    assert fetched_per_sent(plain, 15) > 3
+    strategy, _, used = balanced_run(fedcomp.balanced(fedcomp.stc(density=0.1), balance), 80)
+    assert fetched_per_sent(strategy, 40) == pytest.approx(balance, rel=0.1)
+    assert used[0] == "stc(density=0.02)", "a fifth of it, as the nodes of a round are a fifth of all"
+    assert used[0] == used[1] == used[2], "the first models of the first round do not count"
+    assert len(set(used)) > 20
+    assert strategy.compressors == (str(UPLINK), used[-1])
+
+
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_what_nodes_fetch_to_evaluate_counts(share: float) -> None:
+    random.seed(5)
+    inner = FedAvg(fraction_train=0.2, fraction_evaluate=share)
+    strategy = CompressedStrategy(inner, uplink=UPLINK, downlink=fedcomp.balanced(fedcomp.stc(density=0.1)))
+    strategy.start(LocalGrid(app(), 20, in_memory=True), model((200, 200)), num_rounds=60)
+    assert fetched_per_sent(strategy, 20) == pytest.approx(1.0, rel=0.15)
+
+
+def test_bytes_of_refused_replies_do_not_count() -> None:
+    """One of ten nodes sends a damaged frame as large as a hundred updates, again and again."""
+
+    class Flooded(LocalGrid):
+        """A grid whose node 3 floods the server."""
+
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            replies = list(super().pull_messages(message_ids))
+            if len(self.contexts) and strategy.round > 20:
+                for reply in replies:
+                    if reply.metadata.src_node_id == 3:
+                        record = records.pack(bytes(100_000))
+                        (key,) = reply.content.array_records
+                        reply.content[key] = record
+            return replies
+
+    ends = []
+    for grid in (LocalGrid, Flooded):
+        random.seed(5)
+        strategy = CompressedStrategy(
+            FedAvg(fraction_train=0.4, fraction_evaluate=0.0),
+            uplink=UPLINK,
+            downlink=fedcomp.balanced(fedcomp.stc(density=0.1)),
+        )
+        strategy.start(grid(app(), 10, in_memory=True), model((60, 60)), num_rounds=40)
+        ends.append(float(fedcomp.parse(strategy.compressors[1]).settings[0][1]))  # type: ignore[arg-type]
+    assert ends[1] < 1.5 * ends[0]
+
+
+def test_before_the_first_round_the_named_compressors_are_those() -> None:
+    downlink = fedcomp.balanced("stc(density=0.05)")
+    strategy = CompressedStrategy(FedAvg(), uplink=UPLINK, downlink=downlink)
+    assert strategy.compressors == (str(UPLINK), str(downlink))
+
+
+def test_the_density_is_never_above_the_named_one() -> None:
+    """Dense updates would balance any downlink."""
+    random.seed(5)
+    strategy = CompressedStrategy(
+        FedAvg(fraction_evaluate=0.0), uplink=fedcomp.dense(), downlink=fedcomp.balanced("stc(density=0.05)")
+    )
+    strategy.start(LocalGrid(app(), 4, in_memory=True), model(), num_rounds=30)
+    assert strategy.compressors[1] == "stc(density=0.05)"
+
+
+def test_a_restarted_server_balances_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    downlink = fedcomp.balanced(fedcomp.stc(density=0.05))
+    whole, _, expected = balanced_run(downlink, 40)
+    parts, _, used = balanced_run(downlink, 40, tmp_path / "state", stop=17)
+    assert used == expected
+    np.testing.assert_array_equal(floats(parts.arrays), floats(whole.arrays))
+
+
+def test_the_automatic_choice_balances_too() -> None:
+    """Until its delay is too long, which it is not: 8 % of 200 rounds."""
+    random.seed(5)
+    strategy = CompressedStrategy(FedAvg(fraction_train=0.2, fraction_evaluate=0.0), uplink=UPLINK)
+    strategy.start(LocalGrid(app(), 20, in_memory=True), model((60, 60)), num_rounds=200)
+    assert strategy.compressors[1].startswith("stc(")
+    assert fetched_per_sent(strategy, 100) < 1.3

@@ -1,0 +1,62 @@
+"""Keywords that `clipping` and `checkpoint` have replaced: they work for one more version, and a warning names the new ones."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.serverapp.strategy import FedAvg
+
+from fedcomp.flower import Checkpoint, Clipping, CompressedStrategy, LocalGrid
+from tests.flower.toy import app, floats, model
+
+
+def _trained(**settings: Any) -> CompressedStrategy:
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), **settings)
+    strategy.start(LocalGrid(app(), 3), model(), 2)
+    return strategy
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"clip_norm": 0.5}, {"clipping": Clipping(norm=0.5)}),
+        ({"clip_median": 0.5}, {"clipping": Clipping(median=0.5)}),
+        ({"clip_norm": 0.5, "clip_median": 2}, {"clipping": Clipping(0.5, 2)}),
+    ],
+)
+def test_old_bounds_train_as_the_new_ones(old: dict[str, float], new: dict[str, Clipping]) -> None:
+    with pytest.warns(
+        DeprecationWarning, match=r"CompressedStrategy: .* are deprecated; use clipping=Clipping\("
+    ) as warned:
+        strategy = _trained(**old)
+    assert warned[0].filename == __file__, "the warning names the caller's line"
+    clipped, plain = floats(_trained(**new).arrays), floats(_trained().arrays)
+    np.testing.assert_array_equal(floats(strategy.arrays), clipped)
+    assert (clipped != plain).any()
+
+
+def test_a_path_is_the_checkpoint_of_every_so_many_versions(tmp_path: Path) -> None:
+    texts = (r"use checkpoint=Checkpoint\('.*state', every=1\)", r"use checkpoint=Checkpoint\('.*state', every=2\)")
+    for old, text in (({}, texts[0]), ({"checkpoint_every": 2}, texts[1])):
+        with pytest.warns(DeprecationWarning, match=text):
+            strategy = _trained(checkpoint=tmp_path / "state", **old)
+        assert (tmp_path / "state").is_file()
+        resumed = CompressedStrategy(FedAvg(), checkpoint=Checkpoint(tmp_path / "state"))
+        resumed.load(tmp_path / "state")
+        assert (resumed.round, resumed.version) == (2, 2)
+        np.testing.assert_array_equal(floats(resumed.arrays), floats(strategy.arrays))
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"clip_norms": 1.0}, "unexpected keyword argument 'clip_norms'"),
+        ({"clip_norm": 1.0, "clipping": Clipping(1)}, "got clipping, and clip_norm or clip_median"),
+        ({"checkpoint_every": 2}, "checkpoint_every without a path"),
+        ({"checkpoint_every": 2, "checkpoint": Checkpoint("state")}, "checkpoint_every without a path"),
+    ],
+)
+def test_what_fits_neither_is_refused(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        CompressedStrategy(FedAvg(), **settings)
