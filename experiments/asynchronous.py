@@ -14,18 +14,15 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from flwr.app import ArrayRecord, MetricRecord
 
 from benchmarks.netshape.profiles import BY_WORD
 from clients.app import app as client_app
-from experiments.command import check_out, positive, refuse, write_rows
+from experiments.command import Row, add_training, check_out, command, new_parser, positive, save, usage
 from experiments.configuration import Value, defaults
 from fedcomp.core import check_range
-from fedcomp.data import DataError
-from fedcomp.errors import FedcompError
 from fedcomp.flower import LocalGrid, Speeds
 from server.app import open_run, prepare
 from server.fit import check_strategy
@@ -33,31 +30,6 @@ from server.settings import Settings
 
 MODES = ("sync", "async(buffer=2, staleness=100)", "async(buffer=5, staleness=50)", "async(buffer=10)")
 MAX_VERSIONS = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class VersionRow:
-    """An evaluated version: its virtual time, the accuracy 0 to 1, and the sums since the start.
-
-    `slow_share` is the share of the slow nodes in all updates that went into the model.
-    """
-
-    mode: str
-    seed: int
-    version: int
-    seconds: float
-    accuracy: float
-    loss: float
-    updates: int
-    slow_share: float
-    refused: int
-    uplink_bytes: int
-    downlink_bytes: int
-
-    @property
-    def sent_bytes(self) -> int:
-        """The bytes both ways."""
-        return self.uplink_bytes + self.downlink_bytes
 
 
 class TimeIsOver(Exception):
@@ -74,9 +46,12 @@ class Trial:
     seconds: float
     every_s: float
 
-    def run(self) -> list[VersionRow]:
-        """Return the evaluated versions."""
-        settings, rows = self.settings, list[VersionRow]()
+    def run(self) -> list[Row]:
+        """Return the evaluated versions: their virtual time, the accuracy 0 to 1, and the sums since the start.
+
+        `slow_share` is the share of the slow nodes in all updates that went into the model.
+        """
+        settings, rows = self.settings, list[Row]()
         grid = LocalGrid(client_app, self.nodes, settings.to_config(), in_memory=True, speeds=self.speeds)
         evaluator = prepare(settings, grid)
         _, strategy = open_run(settings, int)
@@ -85,15 +60,28 @@ class Trial:
 
         def evaluate(version: int, arrays: ArrayRecord) -> MetricRecord | None:
             is_over = grid.now() >= self.seconds or version == settings.num_rounds
-            if is_over or not rows or grid.now() >= rows[-1].seconds + self.every_s:
+            if is_over or not rows or grid.now() >= rows[-1]["seconds"] + self.every_s:
                 loss, accuracy = evaluator(arrays)
                 taken = {node: counts.dense_uplink_bytes for node, counts in strategy.ledger.by_node().items()}
                 updates = sum(taken.values())
                 share = sum(size for node, size in taken.items() if node in slow) / max(1, updates)
                 total = strategy.ledger.total()
                 size = max(1, sum(len(array.data) for array in arrays.values()))
-                traffic = updates // size, share, total.refused, total.uplink_bytes, total.downlink_bytes
-                rows.append(VersionRow(settings.mode, settings.seed, version, grid.now(), accuracy, loss, *traffic))
+                rows.append(
+                    {
+                        "mode": settings.mode,
+                        "seed": settings.seed,
+                        "version": version,
+                        "seconds": grid.now(),
+                        "accuracy": accuracy,
+                        "loss": loss,
+                        "updates": updates // size,
+                        "slow_share": share,
+                        "refused": total.refused,
+                        "uplink_bytes": total.uplink_bytes,
+                        "downlink_bytes": total.downlink_bytes,
+                    }
+                )
             if is_over:
                 raise TimeIsOver
             return None
@@ -103,59 +91,51 @@ class Trial:
         return rows
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line for each mode and seed; return 2 for settings that do not fit, before anything is trained."""
-    options = _options(arguments)
+def run(options: argparse.Namespace) -> None:
+    """Print a line for each mode and seed."""
     torch.set_num_threads(1)
     logging.getLogger("flwr").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="fedcomp-asynchronous-") as folder:
-        try:
+        with usage():
             trials = [_trial(options, mode, seed, folder) for mode in options.modes for seed in range(options.seeds)]
             check_range("--target", options.target, above=0, most=1)
             check_out(options.out)
-        except (ValueError, DataError, FedcompError) as error:
-            return refuse("asynchronous", error)
         reached = f"until {100 * options.target:g} %"
         print(
             f"{'mode':<32}{'seed':>5}{reached:>12}{'kB':>7}{'best':>7}{'last':>7}{'versions':>10}{'updates':>9}{'slow':>7}"
             f"{'refused':>9}{'kB':>7}"
         )
-        rows: list[VersionRow] = []
+        rows: list[Row] = []
         for trial in trials:
             found = trial.run()
             print(_line(found, options.target), flush=True)
             rows += found
-            write_rows(options.out, rows)
-    return 0
+            save(rows, options.out)
 
 
-def _line(rows: Sequence[VersionRow], target: float) -> str:
+def _line(rows: Sequence[Row], target: float) -> str:
     """Return one table row: time and bytes to the target, best and last accuracy, totals."""
-    last, first = rows[-1], next((row for row in rows if row.accuracy >= target), None)
-    seconds, size = (f"{first.seconds:.0f} s", f"{first.sent_bytes / 1e3:.0f}") if first else ("never", "-")
-    best = max(row.accuracy for row in rows)
+    last, first = rows[-1], next((row for row in rows if row["accuracy"] >= target), None)
+    seconds, size = (f"{first['seconds']:.0f} s", f"{_sent_kb(first):.0f}") if first else ("never", "-")
+    best = max(row["accuracy"] for row in rows)
     return (
-        f"{last.mode:<32}{last.seed:>5}{seconds:>12}{size:>7}{100 * best:>7.1f}{100 * last.accuracy:>7.1f}"
-        f"{last.version:>10}{last.updates:>9}{100 * last.slow_share:>6.1f}%{last.refused:>9}{last.sent_bytes / 1e3:>7.0f}"
+        f"{last['mode']:<32}{last['seed']:>5}{seconds:>12}{size:>7}{100 * best:>7.1f}{100 * last['accuracy']:>7.1f}"
+        f"{last['version']:>10}{last['updates']:>9}{100 * last['slow_share']:>6.1f}%{last['refused']:>9}{_sent_kb(last):>7.0f}"
     )
+
+
+def _sent_kb(row: Row) -> float:
+    return float(row["uplink_bytes"] + row["downlink_bytes"]) / 1e3
 
 
 def _trial(options: argparse.Namespace, mode: str, seed: int, folder: str) -> Trial:
     """Return a run of the app's default settings, changed by the options."""
     check_range("--seconds", options.seconds, above=0)
     check_range("--every", options.every, least=0)
+    given = {name.replace("_", "-"): value for name, value in vars(options).items()}
     config: dict[str, Value] = {
-        **defaults(),
-        "dataset": options.dataset,
-        "data-dir": options.data_dir,
-        "partition": options.partition,
-        "model": options.model,
-        "fraction-train": options.fraction_train,
-        "learning-rate": options.learning_rate,
+        **{key: given.get(key, default) for key, default in defaults().items()},
         "local-steps": options.steps,
-        "batch-size": options.batch_size,
-        "uplink": options.uplink,
-        "downlink": options.downlink,
         "mode": mode,
         "seed": seed,
         "num-rounds": MAX_VERSIONS,
@@ -177,20 +157,14 @@ def _trial(options: argparse.Namespace, mode: str, seed: int, folder: str) -> Tr
     return Trial(settings, options.nodes, speeds, options.seconds, options.every)
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m experiments.asynchronous", description="Rounds, and none.")
-    parser.add_argument("--dataset", default="digits")
-    parser.add_argument("--data-dir", default="", help="the folder of the dataset's files; digits needs none")
-    parser.add_argument("--model", default="mlp")
-    parser.add_argument("--partition", default="classes(2)")
+def _parser() -> argparse.ArgumentParser:
+    parser = new_parser("asynchronous", "Rounds, and none.", model="mlp", partition="classes(2)")
+    add_training(parser, steps=4, batch_size=10)
     parser.add_argument("--nodes", type=positive, default=50)
     parser.add_argument("--fraction-train", type=float, default=0.2, help="of the nodes train at a time")
     parser.add_argument("--modes", nargs="+", default=MODES, metavar="MODE")
     parser.add_argument("--uplink", default="stc(density=0.02)")
     parser.add_argument("--downlink", default="stc(density=0.02)")
-    parser.add_argument("--learning-rate", type=float, default=0.1)
-    parser.add_argument("--steps", type=positive, default=4, help="local steps of an update")
-    parser.add_argument("--batch-size", type=positive, default=10)
     parser.add_argument("--seconds", type=float, default=200.0, help="of virtual time")
     parser.add_argument("--every", type=float, default=5.0, help="virtual seconds between evaluations")
     parser.add_argument("--target", type=float, default=0.9, help="accuracy")
@@ -200,8 +174,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--spread", type=float, default=0.2, help="of the times of one node")
     parser.add_argument("--link", choices=sorted(BY_WORD), default="lte")
     parser.add_argument("--seeds", type=positive, default=1)
-    parser.add_argument("--out", type=Path, help="a CSV file for all evaluated versions")
-    return parser.parse_args(arguments)
+    return parser
+
+
+main = command(run, _parser())
 
 
 if __name__ == "__main__":

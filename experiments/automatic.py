@@ -10,12 +10,11 @@ diverged has the accuracy 0.
 import argparse
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from experiments.command import refuse
+from experiments.command import command, new_parser, usage
 from experiments.plan import StudyError
 from experiments.results import read_csv
 from experiments.table import Table
@@ -86,26 +85,23 @@ def compare(table: pd.DataFrame) -> Table:
     return Table(caption, HEAD, tuple(rows))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; return 0, or 2 after one sentence for files that cannot be used."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.automatic",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("tables", type=Path, nargs="+", metavar="CSV", help="results of the study, or of its parts")
-    parser.add_argument("--markdown", action="store_true", help="print Markdown")
-    options = parser.parse_args(arguments)
-    try:
+def run(options: argparse.Namespace) -> None:
+    """Print the table."""
+    with usage():
         table = compare(pd.concat([read_csv(path) for path in options.tables]))
         if not table.rows:
             raise StudyError("no run of auto has dense and a fixed method of the same length next to it")
-    except OSError as error:
-        return refuse("automatic", f"{error.filename} cannot be read: {error.strerror}")
-    except ValueError as error:
-        return refuse("automatic", error)
     print(table.to_markdown() if options.markdown else table.to_text())
-    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = new_parser("automatic", __doc__)
+    parser.add_argument("tables", type=Path, nargs="+", metavar="CSV", help="results of the study, or of its parts")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    return parser
+
+
+main = command(run, _parser())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.figure_file import format_of, write
 from deploy.monitor.snapshot import MonitorError, RunSnapshot, read_run
-from experiments.command import refuse
+from experiments.command import command, new_parser, usage
 from experiments.figures import COLORS, MARKERS_PER_LINE
 from experiments.table import Table
 from fedcomp.core import format_bytes
@@ -144,35 +144,25 @@ def _reaches(record: RoundRecord, target: float) -> bool:
     return record.round > 0 and record.accuracy is not None and record.accuracy >= target
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print and draw; return 0, or 2 after one sentence for folders and arguments that cannot be used."""
-    options = _parser().parse_args(arguments)
-    try:
+def run(options: argparse.Namespace) -> None:
+    """Print and draw."""
+    with usage():
         format_of(options.out)
         if options.target is not None and not 0 < options.target <= 1:
             raise ValueError(f"--target is {options.target:g}; a number above 0 and at most 1 is needed")
         runs = read_runs(options.runs)
         target = options.target or common_accuracy(runs)
         write(draw(runs, target), options.out)
-    except OSError as error:
-        return refuse("compare", f"{options.out} cannot be written: {error.strerror}")
-    except ValueError as error:
-        return refuse("compare", error)
     tables = [results_table(runs, target)]
     if (differ := settings_table(runs)).rows:
         tables.insert(0, differ)
     show = {"text": Table.to_text, "markdown": Table.to_markdown, "latex": Table.to_latex}[options.tables]
     print("\n".join(show(table) for table in tables))
     print(f"figure: {options.out}", file=sys.stderr)
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.compare",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("compare", __doc__)
     parser.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN", help="the folder of a run, such as runs/digits-001"
     )
@@ -186,6 +176,9 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("runs/compare.png"), metavar="FILE", help="the figure: .png, .svg or .pdf"
     )
     return parser
+
+
+main = command(run, _parser())
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from benchmarks.figure_file import format_of, write
-from experiments.command import refuse
+from experiments.command import command, new_parser, usage
 from experiments.figures import COLORS, LINE_STYLE
 
 COLUMNS = ("partition", "training", "method", "seed", "round", "consensus_distance")
@@ -63,21 +63,22 @@ def read(paths: Sequence[Path]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the figure; return 2 for files that do not fit."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.gossip_figure", description="Draw consensus distances."
-    )
-    parser.add_argument("rows", nargs="+", type=Path, help="files of experiments.gossip --out")
-    parser.add_argument("figure", type=Path, help="a name that ends in .png, .svg or .pdf")
-    options = parser.parse_args(arguments)
-    try:
+def run(options: argparse.Namespace) -> None:
+    """Write the figure."""
+    with usage():
         format_of(options.figure)
         table = read(options.rows)
-    except ValueError as error:
-        return refuse("gossip_figure", error)
     write(figure_of(table), options.figure)
-    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = new_parser("gossip_figure", "Draw consensus distances.")
+    parser.add_argument("rows", nargs="+", type=Path, help="files of experiments.gossip --out")
+    parser.add_argument("figure", type=Path, help="a name that ends in .png, .svg or .pdf")
+    return parser
+
+
+main = command(run, _parser())
 
 
 if __name__ == "__main__":

@@ -22,19 +22,16 @@ import torch
 from numpy.typing import NDArray
 
 from clients.local import LocalPlan, train
-from clients.samples import own_card, own_samples
 from deploy.environment import free_ports
 from deploy.keys import make_peer
-from experiments.command import positive, refuse, test_samples
+from experiments.command import BATCH, command, load_test, new_parser, positive, samples_of, usage
 from fedcomp.core import parse_setting, read_archive
-from fedcomp.data import DataError
 from fedcomp.gossip import parse_method, parse_topology
 from fedcomp.tasks import build_model, evaluate, input_shape
 
 ROOT = Path(__file__).resolve().parents[1]
 GRACE_S, POLL_S = 10.0, 0.1
 INTERRUPTED = 130
-BATCH = 1000
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -55,12 +52,10 @@ class Classifier:
         learning_rate: float = 0.1,
     ) -> None:
         torch.set_num_threads(1)
-        self._rng_seed, self._card = [seed, node], own_card(dataset)
-        config = {"dataset": dataset, "data-dir": data_dir, "partition": partition, "seed": seed}
-        place = {"partition-id": node, "num-partitions": num_nodes}
-        self._samples = own_samples(config, place, torch.device("cpu"))
-        self._test = test_samples(self._card, data_dir)
-        self._model = build_model(model, input_shape(self._card), self._card.num_classes, seed)
+        self._rng_seed = [seed, node]
+        self._samples = samples_of(dataset, data_dir, partition, seed, num_nodes)[node]
+        card, self._test = load_test(dataset, data_dir)
+        self._model = build_model(model, input_shape(card), card.num_classes, seed)
         self._plan = LocalPlan(1, steps, 32, learning_rate, 0.0, 0.0)
 
     def first_model(self) -> Arrays:
@@ -152,17 +147,13 @@ def run_nodes(paths: Sequence[Path]) -> int:
                 process.wait()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line for each node; return 2 for settings that do not fit, before anything runs."""
-    options = _options(arguments)
+def run(options: argparse.Namespace) -> int:
+    """Print a line for each node; return the status of one that failed."""
     with tempfile.TemporaryDirectory(prefix="fedcomp-gossip-") as temporary:
-        folder = options.folder or Path(temporary)
-        try:
-            folder = folder.absolute()
+        folder = (options.folder or Path(temporary)).absolute()
+        with usage():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             paths = write_nodes(folder, options)
-        except (ValueError, OSError, DataError) as error:
-            return refuse("gossip_processes", error)
         try:
             if status := run_nodes(paths):
                 return status
@@ -189,19 +180,18 @@ def _report(folder: Path, options: argparse.Namespace) -> None:
     print(f"{options.rounds} rounds; the models are {distance:.3f} from their mean")
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m experiments.gossip_processes", description="A process a node.")
+def _parser() -> argparse.ArgumentParser:
+    parser = new_parser("gossip_processes", "A process a node.", model="mlp", partition="skewed(0.6)")
     parser.add_argument("--nodes", type=positive, default=4)
     parser.add_argument("--rounds", type=positive, default=60)
     parser.add_argument("--topology", default="ring()")
     parser.add_argument("--method", default="choco(eden(bits=2), step_size=1.0)")
-    parser.add_argument("--dataset", default="digits")
-    parser.add_argument("--data-dir", default="", help="the folder of the dataset's files; digits needs none")
-    parser.add_argument("--model", default="mlp")
-    parser.add_argument("--partition", default="skewed(0.6)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="keeps keys, settings and states; a second run continues from them")
-    return parser.parse_args(arguments)
+    return parser
+
+
+main = command(run, _parser())
 
 
 if __name__ == "__main__":

@@ -20,10 +20,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from benchmarks.figure_file import format_of, write
-from experiments.command import refuse
-from fedcomp.data import Spread, load, parse_partition, partition_train, read_card, spread
+from clients.samples import own_card
+from experiments.command import command, new_parser, usage
+from fedcomp.data import Spread, load, parse_partition, partition_train, spread
 
-CARDS = Path(__file__).resolve().parents[1] / "datasets"
 MAX_COLUMNS = 3
 """The most partitions in one row of the figure."""
 
@@ -93,15 +93,14 @@ def draw(spreads: Mapping[str, Spread], names: Sequence[str], title: str) -> Fig
     return figure
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print and draw; return 0, or 2 after one sentence for arguments that cannot be used."""
-    options = _parser().parse_args(arguments)
+def run(options: argparse.Namespace) -> None:
+    """Print and draw."""
     title = f"{options.dataset}, {options.clients} clients, seed {options.seed}"
-    try:
+    with usage():
         format_of(options.out)
         for text in options.partition:  # all arguments before the long work
             parse_partition(text)
-        card = read_card(options.dataset, CARDS)
+        card = own_card(options.dataset)
         dataset = load(card, options.data_dir)
         spreads = {
             text: spread(
@@ -109,23 +108,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             for text in options.partition
         }
-        figure = draw(spreads, card.classes, title)
-        write(figure, options.out)
-    except OSError as error:
-        return refuse("partition", f"{options.out} cannot be written: {error.strerror}")
-    except ValueError as error:
-        return refuse("partition", error)
+        write(draw(spreads, card.classes, title), options.out)
     print(f"{title}\n\n{numbers(spreads)}\n")
     print(f"figure: {options.out}")
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.partition",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("partition", __doc__)
     parser.add_argument("--dataset", default="digits", help="a card in datasets/; embedded ones need no files")
     parser.add_argument("--data-dir", default="", help="the folder with the dataset's files")
     parser.add_argument(
@@ -137,6 +126,9 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("runs/partition.png"), metavar="FILE", help=".png, .svg or .pdf"
     )
     return parser
+
+
+main = command(run, _parser())
 
 
 if __name__ == "__main__":

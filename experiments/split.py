@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from logging import ERROR, getLogger
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,11 +20,22 @@ from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
 from clients.local import LocalPlan, train
-from clients.samples import Samples, own_card
-from experiments.command import check_out, node_samples, positive, refuse, test_samples, write_rows
+from clients.samples import Samples
+from experiments.command import (
+    BATCH,
+    Row,
+    add_training,
+    check_out,
+    command,
+    load_test,
+    new_parser,
+    positive,
+    samples_of,
+    save,
+    usage,
+)
 from fedcomp.compressor import Compressor
 from fedcomp.core import build, parse_setting
-from fedcomp.data import DataError
 from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid
 from fedcomp.flower.split import LowerParts, SplitClient, SplitTraining
 from fedcomp.methods import METHODS as COMPRESSORS
@@ -43,22 +53,9 @@ METHODS = (
     "change(cgx(bits=2))",
     "federated(stc(density=0.02))",
 )
-BATCH = 1000
 PRETRAIN_RATE = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class SplitRow:
-    """An evaluated round: the accuracy on the test samples, 0 to 1, and the bytes since the start."""
-
-    method: str
-    round: int
-    accuracy: float
-    uplink_bytes: int
-    downlink_bytes: int
-    first_bytes: int
-    weight_bytes: int
-    dense_bytes: int
+SIZES = ("uplink_bytes", "downlink_bytes", "first_bytes", "weight_bytes", "dense_bytes")
+"""The bytes since the start, in a row of an evaluated round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +84,7 @@ class SplitMethod:
     backward: Compressor
     direct: bool
 
-    def run(self, task: SplitTask, name: str) -> Iterator[SplitRow]:
+    def run(self, task: SplitTask, name: str) -> Iterator[Row]:
         """Train, and yield the evaluated rounds."""
         settings = replace(task.settings, forward=self.forward, backward=self.backward, direct=self.direct)
         model = task.make_model()
@@ -101,9 +98,8 @@ class SplitMethod:
             training.run(grid, num_rounds=1)
             if task.is_evaluated(number):
                 accuracy, traffic = evaluate(model, *task.test, BATCH)[1], training.traffic
-                both_ways = (traffic.uplink_bytes, traffic.downlink_bytes)
-                parts = (traffic.first_bytes, traffic.weight_bytes, traffic.dense_bytes)
-                yield SplitRow(name, number, accuracy, *both_ways, *parts)
+                sizes = {key: getattr(traffic, key) for key in SIZES}
+                yield {"method": name, "round": number, "accuracy": accuracy, **sizes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +108,7 @@ class Federated:
 
     compressor: Compressor
 
-    def run(self, task: SplitTask, name: str) -> Iterator[SplitRow]:
+    def run(self, task: SplitTask, name: str) -> Iterator[Row]:
         """Train on the same samples, for as many steps in a round, and yield the evaluated rounds."""
         settings, model = task.settings, task.make_model()
         plan = LocalPlan(1, settings.steps, settings.batch_size, settings.learning_rate, settings.momentum, 0.0)
@@ -145,7 +141,8 @@ class Federated:
             up, down = up + traffic.uplink_bytes, down + traffic.downlink_bytes
             dense += traffic.dense_bytes
             if number and task.is_evaluated(number):
-                yield SplitRow(name, number, accuracies[number], up, down, 0, up + down, dense)
+                sizes = zip(SIZES, (up, down, 0, up + down, dense), strict=True)
+                yield {"method": name, "round": number, "accuracy": accuracies[number], **dict(sizes)}
 
 
 def _samples(task: SplitTask, context: Context) -> Samples:
@@ -174,11 +171,10 @@ MAKERS: Mapping[str, Callable[..., SplitMethod | Federated]] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line for each method; return 2 for settings that do not fit, before anything is trained."""
-    options = _options(arguments)
+def run(options: argparse.Namespace) -> None:
+    """Print a line for each method."""
     torch.set_num_threads(1)
-    try:
+    with usage():
         methods = {text: parse_setting("method", text, _method) for text in options.methods}
         task = _task(options)
         for method in methods.values():
@@ -187,23 +183,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lower, upper = cut(task.make_model(), options.layer)
         shape = SplitTraining(lower, upper, task.test[0][:1]).shape
         check_out(options.out)
-    except (ValueError, DataError) as error:
-        return refuse("split", error)
     getLogger("flwr").setLevel(ERROR)
     entries = " x ".join(map(str, shape))
     print(f"{options.nodes} nodes, {options.model} cut behind {options.layer!r}: {entries} activations a sample")
     print(f"accuracy at the start: {100 * evaluate(task.make_model(), *task.test, BATCH)[1]:.1f}\n")
     print(f"{'method':<38}{'accuracy':>9}{'up':>12}{'first':>12}{'down':>12}{'weights':>12}{'fewer bytes':>12}")
-    rows: list[SplitRow] = []
+    rows: list[Row] = []
     for text, method in methods.items():
         rows += method.run(task, text)
-        last = rows[-1]
-        sent = (last.uplink_bytes, last.first_bytes, last.downlink_bytes, last.weight_bytes)
-        ratio = last.dense_bytes / (last.uplink_bytes + last.downlink_bytes)
-        megabytes = "".join(f"{each / 1e6:>9.2f} MB" for each in sent)
-        print(f"{text:<38}{100 * last.accuracy:>9.1f}{megabytes}{ratio:>11.1f}x", flush=True)
-        write_rows(options.out, rows)
-    return 0
+        up, down, first, weights, dense = (rows[-1][key] for key in SIZES)
+        megabytes = "".join(f"{each / 1e6:>9.2f} MB" for each in (up, first, down, weights))
+        print(f"{text:<38}{100 * rows[-1]['accuracy']:>9.1f}{megabytes}{dense / (up + down):>11.1f}x", flush=True)
+        save(rows, options.out)
 
 
 def _method(text: str) -> SplitMethod | Federated:
@@ -211,9 +202,11 @@ def _method(text: str) -> SplitMethod | Federated:
 
 
 def _task(options: argparse.Namespace) -> SplitTask:
-    card = own_card(options.dataset)
-    shape, shares = input_shape(card), _shares(options)
-    model = build_model(options.model, shape, card.num_classes, options.seed)
+    card, test = load_test(options.dataset, options.data_dir)
+    shares = samples_of(options.dataset, options.data_dir, options.partition, options.seed, options.nodes)
+    most = options.samples or max(len(y) for _, y in shares)
+    shares = [(x[:most], y[:most]) for x, y in shares]
+    model = build_model(options.model, input_shape(card), card.num_classes, options.seed)
     if options.pretrain:
         x, y = (torch.cat(parts) for parts in zip(*shares, strict=True))
         plan = LocalPlan(options.pretrain, 0, options.batch_size, PRETRAIN_RATE, 0.0, 0.0)
@@ -228,7 +221,7 @@ def _task(options: argparse.Namespace) -> SplitTask:
         lambda: copy.deepcopy(model),
         options.layer,
         shares,
-        test_samples(card, options.data_dir),
+        test,
         settings,
         options.lower_parts,
         options.rounds,
@@ -236,35 +229,23 @@ def _task(options: argparse.Namespace) -> SplitTask:
     )
 
 
-def _shares(options: argparse.Namespace) -> list[Samples]:
-    shares = node_samples(options, options.partition, options.seed)
-    most = options.samples or max(len(y) for _, y in shares)
-    return [(x[:most], y[:most]) for x, y in shares]
-
-
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.split", description="Train a model that is cut in two."
-    )
-    parser.add_argument("--dataset", default="digits")
-    parser.add_argument("--data-dir", default="", help="the folder of the dataset's files; digits needs none")
-    parser.add_argument("--model", default="cnn")
+def _parser() -> argparse.ArgumentParser:
+    parser = new_parser("split", "Train a model that is cut in two.", model="cnn", partition="iid()")
+    add_training(parser, steps=12, batch_size=32)
     parser.add_argument("--layer", default="2", help="the last layer of the lower part")
     parser.add_argument("--nodes", type=positive, default=4)
-    parser.add_argument("--partition", default="iid()")
     parser.add_argument("--samples", type=positive, help="of each node, at most; all if it is left out")
     parser.add_argument("--lower-parts", choices=("averaged", "in-turn"), default="averaged")
     parser.add_argument("--methods", nargs="+", default=METHODS, metavar="METHOD")
     parser.add_argument("--rounds", type=positive, default=12)
     parser.add_argument("--evaluate-every", type=positive, default=4)
-    parser.add_argument("--steps", type=positive, default=12, help="batches of a node in a round")
-    parser.add_argument("--batch-size", type=positive, default=32)
-    parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--pretrain", type=positive, help="epochs in one process before, with the samples of all nodes")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="a CSV file for all evaluated rounds")
-    return parser.parse_args(arguments)
+    return parser
+
+
+main = command(run, _parser())
 
 
 if __name__ == "__main__":

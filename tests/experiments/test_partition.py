@@ -92,4 +92,4 @@ def test_another_kind_of_file_and_a_folder_that_cannot_be_made_are_refused(
     assert "partition.txt" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     assert main(["--out", str(tmp_path / "file" / "partition.png")]) == 2
-    assert "cannot be written" in capsys.readouterr().err
+    assert "cannot be used" in capsys.readouterr().err
