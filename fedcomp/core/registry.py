@@ -20,6 +20,7 @@ class Cited(Protocol):
     @property
     def paper(self) -> str:
         """The source, as ``"Author et al., 2026"``."""
+        ...
 
 
 T = TypeVar("T")
