@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
-from deploy.keys import KeyFileError, main, make_node, make_peer, make_server
+from deploy.keys import KeyFileError, make_node, make_peer, make_server
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -203,22 +203,6 @@ def test_something_else_in_the_place_of_a_key_is_named_and_left_alone(kind: str,
     with pytest.raises(KeyFileError, match=r"node\.key cannot be read as a private key"):
         make_node(tmp_path)
     assert [each.name for each in tmp_path.iterdir()] == ["node.key"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "names"),
-    [
-        (["server"], ["ca.key", "ca.pem", "server.key", "server.pem"]),
-        (["node"], ["node.key", "node.pub"]),
-        (["peer", "--node", "3"], ["ca.key", "ca.pem", "node-3.key", "node-3.pem"]),
-    ],
-)
-def test_the_command_writes_the_files_that_it_names(
-    arguments: list[str], names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["keys", *arguments, str(tmp_path / "keys")])
-    assert main() == 0
-    assert sorted(path.name for path in (tmp_path / "keys").iterdir()) == names
 
 
 def test_a_node_of_a_graph_has_a_number_from_0(tmp_path: Path) -> None:
