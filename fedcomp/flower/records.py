@@ -45,11 +45,11 @@ class Contents:
         configs: The config records.
     """
 
-    frames: dict[str, bytes] = field(default_factory=dict)
-    compressed: dict[str, bytes] = field(default_factory=dict)
-    dense: dict[str, ArrayRecord] = field(default_factory=dict)
-    metrics: dict[str, MetricRecord] = field(default_factory=dict)
-    configs: dict[str, ConfigRecord] = field(default_factory=dict)
+    frames: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    compressed: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    dense: dict[str, ArrayRecord] = field(default_factory=dict[str, ArrayRecord])
+    metrics: dict[str, MetricRecord] = field(default_factory=dict[str, MetricRecord])
+    configs: dict[str, ConfigRecord] = field(default_factory=dict[str, ConfigRecord])
 
     @classmethod
     def of(cls, content: RecordDict) -> "Contents":
@@ -85,7 +85,7 @@ class Contents:
     @property
     def record_uplinks(self) -> dict[str, str]:
         """Key -> text of the compressor of each further record that the server of a training message wants compressed."""
-        return {key: str(text) for key, text in self.configs.get(RECORD_UPLINKS, {}).items()}
+        return {key: str(text) for key, text in self.configs.get(RECORD_UPLINKS, ConfigRecord()).items()}
 
     @property
     def clipping_norm(self) -> float | None:

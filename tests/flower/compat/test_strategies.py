@@ -78,7 +78,7 @@ def test_an_object_with_other_steps_shares_the_attributes_and_leaves_the_strateg
         def summary(self) -> None:
             """Log nothing."""
 
-        def configure_evaluate(self, *_: Any) -> Any:
+        def configure_evaluate(self, *_: Any, **__: Any) -> Any:
             """Return a text."""
             return "outer"
 
@@ -110,7 +110,7 @@ def test_callers_are_the_objects_whose_methods_run_from_the_inside_out() -> None
     class Asking(FedAvg):
         """Finds who calls it."""
 
-        def configure_evaluate(self, *_: Any) -> Any:
+        def configure_evaluate(self, *_: Any, **__: Any) -> Any:
             """Keep the callers."""
             self.found = list(callers((FedAvg, DifferentialPrivacyServerSideFixedClipping)))
 

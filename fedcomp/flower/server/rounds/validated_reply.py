@@ -37,9 +37,9 @@ class ValidatedReply:
     message: Message
     key: str
     reply: Reply
-    arrays: dict[str, ArrayRecord] = field(default_factory=dict)
-    metrics: dict[str, MetricRecord] = field(default_factory=dict)
-    configs: dict[str, ConfigRecord] = field(default_factory=dict)
+    arrays: dict[str, ArrayRecord] = field(default_factory=dict[str, ArrayRecord])
+    metrics: dict[str, MetricRecord] = field(default_factory=dict[str, MetricRecord])
+    configs: dict[str, ConfigRecord] = field(default_factory=dict[str, ConfigRecord])
 
     @property
     def node(self) -> int:
