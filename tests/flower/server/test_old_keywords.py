@@ -48,13 +48,31 @@ def test_a_path_is_the_checkpoint_of_every_so_many_versions(tmp_path: Path) -> N
         np.testing.assert_array_equal(floats(resumed.arrays), floats(strategy.arrays))
 
 
+def test_a_number_of_versions_without_a_checkpoint_means_nothing_as_before() -> None:
+    with pytest.warns(DeprecationWarning, match="checkpoint_every is deprecated"):
+        CompressedStrategy(FedAvg(), checkpoint_every=5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"clipping": 3.0}, "clipping is 3.0; a Clipping is needed"),
+        ({"checkpoint": 3}, "checkpoint is 3; a Checkpoint is needed"),
+        ({"clip_norm": -1.0}, "clip_norm is -1.0"),
+        ({"checkpoint_every": 0}, "checkpoint_every is 0"),
+    ],
+)
+def test_values_of_other_types_or_out_of_range_are_refused_in_one_sentence(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        CompressedStrategy(FedAvg(), **settings)
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
         ({"clip_norms": 1.0}, "unexpected keyword argument 'clip_norms'"),
         ({"clip_norm": 1.0, "clipping": Clipping(1)}, "got clipping, and clip_norm or clip_median"),
-        ({"checkpoint_every": 2}, "checkpoint_every without a path"),
-        ({"checkpoint_every": 2, "checkpoint": Checkpoint("state")}, "checkpoint_every without a path"),
+        ({"checkpoint_every": 2, "checkpoint": Checkpoint("state")}, "a Checkpoint, and checkpoint_every"),
     ],
 )
 def test_what_fits_neither_is_refused(settings: dict[str, Any], text: str) -> None:
