@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from numpy.typing import NDArray
 
 import fedcomp
-from fedcomp.flower import CompressedStrategy, CompressionMod, LocalGrid, to_record
+from fedcomp.flower import Checkpoint, CompressedStrategy, CompressionMod, LocalGrid, to_record
 from fedcomp.wire import BFLOAT16, bfloat16_to_float32, float32_to_bfloat16, to_numpy
 
 NODES, ROUNDS = 4, 5
@@ -212,7 +212,7 @@ def _begin(federation: Federation, folder: Path) -> CompressedStrategy:
     random.seed(1)
     settings: dict[str, Any] = {**federation.trait.settings, **federation.settings}
     if federation.resumed:
-        settings["checkpoint"] = folder / "checkpoint"
+        settings["checkpoint"] = Checkpoint(folder / "checkpoint")
     return CompressedStrategy(
         federation.strategy(fraction_evaluate=0.0, min_available_nodes=NODES),
         uplink=fedcomp.parse(federation.uplink),
