@@ -37,16 +37,18 @@ def pack(*parts: bytes, stype: str = STYPE) -> ArrayRecord:
 class Contents:
     """The records of a message, by their keys and sorted by what they are.
 
+    Nothing reads the bytes of an Array before they are asked for: those of a message that leaves are joined at each reading.
+
     Attributes:
-        frames: The bytes of the records that `pack` made; a valid message has one at most.
-        compressed: The bytes of further records that are compressed.
+        frames: The Arrays of the records that `pack` made; a valid message has one at most.
+        compressed: The Arrays of further records that are compressed.
         dense: The array records that travel as they are.
         metrics: The metric records.
         configs: The config records.
     """
 
-    frames: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    compressed: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    frames: dict[str, Array] = field(default_factory=dict[str, Array])
+    compressed: dict[str, Array] = field(default_factory=dict[str, Array])
     dense: dict[str, ArrayRecord] = field(default_factory=dict[str, ArrayRecord])
     metrics: dict[str, MetricRecord] = field(default_factory=dict[str, MetricRecord])
     configs: dict[str, ConfigRecord] = field(default_factory=dict[str, ConfigRecord])
@@ -59,9 +61,9 @@ class Contents:
             if isinstance(record, ArrayRecord):
                 array = record[KEY] if set(record) == {KEY} else None
                 if array is not None and array.stype == STYPE:
-                    found.frames[key] = array.data
+                    found.frames[key] = array
                 elif array is not None and array.stype == RECORD_STYPE:
-                    found.compressed[key] = array.data
+                    found.compressed[key] = array
                 else:
                     found.dense[key] = record
             elif isinstance(record, MetricRecord):
@@ -75,7 +77,7 @@ class Contents:
         """The key and the bytes of the record that `pack` made, or None; raises `CorruptError` if there are several."""
         if len(self.frames) > 1:
             raise CorruptError(f"{len(self.frames)} fedcomp records in one message; one is needed")
-        return next(iter(self.frames.items()), None)
+        return next(((key, array.data) for key, array in self.frames.items()), None)
 
     @property
     def array_keys(self) -> set[str]:

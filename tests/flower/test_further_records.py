@@ -243,7 +243,7 @@ def test_a_damaged_record_is_refused_by_name_and_its_mass_returns(
             for reply in super().send_and_receive(messages, timeout=timeout):
                 packed = Contents.of(reply.content).compressed
                 if self.round == 3 and packed and reply.metadata.src_node_id == 2:
-                    for key, data in forgery(packed["control"]).items():
+                    for key, data in forgery(packed["control"].data).items():
                         reply.content[key] = records.pack(data, stype=records.RECORD_STYPE)
                 yield reply
 

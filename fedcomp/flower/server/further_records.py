@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from logging import INFO
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedcomp.compressor import Compressor
 from fedcomp.errors import CorruptError, FedcompError
@@ -51,18 +51,18 @@ class FurtherRecords:
         message.content[records.RECORD_UPLINKS] = self._config
         return self._size
 
-    def decode(self, compressed: Mapping[str, bytes], number: int, model: Layout) -> tuple[dict[str, ArrayRecord], int]:
+    def decode(self, compressed: Mapping[str, Array], number: int, model: Layout) -> tuple[dict[str, ArrayRecord], int]:
         """Return the `compressed` records of the answer to message `number` as ordinary ones, by key, and their plain bytes.
 
         Raises `FedcompError` for damaged ones, and for keys that have no compressor.
         """
         decoded: dict[str, ArrayRecord] = {}
         size = 0
-        for key, data in compressed.items():
+        for key, array in compressed.items():
             if key not in self.compressors:
                 raise CorruptError(f"the record {key!r} is compressed; the message named no compressor for it")
             try:
-                arrays = decode_record(data, number, model)
+                arrays = decode_record(array.data, number, model)
             except FedcompError as error:
                 raise type(error)(f"the record {key!r}: {error}") from error
             decoded[key] = records.model_record(arrays)

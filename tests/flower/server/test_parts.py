@@ -2,6 +2,8 @@
 
 import doctest
 import tracemalloc
+from collections.abc import Iterable
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from flwr.serverapp.strategy import FedAvg, FedAvgM
 
 import fedcomp
 from fedcomp.flower import CompressedStrategy, DynamicSampling, LocalGrid, to_record
+from fedcomp.flower.compat import JoinedArray
 from fedcomp.flower.server import strategy
 from fedcomp.flower.server.model.published_model import PublishedModel
 from fedcomp.wire import BFLOAT16
@@ -114,3 +117,26 @@ def test_the_messages_of_a_round_share_one_key_frame() -> None:
     for message in messages[:2]:
         request, frames = parse_server_message(message.content.array_records["arrays"]["fedcomp"].data)
         assert (len(request.frames), frames[0].version) == (1, 0)
+
+
+def test_no_frame_is_joined_on_its_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A join copies the whole first model; only what sends the message reads its bytes."""
+    data, joined, before = JoinedArray.data, list[JoinedArray](), list[int]()
+
+    def read(array: JoinedArray) -> Any:
+        joined.append(array)
+        return cast(Any, data).fget(array)
+
+    monkeypatch.setattr(JoinedArray, "data", property(read, cast(Any, data).fset))
+
+    class Watched(LocalGrid):
+        """A grid that notes how many joins came before it has sent anything."""
+
+        def push_messages(self, messages: toy.Messages) -> Iterable[str]:
+            messages = list(messages)
+            before.append(len(joined))
+            return super().push_messages(messages)
+
+    CompressedStrategy(FedAvg(fraction_evaluate=0.0)).start(Watched(toy.app(), 3), toy.model(), 1)
+    assert before[0] == 0
+    assert joined, "the nodes read what was sent"

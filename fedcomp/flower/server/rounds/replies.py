@@ -139,7 +139,7 @@ class ReplyValidator:
         key, data = packed
         sizes = {key: records.dense_size(record) for key, record in contents.dense.items()}
         others_size = sum(sizes.values())
-        packed_size = len(data) + sum(map(len, contents.compressed.values()))
+        packed_size = len(data) + sum(len(array.data) for array in contents.compressed.values())
         self.ledger.add(self.server_round, node, uplink_bytes=packed_size + others_size)
         other = MessageType.EVALUATE if train else MessageType.TRAIN
         if message.metadata.message_type.split(".")[0] == other:
