@@ -13,7 +13,7 @@ from tests.flower.toy import app, floats, model
 
 def _trained(**settings: Any) -> CompressedStrategy:
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), **settings)
-    strategy.start(LocalGrid(app(), 3), model(), 2)
+    strategy.start(LocalGrid(app(), 3), model(), 3)
     return strategy
 
 
@@ -38,14 +38,12 @@ def test_old_bounds_train_as_the_new_ones(old: dict[str, float], new: dict[str, 
 
 def test_a_path_is_the_checkpoint_of_every_so_many_versions(tmp_path: Path) -> None:
     texts = (r"use checkpoint=Checkpoint\('.*state', every=1\)", r"use checkpoint=Checkpoint\('.*state', every=2\)")
-    for old, text in (({}, texts[0]), ({"checkpoint_every": 2}, texts[1])):
+    for old, text, last in (({}, texts[0], 3), ({"checkpoint_every": 2}, texts[1], 2)):
         with pytest.warns(DeprecationWarning, match=text):
             strategy = _trained(checkpoint=tmp_path / "state", **old)
-        assert (tmp_path / "state").is_file()
         resumed = CompressedStrategy(FedAvg(), checkpoint=Checkpoint(tmp_path / "state"))
         resumed.load(tmp_path / "state")
-        assert (resumed.round, resumed.version) == (2, 2)
-        np.testing.assert_array_equal(floats(resumed.arrays), floats(strategy.arrays))
+        assert (resumed.round, resumed.version, strategy.round) == (last, last, 3)
 
 
 def test_a_number_of_versions_without_a_checkpoint_means_nothing_as_before() -> None:

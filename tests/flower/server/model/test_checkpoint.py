@@ -12,7 +12,7 @@ from flwr.app import Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Strategy
 
 import fedcomp
-from fedcomp.core import read_archive
+from fedcomp.core import from_json, read_archive, to_json, write_archive
 from fedcomp.errors import CorruptError
 from fedcomp.flower import (
     EF21,
@@ -113,6 +113,15 @@ def test_a_checkpoint_of_every_second_version_writes_every_second_version(tmp_pa
     other = _strategy(INNER["FedAvg"](**HALF))
     other.load(tmp_path / "checkpoint")
     assert other.round == 4
+
+
+def test_a_checkpoint_of_another_format_is_refused_by_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    _strategy(FedAvg(), checkpoint=Checkpoint(path)).start(LocalGrid(app(), 4), model(), num_rounds=1)
+    parts = read_archive(path)
+    write_archive(path, parts | {"plain": to_json(from_json(parts["plain"]) | {"format": 2})})
+    with pytest.raises(CorruptError, match="checkpoint format 2; this version reads format 3"):
+        _strategy(FedAvg()).load(path)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text", "absent"])
