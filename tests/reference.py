@@ -354,10 +354,21 @@ def slow_places(k: int) -> tuple[int, list[int]]:
 def slow_rotated(n: int, seed: int, bits: float, scales: list[float], levels: list[int]) -> Vector:
     """Return the vector of a body of codec 8, rotated back as FORMAT.md says."""
     k = n if bits >= 1 else max(1, math.floor(bits * n + 0.5))
-    rest, chunks = slow_places(k)
+    _, chunks = slow_places(k)
     widths = level_widths(seed, bits, sum(chunks))
     pairs = zip(levels, widths, strict=True)
     values = np.array([2 * level - 1 if bits <= 1 else level_value(level, width) for level, width in pairs], np.float32)
+    entries = rotated_back(k, seed, scales, values)
+    if bits >= 1:
+        return entries
+    vector = np.zeros(n, np.float32)
+    vector[slow_subset(seed, n, k)] = entries
+    return vector
+
+
+def rotated_back(k: int, seed: int, scales: list[float], values: Vector) -> Vector:
+    """Return the k entries whose chunks have these scales and values; the values are overwritten."""
+    rest, chunks = slow_places(k)
     start = 0
     for length, scale in zip(chunks, scales, strict=True):
         half = length // 2
@@ -371,12 +382,40 @@ def slow_rotated(n: int, seed: int, bits: float, scales: list[float], levels: li
         start += length
     shift = int(random_words(seed, 3, 1)[0]) % rest
     place = [index if index < k - rest else k - rest + (index - k + rest + shift) % rest for index in range(k)]
-    entries = np.where(coins(seed, k), -values[place], values[place])
-    if bits >= 1:
-        return entries
-    vector = np.zeros(n, np.float32)
-    vector[slow_subset(seed, n, k)] = entries
-    return vector
+    return np.where(coins(seed, k), -values[place], values[place])
+
+
+def cross_polytope_entries(body: bytes) -> Vector:
+    """Return the vector of a body of codec 14, as FORMAT.md says."""
+    n, offset = varint_at(body, 0)
+    (seed,) = struct.unpack_from("<Q", body, offset)
+    rest, chunks = slow_places(n)
+    blocks = (n - rest) // 65536 + 1
+    rates, offset = list(body[offset + 8 : offset + 8 + blocks]), offset + 8 + blocks
+    scales, offset = np.frombuffer(body, "<f4", len(chunks), offset).tolist(), offset + 4 * len(chunks)
+    groups: list[tuple[int, list[int]]] = []  # width, the places that it names
+    start = 0
+    for number, (d, scale) in enumerate(zip(chunks, scales, strict=True)):
+        columns = 2 ** (int(math.log2(d)) // 2)
+        order = [start + q % (d // columns) * columns + q // (d // columns) for q in range(d)]
+        rate, start = rates[min(number, blocks - 1)], start + d
+        small = min(4 * 2 ** (rate // 16), d)
+        large = min(2 * small, d)
+        border = d if rate % 16 == 0 else d * (16 - rate % 16) // 16 // large * large
+        for size, numbers in ((small, order[:border]), (large, order[border:])):
+            count = len(numbers) // size
+            width = int(math.log2(size)) + 1
+            groups += [(width, numbers[group::count]) for group in range(count) if scale]
+    values = np.zeros(start, np.float32)
+    for width in sorted({width for width, _ in groups}):
+        named = [places for each, places in groups if each == width]
+        text = bits_of(body[offset : offset + -(-len(named) * width // 8)])
+        offset += len(text) // 8
+        for number, places in enumerate(named):
+            symbol = text[number * width : (number + 1) * width]
+            values[places[int("0" + symbol[:-1], 2)]] = -1 if symbol[-1] == "1" else 1
+    assert offset == len(body)
+    return rotated_back(n, seed, scales, values)
 
 
 def rotated_entries(body: bytes) -> Vector:

@@ -54,6 +54,8 @@ TEXTS = [
     "ternary(factor=0.9, scope='vector')",
     "cgx(bits=8, bucket=128, dense_below=0, feedback=True)",
     "cgx(adaptive=True, tolerance=2.0, dense_below=10)",
+    "crosspolytope(bits=0.05)",
+    "crosspolytope(bits=0.6, feedback=True)",
     "drive(feedback=True)",
     "eden(bits=0.1)",
     "eden(bits=1.5)",

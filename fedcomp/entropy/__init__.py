@@ -5,6 +5,7 @@ body format for each codec id.
 """
 
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
+from fedcomp.entropy.bodies.cross_polytope_code import CrossPolytopeCode
 from fedcomp.entropy.bodies.dense import LevelsCode, Raw
 from fedcomp.entropy.bodies.golomb import GolombTernary, GolombTernaryInterleaved
 from fedcomp.entropy.bodies.rotated_code import RotatedBits
@@ -17,6 +18,7 @@ from fedcomp.entropy.protocol import MAX_ENTRIES, EntropyCode
 __all__ = [
     "MAX_ENTRIES",
     "ByteReader",
+    "CrossPolytopeCode",
     "EntropyCode",
     "GolombTernary",
     "GolombTernaryInterleaved",

@@ -1,6 +1,7 @@
 """Vectors to quantized vectors, with loss: one idea a file."""
 
 from fedcomp.quantize.cgx import Cgx
+from fedcomp.quantize.cross_polytope import NearestVertex
 from fedcomp.quantize.eden import Eden
 from fedcomp.quantize.error_bound import (
     MANY,
@@ -42,6 +43,7 @@ __all__ = [
     "MagnitudeHierarchy",
     "Natural",
     "NaturalDithering",
+    "NearestVertex",
     "NormBound",
     "OnGrid",
     "OneBit",

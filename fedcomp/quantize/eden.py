@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import MAX_FLOAT32, CompensatedUpdate, Vector, check_choice, check_range
+from fedcomp.core import CompensatedUpdate, Vector, check_choice, check_range
+from fedcomp.quantize.chunk_norm import exact_sum, largest_scale, normalize
 from fedcomp.quantize.error_bound import Contracting, ErrorBound, Unbiased
 from fedcomp.quantize.sparsifiers import read_entries
 from fedcomp.quantized import (
     MAX_BITS,
     MAX_CHUNK,
-    MAX_GAIN,
-    MAX_SCALE,
     MIN_CHUNK,
     Rotated,
     Rotation,
@@ -28,12 +27,8 @@ from fedcomp.quantized import (
     wide_blocks,
 )
 
-ORDINARY = 2.0**-80, 2.0**80
-"""Chunks with a squared norm between these need no scaling: no sum leaves float32, and no underflow matters."""
 WORST_VARIANCE = 2.92
 """The variance at one bit an entry, for any length; 0.571 for long vectors, less with more bits.  DRIVE, section 4."""
-MAX_EXACT_SUM = 64
-"""Up to this many numbers, a sum is exact; longer sums are computed in halves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,41 +95,13 @@ class Eden:
         out: NDArray[np.uint8],
     ) -> float:
         """Write the levels of a chunk into `out`; return its scale.  `entries` and `spare` are overwritten."""
-        energy, exponent, peak = _normalize(entries, spare)
+        energy, exponent, peak = normalize(entries, spare)
         product, square = _levels(*transform(entries, spare), energy, bits, wide, out)
         if not product > 0:
             return 0.0
         scale = energy / product if self.scale == "unbiased" else product / (out.size * square)
         scale *= math.ldexp(larger, half_bits(out.size) + exponent)
-        # Neither the received entries nor the residual may leave float32.
-        return min(scale, (MAX_FLOAT32 - peak) / MAX_GAIN, float(np.nextafter(MAX_SCALE, np.float32(0))))
-
-
-def _normalize(entries: Vector, spare: Vector) -> tuple[float, int, float]:
-    """Divide the entries by 2 to an exponent; return the squared norm, the exponent, and the largest magnitude.
-
-    If the squared norm is `ORDINARY`, the exponent is 0, and the magnitude is returned as 0.
-    """
-    energy, (least, most) = _energy(entries, spare), ORDINARY
-    if least < energy < most:
-        return energy, 0, 0.0
-    peak = float(np.abs(entries, out=spare).max())
-    exponent = math.frexp(peak)[1]
-    np.ldexp(entries, -exponent, out=entries)
-    return _energy(entries, spare), exponent, peak
-
-
-def _energy(entries: Vector, spare: Vector) -> float:
-    with np.errstate(over="ignore"):
-        return _sum(np.multiply(entries, entries, out=spare))
-
-
-def _sum(values: Vector) -> float:
-    """Return the sum of `values`, added in halves, so that rounding is the same on every machine; overwrite `values`."""
-    while values.size > MAX_EXACT_SUM:
-        half = values.size // 2
-        values = np.add(values[:half], values[half:], out=values[:half])
-    return math.fsum(values.tolist())
+        return min(scale, largest_scale(peak))
 
 
 def _levels(
@@ -146,7 +113,7 @@ def _levels(
     """
     if bits <= 1:
         np.greater(rotated, 0, out=out.view(np.bool_))
-        return _sum(np.abs(rotated, out=spare)), float(rotated.size)
+        return exact_sum(np.abs(rotated, out=spare)), float(rotated.size)
     deviation = math.sqrt(energy)
     rotated *= np.float32(1 / deviation if deviation else 0)
     _nearest(rotated, math.floor(bits), out)
@@ -155,8 +122,8 @@ def _levels(
         _nearest(rotated, math.floor(bits) + 1, wider)
         out += (wider - out) * wide.view(np.uint8)  # 50 times as fast as a masked copy
     dequantize(out, bits, wide, spare)
-    product = _sum(np.multiply(rotated, spare, out=rotated)) * deviation
-    return product, _sum(np.multiply(spare, spare, out=spare))
+    product = exact_sum(np.multiply(rotated, spare, out=rotated)) * deviation
+    return product, exact_sum(np.multiply(spare, spare, out=spare))
 
 
 def _nearest(entries: Vector, bits: int, out: NDArray[np.uint8]) -> None:

@@ -1,6 +1,7 @@
 """Quantized vectors: produced by quantizers, serialised by entropy codes, independent of both."""
 
-from fedcomp.quantized.hadamard import aligned_buffer, transform
+from fedcomp.quantized.cross_polytope import MAX_RATE, SHARES, CrossPolytope, count_symbols, group_sizes, rate_bits
+from fedcomp.quantized.hadamard import aligned_buffer, transform, transform_transposed
 from fedcomp.quantized.in_ranges import InRanges, Ranges
 from fedcomp.quantized.levels import (
     EXPONENTS,
@@ -62,14 +63,17 @@ __all__ = [
     "MAX_GAIN",
     "MAX_PRODUCT",
     "MAX_RANK",
+    "MAX_RATE",
     "MAX_SCALE",
     "MAX_STEPS",
     "MIN_CHUNK",
     "NUM_SEEDS",
     "POWERS",
     "PRECISIONS",
+    "SHARES",
     "UNIT",
     "WIDTH_GROUP",
+    "CrossPolytope",
     "Dense",
     "Groups",
     "InRanges",
@@ -92,11 +96,13 @@ __all__ = [
     "Ternary",
     "aligned_buffer",
     "centroids",
+    "count_symbols",
     "counts_of",
     "dequantize",
     "from_halves",
     "geometric",
     "group_count",
+    "group_sizes",
     "half_bits",
     "half_exponent",
     "held_bytes",
@@ -106,6 +112,7 @@ __all__ = [
     "max_magnitude",
     "onto_grid",
     "power_of_two_parts",
+    "rate_bits",
     "right_factors",
     "rotated_count",
     "rotated_indices",
@@ -114,6 +121,7 @@ __all__ = [
     "steps_in",
     "to_halves",
     "transform",
+    "transform_transposed",
     "wide_blocks",
     "worthwhile",
 ]

@@ -29,12 +29,29 @@ def transform(entries: Vector, spare: Vector) -> tuple[Vector, Vector]:
     d is a power of two.  The matrix is Sylvester's and not normalised: H[i, j] is -1 to the number of bits that i and j have
     in common.  So H is symmetric, and H H = d.
     """
+    entries, spare = transform_transposed(entries, spare)
+    bits = entries.size.bit_length() - 1
+    _transpose(entries, spare, bits - bits // 2)
+    return spare, entries
+
+
+def transform_transposed(entries: Vector, spare: Vector) -> tuple[Vector, Vector]:
+    """Return what `transform` does, but as the transpose of a matrix of 2^(bits // 2) columns, for d = 2^bits entries."""
     bits = entries.size.bit_length() - 1
     entries, spare = _butterflies(entries, spare, bits - bits // 2)
     _transpose(entries, spare, bits // 2)
-    entries, spare = _butterflies(spare, entries, bits // 2)
+    return _butterflies(spare, entries, bits // 2)
+
+
+def transform_back(entries: NDArray[Any], spare: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the Hadamard matrix times `entries`, which are transposed as those of `transform_transposed`.
+
+    Both arguments are overwritten.  They may be integers: no sum is larger than the sum of all magnitudes.
+    """
+    bits = entries.size.bit_length() - 1
+    entries, spare = _butterflies(entries, spare, bits // 2)
     _transpose(entries, spare, bits - bits // 2)
-    return spare, entries
+    return _butterflies(spare, entries, bits - bits // 2)
 
 
 def transform_signs(signs: NDArray[np.int16], out: Vector, spare: Vector, factor: float) -> Vector:

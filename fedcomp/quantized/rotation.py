@@ -50,6 +50,11 @@ class Rotation:
         return self.n - self.rest + padded(self.rest)
 
     @property
+    def num_blocks(self) -> int:
+        """Blocks of the vector."""
+        return (self.n - self.rest) // MAX_CHUNK + 1
+
+    @property
     def num_chunks(self) -> int:
         """Chunks of the vector."""
         return self.places // MAX_CHUNK + (self.places % MAX_CHUNK).bit_count()

@@ -3,6 +3,7 @@
 from typing import Any
 
 from fedcomp.entropy import (
+    CrossPolytopeCode,
     EntropyCode,
     GolombTernary,
     GolombTernaryInterleaved,
@@ -39,6 +40,7 @@ CODECS: dict[int, EntropyCode[Any]] = {
     10: SegmentsCode(),
     STEPS_CODEC: StepsCode(),
     12: TernaryCode(),
+    14: CrossPolytopeCode(),
 }
 """Codec id -> code, with the codes of third parties that `register_codec` added."""
 THIRD_PARTY_IDS = range(128, 256)

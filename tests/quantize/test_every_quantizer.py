@@ -21,6 +21,7 @@ from fedcomp.quantize import (
     MagnitudeHierarchy,
     Natural,
     NaturalDithering,
+    NearestVertex,
     OneBit,
     PerTensor,
     Qsgd,
@@ -75,9 +76,11 @@ OTHERS: list[Quantizer[CompensatedUpdate, Any]] = [
     Eden(0.2),
     Eden(1),
     Eden(2.5, "minimal"),
+    NearestVertex(0.3),
+    NearestVertex(0.02, "minimal"),
     LowRank(2),
 ]
-RANDOM = (Qsgd, Natural, NaturalDithering, TernGrad, SeededSubset, Eden, LowRank)
+RANDOM = (Qsgd, Natural, NaturalDithering, TernGrad, SeededSubset, Eden, NearestVertex, LowRank)
 of_levels = pytest.mark.parametrize("quantizer", OF_LEVELS, ids=str)
 quantizers = pytest.mark.parametrize("quantizer", OF_LEVELS + OTHERS, ids=str)
 sizes = pytest.mark.parametrize("n", [1, 2, 31, 1000, 100_003])

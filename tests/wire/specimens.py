@@ -45,6 +45,7 @@ SETTINGS = {
     "qsgd": ("", "levels=1, norm='l2', bucket=100000", "levels=255", "levels=1, bucket=1"),
     "natural_dithering": ("", "levels=3, norm='l2'"),
     "cgx": ("", "adaptive=True, dense_below=10", "bucket=1"),
+    "crosspolytope": ("bits=0.01", "bits=0.3", "bits=0.5", "bits=0.75"),
     "eden": ("bits=0.3", "bits=0.5", "bits=0.99", "bits=1.5", "bits=2", "bits=4"),
     "powersgd": ("rank=1", "rank=4", "rank=16", "rank=64", "rank=128"),
 }

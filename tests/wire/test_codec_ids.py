@@ -47,6 +47,7 @@ def test_the_ids_of_all_codes_are_pinned() -> None:
         10: "SegmentsCode",
         11: "StepsCode",
         12: "TernaryCode",
+        14: "CrossPolytopeCode",
     }
 
 

@@ -30,7 +30,15 @@ from fedcomp.wire import (
     parse_single_frame,
     server_message,
 )
-from tests.reference import coins, interleaved_entries, rotated_entries, slow_fingerprint, slow_positions, split_body
+from tests.reference import (
+    coins,
+    cross_polytope_entries,
+    interleaved_entries,
+    rotated_entries,
+    slow_fingerprint,
+    slow_positions,
+    split_body,
+)
 
 PAGE = (Path(fedcomp.__file__).parent / "wire" / "FORMAT.md").read_text(encoding="utf-8")
 ENTRIES = {4: 0.5, 13: -0.5, 14: -0.5, 100: 0.5}
@@ -112,6 +120,14 @@ def test_the_rotated_bodies_are_what_a_slow_reader_finds_in_their_bits(name: str
     rotated = codec_ids.codec_by_id(8).decode(octets(name))
     assert rotated.dense().tobytes() == rotated_entries(octets(name)).tobytes()
     assert codec_ids.codec_by_id(8).encode(rotated) == octets(name)
+
+
+def test_the_body_of_cross_polytopes_is_read_as_the_page_says() -> None:
+    body = octets("body 14")
+    quantized = codec_ids.codec_by_id(14).decode(body, n=6)
+    assert quantized.dense().tolist() == [0.5, 0.5, 0, 0, -0.5, 0]
+    assert quantized.dense().tobytes() == cross_polytope_entries(body).tobytes()
+    assert codec_ids.codec_by_id(14).encode(quantized) == body
 
 
 def test_the_rotated_body_of_two_and_a_half_bits_is_what_the_matrix_says() -> None:
@@ -226,7 +242,9 @@ def test_the_page_has_a_section_for_every_codec() -> None:
     """`test_codec_ids.py` pins the ids."""
     titles = re.findall(r"^### Codecs? ([0-9, and]+):", PAGE, re.MULTILINE)
     sections = [int(number) for title in titles for number in re.findall(r"[0-9]+", title)]
-    assert sorted(sections) == [*(number for number in codec_ids.CODECS if number < 128), codec_ids.SOME_TENSORS]
+    assert sorted(sections) == sorted(
+        [*(number for number in codec_ids.CODECS if number < 128), codec_ids.SOME_TENSORS]
+    )
 
 
 def test_the_frames_of_split_learning_are_what_the_library_writes_and_reads() -> None:
