@@ -301,9 +301,9 @@ def steps_entries(body: bytes) -> tuple[int, dict[int, int]]:
     return n, dict(zip(indices, signed, strict=True))
 
 
-def coins(seed: int, count: int) -> NDArray[np.bool_]:
-    """Return the first coins of stream 0 of `seed`: the bits of its words, byte by byte from the lowest byte."""
-    words = np.random.PCG64(np.random.SeedSequence([seed, 0])).random_raw(-(-count // 64))
+def coins(seed: int, count: int, stream: int = 0) -> NDArray[np.bool_]:
+    """Return the first coins of a stream of `seed`: the bits of its words, byte by byte from the lowest byte."""
+    words = np.random.PCG64(np.random.SeedSequence([seed, stream])).random_raw(-(-count // 64))
     return np.unpackbits(words.astype("<u8").view(np.uint8), count=count).view(np.bool_)
 
 
@@ -343,12 +343,12 @@ def level_widths(seed: int, bits: float, places: int) -> list[int]:
     return [int(bits) + (halves[place // 8] < int(bits % 1 * 65536)) for place in range(places)]
 
 
-def slow_places(k: int) -> tuple[int, list[int]]:
+def slow_places(k: int, chunk: int = 65536) -> tuple[int, list[int]]:
     """Return how many of k entries are the rest, and the lengths of all chunks."""
-    rest = k if k < 131072 else 65536 + k % 65536
+    rest = k if k < 2 * chunk else chunk + k % chunk
     left = next(size for size in range(rest, 2 * rest + 64) if size % 64 == 0 or (rest < 64 and size.bit_count() == 1))
-    chunks = [65536] * ((k - rest + left) // 65536)
-    return rest, chunks + [1 << power for power in range(15, -1, -1) if left >> power & 1]
+    chunks = [chunk] * ((k - rest + left) // chunk)
+    return rest, chunks + [1 << power for power in range(15, -1, -1) if left % chunk >> power & 1]
 
 
 def slow_rotated(n: int, seed: int, bits: float, scales: list[float], levels: list[int]) -> Vector:
@@ -367,19 +367,28 @@ def slow_rotated(n: int, seed: int, bits: float, scales: list[float], levels: li
 
 
 def rotated_back(k: int, seed: int, scales: list[float], values: Vector) -> Vector:
-    """Return the k entries whose chunks have these scales and values; the values are overwritten."""
-    rest, chunks = slow_places(k)
+    """Return the k entries whose chunks have these scales and values, of codec 8; the values are overwritten."""
     start = 0
-    for length, scale in zip(chunks, scales, strict=True):
-        half = length // 2
-        while half:
-            low = np.arange(start, start + length).reshape(-1, 2 * half)[:, :half].ravel()
-            sums, values[low + half] = values[low] + values[low + half], values[low] - values[low + half]
-            values[low] = sums
-            half //= 2
+    for length, scale in zip(slow_places(k)[1], scales, strict=True):
+        butterflies(values[start : start + length], int(math.log2(length)))
         values[start : start + length] *= np.float32(0.5 ** (int(math.log2(length)) // 2))
         values[start : start + length] *= np.float32(scale)
         start += length
+    return placed_back(k, seed, values, 65536)
+
+
+def butterflies(values: Vector, count: int) -> None:
+    """Add and subtract values that are half of the vector apart, then a quarter, and so on, in place."""
+    half = len(values) // 2
+    for _ in range(count):
+        low = np.arange(len(values)).reshape(-1, 2 * half)[:, :half].ravel()
+        values[low], values[low + half] = values[low] + values[low + half], values[low] - values[low + half]
+        half //= 2
+
+
+def placed_back(k: int, seed: int, values: Vector, chunk: int) -> Vector:
+    """Return the k entries of these places: the rest shifted back, and signs."""
+    rest, _ = slow_places(k, chunk)
     shift = int(random_words(seed, 3, 1)[0]) % rest
     place = [index if index < k - rest else k - rest + (index - k + rest + shift) % rest for index in range(k)]
     return np.where(coins(seed, k), -values[place], values[place])
@@ -388,34 +397,41 @@ def rotated_back(k: int, seed: int, scales: list[float], values: Vector) -> Vect
 def cross_polytope_entries(body: bytes) -> Vector:
     """Return the vector of a body of codec 14, as FORMAT.md says."""
     n, offset = varint_at(body, 0)
-    (seed,) = struct.unpack_from("<Q", body, offset)
-    rest, chunks = slow_places(n)
-    blocks = (n - rest) // 65536 + 1
-    rates, offset = list(body[offset + 8 : offset + 8 + blocks]), offset + 8 + blocks
-    scales, offset = np.frombuffer(body, "<f4", len(chunks), offset).tolist(), offset + 4 * len(chunks)
-    groups: list[tuple[int, list[int]]] = []  # width, the places that it names
+    seed, power = struct.unpack_from("<QB", body, offset)
+    _, chunks = slow_places(n, 2**power)
+    rates, offset = list(body[offset + 9 : offset + 9 + len(chunks)]), offset + 9 + len(chunks)
+    halves, offset = np.frombuffer(body, "<u2", len(chunks), offset), offset + 2 * len(chunks)
+    scales = [struct.unpack("<f", struct.pack("<HH", 0, half))[0] for half in halves.tolist()]
+    groups: list[tuple[int, list[int]]] = []  # size, its places
     start = 0
-    for number, (d, scale) in enumerate(zip(chunks, scales, strict=True)):
-        columns = 2 ** (int(math.log2(d)) // 2)
-        order = [start + q % (d // columns) * columns + q // (d // columns) for q in range(d)]
-        rate, start = rates[min(number, blocks - 1)], start + d
-        small = min(4 * 2 ** (rate // 16), d)
+    for d, rate, scale in zip(chunks, rates, scales, strict=True):
+        small = min(2 * 2 ** (rate // 16), d)
         large = min(2 * small, d)
         border = d if rate % 16 == 0 else d * (16 - rate % 16) // 16 // large * large
-        for size, numbers in ((small, order[:border]), (large, order[border:])):
-            count = len(numbers) // size
-            width = int(math.log2(size)) + 1
-            groups += [(width, numbers[group::count]) for group in range(count) if scale]
+        for size, begin, end in ((small, 0, border), (large, border, d)):
+            count = (end - begin) // size
+            groups += [(size, list(range(start + begin + i, start + end, count))) for i in range(count) if scale]
+        start += d
     values = np.zeros(start, np.float32)
-    for width in sorted({width for width, _ in groups}):
-        named = [places for each, places in groups if each == width]
+    for size in sorted({size for size, _ in groups}):
+        named, width = [places for each, places in groups if each == size], int(math.log2(size)) + 1
         text = bits_of(body[offset : offset + -(-len(named) * width // 8)])
         offset += len(text) // 8
         for number, places in enumerate(named):
             symbol = text[number * width : (number + 1) * width]
             values[places[int("0" + symbol[:-1], 2)]] = -1 if symbol[-1] == "1" else 1
     assert offset == len(body)
-    return rotated_back(n, seed, scales, values)
+    start, signs = 0, np.where(coins(seed, 2**power, 5), -1, 1)
+    for d, scale in zip(chunks, scales, strict=True):
+        chunk, bits = values[start : start + d], int(math.log2(d))
+        butterflies(chunk, bits)
+        chunk *= signs[:d]
+        more = min(6, (bits + 1) // 2)
+        butterflies(chunk, more)
+        chunk *= np.float32(0.5 ** ((bits + more) // 2))
+        chunk *= np.float32(scale)
+        start += d
+    return placed_back(n, seed, values, 2**power)
 
 
 def rotated_entries(body: bytes) -> Vector:

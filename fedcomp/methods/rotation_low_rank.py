@@ -32,15 +32,16 @@ def eden(bits: float = 2, feedback: bool = False) -> Parts:
 
 @register("fedcomp, after Gandikota et al., AISTATS 2021, arXiv:1911.07971")
 def crosspolytope(bits: float = 0.3, feedback: bool = False) -> Parts:
-    """Return the rotated cross-polytope: the randomly rotated vector in `bits` bits an entry, up to 0.75.
+    """Return the rotated cross-polytope: the randomly rotated vector in `bits` bits an entry, 0.002 to 1.
 
     Of each group of m rotated entries it sends the place and the sign of the largest one, in log2(m) + 1 bits: the nearest
-    vertex of a cross-polytope.  Unbiased, except for vectors of fewer than about 20 entries, which have few rotations, and with
-    two thirds of the squared error of `eden` at the same bits.  With `feedback`, it has error feedback and the scale of least
-    error.
+    vertex of a cross-polytope.  Parts of the vector get bits in proportion to their norms.  Unbiased, except for vectors of
+    fewer than about 20 entries, which have few rotations.  At the same bits below one, its squared error is two thirds of that
+    of `eden` on Gaussian vectors, and a third to a half on updates of models.  With `feedback`, it has error feedback and the
+    scale of least error.
 
-    Related methods.  DRIVE and EDEN, whose rotation and scale it has, send the sign of every rotated entry; below one bit, EDEN
-    sends those of a random subset, and the entries outside are lost.  vqSGD (Gandikota, Kane, Maity, Mazumdar, AISTATS 2021,
+    Related methods.  DRIVE and EDEN, whose scale it has, send the sign of every rotated entry; below one bit, EDEN sends those
+    of a random subset, and the entries outside are lost.  vqSGD (Gandikota, Kane, Maity, Mazumdar, AISTATS 2021,
     arXiv:1911.07971) draws a vertex of one cross-polytope around the whole vector at random, which is unbiased without a
     rotation, with a variance in proportion to n.  Entropy-coded dithering (QSGD) sends the largest entries too, as many as
     there are; a fixed number per group has less error at the same bits, and symbols of equal length.

@@ -1,4 +1,4 @@
-"""The squared norm of a chunk of entries, of any magnitude, with the same bits on every machine."""
+"""Sums and squared norms of chunks of entries, of any magnitude, with the same bits on every machine."""
 
 import math
 from typing import Any
@@ -20,8 +20,8 @@ def normalize(entries: Vector, spare: Vector) -> tuple[float, int, float]:
 
     If the squared norm is `ORDINARY`, the exponent is 0, and the magnitude is returned as 0.
     """
-    energy = squared_norm(entries, spare)
-    if is_ordinary(energy):
+    energy, (least, most) = squared_norm(entries, spare), ORDINARY
+    if least < energy < most:
         return energy, 0, 0.0
     peak = float(np.abs(entries, out=spare).max())
     exponent = math.frexp(peak)[1]
@@ -29,24 +29,29 @@ def normalize(entries: Vector, spare: Vector) -> tuple[float, int, float]:
     return squared_norm(entries, spare), exponent, peak
 
 
-def is_ordinary(energy: float) -> bool:
-    """Return whether a squared norm in float32 had neither overflow nor, as far as it matters, underflow."""
-    least, most = ORDINARY
-    return least < energy < most
-
-
-def squared_norm(entries: NDArray[Any], spare: NDArray[Any]) -> float:
-    """Return the squared norm of a power of two of entries, or infinity; overwrite `spare`, which may be `entries`."""
+def squared_norm(entries: Vector, spare: Vector) -> float:
+    """Return the squared norm of `entries`, a power of two of them, or infinity; overwrite `spare`."""
     with np.errstate(over="ignore"):
-        return exact_sum(np.multiply(entries, entries, out=spare))
+        return halved_sum(np.multiply(entries, entries, out=spare))
 
 
-def exact_sum(values: NDArray[Any]) -> float:
-    """Return the sum of `values`, added in halves, so that rounding is the same on every machine; overwrite `values`."""
+def halved_sum(values: Vector) -> float:
+    """Return the sum of `values`, a power of two of them, added in halves; overwrite `values`."""
     while values.size > MAX_EXACT_SUM:
         half = values.size // 2
         values = np.add(values[:half], values[half:], out=values[:half])
     return math.fsum(values.tolist())
+
+
+def column_sums(matrix: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the sum of each column, float64, added in halves; long columns lose bits as float32 does."""
+    while len(matrix) > 1:
+        half, odd = len(matrix) // 2, matrix[len(matrix) // 2 * 2 :]
+        dtype = matrix.dtype if len(matrix) > MAX_EXACT_SUM else np.float64
+        matrix = np.add(matrix[:half], matrix[half : 2 * half], dtype=dtype)
+        matrix[: len(odd)] += odd
+    sums: NDArray[np.float64] = matrix[0].astype(np.float64)
+    return sums
 
 
 def largest_scale(peak: float) -> float:

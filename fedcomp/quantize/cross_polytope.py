@@ -6,77 +6,98 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import CompensatedUpdate, Vector, check_choice, check_range
-from fedcomp.quantize.chunk_norm import exact_sum, is_ordinary, largest_scale, normalize, squared_norm
+from fedcomp.core import CompensatedUpdate, RandomStream, Vector, check_choice, check_range
+from fedcomp.quantize.chunk_norm import ORDINARY, column_sums, largest_scale, normalize
 from fedcomp.quantize.eden import WORST_VARIANCE
 from fedcomp.quantize.error_bound import Contracting, ErrorBound, Unbiased
 from fedcomp.quantized import (
     MAX_CHUNK,
     MIN_CHUNK,
-    SHARES,
+    ROUNDING,
     CrossPolytope,
     Rotation,
     aligned_buffer,
+    chunk_bits,
     group_sizes,
     half_bits,
-    power_of_two_parts,
-    rate_bits,
-    transform_transposed,
+    spread,
+    spread_bits,
+    transform_rows,
 )
 
-MAX_BITS = 0.75
-"""The bits an entry of groups of four; with one bit, signs alone are as good."""
+MIN_BITS, MAX_BITS = 0.002, 1.0
+CHUNKS = tuple(1 << power for power in range(10, 16))
+"""The lengths of chunks to choose from."""
+SEGMENT = CHUNKS[0]
+CHUNK_BITS = 24
+"""The rate and the scale of a chunk."""
+LITTLE = 0.07
+"""A smaller length must have this much less error: where few entries are large, small chunks rotate less evenly."""
+MANY_CHUNKS, COARSE = 32, 4
+"""This many chunks take each `COARSE`-th rate only, so that neighbours have the same one and are worked on at once."""
+SOLVED = 1 / 200
+"""The bits of all chunks may be this share below those that are asked for."""
+MAX_STEPS = 30
 MAX_FACTOR = 72.0
-"""4 (log2(2^15) + 2) and the rounding of rates: `NearestVertex._worst_factor`."""
+"""4 (log2(2^15) + 2), and the rounding of rates: `NearestVertex.error_bound`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearestVertex:
     """Rotate each chunk at random, and take the nearest vertex of the cross-polytope for each group of m entries.
 
-    That is the place of the group's largest entry, and its sign: log2(m) + 1 bits for m entries.  Vertices of a rotated
-    cross-polytope are the code of Gandikota et al., "vqSGD: Vector Quantized Stochastic Gradient Descent", AISTATS 2021, which
-    draws them at random; here the nearest one is taken, and the scale of Vargaftik et al., "EDEN", ICML 2022, section 4,
-    makes it unbiased.
+    That is the place of the group's largest entry, and its sign: log2(m) + 1 bits for m entries.  Vertices of cross-polytopes
+    are the code of Gandikota et al., "vqSGD: Vector Quantized Stochastic Gradient Descent", AISTATS 2021, which draws them at
+    random; here the nearest one is taken, and the scale of Vargaftik et al., "EDEN", ICML 2022, section 4, makes it unbiased.
 
-    `bits` an entry are sent on average.  A block of 65,536 entries gets bits in proportion to its norm: this has the least
-    squared error, because the error of a block is close to its squared norm over twice its bits times ln 2.
+    `bits` an entry are sent on average, the rates and scales of chunks included.  A chunk gets bits in proportion to its norm,
+    at most one an entry: that has the least squared error, because the error of a chunk of d entries that gets b bits is close
+    to d / (b 2 ln 2) times its squared norm.  So small chunks suit vectors whose norm is in few places, and large ones
+    take fewer scales; of the lengths from 2^10 to 2^15, the one with the least error by this formula is taken.
 
     For a rotated chunk r of the entries x and its vertices c, `scale` is "unbiased", |x|^2 / <c, r>, or "minimal",
-    <c, r> / |c|^2.  The latter has the least squared error, for use with error feedback.  What `Eden` says of short vectors
-    holds here too.
+    <c, r> / |c|^2.  The latter has the least squared error, for use with error feedback.  Scales have the format bfloat16; the
+    unbiased ones are rounded up or down at random.  What `Eden` says of short vectors holds here too.
     """
 
     bits: float
     scale: str = "unbiased"
 
     def __post_init__(self) -> None:
-        check_range("bits", self.bits, above=0, most=MAX_BITS, what="the bits sent of an entry")
+        check_range("bits", self.bits, least=MIN_BITS, most=MAX_BITS, what="the bits sent of an entry")
         check_choice("scale", self.scale, ("unbiased", "minimal"))
 
     def quantize(self, value: CompensatedUpdate, /) -> CrossPolytope:
         """Return vertices and scales.  Raises `ValueError` if an entry of the sum is NaN or infinite."""
-        rotation = Rotation(value.context.seed % 2**64, value.n)
+        segments = _segment_norms(value)
+        rotation = _rotation(self.bits, segments, value.context.seed % 2**64, value.n)
+        norms = _chunk_norms(segments, rotation)
+        rates = _rates(self.bits, norms, rotation)
+        norms[(value.n - rotation.rest) // rotation.chunk :] = np.nan  # computed when the rest is shifted
         near, far = (aligned_buffer(rotation.block_size, np.float32) for _ in range(2))
-        rates = self._rates(value, rotation, far)
-        scales: list[float] = []
-        symbols: list[NDArray[np.uint16]] = []
-        for places, rate in zip(rotation.rotated(value.blocks(MAX_CHUNK), near), rates.tolist(), strict=True):
-            for part in power_of_two_parts(places.stop - places.start):
-                scale, found = self._quantize(near[part], far[part], rate)
-                scales.append(scale)
-                symbols += found if scale else []
-        kept = np.concatenate(symbols) if symbols else np.empty(0, np.uint16)
-        return CrossPolytope(rotation, rates, np.array(scales, np.float32), kept)
+        signs, scales, found = rotation.spread_signs(), np.zeros(rates.size), list[_Symbols]()
+        chunk = 0
+        for block in rotation.rotated(value.blocks(MAX_CHUNK), near):
+            for part, count in rotation.batches(block):
+                chunks = slice(chunk, chunk + count)
+                scales[chunks], symbols = self._quantize(near[part], far[part], rates[chunks], norms[chunks], signs)
+                found += [(size, chunk + column, each) for size, column, each in symbols]
+                chunk += count
+        rounded = _as_bfloat16(scales, rotation.seed if self.scale == "unbiased" else None)
+        found.sort(key=lambda each: each[:2])
+        kept = [each for _, chunk, each in found if rounded[chunk]]
+        return CrossPolytope(rotation, rates, rounded, np.concatenate(kept) if kept else np.empty(0, np.uint16))
 
     def error_bound(self, n: int) -> ErrorBound | None:
         """Return the variance w, or for the scale "minimal" the factor w / (1 + w).
 
-        The largest entry of a group is at least the mean of its magnitudes, so 1 + w is at most m times that of one bit
-        an entry (`Eden`).  Where all rotated entries have the same magnitude, it is m; usually it is far less.
-        A short vector may have few rotations: then the scale "unbiased" has no bound.
+        The largest entry of a group of m is at least the mean of its magnitudes, so 1 + w is at most m times that of one
+        bit an entry (`Eden`).  Where all rotated entries have the same magnitude, it is m; usually it is far less.  With
+        a share f of the entries in groups of 2 m, it is at most 2 m (2 - f) times as much: (2 - f)^2 (log2(m) + 2) over
+        the bits an entry.  Bits in proportion to norms do not raise the sum over all chunks.  A short vector may have few
+        rotations: then the scale "unbiased" has no bound.
         """
-        variance = (1 + WORST_VARIANCE) * self._worst_factor(n) - 1
+        variance = (1 + WORST_VARIANCE) * min(MAX_FACTOR / self.bits, 2 * CHUNKS[-1]) - 1
         if self.scale == "minimal":
             return Contracting(variance / (1 + variance))
         return Unbiased(variance) if n >= MIN_CHUNK else None
@@ -85,101 +106,154 @@ class NearestVertex:
         """Return the quantizer with the scale of least error."""
         return replace(self, scale="minimal")
 
-    def _worst_factor(self, n: int) -> float:
-        """Return the largest ratio of 1 + w to that of one bit an entry: m for groups of m entries.
+    def _quantize(
+        self, entries: Vector, spare: Vector, rates: NDArray[np.uint8], norms: NDArray[np.float64], signs: Vector
+    ) -> tuple[NDArray[np.float64], "list[_Symbols]"]:
+        """Return the scales of some chunks, and their symbols: (size of the groups, number of the chunk, symbols).
 
-        With a share f of the entries in groups of 2 m, it is 2 m (2 - f): a chunk of d entries has d (2 - f) / 2 m
-        groups, and the mean magnitude of a group counts 1 / 2 m or more.  Times the bits an entry, that is at most
-        (2 - f)^2 (log2(m) + 2).  Blocks that get bits in proportion to their norms have no more than this on average,
-        but for the rounding of their rates.
+        `entries` and `spare` are overwritten.
         """
-        if Rotation(0, n).num_blocks > 1:
-            return MAX_FACTOR / self.bits
-        rate = int(_nearest_rates(np.array([self.bits]))[0])
-        (small, _), (large, _) = group_sizes(MAX_CHUNK, rate)
-        return large * (2 - rate % SHARES / SHARES) if rate % SHARES else small
-
-    def _rates(self, value: CompensatedUpdate, rotation: Rotation, spare: Vector) -> NDArray[np.uint8]:
-        """Return the rate of each block."""
-        sizes = np.array([block.stop - block.start for block in rotation.blocks()])
-        sizes[-1] = rotation.rest
-        bits = np.array([self.bits])
-        if sizes.size > 1:
-            norms = np.zeros(sizes.size)
-            for block, (_, entries) in enumerate(value.blocks(MAX_CHUNK)):
-                norms[min(block, sizes.size - 1)] += _squared_norm(entries, spare[:MAX_CHUNK])
-            bits = _allocate(self.bits, np.sqrt(norms / sizes), sizes)
-        return _nearest_rates(bits)
-
-    def _quantize(self, entries: Vector, spare: Vector, rate: int) -> tuple[float, list[NDArray[np.uint16]]]:
-        """Return the scale of a chunk, a float32, and its symbols.  `entries` and `spare` are overwritten."""
-        d = entries.size
-        energy, exponent, peak = normalize(entries, spare)
-        rotated, spare = transform_transposed(entries, spare)
-        product, begin = 0.0, 0
-        symbols: list[NDArray[np.uint16]] = []
-        for size, count in group_sizes(d, rate):
-            if count:
-                part = slice(begin, begin + size * count)
-                found, magnitudes = _largest(rotated[part], spare[part], count)
-                symbols.append(found)
-                product += exact_sum(magnitudes)
-                begin = part.stop
-        if not product > 0:
-            return 0.0, symbols
-        scale = energy / product if self.scale == "unbiased" else product / (d * sum(map(len, symbols)))
-        scale *= math.ldexp(1, half_bits(d) + exponent)
-        return float(np.float32(min(scale, largest_scale(peak)))), symbols
+        count = rates.size
+        d = entries.size // count
+        energies, exponents, most = norms.copy(), np.zeros(count, np.int64), np.full(count, largest_scale(0))
+        for chunk in np.flatnonzero(~_ordinary(norms)).tolist():
+            row = slice(chunk * d, (chunk + 1) * d)
+            energies[chunk], exponents[chunk], peak = normalize(entries[row], spare[:d])
+            most[chunk] = largest_scale(peak)
+        entries, spare = spread(entries, spare, d)
+        rows = entries.reshape(count, d)
+        rows *= signs[:d]
+        rotated, _ = transform_rows(entries, spare, count)
+        matrix, symbols = rotated.reshape(d, count), list[_Symbols]()
+        products, groups_of = np.zeros(count), np.ones(count)
+        for rate in np.unique(rates).tolist():
+            chunks = np.flatnonzero(rates == rate)
+            mine = matrix if chunks.size == count else matrix[:, chunks]
+            first = 0
+            for size, groups in group_sizes(d, rate):
+                if groups:
+                    found, magnitudes = _largest(mine[first : first + size * groups], groups)
+                    symbols += [(size, chunk, each) for chunk, each in zip(chunks.tolist(), found.T, strict=True)]
+                    products[chunks] += column_sums(magnitudes)
+                    first += size * groups
+            groups_of[chunks] = sum(groups for _, groups in group_sizes(d, rate))
+        sent = products > 0
+        products[~sent] = 1
+        scales = energies / products if self.scale == "unbiased" else products / ((d << spread_bits(d)) * groups_of)
+        return np.where(
+            sent, np.minimum(np.ldexp(scales, half_bits(d << spread_bits(d)) + exponents), most), 0
+        ), symbols
 
 
-def _nearest_rates(bits: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Return the rates that are closest to these bits an entry."""
-    known = -rate_bits()
-    rates: NDArray[np.uint8] = np.searchsorted((known[1:] + known[:-1]) / 2, -bits).astype(np.uint8)
-    return rates
+_Symbols = tuple[int, int, NDArray[np.uint16]]
+"""The size of groups, the number of their chunk, and their symbols."""
 
 
-def _allocate(mean: float, norms: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the bits an entry of each block: in proportion to `norms`, `mean` on average, at most `MAX_BITS`."""
-    budget = mean * sizes.sum()
-    full = np.zeros(sizes.size, np.bool_)
-    bits = np.full(sizes.size, mean)
-    while (weights := np.where(full, 0, norms * sizes)).any():
-        rest = budget - MAX_BITS * sizes[full].sum()
-        bits = np.where(full, MAX_BITS, norms * (rest / math.fsum(weights.tolist())))
-        over = bits > MAX_BITS
-        if not over.any():
+def _ordinary(norms: NDArray[np.float64]) -> NDArray[np.bool_]:
+    least, most = ORDINARY
+    return (norms > least) & (norms < most)
+
+
+def _segment_norms(value: CompensatedUpdate) -> NDArray[np.float64]:
+    """Return the squared norm of each `SEGMENT` of neighbours, of any magnitude; the last one may be shorter."""
+    norms: list[NDArray[np.float64]] = []
+    spare = np.zeros(MAX_CHUNK, np.float32)
+    for _, entries in value.blocks(MAX_CHUNK):
+        used = -(-entries.size // SEGMENT) * SEGMENT
+        squares = spare[:used]
+        squares[entries.size :] = 0
+        with np.errstate(over="ignore"):
+            np.multiply(entries, entries, out=squares[: entries.size])
+            found = column_sums(squares.reshape(-1, SEGMENT).T)
+        if not _ordinary(found).all():
+            wide = np.zeros(used)
+            wide[: entries.size] = entries
+            found = column_sums((wide * wide).reshape(-1, SEGMENT).T)
+        norms.append(found)
+    return np.concatenate(norms)
+
+
+def _chunk_norms(segments: NDArray[np.float64], rotation: Rotation) -> NDArray[np.float64]:
+    """Return the squared norm of each chunk; that of the rest, in whose chunks the entries are shifted, in equal shares."""
+    sizes, whole = rotation.chunk_sizes(), (rotation.n - rotation.rest) // SEGMENT
+    chunks = column_sums(segments[:whole].reshape(-1, rotation.chunk // SEGMENT).T)
+    rest = sizes[chunks.size :]
+    return np.concatenate((chunks, column_sums(segments[whole:, None]) * rest / rest.sum()))
+
+
+def _rotation(bits: float, segments: NDArray[np.float64], seed: int, n: int) -> Rotation:
+    """Return the rotation in chunks of the length that has the least error, the larger length if there is little between."""
+    best, least = Rotation(seed, n, CHUNKS[-1]), math.inf
+    for chunk in reversed(CHUNKS):
+        rotation = Rotation(seed, n, chunk)
+        error = _expected_error(bits, segments, rotation)
+        if error < (1 - LITTLE) * least:
+            best, least = rotation, error
+    return best
+
+
+def _expected_error(bits: float, segments: NDArray[np.float64], rotation: Rotation) -> float:
+    """Return the error, but for a factor, if chunks get bits in proportion to their norms; infinity if there are too few."""
+    budget = bits * rotation.n - CHUNK_BITS * rotation.num_chunks
+    spread = math.fsum(np.sqrt(_chunk_norms(segments, rotation) * rotation.chunk_sizes()).tolist())
+    return spread**2 / budget if budget > 0 else math.inf
+
+
+def _rates(bits: float, norms: NDArray[np.float64], rotation: Rotation) -> NDArray[np.uint8]:
+    """Return the rates of the chunks: bits in proportion to their norms, in all at most `bits` an entry if that is possible."""
+    sizes = rotation.chunk_sizes()
+    wanted = np.sqrt(norms / sizes)
+    step = 1 if sizes.size < MANY_CHUNKS else COARSE
+    known = chunk_bits(rotation.chunk)[::step] / rotation.chunk
+    edges = -(known[1:] + known[:-1]) / 2
+    bits_of = {int(d): chunk_bits(int(d)) for d in np.unique(sizes)}
+    budget = bits * rotation.n - CHUNK_BITS * sizes.size
+    sent = norms > 0
+
+    def of(factor: float) -> tuple[NDArray[np.int64], int]:
+        rates = step * np.searchsorted(edges, -factor * wanted)
+        return rates, sum(int(table[rates[sent & (sizes == d)]].sum()) for d, table in bits_of.items())
+
+    low = high = 1 / (wanted.max() or 1.0)
+    while of(low)[1] > budget and low * wanted.max() > known[-1]:
+        low, high = low / 2, low
+    while of(high)[1] < budget and high * wanted[sent].min(initial=1.0) < 1:
+        low, high = high, high * 2
+    for _ in range(MAX_STEPS):
+        middle = (low + high) / 2
+        total = of(middle)[1]
+        low, high = (middle, high) if total <= budget else (low, middle)
+        if (1 - SOLVED) * budget <= total <= budget:
             break
-        full |= over
-    return bits.clip(max=MAX_BITS)
+    return of(low)[0].astype(np.uint8)
 
 
-def _squared_norm(entries: Vector, spare: Vector) -> float:
-    """Return the squared norm of up to `MAX_CHUNK` entries, of any magnitude."""
-    with np.errstate(over="ignore"):
-        np.multiply(entries, entries, out=spare[: entries.size])
-        spare[entries.size :] = 0
-        norm = exact_sum(spare)
-    if is_ordinary(norm):
-        return norm
-    wide = np.zeros(MAX_CHUNK)
-    wide[: entries.size] = entries
-    return squared_norm(wide, wide)
+def _largest(entries: Vector, groups: int) -> tuple[NDArray[np.uint16], Vector]:
+    """Return the symbols of all groups in a matrix of chunks, and the magnitudes of their largest entries, (groups, chunks).
 
-
-def _largest(rotated: Vector, spare: Vector, count: int) -> tuple[NDArray[np.uint16], Vector]:
-    """Return the symbols of `count` groups, the columns of a matrix, and the magnitudes of their largest entries.
-
-    The last bits of a magnitude give way to the place, so that one maximum finds both; entries that differ in these bits alone
-    count as equal.
+    A chunk is a column, and its groups are the columns of a matrix again.  The last bits of a magnitude give way to the place,
+    so that one maximum finds both; entries that differ in these bits alone count as equal.
     """
-    keys = spare.view(np.int32).reshape(-1, count)
-    size = len(keys)
-    np.bitwise_and(rotated.view(np.int32).reshape(keys.shape), np.int32(0x7FFFFFFF & -size), out=keys)
+    columns = groups * entries.shape[1]
+    bits = entries.view(np.int32).reshape(-1, columns)
+    size = len(bits)
+    keys = bits & np.int32(0x7FFFFFFF & -size)
     keys |= np.arange(size, dtype=np.int32)[:, None]
     place: NDArray[np.int64] = (np.maximum.reduce(keys, axis=0) & np.int32(size - 1)).astype(np.int64)
-    largest: Vector = rotated.take(place * count + np.arange(count))
+    largest: Vector = np.take(entries, place * columns + np.arange(columns))
     symbols = place.astype(np.uint16)
     symbols <<= 1
     symbols |= np.signbit(largest)
-    return symbols, np.abs(largest, out=largest)
+    return symbols.reshape(groups, -1), np.abs(largest, out=largest).reshape(groups, -1)
+
+
+def _as_bfloat16(scales: NDArray[np.float64], seed: int | None) -> Vector:
+    """Return the scales with the 8 bits of bfloat16, rounded to the nearest, or at random and unbiased by `seed`."""
+    words = scales.astype(np.float32).view(np.uint32)
+    if seed is None:
+        words += np.uint32(1 << 15)
+    else:
+        halves = RandomStream(seed, ROUNDING).words(-(-scales.size // 2)).astype("<u4", copy=False).view("<u2")
+        words += halves[: scales.size]
+    words &= np.uint32(0xFFFF0000)
+    return words.view(np.float32)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import CompensatedUpdate, Vector, check_choice, check_range
-from fedcomp.quantize.chunk_norm import exact_sum, largest_scale, normalize
+from fedcomp.quantize.chunk_norm import halved_sum, largest_scale, normalize
 from fedcomp.quantize.error_bound import Contracting, ErrorBound, Unbiased
 from fedcomp.quantize.sparsifiers import read_entries
 from fedcomp.quantized import (
@@ -113,7 +113,7 @@ def _levels(
     """
     if bits <= 1:
         np.greater(rotated, 0, out=out.view(np.bool_))
-        return exact_sum(np.abs(rotated, out=spare)), float(rotated.size)
+        return halved_sum(np.abs(rotated, out=spare)), float(rotated.size)
     deviation = math.sqrt(energy)
     rotated *= np.float32(1 / deviation if deviation else 0)
     _nearest(rotated, math.floor(bits), out)
@@ -122,8 +122,8 @@ def _levels(
         _nearest(rotated, math.floor(bits) + 1, wider)
         out += (wider - out) * wide.view(np.uint8)  # 50 times as fast as a masked copy
     dequantize(out, bits, wide, spare)
-    product = exact_sum(np.multiply(rotated, spare, out=rotated)) * deviation
-    return product, exact_sum(np.multiply(spare, spare, out=spare))
+    product = halved_sum(np.multiply(rotated, spare, out=rotated)) * deviation
+    return product, halved_sum(np.multiply(spare, spare, out=spare))
 
 
 def _nearest(entries: Vector, bits: int, out: NDArray[np.uint8]) -> None:

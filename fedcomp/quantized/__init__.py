@@ -1,7 +1,15 @@
 """Quantized vectors: produced by quantizers, serialised by entropy codes, independent of both."""
 
-from fedcomp.quantized.cross_polytope import MAX_RATE, SHARES, CrossPolytope, count_symbols, group_sizes, rate_bits
-from fedcomp.quantized.hadamard import aligned_buffer, transform, transform_transposed
+from fedcomp.quantized.cross_polytope import (
+    MAX_LENGTH,
+    MAX_RATE,
+    CrossPolytope,
+    chunk_bits,
+    count_symbols,
+    group_sizes,
+    symbol_bits,
+)
+from fedcomp.quantized.hadamard import aligned_buffer, spread, spread_bits, transform, transform_rows
 from fedcomp.quantized.in_ranges import InRanges, Ranges
 from fedcomp.quantized.levels import (
     EXPONENTS,
@@ -29,7 +37,7 @@ from fedcomp.quantized.rotated import (
     rotated_indices,
     wide_blocks,
 )
-from fedcomp.quantized.rotation import MAX_CHUNK, MIN_CHUNK, Rotation, power_of_two_parts
+from fedcomp.quantized.rotation import MAX_CHUNK, MIN_CHUNK, ROUNDING, Rotation, power_of_two_parts
 from fedcomp.quantized.segments import (
     MAX_PRODUCT,
     MAX_RANK,
@@ -61,6 +69,7 @@ __all__ = [
     "MAX_BITS",
     "MAX_CHUNK",
     "MAX_GAIN",
+    "MAX_LENGTH",
     "MAX_PRODUCT",
     "MAX_RANK",
     "MAX_RATE",
@@ -70,7 +79,7 @@ __all__ = [
     "NUM_SEEDS",
     "POWERS",
     "PRECISIONS",
-    "SHARES",
+    "ROUNDING",
     "UNIT",
     "WIDTH_GROUP",
     "CrossPolytope",
@@ -96,6 +105,7 @@ __all__ = [
     "Ternary",
     "aligned_buffer",
     "centroids",
+    "chunk_bits",
     "count_symbols",
     "counts_of",
     "dequantize",
@@ -112,16 +122,18 @@ __all__ = [
     "max_magnitude",
     "onto_grid",
     "power_of_two_parts",
-    "rate_bits",
     "right_factors",
     "rotated_count",
     "rotated_indices",
     "round_to",
     "seeded_indices",
+    "spread",
+    "spread_bits",
     "steps_in",
+    "symbol_bits",
     "to_halves",
     "transform",
-    "transform_transposed",
+    "transform_rows",
     "wide_blocks",
     "worthwhile",
 ]

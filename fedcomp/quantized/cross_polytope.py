@@ -1,35 +1,42 @@
-"""A randomly rotated vector of which each group of entries keeps the place and the sign of its largest one."""
+"""Chunks of a randomly rotated vector, of which each group of entries keeps the place and the sign of its largest one."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcomp.core import Vector
-from fedcomp.quantized.hadamard import aligned_buffer, transform_back
+from fedcomp.quantized.hadamard import aligned_buffer, places_in_columns, spread, spread_bits, transform_columns
 from fedcomp.quantized.rotated import half_bits
-from fedcomp.quantized.rotation import Rotation, power_of_two_parts
+from fedcomp.quantized.rotation import Rotation
 from fedcomp.quantized.vectors import AllEntries
 
-MIN_GROUP, MAX_GROUP = 4, 1 << 15
-"""Entries of a group.  With four or more, all sums of the rotation back fit int16."""
+MIN_GROUP = 2
 SHARES = 16
 """A rate divides a chunk into this many parts."""
-MAX_RATE = SHARES * 13
-"""The rate at which all groups have `MAX_GROUP` entries."""
+MAX_LENGTH = 1 << 15
+"""Places of the largest chunk: all sums of the rotation back fit int16."""
+MAX_RATE = SHARES * 14
+"""The rate at which the largest chunk is one group."""
+GroupSizes = tuple[tuple[int, int], tuple[int, int]]
+"""(Entries of a group, number of groups) of the smaller groups of a chunk, and of the larger ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CrossPolytope(AllEntries):
     """A rotated vector: the nearest vertex of a cross-polytope for each group of entries.
 
-    `rotation` says which entry is in which place.  A chunk is H c 2^-h times its scale, as in `Rotated`.  Of each group, c has
-    one entry that is not zero: `symbols` uint16 are twice its place in the group, plus 1 if it is -1 and not +1.
+    `rotation`, in chunks of at most `MAX_LENGTH` entries, says which entry is in which place.  A chunk is S D H c 2^-h times
+    its scale: H is the Hadamard matrix, D has random signs, S is `spread`, and h makes S H 2^-h orthonormal, or sqrt(2) times
+    orthonormal.  Of each group, c has one entry that is not zero: `symbols` uint16 are twice its place in the group, plus 1 if
+    it is -1 and not +1.  They are in the order of the groups' sizes, then of the chunks, then of the groups.
 
-    `rates` are uint8, one per block of `Rotation.blocks`, and say how large the groups are (`group_sizes`).  `scales` are
-    float32, one per chunk.  A chunk of scale 0 has no symbols.
+    `rates` uint8 and `scales` float32 have one number per chunk.  A rate says how large the groups are (`group_sizes`).
+    Scales have the precision of bfloat16.  A chunk of scale 0 has no symbols.
     """
 
     rotation: Rotation
@@ -49,33 +56,57 @@ class CrossPolytope(AllEntries):
     def _places(self) -> Iterator[tuple[slice, Vector]]:
         """Yield (places, their values) of each block."""
         rotation = self.rotation
-        values = aligned_buffer(rotation.block_size, np.float32)
-        near, far = (aligned_buffer(rotation.block_size, np.int16) for _ in range(2))
-        scales, done = iter(self.scales.tolist()), 0
-        for places, rate in zip(rotation.blocks(), self.rates.tolist(), strict=True):
-            for part in power_of_two_parts(places.stop - places.start):
-                scale, d = next(scales), part.stop - part.start
-                if not scale:
-                    values[part] = 0
-                    continue
-                chunk, begin = near[:d], 0
-                chunk.fill(0)
-                for size, count in group_sizes(d, rate):
-                    symbols = self.symbols[done : done + count]
-                    kept = (symbols >> 1) * np.int64(count)  # a group is a column of a matrix
-                    kept += np.arange(begin, begin + count)
-                    chunk[kept] = 1 - 2 * (symbols & 1).view(np.int16)
-                    begin, done = begin + size * count, done + count
-                restored, _ = transform_back(chunk, far[:d])
-                np.multiply(restored, np.float32(0.5 ** half_bits(d)), out=values[part])
-                values[part] *= np.float32(scale)
-            yield places, values[: places.stop - places.start]
+        size = rotation.block_size
+        values, other = aligned_buffer(size, np.float32), aligned_buffer(size, np.float32)
+        near, far = aligned_buffer(size, np.int16), aligned_buffer(size, np.int16)
+        signs = rotation.spread_signs()
+        totals = count_symbols(rotation, self.rates, self.scales)
+        begins = dict(zip(totals, accumulate(totals.values(), initial=0)))  # noqa: B905 - the last sum is the end
+        chunk = 0
+        for block in rotation.blocks():
+            for part, count in rotation.batches(block):
+                chunks, size = slice(chunk, chunk + count), part.stop - part.start
+                vertices, spare = near[:size], far[:size]
+                vertices.fill(0)
+                self._scatter(chunks, vertices, begins)
+                restored, _ = transform_columns(vertices, spare, count)
+                d = size // count
+                rows = np.multiply(restored.reshape(count, d), signs[:d], out=other[:size].reshape(count, d))
+                rows *= np.float32(0.5 ** half_bits(d << spread_bits(d)))
+                found, _ = spread(other[:size], values[part], d)
+                np.multiply(found.reshape(count, d), self.scales[chunks, None], out=values[part].reshape(count, d))
+                chunk += count
+            yield block, values[: block.stop - block.start]
+
+    def _scatter(self, chunks: slice, vertices: NDArray[np.int16], begins: dict[int, int]) -> None:
+        """Write the vertices of some chunks where `transform_columns` needs them; move on in the symbols of each size."""
+        count = chunks.stop - chunks.start
+        d = vertices.size // count
+        kinds: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)  # column, first row, groups
+        rates, scales = self.rates[chunks].tolist(), self.scales[chunks].tolist()
+        for column, (rate, scale) in enumerate(zip(rates, scales, strict=True)):
+            first = 0
+            for size, groups in group_sizes(d, rate) if scale else ():
+                if groups:
+                    kinds[size].append((column, first, groups))
+                    first += size * groups
+        for size, found in kinds.items():
+            columns, firsts, groups = np.array(found).T
+            total = int(groups.sum())
+            symbols = self.symbols[begins[size] : begins[size] + total]
+            begins[size] += total
+            rows = (symbols >> 1) * groups.repeat(groups)
+            rows += np.arange(total)
+            rows += (firsts - groups.cumsum() + groups).repeat(groups)
+            places = places_in_columns(rows, columns.repeat(groups), d, count)
+            vertices[places] = 1 - 2 * (symbols & 1).view(np.int16)
 
 
-def group_sizes(d: int, rate: int) -> tuple[tuple[int, int], tuple[int, int]]:
+@lru_cache(maxsize=1 << 12)
+def group_sizes(d: int, rate: int) -> GroupSizes:
     """Return (entries of a group, number of groups) of both kinds of groups of a chunk of `d` places.
 
-    The first 16 - (`rate` mod 16) sixteenths of the chunk have groups of 4 * 2^(`rate` // 16) entries, and the others have
+    The first 16 - (`rate` mod 16) sixteenths of the chunk have groups of 2 * 2^(`rate` // 16) entries, and the others have
     groups twice as large.  No group is larger than the chunk, and no group is cut.
     """
     small = min(MIN_GROUP << rate // SHARES, d)
@@ -86,20 +117,24 @@ def group_sizes(d: int, rate: int) -> tuple[tuple[int, int], tuple[int, int]]:
     return (small, border // small), (large, (d - border) // large)
 
 
-def count_symbols(rotation: Rotation, rates: NDArray[np.uint8], scales: Vector) -> Iterator[tuple[int, int]]:
-    """Yield (bits of a symbol, number of symbols) of each kind of groups, in the order of the symbols."""
-    given = iter(scales.tolist())
-    for places, rate in zip(rotation.blocks(), rates.tolist(), strict=True):
-        for part in power_of_two_parts(places.stop - places.start):
-            if next(given):
-                for size, count in group_sizes(part.stop - part.start, rate):
-                    yield size.bit_length(), count
+def symbol_bits(size: int) -> int:
+    """Return the bits of the symbol of a group of `size` entries."""
+    return size.bit_length()
 
 
-@lru_cache(maxsize=1)
-def rate_bits() -> NDArray[np.float64]:
-    """Return the bits an entry of each rate in a long chunk, descending; read-only."""
-    kinds = (group_sizes(1 << 30, rate) for rate in range(MAX_RATE + 1))
-    bits = np.array([sum(size.bit_length() * count for size, count in both) / 2**30 for both in kinds])
-    bits.flags.writeable = False
-    return bits
+@lru_cache(maxsize=64)
+def chunk_bits(d: int) -> NDArray[np.int64]:
+    """Return the bits of all symbols of a chunk of `d` places at each rate."""
+    kinds = (group_sizes(d, rate) for rate in range(MAX_RATE + 1))
+    return np.array([sum(symbol_bits(size) * count for size, count in both) for both in kinds])
+
+
+def count_symbols(rotation: Rotation, rates: NDArray[np.uint8], scales: Vector) -> dict[int, int]:
+    """Return the number of symbols of each size of groups, in ascending order of the sizes."""
+    counts: Counter[int] = Counter()
+    sent = scales != 0
+    chunks = zip(rotation.chunk_sizes()[sent].tolist(), rates[sent].tolist(), strict=True)
+    for (d, rate), number in Counter(chunks).items():
+        for size, groups in group_sizes(d, rate):
+            counts[size] += groups * number
+    return {size: counts[size] for size in sorted(counts) if counts[size]}

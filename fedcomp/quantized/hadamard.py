@@ -19,8 +19,8 @@ MAX_SHORT_BITS = 14
 """Butterflies of ±1 whose sums fit int16."""
 BUFFER_SIZE = 256
 """Entries of numpy's buffers during butterflies: with its usual 8192, numpy would copy shorter runs into the buffers."""
-TRANSPOSE_COLUMNS = 32
-"""Columns that a transposition copies at a time: they share cache lines."""
+TRANSPOSED = 1 << 13
+"""Entries that a transposition copies at a time: their cache lines stay in the cache."""
 
 
 def transform(entries: Vector, spare: Vector) -> tuple[Vector, Vector]:
@@ -29,29 +29,57 @@ def transform(entries: Vector, spare: Vector) -> tuple[Vector, Vector]:
     d is a power of two.  The matrix is Sylvester's and not normalised: H[i, j] is -1 to the number of bits that i and j have
     in common.  So H is symmetric, and H H = d.
     """
-    entries, spare = transform_transposed(entries, spare)
     bits = entries.size.bit_length() - 1
-    _transpose(entries, spare, bits - bits // 2)
+    entries, spare = _butterflies(entries, spare, bits - bits // 2)
+    _transpose(entries, spare, 1 << bits // 2)
+    entries, spare = _butterflies(spare, entries, bits // 2)
+    _transpose(entries, spare, 1 << bits - bits // 2)
     return spare, entries
 
 
-def transform_transposed(entries: Vector, spare: Vector) -> tuple[Vector, Vector]:
-    """Return what `transform` does, but as the transpose of a matrix of 2^(bits // 2) columns, for d = 2^bits entries."""
-    bits = entries.size.bit_length() - 1
-    entries, spare = _butterflies(entries, spare, bits - bits // 2)
-    _transpose(entries, spare, bits // 2)
-    return _butterflies(spare, entries, bits // 2)
-
-
-def transform_back(entries: NDArray[Any], spare: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the Hadamard matrix times `entries`, which are transposed as those of `transform_transposed`.
-
-    Both arguments are overwritten.  They may be integers: no sum is larger than the sum of all magnitudes.
-    """
-    bits = entries.size.bit_length() - 1
-    entries, spare = _butterflies(entries, spare, bits // 2)
-    _transpose(entries, spare, bits - bits // 2)
+def transform_rows(entries: Vector, spare: Vector, count: int) -> tuple[Vector, Vector]:
+    """Return the Hadamard matrix times each of `count` rows, as the columns of a matrix (d, `count`), and the other buffer."""
+    bits = (entries.size // count).bit_length() - 1
+    _transpose(entries, spare, 1 << bits // 2)
+    entries, spare = _butterflies(spare, entries, bits // 2)
+    _transpose(entries, spare, 1 << bits - bits // 2)
     return _butterflies(spare, entries, bits - bits // 2)
+
+
+def spread(entries: Vector, spare: Vector, d: int) -> tuple[Vector, Vector]:
+    """Return each row of d entries, times the Hadamard matrix of its `spread_bits`, and the other buffer.
+
+    Followed by random signs and the whole matrix, it turns one large entry into a sum of 64 random signs in each place.  The
+    whole matrix alone turns it into equal magnitudes, beside which the other entries decide which place is the largest.
+    """
+    return _butterflies(entries, spare, spread_bits(d), d)
+
+
+def spread_bits(d: int) -> int:
+    """Return the number of bits of a place that `spread` transforms: the higher half of them, at most 6."""
+    return min(6, d.bit_length() // 2)
+
+
+def places_in_columns(places: NDArray[np.int64], columns: NDArray[np.int64], d: int, count: int) -> NDArray[np.int64]:
+    """Return where `transform_columns` finds some places, of d, of some of `count` columns."""
+    bits = d.bit_length() - 1
+    places = places.astype(np.int64, copy=False)
+    low = places & (1 << bits // 2) - 1
+    return ((low * count + columns) << bits - bits // 2) + (places >> bits // 2)
+
+
+def transform_columns(entries: NDArray[Any], spare: NDArray[Any], count: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the Hadamard matrix times each of `count` columns, as the rows of a matrix (`count`, d), and the other buffer.
+
+    The entries are where `places_in_columns` says.  They may be integers: no sum is larger than the sum of all magnitudes of a
+    column.
+    """
+    bits = (entries.size // count).bit_length() - 1
+    entries, spare = _butterflies(entries, spare, bits // 2)
+    _transpose(entries, spare, 1 << bits - bits // 2)
+    entries, spare = _butterflies(spare, entries, bits - bits // 2)
+    _transpose(entries, spare, count)
+    return spare, entries
 
 
 def transform_signs(signs: NDArray[np.int16], out: Vector, spare: Vector, factor: float) -> Vector:
@@ -64,11 +92,11 @@ def transform_signs(signs: NDArray[np.int16], out: Vector, spare: Vector, factor
     bits = size.bit_length() - 1
     short = min(bits // 2, max(0, MAX_SHORT_BITS - (bits - bits // 2)))
     sums, other = _butterflies(signs[:size], signs[size:], bits - bits // 2)
-    _transpose(sums, other, bits // 2)
+    _transpose(sums, other, 1 << bits // 2)
     sums, _ = _butterflies(other, sums, short)
     np.multiply(sums, np.float32(factor), out=out)
     out, spare = _butterflies(out, spare, bits // 2 - short, size >> short)
-    _transpose(out, spare, bits - bits // 2)
+    _transpose(out, spare, 1 << bits - bits // 2)
     return spare
 
 
@@ -99,10 +127,10 @@ def _butterflies(
     return entries, spare
 
 
-def _transpose(entries: NDArray[Any], out: NDArray[Any], bits: int) -> None:
-    """Write the transpose of `entries`, a matrix of 2^`bits` columns, into `out`."""
-    columns = 1 << bits
+def _transpose(entries: NDArray[Any], out: NDArray[Any], columns: int) -> None:
+    """Write the transpose of `entries`, a matrix of `columns` columns, into `out`; slow if there are few rows."""
     matrix, transposed = entries.reshape(-1, columns), out.reshape(columns, -1)
-    for row in range(0, len(matrix), TRANSPOSE_COLUMNS):
-        part = slice(row, row + TRANSPOSE_COLUMNS)
+    rows = max(1, TRANSPOSED // columns)
+    for row in range(0, len(matrix), rows):
+        part = slice(row, row + rows)
         transposed[:, part] = matrix[part].T

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import Vector
 from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
@@ -62,7 +61,9 @@ class RotatedBits:
             raise CorruptError(f"{bits} bits an entry; above 0 and at most {MAX_BITS} are allowed")
         rotation, width = Rotation(seed, rotated_count(bits, total)), _width(bits)
         places = rotation.places
-        scales = read_scales(reader, rotation.num_chunks)
+        scales = reader.array("<f4", rotation.num_chunks, "scales").astype(np.float32)
+        if not (scales.view(np.uint32) < MAX_SCALE.view(np.uint32)).all():
+            raise CorruptError(f"a scale that is negative, NaN or {MAX_SCALE} and more")
         octets = reader.bits(places * width, "levels")
         levels = np.zeros(-(-places // WIDTH_GROUP) * WIDTH_GROUP, np.uint8)
         for part, block in packing.read_blocks(octets, width, places):
@@ -72,14 +73,6 @@ class RotatedBits:
             raise CorruptError("last bits: the padding bits are not zero")
         indices = rotated_indices(seed, total, rotation.n) if bits < 1 else None
         return Rotated(total, seed, bits, scales, levels[:places], indices)
-
-
-def read_scales(reader: ByteReader, count: int) -> Vector:
-    """Return the scales of the next `count` chunks, from 0 to below `MAX_SCALE`."""
-    scales: Vector = reader.array("<f4", count, "scales").astype(np.float32)
-    if not (scales.view(np.uint32) < MAX_SCALE.view(np.uint32)).all():
-        raise CorruptError(f"a scale that is negative, NaN or {MAX_SCALE} and more")
-    return scales
 
 
 def _width(bits: float) -> int:
