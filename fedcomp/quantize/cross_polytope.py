@@ -234,7 +234,7 @@ def _largest(entries: Vector, groups: int) -> tuple[NDArray[np.uint16], Vector]:
     A chunk is a column, and its groups are the columns of a matrix again.  The last bits of a magnitude give way to the place,
     so that one maximum finds both; entries that differ in these bits alone count as equal.
     """
-    columns = groups * entries.shape[1]
+    columns: int = groups * entries.shape[1]
     bits = entries.view(np.int32).reshape(-1, columns)
     size = len(bits)
     keys = bits & np.int32(0x7FFFFFFF & -size)
