@@ -37,7 +37,8 @@ MANY_CHUNKS, COARSE = 32, 4
 """This many chunks take each `COARSE`-th rate only, so that neighbours have the same one and are worked on at once."""
 SOLVED = 1 / 200
 """The bits of all chunks may be this share below those that are asked for."""
-MAX_STEPS = 30
+GUESSES, MAX_STEPS = 4, 16
+"""Steps of the search for their bits: the first ones in proportion to what is left, the others by halves."""
 MAX_FACTOR = 72.0
 """4 (log2(2^15) + 2), and the rounding of rates: `NearestVertex.error_bound`."""
 
@@ -202,30 +203,31 @@ def _expected_error(bits: float, segments: NDArray[np.float64], rotation: Rotati
 def _rates(bits: float, norms: NDArray[np.float64], rotation: Rotation) -> NDArray[np.uint8]:
     """Return the rates of the chunks: bits in proportion to their norms, in all at most `bits` an entry if that is possible."""
     sizes = rotation.chunk_sizes()
-    wanted = np.sqrt(norms / sizes)
     step = 1 if sizes.size < MANY_CHUNKS else COARSE
     known = chunk_bits(rotation.chunk)[::step] / rotation.chunk
-    edges = -(known[1:] + known[:-1]) / 2
-    bits_of = {int(d): chunk_bits(int(d)) for d in np.unique(sizes)}
+    edges, chunks = -(known[1:] + known[:-1]) / 2, np.arange(sizes.size)
+    tables = {d: chunk_bits(d)[::step] for d in set(sizes.tolist())}
+    bits_of = np.stack([tables[d] for d in sizes.tolist()]) * (norms > 0)[:, None]
     budget = bits * rotation.n - CHUNK_BITS * sizes.size
-    sent = norms > 0
-
-    def of(factor: float) -> tuple[NDArray[np.int64], int]:
-        rates = step * np.searchsorted(edges, -factor * wanted)
-        return rates, sum(int(table[rates[sent & (sizes == d)]].sum()) for d, table in bits_of.items())
-
-    low = high = 1 / (wanted.max() or 1.0)
-    while of(low)[1] > budget and low * wanted.max() > known[-1]:
-        low, high = low / 2, low
-    while of(high)[1] < budget and high * wanted[sent].min(initial=1.0) < 1:
-        low, high = high, high * 2
-    for _ in range(MAX_STEPS):
-        middle = (low + high) / 2
-        total = of(middle)[1]
-        low, high = (middle, high) if total <= budget else (low, middle)
-        if (1 - SOLVED) * budget <= total <= budget:
-            break
-    return of(low)[0].astype(np.uint8)
+    wanted = np.sqrt(norms / sizes)
+    low, high, factor = 0.0, math.inf, max(budget, 1.0) / (math.fsum((wanted * sizes).tolist()) or 1.0)
+    rates = np.full(sizes.size, known.size - 1)
+    for attempt in range(MAX_STEPS):
+        found = np.searchsorted(edges, -factor * wanted)
+        taken = bits_of[chunks, found]
+        total, full = int(taken.sum()), int(taken[found == 0].sum())
+        if total > budget:
+            high = factor
+        else:
+            low, rates = factor, found
+            if total >= (1 - SOLVED) * budget or not found.any():
+                break
+        nearer = factor * (budget - full) / (total - full) if full < min(total, budget) else 0.0
+        if attempt < GUESSES and low < nearer < high:
+            factor = nearer
+        else:
+            factor = 2 * low if high == math.inf else (low + high) / 2
+    return (step * rates).astype(np.uint8)
 
 
 def _largest(entries: Vector, groups: int) -> tuple[NDArray[np.uint16], Vector]:
