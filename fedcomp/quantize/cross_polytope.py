@@ -223,10 +223,8 @@ def _rates(bits: float, norms: NDArray[np.float64], rotation: Rotation) -> NDArr
             if total >= (1 - SOLVED) * budget or not found.any():
                 break
         nearer = factor * (budget - full) / (total - full) if full < min(total, budget) else 0.0
-        if attempt < GUESSES and low < nearer < high:
-            factor = nearer
-        else:
-            factor = 2 * low if high == math.inf else (low + high) / 2
+        guess = attempt < GUESSES and low < nearer < high
+        factor = nearer if guess else 2 * low if high == math.inf else (low + high) / 2
     return (step * rates).astype(np.uint8)
 
 
