@@ -42,6 +42,7 @@ from fedcomp.quantized.segments import (
 from fedcomp.quantized.steps import MAX_STEPS, UNIT, StepCounts, Steps, counts_of, onto_grid, steps_in
 from fedcomp.quantized.vectors import (
     NUM_SEEDS,
+    Compact,
     Dense,
     Indices,
     Masked,
@@ -70,6 +71,7 @@ __all__ = [
     "PRECISIONS",
     "UNIT",
     "WIDTH_GROUP",
+    "Compact",
     "Dense",
     "Groups",
     "InRanges",
