@@ -85,8 +85,9 @@ class Jumps:
             indices, counts = self._total_of(deltas, replica)
         except OffGridError:
             return None
-        kept = np.flatnonzero(counts)
-        indices, counts = indices[kept], counts[kept]
+        if not counts.all():
+            kept = np.flatnonzero(counts)
+            indices, counts = indices[kept], counts[kept]
         if (np.abs(counts) > MAX_STEPS).any():
             return None
         return Steps(replica.layout.n, indices, counts.astype(np.int32))
@@ -127,8 +128,10 @@ class Jumps:
 def _merged(total: Total, steps: Steps) -> Total:
     """Return the sum of a total and one delta."""
     indices, counts = total
+    if not indices.size:
+        return steps.indices, steps.counts.astype(np.int64)
     places = np.searchsorted(indices, steps.indices)
-    new = places == np.searchsorted(indices, steps.indices, side="right")
+    new = indices.take(places, mode="clip") != steps.indices
     indices, counts = np.insert(indices, places[new], steps.indices[new]), np.insert(counts, places[new], 0)
     counts[places + np.cumsum(new) - new] += steps.counts  # no index occurs twice
     return indices, counts
