@@ -67,10 +67,13 @@ def plan(counts: Counts) -> SymbolWriter:
     """Return the plan with the fewest bits for symbols that occur `counts` times; at least one symbol occurs."""
     best = fixed(counts)
     used = best.used
-    if used.size == 1 or int(counts.sum()) * used.width <= entropy_bits(counts) + MIN_OVERHEAD_BITS:
+    entropy, length = entropy_bits(counts), packing.max_digits(used.size)
+    if used.size == 1 or int(counts.sum()) * used.width <= entropy + MIN_OVERHEAD_BITS:
         return best
-    plans = [best, *(coded(counts, length) for length in sorted({1, packing.max_digits(used.size)}))]
-    return min(plans, key=lambda plan: plan.bits)
+    best = min(best, coded(counts, 1), key=lambda plan: plan.bits)
+    if length == 1 or best.bits <= head_bits(used) + used.size**length + entropy:  # tuples take at least so many
+        return best
+    return min(best, coded(counts, length), key=lambda plan: plan.bits)
 
 
 def entropy_bits(counts: Counts) -> float:
