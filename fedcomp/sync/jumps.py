@@ -19,7 +19,7 @@ from fedcomp.wire import FLAG_EXACT, FLAG_GRID, Frame, decode_body
 Place = tuple[int, int]
 """Version and fingerprint."""
 Total = tuple[Indices, NDArray[np.int64]]
-"""A sum of deltas: indices, int64 (k,) ascending, and their counts, int64 (k,), some perhaps 0."""
+"""A sum of deltas: indices, int64 (k,) ascending, and their counts, int64 (k,)."""
 MIN_SAVING = 0.01
 """The least share of the bytes of its deltas that a replay saves."""
 MAX_DECODED_BYTES = 1 << 26
@@ -85,9 +85,6 @@ class Jumps:
             indices, counts = self._total_of(deltas, replica)
         except OffGridError:
             return None
-        if not counts.all():
-            kept = np.flatnonzero(counts)
-            indices, counts = indices[kept], counts[kept]
         if (np.abs(counts) > MAX_STEPS).any():
             return None
         return Steps(replica.layout.n, indices, counts.astype(np.int32))
@@ -104,6 +101,7 @@ class Jumps:
             total = _merged(total, self._steps_of(deltas[left], replica))
         if left:
             total = _added(total, (self._steps_of(frame, replica) for frame in deltas[:left]), replica.layout.n)
+        total = _without_zeros(total)
         self._last = (starts[0], total) if sum(part.nbytes for part in total) <= MAX_DECODED_BYTES else None
         return total
 
@@ -137,11 +135,18 @@ def _merged(total: Total, steps: Steps) -> Total:
     return indices, counts
 
 
+def _without_zeros(total: Total) -> Total:
+    """Return the total without entries whose deltas cancel."""
+    indices, counts = total
+    kept = np.flatnonzero(counts != 0)
+    return total if kept.size == counts.size else (indices[kept], counts[kept])
+
+
 def _added(total: Total, deltas: Iterable[Steps], n: int) -> Total:
     """Return the sum of a total and deltas of `n` entries."""
     vector = np.zeros(n, np.int64)
     vector[total[0]] = total[1]
     for steps in deltas:
         vector[steps.indices] += steps.counts  # no index occurs twice
-    indices = np.flatnonzero(vector)
+    indices = np.flatnonzero(vector != 0)
     return indices, vector[indices]
