@@ -119,12 +119,13 @@ class ChunkedBitReader:
 
         The table has an entry for each value of `width` bits; the length of the codeword is above the 16 lowest bits.
         """
-        bits, entries, mask = int.from_bytes(self._octets.tobytes()), memoryview(table), (1 << width) - 1
+        entries = memoryview(table.tobytes()).cast("Q")
         found: list[int] = []
-        begin = 0
+        begin, mask = 0, (1 << width) - 1
         for chunk, end in enumerate(self._ends.tolist()):
             left = end - begin
-            word = (bits >> 8 * self._octets.size - end & (1 << left) - 1) << width  # zeros behind the end
+            octets = self._octets[begin // 8 : -(-end // 8)].tobytes()
+            word = (int.from_bytes(octets) >> -end % 8 & (1 << left) - 1) << width  # zeros behind the end
             for _ in range(self.size if chunk < self.chunks - 1 else self.last):
                 entry = entries[word >> left & mask]
                 found.append(entry)
