@@ -119,10 +119,11 @@ class ChunkedBitReader:
 
         The table has an entry for each value of `width` bits; the length of the codeword is above the 16 lowest bits.
         """
-        entries = memoryview(table.tobytes()).cast("Q")
+        entries: memoryview[int] = table.data
+        ends: list[int] = self._ends.tolist()
         found: list[int] = []
         begin, mask = 0, (1 << width) - 1
-        for chunk, end in enumerate(self._ends.tolist()):
+        for chunk, end in enumerate(ends):
             left = end - begin
             octets = self._octets[begin // 8 : -(-end // 8)].tobytes()
             word = (int.from_bytes(octets) >> -end % 8 & (1 << left) - 1) << width  # zeros behind the end
