@@ -95,10 +95,12 @@ class Jumps:
         left, total = len(deltas), (np.empty(0, np.int64), np.empty(0, np.int64))
         if self._last is not None and self._last[0] in starts:
             left, total = starts.index(self._last[0]), self._last[1]
-        # Merging one delta takes time for the entries of the total; a vector for all deltas, for those of the model.
-        while left and (left == 1 or 2 * left * total[0].size < replica.layout.n):
-            left -= 1
-            total = _merged(total, self._steps_of(deltas[left], replica))
+        while left:
+            steps = self._steps_of(deltas[left - 1], replica)
+            # Merging deltas one by one takes time for the total, which grows; adding all in a vector, for the whole model.
+            if left > 1 and left * (2 * total[0].size + left * steps.indices.size) >= replica.layout.n:
+                break
+            left, total = left - 1, _merged(total, steps)
         if left:
             total = _added(total, (self._steps_of(frame, replica) for frame in deltas[:left]), replica.layout.n)
         total = _without_zeros(total)
