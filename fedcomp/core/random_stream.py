@@ -57,7 +57,7 @@ class RandomStream:
         while found < k:
             fresh = self._below(n, k - found + 8 if found else _needed(n, k))
             while found < k and fresh.size:
-                missing = k - found  # so many candidates are never one too many
+                missing = k - found  # of this many candidates, all are needed
                 chosen[fresh[:missing]] = True
                 found, fresh = int(np.count_nonzero(chosen)), fresh[missing:]
         return np.flatnonzero(chosen)

@@ -21,7 +21,7 @@ from fedcomp.entropy.codes.plain_alphabet import histogram
 Numbers = NDArray[np.integer[Any]]
 MAX_LENGTH = 31
 FEW_LENGTHS = 8
-"""The numbers of so few different lengths are found one length at a time, which is faster than a sort."""
+"""Up to this number of different lengths, finding the numbers of one length at a time is faster than a sort."""
 Lengths = NDArray[np.uint8]
 Counts = NDArray[np.int64]
 

@@ -71,7 +71,7 @@ def plan(counts: Counts) -> SymbolWriter:
     if used.size == 1 or int(counts.sum()) * used.width <= entropy + MIN_OVERHEAD_BITS:
         return best
     best = min(best, coded(counts, 1), key=lambda plan: plan.bits)
-    if length == 1 or best.bits <= head_bits(used) + used.size**length + entropy:  # tuples take at least so many
+    if length == 1 or best.bits <= head_bits(used) + used.size**length + entropy:  # tuples take at least this many
         return best
     return min(best, coded(counts, length), key=lambda plan: plan.bits)
 
