@@ -70,10 +70,10 @@ def compare(n: int, density: float, versions: int) -> Iterator[dict[str, object]
 
 
 def make_all(publisher: Publisher) -> str:
-    """Return what a round costs whose nodes have missed every number of versions from 2 on."""
+    """Return what a round costs whose nodes have missed every number of versions from 2 on; the fewest come first."""
     deltas, made = publisher.history.frames(), Jumps()
     begin_s = time.process_time()
-    jumps = [made.along(deltas[since:], publisher.replica) for since in range(len(deltas) - 1)]
+    jumps = [made.along(deltas[since:], publisher.replica) for since in reversed(range(len(deltas) - 1))]
     seconds, size = time.process_time() - begin_s, sum(len(jump or b"") for jump in jumps)
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     return f"{len(jumps)} jumps, from every version: {seconds:.1f} s of one core, {size:,} bytes; {resident:,} MiB resident"

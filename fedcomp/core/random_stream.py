@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from fedcomp.core.types import Vector
 
 HALF_BITS = np.uint64(32)
+MIN_MARKED_DENSITY = 1 / 64
+"""The share of the indices from which on a mask of all of them takes less time than a sort of the candidates."""
 
 
 class RandomStream:
@@ -39,7 +41,7 @@ class RandomStream:
     def subset(self, n: int, k: int) -> NDArray[np.int64]:
         """Return `k` different indices below `n` <= 2^32, int64 (k,), ascending; every such set is equally likely.
 
-        Takes memory for a few words an index, whatever `n` is.  Raises `ValueError` unless 0 <= k <= n.
+        Takes memory for about ten words an index, whatever `n` is.  Raises `ValueError` unless 0 <= k <= n.
         """
         if not 0 <= k <= n:
             raise ValueError(f"{k} different indices below {n}; 0 to {n} are possible")
@@ -47,8 +49,23 @@ class RandomStream:
             chosen = np.ones(n, np.bool_)
             chosen[self.subset(n, n - k)] = False
             return np.flatnonzero(chosen)
-        # The first k different candidates, in the order drawn, are a fair set.  Each candidate carries its place in that
-        # order in the low half of its word, so that one sort puts equal ones side by side, the first drawn in front.
+        return self._marked(n, k) if k >= MIN_MARKED_DENSITY * n else self._sorted(n, k)
+
+    def _marked(self, n: int, k: int) -> NDArray[np.int64]:
+        """Return the first `k` different candidates, in the order drawn, marked in a mask of `n` bytes."""
+        chosen, found = np.zeros(n, np.bool_), 0
+        while found < k:
+            fresh = self._below(n, k - found + 8 if found else _needed(n, k))
+            while found < k and fresh.size:
+                missing = k - found  # of this many candidates, all are needed
+                chosen[fresh[:missing]] = True
+                found, fresh = int(np.count_nonzero(chosen)), fresh[missing:]
+        return np.flatnonzero(chosen)
+
+    def _sorted(self, n: int, k: int) -> NDArray[np.int64]:
+        """Return the first `k` different candidates, in the order drawn, in memory for a few words an index."""
+        # Each candidate carries its place in the order in the low half of its word, so that one sort puts equal ones side by
+        # side, the first drawn in front.
         found, order = np.empty(0, np.uint64), 0
         while found.size < k:
             fresh = self._below(n, _needed(n, k) if not order else k - found.size + 8)

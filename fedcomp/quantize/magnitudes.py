@@ -148,8 +148,10 @@ def levels_between(value: Sparse, edges: Vector) -> SparseLevels:
     for edge in edges:
         found += magnitude >= edge
     used = np.flatnonzero(np.bincount(found, minlength=edges.size + 1)) if found.size else np.empty(0, np.int64)
-    means = [mean_magnitude(magnitude[found == level] if used.size > 1 else magnitude) for level in used]
-    renamed: NDArray[np.uint8] = np.searchsorted(used, found).astype(np.uint8)
+    means = [
+        mean_magnitude(magnitude[np.flatnonzero(found == level)] if used.size > 1 else magnitude) for level in used
+    ]
+    renamed = found if used.size > edges.size else np.searchsorted(used, found).astype(np.uint8)
     magnitudes = np.array(means, np.float32)
     if not magnitudes.all():  # only denormals, on a processor that treats them as zeros
         return SparseLevels(value.n, value.indices[:0], np.empty(0, np.bool_), renamed[:0], magnitudes[:0])

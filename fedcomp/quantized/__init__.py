@@ -51,6 +51,7 @@ from fedcomp.quantized.segments import (
 from fedcomp.quantized.steps import MAX_STEPS, UNIT, StepCounts, Steps, counts_of, onto_grid, steps_in
 from fedcomp.quantized.vectors import (
     NUM_SEEDS,
+    Compact,
     Dense,
     Indices,
     Masked,
@@ -82,6 +83,7 @@ __all__ = [
     "ROUNDING",
     "UNIT",
     "WIDTH_GROUP",
+    "Compact",
     "CrossPolytope",
     "Dense",
     "Groups",

@@ -5,25 +5,32 @@ exact, so a jump ends in the same bits as the deltas.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedcomp.quantized import MAX_STEPS, Steps, steps_in
+from fedcomp.errors import OffGridError
+from fedcomp.quantized import MAX_STEPS, Indices, Steps, steps_in
 from fedcomp.sync.origin import Origin
 from fedcomp.sync.replica import Replica, split_payload
 from fedcomp.wire import FLAG_EXACT, FLAG_GRID, Frame, decode_body
 
 Place = tuple[int, int]
 """Version and fingerprint."""
+Total = tuple[Indices, NDArray[np.int64]]
+"""A sum of deltas: indices, int64 (k,) ascending, and their counts, int64 (k,)."""
 MIN_SAVING = 0.01
 """The least share of the bytes of its deltas that a replay saves."""
 MAX_DECODED_BYTES = 1 << 26
-"""The most memory for decoded deltas: nodes that were away for different times have missed mostly the same deltas."""
+"""The most memory for decoded deltas, and for the last sum: nodes that were away for different times have missed mostly the
+same deltas."""
 
 
 class Jumps:
     """Makes the jumps and replays to one version, each once.
+
+    A jump takes little time if it starts before the jump that was made last: it adds only the deltas in between.
 
     `origin_size` is the size of the last jump from an origin, 0 if there was none.
     """
@@ -34,6 +41,7 @@ class Jumps:
         self._made: dict[Place, bytes | None] = {}
         self._decoded: OrderedDict[Place, Steps] = OrderedDict()
         self._decoded_bytes = 0
+        self._last: tuple[Place, Total] | None = None  # the start and the sum of the last jump
 
     def along(self, deltas: tuple[Frame, ...], replica: Replica) -> bytes | None:
         """Return one frame that replaces the consecutive `deltas` that lead to `replica`; None if there is no such frame.
@@ -68,35 +76,79 @@ class Jumps:
 
     def _made_to(self, replica: Replica) -> dict[Place, bytes | None]:
         if self._end != replica.place:
-            self._end, self._made = replica.place, {}
+            self._end, self._made, self._last = replica.place, {}, None
         return self._made
 
-    def _sum_of(self, deltas: Iterable[Frame], replica: Replica) -> Steps | None:
+    def _sum_of(self, deltas: Sequence[Frame], replica: Replica) -> Steps | None:
         """Return the sum of deltas on the grid; None if an entry has more units than a step can have."""
-        total = np.zeros(replica.layout.n, np.int64)
-        for frame in deltas:
-            steps = self._steps_of(frame, replica)
-            if steps is None:
-                return None
-            total[steps.indices] += steps.counts  # no index occurs twice
-        indices = np.flatnonzero(total)
-        counts = total[indices]
+        try:
+            indices, counts = self._total_of(deltas, replica)
+        except OffGridError:
+            return None
         if (np.abs(counts) > MAX_STEPS).any():
             return None
         return Steps(replica.layout.n, indices, counts.astype(np.int32))
 
-    def _steps_of(self, frame: Frame, replica: Replica) -> Steps | None:
-        """Return the steps of a delta, which are kept for other jumps; None if it is off the grid."""
+    def _total_of(self, deltas: Sequence[Frame], replica: Replica) -> Total:
+        """Return the sum of deltas, continuing the last sum if possible; raise `OffGridError` if one is off the grid."""
+        starts = [(frame.base_version, frame.before) for frame in deltas]
+        left, total = len(deltas), (np.empty(0, np.int64), np.empty(0, np.int64))
+        if self._last is not None and self._last[0] in starts:
+            left, total = starts.index(self._last[0]), self._last[1]
+        while left:
+            steps = self._steps_of(deltas[left - 1], replica)
+            # Merging deltas one by one takes time for the total, which grows; adding all in a vector, for the whole model.
+            if left > 1 and left * (2 * total[0].size + left * steps.indices.size) >= replica.layout.n:
+                break
+            left, total = left - 1, _merged(total, steps)
+        if left:
+            total = _added(total, (self._steps_of(frame, replica) for frame in deltas[:left]), replica.layout.n)
+        total = _without_zeros(total)
+        self._last = (starts[0], total) if sum(part.nbytes for part in total) <= MAX_DECODED_BYTES else None
+        return total
+
+    def _steps_of(self, frame: Frame, replica: Replica) -> Steps:
+        """Return the steps of a delta, which are kept for other jumps; raise `OffGridError` if it is off the grid."""
         place = (frame.version, frame.after)
         if place in self._decoded:
             self._decoded.move_to_end(place)
             return self._decoded[place]
         body, _ = split_payload(frame, frame.payload, replica.layout, b"")
         steps = steps_in(decode_body(frame.codec, body, replica.layout))
-        if steps is not None:
-            self._decoded[place] = steps
-            self._decoded_bytes += steps.indices.nbytes + steps.counts.nbytes
-            while self._decoded_bytes > MAX_DECODED_BYTES:
-                _, oldest = self._decoded.popitem(last=False)
-                self._decoded_bytes -= oldest.indices.nbytes + oldest.counts.nbytes
+        if steps is None:
+            raise OffGridError(f"version {frame.version} holds entries that are no steps on the grid")
+        self._decoded[place] = steps
+        self._decoded_bytes += steps.indices.nbytes + steps.counts.nbytes
+        while self._decoded_bytes > MAX_DECODED_BYTES:
+            _, oldest = self._decoded.popitem(last=False)
+            self._decoded_bytes -= oldest.indices.nbytes + oldest.counts.nbytes
         return steps
+
+
+def _merged(total: Total, steps: Steps) -> Total:
+    """Return the sum of a total and one delta."""
+    indices, counts = total
+    if not indices.size:
+        return steps.indices, steps.counts.astype(np.int64)
+    places = np.searchsorted(indices, steps.indices)
+    new = indices.take(places, mode="clip") != steps.indices
+    indices, counts = np.insert(indices, places[new], steps.indices[new]), np.insert(counts, places[new], 0)
+    counts[places + np.cumsum(new) - new] += steps.counts  # no index occurs twice
+    return indices, counts
+
+
+def _without_zeros(total: Total) -> Total:
+    """Return the total without entries whose deltas cancel."""
+    indices, counts = total
+    kept = np.flatnonzero(counts != 0)
+    return total if kept.size == counts.size else (indices[kept], counts[kept])
+
+
+def _added(total: Total, deltas: Iterable[Steps], n: int) -> Total:
+    """Return the sum of a total and deltas of `n` entries."""
+    vector = np.zeros(n, np.int64)
+    vector[total[0]] = total[1]
+    for steps in deltas:
+        vector[steps.indices] += steps.counts  # no index occurs twice
+    indices = np.flatnonzero(vector != 0)
+    return indices, vector[indices]

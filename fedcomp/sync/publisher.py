@@ -1,7 +1,7 @@
 """The publisher's side of the protocol: one model, whose versions are published once, with the same bytes for every node."""
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -214,9 +214,8 @@ class Publisher:
             return Route((), 0)
         deltas = self.history.since(version, fingerprint)
         routes = [tuple(data for _, data in deltas)] if deltas else []
-        if len(deltas) > 1 and (certain or not any(frame.flags & FLAG_GRID for frame, _ in deltas)):
-            one = self._jumps.along(tuple(frame for frame, _ in deltas), replica)
-            routes += [(one,)] if one is not None else []
+        if (one := self._along(deltas, certain=certain)) is not None:
+            routes.append((one,))
         # A jump from the origin holds all entries that ever moved: if it is likely larger than another route, it is not made.
         may_help = not routes or (len(deltas) > 1 and min(map(_size, routes)) > self._jumps.origin_size)
         if may_help and replica.origin is not None and replica.origin.base.version <= version < replica.version:
@@ -225,6 +224,19 @@ class Publisher:
             return None
         least = min(routes, key=_size)
         return Route(least, max(0, _size(least) - self.history.newest_size))
+
+    def make_jumps(self, nodes: Iterable[int]) -> None:
+        """Make the jumps that the next messages to `nodes` need, from the newest start on: each sum is part of the next one."""
+        records = [self.nodes[node] for node in nodes]
+        starts = {(record.version, record.fingerprint, not record.may_be_ahead) for record in records}
+        for version, fingerprint, certain in sorted(starts, reverse=True):
+            self._along(self.history.since(version, fingerprint), certain=certain)
+
+    def _along(self, deltas: Sequence[tuple[Frame, bytes]], *, certain: bool) -> bytes | None:
+        """Return one frame that replaces two or more `deltas`; None if there is none that is safe from an un`certain` start."""
+        if len(deltas) > 1 and (certain or not any(frame.flags & FLAG_GRID for frame, _ in deltas)):
+            return self._jumps.along(tuple(frame for frame, _ in deltas), self.replica)
+        return None
 
     def parse_reply(self, node: int, data: bytes) -> Reply:
         """Return the reply of `node` in `data`; a node that asks for a key frame gets one with its next message.

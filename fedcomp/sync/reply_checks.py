@@ -4,7 +4,7 @@ import numpy as np
 
 from fedcomp.core import BLOCK_ENTRIES
 from fedcomp.errors import CorruptError, LayoutError, StaleError, VersionError
-from fedcomp.quantized import QuantizedVector
+from fedcomp.quantized import QuantizedVector, Sparse
 from fedcomp.sync.exact_tensors import float_values
 from fedcomp.sync.node_registry import NodeRecord
 from fedcomp.sync.replica import Replica
@@ -44,9 +44,12 @@ def check_reply(frame: Frame, record: NodeRecord, layout: Layout) -> None:
         raise StaleError(f"message {frame.after} was answered before")
 
 
-def check_magnitude(change: QuantizedVector, published: Replica) -> None:
-    """Raise `CorruptError` if `change` leads to a weight that is no number, or grows beyond `max_magnitude`."""
-    sparse, layout = change.sparse(), published.layout
+def check_magnitude(change: QuantizedVector, sparse: Sparse | None, published: Replica) -> None:
+    """Raise `CorruptError` if `change` leads to a weight that is no number, or grows beyond `max_magnitude`.
+
+    `sparse` is ``change.sparse()``.
+    """
+    layout = published.layout
     values = change.dense() if sparse is None else sparse.values
     limits = np.array([max_magnitude(tensor) for tensor, _ in layout.parts])
     for start in range(0, values.size, BLOCK_ENTRIES):

@@ -86,6 +86,33 @@ def test_the_indices_of_a_subset_are_different_and_ascending(n: int, k: int) -> 
         assert not k or (chosen[0] >= 0 and chosen[-1] < n and (np.diff(chosen) > 0).all())
 
 
+def first_different(stream: RandomStream, n: int, k: int) -> list[int]:
+    """Return the first `k` <= n / 2 different remainders modulo `n` of the stream's 64-bit words, ascending."""
+    count = (
+        k + k**2 // (2 * n) + k**3 // (3 * n**2) + k**4 // (4 * n**3) + 2 * k**5 // (5 * n**4) + 4 * math.isqrt(k) + 8
+    )
+    drawn: dict[int, None] = {}
+    while len(drawn) < k:
+        words = stream.words(2 * count).astype("<u4").view("<u8")
+        drawn |= dict.fromkeys(word % n for word in words.tolist())
+        count = k - len(drawn) + 8
+    return sorted(list(drawn)[:k])
+
+
+def test_dense_and_thin_subsets_are_the_first_different_remainders_and_consume_as_many_words() -> None:
+    rng = np.random.default_rng(8)
+    pairs = [(n, k) for n in (1, 2, 3, 64, 65, 4000, 30_000) for k in (0, 1, n // 64, n // 64 + 1, n // 2, n - 1, n)]
+    for _ in range(150):
+        n = int(2 ** rng.uniform(0, 14))
+        pairs.append((n, int(rng.integers(n + 1) ** rng.uniform(0, 1))))
+    for seed, (n, k) in enumerate(pairs):
+        stream, words = RandomStream(seed), RandomStream(seed)
+        drawn = first_different(words, n, min(k, n - k))
+        expected = drawn if 2 * k <= n else sorted(set(range(n)) - set(drawn))
+        assert stream.subset(n, k).tolist() == expected
+        assert stream.words(2).tolist() == words.words(2).tolist()
+
+
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
 def test_every_subset_is_equally_likely(k: int) -> None:
     stream, rounds = RandomStream(k), 6000

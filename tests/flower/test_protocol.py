@@ -15,8 +15,10 @@ from flwr.serverapp.strategy import FedAvg
 import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid
 from fedcomp.flower.local_grid import Fault
+from fedcomp.quantized import Steps
+from fedcomp.sync import Replica
 from fedcomp.wire import server_message
-from fedcomp.wire.frame import Kind
+from fedcomp.wire.frame import Frame, Kind
 from tests.flower.attacks import copied
 from tests.flower.toy import Arrays, Recording, Watching, app, floats, model, state_of, training
 
@@ -161,6 +163,24 @@ def test_a_node_that_missed_more_than_the_server_keeps_jumps_from_the_start() ->
     assert [frame.kind for frame in frames] == [Kind.JUMP]
     assert frames[0].base_version == 0
     assert state_of(grid.contexts[2]).held.version == 39
+
+
+def test_a_round_makes_its_jumps_from_the_newest_start_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the order of the messages: the sum of one jump is part of the next one's."""
+    begun: dict[int, list[int]] = {}
+    make = Replica.jump_frame
+
+    def jump_frame(replica: Replica, place: tuple[int, int], steps: Steps, *, exact: bool) -> Frame:
+        begun.setdefault(replica.version, []).append(place[0])
+        return make(replica, place, steps, exact=exact)
+
+    monkeypatch.setattr(Replica, "jump_frame", jump_frame)
+    strategy = _wrapped(fraction_train=0.3)
+    strategy.start(Tapped(20), model(), num_rounds=12)
+    # A jump from the origin, version 0, has a rule of its own.
+    jumps = [[version for version in starts if version] for starts in begun.values()]
+    assert max(map(len, jumps)) > 2
+    assert all(starts == sorted(starts, reverse=True) for starts in jumps)
 
 
 def test_an_update_counts_once_however_often_it_arrives() -> None:

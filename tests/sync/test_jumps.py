@@ -1,5 +1,6 @@
 """The grid and its jumps: whatever way a node takes from one version to another, it ends in the same bits."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +10,10 @@ from numpy.typing import NDArray
 import fedcomp
 from fedcomp.compressor import Compressor
 from fedcomp.errors import CorruptError, OffGridError, TruncatedError, VersionError
-from fedcomp.quantized import MAX_STEPS, UNIT, QuantizedVector, Steps
+from fedcomp.quantized import MAX_STEPS, UNIT, QuantizedVector, Steps, steps_in
 from fedcomp.sync import DeltaStep, History, Publisher, Replica, apply_frame, jumps, start_replica
+from fedcomp.sync.publisher import RESIDUAL
+from fedcomp.sync.replica import split_payload
 from fedcomp.wire import (
     FLAG_EXACT,
     FLAG_GRID,
@@ -24,6 +27,7 @@ from fedcomp.wire import (
     parse_single_frame,
 )
 from tests.sync.logs import STC, Log, N, bits, check_routes, exact, owned, start
+from tests.wire.specimens import TEXTS
 
 METHODS = [STC, fedcomp.stc(density=0.3), fedcomp.topk(density=0.1, values="natural")]
 
@@ -90,6 +94,87 @@ def test_a_delta_is_decoded_once_for_jumps_from_many_versions(most: int, monkeyp
     monkeypatch.undo()
     assert found == [jumps.Jumps().along(frames[since:], log.publisher.replica) for since in range(10)]
     assert (len(decoded) == 12) == (most > 0)
+
+
+def jump_of_one_sum(deltas: tuple[Frame, ...], replica: Replica) -> bytes | None:
+    """Return the jump that replaces `deltas`, from their sum in a vector; None if one of them is off the grid."""
+    total = np.zeros(N, np.int64)
+    for frame in deltas:
+        if not frame.flags & FLAG_GRID:
+            return None
+        steps = steps_in(
+            decode_body(frame.codec, split_payload(frame, frame.payload, replica.layout, b"")[0], replica.layout)
+        )
+        assert steps is not None
+        total[steps.indices] += steps.counts
+    indices = np.flatnonzero(total)
+    steps = Steps(N, indices, total[indices].astype(np.int32))
+    begin, has_exact = (deltas[0].base_version, deltas[0].before), any(frame.flags & FLAG_EXACT for frame in deltas)
+    return replica.jump_frame(begin, steps, exact=has_exact).to_bytes()
+
+
+@pytest.mark.parametrize("most", [jumps.MAX_DECODED_BYTES, 1000, 0])
+@pytest.mark.parametrize("off_grid", [0, 31])
+@pytest.mark.parametrize("text", [text for text in TEXTS if fedcomp.parse(text).memory == RESIDUAL])
+def test_jumps_are_the_same_in_whatever_order_they_are_made(
+    text: str, off_grid: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jumps, "MAX_DECODED_BYTES", most)
+    log, rng = Log(3, fedcomp.parse(text), off_grid), np.random.default_rng(4)
+    made, found = jumps.Jumps(), 0
+    for _ in range(3):
+        for _ in range(12):
+            log.publish()
+        frames, replica = log.publisher.history.frames(), log.publisher.replica
+        starts = [since for since in range(len(frames) - 1) if any(frame.flags & FLAG_GRID for frame in frames[since:])]
+        expected = {since: jump_of_one_sum(frames[since:], replica) for since in starts}
+        for order in (starts[::-3], starts, rng.permutation(starts).tolist(), starts[::-1]):
+            assert {since: made.along(frames[since:], replica) for since in order} == {
+                since: expected[since] for since in order
+            }
+        found += sum(jump is not None for jump in expected.values())
+    assert found > 0 or not log.publisher.history.frames()[-1].flags & FLAG_GRID
+
+
+def test_no_jump_is_made_whose_sum_has_too_many_units_but_the_next_one_may_be_in_range() -> None:
+    replica, huge = start(), np.array([MAX_STEPS, -MAX_STEPS], np.int32)
+    frames: list[Frame] = []
+    for version, sign in enumerate((-1, 1, 1)):
+        body = codec_by_id(STEPS_CODEC).encode(Steps(N, np.array([4, 9]), sign * huge))
+        place = (version, version + 1, replica.layout.digest, version, version + 1)
+        frames.append(Frame(Kind.DELTA, STEPS_CODEC, FLAG_GRID, *place, body))
+    made = jumps.Jumps()
+    assert made.along(tuple(frames[1:]), replica) is None
+    assert made.along(tuple(frames), replica) == jump_of_one_sum(tuple(frames), replica)
+
+
+def test_a_round_makes_the_jumps_of_its_nodes_once_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, places = Log(), [start().place]
+    for _ in range(12):
+        log.publish()
+        places.append(log.publisher.replica.place)
+    missed = {1: 3, 2: 7, 3: 3, 4: 11, 5: 5, 6: 12, 7: 9}
+    for node, version in missed.items():
+        record = log.publisher.nodes[node]
+        record.version, record.fingerprint = places[version]
+    log.publisher.nodes[7].number = 5  # it may be ahead
+    begun: list[int] = []
+    make = Replica.jump_frame
+
+    def jump_frame(replica: Replica, place: tuple[int, int], steps: Steps, *, exact: bool) -> Frame:
+        begun.append(place[0])
+        return make(replica, place, steps, exact=exact)
+
+    monkeypatch.setattr(Replica, "jump_frame", jump_frame)
+    log.publisher.make_jumps(missed)
+    assert begun == [7, 5, 3]
+    other = copy.deepcopy(log.publisher)
+    for version in (3, 7, 5):
+        log.publisher.route(*places[version])
+    assert [version for version in begun if version] == [7, 5, 3]  # from version 0, the origin, there may be one more
+    monkeypatch.undo()
+    for version in range(12):
+        assert other.route(*places[version]) == Publisher(other.replica, other.history).route(*places[version])
 
 
 def test_a_node_that_may_be_ahead_gets_no_jump_but_one_from_the_origin() -> None:

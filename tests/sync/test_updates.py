@@ -12,10 +12,11 @@ import fedcomp
 from fedcomp.core.compensated_update import BLOCK_ENTRIES
 from fedcomp.core.types import Vector
 from fedcomp.errors import CorruptError
-from fedcomp.quantized import Dense, held_bytes
+from fedcomp.quantized import Compact, Dense, held_bytes, l2_norm
 from fedcomp.sync import mean, reply_checks, updates
+from fedcomp.sync.encoding import encode_change
 from fedcomp.sync.replica import Replica, start_replica
-from fedcomp.wire import BFLOAT16
+from fedcomp.wire import BFLOAT16, decode_body
 from fedcomp.wire.codec_ids import codec_id
 from fedcomp.wire.frame import FLAG_EXACT, SECONDS, Frame, Kind
 from fedcomp.wire.layout import layout_of
@@ -125,7 +126,7 @@ def test_exact_floats_may_not_grow_beyond_any_use(value: list[float], text: str 
 def test_a_weight_that_is_no_number_is_refused_whatever_the_code_lets_through() -> None:
     change = Dense(np.array([0, 0, np.nan, 0, 0, 0], np.float32))
     with pytest.raises(CorruptError, match="nan in tensor 'brain'"):
-        reply_checks.check_magnitude(change, mixed())
+        reply_checks.check_magnitude(change, None, mixed())
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -173,3 +174,25 @@ def test_the_mean_of_exact_tensors_is_weighted_too() -> None:
         pairs.append((updates.decode_update(frame, replica), weight))
     _, means = mean.weighted_mean(pairs, replica.layout)
     assert {name: array.tolist() for name, array in means.items()} == {"norm.running_var": [3, 0], "steps": 30}
+
+
+@pytest.mark.parametrize("text", ["eden(bits=0.15)", "eden(bits=0.6)"])
+@pytest.mark.parametrize("frozen", [0, 10, 45])
+def test_entries_that_were_rotated_back_are_kept_in_no_more_memory(text: str, frozen: int) -> None:
+    """The check of the magnitude needs them, and the mean needs them again; some tensors may be frozen."""
+    arrays = {"frozen": np.ones((frozen, 400), np.float32), "w": np.ones((50 - frozen, 400), np.float32)}
+    replica = start_replica(layout_of(arrays), arrays, 3)
+    vector = np.random.default_rng(0).standard_normal(20_000, np.float32)
+    vector[: 400 * frozen] = 0
+    compressor = fedcomp.parse(text)
+    codec, body, _ = encode_change(compressor, vector, compressor.init(20_000), replica.layout, seed=5)
+    here = (3, 3, replica.layout.digest, replica.fingerprint, 9)
+    frame = Frame(Kind.UPDATE, codec, 0, *here, SECONDS.pack(1, 2) + body)
+    kept, change = updates.decode_update(frame, replica).change, decode_body(codec, body, replica.layout)
+    assert isinstance(kept, Compact)
+    assert held_bytes(kept) <= held_bytes(change)
+    sums = np.ones(20_000, np.float32), np.ones(20_000, np.float32)
+    for one, total in zip((kept, change), sums, strict=True):
+        one.add_to(total, 0.3)
+    np.testing.assert_array_equal(*sums)
+    assert l2_norm(kept) == l2_norm(change) > 0

@@ -79,7 +79,7 @@ class ChunkedBitReader:
             raise CorruptError(f"{what}: {rest} bits are left for {self.last} codewords of the last chunk")
         self._ends = np.cumsum(np.append(sizes, rest)).astype(np.uint64)
         self._places = np.concatenate((np.zeros(1, np.uint64), self._ends[:-1]))
-        octets = reader.bits(total, what)
+        self._octets = octets = reader.bits(total, what)
         # Two words more than needed, so that no window runs past the end.
         padded = np.zeros(total // 64 + 3, ">u8")
         padded.view(np.uint8)[: octets.size] = octets
@@ -114,12 +114,38 @@ class ChunkedBitReader:
         """Move forward by `lengths` bits in the first chunks."""
         self._places[: lengths.size] += lengths
 
+    def looked_up(self, table: Words, width: int) -> Words:
+        """Return the entries of `table` for all codewords, read one by one, and refuse the stream as `finish` does.
+
+        The table has an entry for each value of `width` bits; the length of the codeword is above the 16 lowest bits.
+        """
+        entries: memoryview[int] = table.data
+        ends: list[int] = self._ends.tolist()
+        found: list[int] = []
+        begin, mask = 0, (1 << width) - 1
+        for chunk, end in enumerate(ends):
+            left = end - begin
+            octets = self._octets[begin // 8 : -(-end // 8)].tobytes()
+            word = (int.from_bytes(octets) >> -end % 8 & (1 << left) - 1) << width  # zeros behind the end
+            for _ in range(self.size if chunk < self.chunks - 1 else self.last):
+                entry = entries[word >> left & mask]
+                found.append(entry)
+                left -= entry >> 16
+                if left < 0:
+                    break
+            if left:
+                raise self._wrong(chunk, end - left)
+            begin = end
+        return np.array(found, np.uint64)
+
     def finish(self) -> None:
         """Refuse the stream unless every chunk was read to its end."""
         wrong = np.flatnonzero(self._places != self._ends)
         if wrong.size:
-            place, end = self._places[wrong[0]], self._ends[wrong[0]]
-            raise CorruptError(f"{self.what}: chunk {wrong[0]} ends at bit {place}; {end} is needed")
+            raise self._wrong(int(wrong[0]), int(self._places[wrong[0]]))
+
+    def _wrong(self, chunk: int, place: int) -> CorruptError:
+        return CorruptError(f"{self.what}: chunk {chunk} ends at bit {place}; {self._ends[chunk]} is needed")
 
 
 def _chunk_log(count: int, total: int) -> int:

@@ -24,6 +24,8 @@ from fedcomp.quantized import Indices
 WIDTHS = range(1, 17)
 MAX_GAP_BITS = 32
 """Bits of the longest gap, 2^31."""
+_GROUPS = -(-np.arange(MAX_GAP_BITS + 1) // np.array(WIDTHS)[:, None])
+"""The groups of a gap by width and by bits of the gap."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,10 +78,9 @@ def measure(runs: NDArray[np.uint32]) -> DeltaKeys:
         exponents -= 1022
         histogram += np.bincount(exponents, minlength=MAX_GAP_BITS + 1)
         lengths[part] = exponents
-    every = np.arange(MAX_GAP_BITS + 1)
-    width = min(WIDTHS, key=lambda width: (width + 1) * int(histogram @ -(-every // width)))
+    width = WIDTHS[int(np.argmin((_GROUPS @ histogram) * (np.array(WIDTHS) + 1)))]
     counts = np.zeros(-(-MAX_GAP_BITS // width) + 1, np.int64)
-    np.add.at(counts, -(-every // width), histogram)
+    np.add.at(counts, _GROUPS[WIDTHS.index(width)], histogram)
     return DeltaKeys(runs, lengths, width, counts)
 
 

@@ -20,6 +20,8 @@ from fedcomp.entropy.codes.plain_alphabet import histogram
 
 Numbers = NDArray[np.integer[Any]]
 MAX_LENGTH = 31
+FEW_LENGTHS = 8
+"""Up to this number of different lengths, finding the numbers of one length at a time is faster than a sort."""
 Lengths = NDArray[np.uint8]
 Counts = NDArray[np.int64]
 
@@ -43,10 +45,12 @@ def low_bytes(counts: Counts) -> int:
 
 def write_low_bits(numbers: Numbers, lengths: Lengths) -> Iterator[bytes]:
     """Yield the bits below the highest one of each number, the numbers of length 1 first."""
-    ordered = numbers[np.argsort(lengths, kind="stable")].astype(np.uint32, copy=False)
-    for length, part in _groups(lengths):
-        for start in range(part.start, part.stop, BLOCK_ENTRIES):  # of whole bytes, whatever the length
-            yield packing.write(ordered[start : min(start + BLOCK_ENTRIES, part.stop)], length)
+    groups = list(_groups(lengths))
+    ordered = numbers[np.argsort(lengths, kind="stable")] if len(groups) > FEW_LENGTHS else None
+    for length, part in groups:
+        found = numbers[np.flatnonzero(lengths == length)] if ordered is None else ordered[part]
+        for start in range(0, found.size, BLOCK_ENTRIES):  # of whole bytes, whatever the length
+            yield packing.write(found[start : start + BLOCK_ENTRIES].astype(np.uint32, copy=False), length)
 
 
 def read_low_bits(reader: ByteReader, lengths: Lengths, what: str, dtype: type[np.integer[Any]]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Canonical Huffman codes of small alphabets, with codewords of limited length; read in lockstep through a table.
+"""Canonical Huffman codes of small alphabets, with codewords of limited length; read through a table.
 
 Huffman, Proc. IRE 40(9), 1952; limited lengths by package-merge, Larmore and Hirschberg, J. ACM 37(3), 1990; canonical
 codewords, Schwartz and Kallick, CACM 7(3), 1964: ordered by length, then by symbol, so that the lengths determine the code.
@@ -18,6 +18,8 @@ MAX_LENGTH = 15
 _FAST_LENGTHS = (12, 13)
 """Shorter limits, whose tables fit the fastest cache: used if they cost at most `_FAST_COST`."""
 _FAST_COST = 1.003
+MIN_CHUNKS = 32
+"""With fewer chunks, reading the codewords one by one is faster than in lockstep."""
 _ROWS = 64
 """Steps whose symbols are transposed at a time."""
 
@@ -39,24 +41,53 @@ def best_lengths(counts: Counts) -> Lengths:
 
 def code_lengths(counts: Counts, limit: int = MAX_LENGTH) -> Lengths:
     """Return the lengths, at most `limit`, of the best code for symbols that occur `counts` times; 0 for a lone symbol."""
-    symbols = counts.size
-    if symbols > 1 << limit:
-        raise ValueError(f"{symbols} symbols; codewords of {limit} bits are of at most {1 << limit}")
+    if counts.size > 1 << limit:
+        raise ValueError(f"{counts.size} symbols; codewords of {limit} bits are of at most {1 << limit}")
     order = np.argsort(counts, kind="stable")
-    coins = counts[order]
+    lengths = np.empty(counts.size, np.uint8)
+    best = _huffman(counts[order].tolist())
+    lengths[order] = best if best[0] <= limit else _package_merge(counts[order], limit)
+    return lengths
+
+
+def _huffman(counts: list[float]) -> list[int]:
+    """Return the lengths of the best code for symbols that occur `counts` times, ascending.
+
+    The two rarest trees are joined, a symbol before a joined tree as rare: of all best codes, the one of the shortest lengths.
+    """
+    size = len(counts)
+    joined: list[float] = []
+    parents = [0] * (2 * size - 1)
+    symbol = tree = 0
+    for parent in range(size, 2 * size - 1):
+        total = 0.0
+        for _ in range(2):
+            if symbol < size and (tree == len(joined) or counts[symbol] <= joined[tree]):
+                total, parents[symbol], symbol = total + counts[symbol], parent, symbol + 1
+            else:
+                total, parents[size + tree], tree = total + joined[tree], parent, tree + 1
+        joined.append(total)
+    lengths = [0] * (2 * size - 1)
+    for place in reversed(range(2 * size - 2)):
+        lengths[place] = lengths[parents[place]] + 1
+    return lengths[:size]
+
+
+def _package_merge(coins: Counts, limit: int) -> Lengths:
+    """Return the lengths, at most `limit`, of the best code for symbols that occur `coins` times, ascending."""
     # Each pass pairs the list into packages and merges these with the coins; the start of the last list is bought.
-    row, is_coin = coins, [np.ones(symbols, np.bool_)]
+    row, is_coin = coins, [np.ones(coins.size, np.bool_)]
     for _ in range(limit - 1):
         packages = row[: row.size // 2 * 2].reshape(-1, 2).sum(axis=1)
         both = np.concatenate((coins, packages))
         merged = np.argsort(both, kind="stable")
         row = both[merged]
-        is_coin.append(merged < symbols)
-    lengths = np.zeros(symbols, np.uint8)
-    bought = 2 * symbols - 2
+        is_coin.append(merged < coins.size)
+    lengths = np.zeros(coins.size, np.uint8)
+    bought = 2 * coins.size - 2
     for coin in reversed(is_coin):
         alone = int(np.count_nonzero(coin[:bought]))
-        lengths[order[:alone]] += 1
+        lengths[:alone] += 1
         bought = 2 * (bought - alone)
     return lengths
 
@@ -96,6 +127,8 @@ def read(reader: ByteReader, count: int, names: NDArray[Any]) -> NDArray[Any]:
         raise CorruptError(f"Huffman lengths that fill {filled} of {1 << MAX_LENGTH} codewords")
     stream = prefix_stream.ChunkedBitReader(reader, count, "Huffman codewords")
     width, table = _decode_table(lengths, names)
+    if stream.chunks < MIN_CHUNKS:
+        return stream.looked_up(table, width).astype(names.dtype)  # the name is in the low bits
     symbols = np.empty((stream.chunks, stream.size), names.dtype)
     rows = np.empty((_ROWS, stream.chunks), names.dtype)
     scratch = np.empty((2, stream.chunks), np.uint64)

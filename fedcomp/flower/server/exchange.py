@@ -72,7 +72,9 @@ class Exchange:
 
         Raises `ValueError` for a message without the published model.
         """
-        self.participation.ask((message.metadata.dst_node_id for message in messages), busy)
+        nodes = [message.metadata.dst_node_id for message in messages]
+        self.participation.ask(nodes, busy)
+        model.publisher.make_jumps(nodes)
         for message in messages:
             amounts = model.pack(message, str(uplink), seed, type(self._inner).__name__)
             if kind is MessageKind.TRAIN_MESSAGE:

@@ -185,7 +185,7 @@ def test_others_at_equal_distances_come_back(other: slice) -> None:
 
 
 def test_counts_are_those_of_numpy() -> None:
-    for bound in (3, 8, 9, 300):
+    for bound in (3, 8, 9, 64, 65, 300):
         symbols = drawn([1] * bound, 200_003, bound)
         assert plain_alphabet.histogram(symbols, bound).tolist() == np.bincount(symbols, minlength=bound).tolist()
 

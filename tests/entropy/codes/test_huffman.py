@@ -1,6 +1,7 @@
 """Huffman codes: the textbook's, then that none is shorter and all symbols come back, then damage."""
 
 import heapq
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from fedcomp.entropy.bits import prefix_stream
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import huffman
 from fedcomp.entropy.codes.huffman import MAX_LENGTH, Lengths, best_lengths, code_lengths, codewords
-from fedcomp.errors import CorruptError
+from fedcomp.errors import CorruptError, FedcompError
 from tests.entropy.laws import check_truncations, survivors
 from tests.reference import bits_of
 
@@ -30,6 +31,20 @@ def slow_cost(counts: NDArray[np.int64]) -> int:
         total += both
         heapq.heappush(queue, both)
     return total
+
+
+def package_merge(counts: NDArray[np.int64], limit: int) -> list[int]:
+    """Return the lengths that the coins of a symbol buy: a coin of each list, and packages of the cheapest pairs of the last.
+
+    Among equal ones, coins come before packages, and earlier symbols before later ones.
+    """
+    coins = [(int(counts[symbol]), [symbol]) for symbol in np.argsort(counts, kind="stable").tolist()]
+    row: list[tuple[int, list[int]]] = []
+    for _ in range(limit):
+        packages = [(one[0] + two[0], one[1] + two[1]) for one, two in zip(row[::2], row[1::2], strict=False)]
+        row = sorted(coins + packages, key=lambda item: item[0])
+    bought = [symbol for _, symbols in row[: 2 * counts.size - 2] for symbol in symbols]
+    return np.bincount(bought, minlength=counts.size).tolist() if bought else [0] * counts.size
 
 
 def written(lengths: Lengths, symbols: NDArray[Any]) -> bytes:
@@ -87,6 +102,17 @@ def test_lengths_stay_within_the_limit_and_are_the_best_that_do() -> None:
         assert np.ldexp(1.0, -lengths.astype(int)).sum() == 1
 
 
+def test_among_equally_good_lengths_the_choice_is_always_that_of_package_merge() -> None:
+    """The choice is in the bytes of every stream."""
+    few = [np.array(c) for size in range(2, 6) for c in combinations_with_replacement(range(1, 7), size)]
+    rng = np.random.default_rng(1)
+    many = [rng.integers(1, most, size) for most in (3, 6, 40) for size in (7, 12, 40, 130) for _ in range(5)]
+    many += [2 ** rng.integers(0, 6, 30) for _ in range(20)]
+    for counts in map(rng.permutation, few + many):
+        for limit in {8, 10, 15}:
+            assert code_lengths(counts, limit).tolist() == package_merge(counts, limit)
+
+
 def test_more_symbols_than_codewords_are_refused() -> None:
     with pytest.raises(ValueError, match="9 .* 3 bits .* 8"):
         code_lengths(np.ones(9, np.int64), 3)
@@ -115,6 +141,38 @@ def test_symbols_come_back(size: int, dtype: Any, count: int) -> None:
     reader.end()
     assert found.dtype == dtype
     assert (found == names[symbols]).all()
+
+
+@pytest.mark.parametrize("size", [2, 3, 11, 60, 256])
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 200, 513, 3000])
+def test_codewords_read_one_by_one_are_those_read_in_lockstep(
+    size: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And damaged streams are refused by both or by none."""
+    rng = np.random.default_rng([size, count])
+    symbols = rng.choice(size, count, p=rng.dirichlet(np.full(size, 0.3))).astype(np.uint8)
+    names = rng.permutation(256).astype(np.uint8)[:size]
+    data = written(best_lengths(np.bincount(symbols, minlength=size) + 1), symbols)
+    places = [*range(48), *rng.choice(8 * len(data), 30).tolist()][: 8 * len(data)]
+    outcomes: dict[int, list[bytes | None]] = {}
+    for chunks in (0, 1 << 20):  # the first number of chunks for lockstep
+        monkeypatch.setattr(huffman, "MIN_CHUNKS", chunks)
+        outcomes[chunks] = [outcome(data, count, names)]
+        for place in places:
+            changed = bytearray(data)
+            changed[place // 8] ^= 1 << place % 8
+            outcomes[chunks].append(outcome(bytes(changed), count, names))
+    assert outcomes[0] == outcomes[1 << 20]
+    assert outcomes[0][0] == names[symbols].tobytes()
+    assert None in outcomes[0]
+
+
+def outcome(data: bytes, count: int, names: NDArray[np.uint8]) -> bytes | None:
+    """Return the symbols in `data`, None if it is refused."""
+    try:
+        return huffman.read(ByteReader(data), count, names).tobytes()
+    except FedcompError:
+        return None
 
 
 # ---- damage ----------------------------------------------------------------------------------------------------------
