@@ -11,7 +11,7 @@ from fedcomp.gossip import Choco, DeepSqueeze, Network, find_step_size, parse_me
 from tests.contraction import OUTCOMES, WORKS
 
 GRAPH = parse_topology("ring()", 4)
-SHAPE = (12, 13)
+SHAPE = (8, 9)
 PAIRS = [pair for pair in OUTCOMES if pair[1] in ("choco", "deep_squeeze")]
 WORKING = [pair for pair in PAIRS if OUTCOMES[pair] == WORKS]
 

@@ -50,8 +50,11 @@ def code_lengths(counts: Counts, limit: int = MAX_LENGTH) -> Lengths:
         packages = row[: row.size // 2 * 2].reshape(-1, 2).sum(axis=1)
         both = np.concatenate((coins, packages))
         merged = np.argsort(both, kind="stable")
-        row = both[merged]
+        last, row = row, both[merged]
         is_coin.append(merged < symbols)
+        if row.size == last.size and (row == last).all():  # all further passes repeat this one
+            is_coin += [is_coin[-1]] * (limit - len(is_coin))
+            break
     lengths = np.zeros(symbols, np.uint8)
     bought = 2 * symbols - 2
     for coin in reversed(is_coin):

@@ -61,11 +61,14 @@ def histogram(symbols: Symbols, bound: int) -> Counts:
 def plan(counts: Counts) -> SymbolWriter:
     """Return the plan with the fewest bits for symbols that occur `counts` times; at least one symbol occurs."""
     best = fixed(counts)
-    used = best.used
-    if used.size == 1 or int(counts.sum()) * used.width <= entropy_bits(counts) + MIN_OVERHEAD_BITS:
+    used, least = best.used, entropy_bits(counts)
+    if used.size == 1 or int(counts.sum()) * used.width <= least + MIN_OVERHEAD_BITS:
         return best
-    plans = [best, *(coded(counts, length) for length in sorted({1, packing.max_digits(used.size)}))]
-    return min(plans, key=lambda plan: plan.bits)
+    best = min(best, coded(counts, 1), key=lambda plan: plan.bits)
+    length = packing.max_digits(used.size)
+    if length > 1 and least + used.size**length < best.bits:  # a bit for each tuple says whether it occurs
+        best = min(best, coded(counts, length), key=lambda plan: plan.bits)
+    return best
 
 
 def entropy_bits(counts: Counts) -> float:
