@@ -12,6 +12,8 @@ ARGS ?=
 DEMO := uplink=eden(bits=0.15) downlink=balanced(stc(density=0.02))
 # The first and the last Flower that the extra `flower` allows, such as 1.40 and 1.43: the last is out of the range.
 FLOWER := $(shell sed -n "s/.*flwr>=\([0-9.]*\),<\([0-9.]*\); extra.*/\1 \2/p" pyproject.toml)
+# One worker more than there are cores: some tests wait, for processes and for time.
+WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Compiled modules are kept even where the environment says otherwise: the tests start dozens of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 
@@ -29,7 +31,7 @@ demo: install
 	$(BIN)/python deploy/simulate.py -c "$(DEMO)" $(ARGS)
 
 test: install
-	$(PYTEST) -n auto --maxprocesses 8 --dist worksteal $(ARGS)
+	$(PYTEST) -n $(WORKERS) --maxprocesses 8 --dist worksteal $(ARGS)
 
 # The tests of one room of tests/, such as ROOM=wire or ROOM=flower/server, and the laws of the whole tree.
 LAWS := test_imports.py test_public_face.py test_errors.py wire/test_golden.py wire/test_format.py wire/test_codec_ids.py

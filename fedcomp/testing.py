@@ -107,7 +107,8 @@ def check_error_bound(compressor: Compressor, n: int, *, seed: int = 0) -> None:
     """
     forms: list[tuple[str, Any]] = [("", compressor.quantizer)]
     with contextlib.suppress(ValueError):
-        forms.append((" in its contracting form", compressor.contracting().quantizer))
+        if (contracting := compressor.contracting()) is not compressor:
+            forms.append((" in its contracting form", contracting.quantizer))
     for form, quantizer in forms:
         bound = error_bound(quantizer, n)
         limit = squared_error(bound)

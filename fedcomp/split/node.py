@@ -160,7 +160,10 @@ class SplitNode:
         device = device_of(self._lower)
         self._lower.train()
         with torch.random.fork_rng(devices=[]):  # dropout is the same in the pass whose output was sent
-            torch.manual_seed(seed % 2**63)
+            if device.type == "cpu":
+                torch.default_generator.manual_seed(seed % 2**63)  # torch.manual_seed takes longer than a small model
+            else:
+                torch.manual_seed(seed % 2**63)
             activations: Tensor = self._lower(self._x[torch.from_numpy(ids)].to(device))
         return activations
 

@@ -6,27 +6,15 @@ import pytest
 
 from tests.adoption.quickstart import Quickstart
 
-APPS = (
-    "batch_norm",
-    "best_model",
-    "custom_mods",
-    "jax_regression",
-    "language_model",
-    "lightning",
-    "lora",
-    "plain_numpy",
-    "privacy",
-    "pytorch",
-    "scikit_learn",
-    "vae",
-)
+APPS = ("jax_regression", "lightning", "lora", "plain_numpy", "pytorch", "scikit_learn")
+LONG_APPS = ("batch_norm", "best_model", "custom_mods", "language_model", "privacy", "vae")
 MAX_ACCURACY_LOSS = 0.005
 """The accuracy that compression may cost: half a point."""
 MAX_LOSS_RATIO = 1.02
 """The loss after a compressed run over that after a plain one."""
 
 
-@pytest.mark.parametrize("app", APPS)
+@pytest.mark.parametrize("app", [*APPS, *(pytest.param(app, marks=pytest.mark.system) for app in LONG_APPS)])
 def test_an_app_is_as_good_compressed_as_plain_for_far_fewer_bytes(app: str) -> None:
     quickstart: Quickstart = import_module(f"tests.adoption.{app}").QUICKSTART
     plain, _ = quickstart.run(compress=False)

@@ -57,19 +57,6 @@ def launcher(tmp_path: Path) -> Iterator[Launcher]:
     assert launcher.processes() == []
 
 
-def test_a_run_from_start_to_end(launcher: Launcher, tmp_path: Path) -> None:
-    process = launcher.start("--nodes", "2", "-c", "num-rounds=1 fraction-train=1.0 model=logistic runs-dir=out")
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
-    summary = json.loads((tmp_path / "out" / "digits-001" / "summary.json").read_text())
-    assert summary["rounds"] == 1
-    assert 0 < summary["uplink_bytes"] < summary["dense_uplink_bytes"]
-    assert 0 < summary["downlink_bytes"] < summary["dense_downlink_bytes"]
-    assert summary["settings"]["min-nodes"] == 2
-    assert "round 1/1" in output
-    assert "INFO" not in output
-
-
 @pytest.mark.system
 def test_split_learning_from_start_to_end(launcher: Launcher, tmp_path: Path) -> None:
     text = "split='split(forward=cgx(bits=2), steps=4)' split-layer='2' model=cnn partition='iid()' num-rounds=2 runs-dir=out"
@@ -135,7 +122,7 @@ def test_an_interrupted_run_ends_all_of_its_processes_and_says_how_to_continue(
 
 
 @pytest.mark.system
-def test_the_next_run_ends_the_processes_of_one_that_was_killed(launcher: Launcher) -> None:
+def test_a_run_from_start_to_end_ends_the_processes_of_one_that_was_killed(launcher: Launcher, tmp_path: Path) -> None:
     first = launcher.start("--nodes", "4", "-c", "num-rounds=100000 fraction-train=0.5")
     assert first.stdout is not None
     next(line for line in first.stdout if line.startswith("round      1/"))
@@ -147,3 +134,10 @@ def test_the_next_run_ends_the_processes_of_one_that_was_killed(launcher: Launch
     output, _ = again.communicate(timeout=300)
     assert again.returncode == 0, output
     assert not [each for each in left if is_alive(each)]
+    summary = json.loads((tmp_path / "again" / "digits-001" / "summary.json").read_text())
+    assert summary["rounds"] == 1
+    assert 0 < summary["uplink_bytes"] < summary["dense_uplink_bytes"]
+    assert 0 < summary["downlink_bytes"] < summary["dense_downlink_bytes"]
+    assert summary["settings"]["min-nodes"] == 2
+    assert "round 1/1" in output
+    assert "INFO" not in output

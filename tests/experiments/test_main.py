@@ -42,10 +42,10 @@ local-steps = 10
 
 [[method]]
 label = "long"
-iterations = 200
+iterations = 100
 local-steps = 1
 """
-ENDLESS = STUDY.replace("iterations = 200", "iterations = 100_000_000")
+ENDLESS = STUDY.replace("iterations = 100", "iterations = 100_000_000")
 
 
 @contextmanager
@@ -82,6 +82,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.system
 def test_a_killed_study_resumes_grows_and_runs_no_cell_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +138,7 @@ def test_ctrl_c_leaves_a_sentence_a_complete_table_and_no_process(
     assert (out / "results.html").exists()
 
 
+@pytest.mark.system
 def test_the_quick_study_shows_that_stc_sends_less(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,7 +235,7 @@ def test_workers_are_a_whole_number_above_0(workers: str, capsys: pytest.Capture
 
 @pytest.mark.system
 def test_a_study_runs_on_a_local_ray_cluster(tmp_path: Path) -> None:
-    study, out = write(tmp_path, STUDY.replace("iterations = 200", "iterations = 2")), tmp_path / "out"
+    study, out = write(tmp_path, STUDY.replace("iterations = 100", "iterations = 2")), tmp_path / "out"
     short = tempfile.gettempdir()  # the path of Ray's sockets is limited to 107 bytes
     with start(study, out, "--ray", "local", TMPDIR=short) as process:
         _, log = process.communicate(timeout=300)

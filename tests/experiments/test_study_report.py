@@ -64,6 +64,12 @@ def complete() -> str:
     return render(pd.concat(sweep()), ABOUT)
 
 
+@pytest.fixture(scope="module")
+def bare() -> str:
+    """Return the page of one cell, of which nothing else is known."""
+    return render(cell([0.1, 0.5]), About("A title"))
+
+
 def test_the_page_loads_nothing_and_closes_what_it_opens(complete: str) -> None:
     tags = Tags()
     tags.feed(complete)
@@ -91,13 +97,13 @@ def test_a_method_within_another_is_named_with_the_paper_of_the_outer_one() -> N
     assert "what returning nodes fetch" in page
 
 
-def test_the_contents_lead_to_every_section_and_ids_are_unique(complete: str) -> None:
+def test_the_contents_lead_to_every_section_and_ids_are_unique(complete: str, bare: str) -> None:
     ids = re.findall(r' id="([^"]*)"', complete)
     assert len(set(ids)) == len(ids)
     contents = re.findall('<a href="#([^"]*)">([^<]*)</a>', complete)
     assert contents == re.findall('<h2 id="([^"]*)">([^<]*)</h2>', complete)
     assert len(contents) == 12
-    assert '<a href="#reproduce">' not in render(cell([0.1]), About("no commands"))
+    assert '<a href="#reproduce">' not in bare, "no commands are known"
 
 
 def test_numbers_are_aligned_to_the_right_and_texts_are_not(complete: str) -> None:
@@ -105,14 +111,14 @@ def test_numbers_are_aligned_to_the_right_and_texts_are_not(complete: str) -> No
     assert "<td>stc(density=0.01)</td>" in complete
 
 
-def test_the_page_names_environment_and_table_if_they_are_known() -> None:
+def test_the_page_names_environment_and_table_if_they_are_known(bare: str) -> None:
     about = About("A title", results="../results.csv", environment={"processor": "A <CPU>, 8 cores"}, made="made today")
     page = render(cell([0.1, 0.5]), about)
     assert '<a href="../results.csv">../results.csv</a>' in page
     assert '<th scope="row">processor</th><td>A &lt;CPU&gt;, 8 cores</td>' in page
     assert "made today" in page
     assert "not recorded" not in page
-    assert "not recorded" in render(cell([0.1, 0.5]), About("A title"))
+    assert "not recorded" in bare
 
 
 def test_a_report_needs_only_the_table_of_results_and_escapes_its_texts(folder: Path) -> None:

@@ -210,7 +210,7 @@ EXTREMES: dict[str, Change] = {
     "the smallest weight": update_of(1, 5e-324),
     "the largest weight": update_of(1, 2**53),
     "the smallest update": update_of(1e-45),
-    **{f"an update of {value:g}": update_of(value) for value in (1e3, -1e6, 1e10, 9.9e14, -9.9e14)},
+    **{f"an update of {value:g}": update_of(value) for value in (1e3, 9.9e14, -9.9e14)},
     "a large update of the largest weight": update_of(9.9e14, 2**53),
     **{f"a counter of {value}": exact_of(np.array(value, "<i8")) for value in (2**63 - 1, -(2**63))},
 }

@@ -4,6 +4,7 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -321,6 +322,7 @@ def _quadratic(node: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     return rng.uniform(0.1, 2, 50).astype(np.float32), rng.standard_normal(50, np.float32)
 
 
+@cache
 def _distance(
     control: str | None, *, corrected: bool = True, nodes: int = 8, steps: int = 10, rate: float = 0.2
 ) -> float:

@@ -73,7 +73,7 @@ def run(
     names: tuple[str, ...] = tuple(SHAPES),
     trains: Callable[[str, Context, int], bool] = head_alone,
     inner: Strategy | None = None,
-    rounds: int = 6,
+    rounds: int = 4,
     grid: LocalGrid | None = None,
     **settings: Any,
 ) -> tuple[CompressedStrategy, LocalGrid]:

@@ -50,7 +50,11 @@ def arrays_of(record: ArrayRecord) -> Arrays:
 
 def floats(record: ArrayRecord) -> NDArray[np.float64]:
     """Return the floating tensors as one vector (an average makes a float of the counter as well)."""
-    return np.concatenate([record[name].numpy().ravel() for name in ("layer.weight", "layer.bias")]).astype(np.float64)
+    return _vector({name: record[name].numpy() for name in ("layer.weight", "layer.bias")})
+
+
+def _vector(arrays: Arrays) -> NDArray[np.float64]:
+    return np.concatenate([arrays[name].ravel() for name in ("layer.weight", "layer.bias")]).astype(np.float64)
 
 
 def app(*, with_mod: bool = True, start: Start | None = None) -> ClientApp:
@@ -59,15 +63,15 @@ def app(*, with_mod: bool = True, start: Start | None = None) -> ClientApp:
 
     @client_app.train()
     def train(message: Message, context: Context) -> Message:
-        given = cast(ArrayRecord, message.content["arrays"])
+        given = arrays_of(cast(ArrayRecord, message.content["arrays"]))
         server_round = cast(int, cast(ConfigRecord, message.content["config"])["server-round"])
         rng = np.random.default_rng([context.node_id, server_round])
-        trained: dict[str, Array] = {}
-        for name, array in arrays_of(given).items():
+        trained: Arrays = {}
+        for name, array in given.items():
             step = rng.standard_t(2, array.shape).astype(array.dtype) * 0.01 if array.dtype.kind == "f" else 1
-            trained[name] = Array(np.asarray(array + step))
-        record = ArrayRecord(trained)
-        add_update(context, floats(record) - floats(given))
+            trained[name] = np.asarray(array + step)
+        record = ArrayRecord({name: Array(array) for name, array in trained.items()})
+        add_update(context, _vector(trained) - _vector(given))
         metrics = MetricRecord({"num-examples": 1 + context.node_id % 3, "loss": float(context.node_id)})
         return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
 

@@ -118,7 +118,7 @@ def test_without_training_all_models_become_their_mean_however_few_entries_are_s
     net = network(METHODS[name])
     net.exchange(trained(net, np.random.default_rng(7)))
     mean, before = net.mean, net.consensus_distance
-    for _ in range(200):
+    for _ in range(100):
         net.exchange([net.model(node) for node in range(6)])
     assert net.consensus_distance < 1e-3 * before
     for node in range(6):
@@ -256,10 +256,10 @@ def test_a_text_names_a_method(method: Method) -> None:
 
 
 def test_the_step_size_that_is_found_brings_the_models_closer_than_others() -> None:
-    graph = parse_topology("ring()", 5)
+    graph = parse_topology("ring()", 4)
     assert find_step_size(graph, Choco(fedcomp.dense())).step_size == 1
     for method in (Choco(fedcomp.topk(density=0.05, feedback=False)), DeepSqueeze(fedcomp.topk(density=0.1))):
-        found = find_step_size(graph, method, ((500,),)).step_size
+        found = find_step_size(graph, method, ((200,),)).step_size
         assert found is not None
         assert 0.01 < found < 1
 

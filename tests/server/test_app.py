@@ -30,7 +30,14 @@ from server.strategies import STRATEGIES
 
 Config = dict[str, Any]
 NODES = 5
-SHORT = {"num-rounds": 4, "min-nodes": NODES, "fraction-train": 0.4, "model": "logistic", "node-timeout": 0.0}
+SHORT = {
+    "num-rounds": 4,
+    "batch-size": 40,
+    "min-nodes": NODES,
+    "fraction-train": 0.4,
+    "model": "logistic",
+    "node-timeout": 0.0,
+}
 
 
 def run(config: Config, grid: LocalGrid | None = None) -> None:

@@ -17,7 +17,7 @@ import fedcomp
 from fedcomp.flower import Checkpoint, CompressedStrategy, CompressionMod, LocalGrid, to_record
 from fedcomp.wire import BFLOAT16, bfloat16_to_float32, float32_to_bfloat16, to_numpy
 
-NODES, ROUNDS = 4, 5
+NODES, ROUNDS = 3, 5
 LARGEST_DISTANCE = 0.9
 """The largest distance to the target at the end, in units of that of the first model."""
 Arrays = dict[str, NDArray[Any]]

@@ -109,6 +109,7 @@ def world(n: int) -> World:
 # ---- bodies ----------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=8)
 def _vector(n: int, which: int) -> Vector:
     """Return a Gaussian vector, a sparse one, a heavy-tailed one, or one of powers of two."""
     rng = np.random.default_rng([n, which])
@@ -125,7 +126,9 @@ def _encoded(text: str, which: int, n: int) -> Body:
 
 def _kept(share: float, n: int) -> Indices:
     """Return about that share of the indices, at least the first one."""
-    return np.union1d(0, np.flatnonzero(np.random.default_rng(n).random(n) < share))
+    kept = np.random.default_rng(n).random(n) < share
+    kept[0] = True
+    return np.flatnonzero(kept)
 
 
 def _sparse(kind: str, share: float, n: int) -> Body:

@@ -96,7 +96,8 @@ def _common_bits(counts: Counts, width: int, rest_bits: float = 0) -> float:
 
 def _gap_bits(p: float) -> float:
     """Return the expected bits of a gap between independent positions of density `p`: Sattler et al., 2020, section V."""
-    return float(min(b - 1 / np.expm1((1 << b) * np.log1p(-p)) for b in range(32)))
+    longer = math.log1p(-p)
+    return min(b - 1 / math.expm1((1 << b) * longer) for b in range(32))
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------

@@ -210,6 +210,18 @@ def test_fixed_width_is_chosen_at_once_only_if_no_other_plan_is_shorter() -> Non
     assert fixed > 25
 
 
+def test_tuples_are_left_out_only_if_they_take_more_bits() -> None:
+    rng, taken = np.random.default_rng(8), 0
+    for case in range(200):
+        counts = rng.multinomial(int(rng.integers(20, 3000)), rng.dirichlet(np.ones(int(rng.choice([2, 3, 5, 15])))))
+        if (used := int(np.count_nonzero(counts))) < 2:
+            continue
+        chosen, tuples = plain_alphabet.plan(counts), plain_alphabet.coded(counts, packing.max_digits(used))
+        assert chosen.bits <= tuples.bits, case
+        taken += chosen.bits == tuples.bits
+    assert 25 < taken < 175
+
+
 # ---- damage ----------------------------------------------------------------------------------------------------------
 
 

@@ -89,6 +89,11 @@ def test_lengths_are_the_best_and_fill_the_code(size: int) -> None:
         assert mean < entropy(counts) + 1
 
 
+def test_each_symbol_rarer_than_all_before_it_takes_a_bit_more() -> None:
+    fibonacci = np.array([1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610])
+    assert sorted(code_lengths(fibonacci).tolist()) == [*range(1, 15), 14]
+
+
 def test_lengths_stay_within_the_limit_and_are_the_best_that_do() -> None:
     fibonacci = np.array([1, 1, 2, 3, 5, 8])
     assert sorted(code_lengths(fibonacci).tolist()) == [1, 2, 3, 4, 5, 5]

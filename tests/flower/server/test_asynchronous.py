@@ -185,10 +185,10 @@ def test_every_update_counts_once_through_faults_restarts_and_refusals(
 
     server = strategy()
     kinds = [fault for fault in Fault if fault is not Fault.FORGET]
-    for part in range(6):
+    for part in range(4):
         for node in grid.get_node_ids():
             grid.order(node, *(faults.choice([*kinds, *[None] * 8]) for _ in range(3)))  # type: ignore[arg-type]
-        if part == 3:
+        if part == 2:
             server = strategy()
             server.load(checkpoint)
         server.start(grid, toy.model(), num_rounds=10, timeout=30.0)

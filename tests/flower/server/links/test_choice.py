@@ -162,7 +162,7 @@ def test_the_log_names_the_choice_and_its_reason_in_one_line(caplog: pytest.LogC
 
 
 def test_a_restarted_server_chooses_as_if_it_had_not_stopped(tmp_path: Path) -> None:
-    whole, expected = run(40)
+    whole, expected = run(24)
     random.seed(3)
     first = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(tmp_path / "state"))
     grid = RecordingGrid()
@@ -171,14 +171,14 @@ def test_a_restarted_server_chooses_as_if_it_had_not_stopped(tmp_path: Path) -> 
         """The server's process ends."""
 
     def stop(number: int, _: object) -> None:
-        if number == 17:
+        if number == 11:
             raise Stopped
 
     with pytest.raises(Stopped):
-        first.start(grid, model((60, 60)), num_rounds=40, evaluate_fn=stop)
+        first.start(grid, model((60, 60)), num_rounds=24, evaluate_fn=stop)
     second = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
     second.load(tmp_path / "state")
-    second.start(grid, second.arrays, num_rounds=40 - second.round)
+    second.start(grid, second.arrays, num_rounds=24 - second.round)
     assert grid.per_round == expected.per_round
     np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
 
@@ -332,8 +332,8 @@ def test_the_density_is_never_above_the_named_one() -> None:
 
 def test_a_restarted_server_balances_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     downlink = fedcomp.balanced(fedcomp.stc(density=0.05))
-    whole, _, expected = balanced_run(downlink, 40)
-    parts, _, used = balanced_run(downlink, 40, tmp_path / "state", stop=17)
+    whole, _, expected = balanced_run(downlink, 24)
+    parts, _, used = balanced_run(downlink, 24, tmp_path / "state", stop=11)
     assert used == expected
     np.testing.assert_array_equal(floats(parts.arrays), floats(whole.arrays))
 

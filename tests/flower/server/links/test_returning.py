@@ -93,9 +93,8 @@ def fetched_per_sent(strategy: CompressedStrategy) -> float:
 @pytest.mark.parametrize(
     ("mode", "versions", "balance", "density"),
     [
-        (AsyncMode(buffer=5, staleness=50), 120, 3.0, 0.3),
-        (AsyncMode(buffer=2, staleness=100), 160, 1.0, 0.03),
-        (AsyncMode(buffer=1, staleness=200), 300, 1.0, 0.01),
+        (AsyncMode(buffer=5, staleness=50), 60, 3.0, 0.3),
+        (AsyncMode(buffer=1, staleness=200), 200, 1.0, 0.01),
         (AsyncMode(buffer=1, staleness=200), 400, 3.0, 0.05),
     ],
 )
@@ -107,13 +106,13 @@ def test_without_rounds_nodes_fetch_in_balance_with_what_they_send(
 
 
 def test_updates_that_are_refused_as_too_late_count() -> None:
-    strategy = balanced_run(AsyncMode(buffer=5, staleness=1), 100)
+    strategy = balanced_run(AsyncMode(buffer=5, staleness=1), 60)
     assert strategy.ledger.refused > 10
     assert fetched_per_sent(strategy) == pytest.approx(1.0, rel=0.1)
 
 
 def test_without_rounds_and_with_few_nodes_at_a_time_they_fetch_in_balance_too() -> None:
-    strategy = balanced_run(AsyncMode(buffer=2, staleness=50), 160, density=0.03, share=0.2)
+    strategy = balanced_run(AsyncMode(buffer=2, staleness=50), 130, density=0.03, share=0.2)
     assert fetched_per_sent(strategy) == pytest.approx(1.0, rel=0.1)
 
 
@@ -128,7 +127,7 @@ def test_one_buffer_of_all_nodes_that_train_has_the_densities_of_rounds() -> Non
             mode=mode,
             on_round=lambda _: texts.append(strategy.compressors[1]),
         )
-        strategy.start(LocalGrid(app(), NODES, in_memory=True, speeds=SPEEDS), model((60, 60)), num_rounds=30)
+        strategy.start(LocalGrid(app(), NODES, in_memory=True, speeds=SPEEDS), model((60, 60)), num_rounds=20)
         return texts
 
     rounds = densities(None)
