@@ -17,6 +17,7 @@ from fedcomp.methods.automatic import Choice as Choice
 from fedcomp.methods.automatic import RoundFacts as RoundFacts
 from fedcomp.methods.automatic import choose_downlink as choose_downlink
 from fedcomp.methods.automatic import choose_uplink as choose_uplink
+from fedcomp.methods.automatic import crosspolytope_error as crosspolytope_error
 from fedcomp.methods.automatic import next_boost as next_boost
 from fedcomp.methods.balance import *
 from fedcomp.methods.balance import MIN_SHARE as MIN_SHARE

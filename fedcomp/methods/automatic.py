@@ -7,6 +7,7 @@ measure them.  Sizes are in bits per entry of the vector.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from fedcomp.memory import NoMemory
 from fedcomp.methods.balance import toward_balance
 from fedcomp.methods.quantization import dense
 from fedcomp.methods.registry import Parts, register
-from fedcomp.methods.rotation_low_rank import eden
+from fedcomp.methods.rotation_low_rank import crosspolytope, eden
 from fedcomp.methods.sparsification import stc
 from fedcomp.quantize import Eden
+from fedcomp.quantized import mean_largest, symbol_bits
 
 __all__ = ["auto"]
 
@@ -27,6 +29,8 @@ DENSE_BITS = 32.0
 EDEN_ERRORS = (0.571, 0.133, 0.0358, 0.0096)
 """The squared error of 1 to 4 bits as a share of the squared norm: 1 / (1 - D) - 1, with D the levels' error for N(0, 1)."""
 MAX_EDEN_BITS = float(len(EDEN_ERRORS))
+GROUPS = tuple(1 << power for power in range(1, 13))
+"""The sizes of groups between which the bits of `crosspolytope` lie: their error on Gaussian entries is known."""
 MAX_TINY = 40
 """Vectors of up to this number of entries travel dense: a message has a head of about 70 bytes."""
 ONE_BIT_ENTRIES = 1500.0
@@ -64,7 +68,7 @@ MAX_DELAY_SHARE, MAX_BALANCED_DELAY_SHARE = 0.02, 0.08
 The last version leaves out as much as any other version.  Sending its whole residual at once would bring back the noise of
 many means: in trial runs, a precise last version cost the CNN and the adapters of the studies about one percentage point.
 """
-AUTO_BALANCE = 1.0
+AUTO_BALANCE = 2.0
 """Nodes fetch much if they fetch more than this multiple of what they send."""
 MIN_BOOST, MAX_BOOST = 1 / 32, 8.0
 MIN_UNBALANCED_BOOST = 0.5
@@ -79,7 +83,8 @@ def auto() -> Parts:
     The choice depends on the number of rounds, the share of the nodes that take part in a round, and the size of the model,
     and adapts to the measured residual.
 
-    * In short runs, and on nodes that rarely take part: EDEN with just enough bits, less than one if many nodes are averaged.
+    * In short runs, and on nodes that rarely take part: EDEN with just enough bits, or the cross-polytope with less than one if
+      many nodes are averaged.  The server computes the error of the updates from the updates, and so finds the bits.
     * In long runs: STC, with a density that falls with the number of rounds.  The server uses it in shorter runs than the
       nodes do, because it takes part in each round.
     * For tiny models: dense.
@@ -96,6 +101,8 @@ class RoundFacts:
     `n` is the number of entries of the vector; `server_round`, from 1, is one of `num_rounds`.  Of `num_nodes` nodes,
     `sampled` train in the round, and `averaged` updates of equal weight go into one mean: 1 if the strategy reads each reply.
     `changed` is the largest number of entries in the tensors that the updates of a round have changed, 0 before the first.
+    `gain` is the error of `crosspolytope` on Gaussian entries over that on the updates, at the same bits: about 2 on those of
+    models, whose norm is in few places.
     """
 
     n: int
@@ -105,6 +112,7 @@ class RoundFacts:
     sampled: int
     averaged: float
     changed: int = 0
+    gain: float = 1.0
 
     @property
     def learning(self) -> int:
@@ -158,7 +166,7 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
         return _stc(
             density * flush, f"each node trains {facts.requests:.4g} times, and sends later what a message leaves out"
         )
-    return _eden(least)
+    return _unbiased(least, facts.gain)
 
 
 def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = False) -> Choice:
@@ -191,7 +199,7 @@ def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = F
         return Choice(
             eden(MAX_EDEN_BITS), "the last version is the result of the run, and nothing can correct it later"
         )
-    return _eden(least)
+    return _unbiased(least)
 
 
 def eden_bits(error: float) -> float:
@@ -200,6 +208,23 @@ def eden_bits(error: float) -> float:
     if error < EDEN_ERRORS[0]:
         return float(np.interp(-error, -np.array(EDEN_ERRORS), range(1, len(EDEN_ERRORS) + 1)))
     return (1 + EDEN_ERRORS[0]) / (1 + error)  # of a share of the entries, each scaled up by its inverse
+
+
+def crosspolytope_bits(error: float) -> float:
+    """Return the bits an entry with which the squared error of `crosspolytope` is this share of Gaussian entries' squares."""
+    bits = [symbol_bits(m) / m for m in GROUPS]
+    return float(np.exp(np.interp(math.log(error), np.log(_crosspolytope_errors()), np.log(bits))))
+
+
+def crosspolytope_error(bits: float) -> float:
+    """Return the squared error of `crosspolytope` on Gaussian entries, as a share of their squares."""
+    known = [symbol_bits(m) / m for m in reversed(GROUPS)]
+    return float(np.exp(np.interp(math.log(bits), np.log(known), np.log(_crosspolytope_errors()[::-1]))))
+
+
+@lru_cache(maxsize=1)
+def _crosspolytope_errors() -> list[float]:
+    return [m / mean_largest(m) ** 2 - 1 for m in GROUPS]
 
 
 def next_boost(
@@ -256,10 +281,17 @@ def _stc(density: float, reason: str) -> Choice:
     return Choice(stc(_rounded(min(density, MAX_DENSITY))), reason)
 
 
-def _eden(least: Mapping[str, float]) -> Choice:
-    """Return EDEN with the largest of these numbers of bits; `least` maps reasons to numbers of bits."""
+def _unbiased(least: Mapping[str, float], gain: float = 1.0) -> Choice:
+    """Return EDEN with the largest of these numbers of bits, or the cross-polytope with the same error if that is below one.
+
+    `least` maps reasons to numbers of bits.
+    """
     reason = max(least, key=lambda each: least[each])
-    return Choice(eden(_rounded(min(least[reason], MAX_EDEN_BITS))), reason)
+    bits = min(least[reason], MAX_EDEN_BITS)
+    if bits >= 1:
+        return Choice(eden(_rounded(bits)), reason)
+    error = (1 + EDEN_ERRORS[0]) / bits - 1
+    return Choice(crosspolytope(_rounded(crosspolytope_bits(error * gain))), reason)
 
 
 def _rounded(setting: float) -> float:

@@ -6,7 +6,9 @@ from fedcomp.quantized.cross_polytope import (
     CrossPolytope,
     chunk_bits,
     count_symbols,
+    expected_error,
     group_sizes,
+    mean_largest,
     symbol_bits,
 )
 from fedcomp.quantized.hadamard import aligned_buffer, spread, spread_bits, transform, transform_rows
@@ -111,6 +113,7 @@ __all__ = [
     "count_symbols",
     "counts_of",
     "dequantize",
+    "expected_error",
     "from_halves",
     "geometric",
     "group_count",
@@ -122,6 +125,7 @@ __all__ = [
     "l2_norm",
     "level_type",
     "max_magnitude",
+    "mean_largest",
     "onto_grid",
     "power_of_two_parts",
     "right_factors",

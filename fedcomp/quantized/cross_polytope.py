@@ -1,5 +1,6 @@
 """Chunks of a randomly rotated vector, of which each group of entries keeps the place and the sign of its largest one."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,6 +49,21 @@ class CrossPolytope(AllEntries):
     def n(self) -> int:
         """Entries of the vector."""
         return self.rotation.n
+
+    def expected_error(self) -> float:
+        """Return the expected squared error over the squared norm of what was encoded, with the unbiased scale.
+
+        A chunk has the error `gaussian_error` of its rate, and its squared norm is 1 plus that times the one before.  The
+        mean over the chunks, weighted by the norms that follow from this, is the error.
+        """
+        sent = self.scales != 0
+        sizes, scales = self.rotation.chunk_sizes()[sent], self.scales[sent].astype(np.float64)
+        kinds = zip(sizes.tolist(), self.rates[sent].tolist(), strict=True)
+        errors, kept = np.array([gaussian_error(d, rate) for d, rate in kinds] or [(0.0, 0.0)]).T
+        if not sizes.size:
+            return 0.0
+        norms = scales**2 * kept / (1 + errors)
+        return float(norms @ errors / norms.sum())
 
     def blocks(self) -> Iterator[tuple[slice, Vector]]:
         """Yield (part, its entries) in order."""
@@ -102,6 +118,13 @@ class CrossPolytope(AllEntries):
             vertices[places] = 1 - 2 * (symbols & 1).view(np.int16)
 
 
+def expected_error(vector: object) -> float | None:
+    """Return the expected error of a cross-polytope, also of one inside a longer vector; None for any other vector."""
+    while (inner := getattr(vector, "entries", None)) is not None:
+        vector = inner
+    return vector.expected_error() if isinstance(vector, CrossPolytope) else None
+
+
 @lru_cache(maxsize=1 << 12)
 def group_sizes(d: int, rate: int) -> GroupSizes:
     """Return (entries of a group, number of groups) of both kinds of groups of a chunk of `d` places.
@@ -115,6 +138,27 @@ def group_sizes(d: int, rate: int) -> GroupSizes:
     if rate % SHARES:
         border = border // large * large
     return (small, border // small), (large, (d - border) // large)
+
+
+@lru_cache(maxsize=1 << 12)
+def gaussian_error(d: int, rate: int) -> tuple[float, float]:
+    """Return the squared error of a chunk of Gaussian entries, over its squared norm, and |S D H c 2^-h|^2.
+
+    With k groups, of whose largest magnitudes the sum is s on average, the error is d k / s^2 - 1.
+    """
+    both = group_sizes(d, rate)
+    kept = sum(groups for _, groups in both)
+    total = sum(groups * mean_largest(size) for size, groups in both)
+    more = spread_bits(d)
+    return d * kept / total**2 - 1, kept * (d << more) / 4.0 ** half_bits(d << more)
+
+
+@lru_cache(maxsize=16)
+def mean_largest(m: int) -> float:
+    """Return the mean of the largest magnitude of `m` numbers from N(0, 1): the integral of 1 - P(|x| < t)^m over t."""
+    steps = np.linspace(0, 8, 2001)
+    below = np.array([math.erf(step / math.sqrt(2)) for step in steps.tolist()])
+    return float(np.trapezoid(1 - below**m, steps))
 
 
 def symbol_bits(size: int) -> int:

@@ -7,7 +7,14 @@ import pytest
 
 import fedcomp
 from fedcomp.methods import RoundFacts, choose_downlink, choose_uplink, next_boost
-from fedcomp.methods.automatic import MAX_BOOST, MIN_BOOST, MIN_UNBALANCED_BOOST, eden_bits
+from fedcomp.methods.automatic import (
+    MAX_BOOST,
+    MIN_BOOST,
+    MIN_UNBALANCED_BOOST,
+    crosspolytope_bits,
+    crosspolytope_error,
+    eden_bits,
+)
 
 MANY = RoundFacts(n=20_000, server_round=1, num_rounds=1000, num_nodes=10, sampled=10, averaged=10)
 
@@ -23,18 +30,22 @@ def bits(compressor: fedcomp.Compressor, n: int) -> float:
     return 8 * len(body) / n
 
 
+def bits_of(compressor: fedcomp.Compressor) -> float:
+    return float(str(dict(compressor.settings)["bits"]))
+
+
 @pytest.mark.parametrize(
     ("known", "uplink", "downlink"),
     [
         (facts(15, 25, 4, 4), "dense()", "dense()"),  # logistic regression on iris
-        (facts(20_000, 10, 10, 10), "eden(bits=0.962)", "eden(bits=1.07)"),
-        (facts(20_000, 30, 10, 10), "eden(bits=0.75)", "eden(bits=0.594)"),
-        (facts(20_000, 50, 20, 5), "eden(bits=0.92)", "eden(bits=0.568)"),
-        (facts(20_000, 100, 10, 10), "eden(bits=0.524)", "eden(bits=0.393)"),
+        (facts(20_000, 10, 10, 10), "crosspolytope(bits=0.931)", "eden(bits=1.07)"),
+        (facts(20_000, 30, 10, 10), "crosspolytope(bits=0.632)", "crosspolytope(bits=0.468)"),
+        (facts(20_000, 50, 20, 5), "crosspolytope(bits=0.862)", "crosspolytope(bits=0.441)"),
+        (facts(20_000, 100, 10, 10), "crosspolytope(bits=0.399)", "crosspolytope(bits=0.285)"),
         (facts(20_000, 1000, 10, 10), "stc(density=0.012)", "stc(density=0.015)"),
         (facts(20_000, 100, 20, 1), "eden(bits=1.91)", "stc(density=0.15)"),
         (facts(20_000, 99, 20, 1), "eden(bits=1.93)", "eden(bits=1.17)"),
-        (facts(20_000, 300, 20, 5), "eden(bits=0.785)", "stc(density=0.05)"),
+        (facts(20_000, 300, 20, 5), "crosspolytope(bits=0.675)", "stc(density=0.05)"),
         (facts(10**7, 300, 10_000, 100), "eden(bits=3.04)", "stc(density=0.05)"),
         (facts(650, 10, 10, 10), "eden(bits=1.52)", "eden(bits=1.52)"),
         (facts(650, 300, 10, 10), "stc(density=0.04)", "stc(density=0.05)"),
@@ -54,6 +65,28 @@ def test_eden_has_the_bits_for_an_error(error: float) -> None:
     assert 0.6 * error < found < 1.1 * error, (
         "between whole bits, levels take a little more than the straight line says"
     )
+
+
+@pytest.mark.parametrize("error", [0.6, 1.0, 3.0, 10.0, 30.0])
+def test_the_cross_polytope_has_the_bits_for_an_error(error: float) -> None:
+    vector = np.random.default_rng(0).standard_normal(2**17, np.float32)
+    method = fedcomp.crosspolytope(crosspolytope_bits(error))
+    body, _ = method.encode(vector, method.init(vector.size), seed=1)
+    found = np.sum((method.decode(body, vector.size) - vector) ** 2) / np.sum(vector**2)
+    assert found == pytest.approx(error, rel=0.06)
+    assert crosspolytope_error(crosspolytope_bits(error)) == pytest.approx(error)
+
+
+def test_more_rounds_updates_and_gain_take_fewer_bits() -> None:
+    known = replace(facts(20_000, 80, 20, 5), gain=1.5)
+    for more in ({"num_rounds": 90}, {"averaged": 5.5}, {"gain": 2.0}):
+        assert bits_of(choose_uplink(replace(known, **more)).compressor) < bits_of(choose_uplink(known).compressor)
+    assert choose_uplink(known) == choose_uplink(known)
+
+
+def test_a_gain_changes_no_choice_of_one_bit_or_more() -> None:
+    few = facts(20_000, 10, 20, 2)
+    assert choose_uplink(replace(few, gain=4.0)) == choose_uplink(few)
 
 
 def test_a_first_contact_happens_once_per_node() -> None:
@@ -82,8 +115,8 @@ def test_nodes_send_more_in_the_last_tenth_of_the_rounds() -> None:
 
 
 def test_stc_stays_until_the_residual_is_sent() -> None:
-    few = facts(20_000, 10, 10, 10)
-    assert choose_uplink(few).compressor.name == choose_downlink(few).compressor.name == "eden"
+    few = facts(20_000, 30, 10, 10)
+    assert choose_uplink(few).compressor.name == choose_downlink(few).compressor.name == "crosspolytope"
     assert choose_uplink(few, keep_stc=True).compressor.name == "stc"
     assert choose_downlink(few, keep_stc=True).compressor.name == "stc"
 
@@ -105,12 +138,12 @@ def test_the_boost_follows_the_delay_between_its_bounds() -> None:
 
 
 def test_the_boost_falls_while_nodes_fetch_more_than_they_send() -> None:
-    much = {"fetched": 3.0, "sent": 1.0, "participation": 0.2}
+    much = {"fetched": 6.0, "sent": 1.0, "participation": 0.2}
     assert next_boost(1.0, 5.0, 100, **much) == pytest.approx(3**-0.1), "half of the participation is the gain"
-    assert next_boost(1.0, 5.0, 100, **much | {"fetched": 0.9}) > 1.0, "in balance, two percent of delay are the most"
+    assert next_boost(1.0, 5.0, 100, **much | {"fetched": 1.9}) > 1.0, "in balance, two percent of delay are the most"
     assert next_boost(1.0, 8.01, 100, **much) > 1.0, "eight percent are the most in any case"
     assert next_boost(MIN_BOOST, 5.0, 100, **much) == MIN_BOOST
-    low = next_boost(0.1, 0.0, 100, **much | {"fetched": 0.9})
+    low = next_boost(0.1, 0.0, 100, **much | {"fetched": 1.9})
     assert low == 0.1, "a short delay alone lowers no factor that the traffic has lowered"
 
 

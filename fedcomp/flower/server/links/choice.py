@@ -33,6 +33,8 @@ from fedcomp.methods import (
     balanced,
     choose_downlink,
     choose_uplink,
+    crosspolytope,
+    crosspolytope_error,
     eden,
     first_share,
     next_boost,
@@ -41,14 +43,17 @@ from fedcomp.methods import (
     stc,
     with_share,
 )
+from fedcomp.quantized import expected_error
 from fedcomp.sync import Traffic
 
-AUTO, BALANCED = auto(), balanced().name
+AUTO, BALANCED, CROSS_POLYTOPE = auto(), balanced().name, crosspolytope().name
 RESIDUAL = LinearFeedback().name
 SECOND_MOMENTS = (FedAdagrad, FedAdam, FedYogi, ServerOptimizer)
 """Strategies that square the mean, with its error: errors do not average out there."""
 UNKNOWN_ROUNDS = 100
 """Rounds to come that a choice expects if nobody said how many there are."""
+KEPT_GAIN, MAX_GAIN = 0.7, 4.0
+"""The weight of the earlier gain when that of a round is measured, and the largest gain that is relied on."""
 KEPT_TRAFFIC = 0.8
 """The weight of the earlier traffic when that of the newest round is added: an average over about five rounds.
 
@@ -70,6 +75,7 @@ class Measurements:
         fetched: The bytes that returning nodes fetched in the last rounds (`ReturningTraffic`).
         sent: The bytes that they sent.
         changed: The largest number of entries in the tensors that the updates of a round change; 0 before the first round.
+        gain: How much less error the updates have than Gaussian ones at the same bits (`RoundFacts.gain`), in the last rounds.
     """
 
     uplink: str = ""
@@ -81,6 +87,7 @@ class Measurements:
     fetched: float = 0.0
     sent: float = 0.0
     changed: int = 0
+    gain: float = 1.0
 
 
 class LinkCompressors:
@@ -141,7 +148,7 @@ class LinkCompressors:
         averaged = max(1.0, measured.evenness * sampled) if self._averages else 1.0
         num_rounds = self.num_rounds or server_round + UNKNOWN_ROUNDS
         num_nodes = len(list(grid.get_node_ids()))
-        facts = RoundFacts(n, server_round, num_rounds, num_nodes, sampled, averaged, measured.changed)
+        facts = RoundFacts(n, server_round, num_rounds, num_nodes, sampled, averaged, measured.changed, measured.gain)
         self._participation = facts.participation
         choices: dict[str, Choice] = {}
         if uplink == AUTO:
@@ -178,6 +185,7 @@ class LinkCompressors:
         """
         measured = self._measured
         measured.changed = max(measured.changed, changed)
+        self._measure_gain(replies)
         if self._weight_key and any(weights := weights_of(replies, self._weight_key)):
             shares = [weight / max(weights) for weight in weights]  # squares of tiny weights would be 0
             measured.evenness = sum(shares) ** 2 / sum(share**2 for share in shares) / len(shares)
@@ -190,6 +198,16 @@ class LinkCompressors:
         if self._balance:
             measured.share = next_share(measured.share, balance=self._balance, **balance)
             self._log.watch(self._round, self.downlink, measured.share, self._balance, **balance)
+
+    def _measure_gain(self, replies: Sequence[ValidatedReply]) -> None:
+        """Compare the errors of the round's updates, where the cross-polytope sent them, with that of Gaussian ones."""
+        changes = (reply.update.change for reply in replies if reply.update is not None)
+        errors: list[float] = [error for change in changes if (error := expected_error(change)) is not None]
+        if self.uplink.name == CROSS_POLYTOPE and any(errors):
+            expected = crosspolytope_error(float(str(dict(self.uplink.settings)["bits"])))
+            gain = expected * len(errors) / sum(errors)
+            kept = KEPT_GAIN * self._measured.gain + (1 - KEPT_GAIN) * gain
+            self._measured.gain = min(max(kept, 1 / MAX_GAIN), MAX_GAIN)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
@@ -214,6 +232,7 @@ class LinkCompressors:
             check_range("sent", measured.sent, least=0)
             check_int("reached", measured.reached, 0, 2**63 - 1)
             check_int("changed", measured.changed, 0, 2**63 - 1)
+            check_range("gain", measured.gain, least=1 / MAX_GAIN, most=MAX_GAIN)
         except (AttributeError, TypeError, ValueError) as error:
             raise CorruptError(f"the automatic choice in the checkpoint is damaged: {error}") from error
         if not measured.uplink and not measured.downlink and RESIDUAL in memory and memory[RESIDUAL].any():
