@@ -12,7 +12,9 @@ from fedcomp.quantize.eden import WORST_VARIANCE
 from fedcomp.quantize.error_bound import Contracting, ErrorBound, Unbiased
 from fedcomp.quantized import (
     MAX_CHUNK,
+    MAX_LENGTH,
     MIN_CHUNK,
+    MIN_LENGTH,
     ROUNDING,
     CrossPolytope,
     Rotation,
@@ -26,9 +28,9 @@ from fedcomp.quantized import (
 )
 
 MIN_BITS, MAX_BITS = 0.002, 1.0
-CHUNKS = tuple(1 << power for power in range(10, 16))
+LENGTHS = tuple(MIN_LENGTH << power for power in range((MAX_LENGTH // MIN_LENGTH).bit_length()))
 """The lengths of chunks to choose from."""
-SEGMENT = CHUNKS[0]
+SEGMENT = MIN_LENGTH
 CHUNK_BITS = 24
 """The rate and the scale of a chunk."""
 LITTLE = 0.07
@@ -98,7 +100,7 @@ class NearestVertex:
         the bits an entry.  Bits in proportion to norms do not raise the sum over all chunks.  A short vector may have few
         rotations: then the scale "unbiased" has no bound.
         """
-        variance = (1 + WORST_VARIANCE) * min(MAX_FACTOR / self.bits, 2 * CHUNKS[-1]) - 1
+        variance = (1 + WORST_VARIANCE) * min(MAX_FACTOR / self.bits, 2 * MAX_LENGTH) - 1
         if self.scale == "minimal":
             return Contracting(variance / (1 + variance))
         return Unbiased(variance) if n >= MIN_CHUNK else None
@@ -183,9 +185,9 @@ def _chunk_norms(segments: NDArray[np.float64], rotation: Rotation) -> NDArray[n
 
 
 def _rotation(bits: float, segments: NDArray[np.float64], seed: int, n: int) -> Rotation:
-    """Return the rotation in chunks of the length that has the least error, the larger length if there is little between."""
-    best, least = Rotation(seed, n, CHUNKS[-1]), math.inf
-    for chunk in reversed(CHUNKS):
+    """Return the rotation in chunks of the length with the least error, or a larger one with little more."""
+    best, least = Rotation(seed, n, MAX_LENGTH), math.inf
+    for chunk in reversed(LENGTHS):
         rotation = Rotation(seed, n, chunk)
         error = _expected_error(bits, segments, rotation)
         if error < (1 - LITTLE) * least:
@@ -196,8 +198,8 @@ def _rotation(bits: float, segments: NDArray[np.float64], seed: int, n: int) -> 
 def _expected_error(bits: float, segments: NDArray[np.float64], rotation: Rotation) -> float:
     """Return the error, but for a factor, if chunks get bits in proportion to their norms; infinity if there are too few."""
     budget = bits * rotation.n - CHUNK_BITS * rotation.num_chunks
-    spread = math.fsum(np.sqrt(_chunk_norms(segments, rotation) * rotation.chunk_sizes()).tolist())
-    return spread**2 / budget if budget > 0 else math.inf
+    norm = math.fsum(np.sqrt(_chunk_norms(segments, rotation) * rotation.chunk_sizes()).tolist())
+    return norm**2 / budget if budget > 0 else math.inf
 
 
 def _rates(bits: float, norms: NDArray[np.float64], rotation: Rotation) -> NDArray[np.uint8]:

@@ -3,6 +3,7 @@
 from fedcomp.quantized.cross_polytope import (
     MAX_LENGTH,
     MAX_RATE,
+    MIN_LENGTH,
     CrossPolytope,
     chunk_bits,
     count_symbols,
@@ -79,6 +80,7 @@ __all__ = [
     "MAX_SCALE",
     "MAX_STEPS",
     "MIN_CHUNK",
+    "MIN_LENGTH",
     "NUM_SEEDS",
     "POWERS",
     "PRECISIONS",

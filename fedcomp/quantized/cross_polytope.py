@@ -19,8 +19,8 @@ from fedcomp.quantized.vectors import AllEntries
 MIN_GROUP = 2
 SHARES = 16
 """A rate divides a chunk into this many parts."""
-MAX_LENGTH = 1 << 15
-"""Places of the largest chunk: all sums of the rotation back fit int16."""
+MIN_LENGTH, MAX_LENGTH = 1 << 10, 1 << 15
+"""Places of whole chunks.  Smaller ones would take many scales; in larger ones, sums of the rotation back would leave int16."""
 MAX_RATE = SHARES * 14
 """The rate at which the largest chunk is one group."""
 GroupSizes = tuple[tuple[int, int], tuple[int, int]]
@@ -31,10 +31,10 @@ GroupSizes = tuple[tuple[int, int], tuple[int, int]]
 class CrossPolytope(AllEntries):
     """A rotated vector: the nearest vertex of a cross-polytope for each group of entries.
 
-    `rotation`, in chunks of at most `MAX_LENGTH` entries, says which entry is in which place.  A chunk is S D H c 2^-h times
-    its scale: H is the Hadamard matrix, D has random signs, S is `spread`, and h makes S H 2^-h orthonormal, or sqrt(2) times
-    orthonormal.  Of each group, c has one entry that is not zero: `symbols` uint16 are twice its place in the group, plus 1 if
-    it is -1 and not +1.  They are in the order of the groups' sizes, then of the chunks, then of the groups.
+    `rotation`, in chunks of `MIN_LENGTH` to `MAX_LENGTH` entries, says which entry is in which place.  A chunk is S D H c 2^-h
+    times its scale: H is the Hadamard matrix, D has random signs, S is `spread`, and h makes S H 2^-h orthonormal, or sqrt(2)
+    times orthonormal.  Of each group, c has one entry that is not zero: `symbols` uint16 are twice its place in the group, plus
+    1 if it is -1 and not +1.  They are in the order of the groups' sizes, then of the chunks, then of the groups.
 
     `rates` uint8 and `scales` float32 have one number per chunk.  A rate says how large the groups are (`group_sizes`).
     Scales have the precision of bfloat16.  A chunk of scale 0 has no symbols.

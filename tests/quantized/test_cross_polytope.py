@@ -33,7 +33,7 @@ def random_vertices(n: int, chunk: int, rate: int) -> CrossPolytope:
 
 @pytest.mark.parametrize("rate", [0, 5, 16, 40, 100, 223, 224])
 @pytest.mark.parametrize(
-    ("n", "chunk"), [(1, 1024), (2, 64), (3, 1024), (31, 64), (1000, 64), (5001, 1024), (70_077, 4096)]
+    ("n", "chunk"), [(1, 1024), (2, 1024), (3, 1024), (31, 2048), (1000, 1024), (5001, 1024), (70_077, 4096)]
 )
 def test_entries_are_those_of_a_slow_reader_to_the_bit(n: int, chunk: int, rate: int) -> None:
     value = random_vertices(n, chunk, rate)

@@ -13,7 +13,7 @@ from fedcomp.quantized import (
     MAX_LENGTH,
     MAX_RATE,
     MAX_SCALE,
-    MIN_CHUNK,
+    MIN_LENGTH,
     CrossPolytope,
     Rotation,
     count_symbols,
@@ -47,9 +47,10 @@ class CrossPolytopeCode:
         total = head.read_n(reader, n)
         if not total:
             raise CorruptError("a body of 0 entries; at least 1 is needed")
+        head.check_claim(value, total, n)
         seed, power = reader.unpack(HEAD, "seed and length of chunks")
-        if not MIN_CHUNK <= 1 << power <= MAX_LENGTH:
-            raise CorruptError(f"chunks of 2^{power} entries; {MIN_CHUNK} to {MAX_LENGTH} are allowed")
+        if not MIN_LENGTH <= 1 << power <= MAX_LENGTH:
+            raise CorruptError(f"chunks of 2^{power} entries; {MIN_LENGTH} to {MAX_LENGTH} are allowed")
         rotation = Rotation(seed, total, 1 << power)
         rates = reader.take(rotation.num_chunks, "rates")
         if rates.max() > MAX_RATE:

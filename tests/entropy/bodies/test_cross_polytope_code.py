@@ -61,9 +61,9 @@ def test_a_chunk_of_scale_zero_takes_no_symbols() -> None:
         ("00 0400000000000000 0a 10 003f a0", "0 entries; at least 1"),
         ("8180808008 0400000000000000 0a 10", "2147483649 entries; .* 2147483648"),
         ("06 04000000", "4 bytes .* 9"),
-        ("06 0400000000000000 05 10 003f a0", r"chunks of 2\^5 entries; 64 to 32768"),
-        ("06 0400000000000000 10 10 003f a0", r"chunks of 2\^16 entries; 64 to 32768"),
-        ("06 0400000000000000 ff 10 003f a0", r"chunks of 2\^255 entries; 64 to 32768"),
+        ("06 0400000000000000 09 10 003f a0", r"chunks of 2\^9 entries; 1024 to 32768"),
+        ("06 0400000000000000 10 10 003f a0", r"chunks of 2\^16 entries; 1024 to 32768"),
+        ("06 0400000000000000 ff 10 003f a0", r"chunks of 2\^255 entries; 1024 to 32768"),
         (HEAD, "rates: 0 bytes .* 1"),
         (f"{HEAD} e1 003f a0", "rate of 225; at most 224"),
         (f"{HEAD} 10 00", "scales: 1 bytes .* 2"),
@@ -90,6 +90,13 @@ def test_a_few_bytes_that_claim_two_thousand_million_entries_cost_nothing() -> N
                 CODE.decode(body)
 
 
+def test_entries_that_cost_next_to_nothing_are_refused_unless_they_are_needed() -> None:
+    body = CODE.encode(quantized(2e-3, 64 * BLOCK))
+    with pytest.raises(FedcompError, match="4194304 entries in"):
+        CODE.decode(body)
+    assert CODE.decode(body, 64 * BLOCK).n == 64 * BLOCK
+
+
 def test_decoding_takes_memory_for_its_symbols() -> None:
     n = 16 * BLOCK
     for bits in (0.03, 0.3, 0.75):
@@ -100,7 +107,7 @@ def test_decoding_takes_memory_for_its_symbols() -> None:
 
 def test_a_vector_too_long_to_encode_is_refused() -> None:
     value = CrossPolytope(
-        Rotation(0, MAX_ENTRIES + 1, 64), np.zeros(1, np.uint8), np.zeros(1, np.float32), np.empty(0, np.uint16)
+        Rotation(0, MAX_ENTRIES + 1, 1024), np.zeros(1, np.uint8), np.zeros(1, np.float32), np.empty(0, np.uint16)
     )
     with pytest.raises(ValueError, match="a vector of 2147483649 entries; at most 2147483648 can be encoded"):
         CODE.encode(value)
