@@ -43,7 +43,7 @@ TRAINED = (
 """Model, dataset, partition, learning rate and rounds."""
 
 
-class Recorder(LocalGrid):
+class UpdateRecorder(LocalGrid):
     """A grid that records the first update of each round; `model` is the one that the round began with."""
 
     model: ArrayRecord
@@ -80,7 +80,7 @@ def updates(model: str, dataset: str, partition: str, rate: float, rounds: int, 
         "local-steps": 5,
         "device": "cpu",
     }
-    grid = Recorder(study_app, config)
+    grid = UpdateRecorder(study_app, config)
     first = ArrayRecord(build_model(model, input_shape(card), card.num_classes, 0).state_dict())
     strategy = FedAvg(fraction_train=A_ROUND / CLIENTS, fraction_evaluate=0.0)
     strategy.start(grid, first, num_rounds=rounds, evaluate_fn=grid.begin)

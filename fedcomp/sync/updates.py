@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import Vector
 from fedcomp.errors import CorruptError, StaleError, TruncatedError
-from fedcomp.quantized import Compact, InRanges, Masked, QuantizedVector, Rotated, Sparse, held_bytes
+from fedcomp.quantized import Compact, InRanges, Masked, QuantizedVector, Rotated, Sparse, expected_error, held_bytes
 from fedcomp.sync.exact_tensors import different_mask, rebased_exact
 from fedcomp.sync.replica import Replica, split_payload
 from fedcomp.sync.reply_checks import check_exact_magnitude, check_magnitude
@@ -38,6 +38,11 @@ class Update:
     def decoded_bytes(self) -> int:
         """The memory of the decoded change, in bytes."""
         return held_bytes(self.change)
+
+    @property
+    def expected_error(self) -> float | None:
+        """The expected squared error of the change, over the squared norm of what was encoded; None if it is unknown."""
+        return expected_error(self.change)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -43,7 +43,6 @@ from fedcomp.methods import (
     stc,
     with_share,
 )
-from fedcomp.quantized import expected_error
 from fedcomp.sync import Traffic
 
 AUTO, BALANCED, CROSS_POLYTOPE = auto(), balanced().name, crosspolytope().name
@@ -201,8 +200,8 @@ class LinkCompressors:
 
     def _measure_gain(self, replies: Sequence[ValidatedReply]) -> None:
         """Compare the errors of the round's updates, where the cross-polytope sent them, with that of Gaussian ones."""
-        changes = (reply.update.change for reply in replies if reply.update is not None)
-        errors: list[float] = [error for change in changes if (error := expected_error(change)) is not None]
+        found = (reply.update.expected_error for reply in replies if reply.update is not None)
+        errors = [error for error in found if error is not None]
         if self.uplink.name == CROSS_POLYTOPE and any(errors):
             expected = crosspolytope_error(float(str(dict(self.uplink.settings)["bits"])))
             gain = expected * len(errors) / sum(errors)
