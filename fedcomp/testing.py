@@ -33,7 +33,8 @@ ROUNDING = 1e-4
 """Tolerance of sums, relative to the magnitudes that were summed."""
 SMALLEST = 1e-44
 """Tolerance of sums of denormals, absolute."""
-LARGEST = 3.2e38
+LARGE, LARGEST = 1e36, 3.2e38
+"""Magnitudes near the largest float32: with the first, scales are at their bounds, and with the second, sums are."""
 SEEDS, SEEDS_OF_FEW = 32, 128
 """The number of messages of a vector whose errors are averaged: more for vectors of at most `FEW` entries."""
 FEW = 100
@@ -250,7 +251,8 @@ class _Check:
         wide = np.ldexp(rng.uniform(-2, 2, n), rng.integers(-149, 100, n)).astype(np.float32)
         wide[n // 2] = np.nextafter(np.float32(2.0**100), np.float32(0))  # rounds up to the next power of two
         yield "all magnitudes", wide
-        yield "huge values", (rng.choice([-1.0, 1.0], n) * rng.uniform(0.9, 1, n) * LARGEST).astype(np.float32)
+        for name, magnitude in (("large values", LARGE), ("huge values", LARGEST)):
+            yield name, (rng.choice([-1.0, 1.0], n) * rng.uniform(0.9, 1, n) * magnitude).astype(np.float32)
 
     def rounds(self, updates: list[tuple[str, Vector]]) -> tuple[bytes, State]:
         """Encode `updates` in order; return the last body and the state after it."""

@@ -13,6 +13,7 @@ from fedcomp.quantize.error_bound import Contracting, ErrorBound, Unbiased
 from fedcomp.quantized import (
     MAX_CHUNK,
     MAX_LENGTH,
+    MAX_SCALE,
     MIN_CHUNK,
     MIN_LENGTH,
     ROUNDING,
@@ -41,6 +42,10 @@ SOLVED = 1 / 200
 """The bits of all chunks may be this share below those that are asked for."""
 GUESSES, MAX_STEPS = 4, 16
 """Steps of the search for their bits: the first ones in proportion to what is left, the others by halves."""
+_Symbols = tuple[int, int, NDArray[np.uint16]]
+"""The size of groups, the number of their chunk, and their symbols."""
+MOST_SCALE = float(MAX_SCALE) * (1 - 2**-8)
+"""The largest number of bfloat16 below `MAX_SCALE`: no rounding reaches that."""
 MAX_FACTOR = 72.0
 """4 (log2(2^15) + 2), and the rounding of rates: `NearestVertex.error_bound`."""
 
@@ -111,7 +116,7 @@ class NearestVertex:
 
     def _quantize(
         self, entries: Vector, spare: Vector, rates: NDArray[np.uint8], norms: NDArray[np.float64], signs: Vector
-    ) -> tuple[NDArray[np.float64], "list[_Symbols]"]:
+    ) -> tuple[NDArray[np.float64], list[_Symbols]]:
         """Return the scales of some chunks, and their symbols: (size of the groups, number of the chunk, symbols).
 
         `entries` and `spare` are overwritten.
@@ -143,13 +148,8 @@ class NearestVertex:
         sent = products > 0
         products[~sent] = 1
         scales = energies / products if self.scale == "unbiased" else products / ((d << spread_bits(d)) * groups_of)
-        return np.where(
-            sent, np.minimum(np.ldexp(scales, half_bits(d << spread_bits(d)) + exponents), most), 0
-        ), symbols
-
-
-_Symbols = tuple[int, int, NDArray[np.uint16]]
-"""The size of groups, the number of their chunk, and their symbols."""
+        scales = np.minimum(np.ldexp(scales, half_bits(d << spread_bits(d)) + exponents), most)
+        return np.where(sent, scales, 0), symbols
 
 
 def _ordinary(norms: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -251,7 +251,7 @@ def _largest(entries: Vector, groups: int) -> tuple[NDArray[np.uint16], Vector]:
 
 def _as_bfloat16(scales: NDArray[np.float64], seed: int | None) -> Vector:
     """Return the scales with the 8 bits of bfloat16, rounded to the nearest, or at random and unbiased by `seed`."""
-    words = scales.astype(np.float32).view(np.uint32)
+    words = np.minimum(scales, MOST_SCALE).astype(np.float32).view(np.uint32)
     if seed is None:
         words += np.uint32(1 << 15)
     else:
