@@ -76,6 +76,7 @@ VARIANTS = {
     "ternary": [Arm("ternary()"), Arm("ternary(feedback=True)")],
     "qsgd": [Arm("qsgd(levels=7)"), Arm("qsgd(levels=1, norm='l2')")],
     "cgx": [Arm("cgx(bits=4)"), Arm("cgx(bits=4, adaptive=True)")],
+    "crosspolytope": [Arm("crosspolytope(bits=0.3)"), Arm("crosspolytope(bits=0.1)")],
     "eden": [Arm("eden(bits=2)"), Arm("eden(bits=0.1)")],
     "powersgd": [Arm("powersgd(rank=2)")],
 }

@@ -11,7 +11,7 @@ USES = ("choco", "deep_squeeze", "change", "direct")
 
 WITHOUT_MEMORY = (
     "cgx(bits=1, dense_below=0)",
-    "crosspolytope(bits=0.8)",
+    "crosspolytope(bits=0.2)",
     "dense()",
     "drive()",
     "eden(bits=0.5)",
@@ -30,7 +30,7 @@ WITHOUT_MEMORY = (
 )
 WITH_FEEDBACK = (
     "cgx(bits=1, dense_below=0, feedback=True)",
-    "crosspolytope(bits=0.8, feedback=True)",
+    "crosspolytope(bits=0.2, feedback=True)",
     "doublesqueeze(codec='random')",
     "drive(feedback=True)",
     "efsign()",

@@ -37,7 +37,7 @@ def crosspolytope(bits: float = 0.3, feedback: bool = False) -> Parts:
     Of each group of m rotated entries it sends the place and the sign of the largest one, in log2(m) + 1 bits: the nearest
     vertex of a cross-polytope.  Parts of the vector get bits in proportion to their norms.  Unbiased, except for vectors of
     fewer than about 20 entries, which have few rotations.  At the same bits below one, its squared error is two thirds of that
-    of `eden` on Gaussian vectors, and a third to a half on updates of models.  With `feedback`, it has error feedback and the
+    of `eden` on Gaussian vectors, and a quarter to a half on updates of models.  With `feedback`, it has error feedback and the
     scale of least error.
 
     Related methods.  DRIVE and EDEN, whose scale it has, send the sign of every rotated entry; below one bit, EDEN sends those

@@ -118,13 +118,6 @@ class CrossPolytope(AllEntries):
             vertices[places] = 1 - 2 * (symbols & 1).view(np.int16)
 
 
-def expected_error(vector: object) -> float | None:
-    """Return the expected error of a cross-polytope, also of one inside a longer vector; None for any other vector."""
-    while (inner := getattr(vector, "entries", None)) is not None:
-        vector = inner
-    return vector.expected_error() if isinstance(vector, CrossPolytope) else None
-
-
 @lru_cache(maxsize=1 << 12)
 def group_sizes(d: int, rate: int) -> GroupSizes:
     """Return (entries of a group, number of groups) of both kinds of groups of a chunk of `d` places.

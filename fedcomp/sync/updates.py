@@ -7,7 +7,16 @@ from numpy.typing import NDArray
 
 from fedcomp.core import Vector
 from fedcomp.errors import CorruptError, StaleError, TruncatedError
-from fedcomp.quantized import Compact, InRanges, Masked, QuantizedVector, Rotated, Sparse, expected_error, held_bytes
+from fedcomp.quantized import (
+    Compact,
+    CrossPolytope,
+    InRanges,
+    Masked,
+    QuantizedVector,
+    Rotated,
+    Sparse,
+    held_bytes,
+)
 from fedcomp.sync.exact_tensors import different_mask, rebased_exact
 from fedcomp.sync.replica import Replica, split_payload
 from fedcomp.sync.reply_checks import check_exact_magnitude, check_magnitude
@@ -42,7 +51,8 @@ class Update:
     @property
     def expected_error(self) -> float | None:
         """The expected squared error of the change, over the squared norm of what was encoded; None if it is unknown."""
-        return expected_error(self.change)
+        entries = _entries_of(self.change)
+        return entries.expected_error() if isinstance(entries, CrossPolytope) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,8 +123,15 @@ def decode_update(frame: Frame, published: Replica, start_exact: bytes | None = 
 
 def _is_rotated(change: QuantizedVector) -> bool:
     """Return whether `change` rotates some entries back each time it is used."""
-    entries = change.entries if isinstance(change, InRanges | Masked) else change
+    entries = _entries_of(change)
     return isinstance(entries, Rotated) and entries.indices is not None
+
+
+def _entries_of(change: QuantizedVector) -> QuantizedVector:
+    """Return the quantized vector inside `change`, which may be a longer one."""
+    while isinstance(change, InRanges | Masked):
+        change = change.entries
+    return change
 
 
 def _parts_of(frame: Frame, layout: Layout, start_exact: bytes) -> tuple[QuantizedVector, bytes]:

@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.core import CompensatedUpdate, EncodeContext, Vector
+from fedcomp.quantize import Quantizer
+
 
 def check_mean(
     draws: NDArray[np.float32], expected: NDArray[np.float32], values: NDArray[Any], scale: float = 0.0
@@ -23,6 +26,19 @@ def check_mean(
     allowed = 4 * np.sqrt(variance / len(draws)) + 8 / 3 * (high - low) / len(draws) + rounding
     assert ((draws >= low - rounding) & (draws <= high + rounding)).all()
     assert (np.abs(draws.mean(axis=0, dtype=np.float64) - wide) <= allowed).all()
+
+
+def squared_bias(quantizer: Quantizer[CompensatedUpdate, Any], vector: Vector, seeds: int) -> float:
+    """Return the squared bias of a quantizer as a share of the squared norm, from the means of two halves of the seeds.
+
+    The product of two independent means' errors is the squared bias, without the part of the variance.
+    """
+    means = np.zeros((2, vector.size))
+    for seed in range(seeds):
+        quantized = quantizer.quantize(CompensatedUpdate(vector, context=EncodeContext(seed)))
+        quantized.add_to(means[seed % 2], 2 / seeds)
+    errors = means - vector
+    return float(errors[0] @ errors[1]) / float(vector.astype(np.float64) @ vector)
 
 
 def check_at_most(values: NDArray[np.float64], bound: float) -> None:

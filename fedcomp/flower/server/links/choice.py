@@ -199,10 +199,12 @@ class LinkCompressors:
             self._log.watch(self._round, self.downlink, measured.share, self._balance, **balance)
 
     def _measure_gain(self, replies: Sequence[ValidatedReply]) -> None:
-        """Compare the errors of the round's updates, where the cross-polytope sent them, with that of Gaussian ones."""
+        """Compare the errors of the round's updates, where the cross-polytope was chosen, with that of Gaussian ones."""
+        if self.uplink.name != CROSS_POLYTOPE or str(self.uplink) != self._measured.uplink:
+            return
         found = (reply.update.expected_error for reply in replies if reply.update is not None)
         errors = [error for error in found if error is not None]
-        if self.uplink.name == CROSS_POLYTOPE and any(errors):
+        if any(errors):
             expected = crosspolytope_error(float(str(dict(self.uplink.settings)["bits"])))
             gain = expected * len(errors) / sum(errors)
             kept = KEPT_GAIN * self._measured.gain + (1 - KEPT_GAIN) * gain
