@@ -209,7 +209,7 @@ def _rates(bits: float, norms: NDArray[np.float64], rotation: Rotation) -> NDArr
     known = chunk_bits(rotation.chunk)[::step] / rotation.chunk
     edges, chunks = -(known[1:] + known[:-1]) / 2, np.arange(sizes.size)
     tables = {d: chunk_bits(d)[::step] for d in set(sizes.tolist())}
-    bits_of = np.stack([tables[d] for d in sizes.tolist()]) * (norms > 0)[:, None]
+    bits_of = np.stack([tables[d] for d in sizes.tolist()])
     budget = bits * rotation.n - CHUNK_BITS * sizes.size
     wanted = np.sqrt(norms / sizes)
     low, high, factor = 0.0, math.inf, max(budget, 1.0) / (math.fsum((wanted * sizes).tolist()) or 1.0)

@@ -126,6 +126,22 @@ def test_chunks_are_small_where_the_norm_is_in_few_places() -> None:
         assert error(quantized.dense(), value * tensors) < gain * error(encoded(value, 0.3).dense(), value)
 
 
+def test_the_rates_and_scales_of_chunks_count_when_their_length_is_chosen() -> None:
+    """At 0.03 bits, those of chunks of 2^10 would take 0.023."""
+    value = vector("Gaussian", 1 << 17)
+    tensors = np.where(np.arange(value.size) % (1 << 13) < 1 << 10, 8, 1).astype(np.float32)
+    assert encoded(value * tensors, 0.3).rotation.chunk == 1 << 10
+    quantized = encoded(value * tensors, 0.03)
+    assert quantized.rotation.chunk > 1 << 10
+    assert sent_bits(quantized) == pytest.approx(0.03, rel=0.03)
+
+
+def test_many_chunks_are_within_half_of_the_least_error_too() -> None:
+    value = np.random.default_rng(3).standard_normal(40 << 15, np.float32)
+    quantized = encoded(value, 0.25)
+    assert error(quantized.dense(), value) < 1.49 * least_error(sent_bits(quantized))
+
+
 def test_no_chunk_gets_more_than_a_bit() -> None:
     value = vector("Gaussian", 5 * BLOCK)
     value[:BLOCK] *= 1000

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from fedcomp.core import CompensatedUpdate, EncodeContext
 from fedcomp.entropy import CrossPolytopeCode
+from fedcomp.quantize import NearestVertex
 from fedcomp.quantized import (
     MAX_LENGTH,
     MAX_RATE,
@@ -64,3 +66,24 @@ def test_the_bits_of_a_chunk_fall_from_rate_to_rate() -> None:
     assert bits[[0, 16, 32, 48, 224]].tolist() == [1, 0.75, 0.5, 5 / 16, 16 / 2**15]
     assert (np.diff(bits[:160]) < 0).all()
     assert (np.diff(bits) <= 0).all()
+
+
+@pytest.mark.parametrize("bits", [0.5, 0.1, 0.03])
+@pytest.mark.parametrize("tensors", [(1,), (1, 8, 1, 1), (3, 0, 1, 20)])
+def test_the_expected_error_is_the_error_of_gaussian_chunks(bits: float, tensors: tuple[float, ...]) -> None:
+    size = (1 << 17) // len(tensors)
+    vector = np.random.default_rng(2).standard_normal(1 << 17, np.float32) * np.repeat(
+        np.array(tensors, np.float32), size
+    )
+    expected, found = [], []
+    for seed in range(4):
+        quantized = NearestVertex(bits).quantize(CompensatedUpdate(vector, context=EncodeContext(seed)))
+        error = quantized.dense() - vector.astype(np.float64)
+        expected.append(quantized.expected_error())
+        found.append(error @ error / (vector.astype(np.float64) @ vector))
+    assert np.mean(expected) == pytest.approx(float(np.mean(found)), rel=0.05)
+
+
+def test_the_expected_error_of_zeros_is_none() -> None:
+    zeros = CompensatedUpdate(np.zeros(5000, np.float32))
+    assert NearestVertex(0.3).quantize(zeros).expected_error() == 0

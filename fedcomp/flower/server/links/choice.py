@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from logging import INFO
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -203,10 +204,10 @@ class LinkCompressors:
         if self.uplink.name != CROSS_POLYTOPE or str(self.uplink) != self._measured.uplink:
             return
         found = (reply.update.expected_error for reply in replies if reply.update is not None)
-        errors = [error for error in found if error is not None]
-        if any(errors):
+        errors = [error for error in found if error]
+        if errors:
             expected = crosspolytope_error(float(str(dict(self.uplink.settings)["bits"])))
-            gain = expected * len(errors) / sum(errors)
+            gain = expected / median(errors)  # no few nodes decide
             kept = KEPT_GAIN * self._measured.gain + (1 - KEPT_GAIN) * gain
             self._measured.gain = min(max(kept, 1 / MAX_GAIN), MAX_GAIN)
 

@@ -1,5 +1,6 @@
 """The automatic choice in a federation: what nodes are sent, what is logged, and what a restarted server remembers."""
 
+import math
 import random
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,7 @@ from fedcomp.core import read_archive, to_json, write_archive
 from fedcomp.core.files import from_json
 from fedcomp.errors import CorruptError
 from fedcomp.flower import Checkpoint, CompressedStrategy, FedAMS, LocalGrid, records, to_record
+from fedcomp.methods.automatic import crosspolytope_bits
 from fedcomp.wire import parse_server_message
 from tests.flower.toy import Arrays, app, checkpoint_at, floats, model, training
 
@@ -49,6 +51,10 @@ def run(
     grid = RecordingGrid()
     strategy.start(grid, model((side, side)), num_rounds=rounds)
     return strategy, grid
+
+
+def bits_of(text: str) -> float:
+    return float(str(dict(fedcomp.parse(text).settings)["bits"]))
 
 
 def names(texts: list[str]) -> list[str]:
@@ -137,36 +143,48 @@ def test_a_model_that_would_be_published_late_is_sent_with_a_higher_density(late
     assert (max(sizes[20:]) > 1.5 * max(sizes[:20])) == grows
 
 
-def test_updates_of_uneven_weights_take_more_bits() -> None:
+def test_updates_of_uneven_weights_take_more_bits(tmp_path: Path) -> None:
     """From the second round on, when the weights are known: (1 + 1 + 2 + 2 + 3 + 3)^2 / 28 is 86 % of 6 even ones."""
-    first, *others = run(100)[1].per_round
+    first, *others = run(100, checkpoint=tmp_path / "state")[1].per_round
     assert first == "crosspolytope(bits=0.592)", "an error of 0.2 * 6"
-    found = [float(str(dict(fedcomp.parse(text).settings)["bits"])) for text in others]
-    assert np.median(found) == pytest.approx(0.658, rel=0.08), "an error of 0.2 * 5.14, and some bits for few entries"
+    gain = from_json(read_archive(tmp_path / "state")["plain"])["choice"]["gain"]
+    assert bits_of(others[-1]) == pytest.approx(crosspolytope_bits(0.2 * 144 / 28 * gain), rel=0.02)
+    assert 0.7 < gain < 1, "rates and scales take some of the bits of so few entries"
 
 
 def test_updates_whose_norm_is_in_few_places_take_fewer_bits(tmp_path: Path) -> None:
-    """The server computes the error of the updates from the updates, and remembers it over a restart."""
-
+    """The server computes the error of the updates from the updates, remembers it, and no few nodes decide."""
     large = np.where(np.arange(14_640) < 1024, np.float32(8), np.float32(1))
 
     def step(arrays: Arrays, context: Context, number: int) -> Arrays:
-        rng = np.random.default_rng([number, int(context.node_config["partition-id"])])
-        return arrays | {"w": arrays["w"] + rng.standard_normal(14_640, np.float32) * (large if uneven else 1)}
+        node = int(context.node_config["partition-id"])
+        change = np.random.default_rng([number, node]).standard_normal(14_640, np.float32)
+        return arrays | {"w": arrays["w"] + change * (large if node < uneven else 1)}
 
     found: list[list[float]] = []
-    for uneven in (False, True):
-        grid, first = RecordingGrid(training(step)), to_record({"w": np.zeros(14_640, np.float32)})
-        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(tmp_path / str(uneven)))
-        strategy.start(grid, first, num_rounds=40)
-        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
-        strategy.load(tmp_path / str(uneven))
-        strategy.start(grid, strategy.arrays, num_rounds=40)
-        found.append([float(str(dict(fedcomp.parse(text).settings)["bits"])) for text in grid.per_round])
-    even, few = found
-    assert few[0] == even[0], "nothing is known before the first round"
-    assert few[39] < 0.7 * even[39]
-    assert few[40] < 0.7 * even[40]
+    for uneven in (0, 2, NODES):
+        grid, path = RecordingGrid(training(step)), tmp_path / str(uneven)
+        strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(path))
+        strategy.start(grid, to_record({"w": np.zeros(14_640, np.float32)}), num_rounds=40)
+        found.append([bits_of(text) for text in grid.per_round])
+    none, two, all_of_them = found
+    assert none[0] == two[0] == all_of_them[0], "nothing is known before the first round"
+    assert all_of_them[39] < 0.7 * none[39]
+    assert two[39] == pytest.approx(none[39], rel=0.02)
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
+    strategy.load(path)
+    strategy.start(grid, strategy.arrays, num_rounds=40)
+    gain = from_json(read_archive(path)["plain"])["choice"]["gain"]
+    allowed = 0.2 * NODES * math.sqrt(80 / 100)  # of 80 rounds
+    assert bits_of(grid.per_round[40]) == pytest.approx(crosspolytope_bits(allowed * gain), rel=0.02)
+    assert gain > 1.5
+
+
+def test_nothing_is_measured_where_the_user_named_the_compressor(tmp_path: Path) -> None:
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), uplink=fedcomp.crosspolytope(bits=0.3))
+    strategy.start(RecordingGrid(), model((60, 60)), num_rounds=3)
+    strategy.save(tmp_path / "state")
+    assert from_json(read_archive(tmp_path / "state")["plain"])["choice"]["gain"] == 1
 
 
 def test_weights_whose_squares_are_no_numbers_are_even() -> None:
@@ -219,7 +237,8 @@ def test_a_damaged_choice_in_a_checkpoint_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damaged", [[1], "text", {"boost": -3.0}, {"boost": float("nan")}, {"reached": -1}, {"share": 2}, {"sent": -1}]
+    "damaged",
+    [[1], "text", {"boost": -3.0}, {"boost": float("nan")}, {"reached": -1}, {"share": 2}, {"sent": -1}, {"gain": 0.0}],
 )
 def test_any_damage_of_the_choice_is_an_error_of_the_checkpoint(damaged: object, tmp_path: Path) -> None:
     strategy, _ = run(2, checkpoint=tmp_path / "state")
