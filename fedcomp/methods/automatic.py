@@ -6,7 +6,7 @@ measure them.  Sizes are in bits per entry of the vector.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -34,36 +34,41 @@ GROUPS = tuple(1 << power for power in range(1, 13))
 MAX_TINY = 40
 """Vectors of up to this number of entries travel dense: a message has a head of about 70 bytes."""
 ONE_BIT_ENTRIES = 1500.0
-"""Vectors of this size take one bit an entry.  Smaller vectors take more, because each of their entries matters more."""
+"""Until noise is measured, vectors of this size take one bit an entry, and smaller ones more: each entry matters more."""
 FIRST_CONTACT_SHARE = 0.3
 """A node's first message holds the exact model; this share of its cost buys precision in the node's other messages."""
 MEAN_ERROR = 0.2
-"""The squared error of a round's mean, as a share of an update's squared norm.  Independent errors average out."""
+"""Until noise is measured: the squared error of a round's mean, as a share of an update's squared norm.  Errors average out."""
 VERSION_ERROR, MAX_VERSION_ERROR = 0.5, 3.0
-"""The squared error of a version: at most the first share of an update's squared norm, and the second of the version's own.
+"""Until noise is measured, the squared error of a version: at most the first share of an update's squared norm, and the second
+of the version's own.
 
 The mean of k updates changes the model less than one update does, so the first share counts k times.
 """
+NOISE_SHARE = 1.0
+"""The noise that a long run of a large model may have in the end, over the squared way that the model has gone."""
+SMALL_MODEL = 4400.0
+"""Models of fewer entries allow less noise, in proportion: more of it falls on directions that matter."""
 MANY_ROUNDS = 100
 """Shorter runs allow less error, in proportion to the square root of their rounds: they end while learning is still fast."""
 MIN_REQUESTS = 200.0
 """Error feedback on a node needs this many rounds in which the node takes part."""
 SENDS_PER_NODE = 12.0
 """How often a node sends each entry in a run, on average, with error feedback."""
-MIN_ROUNDS, MIN_JUMP_ROUNDS = 150, 100
+MIN_ROUNDS, MIN_JUMP_ROUNDS = 150, 30
 """Error feedback on the server needs this many rounds, or the second number if it sends fewer bytes thanks to jumps.
 
 The server takes part in each round, however few nodes do.
 """
 JUMP_GROWTH = 0.4
 """A jump over s versions takes about s**JUMP_GROWTH times the bytes of one version (CNN and logistic regression)."""
-SENDS_BY_SERVER = 15.0
+SENDS_BY_SERVER = 10.0
 """How often the server sends each entry in a run, on average, with error feedback."""
 MAX_DENSITY = 0.25
 FLUSH_SHARE, FLUSH_FACTOR = 0.1, 4.0
 """In this last share of the rounds, nodes send with this many times the density, so that their residuals are sent."""
-MAX_DELAY_SHARE, MAX_BALANCED_DELAY_SHARE = 0.02, 0.08
-"""The longest delay by the server's error feedback, as a share of the run's rounds; the second if nodes fetch much.
+MAX_DELAY_SHARE = 0.02
+"""The longest delay by the server's error feedback, as a share of the run's rounds.
 
 The last version leaves out as much as any other version.  Sending its whole residual at once would bring back the noise of
 many means: in trial runs, a precise last version cost the CNN and the adapters of the studies about one percentage point.
@@ -83,10 +88,10 @@ def auto() -> Parts:
     The choice depends on the number of rounds, the share of the nodes that take part in a round, and the size of the model,
     and adapts to the measured residual.
 
-    * In short runs, and on nodes that rarely take part: EDEN with just enough bits, or the cross-polytope with less than one if
-      many nodes are averaged.  The server computes the error of the updates from the updates, and so finds the bits.
-    * In long runs: STC, with a density that falls with the number of rounds.  The server uses it in shorter runs than the
-      nodes do, because it takes part in each round.
+    * Updates: the cross-polytope, or from one bit on EDEN, with just enough bits.  The server measures the noise that they add
+      to the model, and keeps it below a share of the way that the model has gone.  If the strategy does more than average, the
+      bits follow from the number of averaged updates, and nodes that often take part use STC.
+    * Versions: in short runs the same, in long ones STC, with a density that falls with the number of rounds.
     * For tiny models: dense.
 
     For a single message, outside `CompressedStrategy`, it is ``eden(bits=1)``.
@@ -103,6 +108,11 @@ class RoundFacts:
     `changed` is the largest number of entries in the tensors that the updates of a round have changed, 0 before the first.
     `gain` is the error of `crosspolytope` on Gaussian entries over that on the updates, at the same bits: about 2 on those of
     models, whose norm is in few places.
+
+    `measurable` says that the strategy's step is the mean of the updates, so that errors add up in the model.
+    `noise` is the squared error that the messages of a round may add to the model, over the squared norm of an update
+    (`NoiseBudget.share`), and `step` the squared norm of a round's change over the same; both are 0 before they are measured.
+    With `both`, updates and versions add noise, and share it.  With `shared_start`, nodes make the first model themselves.
     """
 
     n: int
@@ -113,6 +123,11 @@ class RoundFacts:
     averaged: float
     changed: int = 0
     gain: float = 1.0
+    measurable: bool = True
+    noise: float = 0.0
+    step: float = 0.0
+    both: bool = True
+    shared_start: bool = False
 
     @property
     def learning(self) -> int:
@@ -131,13 +146,50 @@ class RoundFacts:
 
     @property
     def first_contacts(self) -> float:
-        """The expected share of messages that are a node's first, with nodes drawn at random in each round."""
+        """The expected share of messages that bring a node its first, whole model, with nodes drawn at random in each round."""
+        if self.shared_start:
+            return 0.0
         return min(1.0, (1 - (1 - self.participation) ** self.num_rounds) / self.requests)
 
     @property
     def tolerance(self) -> float:
         """The error allowed in this run, as a share of the error allowed in a long run."""
         return min(1.0, math.sqrt(self.num_rounds / MANY_ROUNDS))
+
+    @property
+    def noise_share(self) -> float:
+        """The noise that the model may have in the end, over the squared way that it has gone."""
+        return NOISE_SHARE * self.tolerance * min(1.0, self.learning / SMALL_MODEL)
+
+    @property
+    def uplink_error(self) -> float:
+        """The squared error that an update may have, over its squared norm."""
+        if not self.noise:
+            return MEAN_ERROR * self.averaged * self.tolerance
+        return self.noise * self.averaged * self._uplink_share
+
+    @property
+    def downlink_error(self) -> float:
+        """The squared error that a version may have, over its squared norm."""
+        if not self.noise:
+            return min(VERSION_ERROR * self.averaged, MAX_VERSION_ERROR) * self.tolerance
+        return self.noise * (1 - self._uplink_share if self.both else 1.0) / self._step
+
+    @property
+    def _uplink_share(self) -> float:
+        """The share of the noise that updates add, with which both links together take the fewest bits.
+
+        Bits fall with the inverse of an error.  A version of squared norm `step` is fetched by 1 / `participation` messages,
+        and an update is one of `averaged`: the bits are 1 / (averaged u) + step / (participation v) for the shares u and v.
+        """
+        if not self.both:
+            return 1.0
+        return 1 / (1 + math.sqrt(self.averaged * self._step / self.participation))
+
+    @property
+    def _step(self) -> float:
+        """`step`, above 0 even if the updates of a round cancel each other."""
+        return max(self.step, 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +208,12 @@ def choose_uplink(facts: RoundFacts, *, keep_stc: bool = False) -> Choice:
     if (tiny := _tiny(facts.n)) is not None:
         return tiny
     least = {
-        _mean(facts.averaged): eden_bits(MEAN_ERROR * facts.averaged * facts.tolerance),
-        _small(facts.learning): math.sqrt(ONE_BIT_ENTRIES / facts.learning),
-        _first(facts.first_contacts): (FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts),
-    }
+        _mean(facts): eden_bits(facts.uplink_error),
+        _first(facts.first_contacts): FIRST_CONTACT_SHARE * DENSE_BITS * facts.first_contacts,
+    } | _small(facts)
     density = min(SENDS_PER_NODE / facts.requests, MAX_DENSITY)
-    if keep_stc or (facts.requests >= MIN_REQUESTS and _stc_bits(density) <= max(least.values())):
+    feedback = not facts.measurable and facts.requests >= MIN_REQUESTS and _stc_bits(density) <= max(least.values())
+    if keep_stc or feedback:
         flush = FLUSH_FACTOR if facts.server_round > (1 - FLUSH_SHARE) * facts.num_rounds else 1.0
         return _stc(
             density * flush, f"each node trains {facts.requests:.4g} times, and sends later what a message leaves out"
@@ -185,13 +237,12 @@ def choose_downlink(facts: RoundFacts, *, boost: float = 1.0, keep_stc: bool = F
     first = facts.first_contacts
     returning = (1 - first) / facts.participation  # deltas that a message brings on average
     least = {
-        _version(facts.averaged): eden_bits(min(VERSION_ERROR * facts.averaged, MAX_VERSION_ERROR) * facts.tolerance),
-        _small(facts.learning): math.sqrt(ONE_BIT_ENTRIES / facts.learning),
-        _first(first): (FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9)),
-    }
+        _version(facts): eden_bits(facts.downlink_error),
+        _first(first): FIRST_CONTACT_SHARE * DENSE_BITS * first / max(returning, 1e-9),
+    } | _small(facts)
     missed = 1 / facts.participation
     jump_bits = _stc_bits(density) * missed**JUMP_GROWTH
-    if facts.num_rounds >= MIN_JUMP_ROUNDS and jump_bits < max(least.values()) * missed:
+    if facts.num_rounds >= MIN_JUMP_ROUNDS and jump_bits < _bits_without_feedback(facts) * missed:
         return _stc(
             density * boost, f"a node misses {missed:.3g} versions on average, and gets their sum in one message"
         )
@@ -237,7 +288,7 @@ def next_boost(
     """
     check_range("delay", delay, least=0)
     unbalanced = fetched > AUTO_BALANCE * sent
-    longest = num_rounds * (MAX_BALANCED_DELAY_SHARE if unbalanced else MAX_DELAY_SHARE)
+    longest = num_rounds * MAX_DELAY_SHARE
     if delay > longest:
         return min(boost * BOOST_STEP, MAX_BOOST)
     if unbalanced:
@@ -252,24 +303,41 @@ def _tiny(n: int) -> Choice | None:
     return Choice(dense(), f"a model of {n} entries takes hardly more bytes than the head of a message")
 
 
-def _mean(averaged: float) -> str:
-    if averaged < 1.5:
+def _mean(facts: RoundFacts) -> str:
+    if facts.noise:
+        return "this much noise is small beside the way that the model has gone"
+    if facts.averaged < 1.5:
         return "the strategy reads each update by itself, and nothing cancels its error"
-    return f"a round averages {averaged:.3g} updates, whose errors mostly cancel"
+    return f"a round averages {facts.averaged:.3g} updates, whose errors mostly cancel"
 
 
-def _version(averaged: float) -> str:
-    if averaged < 1.5:
+def _version(facts: RoundFacts) -> str:
+    if facts.noise:
+        return "this much noise is small beside the way that the model has gone"
+    if facts.averaged < 1.5:
         return "a version must stay close to the update that it is made of"
-    return f"a version averages {averaged:.3g} updates, and an error in it changes the model little"
+    return f"a version averages {facts.averaged:.3g} updates, and an error in it changes the model little"
 
 
-def _small(n: int) -> str:
-    return f"only {n} entries learn, and each of them matters more"
+def _small(facts: RoundFacts) -> dict[str, float]:
+    """Return the reason and the bits of a small model, until noise is measured."""
+    if facts.noise:
+        return {}
+    return {
+        f"only {facts.learning} entries learn, and each of them matters more": math.sqrt(
+            ONE_BIT_ENTRIES / facts.learning
+        )
+    }
 
 
 def _first(share: float) -> str:
     return f"{share:.0%} of the messages bring a node its first, whole model, beside which smaller updates would save little"
+
+
+def _bits_without_feedback(facts: RoundFacts) -> float:
+    """Return the bits an entry that versions without error feedback take in the whole run, about."""
+    error = min(VERSION_ERROR * facts.averaged, MAX_VERSION_ERROR) * facts.tolerance
+    return max(eden_bits(error), *_small(replace(facts, noise=0.0)).values())
 
 
 def _stc_bits(density: float) -> float:

@@ -50,20 +50,20 @@ class CrossPolytope(AllEntries):
         """Entries of the vector."""
         return self.rotation.n
 
-    def expected_error(self) -> float:
-        """Return the expected squared error over the squared norm of what was encoded, with the unbiased scale.
+    def expected_noise(self) -> tuple[float, float]:
+        """Return the expected squared norm of what was encoded, and the expected squared error, with the unbiased scale.
 
-        A chunk has the error `gaussian_error` of its rate, and its squared norm is 1 plus that times the one before.  The
-        mean over the chunks, weighted by the norms that follow from this, is the error.
+        A chunk has the error `gaussian_error` of its rate, over its squared norm, and what is sent has 1 plus that times the
+        squared norm of what was encoded.
         """
         sent = self.scales != 0
         sizes, scales = self.rotation.chunk_sizes()[sent], self.scales[sent].astype(np.float64)
         kinds = zip(sizes.tolist(), self.rates[sent].tolist(), strict=True)
-        errors, kept = np.array([gaussian_error(d, rate) for d, rate in kinds] or [(0.0, 0.0)]).T
         if not sizes.size:
-            return 0.0
+            return 0.0, 0.0
+        errors, kept = np.array([gaussian_error(d, rate) for d, rate in kinds]).T
         norms = scales**2 * kept / (1 + errors)
-        return float(norms @ errors / norms.sum())
+        return float(norms.sum()), float(norms @ errors)
 
     def blocks(self) -> Iterator[tuple[slice, Vector]]:
         """Yield (part, its entries) in order."""

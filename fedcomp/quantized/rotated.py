@@ -1,5 +1,6 @@
 """Levels of a randomly rotated vector: sender and receiver draw the rotation from one seed."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -55,6 +56,20 @@ class Rotated:
     def rotation(self) -> Rotation:
         """The places of the rotated entries."""
         return Rotation(self.seed, self.n if self.indices is None else self.indices.size)
+
+    def expected_noise(self) -> tuple[float, float]:
+        """Return the expected squared norm of what was encoded, and the expected squared error, with the unbiased scale.
+
+        Rotated entries are Gaussian.  Of centroids with the mean square q, the unbiased ones have the error 1 / q - 1 over the
+        squared norm, and themselves 1 / q times this norm.
+        """
+        sizes = self.rotation.chunk_sizes()
+        powers = np.array([size / 4.0 ** half_bits(size) for size in sizes.tolist()])
+        sent = float(self.scales.astype(np.float64) ** 2 @ (sizes * powers))
+        if self.bits > 1:  # with one bit, levels are signs
+            sent *= mean_square(self.bits)
+        encoded = sent * mean_square(self.bits) * self.rotation.n / self.n
+        return encoded, sent - encoded
 
     def dense(self) -> Vector:
         """Return the vector, float32 (n,)."""
@@ -141,6 +156,20 @@ def centroids(bits: int) -> Vector:
     levels = np.concatenate((-positive[::-1], positive))
     levels.flags.writeable = False
     return levels
+
+
+def mean_square(bits: float) -> float:
+    """Return the mean square of the levels of entries from N(0, 1); between whole `bits`, some entries have one bit more."""
+    narrow = max(1, int(bits))
+    return float(np.interp(bits, (narrow, narrow + 1), (_mean_square(narrow), _mean_square(min(narrow + 1, MAX_BITS)))))
+
+
+@lru_cache(maxsize=MAX_BITS)
+def _mean_square(bits: int) -> float:
+    levels = centroids(bits).astype(np.float64)
+    borders = [-math.inf, *((levels[1:] + levels[:-1]) / 2).tolist(), math.inf]
+    below = np.array([(1 + math.erf(border / math.sqrt(2))) / 2 for border in borders])
+    return float(np.diff(below) @ levels**2)
 
 
 def half_bits(length: int) -> int:

@@ -49,10 +49,10 @@ class Update:
         return held_bytes(self.change)
 
     @property
-    def expected_error(self) -> float | None:
-        """The expected squared error of the change, over the squared norm of what was encoded; None if it is unknown."""
+    def expected_noise(self) -> tuple[float, float] | None:
+        """The expected squared norm of what was encoded, and the expected squared error; None if they are unknown."""
         entries = _entries_of(self.change)
-        return entries.expected_error() if isinstance(entries, CrossPolytope) else None
+        return entries.expected_noise() if isinstance(entries, CrossPolytope | Rotated) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -208,3 +208,17 @@ def test_only_the_seed_and_the_sum_decide(bits: float) -> None:
         assert again.dense().tobytes() == quantized.dense().tobytes()
     assert encoded(value, bits, seed=4).levels.tobytes() != quantized.levels.tobytes()
     assert encoded(value, bits, seed=-1).seed == 2**64 - 1
+
+
+@pytest.mark.parametrize("bits", [0.3, 1, 1.5, 2, 3.3, 4])
+@pytest.mark.parametrize("n", [1 << 15, 40_000])
+def test_the_expected_noise_is_that_of_gaussian_entries(bits: float, n: int) -> None:
+    """Chunks of 2^15 entries, whose Hadamard matrix is scaled by the square root of 2, and of 2^12 and less."""
+    vector = np.random.default_rng(3).standard_normal(n, np.float32)
+    expected, found = [], []
+    for seed in range(4):
+        quantized = Eden(bits, "unbiased").quantize(CompensatedUpdate(vector, context=EncodeContext(seed)))
+        error = quantized.dense() - vector.astype(np.float64)
+        expected.append(quantized.expected_noise())
+        found.append((vector.astype(np.float64) @ vector, error @ error))
+    np.testing.assert_allclose(np.mean(expected, 0), np.mean(found, 0), rtol=0.03)

@@ -309,10 +309,10 @@ class CompressedStrategy(Strategy):
             messages = self._buffered.idle(messages, train=kind is MessageKind.TRAIN_MESSAGE)
         nodes = [message.metadata.dst_node_id for message in messages]
         if kind is MessageKind.TRAIN_MESSAGE:
-            n, traffic = self.publisher.replica.layout.n, self.ledger.nodes_of_round(server_round - 1)
+            traffic = self.ledger.nodes_of_round(server_round - 1)
             choosing_grid = RngPreservingGrid(grid)
             links = self.uplink, self.downlink
-            self._links.begin_round(*links, server_round, n, nodes, choosing_grid, traffic, self._busy)
+            self._links.begin_round(*links, server_round, self.publisher, nodes, choosing_grid, traffic, self._busy)
             uplink = self._links.uplink
         else:
             self._links.reach(nodes)
@@ -368,7 +368,7 @@ class CompressedStrategy(Strategy):
             returned = self.mode.returned(reply.reply.staleness) if self.mode is not None else 0.0
             self.publisher.acknowledge(reply.node, reply.reply, summed=summed, returned=returned)
         changed = sum(size for _, size in selected_entries(published.layout, ~unchanged))
-        self._links.end_round(replies, change[0], self.publisher.memory, changed)
+        self._links.end_round(replies, change[0], self.publisher, changed)
         self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.perf_counter() - start_s)
 
     def aggregate_evaluate(self, server_round: int, replies: Messages) -> MetricRecord | None:

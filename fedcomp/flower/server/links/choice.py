@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from logging import INFO
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from fedcomp.errors import CorruptError
 from fedcomp.flower.compat import log
 from fedcomp.flower.server.async_mode import AsyncMode
 from fedcomp.flower.server.links.balance_log import BalanceLog
+from fedcomp.flower.server.links.noise_budget import NoiseBudget, Sketch, sketch
 from fedcomp.flower.server.links.returning import ReturningTraffic
 from fedcomp.flower.server.rounds.aggregation import weights_of
 from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
@@ -44,7 +44,7 @@ from fedcomp.methods import (
     stc,
     with_share,
 )
-from fedcomp.sync import Traffic
+from fedcomp.sync import Publisher, Traffic
 
 AUTO, BALANCED, CROSS_POLYTOPE = auto(), balanced().name, crosspolytope().name
 RESIDUAL = LinearFeedback().name
@@ -75,6 +75,7 @@ class Measurements:
         fetched: The bytes that returning nodes fetched in the last rounds (`ReturningTraffic`).
         sent: The bytes that they sent.
         changed: The largest number of entries in the tensors that the updates of a round change; 0 before the first round.
+        budget: The noise in the model, and the way that it has gone.
         gain: How much less error the updates have than Gaussian ones at the same bits (`RoundFacts.gain`), in the last rounds.
     """
 
@@ -88,6 +89,7 @@ class Measurements:
     sent: float = 0.0
     changed: int = 0
     gain: float = 1.0
+    budget: NoiseBudget = field(default_factory=NoiseBudget)
 
 
 class LinkCompressors:
@@ -101,11 +103,13 @@ class LinkCompressors:
         self.num_rounds = 0
         averaging = aggregating(inner)
         self._averages = reply_use_of(inner) is ReplyUse.MEAN and not isinstance(averaging, SECOND_MOMENTS)
+        self._mean_is_step = self._averages and type(averaging).aggregate_train is FedAvg.aggregate_train
         self._weight_key = averaging.weighted_by_key if self._averages and isinstance(averaging, FedAvg) else ""
         self._measured = Measurements()
         self._returning = ReturningTraffic(mode.staleness if mode is not None else 0)
         self._log = BalanceLog()
         self._reached: set[int] = set()
+        self._here: Sketch | None = None
         self._participation, self._balance, self._chosen = 1.0, 0.0, False
         self._round = 0
 
@@ -122,7 +126,7 @@ class LinkCompressors:
         uplink: Compressor,
         downlink: Compressor,
         server_round: int,
-        n: int,
+        publisher: Publisher,
         nodes: Sequence[int],
         grid: Grid,
         traffic: Mapping[int, Traffic],
@@ -130,7 +134,7 @@ class LinkCompressors:
     ) -> None:
         """Take `uplink` and `downlink`, or choose where they are `auto()` or `balanced()`.
 
-        In the round, `nodes` begin to train, of those of `grid`, and those that are `busy` go on; the vector has `n` entries.
+        In the round, `nodes` begin to train the model of `publisher`, of those of `grid`, and those that are `busy` go on.
         `traffic` is that of the round before by node, its evaluation included.
         """
         measured, self._round = self._measured, server_round
@@ -147,26 +151,46 @@ class LinkCompressors:
             return
         averaged = max(1.0, measured.evenness * sampled) if self._averages else 1.0
         num_rounds = self.num_rounds or server_round + UNKNOWN_ROUNDS
-        num_nodes = len(list(grid.get_node_ids()))
-        facts = RoundFacts(n, server_round, num_rounds, num_nodes, sampled, averaged, measured.changed, measured.gain)
+        num_nodes, vector = len(list(grid.get_node_ids())), publisher.replica.vector
+        facts = RoundFacts(
+            vector.size,
+            server_round,
+            num_rounds,
+            num_nodes,
+            sampled,
+            averaged,
+            measured.changed,
+            measured.gain,
+            both=uplink == AUTO,
+            shared_start=publisher.start is not None,
+            measurable=self._mean_is_step,
+        )
+        if self._mean_is_step and AUTO in (uplink, downlink):
+            budget = measured.budget
+            if self._here is None:
+                self._here = sketch(vector)
+                budget.first = budget.first or self._here.tolist()
+            if noise := budget.share(max(1, num_rounds - server_round + 1), facts.noise_share):
+                facts = replace(facts, noise=noise, step=budget.step / budget.norm)
         self._participation = facts.participation
         choices: dict[str, Choice] = {}
-        if uplink == AUTO:
-            choices["uplink"] = choose_uplink(facts, keep_stc=_is_stc(measured.uplink))
-            self.uplink = choices["uplink"].compressor
         if downlink == AUTO:
-            facts = replace(facts, sampled=max(sampled, measured.reached))
-            choices["downlink"] = choose_downlink(facts, boost=measured.boost, keep_stc=_is_stc(measured.downlink))
+            fetching = replace(facts, sampled=max(sampled, measured.reached))
+            choices["downlink"] = choose_downlink(fetching, boost=measured.boost, keep_stc=_is_stc(measured.downlink))
             self.downlink = choices["downlink"].compressor
         elif downlink.name == BALANCED:
             measured.share = measured.share or first_share(facts.participation)
             self.downlink, self._balance = with_share(downlink, measured.share), balance_of(downlink)
+        if uplink == AUTO:
+            facts = replace(facts, both=downlink == AUTO and RESIDUAL not in self.downlink.memory.vectors)
+            choices["uplink"] = choose_uplink(facts, keep_stc=_is_stc(measured.uplink))
+            self.uplink = choices["uplink"].compressor
         self._remember(choices, server_round)
 
     def _remember(self, choices: Mapping[str, Choice], server_round: int) -> None:
         """Keep the texts of the chosen compressors; log those whose method is not that of the round before."""
         news: list[str] = []
-        for link, choice in choices.items():
+        for link, choice in sorted(choices.items(), reverse=True):
             before = getattr(self._measured, link)
             if not before or parse(before).name != choice.compressor.name:
                 news.append(f"{choice.compressor} as {link}, because {choice.reason}")
@@ -178,17 +202,18 @@ class LinkCompressors:
         """Count `nodes` among those that get a message between two versions."""
         self._reached |= set(nodes)
 
-    def end_round(self, replies: Sequence[ValidatedReply], change: Vector, memory: State, changed: int) -> None:
-        """Measure a round: the weights of its `replies`, and the `memory` of the downlink after publishing `change`.
+    def end_round(self, replies: Sequence[ValidatedReply], change: Vector, publisher: Publisher, changed: int) -> None:
+        """Measure a round: its `replies`, and what `publisher` made of their `change`.
 
         The updates change tensors of `changed` entries.
         """
-        measured = self._measured
+        measured, memory = self._measured, publisher.memory
         measured.changed = max(measured.changed, changed)
-        self._measure_gain(replies)
         if self._weight_key and any(weights := weights_of(replies, self._weight_key)):
             shares = [weight / max(weights) for weight in weights]  # squares of tiny weights would be 0
             measured.evenness = sum(shares) ** 2 / sum(share**2 for share in shares) / len(shares)
+        if self._chosen or str(self.uplink) == measured.uplink:
+            self._measure_noise(replies, change, publisher.replica.vector)
         # The most so far: a server that restarts has forgotten which nodes evaluated after its checkpoint.
         measured.reached, self._reached = max(measured.reached, len(self._reached)), set()
         balance = {"fetched": measured.fetched, "sent": measured.sent, "participation": self._participation}
@@ -199,17 +224,22 @@ class LinkCompressors:
             measured.share = next_share(measured.share, balance=self._balance, **balance)
             self._log.watch(self._round, self.downlink, measured.share, self._balance, **balance)
 
-    def _measure_gain(self, replies: Sequence[ValidatedReply]) -> None:
-        """Compare the errors of the round's updates, where the cross-polytope was chosen, with that of Gaussian ones."""
-        if self.uplink.name != CROSS_POLYTOPE or str(self.uplink) != self._measured.uplink:
-            return
-        found = (reply.update.expected_error for reply in replies if reply.update is not None)
-        errors = [error for error in found if error]
-        if errors:
+    def _measure_noise(self, replies: Sequence[ValidatedReply], change: Vector, published: Vector) -> None:
+        """Measure the errors of the updates, and compare those of the cross-polytope with those of Gaussian entries."""
+        measured = self._measured
+        found = [reply.update.expected_noise for reply in replies if reply.update is not None]
+        norms, errors = np.array([each for each in found if each is not None and each[0]] or [(0.0, 0.0)]).T
+        norm, error = float(np.median(norms)), float(np.median(errors))  # no few nodes decide
+        if error and self.uplink.name == CROSS_POLYTOPE and str(self.uplink) == measured.uplink:
             expected = crosspolytope_error(float(str(dict(self.uplink.settings)["bits"])))
-            gain = expected / median(errors)  # no few nodes decide
-            kept = KEPT_GAIN * self._measured.gain + (1 - KEPT_GAIN) * gain
-            self._measured.gain = min(max(kept, 1 / MAX_GAIN), MAX_GAIN)
+            kept = KEPT_GAIN * measured.gain + (1 - KEPT_GAIN) * expected / float(np.median(errors / norms))
+            measured.gain = min(max(kept, 1 / MAX_GAIN), MAX_GAIN)
+        if self._here is not None and norm:
+            before, self._here, step = self._here, sketch(published), sketch(change)
+            noise = error / max(1.0, measured.evenness * len(replies))
+            if RESIDUAL not in self.downlink.memory.vectors:
+                noise += _squared(self._here - before - step)
+            measured.budget.add(self._here, noise=noise, norm=norm, step=_squared(step))
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain values."""
@@ -221,10 +251,15 @@ class LinkCompressors:
         Without a choice in `state`, a residual in `memory` was left by a compressor that the user named: STC sends it.
         Raises `CorruptError` for values that `state` does not return.
         """
-        self._reached = set()
+        self._reached, self._here = set(), None
         known = asdict(Measurements())
         try:
-            measured = Measurements(**{name: type(fresh)(state.get(name, fresh)) for name, fresh in known.items()})
+            budget = NoiseBudget(**state.get("budget", {}))
+            budget.check()
+            measured = Measurements(
+                **{name: type(fresh)(state.get(name, fresh)) for name, fresh in known.items() if name != "budget"},
+                budget=budget,
+            )
             for text in filter(None, (measured.uplink, measured.downlink)):
                 parse(text)
             check_range("boost", measured.boost, least=MIN_BOOST, most=MAX_BOOST)
@@ -245,6 +280,10 @@ class LinkCompressors:
 def _norm(vector: Vector) -> float:
     """Return the l2 norm, without overflow."""
     return math.sqrt(float(np.einsum("i,i->", vector, vector, dtype=np.float64)))
+
+
+def _squared(numbers: Sketch) -> float:
+    return float(numbers @ numbers)
 
 
 def _is_stc(text: str) -> bool:

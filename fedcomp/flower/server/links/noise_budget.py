@@ -1,0 +1,107 @@
+"""How much noise compression may add to the published model, measured against the way that the model has gone.
+
+Independent errors of messages add up in the model like a random walk, and the way that it learns does not change.  So the
+squared distance from the first model is the squared way plus the noise, and the server knows both: the noise from the updates,
+which say how exact they are, and the distance from its model.  `docs/automatic-choice.md` derives the rule and measures it.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcomp.core import BLOCK_ENTRIES, Vector, check_int, check_range
+
+SKETCH = 1 << 10
+"""Numbers of a sketch; it divides `BLOCK_ENTRIES`.  The norm of a sketch is exact up to some percent."""
+MIN_NOISE, MAX_NOISE = 0.02, 3.0
+"""The least and the largest noise of a round, over the squared norm of an update.
+
+With more than the largest, training itself diverged in trials, whatever the way.
+"""
+RESERVE = 0.1
+"""Noise is spread over the rounds to come and over this share of all rounds, because the last noise cannot be corrected."""
+KEPT_NORM, KEPT_GROWTH = 0.7, 0.9
+"""The weight of the earlier norms, and of the earlier growth, when those of a round are measured."""
+
+Sketch = NDArray[np.float64]
+"""float64 (SKETCH,): sums of a vector's entries."""
+
+
+@dataclass(slots=True)
+class NoiseBudget:
+    """The noise in the model and the way that it has gone, as checkpoints keep them.
+
+    Attributes:
+        first: The sketch of the model at which the way begins; empty before the first round.
+        noise: The sum of the squared errors that the rounds have added.
+        way: The squared distance from the first model, without the noise.
+        growth: By how much the squared way grows in a round, in the last rounds.
+        norm: The squared norm of an update, in the last rounds; 0 if it is unknown.
+        step: The squared norm of the change of a round, in the last rounds.
+        rounds: The number of measured rounds.
+    """
+
+    first: list[float] = field(default_factory=list[float])
+    noise: float = 0.0
+    way: float = 0.0
+    growth: float = 0.0
+    norm: float = 0.0
+    step: float = 0.0
+    rounds: int = 0
+
+    def add(self, here: Sketch, *, noise: float, norm: float, step: float) -> None:
+        """Take in a round that ended with the model of the sketch `here`, and added `noise`.
+
+        `norm` is the squared norm of an update, and `step` that of the change of the model.
+        """
+        kept = KEPT_NORM if self.rounds else 0.0
+        self.norm = kept * self.norm + (1 - kept) * norm
+        self.step = kept * self.step + (1 - kept) * step
+        self.noise += noise
+        self.rounds += 1
+        way = max(0.0, math.dist(here, self.first) ** 2 - self.noise)
+        kept = min(KEPT_GROWTH, 1 - 1 / self.rounds)
+        self.growth = kept * self.growth + (1 - kept) * (way - self.way)
+        self.way = way
+
+    def share(self, rounds_left: int, most: float) -> float:
+        """Return the noise that each of `rounds_left` rounds may add, over the squared norm of an update; 0 if it is unknown.
+
+        In the end, the noise is `most` times the squared way, which is expected to grow as in the last rounds.
+        """
+        if not self.norm:
+            return 0.0
+        way = self.way + max(0.0, self.growth) * rounds_left
+        left = most * way - self.noise
+        share = left / (rounds_left + RESERVE * (self.rounds + rounds_left)) / self.norm
+        return min(max(share, MIN_NOISE), MAX_NOISE)
+
+    def check(self) -> None:
+        """Raise `ValueError` or `TypeError` for values that `add` does not leave."""
+        if len(self.first) not in (0, SKETCH):
+            raise ValueError(f"a sketch of {len(self.first)} numbers; it has {SKETCH}")
+        for name in ("noise", "way", "norm", "step"):
+            check_range(name, getattr(self, name), least=0)
+        check_range("growth", self.growth)
+        for number in self.first:
+            check_range("first", number)
+        check_int("rounds", self.rounds, 1 if self.norm else 0, 2**63 - 1)
+
+
+def sketch(vector: Vector) -> Sketch:
+    """Return `SKETCH` sums of the entries of `vector`, float32 (n,), with random signs that depend on the place alone.
+
+    It is linear, and its expected squared norm is that of the vector.  Alon, Matias, Szegedy, STOC 1996, with one sum for
+    each place modulo `SKETCH`: Charikar, Chen, Farach-Colton, ICALP 2002.
+    """
+    rng, sums = np.random.default_rng(0), np.zeros(SKETCH)
+    for start in range(0, vector.size, BLOCK_ENTRIES):
+        part = vector[start : start + BLOCK_ENTRIES]
+        padded = np.zeros(-(-part.size // SKETCH) * SKETCH)
+        padded[: part.size] = part
+        negative = np.unpackbits(np.frombuffer(rng.bytes(padded.size // 8), np.uint8)).view(np.bool_)
+        np.negative(padded, out=padded, where=negative)
+        sums += padded.reshape(-1, SKETCH).sum(0)
+    return sums
