@@ -48,14 +48,10 @@ flower-lowest:
 	cd build && flower-lowest/bin/python -m fedcomp demo --rounds 3
 	$(MAKE) VENV=build/flower-lowest flower-tests
 
-# Without what torch, many rounds or a process of its own makes slow, and without what calls nothing of Flower that the
-# others do not: the choice of compressors, the balance, the soak, and grids of faults and numbers.
+# Without the files that import torch, and without what calls nothing of Flower that other tests do not.
 flower-tests:
-	$(PYTEST) tests/flower $(addprefix --ignore tests/flower/,test_bfloat16.py test_chaos.py test_complex.py test_methods.py \
-		test_small_updates.py test_soak.py test_training_state.py test_unchanged.py client/test_kept_state.py \
-		server/links/test_choice.py server/links/test_returning.py split) \
-		-p no:cacheprovider \
-		-k 'not hostile and not resumed_run and not killed and not extreme_value and not faults_leave_every_node' $(ARGS)
+	$(PYTEST) tests/flower $(addprefix --ignore ,$(shell grep -rlE --include='*.py' '^(import|from) torch' tests/flower)) \
+		-p no:cacheprovider -m 'not chaos and not system and not one_flower' $(ARGS)
 
 # The highest version that the index can install, if it is not the one of constraints.txt, which `make test` runs with.
 flower-highest: install

@@ -2,11 +2,22 @@
 
 import gc
 import tomllib
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while tests are collected: nearly all that is made stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -17,6 +28,12 @@ def frozen() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write an empty picture where a run writes one: drawing it takes longer than the few rounds of most tests."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, file, **settings: None)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ def outcomes(events: list[Event]) -> dict[Cell, type[Event]]:
     return {event.cell: type(event) for event in events}
 
 
+@pytest.mark.system
 def test_a_cell_that_fails_or_diverges_ends_alone() -> None:
     fits, fails = cell(partition=UNEVEN, seed=0), cell(partition=UNEVEN, seed=1)
     diverges, last = cell(model="mlp", learning_rate=1e6), cell(seed=2)
@@ -49,7 +50,8 @@ def kill_long_runs(scratch: Path, stop: threading.Event) -> None:
                 shutil.rmtree(record.parents[1])
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.system)])
+@pytest.mark.system
+@pytest.mark.parametrize("workers", [1, 2])
 def test_a_process_that_is_killed_costs_its_cell_and_no_other(workers: int, tmp_path: Path) -> None:
     endless, others = cell(iterations=10**7), [cell(seed=seed) for seed in (1, 2)]
     stop = threading.Event()

@@ -91,10 +91,16 @@ def test_the_page_has_title_question_commands_notes_and_every_method_with_its_se
         assert f'<figure id="{name}">' in complete
 
 
-def test_a_method_within_another_is_named_with_the_paper_of_the_outer_one() -> None:
-    page = render(cell([0.1, 0.5], downlink="balanced(stc(density=0.01))"), ABOUT)
-    assert "balanced(stc(density=0.01))" in page
-    assert "what returning nodes fetch" in page
+@pytest.fixture(scope="module")
+def known() -> str:
+    """Return the page of one cell, whose environment is known, and whose downlink is a method within another."""
+    about = About("A title", results="../results.csv", environment={"processor": "A <CPU>, 8 cores"}, made="made today")
+    return render(cell([0.1, 0.5], downlink="balanced(stc(density=0.01))"), about)
+
+
+def test_a_method_within_another_is_named_with_the_paper_of_the_outer_one(known: str) -> None:
+    assert "balanced(stc(density=0.01))" in known
+    assert "what returning nodes fetch" in known
 
 
 def test_the_contents_lead_to_every_section_and_ids_are_unique(complete: str, bare: str) -> None:
@@ -111,13 +117,11 @@ def test_numbers_are_aligned_to_the_right_and_texts_are_not(complete: str) -> No
     assert "<td>stc(density=0.01)</td>" in complete
 
 
-def test_the_page_names_environment_and_table_if_they_are_known(bare: str) -> None:
-    about = About("A title", results="../results.csv", environment={"processor": "A <CPU>, 8 cores"}, made="made today")
-    page = render(cell([0.1, 0.5]), about)
-    assert '<a href="../results.csv">../results.csv</a>' in page
-    assert '<th scope="row">processor</th><td>A &lt;CPU&gt;, 8 cores</td>' in page
-    assert "made today" in page
-    assert "not recorded" not in page
+def test_the_page_names_environment_and_table_if_they_are_known(known: str, bare: str) -> None:
+    assert '<a href="../results.csv">../results.csv</a>' in known
+    assert '<th scope="row">processor</th><td>A &lt;CPU&gt;, 8 cores</td>' in known
+    assert "made today" in known
+    assert "not recorded" not in known
     assert "not recorded" in bare
 
 

@@ -60,6 +60,7 @@ class Attacked(Meddling):
         super().__init__(lambda reply: next(rounds)(reply), node=1, kind=kind, nodes=nodes)
 
 
+@pytest.mark.one_flower
 @pytest.mark.parametrize("nodes", [NODES, 1])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_no_reply_ends_the_run(name: str, nodes: int) -> None:
@@ -88,6 +89,7 @@ def test_no_evaluation_ends_the_run(name: str, nodes: int) -> None:
     assert not strategy.failed_rounds
 
 
+@pytest.mark.one_flower
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("attack", EXTREMES)
 def test_no_extreme_value_ends_the_run(name: str, attack: str) -> None:

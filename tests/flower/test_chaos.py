@@ -17,6 +17,8 @@ from fedcomp.wire.frame import SECONDS, parse_single_frame
 from fedcomp.wire.server_message import ack_of
 from tests.flower.toy import Watching, app, checkpoint_at, floats, model, state_of, sum_of_updates
 
+pytestmark = pytest.mark.one_flower
+
 NODES, ROUNDS = 30, 200
 FAULTS = [*Fault, *[None] * 12]
 

@@ -324,7 +324,7 @@ def _quadratic(node: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 
 @cache
 def _distance(
-    control: str | None, *, corrected: bool = True, nodes: int = 8, steps: int = 10, rate: float = 0.2
+    control: str | None, *, corrected: bool = True, nodes: int = 4, steps: int = 10, rate: float = 0.2
 ) -> float:
     """Return the distance to the minimum of the mean loss after 60 rounds of SCAFFOLD, relative to that of the start."""
     client_app = ClientApp(mods=[CompressionMod()])
@@ -355,6 +355,7 @@ def _distance(
     return float(np.linalg.norm(strategy.arrays["w"].numpy() - best) / np.linalg.norm(best))
 
 
+@pytest.mark.one_flower
 def test_scaffold_learns_as_well_with_compressed_control_variates_as_with_dense_ones() -> None:
     drifting, dense = _distance(None, corrected=False), _distance(None)
     assert drifting > 0.05, "without control variates, the nodes drift apart"
@@ -363,5 +364,6 @@ def test_scaffold_learns_as_well_with_compressed_control_variates_as_with_dense_
         assert _distance(control) < dense + 0.01
 
 
+@pytest.mark.one_flower
 def test_differences_that_add_up_need_a_compressor_with_a_memory() -> None:
     assert _distance("eden(bits=1)") > 10 * _distance("onebit()"), "both send one bit an entry"

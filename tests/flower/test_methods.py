@@ -23,6 +23,8 @@ from fedcomp.wire.layout import layout_of
 from tests.flower.attacks import Meddling, frame_of
 from tests.flower.toy import Arrays, Watching, app, floats, model, state_of, sum_of_updates, training
 
+pytestmark = pytest.mark.one_flower
+
 UPLINKS = [name for name in METHODS if METHODS.about(name).uplink]
 SMALL = {"cgx": "cgx(dense_below=100)"}  # the toy's matrix has 1000 entries
 DOWNLINKS = [name for name in METHODS if METHODS.about(name).downlink]

@@ -56,6 +56,7 @@ CHANGES: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.one_flower
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_random_names_are_matched_in_both_directions_and_any_order(change: Callable[[str], str]) -> None:
     rng = random.Random(1)

@@ -10,6 +10,8 @@ import fedcomp
 from fedcomp.flower import CompressedStrategy, LocalGrid, MajorityVote
 from tests.flower.toy import Arrays, training
 
+pytestmark = pytest.mark.one_flower
+
 NODES, ROUNDS = 10, 40
 ALL = {"fraction_evaluate": 0.0}
 

@@ -8,6 +8,8 @@ import pytest
 from fedcomp.memory import Ef21, LinearFeedback
 from tests.flower import soak
 
+pytestmark = pytest.mark.one_flower
+
 SEED = 20
 """Another seed than those of the long runs."""
 KINDS = ("flower",)

@@ -19,6 +19,8 @@ from fedcomp.methods import METHODS
 from fedcomp.wire import FLAG_EXACT, float32_to_bfloat16
 from tests.flower.toy import Arrays, state_of, training
 
+pytestmark = pytest.mark.one_flower
+
 UPLINKS = [name for name in METHODS if METHODS.about(name).uplink]
 DOWNLINKS = [name for name in METHODS if METHODS.about(name).downlink]
 SHAPES = {"base.weight": (30, 20), "base.bias": (20,), "head.weight": (20, 25), "base.scale": (), "head.bias": (25,)}

@@ -1,7 +1,6 @@
 """Every compressor in gossip: it brings models together and trains, or is refused in one sentence before anything runs."""
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -50,16 +49,16 @@ def test_every_method_has_an_outcome() -> None:
         assert {fedcomp.parse(text).name for text, of in OUTCOMES if of == use} == set(fedcomp.METHODS) - {"int8"}
 
 
-@cache
-def found(text: str, use: str) -> Choco | DeepSqueeze:
-    return find_step_size(GRAPH, parse_method(f"{use}({text})"), (SHAPE,))
+@pytest.fixture(scope="module", params=[f"{use}({text})" for text, use in WORKING])
+def found(request: pytest.FixtureRequest) -> Choco | DeepSqueeze:
+    """Each working pair with its step size; pytest runs both tests of a pair before it finds the next step size."""
+    return find_step_size(GRAPH, parse_method(request.param), (SHAPE,))
 
 
-@pytest.mark.parametrize(("text", "use"), WORKING)
-def test_the_step_size_that_is_found_brings_models_together_and_keeps_them_so(text: str, use: str) -> None:
+def test_the_step_size_that_is_found_brings_models_together_and_keeps_them_so(found: Choco | DeepSqueeze) -> None:
     """The models of CHOCO come closer without end; the distance of Deep-Squeeze falls to a floor and stays there."""
-    distances = averaged(found(text, use), 100)
-    if use == "choco":
+    distances = averaged(found, 100)
+    if isinstance(found, Choco):
         assert distances[99] < 0.5
         assert distances[99] < max(distances[49], 1e-5)
     else:
@@ -79,12 +78,11 @@ def test_the_floor_of_deep_squeeze_is_proportional_to_its_step_size_and_to_the_n
     assert floor(0.25, common=10, use="choco(drive())") < 1e-3 * whole
 
 
-@pytest.mark.parametrize(("text", "use"), WORKING)
-def test_nodes_that_train_learn_together_what_none_of_them_knows(text: str, use: str) -> None:
+def test_nodes_that_train_learn_together_what_none_of_them_knows(found: Choco | DeepSqueeze) -> None:
     """Node i moves towards a target of its own; the mean of the targets is what all of them should learn."""
     rng = np.random.default_rng(3)
     targets = rng.standard_normal((4, *SHAPE)).astype(np.float32)
-    net = Network(GRAPH, {"w": np.zeros(SHAPE, np.float32)}, found(text, use))
+    net = Network(GRAPH, {"w": np.zeros(SHAPE, np.float32)}, found)
     mean = targets.mean(axis=0)
 
     def worst() -> float:

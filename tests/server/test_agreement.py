@@ -56,6 +56,7 @@ def assert_same_run(first: Path, second: Path) -> None:
             np.testing.assert_array_equal(left[name].view(np.uint32), right[name].view(np.uint32))
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("links", [SPARSE, LEVELS])
 def test_nodes_that_keep_their_state_in_memory_agree_with_nodes_that_serialize_it(
     config: dict[str, Any], links: dict[str, str], tmp_path: Path

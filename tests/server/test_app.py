@@ -46,9 +46,15 @@ def run(config: Config, grid: LocalGrid | None = None) -> None:
 
 
 @pytest.fixture
-def short(config: Config, tmp_path: Path) -> Config:
+def drawn(config: Config, tmp_path: Path) -> Config:
     """A run of four rounds on five nodes."""
     return config | SHORT | {"runs-dir": str(tmp_path / "runs")}
+
+
+@pytest.fixture
+def short(drawn: Config, undrawn: None) -> Config:
+    """The same run, with an empty picture."""
+    return drawn
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -56,13 +62,14 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_a_run_writes_its_rounds_which_add_up_to_its_summary_a_figure_and_the_last_evaluated_model(
-    short: Config, tmp_path: Path
+    drawn: Config, tmp_path: Path
 ) -> None:
-    config = short | {"fraction-evaluate": 0.4}
+    config = drawn | {"fraction-evaluate": 0.4}
     run(config)
     folder = tmp_path / "runs" / "digits-001"
     files = {"settings.json", "rounds.jsonl", "nodes.json", "summary.json", "accuracy.png", "model.npz"}
     assert {path.name for path in folder.iterdir()} == files
+    assert (folder / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     assert [line["round"] for line in lines(folder)] == [0, 1, 2, 3, 4]
     summary = json.loads((folder / "summary.json").read_text())
     last, named = lines(folder)[-1], config | {"run-name": "digits-001"}

@@ -22,6 +22,7 @@ def test_a_pair_works_or_is_refused_in_a_sentence(pair: Pair, tmp_path: Path) ->
 
 
 @pytest.mark.system
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("plug_in", PLUG_INS)
 def test_a_run_with_a_plug_in_learns_or_is_refused_in_a_sentence(

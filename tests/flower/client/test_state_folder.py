@@ -208,6 +208,7 @@ def test_a_damaged_file_is_set_aside_and_the_node_gets_a_key_frame(
         assert state_of(context).held.version == strategy.version - 1
 
 
+@pytest.mark.one_flower
 def test_every_flipped_bit_of_the_central_directories_is_set_aside_or_harmless(tmp_path: Path) -> None:
     _save(tmp_path, _state())
     folder = tmp_path / f"{7:016x}"
@@ -557,6 +558,7 @@ def test_the_second_message_waits_for_the_first(tmp_path: Path) -> None:
     assert order == ["first", "second"]
 
 
+@pytest.mark.one_flower
 def test_a_process_killed_while_writing_leaves_a_valid_file(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"

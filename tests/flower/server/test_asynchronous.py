@@ -156,6 +156,7 @@ def test_a_late_update_arrives_whole_in_the_end_by_hand() -> None:
     )
 
 
+@pytest.mark.one_flower
 @pytest.mark.parametrize(
     ("uplink", "exponent", "returns"),
     [("stc(density=0.02)", 0.0, False), ("stc(density=0.02)", 0.5, True), ("doublesqueeze(codec='random')", 1.0, True)],

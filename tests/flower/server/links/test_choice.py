@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Strategy
 from numpy.typing import NDArray
 
 import fedcomp
+from fedcomp.core import Arrays as Saved
 from fedcomp.core import read_archive, to_json, write_archive
 from fedcomp.core.files import from_json
 from fedcomp.errors import CorruptError
@@ -23,6 +25,8 @@ from fedcomp.methods import RoundFacts, choose_uplink
 from fedcomp.wire import parse_server_message
 from tests.flower.toy import Arrays, app, checkpoint_at, floats, model, training
 
+pytestmark = pytest.mark.one_flower
+
 NODES = 6
 VECTOR = np.random.default_rng(0).standard_normal(3660, np.float32)
 
@@ -30,8 +34,8 @@ VECTOR = np.random.default_rng(0).standard_normal(3660, np.float32)
 class RecordingGrid(LocalGrid):
     """A grid that keeps the compressor that each message asks for; `per_round` has one text a round."""
 
-    def __init__(self, client_app: ClientApp | None = None) -> None:
-        super().__init__(client_app or app(), NODES, in_memory=True)
+    def __init__(self, client_app: ClientApp | None = None, nodes: int = NODES) -> None:
+        super().__init__(client_app or app(), nodes, in_memory=True)
         self.per_round: list[str] = []
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -46,13 +50,35 @@ class RecordingGrid(LocalGrid):
         return super().push_messages(messages)
 
 
+class Stopped(Exception):
+    """The server's process ends."""
+
+
+def stop_after(last: int) -> Callable[[int, object], None]:
+    """Return a function for the evaluation of each round that ends the server after round `last`."""
+
+    def stop(number: int, _: object) -> None:
+        if number == last:
+            raise Stopped
+
+    return stop
+
+
 def run(
-    rounds: int, inner: Strategy | None = None, side: int = 60, checkpoint: Path | None = None
+    rounds: int,
+    inner: Strategy | None = None,
+    side: int = 60,
+    checkpoint: Path | None = None,
+    grid: RecordingGrid | None = None,
+    stop: int | None = None,
 ) -> tuple[CompressedStrategy, RecordingGrid]:
+    """Run `rounds` rounds, or the first `stop` of them."""
     random.seed(3)
     strategy = CompressedStrategy(inner or FedAvg(fraction_evaluate=0.0), checkpoint=checkpoint_at(checkpoint))
-    grid = RecordingGrid()
-    strategy.start(grid, model((side, side)), num_rounds=rounds)
+    grid = grid or RecordingGrid()
+    with nullcontext() if stop is None else pytest.raises(Stopped):
+        evaluate = None if stop is None else stop_after(stop)
+        strategy.start(grid, model((side, side)), num_rounds=rounds, evaluate_fn=evaluate)
     return strategy, grid
 
 
@@ -72,15 +98,19 @@ def test_it_is_the_default_and_nodes_get_the_choice_as_text() -> None:
     assert strategy.ledger.ratio > 4
 
 
-def test_in_many_rounds_versions_take_stc_and_updates_only_where_errors_do_not_average_out() -> None:
-    averaged, grid = run(240)
+def test_in_many_rounds_versions_take_stc() -> None:
+    averaged, grid = run(150, grid=RecordingGrid(nodes=2), stop=3)
     assert averaged.compressors[1].startswith("stc(")
     assert "stc" not in names(grid.per_round)
-    read_alone, grid = run(240, FedAdam(fraction_evaluate=0.0, eta=1e-3))
+
+
+def test_updates_take_stc_where_their_errors_do_not_average_out() -> None:
+    """On the nodes, these are 200 rounds in which the node takes part."""
+    strategy, grid = run(200, FedAdam(fraction_evaluate=0.0, eta=1e-3), grid=RecordingGrid(nodes=2))
     assert set(names(grid.per_round)) == {"stc"}
-    first, last = (fedcomp.parse(text).encode(VECTOR, {"residual": 0 * VECTOR})[0] for text in grid.per_round[::239])
+    first, last = (fedcomp.parse(text).encode(VECTOR, {"residual": 0 * VECTOR})[0] for text in grid.per_round[::199])
     assert len(last) > 2 * len(first), "the residuals of the nodes go out at the end"
-    assert read_alone.ledger.ratio > 40
+    assert strategy.ledger.ratio > 35
 
 
 def test_a_link_with_a_compressor_of_its_own_keeps_it() -> None:
@@ -93,8 +123,8 @@ def test_a_link_with_a_compressor_of_its_own_keeps_it() -> None:
 @pytest.mark.parametrize("inner", [FedAdam, FedAMS, FedMedian])
 def test_updates_whose_errors_do_not_average_out_are_sent_with_more_bits(inner: type[FedAvg]) -> None:
     """As long as no noise is measured, which it is not for these strategies."""
-    first, *_ = run(3)[1].per_round
-    texts = run(3, inner(fraction_evaluate=0.0))[1].per_round
+    (first,) = run(30, stop=1)[1].per_round
+    texts = run(30, inner(fraction_evaluate=0.0), stop=3)[1].per_round
     assert bits_of(texts[0]) > 1.5 * bits_of(first)
     assert len(set(texts)) == 1
 
@@ -145,7 +175,7 @@ def test_a_model_that_would_be_published_late_is_sent_with_a_higher_density(late
         if number:
             sizes.append(strategy.publisher.history.frames()[-1].size)
 
-    grid = LocalGrid(training(change), NODES, in_memory=True)
+    grid = LocalGrid(training(change), 2, in_memory=True)  # whose changes are the same
     strategy.start(grid, model((60, 60)), num_rounds=160, evaluate_fn=measure)
     assert (max(sizes[20:]) > 1.5 * max(sizes[:20])) == grows
 
@@ -248,8 +278,9 @@ def test_weights_whose_squares_are_no_numbers_are_even() -> None:
     """The squares of 1e-200 are 0."""
     strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
     grid = RecordingGrid(training(lambda arrays, *_: arrays, weight=1e-200))
-    strategy.start(grid, model((60, 60)), num_rounds=100)
-    assert set(grid.per_round) == {"crosspolytope(bits=0.592)"}, "as with six even weights"
+    with pytest.raises(Stopped):
+        strategy.start(grid, model((60, 60)), num_rounds=100, evaluate_fn=stop_after(10))
+    assert grid.per_round == ["crosspolytope(bits=0.592)"] * 10, "as with six even weights"
     assert strategy.failed_rounds == ()
 
 
@@ -266,16 +297,8 @@ def test_a_restarted_server_chooses_as_if_it_had_not_stopped(tmp_path: Path) -> 
     random.seed(3)
     first = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(tmp_path / "state"))
     grid = RecordingGrid()
-
-    class Stopped(Exception):
-        """The server's process ends."""
-
-    def stop(number: int, _: object) -> None:
-        if number == 11:
-            raise Stopped
-
     with pytest.raises(Stopped):
-        first.start(grid, model((60, 60)), num_rounds=24, evaluate_fn=stop)
+        first.start(grid, model((60, 60)), num_rounds=24, evaluate_fn=stop_after(11))
     second = CompressedStrategy(FedAvg(fraction_evaluate=0.0))
     second.load(tmp_path / "state")
     second.start(grid, second.arrays, num_rounds=24 - second.round)
@@ -283,14 +306,20 @@ def test_a_restarted_server_chooses_as_if_it_had_not_stopped(tmp_path: Path) -> 
     np.testing.assert_array_equal(floats(second.arrays), floats(whole.arrays))
 
 
-def test_a_damaged_choice_in_a_checkpoint_is_refused(tmp_path: Path) -> None:
-    strategy, _ = run(2, checkpoint=tmp_path / "state")
-    parts = read_archive(tmp_path / "state")
-    plain = from_json(parts["plain"])
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    """The parts of a checkpoint."""
+    path = tmp_path_factory.mktemp("saved") / "state"
+    run(2, checkpoint=path)
+    return read_archive(path)
+
+
+def test_a_damaged_choice_in_a_checkpoint_is_refused(saved: Saved, tmp_path: Path) -> None:
+    plain = from_json(saved["plain"])
     plain["choice"]["uplink"] = "gzip()"
-    write_archive(tmp_path / "damaged", parts | {"plain": to_json(plain)})
+    write_archive(tmp_path / "damaged", saved | {"plain": to_json(plain)})
     with pytest.raises(CorruptError, match="gzip"):
-        strategy.load(tmp_path / "damaged")
+        CompressedStrategy(FedAvg()).load(tmp_path / "damaged")
 
 
 @pytest.mark.parametrize(
@@ -310,12 +339,10 @@ def test_a_damaged_choice_in_a_checkpoint_is_refused(tmp_path: Path) -> None:
         {"budget": {"other": 1}},
     ],
 )
-def test_any_damage_of_the_choice_is_an_error_of_the_checkpoint(damaged: object, tmp_path: Path) -> None:
-    strategy, _ = run(2, checkpoint=tmp_path / "state")
-    parts = read_archive(tmp_path / "state")
-    write_archive(tmp_path / "damaged", parts | {"plain": to_json(from_json(parts["plain"]) | {"choice": damaged})})
+def test_any_damage_of_the_choice_is_an_error_of_the_checkpoint(damaged: object, saved: Saved, tmp_path: Path) -> None:
+    write_archive(tmp_path / "damaged", saved | {"plain": to_json(from_json(saved["plain"]) | {"choice": damaged})})
     with pytest.raises(CorruptError, match="choice"):
-        strategy.load(tmp_path / "damaged")
+        CompressedStrategy(FedAvg()).load(tmp_path / "damaged")
 
 
 def test_residuals_of_a_run_with_stc_are_sent_when_it_continues_with_the_choice(tmp_path: Path) -> None:
@@ -377,11 +404,14 @@ def fetched_per_sent(strategy: CompressedStrategy, last: int) -> float:
     return sum(part.downlink_bytes for part in parts) / sum(part.uplink_bytes for part in parts)
 
 
-@pytest.mark.parametrize("balance", [1.0, 2.0])
-def test_returning_nodes_fetch_in_balance_with_what_they_send(balance: float) -> None:
+def test_with_a_fixed_density_returning_nodes_fetch_more_than_they_send() -> None:
     plain, _, fixed = balanced_run(fedcomp.stc(density=0.1), 30)
     assert set(fixed) == {"stc(density=0.1)"}
     assert fetched_per_sent(plain, 15) > 3
+
+
+@pytest.mark.parametrize("balance", [1.0, 2.0])
+def test_returning_nodes_fetch_in_balance_with_what_they_send(balance: float) -> None:
     strategy, _, used = balanced_run(fedcomp.balanced(fedcomp.stc(density=0.1), balance), 80)
     assert fetched_per_sent(strategy, 40) == pytest.approx(balance, rel=0.1)
     assert used[0] == "stc(density=0.02)", "a fifth of it, as the nodes of a round are a fifth of all"

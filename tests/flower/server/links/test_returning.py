@@ -14,6 +14,8 @@ from fedcomp.flower.server.links.returning import ReturningTraffic
 from fedcomp.sync import SERVER_NODE, Traffic
 from tests.flower.toy import app, model
 
+pytestmark = pytest.mark.one_flower
+
 NODES = 20
 SPEEDS = Speeds(slow=0.2, slowdown=10.0, spread=0.3, seed=1)
 

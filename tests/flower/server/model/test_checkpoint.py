@@ -49,6 +49,7 @@ def _strategy(inner: Strategy, **more: Any) -> CompressedStrategy:
     return CompressedStrategy(inner, uplink=uplink, downlink=stc, **more)
 
 
+@pytest.mark.one_flower
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("name", INNER)
 def test_a_resumed_run_ends_in_the_same_bits_as_an_uninterrupted_one(name: str, sampled: bool, tmp_path: Path) -> None:
