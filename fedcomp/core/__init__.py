@@ -13,6 +13,7 @@ from fedcomp.core.compensated_update import (
 from fedcomp.core.context import EncodeContext, Hint, PreviousRound, RightFactors, Shapes
 from fedcomp.core.files import (
     Arrays,
+    below,
     from_json,
     make_folder,
     naming,
@@ -44,6 +45,7 @@ __all__ = [
     "RightFactors",
     "Shapes",
     "Vector",
+    "below",
     "build",
     "ceil_fraction",
     "check_bool",

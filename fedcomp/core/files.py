@@ -115,6 +115,11 @@ def _array_in(data: bytes) -> NDArray[Any]:
     return array
 
 
+def below(arrays: Arrays, prefix: str) -> Arrays:
+    """Return the arrays whose names begin with `prefix`, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 def octets(data: bytes) -> NDArray[np.uint8]:
     """Return `data` as an array, uint8, that shares its memory."""
     return np.frombuffer(data, np.uint8)

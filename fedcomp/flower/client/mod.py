@@ -61,9 +61,53 @@ class CompressionMod:
             with kept_state(context, answers_split=answers_split):
                 return call_next(message, context)
         with open_store(context) as store:
-            return _answer(
-                message, contents, *packed, context, call_next, store, self._make_start(context), self._logged
-            )
+            return self._answer(message, contents, *packed, context, call_next, store)
+
+    def _answer(
+        self,
+        message: Message,
+        contents: Contents,
+        key: str,
+        data: bytes,
+        context: Context,
+        call_next: ClientAppCallable,
+        store: StateStore,
+    ) -> Message:
+        """Return the reply to `message`, whose record `key` holds `data`: follow the frames, run the app, pack its update."""
+        start_s = time.perf_counter()
+        request, frames = parse_server_message(data)
+        state = store.load(request.training_id, _places(request, frames))
+        cache = context.state.cache if isinstance(context.state, InMemoryState) else None
+        if state.subscriber.is_repeated(request):
+            content = RecordDict(dict(state.answer.items()))
+            for name, sender in state.senders.items():
+                if sender.pending_number == request.number:
+                    content[name] = records.pack(sender.pending, stype=records.RECORD_STYPE)
+            update = records.pack(state.subscriber.pending)
+            return Message(_with_record(content, state.answer_key, update), reply_to=message)
+        if not _follow(state, request, frames, context.node_id, cache, self._make_start(context)):
+            # Store nothing from this message: accepting a forged number would make every genuine one look stale.
+            return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
+        decode_seconds = time.perf_counter() - start_s + (cache.saved_seconds if cache else 0.0)
+
+        identity = int(context.node_config.get("partition-id", context.node_id))
+        asked = Asked(request, key, contents.record_uplinks, contents.clipping_norm, identity, decode_seconds)
+        message.content = _with_record(message.content, key, _model(state, cache))
+        if asked.uplinks:
+            del message.content[records.RECORD_UPLINKS]
+        with kept_state(context), _explained():
+            reply = call_next(message, context)
+        if reply.has_content():
+            layout, arrays = state.subscriber.held.layout, records.array_records(reply.content)
+            with _named_errors():
+                if (trained := trained_model(message, arrays, asked, layout, self._logged)) is not None:
+                    content = with_packed_records(state, reply.content, trained[0], asked, self._logged)
+                    reply.content = _packed_update(state, content, *trained, asked)
+                else:
+                    returned = returned_model(message, arrays, key, layout)
+                    reply.content = _confirmed(state.subscriber, reply.content, returned, asked)
+        store.save(state)
+        return reply
 
     def _make_start(self, context: Context) -> MakeStart | None:
         if (start := self._start) is None:
@@ -75,54 +119,6 @@ class CompressionMod:
             return records.to_arrays(made) if isinstance(made, ArrayRecord) else made
 
         return make
-
-
-def _answer(
-    message: Message,
-    contents: Contents,
-    key: str,
-    data: bytes,
-    context: Context,
-    call_next: ClientAppCallable,
-    store: StateStore,
-    make_start: MakeStart | None,
-    logged: set[str],
-) -> Message:
-    """Return the reply to `message`, whose record `key` holds `data`: follow the frames, run the app, pack its update."""
-    start_s = time.perf_counter()
-    request, frames = parse_server_message(data)
-    state = store.load(request.training_id, _places(request, frames))
-    cache = context.state.cache if isinstance(context.state, InMemoryState) else None
-    if state.subscriber.is_repeated(request):
-        content = RecordDict(dict(state.answer.items()))
-        for name, sender in state.senders.items():
-            if sender.pending_number == request.number:
-                content[name] = records.pack(sender.pending, stype=records.RECORD_STYPE)
-        update = records.pack(state.subscriber.pending)
-        return Message(_with_record(content, state.answer_key, update), reply_to=message)
-    if not _follow(state, request, frames, context.node_id, cache, make_start):
-        # Store nothing from this message: accepting a forged number would make every genuine one look stale.
-        return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
-    decode_seconds = time.perf_counter() - start_s + (cache.saved_seconds if cache else 0.0)
-
-    identity = int(context.node_config.get("partition-id", context.node_id))
-    asked = Asked(request, key, contents.record_uplinks, contents.clipping_norm, identity, decode_seconds)
-    message.content = _with_record(message.content, key, _model(state, cache))
-    if asked.uplinks:
-        del message.content[records.RECORD_UPLINKS]
-    with kept_state(context), _explained():
-        reply = call_next(message, context)
-    if reply.has_content():
-        layout, arrays = state.subscriber.held.layout, records.array_records(reply.content)
-        with _named_errors():
-            if (trained := trained_model(message, arrays, asked, layout, logged)) is not None:
-                content = with_packed_records(state, reply.content, trained[0], asked, logged)
-                reply.content = _packed_update(state, content, *trained, asked)
-            else:
-                returned = returned_model(message, arrays, key, layout)
-                reply.content = _confirmed(state.subscriber, reply.content, returned, asked)
-    store.save(state)
-    return reply
 
 
 @contextmanager

@@ -94,11 +94,8 @@ def log_unchanged(unchanged: TensorFlags, layout: Layout) -> None:
     found = list(selected_entries(layout, unchanged))
     if found:
         count, names = sum(size for _, size in found), [name for name, _ in found]
-        log(
-            INFO,
+        text = (
             "fedcomp: no node changed %s of the %s entries: %s; such tensors keep their bits, and after the first model they "
-            "cost no traffic",
-            f"{count:,}",
-            f"{layout.n:,}",
-            listed(names, MAX_NAMES),
+            "cost no traffic"
         )
+        log(INFO, text, f"{count:,}", f"{layout.n:,}", listed(names, MAX_NAMES))
