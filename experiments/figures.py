@@ -39,11 +39,7 @@ COSTS = {
         "sent down, with catch-up, all nodes together (MB, logarithmic)",
         "the downlink bytes, including those that brought absent nodes up to date.",
     ),
-    "both": (
-        "traffic_bytes",
-        "sent up and down, all nodes together (MB, logarithmic)",
-        "all traffic, up and down.",
-    ),
+    "both": ("traffic_bytes", "sent up and down, all nodes together (MB, logarithmic)", "all traffic, up and down."),
     "iterations": (
         "iterations",
         "iterations (steps of a node that is in every round)",

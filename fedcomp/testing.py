@@ -55,11 +55,7 @@ class ContractError(AssertionError):
 
 
 def check_compressor(
-    compressor: Compressor,
-    *,
-    sizes: Iterable[int] = (1, 2, 31, 1000, 100003),
-    seed: int = 0,
-    damage_up_to: int = 5000,
+    compressor: Compressor, *, sizes: Iterable[int] = (1, 2, 31, 1000, 100003), seed: int = 0, damage_up_to: int = 5000
 ) -> None:
     """Check `compressor` on hard vectors of each of the given sizes, over several rounds.
 

@@ -153,12 +153,7 @@ class CompensatedUpdate:
         """Return `factor` times the sum, as a view to read from that commits nothing.  The sum must not be `in_place`."""
         weights = [None if weight is None else weight * factor for weight in self.weights]
         return CompensatedUpdate(
-            *self.parts,
-            weights=weights,
-            bounded=self.bounded,
-            context=self.context,
-            hint=self.hint,
-            origin=self.origin,
+            *self.parts, weights=weights, bounded=self.bounded, context=self.context, hint=self.hint, origin=self.origin
         )
 
     def dense(self) -> Vector:

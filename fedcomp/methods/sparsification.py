@@ -65,11 +65,7 @@ def stc(density: float = 1 / 400, order: str = "split", scope: str = "vector", d
 
 @register("Aji, Heafield, EMNLP 2017, arXiv:1704.05021")
 def topk(
-    density: float = 1 / 100,
-    values: str = "fp32",
-    feedback: bool = True,
-    scope: str = "vector",
-    dense_below: int = 0,
+    density: float = 1 / 100, values: str = "fp32", feedback: bool = True, scope: str = "vector", dense_below: int = 0
 ) -> Parts:
     """Return top-k: the k = max(1, ceil(density n)) largest entries, with error feedback unless `feedback` is off.
 

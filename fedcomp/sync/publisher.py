@@ -125,13 +125,7 @@ class Publisher:
             own = compressor.select(self.memory, layout.n)
             kept = kept | {name: _without(own[name], moved) for name in compressor.memory.vectors}
         codec, body, memory = encode_change(
-            compressor,
-            change,
-            kept,
-            layout,
-            model=self.replica.vector,
-            seed=seed,
-            server_round=self.replica.version,
+            compressor, change, kept, layout, model=self.replica.vector, seed=seed, server_round=self.replica.version
         )
         self.memory |= memory
         try:

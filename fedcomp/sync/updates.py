@@ -7,16 +7,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import Vector
 from fedcomp.errors import CorruptError, StaleError, TruncatedError
-from fedcomp.quantized import (
-    Compact,
-    CrossPolytope,
-    InRanges,
-    Masked,
-    QuantizedVector,
-    Rotated,
-    Sparse,
-    held_bytes,
-)
+from fedcomp.quantized import Compact, CrossPolytope, InRanges, Masked, QuantizedVector, Rotated, Sparse, held_bytes
 from fedcomp.sync.exact_tensors import different_mask, rebased_exact
 from fedcomp.sync.replica import Replica, split_payload
 from fedcomp.sync.reply_checks import check_exact_magnitude, check_magnitude

@@ -23,13 +23,7 @@ class ZeroFL(Step):
     """Calls layers with their largest weights, computes weight gradients from their largest inputs, and masks the upload."""
 
     def __init__(
-        self,
-        sparsity: float,
-        mask_ratio: float,
-        upload: str,
-        model: nn.Module,
-        _kept: Tensors,
-        _generator: Generator,
+        self, sparsity: float, mask_ratio: float, upload: str, model: nn.Module, _kept: Tensors, _generator: Generator
     ) -> None:
         self._sparsity, self._upload = sparsity, upload
         self._kept_ratio = min(1.0, 1 - sparsity + mask_ratio)

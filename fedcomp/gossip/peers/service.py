@@ -38,14 +38,7 @@ class Service:
     """Answers the `neighbors` of `peer`; if `secure`, a caller's certificate must name the node that it claims to be."""
 
     def __init__(
-        self,
-        peer: Peer,
-        neighbors: Collection[int],
-        *,
-        training: int,
-        rounds: int,
-        traffic: RoundTraffic,
-        secure: bool,
+        self, peer: Peer, neighbors: Collection[int], *, training: int, rounds: int, traffic: RoundTraffic, secure: bool
     ) -> None:
         self._peer, self._neighbors, self._training, self._rounds = peer, neighbors, training, rounds
         self._traffic, self._secure = traffic, secure
