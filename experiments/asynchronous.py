@@ -103,7 +103,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _line(rows: Sequence[Row], target: float) -> str:
-    """Return one table row: time and bytes to the target, best and last accuracy, totals."""
     last, first = rows[-1], next((row for row in rows if row["accuracy"] >= target), None)
     seconds, size = (f"{first['seconds']:.0f} s", f"{_sent_kb(first):.0f}") if first else ("never", "-")
     best = max(row["accuracy"] for row in rows)

@@ -112,7 +112,6 @@ def run_split(settings: Settings, grid: Grid) -> None:
 
 
 def _traffic(now: SplitTraffic, before: SplitTraffic) -> Traffic:
-    """Return what was sent between two moments."""
     sent = {name: amount - getattr(before, name) for name, amount in asdict(now).items()}
     both = ("uplink_bytes", "downlink_bytes", "dense_uplink_bytes", "dense_downlink_bytes")
     return Traffic(**{name: sent[name] for name in both}, key_bytes=sent["weight_bytes"])

@@ -203,7 +203,6 @@ def ef21(density: float = 1 / 100, momentum: float = 0.1, values: str = "fp32") 
 
 
 def _selection(density: float, scope: str, dense_below: int) -> TopK | TensorTopK:
-    """Return top-k of the whole vector or of each tensor."""
     _check_scope(scope, dense_below)
     return TopK(density) if scope == "vector" else TensorTopK(density, dense_below)
 

@@ -54,7 +54,6 @@ class SplitNode:
     """
 
     def __init__(self, lower: nn.Module, x: Tensor, y: Tensor, identity: int = 0) -> None:
-        """Raise `ValueError` for samples that do not fit."""
         if len(x) == 0 or len(x) != len(y):
             raise ValueError(f"{len(x)} samples and {len(y)} labels; equally many of both, at least 1, are needed")
         labels = np.asarray(y.cpu().numpy())

@@ -126,7 +126,6 @@ class Jumps:
 
 
 def _merged(total: Total, steps: Steps) -> Total:
-    """Return the sum of a total and one delta."""
     indices, counts = total
     if not indices.size:
         return steps.indices, steps.counts.astype(np.int64)
@@ -145,7 +144,6 @@ def _without_zeros(total: Total) -> Total:
 
 
 def _added(total: Total, deltas: Iterable[Steps], n: int) -> Total:
-    """Return the sum of a total and deltas of `n` entries."""
     vector = np.zeros(n, np.int64)
     vector[total[0]] = total[1]
     for steps in deltas:

@@ -255,7 +255,6 @@ def layout_of(
 
 
 def _why_empty(layout: Layout) -> str:
-    """Return why a layout has no entries."""
     if not layout.tensors:
         return "it has no tensors at all"
     if empty := [tensor for tensor, _ in layout.parts]:

@@ -74,7 +74,6 @@ def read(reader: ByteReader, k: int) -> Vector:
 
 
 def _any_bit(words: NDArray[np.uint32], mask: int) -> bool:
-    """Return whether a word has a bit of `mask`."""
     blocks = (words[start : start + BLOCK_ENTRIES] for start in range(0, words.size, BLOCK_ENTRIES))
     return any((block & np.uint32(mask)).any() for block in blocks)
 

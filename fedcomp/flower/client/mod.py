@@ -211,7 +211,6 @@ def _confirmed(
 
 
 def _with_record(content: RecordDict, key: str, record: ArrayRecord) -> RecordDict:
-    """Return a copy of `content` with `record` under `key`."""
     content = content.copy()
     content[key] = record
     return content
