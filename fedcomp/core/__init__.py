@@ -8,6 +8,7 @@ from fedcomp.core.compensated_update import (
     MAX_TENSORS,
     CommitRule,
     CompensatedUpdate,
+    block_slices,
     move_into_first,
 )
 from fedcomp.core.context import EncodeContext, Hint, PreviousRound, RightFactors, Shapes
@@ -46,6 +47,7 @@ __all__ = [
     "Shapes",
     "Vector",
     "below",
+    "block_slices",
     "build",
     "ceil_fraction",
     "check_bool",

@@ -19,6 +19,12 @@ MAX_TENSORS = 1 << 16
 """Entropy codes refuse vectors of more tensors.  Reading a sum of more tensors therefore never changes the memory."""
 
 
+def block_slices(n: int, size: int = BLOCK_ENTRIES) -> Iterator[slice]:
+    """Yield consecutive slices of `n` entries, each of `size` entries; the last one may be shorter."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
 @dataclass(frozen=True, slots=True)
 class CommitRule:
     """How a memory moves on from one update to the next; the memory is among the parts of the sum.

@@ -95,18 +95,16 @@ def read_archive(path: Path, names: Collection[str] = ()) -> Arrays:
     with file:
         try:
             with zipfile.ZipFile(file) as archive:
-                _check_sizes(archive, os.fstat(file.fileno()).st_size)
+                size = os.fstat(file.fileno()).st_size
+                for (
+                    member
+                ) in archive.infolist():  # reading one that claims more than the file has would take that memory
+                    if max(member.file_size, member.compress_size) > size:
+                        raise CorruptError(f"{member.filename} claims {member.file_size} bytes; the file has {size}")
                 names = names or [name.removesuffix(".npy") for name in archive.namelist()]
                 return {name: _array_in(archive.read(f"{name}.npy")) for name in names}
         except (*DAMAGE, CorruptError) as error:
             raise CorruptError(f"{path.name} is damaged: {error}") from error
-
-
-def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse an archive whose members claim more bytes than the file has: reading one would take that memory."""
-    for member in archive.infolist():
-        if max(member.file_size, member.compress_size) > size:
-            raise CorruptError(f"{member.filename} claims {member.file_size} bytes; the file has {size}")
 
 
 def _array_in(data: bytes) -> NDArray[Any]:

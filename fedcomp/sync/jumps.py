@@ -103,7 +103,9 @@ class Jumps:
             left, total = left - 1, _merged(total, steps)
         if left:
             total = _added(total, (self._steps_of(frame, replica) for frame in deltas[:left]), replica.layout.n)
-        total = _without_zeros(total)
+        indices, counts = total
+        kept = np.flatnonzero(counts != 0)  # deltas may cancel
+        total = total if kept.size == counts.size else (indices[kept], counts[kept])
         self._last = (starts[0], total) if sum(part.nbytes for part in total) <= MAX_DECODED_BYTES else None
         return total
 
@@ -134,13 +136,6 @@ def _merged(total: Total, steps: Steps) -> Total:
     indices, counts = np.insert(indices, places[new], steps.indices[new]), np.insert(counts, places[new], 0)
     counts[places + np.cumsum(new) - new] += steps.counts  # no index occurs twice
     return indices, counts
-
-
-def _without_zeros(total: Total) -> Total:
-    """Return the total without entries whose deltas cancel."""
-    indices, counts = total
-    kept = np.flatnonzero(counts != 0)
-    return total if kept.size == counts.size else (indices[kept], counts[kept])
 
 
 def _added(total: Total, deltas: Iterable[Steps], n: int) -> Total:

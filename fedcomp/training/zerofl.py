@@ -14,7 +14,7 @@ from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
 from fedcomp.training.saved_inputs import Call, Restore, exact, replacing, trained_layers
 from fedcomp.training.step import Step, Tensors
-from fedcomp.training.straight_through import matrices, straight_through
+from fedcomp.training.straight_through import matrices, with_used
 
 UPLOADS = ("full", "weights", "diff-on-weights", "weights-diff")
 
@@ -45,12 +45,7 @@ class ZeroFL(Step):
 
     def weights(self, weights: Tensors) -> Tensors:
         """Return the weights with zeros for the smallest of each sparse layer; the gradient reaches all of them."""
-        return {
-            name: straight_through(weight, largest(weight.detach(), 1 - self._sparsity))
-            if name in self._names
-            else weight
-            for name, weight in weights.items()
-        }
+        return with_used(weights, self._names, partial(largest, ratio=1 - self._sparsity))
 
     def forward(self) -> AbstractContextManager[object]:
         """Return a context in which sparse layers save their largest inputs only."""

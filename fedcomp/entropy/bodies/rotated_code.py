@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.core import block_slices
 from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
@@ -39,7 +40,7 @@ class RotatedBits:
         """Return the body: n, seed, bits, scales, the common bits of all levels, and the additional bits of wide groups."""
         begin = head.write(value.n)
         levels, last = _split(value)
-        blocks = (levels[start : start + packing.BLOCK] for start in range(0, levels.size, packing.BLOCK))
+        blocks = (levels[part] for part in block_slices(levels.size, packing.BLOCK))
         return b"".join(
             (
                 begin,

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from fedcomp.errors import DivergedError, FedcompError
 from fedcomp.flower import records
-from fedcomp.flower.client.asked import Asked
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.further import with_packed_records
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.kept_state import kept_state
 from fedcomp.flower.client.store import StateStore, open_store
-from fedcomp.flower.client.trained import returned_model, trained_model
+from fedcomp.flower.client.trained import Asked, returned_model, trained_model
 from fedcomp.flower.compat import ClientAppCallable, is_about_bfloat16, log, record_of, to_record
 from fedcomp.flower.records import Contents
 from fedcomp.sync import MakeStart, Subscriber, resync
@@ -76,7 +75,9 @@ class CompressionMod:
         """Return the reply to `message`, whose record `key` holds `data`: follow the frames, run the app, pack its update."""
         start_s = time.perf_counter()
         request, frames = parse_server_message(data)
-        state = store.load(request.training_id, _places(request, frames))
+        starts = {(frame.base_version, frame.before) for frame in frames}
+        places = starts | {(frame.version, frame.after) for frame in frames} | {(request.version, request.fingerprint)}
+        state = store.load(request.training_id, places)  # one from which the node can follow
         cache = context.state.cache if isinstance(context.state, InMemoryState) else None
         if state.subscriber.is_repeated(request):
             content = RecordDict(dict(state.answer.items()))
@@ -141,12 +142,6 @@ def _named_errors() -> Generator[None]:
         raise DivergedError(f"{records.BY_MOD}{error}") from error
     except ValueError as error:
         raise ValueError(f"{records.BY_MOD}{error}") from error
-
-
-def _places(request: ServerMessage, frames: tuple[Frame, ...]) -> set[tuple[int, int]]:
-    """Return the (version, fingerprint) pairs from which a node can follow."""
-    starts = {(frame.base_version, frame.before) for frame in frames}
-    return starts | {(frame.version, frame.after) for frame in frames} | {(request.version, request.fingerprint)}
 
 
 def _follow(

@@ -6,7 +6,7 @@ from logging import INFO
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, Vector, listed
+from fedcomp.core import Vector, block_slices, listed
 from fedcomp.flower.compat import log
 from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.sync import Replica
@@ -82,10 +82,9 @@ def _numbers(tensor: Tensor, data: bytes) -> NDArray[np.float64]:
 
 
 def _is_rounding(change: Vector, weights: Vector) -> bool:
-    starts = range(0, change.size, BLOCK_ENTRIES)
-    blocks = (slice(start, start + BLOCK_ENTRIES) for start in starts)
     return all(
-        bool((np.abs(change[block]) <= np.maximum(ROUNDING * np.abs(weights[block]), LEAST)).all()) for block in blocks
+        bool((np.abs(change[block]) <= np.maximum(ROUNDING * np.abs(weights[block]), LEAST)).all())
+        for block in block_slices(change.size)
     )
 
 
