@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fedcomp.gossip", description="Run one node of a graph.")
     parser.add_argument("settings", type=Path, help="the TOML file of the node; docs/gossip.md lists the settings")
     logging.basicConfig(format="%(message)s", level=logging.INFO)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(TERMINATED))
     try:
         run(read_settings(parser.parse_args(arguments).settings), _print)
     except (ValueError, OSError, CorruptError, RefusedError) as error:

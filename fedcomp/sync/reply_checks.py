@@ -58,7 +58,7 @@ def check_magnitude(change: QuantizedVector, sparse: Sparse | None, published: R
             weights = published.vector[selection] + values[part]
         if max(weights.max(), -weights.min()) <= limits.min():
             continue
-        indices = np.arange(part.start, part.stop) if sparse is None else sparse.indices[part]
+        indices = np.arange(part.start, part.stop, dtype=np.int64) if sparse is None else sparse.indices[part]
         tensors = np.searchsorted([part.stop for _, part in layout.parts], indices, side="right")
         sizes = np.abs(weights)
         beyond = np.flatnonzero(~((sizes <= limits[tensors]) | (sizes <= np.abs(published.vector[selection]))))
