@@ -159,18 +159,8 @@ class Publisher:
         record.number = self.number
         record.sent = SentModel(*self.replica.place, self.replica.exact)
         route = self.route(record.version, record.fingerprint, certain=certain, needs_key=record.needs_key)
-        message = ServerMessage(
-            self.number,
-            record.acked,
-            self.replica.version,
-            self.replica.fingerprint,
-            seed,
-            uplink,
-            route.frames,
-            self.training_id,
-            self.epoch,
-            record.returned,
-        )
+        place, ids = self.replica.place, (self.training_id, self.epoch)
+        message = ServerMessage(self.number, record.acked, *place, seed, uplink, route.frames, *ids, record.returned)
         return message, route
 
     def route(self, version: int, fingerprint: int, *, certain: bool = True, needs_key: bool = False) -> Route:

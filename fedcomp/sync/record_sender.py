@@ -94,17 +94,9 @@ class RecordSender:
         self.memory = held | state
         self.layout, self.uplink, self.pending_number = layout, uplink, number
         text = b"" if layout == model.layout else layout.text
-        self.pending = Frame(
-            Kind.UPDATE,
-            codec,
-            FLAG_EXACT if exact else 0,
-            model.version,
-            model.version,
-            layout.digest,
-            model.fingerprint,
-            number,
-            b"".join((LENGTH.pack(len(text)), text, body, exact)),
-        ).to_bytes()
+        payload = b"".join((LENGTH.pack(len(text)), text, body, exact))
+        here = (model.version, model.version, layout.digest, model.fingerprint)
+        self.pending = Frame(Kind.UPDATE, codec, FLAG_EXACT if exact else 0, *here, number, payload).to_bytes()
         return self.pending
 
 

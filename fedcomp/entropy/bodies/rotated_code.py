@@ -38,18 +38,11 @@ class RotatedBits:
 
     def encode(self, value: Rotated, /) -> bytes:
         """Return the body: n, seed, bits, scales, the common bits of all levels, and the additional bits of wide groups."""
-        begin = head.write(value.n)
+        parts = [head.write(value.n), HEAD.pack(value.seed, value.bits)]
+        parts.append(value.scales.astype("<f4", copy=False).tobytes())
         levels, last = _split(value)
-        blocks = (levels[part] for part in block_slices(levels.size, packing.BLOCK))
-        return b"".join(
-            (
-                begin,
-                HEAD.pack(value.seed, value.bits),
-                value.scales.astype("<f4", copy=False).tobytes(),
-                *(packing.write(block, _width(value.bits)) for block in blocks),
-                last,
-            )
-        )
+        parts += (packing.write(levels[part], _width(value.bits)) for part in block_slices(levels.size, packing.BLOCK))
+        return b"".join((*parts, last))
 
     def decode(self, value: bytes, /, n: int | None = None) -> Rotated:
         """Return the rotated vector.  Takes memory, and draws random numbers, for no more levels than the body holds."""

@@ -29,16 +29,13 @@ class StepsCode:
         shift = (bits & -bits).bit_length() - 1  # the trailing zero bits that all counts have
         counts >>= shift
         lengths = gamma.lengths_of(counts)
-        return b"".join(
-            (
-                begin,
-                bytes([shift]),
-                positions.write(value.indices, value.n),
-                np.packbits(value.counts < 0).tobytes(),
-                alphabet.write(lengths, LENGTHS),
-                *gamma.write_low_bits(counts, lengths),
-            )
-        )
+        parts = [
+            begin,
+            bytes([shift]),
+            positions.write(value.indices, value.n),
+            np.packbits(value.counts < 0).tobytes(),
+        ]
+        return b"".join((*parts, alphabet.write(lengths, LENGTHS), *gamma.write_low_bits(counts, lengths)))
 
     def decode(self, value: bytes, /, n: int | None = None) -> Steps:
         """Return the steps; refuse counts beyond `MAX_STEPS`."""
