@@ -11,7 +11,7 @@ and the budget is 5.
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 import numpy as np
@@ -49,8 +49,8 @@ def _seconds(action: Callable[[], None]) -> float:
     return time.process_time() - begin
 
 
-def compare(n: int, repeats: int, draws: int) -> list[dict[str, object]]:
-    """Return a row for each codec that has hostile bodies."""
+def compare(n: int, repeats: int, draws: int) -> Iterator[dict[str, object]]:
+    """Yield a row for each codec that has hostile bodies."""
     honest = slowest(n, (specimens.MAKERS[number](n) for number in specimens.numbers(n)))
     hostile = slowest(
         n,
@@ -60,20 +60,16 @@ def compare(n: int, repeats: int, draws: int) -> list[dict[str, object]]:
             for draw in range(draws)
         ),
     )
-    rows: list[dict[str, object]] = []
     for codec, body in hostile.items():
         pairs = paired_seconds(receiver(n, honest[codec]), receiver(n, body), repeats)
-        rows.append(
-            {
-                "entries": n,
-                "codec": codec,
-                "honest bytes": len(honest[codec][1]),
-                "ms": f"{1000 * statistics.median(first for first, _ in pairs):.2f}",
-                "hostile bytes": len(body[1]),
-                "ratio": f"{statistics.median(second / first for first, second in pairs):.1f}",
-            }
-        )
-    return rows
+        yield {
+            "entries": n,
+            "codec": codec,
+            "honest bytes": len(honest[codec][1]),
+            "ms": f"{1000 * statistics.median(first for first, _ in pairs):.2f}",
+            "hostile bytes": len(body[1]),
+            "ratio": f"{statistics.median(second / first for first, second in pairs):.1f}",
+        }
 
 
 def main() -> None:
@@ -84,9 +80,8 @@ def main() -> None:
     parser.add_argument("--entries", type=int, nargs="+", default=[10_000, 65_000, 1_200_000], help="of the model")
     options = parser.parse_args()
     for n in options.entries:
-        print_table(
-            f"decode time of hostile over honest bodies, at most {BUDGET}", compare(n, options.repeats, options.draws)
-        )
+        rows = list(compare(n, options.repeats, options.draws))
+        print_table(f"decode time of hostile over honest bodies, at most {BUDGET}", rows)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,7 @@ from fedcomp.tasks import build_model
 from fedcomp.training import Inference, pack, parse
 
 MODELS = (("cnn", (1, 28, 28), 10), ("vgg11s", (3, 32, 32), 10), ("char_lstm", (1, 1, 32), 59))
-PLANS = (
-    "quantized(8)",
-    "quantized(4)",
-    "quantized(2)",
-    "quantized('ternary')",
-    "quantized('binary')",
-    "admm('shift')",
-)
+PLANS = ("quantized(8)", "quantized(4)", "quantized(2)", "quantized('ternary')", "quantized('binary')", "admm('shift')")
 
 
 def packed_bytes(model: nn.Module, training: str) -> int:

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from deploy.environment import environment
 from deploy.log_filter import LogFilter
 from deploy.program import MARK, POLL_S, Program, end, ignore_end_signals, wait_until
-from deploy.run_config import Config, LaunchError, copy_app, to_arguments, to_toml
+from deploy.run_config import Config, LaunchError, copy_app, to_arguments
 
 CONNECTION = "local"
 COMPLETED = "finished:completed"
@@ -35,7 +37,7 @@ class Control:
         self.home.mkdir(parents=True, exist_ok=True)
         trust = {"root-certificates": str(authority)} if authority else {"insecure": True}
         superlink = {"default": CONNECTION, CONNECTION: {"address": address, **trust}}
-        (self.home / "config.toml").write_text(to_toml({"superlink": superlink}))
+        (self.home / "config.toml").write_text(tomli_w.dumps({"superlink": superlink}))
 
     def ask(self, arguments: list[str]) -> dict[str, Any]:
         """Return the JSON that a `flwr` command prints; raise `LaunchError` with its output if it fails."""
@@ -75,8 +77,7 @@ class Control:
 
     def runs(self) -> list[dict[str, Any]]:
         """Return the SuperLink's records of its runs, the newest first."""
-        runs: list[dict[str, Any]] = self.ask(["list", CONNECTION])["runs"]
-        return runs
+        return list(self.ask(["list", CONNECTION])["runs"])
 
     def run(self, app: Path, config: Mapping[str, object], folder: Path, federation: Config | None = None) -> "Run":
         """Start the app in the folder `app` with the settings `config`, and return the run.
@@ -87,7 +88,7 @@ class Control:
         folder.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=time.strftime("%m%d-%H%M%S-"), dir=folder))
         copy_app(folder / "app", app)
-        (folder / "run.toml").write_text(to_toml(config))
+        (folder / "run.toml").write_text(tomli_w.dumps(config))
         command = ["flwr", "run", str(folder / "app"), CONNECTION, "--stream", "--run-config", str(folder / "run.toml")]
         command += ["--federation-config", to_arguments(federation)] if federation else []
         follower = Program("flwr run", f"{self.mark}run-{folder.name}/", folder / "run.log")
@@ -180,8 +181,7 @@ class Run:
             end([self.follower], grace_s=1)
 
     def _details(self) -> dict[str, Any]:
-        runs: list[dict[str, Any]] = self.control.ask(["list", CONNECTION, "--run-id", self.run_id])["runs"]
-        return runs[0]
+        return dict(self.control.ask(["list", CONNECTION, "--run-id", self.run_id])["runs"][0])
 
 
 def _line(text: str) -> str:

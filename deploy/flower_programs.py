@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import tomli_w
+
 from deploy.environment import environment, free_ports
 from deploy.keys import make_node
 from deploy.program import Program, end, wait_until
-from deploy.run_config import Config, LaunchError, to_toml
+from deploy.run_config import Config, LaunchError
 
 STARTUP_TIMEOUT_S = 90.0
 GRACE_S = 5.0
@@ -106,7 +108,7 @@ class SuperNode:
         """Start the process without waiting for the SuperLink, whose certificate `authority` verifies."""
         _clear(self.program)
         settings = self.folder / "node.toml"  # on the command line, quotation marks in a path would be lost
-        settings.write_text(to_toml(self.config))
+        settings.write_text(tomli_w.dumps(self.config))
         [port] = free_ports(1)
         command = ["flower-supernode", "--superlink", self.superlink, "--root-certificates", str(authority)]
         command += ["--auth-supernode-private-key", str(self.folder / "key" / "node.key")]

@@ -181,11 +181,6 @@ def _check_gpus(options: FederationOptions) -> None:
         )
 
 
-def to_toml(config: Mapping[str, object]) -> str:
-    """Return `config` as TOML."""
-    return tomli_w.dumps(config)
-
-
 def to_arguments(config: Mapping[str, object]) -> str:
     """Return `config` as one command line argument of `flwr`: ``key=value key=value``."""
-    return " ".join(line.replace(" = ", "=", 1) for line in to_toml(config).splitlines())
+    return " ".join(line.replace(" = ", "=", 1) for line in tomli_w.dumps(config).splitlines())

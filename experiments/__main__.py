@@ -136,7 +136,6 @@ def show_progress(
 
 
 def _report(plan: StudyPlan, results: Results, options: argparse.Namespace, console: Console) -> None:
-    """Write the report if any cell is done."""
     table = results.select([cell.name for cell in plan.cells])
     if table.empty:
         return

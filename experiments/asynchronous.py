@@ -13,7 +13,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import torch
 from flwr.app import ArrayRecord, MetricRecord
@@ -36,59 +35,49 @@ class TimeIsOver(Exception):
     """The virtual time of a run is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A run until a virtual time, evaluated every `every_s` seconds."""
+def trial(settings: Settings, speeds: Speeds, options: argparse.Namespace) -> list[Row]:
+    """Return the evaluated versions of a run: their virtual time, the accuracy 0 to 1, and the sums since the start.
 
-    settings: Settings
-    nodes: int
-    speeds: Speeds
-    seconds: float
-    every_s: float
+    `slow_share` is the share of the slow nodes in all updates that went into the model.
+    """
+    rows = list[Row]()
+    grid = LocalGrid(client_app, options.nodes, settings.to_config(), in_memory=True, speeds=speeds)
+    evaluator = prepare(settings, grid)
+    _, strategy = open_run(settings, int)
+    random.seed(settings.seed)
+    slow = {node for node in grid.get_node_ids() if speeds.is_slow(node)}
 
-    def run(self) -> list[Row]:
-        """Return the evaluated versions: their virtual time, the accuracy 0 to 1, and the sums since the start.
+    def evaluate(version: int, arrays: ArrayRecord) -> MetricRecord | None:
+        is_over = grid.now() >= options.seconds or version == settings.num_rounds
+        if is_over or not rows or grid.now() >= rows[-1]["seconds"] + options.every:
+            loss, accuracy = evaluator(arrays)
+            taken = {node: counts.dense_uplink_bytes for node, counts in strategy.ledger.by_node().items()}
+            updates = sum(taken.values())
+            share = sum(size for node, size in taken.items() if node in slow) / max(1, updates)
+            total = strategy.ledger.total()
+            size = max(1, sum(len(array.data) for array in arrays.values()))
+            rows.append(
+                {
+                    "mode": settings.mode,
+                    "seed": settings.seed,
+                    "version": version,
+                    "seconds": grid.now(),
+                    "accuracy": accuracy,
+                    "loss": loss,
+                    "updates": updates // size,
+                    "slow_share": share,
+                    "refused": total.refused,
+                    "uplink_bytes": total.uplink_bytes,
+                    "downlink_bytes": total.downlink_bytes,
+                }
+            )
+        if is_over:
+            raise TimeIsOver
+        return None
 
-        `slow_share` is the share of the slow nodes in all updates that went into the model.
-        """
-        settings, rows = self.settings, list[Row]()
-        grid = LocalGrid(client_app, self.nodes, settings.to_config(), in_memory=True, speeds=self.speeds)
-        evaluator = prepare(settings, grid)
-        _, strategy = open_run(settings, int)
-        random.seed(settings.seed)
-        slow = {node for node in grid.get_node_ids() if self.speeds.is_slow(node)}
-
-        def evaluate(version: int, arrays: ArrayRecord) -> MetricRecord | None:
-            is_over = grid.now() >= self.seconds or version == settings.num_rounds
-            if is_over or not rows or grid.now() >= rows[-1]["seconds"] + self.every_s:
-                loss, accuracy = evaluator(arrays)
-                taken = {node: counts.dense_uplink_bytes for node, counts in strategy.ledger.by_node().items()}
-                updates = sum(taken.values())
-                share = sum(size for node, size in taken.items() if node in slow) / max(1, updates)
-                total = strategy.ledger.total()
-                size = max(1, sum(len(array.data) for array in arrays.values()))
-                rows.append(
-                    {
-                        "mode": settings.mode,
-                        "seed": settings.seed,
-                        "version": version,
-                        "seconds": grid.now(),
-                        "accuracy": accuracy,
-                        "loss": loss,
-                        "updates": updates // size,
-                        "slow_share": share,
-                        "refused": total.refused,
-                        "uplink_bytes": total.uplink_bytes,
-                        "downlink_bytes": total.downlink_bytes,
-                    }
-                )
-            if is_over:
-                raise TimeIsOver
-            return None
-
-        with suppress(TimeIsOver):
-            strategy.start(grid, evaluator.initial_arrays(), settings.num_rounds, evaluate_fn=evaluate)
-        return rows
+    with suppress(TimeIsOver):
+        strategy.start(grid, evaluator.initial_arrays(), settings.num_rounds, evaluate_fn=evaluate)
+    return rows
 
 
 def run(options: argparse.Namespace) -> None:
@@ -97,7 +86,7 @@ def run(options: argparse.Namespace) -> None:
     logging.getLogger("flwr").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="fedcomp-asynchronous-") as folder:
         with usage():
-            trials = [_trial(options, mode, seed, folder) for mode in options.modes for seed in range(options.seeds)]
+            trials = [_settings(options, mode, seed, folder) for mode in options.modes for seed in range(options.seeds)]
             check_range("--target", options.target, above=0, most=1)
             check_out(options.out)
         reached = f"until {100 * options.target:g} %"
@@ -106,15 +95,14 @@ def run(options: argparse.Namespace) -> None:
             f"{'refused':>9}{'kB':>7}"
         )
         rows: list[Row] = []
-        for trial in trials:
-            found = trial.run()
+        for settings, speeds in trials:
+            found = trial(settings, speeds, options)
             print(_line(found, options.target), flush=True)
             rows += found
             save(rows, options.out)
 
 
 def _line(rows: Sequence[Row], target: float) -> str:
-    """Return one table row: time and bytes to the target, best and last accuracy, totals."""
     last, first = rows[-1], next((row for row in rows if row["accuracy"] >= target), None)
     seconds, size = (f"{first['seconds']:.0f} s", f"{_sent_kb(first):.0f}") if first else ("never", "-")
     best = max(row["accuracy"] for row in rows)
@@ -128,8 +116,8 @@ def _sent_kb(row: Row) -> float:
     return float(row["uplink_bytes"] + row["downlink_bytes"]) / 1e3
 
 
-def _trial(options: argparse.Namespace, mode: str, seed: int, folder: str) -> Trial:
-    """Return a run of the app's default settings, changed by the options."""
+def _settings(options: argparse.Namespace, mode: str, seed: int, folder: str) -> tuple[Settings, Speeds]:
+    """Return the app's default settings, changed by the options, and how fast nodes and links are."""
     check_range("--seconds", options.seconds, above=0)
     check_range("--every", options.every, least=0)
     given = {name.replace("_", "-"): value for name, value in vars(options).items()}
@@ -144,17 +132,8 @@ def _trial(options: argparse.Namespace, mode: str, seed: int, folder: str) -> Tr
     settings = Settings.from_config(config)
     check_strategy(settings, options.nodes)
     link = BY_WORD[options.link]
-    speeds = Speeds(
-        options.compute,
-        options.slow,
-        options.slowdown,
-        options.spread,
-        link.down_mbit_s,
-        link.up_mbit_s,
-        link.round_trip_ms / 1e3,
-        seed,
-    )
-    return Trial(settings, options.nodes, speeds, options.seconds, options.every)
+    nodes = (options.compute, options.slow, options.slowdown, options.spread)
+    return settings, Speeds(*nodes, link.down_mbit_s, link.up_mbit_s, link.round_trip_ms / 1e3, seed)
 
 
 def _parser() -> argparse.ArgumentParser:

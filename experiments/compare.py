@@ -18,10 +18,9 @@ from matplotlib.figure import Figure
 from benchmarks.figure_file import format_of, write
 from deploy.monitor.snapshot import MonitorError, RunSnapshot, read_run
 from experiments.command import command, new_parser, usage
-from experiments.figures import COLORS, MARKERS_PER_LINE
+from experiments.figures import COLORS, MARKERS, MARKERS_PER_LINE
 from experiments.table import Table
 from fedcomp.core import format_bytes
-from server.run_records import RoundRecord
 
 NOT_COMPARED = frozenset({"run-name", "runs-dir", "resume"})
 """Settings that say where a run is, and not what it does."""
@@ -47,9 +46,8 @@ def read_runs(paths: Sequence[Path]) -> dict[str, RunSnapshot]:
         try:
             evaluated = bool(_accuracies(run)) and len(_sums(run)) > 0
         except TypeError:
-            raise ValueError(
-                f"{path} has a round without a number or without bytes; a complete rounds.jsonl is needed"
-            ) from None
+            text = f"{path} has a round without a number or without bytes; a complete rounds.jsonl is needed"
+            raise ValueError(text) from None
         if not evaluated:
             raise ValueError(f"{path} has no accuracy after a round yet; a run with one is needed")
         runs[name if names.count(name) == 1 else str(path)] = run
@@ -105,7 +103,7 @@ def draw(runs: Runs, target: float | None) -> Figure:
         ]
         axes.plot(
             [size for size, _ in points], [accuracy for _, accuracy in points], label=f"{label}: {format_bytes(both[-1])}",
-            color=COLORS[at % len(COLORS)], marker="osDv^PX<*>p"[at % 11], markersize=5, linewidth=1.5,
+            color=COLORS[at % len(COLORS)], marker=MARKERS[at % len(MARKERS)], markersize=5, linewidth=1.5,
             linestyle=["-", "--", ":", "-."][at // len(COLORS) % 4], markevery=max(1, len(points) // MARKERS_PER_LINE),
         )  # fmt: skip
     if target is not None:
@@ -135,13 +133,9 @@ def _until(run: RunSnapshot, target: float) -> list[str]:
     """Return the rounds and the bytes, up and both ways, until the first evaluation with this accuracy."""
     up, both, _ = _sums(run)
     for record, of_up, of_both in zip(run.rounds, up, both, strict=True):
-        if _reaches(record, target):
+        if record.round > 0 and record.accuracy is not None and record.accuracy >= target:
             return [str(record.round), format_bytes(of_up), format_bytes(of_both)]
     return ["never"] * 3
-
-
-def _reaches(record: RoundRecord, target: float) -> bool:
-    return record.round > 0 and record.accuracy is not None and record.accuracy >= target
 
 
 def run(options: argparse.Namespace) -> None:

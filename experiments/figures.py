@@ -5,6 +5,7 @@ the lowest seed to the highest; where a seed has diverged, both are of the seeds
 """
 
 from collections.abc import Iterator
+from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
@@ -22,6 +23,7 @@ MAX_PANELS = 24
 """The most panels of one figure; the others are left out, and the caption says so."""
 COLORS = ("#000000", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's colours, which suit all kinds of colour vision, without their yellow, which is too pale on white."""
+MARKERS = "osDv^PX<*>p"
 MARKERS_PER_LINE = 7
 MIN_LOG_RATIO = 16
 """An axis of swept numbers is logarithmic from this ratio of the largest to the smallest on."""
@@ -37,11 +39,7 @@ COSTS = {
         "sent down, with catch-up, all nodes together (MB, logarithmic)",
         "the downlink bytes, including those that brought absent nodes up to date.",
     ),
-    "both": (
-        "traffic_bytes",
-        "sent up and down, all nodes together (MB, logarithmic)",
-        "all traffic, up and down.",
-    ),
+    "both": ("traffic_bytes", "sent up and down, all nodes together (MB, logarithmic)", "all traffic, up and down."),
     "iterations": (
         "iterations",
         "iterations (steps of a node that is in every round)",
@@ -131,10 +129,15 @@ def accuracy_against(study: Study, column: str, label: str) -> Figure | None:
     if table.empty:
         return None
     grid = _panels(study, table, "line", "cost", "accuracy", sort=False, **LINE_STYLE)
+    mark_few(grid)
+    return _finish(grid, label, "test accuracy (%)", logarithmic=logarithmic)
+
+
+def mark_few(grid: sns.FacetGrid) -> None:
+    """Leave about `MARKERS_PER_LINE` markers on each line."""
     for axes in grid.axes.flat:
         for line in axes.get_lines():
             line.set_markevery(max(1, len(line.get_xdata()) // MARKERS_PER_LINE))
-    return _finish(grid, label, "test accuracy (%)", logarithmic=logarithmic)
 
 
 def sweep(study: Study, axis: Axis, measure: Measure) -> Figure | None:
@@ -223,8 +226,7 @@ def _panels(study: Study, rows: pd.DataFrame, kind: str, x: str, y: str, **more:
     dashes: list[Any] = ["", (4, 1.5), (1, 1), (3, 1.25, 1.5, 1.25)]
     looks: dict[str, Any] = {
         "hue": "method", "style": "method", "hue_order": study.methods, "style_order": study.methods,
-        "palette": [COLORS[at % len(COLORS)] for at in range(count)],
-        "markers": ["osDv^PX<*>p"[at % 11] for at in range(count)],
+        "palette": list(islice(cycle(COLORS), count)), "markers": list(islice(cycle(MARKERS), count)),
     }  # fmt: skip
     if kind == "line":
         looks["dashes"] = [dashes[at // len(COLORS) % len(dashes)] for at in range(count)]

@@ -93,8 +93,10 @@ def run(
             trained.append({name: tensor.numpy().copy() for name, tensor in model.state_dict().items()})
         exchanged = network.exchange(trained)
         if options.quasi_global:
+            rates = {"decay": plan.momentum, "learning_rate": plan.learning_rate}
             momenta = [
-                _quasi_global(plan, each, network.model(node), momenta[node]) for node, each in enumerate(before)
+                quasi_global_momentum(momenta[node], each, network.model(node), **rates, steps=plan.steps)
+                for node, each in enumerate(before)
             ]
             kept = [
                 {**state, "momentum": {name: torch.from_numpy(array.copy()) for name, array in each.items()}}
@@ -121,11 +123,6 @@ def run(
 
 def _model(options: argparse.Namespace, card: Card, training: Plan, seed: int) -> nn.Module:
     return training.prepare(build_model(options.model, input_shape(card), card.num_classes, seed), seed)
-
-
-def _quasi_global(plan: LocalPlan, before: Arrays, after: Arrays, momentum: Arrays) -> Arrays:
-    settings = {"decay": plan.momentum, "learning_rate": plan.learning_rate}
-    return quasi_global_momentum(momentum, before, after, **settings, steps=plan.steps)
 
 
 def _load(model: torch.nn.Module, arrays: Arrays) -> None:

@@ -8,6 +8,7 @@ A line is the mean over seeds, a band reaches from the lowest to the highest.
 import argparse
 import sys
 from collections.abc import Sequence
+from itertools import cycle, islice
 from pathlib import Path
 
 import pandas as pd
@@ -16,10 +17,9 @@ from matplotlib.figure import Figure
 
 from benchmarks.figure_file import format_of, write
 from experiments.command import command, new_parser, usage
-from experiments.figures import COLORS, LINE_STYLE
+from experiments.figures import COLORS, LINE_STYLE, MARKERS, mark_few
 
 COLUMNS = ("partition", "training", "method", "seed", "round", "consensus_distance")
-MARKERS_PER_LINE = 7
 
 
 def figure_of(table: pd.DataFrame) -> Figure:
@@ -29,16 +29,15 @@ def figure_of(table: pd.DataFrame) -> Figure:
     count = table["name"].nunique()
     grid = sns.relplot(
         data=table, kind="line", x="round", y="consensus_distance", col="partition", hue="name", style="name",
-        palette=[COLORS[at % len(COLORS)] for at in range(count)], markers=["osDv^PX<*>p"[at % 11] for at in range(count)],
+        palette=list(islice(cycle(COLORS), count)), markers=list(islice(cycle(MARKERS), count)),
         dashes=False, height=3, aspect=1.1, facet_kws={"legend_out": False}, **LINE_STYLE,
     )  # fmt: skip
     grid.set(yscale="log")
     grid.set_titles("{col_name}", size=10)
     grid.set_axis_labels("rounds", "consensus distance (logarithmic)")
+    mark_few(grid)
     for axes in grid.axes.flat:
         axes.grid(alpha=0.3)
-        for line in axes.get_lines():
-            line.set_markevery(max(1, len(line.get_xdata()) // MARKERS_PER_LINE))
     figure: Figure = grid.figure
     figure.set_layout_engine("constrained")
     sns.move_legend(grid, "outside upper center", ncols=1 if count > 4 else 2, title=None, frameon=False, fontsize=9)

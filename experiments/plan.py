@@ -141,7 +141,6 @@ def _read(path: Path, kind: type[File]) -> File:
 
 
 def _check_keys(layer: Layer) -> None:
-    """Refuse keys that do not belong into this table."""
     known = ("label", *KNOWN) if layer.table.startswith("method") else KNOWN
     for key, value in layer.settings.items():
         if key in FIXED:
@@ -184,7 +183,6 @@ def _cells(runs: list[Layer], grid: Layer, methods: Mapping[str, Layer]) -> Iter
 
 
 def _check_counts(settings: Mapping[str, Any], layers: Layers, run: Layer) -> None:
-    """Check the settings that only a study has: the numbers of nodes and steps."""
     for key in COUNTS:
         value = settings.get(key)
         if key not in settings and key != "clients-per-round":

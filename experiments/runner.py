@@ -121,7 +121,6 @@ def run_cells(
 
 @cache
 def _prepare() -> None:
-    """Prepare a worker process, once."""
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent handles it
     logging.getLogger("flwr").setLevel(logging.CRITICAL)
@@ -137,7 +136,6 @@ def _end_with_parent(parent: int) -> None:
 
 
 def _run(cell: Cell, data_dir: str, scratch: Path | None) -> Event:
-    """Run a cell in a worker process."""
     _prepare()
     try:
         return Finished(cell, run_cell(cell, data_dir, scratch))

@@ -75,6 +75,10 @@ class SplitTask:
         """Return whether a round is evaluated; the last one is."""
         return number % self.evaluate_every == 0 or number == self.rounds
 
+    def samples(self, context: Context) -> Samples:
+        """Return the samples of the node with this context."""
+        return self.shares[int(context.node_config["partition-id"])]
+
 
 @dataclass(frozen=True, slots=True)
 class SplitMethod:
@@ -91,7 +95,7 @@ class SplitMethod:
         lower, upper = cut(model, task.layer)
         app = ClientApp()
         node_lower, _ = cut(task.make_model(), task.layer)
-        app.query("split")(SplitClient(lambda context: (node_lower, *_samples(task, context))))
+        app.query("split")(SplitClient(lambda context: (node_lower, *task.samples(context))))
         grid = LocalGrid(app, len(task.shares))
         training = SplitTraining(lower, upper, task.test[0][:1], settings, lower_parts=task.lower_parts)
         for number in range(1, task.rounds + 1):
@@ -116,11 +120,11 @@ class Federated:
 
         @app.train()
         def train_node(message: Message, context: Context) -> Message:
-            node, record = int(context.node_config["partition-id"]), message.content.array_records["arrays"]
-            model.load_state_dict(record.to_torch_state_dict())
+            model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
             number = int(str(message.content.config_records["config"]["server-round"]))
-            x, y = task.shares[node]
-            train(model, x, y, plan, np.random.default_rng([number, node]))
+            x, y = task.samples(context)
+            rng = np.random.default_rng([number, int(context.node_config["partition-id"])])
+            train(model, x, y, plan, rng)
             metrics = MetricRecord({"num-examples": len(y)})
             content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
             return Message(content, reply_to=message)
@@ -145,10 +149,6 @@ class Federated:
                 yield {"method": name, "round": number, "accuracy": accuracies[number], **dict(sizes)}
 
 
-def _samples(task: SplitTask, context: Context) -> Samples:
-    return task.shares[int(context.node_config["partition-id"])]
-
-
 def change(forward: str, backward: str = "cgx(bits=8)") -> SplitMethod:
     """Send the change of activations."""
     return SplitMethod(parse(forward), parse(backward), direct=False)
@@ -156,7 +156,7 @@ def change(forward: str, backward: str = "cgx(bits=8)") -> SplitMethod:
 
 def direct(forward: str, backward: str = "cgx(bits=8)") -> SplitMethod:
     """Send activations themselves."""
-    return SplitMethod(parse(forward), parse(backward), direct=True)
+    return replace(change(forward, backward), direct=True)
 
 
 def federated(compressor: str) -> Federated:
@@ -165,9 +165,7 @@ def federated(compressor: str) -> Federated:
 
 
 MAKERS: Mapping[str, Callable[..., SplitMethod | Federated]] = {
-    "change": change,
-    "direct": direct,
-    "federated": federated,
+    make.__name__: make for make in (change, direct, federated)
 }
 
 

@@ -163,14 +163,13 @@ def _payload_fields(frame: Frame, layout: Layout | None) -> Iterator[Field]:
         quantized = code.decode(body, n=None if layout is None else layout.n)
     yield "body", f"{len(body)} bytes, {8 * len(body) / max(1, quantized.n):.6f} bits per entry"
     yield "n", f"{quantized.n}"
-    if isinstance(quantized, Ternary):
+    if isinstance(quantized, Ternary | Steps):
         k = quantized.indices.size
         yield "k", f"{k}, {8 * len(body) / max(1, k):.3f} bits per kept entry"
-        yield "density", f"{k / max(1, quantized.n):.6g}"
+    if isinstance(quantized, Ternary):
+        yield "density", f"{quantized.indices.size / max(1, quantized.n):.6g}"
         yield "magnitude", f"{quantized.magnitude:.9g}"
     if isinstance(quantized, Steps):
-        k = quantized.indices.size
-        yield "k", f"{k}, {8 * len(body) / max(1, k):.3f} bits per kept entry"
         yield "largest", f"{abs(quantized.sparse().values).max(initial=0):.9g}"
     if exact:
         yield "exact", f"{len(exact)} bytes"
@@ -183,20 +182,6 @@ USAGE = """python -m fedcomp FILE
        python -m fedcomp --help | --version"""
 DEMO_METHODS = ("auto()", "eden(bits=1)", "stc(density=0.04)")
 DEMO_ROUNDS = 30
-
-
-def _demo(methods: Sequence[str], rounds: int) -> Iterator[str]:
-    """Return the lines of the demo; raise `ImportError` without Flower, and `ValueError` for methods that cannot run."""
-    from fedcomp.flower.demo import report
-
-    return report(methods or DEMO_METHODS, rounds)
-
-
-def _training() -> Iterator[str]:
-    """Return the lines of the training plug-ins; raise `ImportError` without torch."""
-    from fedcomp.training import text_lines
-
-    return text_lines()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -227,9 +212,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name == "methods":
             lines = markdown_lines() if options.markdown else text_lines()
         elif name == "training":
-            lines = _training()
+            from fedcomp.training import text_lines as training_lines
+
+            lines = training_lines()
         elif name == "demo":
-            lines = _demo(options.methods, options.rounds)
+            from fedcomp.flower.demo import report
+
+            lines = report(options.methods or DEMO_METHODS, options.rounds)
         else:
             lines = describe(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
         for line in lines:

@@ -69,7 +69,6 @@ class NonFiniteError(DivergedError):
         self.index, self.value, self.where = index, value, where
 
     def __str__(self) -> str:
-        """Return which entry it is, and its value."""
         return f"entry {self.index}{self.where} is {self.value}; only finite values can be encoded"
 
 

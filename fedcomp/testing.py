@@ -55,11 +55,7 @@ class ContractError(AssertionError):
 
 
 def check_compressor(
-    compressor: Compressor,
-    *,
-    sizes: Iterable[int] = (1, 2, 31, 1000, 100003),
-    seed: int = 0,
-    damage_up_to: int = 5000,
+    compressor: Compressor, *, sizes: Iterable[int] = (1, 2, 31, 1000, 100003), seed: int = 0, damage_up_to: int = 5000
 ) -> None:
     """Check `compressor` on hard vectors of each of the given sizes, over several rounds.
 
@@ -123,16 +119,12 @@ def check_error_bound(compressor: Compressor, n: int, *, seed: int = 0) -> None:
             where, mean = f"{compressor}{form} with {n} entries, {name}", float(found.mean())
             rare = 3 / seeds if found.std() else ROUNDING  # an entry that is rarely drawn may never be drawn
             most = limit * (1 + rare) + DEVIATIONS * float(found.std()) / math.sqrt(seeds) + ROUNDING**2
-            _need(
-                mean <= most,
-                f"{where}: the squared error is {mean:.3g} of the vector's square; {limit:.3g} is declared",
-            )
+            text = f"the squared error is {mean:.3g} of the vector's square; {limit:.3g} is declared"
+            _need(mean <= most, f"{where}: {text}")
             if isinstance(bound, Unbiased):
                 allowed = max(BIAS * mean, BIAS_OF_VARIANCE * bound.variance) + SMALLEST_BIAS
-                _need(
-                    of_mean <= allowed,
-                    f"{where}: declared as unbiased, the mean of {seeds} results errs by {of_mean:.3g}",
-                )
+                text = f"declared as unbiased, the mean of {seeds} results errs by {of_mean:.3g}"
+                _need(of_mean <= allowed, f"{where}: {text}")
 
 
 def check_code(code: EntropyCode[Any], quantized_vectors: Iterable[QuantizedVector]) -> None:
@@ -171,10 +163,8 @@ def _lossless_body(code: EntropyCode[Any], quantized: QuantizedVector) -> bytes:
             raise ContractError(f"{where}: the code refuses its own body{way}: {_name(error)}") from error
         _need(decoded.n == quantized.n, f"{where}: the body decodes to {decoded.n} entries{way}")
         vector, entries = decoded.dense(), decoded.sparse()
-        _need(
-            _describe(vector) == _describe(dense),
-            f"{where}: the body decodes to {_describe(vector)}{way}; {_describe(dense)} is needed",
-        )
+        found, needed = _describe(vector), _describe(dense)
+        _need(found == needed, f"{where}: the body decodes to {found}{way}; {needed} is needed")
         changed = np.flatnonzero(vector.view(np.uint32) != dense.view(np.uint32))
         for place in changed[:1].tolist():
             raise ContractError(f"{where}: entry {place} is {dense[place]!r} and decodes to {vector[place]!r}{way}")
@@ -299,9 +289,8 @@ class _Check:
     def decode(self, body: bytes, where: str) -> Vector:
         vector = self.compressor.decode(body, self.n)
         _need(self.is_vector(vector), f"{where}: the body decodes to {_describe(vector)}; {self.needed} is needed")
-        _need(
-            _same(self.other.decode(body, self.n), vector), f"{where}: another instance decodes the body to other bits"
-        )
+        same = _same(self.other.decode(body, self.n), vector)
+        _need(same, f"{where}: another instance decodes the body to other bits")
         return vector
 
     @property

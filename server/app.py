@@ -11,11 +11,11 @@ from fedcomp import FedcompError
 from fedcomp.errors import DivergedError
 from fedcomp.flower import GROWTH, Checkpoint, Clipping, CompressedStrategy, DynamicSampling, RigL, parse_mode
 from server import report
-from server.evaluate import Evaluator, build_evaluator, check_same_preparation, check_training, to_npz
+from server.evaluate import Evaluator, build_evaluator, check_same_preparation, check_training
 from server.fit import check_partition, check_strategy, check_updates, load_dataset
 from server.folder import RunFolder, create_folder, earlier_settings, reopen_folder
 from server.nodes import OrderedGrid, query_partitions, wait_for_nodes
-from server.rounds import Rounds
+from server.rounds import Rounds, RunLog
 from server.run_status import RunStatus
 from server.settings import Settings, SettingsError
 from server.split import check_split, run_split
@@ -50,7 +50,7 @@ def main(grid: Grid, context: Context) -> None:
     settings = settings.model_copy(update={"run_name": folder.path.name})  # of a run that got a number for a name
     print(f"{settings.dataset}, {settings.model}, {settings.strategy}: {folder.path}", flush=True)
     status = RunStatus(folder, strategy, partitions, settings.num_rounds)
-    rounds = Rounds(settings, folder, evaluator, strategy, status)
+    log = RunLog(settings, folder, evaluator)
     random.seed(settings.seed)  # the strategy samples nodes with it, unless its checkpoint holds a later state
     begun = strategy.round, strategy.version if strategy.round > 0 else 0
     try:
@@ -60,21 +60,19 @@ def main(grid: Grid, context: Context) -> None:
                 strategy.arrays if strategy.round > 0 else evaluator.initial_arrays(),
                 num_rounds=settings.num_rounds - strategy.round,
                 timeout=settings.round_timeout,
-                evaluate_fn=rounds,
+                evaluate_fn=Rounds(log, strategy, status),
             )
         totals = strategy.ledger.total()
-        folder.write_json(folder.summary.name, report.summarize(settings, rounds.records, totals))
-        folder.write("accuracy.png", report.figure(settings, rounds.records))
-        folder.write("model.npz", to_npz(strategy.arrays))
+        log.write_results(totals, strategy.arrays)
         if packed := evaluator.packed(strategy.arrays):
             folder.write("inference.npz", packed)
     except OSError as error:
         text = f"the run has ended after round {strategy.round}, because a file or a connection cannot be used: {error}"
         raise SettingsError(text) from None
-    print(report.table(settings, rounds.records, totals), flush=True)
+    print(report.table(settings, log.records, totals), flush=True)
     if strategy.round > begun[0] and strategy.version == begun[1]:
         raise RuntimeError(f"{NO_RESULT}; see the errors of the nodes and of the rounds in the log")
-    if rounds.diverged:
+    if log.diverged:
         raise DivergedError("the last loss is no number: the training has diverged")
 
 

@@ -115,7 +115,6 @@ def _draw_accuracy(axes: Axes, records: Sequence[RoundRecord]) -> None:
 
 
 def _draw_rounds(axes: Axes, records: Sequence[RoundRecord]) -> None:
-    """Draw the bytes of each round, up and down, and the density of the version that it published."""
     rounds = [record.round for record in records]
     for color, name in ((BLUE, "up"), (ORANGE, "down")):
         kilobytes = [getattr(record.traffic, f"{name}link_bytes") / 1e3 for record in records]

@@ -6,18 +6,19 @@ from dataclasses import dataclass, field
 from flwr.app import ArrayRecord, MetricRecord
 
 from fedcomp.flower import CompressedStrategy
-from server.evaluate import Evaluator
+from fedcomp.sync import Traffic
+from server import report
+from server.evaluate import Evaluator, to_npz
 from server.folder import RunFolder
 from server.progress import Progress
-from server.report import finite
 from server.run_records import RoundRecord, round_record
 from server.run_status import RunStatus
 from server.settings import Settings
 
 
 @dataclass(slots=True)
-class Rounds:
-    """Flower's `evaluate_fn`: called once before the first round and once after each.
+class RunLog:
+    """The rounds of a run, evaluated, in its folder and on the screen.
 
     It continues after the `records` in `folder`, which a resumed run has.
     """
@@ -25,8 +26,6 @@ class Rounds:
     settings: Settings
     folder: RunFolder
     evaluator: Evaluator
-    strategy: CompressedStrategy
-    status: RunStatus
     records: list[RoundRecord] = field(init=False)
     _progress: Progress = field(init=False)
     _last_call: float = field(default_factory=time.monotonic)
@@ -40,27 +39,53 @@ class Rounds:
         measured = [record.loss for record in self.records if record.accuracy is not None]
         return bool(measured) and measured[-1] is None
 
+    def evaluate(self, number: int, arrays: ArrayRecord) -> tuple[float | None, float | None]:
+        """Return loss and accuracy after a round, both `None` if it is not evaluated; a loss that is no number is `None`."""
+        if number % self.settings.evaluate_every and number != self.settings.num_rounds:
+            return None, None
+        loss, accuracy = self.evaluator(arrays)
+        return report.finite(loss), accuracy
+
+    def seconds(self) -> float:
+        """Return the seconds since the last call, or since the start."""
+        before, self._last_call = self._last_call, time.monotonic()
+        return self._last_call - before
+
+    def add(self, record: RoundRecord) -> None:
+        """Write the record of a round, and print its line."""
+        self.records.append(record)
+        self.folder.append(record)
+        print(self._progress.line(record), flush=True)
+
+    def write_results(self, totals: Traffic, arrays: ArrayRecord) -> None:
+        """Write the summary, the figure and the model of a run that has ended."""
+        self.folder.write_json(self.folder.summary.name, report.summarize(self.settings, self.records, totals))
+        self.folder.write("accuracy.png", report.figure(self.settings, self.records))
+        self.folder.write("model.npz", to_npz(arrays))
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Flower's `evaluate_fn`: called once before the first round and once after each."""
+
+    log: RunLog
+    strategy: CompressedStrategy
+    status: RunStatus
+
     def __call__(self, server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
         """Return the test metrics of the published model, or `None` for a round that is not evaluated.
 
         Raises `RuntimeError` if no node sent an update in the first round.
         """
-        now = time.monotonic()
-        seconds, self._last_call = now - self._last_call, now
+        seconds = self.log.seconds()
         self.status.update()
-        if self.records and server_round <= self.records[-1].round:
+        if self.log.records and server_round <= self.log.records[-1].round:
             return None
-        loss = accuracy = None
-        if server_round % self.settings.evaluate_every == 0 or server_round == self.settings.num_rounds:
-            loss, accuracy = self.evaluator(arrays)
-        ledger = self.strategy.ledger
+        loss, accuracy = self.log.evaluate(server_round, arrays)
         no_result = server_round in self.strategy.failed_rounds
-        loss = None if loss is None else finite(loss)
-        names = self.strategy.compressors
+        ledger, names = self.strategy.ledger, self.strategy.compressors
         record = round_record(server_round, loss, accuracy, ledger, seconds, no_result=no_result, compressors=names)
         if server_round == 1 and record.traffic.uplink_bytes == 0:  # in later rounds, all nodes may be late at once
             raise RuntimeError(f"no node sent an update in round {server_round}; see the errors of the nodes")
-        self.records.append(record)
-        self.folder.append(record)
-        print(self._progress.line(record), flush=True)
+        self.log.add(record)
         return None if loss is None or accuracy is None else MetricRecord({"loss": loss, "accuracy": accuracy})

@@ -1,6 +1,5 @@
 """Split learning as a run of the app: the same data, models, records and report; the text of `split` says how it trains."""
 
-import time
 from dataclasses import asdict, replace
 
 from flwr.serverapp import Grid
@@ -12,11 +11,11 @@ from fedcomp.flower.split import SplitTraining
 from fedcomp.split import SplitSettings, SplitTraffic, cut, parse_split
 from fedcomp.sync import Traffic
 from server import report
-from server.evaluate import Evaluator, build_evaluator, to_npz
+from server.evaluate import build_evaluator
 from server.fit import check_partition, load_dataset
-from server.folder import RunFolder, create_folder
+from server.folder import create_folder
 from server.nodes import query_partitions, wait_for_nodes
-from server.progress import Progress
+from server.rounds import RunLog
 from server.run_records import RoundRecord
 from server.settings import Settings, SettingsError
 
@@ -43,8 +42,8 @@ UNUSED: dict[str, object] = {
 """Settings of federated averaging, with the values that they have if nobody sets them."""
 IN_THE_TEXT: dict[str, object] = {"batch_size": 10, "learning_rate": 0.1, "momentum": 0.0}
 """Settings that the text of `split` has, too."""
-ALL_NODES: dict[str, tuple[float, ...]] = {"fraction_train": (0.2, 1.0)}
-"""All nodes train in each round: the default, and the value that says so."""
+ALL_NODES = (0.2, 1.0)
+"""The values of fraction-train: its default, and the one that says that all nodes train in each round."""
 
 
 def check_split(settings: Settings) -> None:
@@ -62,12 +61,11 @@ def check_split(settings: Settings) -> None:
             key = name.replace("_", "-")
             reason = "is named in the text of split" if name in IN_THE_TEXT else "has no place in split learning"
             raise SettingsError(f"{key} is {value!r}, and {key} {reason}; with split, {default!r} is needed here")
-    for name, values in ALL_NODES.items():
-        if (value := getattr(settings, name)) not in values:
-            key = name.replace("_", "-")
-            raise SettingsError(
-                f"{key} is {value!r}, and all nodes train in each round of split learning; 1.0 is needed"
-            )
+    if settings.fraction_train not in ALL_NODES:
+        share = settings.fraction_train
+        raise SettingsError(
+            f"fraction-train is {share!r}, and all nodes train in each round of split learning; 1.0 is needed"
+        )
 
 
 def parts_of(settings: Settings, model: nn.Module) -> tuple[SplitSettings, nn.Module, nn.Module]:
@@ -91,58 +89,29 @@ def run_split(settings: Settings, grid: Grid) -> None:
     query_partitions(grid)  # a node that cannot take part says why
     folder = create_folder(settings)
     print(f"{settings.dataset}, {settings.model} cut behind {settings.split_layer!r}: {folder.path}", flush=True)
-    rounds = _Rounds(settings, folder, evaluator, training)
-    rounds.record(0)
+    log, before = RunLog(settings, folder, evaluator), SplitTraffic()
+
+    def record(number: int) -> None:
+        nonlocal before
+        loss, accuracy = log.evaluate(number, evaluator.initial_arrays())
+        traffic, before = _traffic(training.traffic, before), replace(training.traffic)
+        if number == 1 and not traffic.dense_uplink_bytes:
+            raise RuntimeError("no node trained in round 1; see the errors of the nodes in the log")
+        links = (str(split.forward), str(split.backward)) if number else ("", "")
+        log.add(RoundRecord(number, accuracy, loss, traffic, seconds=log.seconds(), uplink=links[0], downlink=links[1]))
+
+    record(0)
     training.run(
-        grid,
-        settings.num_rounds,
-        min_nodes=settings.min_nodes,
-        node_timeout_s=settings.node_timeout,
-        on_round=rounds.record,
+        grid, settings.num_rounds, min_nodes=settings.min_nodes, node_timeout_s=settings.node_timeout, on_round=record
     )
     totals = _traffic(training.traffic, SplitTraffic())
-    folder.write_json(folder.summary.name, report.summarize(settings, rounds.records, totals))
-    folder.write("accuracy.png", report.figure(settings, rounds.records))
-    folder.write("model.npz", to_npz(evaluator.initial_arrays()))
-    print(report.table(settings, rounds.records, totals), flush=True)
-    if rounds.records[-1].loss is None:
+    log.write_results(totals, evaluator.initial_arrays())
+    print(report.table(settings, log.records, totals), flush=True)
+    if log.diverged:
         raise DivergedError("the last loss is no number: the training has diverged")
 
 
-class _Rounds:
-    """Evaluates the model after a round, writes the round's record, and prints its line."""
-
-    def __init__(self, settings: Settings, folder: RunFolder, evaluator: Evaluator, training: SplitTraining) -> None:
-        self.records: list[RoundRecord] = []
-        self._settings, self._folder, self._evaluator, self._training = settings, folder, evaluator, training
-        self._progress, self._before, self._began = Progress(settings.num_rounds), SplitTraffic(), time.monotonic()
-
-    def record(self, number: int) -> None:
-        """End a round, 0 for what is known before the first; raise `RuntimeError` if nothing was trained in the first."""
-        loss = accuracy = None
-        if number % self._settings.evaluate_every == 0 or number == self._settings.num_rounds:
-            loss, accuracy = self._evaluator(self._evaluator.initial_arrays())
-        traffic, now = _traffic(self._training.traffic, self._before), time.monotonic()
-        if number == 1 and not traffic.dense_uplink_bytes:
-            raise RuntimeError("no node trained in round 1; see the errors of the nodes in the log")
-        settings, self._before = self._training.settings, replace(self._training.traffic)
-        record = RoundRecord(
-            number,
-            accuracy,
-            None if loss is None else report.finite(loss),
-            traffic,
-            seconds=now - self._began,
-            uplink=str(settings.forward) if number else "",
-            downlink=str(settings.backward) if number else "",
-        )
-        self._began = now
-        self.records.append(record)
-        self._folder.append(record)
-        print(self._progress.line(record), flush=True)
-
-
 def _traffic(now: SplitTraffic, before: SplitTraffic) -> Traffic:
-    """Return what was sent between two moments."""
     sent = {name: amount - getattr(before, name) for name, amount in asdict(now).items()}
     both = ("uplink_bytes", "downlink_bytes", "dense_uplink_bytes", "dense_downlink_bytes")
     return Traffic(**{name: sent[name] for name in both}, key_bytes=sent["weight_bytes"])

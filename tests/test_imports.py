@@ -63,7 +63,7 @@ RULES = {
     "clients/": """numpy torch flwr
         fedcomp.core fedcomp.data fedcomp.flower fedcomp.flower.split fedcomp.split fedcomp.tasks fedcomp.training""",
     # tools
-    "deploy/": "cryptography filelock grpc grpc_health psutil pydantic fedcomp.core fedcomp.data",
+    "deploy/": "cryptography filelock grpc grpc_health psutil pydantic tomli_w fedcomp.core fedcomp.data",
     "deploy/run_config.py": """click pydantic tomli_w torch fedcomp.core fedcomp.data fedcomp.flower.compat fedcomp.tasks
         clients.devices clients.plug_ins server.evaluate server.fit server.folder server.settings server.split""",
     "deploy/stop_report.py": "server.folder server.run_status",
@@ -92,7 +92,7 @@ RULES = {
         fedcomp.compressor fedcomp.core fedcomp.data fedcomp.errors fedcomp.flower fedcomp.flower.split fedcomp.gossip
         fedcomp.methods fedcomp.split fedcomp.sync fedcomp.tasks fedcomp.training
         clients.app clients.devices clients.local clients.plug_ins clients.samples
-        server.app server.evaluate server.fit server.run_records server.settings server.strategies
+        server.app server.evaluate server.fit server.folder server.settings server.strategies
         deploy.environment deploy.keys deploy.monitor.snapshot
         benchmarks.figure_file benchmarks.netshape.profiles""",
 }

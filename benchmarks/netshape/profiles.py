@@ -16,7 +16,6 @@ class Profile:
     source: str
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a rate that is not above 0, and for a negative time."""
         if not (self.up_mbit_s > 0 and self.down_mbit_s > 0 and self.round_trip_ms >= 0):
             raise ValueError(
                 f"{self.name}: {self.up_mbit_s} Mbit/s up, {self.down_mbit_s} down, {self.round_trip_ms} ms; "

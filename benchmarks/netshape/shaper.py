@@ -25,7 +25,6 @@ class Shape:
     delay_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a rate that is not above 0, and for a negative or infinite delay."""
         if not (self.rate > 0 and 0 <= self.delay_s < math.inf):
             raise ValueError(
                 f"{self.rate} bytes/s after {self.delay_s} s; a rate above 0 and a delay of at least 0 are needed"

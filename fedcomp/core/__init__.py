@@ -1,6 +1,6 @@
 """What all rooms share: types, the compensated update, the encode context, checks, call texts and random streams."""
 
-from fedcomp.core.call_text import build, format_call, parse_call, parse_setting, settings_of, split_sum
+from fedcomp.core.call_text import build, format_call, parse_call, parse_setting, split_sum
 from fedcomp.core.checks import check_bool, check_choice, check_int, check_range
 from fedcomp.core.compensated_update import (
     BLOCK_ENTRIES,
@@ -8,11 +8,13 @@ from fedcomp.core.compensated_update import (
     MAX_TENSORS,
     CommitRule,
     CompensatedUpdate,
+    block_slices,
     move_into_first,
 )
 from fedcomp.core.context import EncodeContext, Hint, PreviousRound, RightFactors, Shapes
 from fedcomp.core.files import (
     Arrays,
+    below,
     from_json,
     make_folder,
     naming,
@@ -44,6 +46,8 @@ __all__ = [
     "RightFactors",
     "Shapes",
     "Vector",
+    "below",
+    "block_slices",
     "build",
     "ceil_fraction",
     "check_bool",
@@ -65,7 +69,6 @@ __all__ = [
     "parse_setting",
     "read_archive",
     "required",
-    "settings_of",
     "split_sum",
     "to_json",
     "write_archive",

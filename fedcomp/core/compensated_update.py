@@ -19,6 +19,12 @@ MAX_TENSORS = 1 << 16
 """Entropy codes refuse vectors of more tensors.  Reading a sum of more tensors therefore never changes the memory."""
 
 
+def block_slices(n: int, size: int = BLOCK_ENTRIES) -> Iterator[slice]:
+    """Yield consecutive slices of `n` entries, each of `size` entries; the last one may be shorter."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
 @dataclass(frozen=True, slots=True)
 class CommitRule:
     """How a memory moves on from one update to the next; the memory is among the parts of the sum.
@@ -153,12 +159,7 @@ class CompensatedUpdate:
         """Return `factor` times the sum, as a view to read from that commits nothing.  The sum must not be `in_place`."""
         weights = [None if weight is None else weight * factor for weight in self.weights]
         return CompensatedUpdate(
-            *self.parts,
-            weights=weights,
-            bounded=self.bounded,
-            context=self.context,
-            hint=self.hint,
-            origin=self.origin,
+            *self.parts, weights=weights, bounded=self.bounded, context=self.context, hint=self.hint, origin=self.origin
         )
 
     def dense(self) -> Vector:

@@ -95,24 +95,27 @@ def read_archive(path: Path, names: Collection[str] = ()) -> Arrays:
     with file:
         try:
             with zipfile.ZipFile(file) as archive:
-                _check_sizes(archive, os.fstat(file.fileno()).st_size)
+                size = os.fstat(file.fileno()).st_size
+                for (
+                    member
+                ) in archive.infolist():  # reading one that claims more than the file has would take that memory
+                    if max(member.file_size, member.compress_size) > size:
+                        raise CorruptError(f"{member.filename} claims {member.file_size} bytes; the file has {size}")
                 names = names or [name.removesuffix(".npy") for name in archive.namelist()]
                 return {name: _array_in(archive.read(f"{name}.npy")) for name in names}
         except (*DAMAGE, CorruptError) as error:
             raise CorruptError(f"{path.name} is damaged: {error}") from error
 
 
-def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse an archive whose members claim more bytes than the file has: reading one would take that memory."""
-    for member in archive.infolist():
-        if max(member.file_size, member.compress_size) > size:
-            raise CorruptError(f"{member.filename} claims {member.file_size} bytes; the file has {size}")
-
-
 def _array_in(data: bytes) -> NDArray[Any]:
     """Return the array in an npy file whose checksum was verified: `np.load` would trust the array's head before that."""
     array: NDArray[Any] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     return array
+
+
+def below(arrays: Arrays, prefix: str) -> Arrays:
+    """Return the arrays whose names begin with `prefix`, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def octets(data: bytes) -> NDArray[np.uint8]:

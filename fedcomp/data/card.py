@@ -199,7 +199,6 @@ def read_card(name: str, folder: str | Path) -> Card:
 
 
 def _card(table: dict[str, Any]) -> Card:
-    """Return the card that a parsed TOML table describes."""
     files = _as_table(table.pop("files", {}), "files")
     values = _arguments(Card, table, "the card", without=("train", "test"))
     for split, items in files.items():

@@ -38,7 +38,6 @@ class Split:
     groups: Mapping[str, NDArray[np.int64]]
 
     def __len__(self) -> int:
-        """The number of samples."""
         return len(self.y)
 
 

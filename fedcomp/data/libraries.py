@@ -45,10 +45,7 @@ def read_hub(card: Card) -> tuple[Arrays, Arrays]:
         federated = FederatedDataset(dataset=hub.id, partitioners={}, shuffle=False)
         train, test = federated.load_split(hub.train), federated.load_split(hub.test)
     except (OSError, ValueError, DatasetsError) as error:
-        raise DataError(
-            f"{card.name}: {hub.id} did not come from the Hugging Face hub ({error}); "
-            f"a connection is needed, or data-dir with the files from {card.source}"
-        ) from None
+        raise _unreachable(card, hub, str(error)) from None
     return _arrays(card, hub, train, f"{hub.id}[{hub.train}]"), _arrays(card, hub, test, f"{hub.id}[{hub.test}]")
 
 
@@ -69,10 +66,12 @@ def _ask(card: Card, hub: Hub) -> None:
     except OfflineModeIsEnabled:
         return  # the user chose this: the load looks into the cache
     except Exception as error:  # noqa: BLE001 - a network can fail in many ways; raise all of them as what they mean here
-        raise DataError(
-            f"{card.name}: {hub.id} did not come from the Hugging Face hub ({' '.join(str(error).split())}); "
-            f"a connection is needed, or data-dir with the files from {card.source}"
-        ) from None
+        raise _unreachable(card, hub, " ".join(str(error).split())) from None
+
+
+def _unreachable(card: Card, hub: Hub, reason: str) -> DataError:
+    needed = f"a connection is needed, or data-dir with the files from {card.source}"
+    return DataError(f"{card.name}: {hub.id} did not come from the Hugging Face hub ({reason}); {needed}")
 
 
 def read_saved(card: Card, folder: Path) -> tuple[Arrays, Arrays]:

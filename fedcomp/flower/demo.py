@@ -154,7 +154,6 @@ def _forward(weights: Weights, x: NDArray[np.float32]) -> tuple[NDArray[np.float
 
 
 def _train(weights: Weights, x: NDArray[np.float32], y: NDArray[np.int64], rng: np.random.Generator) -> None:
-    """Take `STEPS` steps of SGD on the cross-entropy, in place."""
     for _ in range(STEPS):
         batch = rng.choice(len(y), BATCH, replace=False)
         hidden, scores = _forward(weights, x[batch])

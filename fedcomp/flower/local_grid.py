@@ -244,7 +244,6 @@ class LocalGrid(Grid, Clock):
 
 
 def _size(message: Message) -> int:
-    """Return the bytes of all arrays in `message`."""
     return sum(map(dense_size, array_records(message.content).values())) if message.has_content() else 0
 
 

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from fedcomp.errors import CorruptError
 from fedcomp.gossip.peers import RefusedError, read_settings, run
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fedcomp.gossip", description="Run one node of a graph.")
     parser.add_argument("settings", type=Path, help="the TOML file of the node; docs/gossip.md lists the settings")
     logging.basicConfig(format="%(message)s", level=logging.INFO)
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(TERMINATED))
     try:
         run(read_settings(parser.parse_args(arguments).settings), _print)
     except (ValueError, OSError, CorruptError, RefusedError) as error:
@@ -28,10 +28,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
-
-
-def _terminate(_number: int, _frame: object) -> NoReturn:
-    sys.exit(TERMINATED)
 
 
 def _print(row: Mapping[str, Any]) -> None:

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import Arrays, Vector, from_json, octets, to_json
+from fedcomp.core import Arrays, Vector, below, from_json, octets, to_json
 from fedcomp.errors import LayoutError, VersionError
 from fedcomp.gossip.nodes import (
     Difference,
     Place,
-    below,
     check_settings,
     method_text,
     moved,
@@ -46,14 +45,12 @@ class Choco:
     step_size: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` if the compressor has a memory or cannot contract, and for a step size outside (0, 1]."""
         if self.compressor.init(1):
             raise ValueError(
                 f"{self.compressor} remembers what it leaves out; CHOCO needs a compressor without memory, "
                 "such as topk(density=0.01, feedback=False)"
             )
         check_settings(self.compressor, self.step_size)
-        self.compressor.contracting()
 
     def __str__(self) -> str:
         return method_text("choco", self.compressor, self.step_size)

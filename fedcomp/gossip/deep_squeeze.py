@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import Arrays, Vector, from_json, octets, to_json
+from fedcomp.core import Arrays, Vector, below, from_json, octets, to_json
 from fedcomp.errors import CorruptError, LayoutError, VersionError
 from fedcomp.gossip.nodes import (
     Difference,
     Place,
-    below,
     check_settings,
     method_text,
     moved,
@@ -39,11 +38,9 @@ class DeepSqueeze:
     step_size: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` if the compressor has no residual or cannot contract, and for a step size outside (0, 1]."""
         if self.compressor.memory.vectors != ("residual",):
             raise ValueError(f"{self.compressor} keeps no residual; Deep-Squeeze needs error feedback, as stc() has")
         check_settings(self.compressor, self.step_size)
-        self.compressor.contracting()
 
     def __str__(self) -> str:
         return method_text("deep_squeeze", self.compressor, self.step_size)
@@ -101,14 +98,9 @@ class DeepSqueezeNode:
         """Compress `trained` plus the residual."""
         compressor = self.settings.compressor.contracting()
         self.round = round_number
+        change = trained - self.first
         codec, body, self.memory = encode_change(
-            compressor,
-            trained,
-            self.memory,
-            self.layout,
-            moved=trained - self.first,
-            seed=seed,
-            server_round=self.round,
+            compressor, trained, self.memory, self.layout, moved=change, seed=seed, server_round=self.round
         )
         frame = Frame(Kind.UPDATE, codec, 0, self.round, self.round, self.layout.digest, 0, 0, body)
         self.message = Decoded.of(frame, self.layout)

@@ -83,7 +83,12 @@ class Network:
         if strangers := set(absent) - set(range(len(self.nodes))):
             raise ValueError(f"absent is {sorted(strangers)}; nodes are 0 to {len(self.nodes) - 1}")
         present = [node for node in range(len(self.nodes)) if node not in absent]
-        vectors = {node: self._vector(node, trained[node]) for node in present}
+        vectors: dict[int, Vector] = {}
+        for node in present:
+            try:
+                vectors[node] = self._tensors.vector(trained[node])
+            except ValueError as error:
+                raise ValueError(f"node {node}: {error}") from error
         self.round += 1
         for node, vector in vectors.items():
             self.nodes[node].publish(vector, self.round, derive_seed(self._seed, self.round, node))
@@ -115,9 +120,3 @@ class Network:
         """The root mean square, over the nodes, of the l2 distance between a node's model and the mean."""
         mean = self.mean
         return float(np.sqrt(np.mean([np.square(node.model - mean).sum() for node in self.nodes])))
-
-    def _vector(self, node: int, arrays: Mapping[str, Any]) -> Vector:
-        try:
-            return self._tensors.vector(arrays)
-        except ValueError as error:
-            raise ValueError(f"node {node}: {error}") from error

@@ -75,13 +75,14 @@ class Method(Protocol):
 
 
 def check_settings(compressor: Compressor, step_size: float | None) -> None:
-    """Refuse a compressor that needs a server, and a step size outside (0, 1]."""
+    """Refuse a compressor that needs a server or cannot contract, and a step size outside (0, 1]."""
     if compressor.name in OF_A_SERVER:
         raise ValueError(
             f"{compressor} follows a server's rounds; a method that compresses alike in each round is needed"
         )
     if step_size is not None:
         check_range("step_size", step_size, above=0, most=1)
+    compressor.contracting()
 
 
 def named_step_size(step_size: float | None) -> float:
@@ -110,11 +111,6 @@ def stored_vector(arrays: Arrays, name: str, n: int) -> Vector:
     if vector.dtype != np.float32 or vector.shape != (n,):
         raise CorruptError(f"the stored {name} is {vector.dtype} {vector.shape}; float32 ({n},) is needed")
     return vector
-
-
-def below(arrays: Arrays, prefix: str) -> Arrays:
-    """Return the arrays whose names begin with `prefix`, under their names without it."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def under(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:

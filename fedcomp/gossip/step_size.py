@@ -77,11 +77,10 @@ def _cut(shapes: Shapes) -> Shapes:
         return shapes
     kept: list[tuple[int, ...]] = []
     for shape in sorted(shapes, key=math.prod, reverse=True):
-        rows, columns = (shape[0], math.prod(shape[1:])) if len(shape) > 1 else (1, math.prod(shape))
         if len(shape) > 1:
-            small: tuple[int, ...] = (min(rows, MAX_SIDE), min(columns, MAX_SIDE))
+            small: tuple[int, ...] = (min(shape[0], MAX_SIDE), min(math.prod(shape[1:]), MAX_SIDE))
         else:
-            small = (min(columns, MAX_SIDE * MAX_SIDE),)
+            small = (min(math.prod(shape), MAX_SIDE * MAX_SIDE),)
         if sum(map(math.prod, kept)) + math.prod(small) <= MAX_ENTRIES:
             kept.append(small)
     return tuple(kept)

@@ -95,10 +95,8 @@ def torus(rows: int = 0) -> MakeTopology:
         if num_nodes % height:
             raise ValueError(f"{num_nodes} nodes; a torus of {height} rows needs a multiple of {height}")
         nodes = np.arange(num_nodes).reshape(height, -1)
-        pairs = [(nodes, np.roll(nodes, -1, axis)) for axis in (0, 1)]
-        return _of_pairs(
-            num_nodes, [pair for a, b in pairs for pair in zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)]
-        )
+        pairs = np.concatenate([np.stack((nodes, np.roll(nodes, -1, axis)), -1).reshape(-1, 2) for axis in (0, 1)])
+        return _of_pairs(num_nodes, [(int(first), int(second)) for first, second in pairs])
 
     return make
 
@@ -131,11 +129,7 @@ def edges(pairs: Sequence[Sequence[int]]) -> MakeTopology:
 
 
 TOPOLOGIES: Mapping[str, Callable[..., MakeTopology]] = {
-    "ring": ring,
-    "torus": torus,
-    "exponential": exponential,
-    "complete": complete,
-    "edges": edges,
+    make.__name__: make for make in (ring, torus, exponential, complete, edges)
 }
 """Name -> maker of each kind of graph."""
 

@@ -65,11 +65,7 @@ def stc(density: float = 1 / 400, order: str = "split", scope: str = "vector", d
 
 @register("Aji, Heafield, EMNLP 2017, arXiv:1704.05021")
 def topk(
-    density: float = 1 / 100,
-    values: str = "fp32",
-    feedback: bool = True,
-    scope: str = "vector",
-    dense_below: int = 0,
+    density: float = 1 / 100, values: str = "fp32", feedback: bool = True, scope: str = "vector", dense_below: int = 0
 ) -> Parts:
     """Return top-k: the k = max(1, ceil(density n)) largest entries, with error feedback unless `feedback` is off.
 
@@ -207,7 +203,6 @@ def ef21(density: float = 1 / 100, momentum: float = 0.1, values: str = "fp32") 
 
 
 def _selection(density: float, scope: str, dense_below: int) -> TopK | TensorTopK:
-    """Return top-k of the whole vector or of each tensor."""
     _check_scope(scope, dense_below)
     return TopK(density) if scope == "vector" else TensorTopK(density, dense_below)
 

@@ -13,7 +13,7 @@ from fedcomp.quantize.error_bound import (
     error_bound,
     squared_error,
 )
-from fedcomp.quantize.least_error import LeastError, contracting, errors, hard_vectors, measured_factor
+from fedcomp.quantize.least_error import LeastError, contracting, errors, hard_vectors
 from fedcomp.quantize.magnitudes import LloydMagnitudes, Logarithmic, MagnitudeHierarchy, RoundValues, Ternarize
 from fedcomp.quantize.norm_bound import NormBound
 from fedcomp.quantize.per_tensor import PerTensor, TensorTopK
@@ -66,7 +66,6 @@ __all__ = [
     "error_bound",
     "errors",
     "hard_vectors",
-    "measured_factor",
     "num_kept",
     "squared_error",
 ]

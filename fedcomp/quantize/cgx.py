@@ -106,7 +106,6 @@ class Cgx:
         return join_dense(pieces)
 
     def _bits(self, sizes: tuple[int, ...], found: list[Vector | Ranges]) -> list[int]:
-        """Return the bits of each layer that is rounded."""
         layers = [(size, one[1]) for size, one in zip(sizes, found, strict=True) if isinstance(one, tuple)]
         if not self.adaptive:
             return [self.bits] * len(layers)

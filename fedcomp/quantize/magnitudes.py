@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, CompensatedUpdate, Vector, check_choice, check_int, check_range
+from fedcomp.core import CompensatedUpdate, Vector, block_slices, check_choice, check_int, check_range
 from fedcomp.errors import DivergedError
 from fedcomp.quantize.buckets import natural_exponents, rounding_stream
 from fedcomp.quantize.error_bound import Contracting, ErrorBound, error_bound, joint
@@ -72,8 +72,7 @@ class Ternarize:
 
 def mean_magnitude(values: Vector) -> np.float32:
     """Return the mean of |values|, (k,), summed in float64; 0 for none."""
-    blocks = range(0, values.size, BLOCK_ENTRIES)
-    total = sum(float(np.abs(values[start : start + BLOCK_ENTRIES]).astype(np.float64).sum()) for start in blocks)
+    total = sum(float(np.abs(values[part]).astype(np.float64).sum()) for part in block_slices(values.size))
     magnitude = np.float32(total / max(1, values.size))
     if not np.isfinite(magnitude):
         raise DivergedError("the residual holds NaN or infinity; only a state of finite values can be encoded")
@@ -102,7 +101,8 @@ class MagnitudeHierarchy:
         tail = [k - math.ceil(k / 2**level) for level in range(1, self.levels)]
         top = k - tail[-1] if tail else k
         tail += [k - math.ceil(top * part / self.top_levels) for part in range(self.top_levels - 1, 0, -1)]
-        return levels_between(value, _ranked(magnitude, tail))
+        ranks = sorted({rank for rank in tail if 0 < rank < k})
+        return levels_between(value, np.unique(np.partition(magnitude, ranks)[ranks]) if ranks else magnitude[:0])
 
     def error_bound(self, n: int) -> ErrorBound:
         """Return the bound 1 - 1 / n, as of one level."""
@@ -156,12 +156,6 @@ def levels_between(value: Sparse, edges: Vector) -> SparseLevels:
     if not magnitudes.all():  # only denormals, on a processor that treats them as zeros
         return SparseLevels(value.n, value.indices[:0], np.empty(0, np.bool_), renamed[:0], magnitudes[:0])
     return SparseLevels(value.n, value.indices, value.values < 0, renamed, magnitudes)
-
-
-def _ranked(magnitude: Vector, ranks: list[int]) -> Vector:
-    """Return the magnitudes of these ranks, 0 the smallest, without equal ones."""
-    inner = sorted({rank for rank in ranks if 0 < rank < magnitude.size})
-    return np.unique(np.partition(magnitude, inner)[inner]) if inner else magnitude[:0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,6 @@ class TensorTopK:
         ]
 
     def _counts(self, value: CompensatedUpdate) -> list[int]:
-        """Return how many entries of each tensor are kept."""
         dense = stay_dense(value.context.shapes, self.dense_below) or [False]
         return [size if whole else num_kept(self.density, size) for size, whole in zip(value.sizes, dense, strict=True)]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, Vector
-from fedcomp.quantized.vectors import AllEntries, Indices, KeptEntries, Sparse, collect
+from fedcomp.core import BLOCK_ENTRIES, Vector, block_slices
+from fedcomp.quantized.vectors import AllEntries, Indices, KeptBlocks
 
 LINEAR, POWERS, EXPONENTS = range(3)
 Groups = int | tuple[int, ...]
@@ -106,7 +106,7 @@ def _parts(n: int, groups: Groups) -> Iterator[tuple[slice, int, slice]]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SparseLevels(KeptEntries):
+class SparseLevels(KeptBlocks):
     """The kept entries of a vector of `n`, each ± the magnitude of a level.
 
     `indices` int64 (k,) ascending, `negative` bool (k,), `levels` uint8 (k,), `magnitudes` float32 (L,).  If `base` is not
@@ -120,23 +120,11 @@ class SparseLevels(KeptEntries):
     magnitudes: Vector
     base: float = 0.0
 
-    def sparse(self) -> Sparse:
-        """Return the kept entries."""
-        return Sparse(self.n, self.indices, collect(self._blocks(), np.empty(self.indices.size, np.float32)))
-
-    def dense(self) -> Vector:
-        """Return the vector, float32 (n,)."""
-        whole = np.zeros(self.n, np.float32)
-        for part, block in self._blocks():
-            whole[self.indices[part]] = block
-        return whole
-
-    def _blocks(self) -> Iterator[tuple[slice, Vector]]:
+    def kept_blocks(self) -> Iterator[tuple[slice, Vector]]:
         """Yield (part, values of those kept entries) in order."""
         count = self.magnitudes.size
         signed = np.concatenate((self.magnitudes, -self.magnitudes))
-        for start in range(0, self.indices.size, BLOCK_ENTRIES):
-            part = slice(start, start + BLOCK_ENTRIES)
+        for part in block_slices(self.indices.size):
             place = np.multiply(self.negative[part], count, dtype=np.uint8 if count <= 128 else np.uint16)
             place += self.levels[part]
             yield part, signed.take(place)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, Vector, check_choice
+from fedcomp.core import MAX_FLOAT32, Vector, block_slices, check_choice
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 Halves = NDArray[np.float16]
@@ -28,8 +28,7 @@ def round_to(values: Vector, precision: str) -> Vector:
         return values
     rounded = np.empty_like(values)
     exponent = half_exponent(max_magnitude(values))
-    for start in range(0, values.size, BLOCK_ENTRIES):
-        part = slice(start, start + BLOCK_ENTRIES)
+    for part in block_slices(values.size):
         if precision == "bf16":
             rounded[part] = _bf16(values[part])
         else:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import RandomStream, Vector
+from fedcomp.core import RandomStream, Vector, block_slices
 from fedcomp.quantized.hadamard import aligned_buffer, transform, transform_signs
 from fedcomp.quantized.rotation import SUBSET, WIDE, Rotation, power_of_two_parts
 from fedcomp.quantized.vectors import Indices, Sparse, add_blocks, collect
@@ -143,8 +143,7 @@ def dequantize(
     narrow = int(bits)
     table = centroids(narrow) if wide is None else np.concatenate((centroids(narrow), centroids(narrow + 1)))
     table = table * np.float32(factor)
-    for start in range(0, levels.size, TILE):
-        part = slice(start, start + TILE)
+    for part in block_slices(levels.size, TILE):
         index = levels[part] if wide is None else levels[part] + (wide[part].view(np.uint8) << np.uint8(narrow))
         table.take(index, out=out[part], mode="clip")
 

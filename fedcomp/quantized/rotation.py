@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import RandomStream, Vector
+from fedcomp.core import RandomStream, Vector, block_slices
 from fedcomp.quantized.hadamard import aligned_buffer
 
 MAX_CHUNK = 1 << 16
@@ -63,8 +63,7 @@ class Rotation:
     def blocks(self) -> Iterator[slice]:
         """Yield the places of whole chunks, up to `MAX_CHUNK` at a time, then those of the rest: one chunk or more."""
         whole = self.n - self.rest
-        for start in range(0, whole, MAX_CHUNK):
-            yield slice(start, min(start + MAX_CHUNK, whole))
+        yield from block_slices(whole, MAX_CHUNK)
         yield slice(whole, self.places)
 
     def chunk_sizes(self) -> NDArray[np.int64]:
@@ -110,9 +109,8 @@ class Rotation:
                 continue
             shift = self._shift()
             rest = np.concatenate((values[shift : self.rest], values[:shift]))
-            for start in range(0, self.rest, MAX_CHUNK):
-                part = rest[start : start + MAX_CHUNK]
-                part *= signs.draw(part.size)
+            for part in block_slices(self.rest, MAX_CHUNK):
+                rest[part] *= signs.draw(part.stop - part.start)
             yield slice(whole, self.n), rest
 
     def spread_signs(self) -> Vector:

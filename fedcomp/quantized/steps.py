@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, Vector
+from fedcomp.core import Vector, block_slices
 from fedcomp.quantized.in_ranges import InRanges
 from fedcomp.quantized.levels import SparseLevels
-from fedcomp.quantized.vectors import Indices, KeptEntries, QuantizedVector, Sparse, Ternary
+from fedcomp.quantized.vectors import Indices, KeptBlocks, QuantizedVector, Ternary
 
 UNIT = 2.0**-24
 """The unit of the grid: a power of two below every change that matters to float32 weights."""
@@ -25,36 +25,16 @@ StepCounts = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Steps(KeptEntries):
+class Steps(KeptBlocks):
     """The kept entries of a vector of `n`, in units: `indices` int64 (k,) ascending, `counts` int32 (k,), none is 0."""
 
     n: int
     indices: Indices
     counts: StepCounts
 
-    def sparse(self) -> Sparse:
-        """Return the kept entries, each rounded to float32."""
-        values = np.empty(self.counts.size, np.float32)
-        for part, block in self._blocks():
-            values[part] = block
-        return Sparse(self.n, self.indices, values)
-
-    def dense(self) -> Vector:
-        """Return the vector, float32 (n,)."""
-        whole = np.zeros(self.n, np.float32)
-        for part, block in self._blocks():
-            whole[self.indices[part]] = block
-        return whole
-
-    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
-        """Add ``weight`` times the kept entries to `vector`, O(k)."""
-        for part, block in self._blocks():
-            np.add.at(vector, self.indices[part], np.multiply(block, weight, dtype=vector.dtype))
-
-    def _blocks(self) -> Iterator[tuple[slice, Vector]]:
-        """Yield (part, values of those kept entries) in order."""
-        for start in range(0, self.counts.size, BLOCK_ENTRIES):
-            part = slice(start, start + BLOCK_ENTRIES)
+    def kept_blocks(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield (part, values of those kept entries, each rounded to float32) in order."""
+        for part in block_slices(self.counts.size):
             yield part, np.multiply(self.counts[part], UNIT, dtype=np.float64).astype(np.float32)
 
 
@@ -64,8 +44,7 @@ def counts_of(values: Vector, *, spent: bool = False) -> StepCounts | None:
     With `spent`, the counts overwrite the memory of `values`.
     """
     counts = values.view(np.int32) if spent else np.empty(values.size, np.int32)
-    for start in range(0, values.size, BLOCK_ENTRIES):
-        part = slice(start, start + BLOCK_ENTRIES)
+    for part in block_slices(values.size):
         units = np.multiply(values[part], 1 / UNIT, dtype=np.float64)
         if (np.abs(units) > MAX_STEPS).any() or (units != np.rint(units)).any():
             return None

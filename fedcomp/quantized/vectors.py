@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, RandomStream, Vector
+from fedcomp.core import RandomStream, Vector, block_slices
 
 Indices = NDArray[np.int64]
 NUM_SEEDS = 2**64
@@ -80,6 +80,35 @@ class KeptEntries(ABC):
         self.sparse().add_to(vector, weight)
 
 
+class KeptBlocks(KeptEntries):
+    """A quantized vector that keeps the entries at `indices` of `n`, and computes their values block by block."""
+
+    __slots__ = ()
+
+    n: int
+    indices: Indices
+
+    @abstractmethod
+    def kept_blocks(self) -> Iterator[tuple[slice, Vector]]:
+        """Yield (part, values of those kept entries) in order."""
+
+    def sparse(self) -> "Sparse":
+        """Return the kept entries."""
+        return Sparse(self.n, self.indices, collect(self.kept_blocks(), np.empty(self.indices.size, np.float32)))
+
+    def dense(self) -> Vector:
+        """Return the vector, float32 (n,)."""
+        whole = np.zeros(self.n, np.float32)
+        for part, block in self.kept_blocks():
+            whole[self.indices[part]] = block
+        return whole
+
+    def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
+        """Add ``weight`` times the kept entries to `vector`, O(k)."""
+        for part, block in self.kept_blocks():
+            np.add.at(vector, self.indices[part], np.multiply(block, weight, dtype=vector.dtype))
+
+
 def collect(blocks: Iterable[tuple[slice, Vector]], out: Vector) -> Vector:
     """Write the blocks into `out`, float32 (n,), and return it."""
     for part, values in blocks:
@@ -110,8 +139,7 @@ class Dense(AllEntries):
 
     def blocks(self) -> Iterator[tuple[slice, Vector]]:
         """Yield (part, its entries) in order."""
-        for start in range(0, self.n, BLOCK_ENTRIES):
-            part = slice(start, min(start + BLOCK_ENTRIES, self.n))
+        for part in block_slices(self.n):
             yield part, self.vector[part]
 
 
@@ -135,8 +163,7 @@ class Sparse:
 
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the kept entries to `vector`, O(k)."""
-        for start in range(0, self.values.size, BLOCK_ENTRIES):
-            part = slice(start, start + BLOCK_ENTRIES)
+        for part in block_slices(self.values.size):
             values = np.multiply(self.values[part], weight, dtype=vector.dtype)
             np.add.at(vector, self.indices[part], values)  # faster than +=, and no index occurs twice
 
@@ -171,8 +198,7 @@ class Ternary:
     def sparse(self) -> Sparse:
         """Return the kept entries, each ±magnitude."""
         values, signed = np.empty(self.indices.size, np.float32), np.array([self.magnitude, -self.magnitude])
-        for start in range(0, values.size, BLOCK_ENTRIES):  # in blocks: `take` converts each index to eight bytes
-            part = slice(start, start + BLOCK_ENTRIES)
+        for part in block_slices(values.size):  # in blocks: `take` converts each index to eight bytes
             signed.take(self.negative[part].view(np.int8), out=values[part], mode="clip")
         return Sparse(self.n, self.indices, values)
 
@@ -185,8 +211,7 @@ class Ternary:
     def add_to(self, vector: NDArray[Any], weight: float = 1.0) -> None:
         """Add ``weight`` times the kept entries to `vector`, O(k)."""
         signed = np.multiply([self.magnitude, -self.magnitude], weight, dtype=vector.dtype)
-        for start in range(0, self.indices.size, BLOCK_ENTRIES):
-            part = slice(start, start + BLOCK_ENTRIES)
+        for part in block_slices(self.indices.size):
             np.add.at(vector, self.indices[part], signed.take(self.negative[part].view(np.int8)))
 
 
@@ -224,8 +249,8 @@ def l2_norm(vector: QuantizedVector) -> float:
     """Return the l2 norm of the dense vector, summed in float64."""
     sparse = vector.sparse()
     values = vector.dense() if sparse is None else sparse.values
-    blocks = (values[start : start + BLOCK_ENTRIES] for start in range(0, values.size, BLOCK_ENTRIES))
-    return math.sqrt(math.fsum(float(np.square(block, dtype=np.float64).sum()) for block in blocks))
+    squares = (float(np.square(values[part], dtype=np.float64).sum()) for part in block_slices(values.size))
+    return math.sqrt(math.fsum(squares))
 
 
 def held_bytes(value: object) -> int:

@@ -20,7 +20,7 @@ from fedcomp.split.memory import RAM_BYTES, ActivationMemory
 from fedcomp.split.node import SplitNode, SplitState, activation_shape
 from fedcomp.split.server import MAX_SAMPLES, Loss, SplitServer, SplitTraffic
 from fedcomp.split.settings import SplitSettings, parse_split
-from fedcomp.split.weights import key_frame, layout_of_part, load_weights, mean_weights, read_key_frame, weights_of
+from fedcomp.split.weights import key_frame, layout_of_part, load_weights, mean_weights, weights_of
 
 __all__ = [
     "MAX_SAMPLES",
@@ -45,7 +45,6 @@ __all__ = [
     "parse_split",
     "read_activations",
     "read_gradient",
-    "read_key_frame",
     "weights_of",
     "with_scaled_change",
     "write_activations",

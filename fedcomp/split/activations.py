@@ -16,16 +16,7 @@ from fedcomp.entropy import ByteReader, write_varint
 from fedcomp.errors import CorruptError, DivergedError, LayoutError, NonFiniteError, VersionError
 from fedcomp.split.memory import ActivationMemory, Ids, digest_of
 from fedcomp.sync import MAX_WEIGHT_MAGNITUDE
-from fedcomp.wire import (
-    FLAG_DIRECT,
-    NO_BODY,
-    Frame,
-    Kind,
-    Layout,
-    Tensor,
-    codec_id,
-    decode_body,
-)
+from fedcomp.wire import FLAG_DIRECT, NO_BODY, Frame, Kind, Layout, Tensor, codec_id, decode_body
 
 MAX_LABEL = 2**31 - 1
 

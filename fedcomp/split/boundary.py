@@ -66,16 +66,10 @@ class Boundary(nn.Module):
         if shape != self._shape:
             raise ValueError(f"activations of shape {shape} after those of {self._shape}; a Boundary is for one shape")
         self.crossings += 1
-        rows = on_host(activations).reshape(len(ids), -1)
+        rows, labels = on_host(activations).reshape(len(ids), -1), [0] * len(ids)
+        seed = derive_seed(self.seed, self.crossings)
         frame = write_activations(
-            ids,
-            rows,
-            [0] * len(ids),
-            self.sender,
-            settings.upward,
-            shape=shape,
-            seed=derive_seed(self.seed, self.crossings),
-            direct=settings.direct,
+            ids, rows, labels, self.sender, settings.upward, shape=shape, seed=seed, direct=settings.direct
         )
         self.up_bytes += frame.size
         for memory in (self.sender, self.receiver):

@@ -55,7 +55,11 @@ def cut(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
     parts = GraphModule(model, lower), GraphModule(model, upper)
     for part, what in zip(parts, ("below", "above"), strict=True):
         part.train(model.training)
-        _keep_out_of_state(part, set(part.state_dict()) - set(model.state_dict()))
+        for buffer_name in part.state_dict().keys() - model.state_dict().keys():  # torch.fx has made these persistent
+            owner, _, leaf = buffer_name.rpartition(".")
+            module, buffer = part.get_submodule(owner), part.get_buffer(buffer_name)
+            delattr(module, leaf)
+            module.register_buffer(leaf, buffer, persistent=False)
         if not any(weight.requires_grad for weight in part.parameters()):
             raise ValueError(f"no trained weights are {what} the cut behind {name!r}; both parts need some")
     check_apart(*parts)
@@ -72,15 +76,6 @@ def check_apart(lower: nn.Module, upper: nn.Module) -> None:
             raise ValueError(f"{name} is on both sides of the cut; each side trains weights of its own")
 
 
-def _keep_out_of_state(part: nn.Module, names: Iterable[str]) -> None:
-    """Make buffers non-persistent again, which torch.fx has made a part of the state dict."""
-    for name in names:
-        owner, _, leaf = name.rpartition(".")
-        module, buffer = part.get_submodule(owner), part.get_buffer(name)
-        delattr(module, leaf)
-        module.register_buffer(leaf, buffer, persistent=False)
-
-
 class _Tracer(Tracer):
     """Enters all modules except those without children and the module at the cut."""
 
@@ -89,7 +84,6 @@ class _Tracer(Tracer):
         self._name = name
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Return whether a module is one node of the graph."""
         is_inner = next(m.children(), None) is not None
         return module_qualified_name == self._name or not is_inner or super().is_leaf_module(m, module_qualified_name)
 

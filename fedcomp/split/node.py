@@ -18,14 +18,7 @@ from fedcomp.split.activations import MAX_LABEL, read_activations, write_activat
 from fedcomp.split.gradients import read_gradient
 from fedcomp.split.memory import ActivationMemory
 from fedcomp.split.settings import MAX_BATCH, SplitSettings, parse_request
-from fedcomp.split.weights import (
-    device_of,
-    key_frame,
-    layout_of_part,
-    load_weights,
-    read_key_frame,
-    weights_of,
-)
+from fedcomp.split.weights import device_of, key_frame, layout_of_part, load_weights, read_key_frame, weights_of
 from fedcomp.sync import derive_seed, resync
 from fedcomp.wire import COUNTER_BITS, Frame, Kind, ServerMessage, ack_of, parse_single_frame
 
@@ -61,7 +54,6 @@ class SplitNode:
     """
 
     def __init__(self, lower: nn.Module, x: Tensor, y: Tensor, identity: int = 0) -> None:
-        """Raise `ValueError` for samples that do not fit."""
         if len(x) == 0 or len(x) != len(y):
             raise ValueError(f"{len(x)} samples and {len(y)} labels; equally many of both, at least 1, are needed")
         labels = np.asarray(y.cpu().numpy())

@@ -184,7 +184,6 @@ class SplitServer:
         return weights
 
     def _train(self, record: SplitNodeRecord, batch: Activations) -> None:
-        """Train the upper part on a batch, and keep the gradient for the node."""
         new = dict(zip(batch.ids[batch.first].tolist(), batch.labels.tolist(), strict=True))
         labels = np.array([new[each] if each in new else record.labels[each] for each in batch.ids.tolist()], np.int64)
         gradient = self._step(record.place, batch.rows, labels)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fedcomp.compressor import Compressor
 from fedcomp.core import build, check_bool, check_int, check_range, format_call
@@ -50,7 +50,6 @@ class SplitSettings:
     clip: float = 5.0
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for settings that are not possible."""
         for name, compressor in (("forward", self.forward), ("backward", self.backward)):
             if not isinstance(compressor, Compressor):
                 raise ValueError(f"{name} is {compressor!r}; a compressor is needed, such as fedcomp.cgx(bits=2)")
@@ -85,11 +84,8 @@ class SplitSettings:
 
     def text(self, name: str) -> str:
         """Return ``name(...)`` with the settings that differ from the defaults."""
-        plain = SplitSettings()
-        changed = {
-            f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != getattr(plain, f.name)
-        }
-        texts = {name: str(value) if isinstance(value, Compressor) else value for name, value in changed.items()}
+        changed = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) != f.default}
+        texts = {key: str(value) if isinstance(value, Compressor) else value for key, value in changed.items()}
         return format_call(name, texts)
 
 
@@ -130,7 +126,4 @@ def _maker(answer: Answer) -> Callable[..., tuple[Answer, SplitSettings]]:
     return make
 
 
-MAKERS: Mapping[str, Callable[..., tuple[Answer, SplitSettings]]] = {
-    "activations": _maker("activations"),
-    "weights": _maker("weights"),
-}
+MAKERS: Mapping[str, Callable[..., tuple[Answer, SplitSettings]]] = {each: _maker(each) for each in get_args(Answer)}

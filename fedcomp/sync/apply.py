@@ -15,10 +15,7 @@ MakeStart = Callable[[], Mapping[str, NDArray[Any]]]
 
 
 def apply_frame(
-    replica: Replica | None,
-    frame: Frame,
-    decoder: FrameDecoder | None = None,
-    make_start: MakeStart | None = None,
+    replica: Replica | None, frame: Frame, decoder: FrameDecoder | None = None, make_start: MakeStart | None = None
 ) -> Replica:
     """Return the replica after `frame`.  The replica passed in is spent.
 

@@ -71,7 +71,6 @@ class Clipping:
         check_range("median", self.median, least=0, what="a multiple of the median norm, 0 for no bound")
 
     def __bool__(self) -> bool:
-        """Return whether there is a bound."""
         return self.norm > 0 or self.median > 0
 
     def scales(self, updates: Sequence[Update], published: Replica) -> list[float]:

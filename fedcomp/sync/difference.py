@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fedcomp.backends import arithmetic
-from fedcomp.core import BLOCK_ENTRIES, Vector, is_numpy
+from fedcomp.core import BLOCK_ENTRIES, Vector, block_slices, is_numpy
 
 MIN_ENTRIES = 64
 """In shorter vectors, the direction says nothing."""
@@ -32,8 +32,7 @@ def is_difference(change: Any, model: Vector) -> bool:
         return False
     reply_square = change_square = product = model_square = 0.0
     block = BLOCK_ENTRIES if is_numpy(change) else model.size
-    for start in range(0, model.size, block):
-        part = slice(start, start + block)
+    for part in block_slices(model.size, block):
         step, weights = change[part], arithmetic.as_like(model[part], change)
         if is_numpy(step):  # a device may lack float64, and sums a vector in parts
             step, weights = step.astype(np.float64), weights.astype(np.float64)

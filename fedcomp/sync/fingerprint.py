@@ -9,7 +9,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, Vector
+from fedcomp.core import Vector, block_slices
 from fedcomp.quantized import Indices
 
 MODULUS_MASK = (1 << 64) - 1
@@ -19,9 +19,8 @@ MODULUS_MASK = (1 << 64) - 1
 def fingerprint(vector: Vector, exact: bytes) -> int:
     """Return the fingerprint of a model, 0 to 2^64 - 1."""
     total = exact_part(exact)
-    for start in range(0, vector.size, BLOCK_ENTRIES):
-        block = vector[start : start + BLOCK_ENTRIES]
-        total += _sum_of_words(np.arange(start, start + block.size, dtype=np.int64), block)
+    for part in block_slices(vector.size):
+        total += _sum_of_words(np.arange(part.start, part.stop, dtype=np.int64), vector[part])
     return total & MODULUS_MASK
 
 

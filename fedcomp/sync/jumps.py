@@ -103,7 +103,9 @@ class Jumps:
             left, total = left - 1, _merged(total, steps)
         if left:
             total = _added(total, (self._steps_of(frame, replica) for frame in deltas[:left]), replica.layout.n)
-        total = _without_zeros(total)
+        indices, counts = total
+        kept = np.flatnonzero(counts != 0)  # deltas may cancel
+        total = total if kept.size == counts.size else (indices[kept], counts[kept])
         self._last = (starts[0], total) if sum(part.nbytes for part in total) <= MAX_DECODED_BYTES else None
         return total
 
@@ -126,7 +128,6 @@ class Jumps:
 
 
 def _merged(total: Total, steps: Steps) -> Total:
-    """Return the sum of a total and one delta."""
     indices, counts = total
     if not indices.size:
         return steps.indices, steps.counts.astype(np.int64)
@@ -137,15 +138,7 @@ def _merged(total: Total, steps: Steps) -> Total:
     return indices, counts
 
 
-def _without_zeros(total: Total) -> Total:
-    """Return the total without entries whose deltas cancel."""
-    indices, counts = total
-    kept = np.flatnonzero(counts != 0)
-    return total if kept.size == counts.size else (indices[kept], counts[kept])
-
-
 def _added(total: Total, deltas: Iterable[Steps], n: int) -> Total:
-    """Return the sum of a total and deltas of `n` entries."""
     vector = np.zeros(n, np.int64)
     vector[total[0]] = total[1]
     for steps in deltas:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import Vector
+from fedcomp.core import Vector, block_slices
 from fedcomp.quantized import UNIT, StepCounts, Steps
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ class Origin:
     def vector(self) -> Vector:
         """Return the vector that the counts lead to, float32 (n,)."""
         vector = np.empty_like(self.base.vector)
-        for start in range(0, vector.size, STEP_BLOCK_ENTRIES):
-            part = slice(start, start + STEP_BLOCK_ENTRIES)
+        for part in block_slices(vector.size, STEP_BLOCK_ENTRIES):
             base, counts = self.base.vector[part], self.counts[part]
             vector[part] = on_grid(base, counts) if counts.any() else base
         return vector
@@ -45,8 +44,7 @@ class Origin:
     def rounded_off(self) -> Vector:
         """Return the rounding error of each entry, float32 (n,): the exact result of the counts minus the vector."""
         error = np.empty_like(self.base.vector)
-        for start in range(0, error.size, STEP_BLOCK_ENTRIES):
-            part = slice(start, start + STEP_BLOCK_ENTRIES)
+        for part in block_slices(error.size, STEP_BLOCK_ENTRIES):
             base, counts = self.base.vector[part], self.counts[part]
             if not counts.any():
                 error[part] = 0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import BLOCK_ENTRIES, Vector
+from fedcomp.core import Vector, block_slices
 from fedcomp.errors import CorruptError, DivergedError
 from fedcomp.memory import LinearFeedback, State
 from fedcomp.quantize import OnGrid
@@ -125,19 +125,15 @@ class Publisher:
             own = compressor.select(self.memory, layout.n)
             kept = kept | {name: _without(own[name], moved) for name in compressor.memory.vectors}
         codec, body, memory = encode_change(
-            compressor,
-            change,
-            kept,
-            layout,
-            model=self.replica.vector,
-            seed=seed,
-            server_round=self.replica.version,
+            compressor, change, kept, layout, model=self.replica.vector, seed=seed, server_round=self.replica.version
         )
         self.memory |= memory
         try:
             frame, step = self.replica.delta(codec, body, exact, grid=True)
         except CorruptError as error:
-            self._take_back(decode_body(codec, body, layout), compressor, change)
+            if RESIDUAL.name in compressor.memory.vectors:  # undo the effect of encoding, up to rounding
+                for lost in (decode_body(codec, body, layout), Dense(-change)):
+                    self.memory |= RESIDUAL.rollback(lost, self.memory)
             raise DivergedError(f"version {self.replica.version + 1} cannot be published: {error}") from error
         if RESIDUAL.name in memory and step.counts is None:  # on the grid, the counts hold what is rounded off
             lost = _rounding_error(decode_body(codec, body, layout), self.replica.vector, step)
@@ -146,12 +142,6 @@ class Publisher:
             self.memory |= RESIDUAL.rollback(Dense(origin.rounded_off()), self.memory)  # its counts end here
         self.replica = self.replica.after(step, frame.version)
         self.history.append(frame)
-
-    def _take_back(self, lost: QuantizedVector, compressor: Compressor, change: Vector) -> None:
-        """Undo the effect on the residual of encoding `change` as `lost`, up to rounding."""
-        if RESIDUAL.name in compressor.memory.vectors:
-            self.memory |= RESIDUAL.rollback(lost, self.memory)
-            self.memory |= RESIDUAL.rollback(Dense(-change), self.memory)
 
     def forget(self, compressor: Compressor) -> None:
         """Drop the memory of `compressor`: everything that it has left out so far."""
@@ -169,18 +159,8 @@ class Publisher:
         record.number = self.number
         record.sent = SentModel(*self.replica.place, self.replica.exact)
         route = self.route(record.version, record.fingerprint, certain=certain, needs_key=record.needs_key)
-        message = ServerMessage(
-            self.number,
-            record.acked,
-            self.replica.version,
-            self.replica.fingerprint,
-            seed,
-            uplink,
-            route.frames,
-            self.training_id,
-            self.epoch,
-            record.returned,
-        )
+        place, ids = self.replica.place, (self.training_id, self.epoch)
+        message = ServerMessage(self.number, record.acked, *place, seed, uplink, route.frames, *ids, record.returned)
         return message, route
 
     def route(self, version: int, fingerprint: int, *, certain: bool = True, needs_key: bool = False) -> Route:
@@ -306,8 +286,7 @@ def _rounding_error(change: QuantizedVector, vector: Vector, step: DeltaStep) ->
     sparse = change.sparse()
     values = change.dense() if sparse is None else sparse.values
     error = np.empty_like(values)
-    for start in range(0, error.size, BLOCK_ENTRIES):
-        part = slice(start, start + BLOCK_ENTRIES)
+    for part in block_slices(error.size):
         old = vector[part if sparse is None else sparse.indices[part]].astype(np.float64)
         error[part] = values[part] - (step.values[part] - old)
     return Dense(error) if sparse is None else Sparse(sparse.n, sparse.indices, error)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import Vector
 from fedcomp.errors import CorruptError, LayoutError, StaleError, TruncatedError
 from fedcomp.memory import State
 from fedcomp.methods import parse
@@ -83,26 +82,21 @@ class RecordSender:
         vector, exact = layout.flatten(arrays)
         compressor = known_compressor(uplink)
         held = self.memory if layout == self.layout else {}
-        may_exceed = _may_exceed(vector, held, layout)  # before encoding, which spends `held`
+        owed = sum(
+            float(np.linalg.norm(to_numpy(array))) for array in (vector, *held.values())
+        )  # encoding spends `held`
         codec, body, state = encode_change(compressor, vector, held, layout, seed=seed, server_round=model.version)
-        if may_exceed:
+        # Entries of a message are below 1e6 times the norms of all vectors, and so most records stay within their dtypes.
+        if not 1e6 * owed <= min(max_magnitude(tensor) for tensor, _ in layout.parts):
             sent = decode_body(codec, body, layout)
             if (excess := _excess(sent, layout)) is not None:
                 state = state | compressor.memory.rollback(excess, state)
         self.memory = held | state
         self.layout, self.uplink, self.pending_number = layout, uplink, number
         text = b"" if layout == model.layout else layout.text
-        self.pending = Frame(
-            Kind.UPDATE,
-            codec,
-            FLAG_EXACT if exact else 0,
-            model.version,
-            model.version,
-            layout.digest,
-            model.fingerprint,
-            number,
-            b"".join((LENGTH.pack(len(text)), text, body, exact)),
-        ).to_bytes()
+        payload = b"".join((LENGTH.pack(len(text)), text, body, exact))
+        here = (model.version, model.version, layout.digest, model.fingerprint)
+        self.pending = Frame(Kind.UPDATE, codec, FLAG_EXACT if exact else 0, *here, number, payload).to_bytes()
         return self.pending
 
 
@@ -159,12 +153,6 @@ def why_uncompressed(arrays: Mapping[str, NDArray[Any]], model: Layout) -> str:
         if values is not None and (np.isfinite(values) & (np.abs(values) > max_magnitude(tensor))).any():
             return f"its tensor {tensor.name!r} holds values beyond {max_magnitude(tensor):g}"
     return ""
-
-
-def _may_exceed(vector: Vector, memory: State, layout: Layout) -> bool:
-    """Return whether a message may hold entries beyond their dtype: entries are below 1e6 times the norms of all vectors."""
-    owed = sum(float(np.linalg.norm(to_numpy(array))) for array in (vector, *memory.values()))
-    return not 1e6 * owed <= min(max_magnitude(tensor) for tensor, _ in layout.parts)
 
 
 def _excess(vector: QuantizedVector, layout: Layout) -> Sparse | None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import Vector
+from fedcomp.core import Vector, block_slices
 from fedcomp.errors import CorruptError, LayoutError, OffGridError, TruncatedError, VersionError
 from fedcomp.quantized import MAX_STEPS, Indices, QuantizedVector, StepCounts, Steps, steps_in
 from fedcomp.sync.fingerprint import MODULUS_MASK, change, exact_part, fingerprint
@@ -250,8 +250,7 @@ def _add_values(replica: Replica, quantized: QuantizedVector, exact: bytes) -> D
         values = quantized.dense() if sparse is None else sparse.values
         del quantized  # with them, memory would exceed four times the model
         new, fingerprint_change = np.empty_like(values), 0
-        for start in range(0, new.size, STEP_BLOCK_ENTRIES):
-            part = slice(start, start + STEP_BLOCK_ENTRIES)
+        for part in block_slices(new.size, STEP_BLOCK_ENTRIES):
             old = replica.vector[part if sparse is None else sparse.indices[part]]
             np.add(old, values[part], out=new[part])
             _check_finite(new[part])
@@ -273,8 +272,7 @@ def _add_steps(replica: Replica, steps: Steps, exact: bytes) -> DeltaStep:
     base = replica.origin.base.vector if replica.origin is not None else replica.vector
     counts = steps.counts  # in place: memory would exceed four times the model
     new, fingerprint_change = np.empty(counts.size, np.float32), 0
-    for start in range(0, new.size, STEP_BLOCK_ENTRIES):
-        part = slice(start, start + STEP_BLOCK_ENTRIES)
+    for part in block_slices(new.size, STEP_BLOCK_ENTRIES):
         indices = steps.indices[part]
         total = counts[part].astype(np.int64)
         if replica.origin is not None:

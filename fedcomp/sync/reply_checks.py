@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.core import block_slices
 from fedcomp.errors import CorruptError, LayoutError, StaleError, VersionError
 from fedcomp.quantized import QuantizedVector, Sparse
 from fedcomp.sync.exact_tensors import float_values
@@ -52,14 +52,13 @@ def check_magnitude(change: QuantizedVector, sparse: Sparse | None, published: R
     layout = published.layout
     values = change.dense() if sparse is None else sparse.values
     limits = np.array([max_magnitude(tensor) for tensor, _ in layout.parts])
-    for start in range(0, values.size, BLOCK_ENTRIES):
-        part = slice(start, start + BLOCK_ENTRIES)
+    for part in block_slices(values.size):
         selection = part if sparse is None else sparse.indices[part]
         with np.errstate(over="ignore"):
             weights = published.vector[selection] + values[part]
         if max(weights.max(), -weights.min()) <= limits.min():
             continue
-        indices = np.arange(start, start + weights.size) if sparse is None else sparse.indices[part]
+        indices = np.arange(part.start, part.stop, dtype=np.int64) if sparse is None else sparse.indices[part]
         tensors = np.searchsorted([part.stop for _, part in layout.parts], indices, side="right")
         sizes = np.abs(weights)
         beyond = np.flatnonzero(~((sizes <= limits[tensors]) | (sizes <= np.abs(published.vector[selection]))))

@@ -118,12 +118,6 @@ class Subscriber:
     def _drop_pending(self) -> None:
         self.pending, self.pending_number = b"", 0
 
-    def _forget_estimate(self) -> None:
-        if self.uplink and (memory := parse(self.uplink).memory).incremental:
-            for name in memory.init(1):
-                self.memory.pop(name, None)
-            self._drop_pending()
-
     def follow(
         self,
         message: ServerMessage,
@@ -189,18 +183,8 @@ class Subscriber:
             compressor.select(self.memory, layout.n), message.epoch
         )
         # The server may change the compressor; another compressor's memory is kept until that compressor is used again.
-        codec, body, memory = encode_change(
-            compressor,
-            change,
-            self.memory,
-            layout,
-            layout.changeable(replica.exact),
-            model=replica.vector,
-            seed=derive_seed(message.seed, identity),
-            server_round=replica.version,
-            estimate_epoch=message.epoch,
-            max_norm=max_norm,
-        )
+        more = {"estimate_epoch": message.epoch, "max_norm": max_norm}
+        codec, body, memory = self._encoded(compressor, change, self.memory, message, identity, **more)
         self.memory |= memory
         seconds = SECONDS.pack(time.perf_counter() - start_s, decode_seconds)
         frame = self._update(message.number, codec, seconds + body, exact, first=first)
@@ -220,21 +204,26 @@ class Subscriber:
         compressor = known_compressor(message.uplink)
         if compressor.memory.vectors:
             return None
-        layout = replica.layout
-        change, exact = layout.flatten(arrays, replica.vector)
-        check_ties(layout.tensors, arrays)
-        codec, body, _ = encode_change(
-            compressor,
-            change,
-            {},
-            layout,
-            layout.changeable(replica.exact),
-            model=replica.vector,
-            seed=derive_seed(message.seed, identity),
-            server_round=replica.version,
-        )
+        change, exact = replica.layout.flatten(arrays, replica.vector)
+        check_ties(replica.layout.tensors, arrays)
+        codec, body, _ = self._encoded(compressor, change, {}, message, identity)
         seconds = SECONDS.pack(time.perf_counter() - start_s, decode_seconds)
         return self._update(message.number, codec, seconds + body, exact).to_bytes()
+
+    def _forget_estimate(self) -> None:
+        if self.uplink and (memory := parse(self.uplink).memory).incremental:
+            for name in memory.init(1):
+                self.memory.pop(name, None)
+            self._drop_pending()
+
+    def _encoded(
+        self, compressor: Compressor, change: Any, memory: State, message: ServerMessage, identity: int, **more: Any
+    ) -> tuple[int, bytes, State]:
+        """Return what `encode_change` returns for a change of the replica."""
+        held, seed = self.held, derive_seed(message.seed, identity)
+        arguments = {"model": held.vector, "seed": seed, "server_round": held.version} | more
+        free = held.layout.changeable(held.exact)
+        return encode_change(compressor, change, memory, held.layout, free, **arguments)
 
     def _update(self, number: int, codec: int, payload: bytes, exact: bytes, *, first: bool = False) -> Frame:
         flags = (FLAG_FIRST if first else 0) | (0 if exact == self.held.exact else FLAG_EXACT)

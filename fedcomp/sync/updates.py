@@ -7,16 +7,7 @@ from numpy.typing import NDArray
 
 from fedcomp.core import Vector
 from fedcomp.errors import CorruptError, StaleError, TruncatedError
-from fedcomp.quantized import (
-    Compact,
-    CrossPolytope,
-    InRanges,
-    Masked,
-    QuantizedVector,
-    Rotated,
-    Sparse,
-    held_bytes,
-)
+from fedcomp.quantized import Compact, CrossPolytope, InRanges, Masked, QuantizedVector, Rotated, Sparse, held_bytes
 from fedcomp.sync.exact_tensors import different_mask, rebased_exact
 from fedcomp.sync.replica import Replica, split_payload
 from fedcomp.sync.reply_checks import check_exact_magnitude, check_magnitude
@@ -115,16 +106,11 @@ def decode_update(frame: Frame, published: Replica, start_exact: bytes | None = 
         exact = published.exact
     sparse = change.sparse()
     check_magnitude(change, sparse, published)
-    if sparse is not None and _is_rotated(change):
+    entries = _entries_of(change)
+    if sparse is not None and isinstance(entries, Rotated) and entries.indices is not None:
         change = Compact.of(sparse)  # it takes no more memory, and the mean needs no second rotation
     tensors = tensors_in(frame.codec, frame.payload[SECONDS.size :], layout)
     return Update(change, exact, encode_seconds, decode_seconds, bool(frame.flags & FLAG_FIRST), tensors=tensors)
-
-
-def _is_rotated(change: QuantizedVector) -> bool:
-    """Return whether `change` rotates some entries back each time it is used."""
-    entries = _entries_of(change)
-    return isinstance(entries, Rotated) and entries.indices is not None
 
 
 def _entries_of(change: QuantizedVector) -> QuantizedVector:

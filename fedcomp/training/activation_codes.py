@@ -57,7 +57,6 @@ class ChosenEntries:
         return cls(sum(count for count, _ in pairs), tuple(bits for _, bits in pairs))
 
     def __iter__(self) -> Iterator[Tensor]:
-        """Yield the chunks of the tensor of bools."""
         left = self.count
         for bits in self.chunks:
             count = min(left, 8 * len(bits))

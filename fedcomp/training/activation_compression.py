@@ -17,15 +17,7 @@ from fedcomp.training.bit_packing import pack_bits, unpack_bits
 from fedcomp.training.model_checks import check_not_compiled, check_weights_are_parameters, named_modules
 from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
-from fedcomp.training.saved_inputs import (
-    Call,
-    Restore,
-    exact,
-    replacing,
-    same_storage,
-    trained_layers,
-    version,
-)
+from fedcomp.training.saved_inputs import Call, Restore, exact, replacing, same_storage, trained_layers, version
 from fedcomp.training.step import Step, Tensors
 
 MIN_ENTRIES = 1024

@@ -13,7 +13,7 @@ from fedcomp.training.plan import Begin
 from fedcomp.training.range_norm import BATCH_NORMS, normalized_by_ranges
 from fedcomp.training.registry import register
 from fedcomp.training.step import Step, Tensors
-from fedcomp.training.straight_through import matrices, straight_through
+from fedcomp.training.straight_through import matrices, straight_through, with_used
 
 VECTOR_LAYERS = (nn.Linear, nn.RNNBase, nn.MultiheadAttention)
 """Layers whose inputs are vectors along the last dimension; the inputs of other layers are samples along the first."""
@@ -33,10 +33,7 @@ class LowPrecision(Step):
 
     def weights(self, weights: Tensors) -> Tensors:
         """Return the weights with the matrices rounded; biases and factors of normalization are unchanged."""
-        return {
-            name: straight_through(weight, uniform(weight.detach(), self._bits)) if name in self._names else weight
-            for name, weight in weights.items()
-        }
+        return with_used(weights, self._names, partial(uniform, bits=self._bits))
 
     def forward(self) -> AbstractContextManager[object]:
         """Return a context in which layers get rounded inputs, and rounded gradients of their outputs."""

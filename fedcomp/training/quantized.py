@@ -14,7 +14,7 @@ from fedcomp.training.model_checks import named_modules
 from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
 from fedcomp.training.step import Step, Tensors
-from fedcomp.training.straight_through import matrices, straight_through
+from fedcomp.training.straight_through import matrices, straight_through, with_used
 
 MAX_BITS = 8
 TERNARY_THRESHOLD = 0.7
@@ -50,12 +50,7 @@ class Quantized(Step):
 
     def weights(self, weights: Tensors) -> Tensors:
         """Return the weights with the matrices quantized; biases are unchanged."""
-        return {
-            name: straight_through(weight, quantize_weight(weight.detach(), self._bits, scaled=self._scaled))
-            if name in self._names
-            else weight
-            for name, weight in weights.items()
-        }
+        return with_used(weights, self._names, partial(quantize_weight, bits=self._bits, scaled=self._scaled))
 
     def forward(self) -> AbstractContextManager[object]:
         """Return a context in which all layers but the first get quantized inputs, and recurrent layers quantize states."""

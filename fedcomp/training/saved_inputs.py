@@ -112,7 +112,7 @@ def replacing(
         for name, module in modules.items():
             # In place of hooks: those of other plug-ins may change the input, and have run by the time of this call.
             stack.enter_context(replaced_forward(module, partial(call, name, module, module.forward)))
-        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(pack, _restored))
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(pack, lambda restore: restore()))
         yield
 
 
@@ -138,7 +138,3 @@ def version(tensor: Tensor) -> int:
 def same_storage(a: Tensor, b: Tensor) -> bool:
     """Return whether two tensors share their memory."""
     return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
-
-
-def _restored(restore: Restore) -> Tensor:
-    return restore()

@@ -40,10 +40,7 @@ def steps(at: Sequence[float] = (0.5, 0.75), factor: float = 0.1) -> Schedule:
 
 
 SCHEDULES: Mapping[str, Callable[..., Schedule]] = {
-    "constant": constant,
-    "cosine": cosine,
-    "exponential": exponential,
-    "steps": steps,
+    schedule.__name__: schedule for schedule in (constant, cosine, exponential, steps)
 }
 
 

@@ -1,11 +1,13 @@
 """Calling a model with other weights than the trained ones: the weights to replace, and the straight-through gradient."""
 
+from collections.abc import Callable, Container
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from fedcomp.training.model_checks import check_weights_are_parameters
+from fedcomp.training.step import Tensors
 
 NORMALIZATIONS = (nn.LayerNorm, nn.RMSNorm)
 """Layers whose parameters have two or more dimensions and are no matrices: a factor and an offset for each entry."""
@@ -18,6 +20,14 @@ def straight_through(latent: Tensor, used: Tensor) -> Tensor:
     has the layout of its weights, and pooling is several times faster for channels last.
     """
     return cast("Tensor", _StraightThrough.apply(latent, used))  # type: ignore[no-untyped-call]
+
+
+def with_used(weights: Tensors, names: Container[str], use: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """Return the weights with the results of `use` in place of those with these names, by `straight_through`."""
+    return {
+        name: straight_through(weight, use(weight.detach())) if name in names else weight
+        for name, weight in weights.items()
+    }
 
 
 def matrices(model: nn.Module, plugin: str) -> list[str]:

@@ -14,7 +14,7 @@ from fedcomp.training.plan import Begin
 from fedcomp.training.registry import register
 from fedcomp.training.saved_inputs import Call, Restore, exact, replacing, trained_layers
 from fedcomp.training.step import Step, Tensors
-from fedcomp.training.straight_through import matrices, straight_through
+from fedcomp.training.straight_through import matrices, with_used
 
 UPLOADS = ("full", "weights", "diff-on-weights", "weights-diff")
 
@@ -23,13 +23,7 @@ class ZeroFL(Step):
     """Calls layers with their largest weights, computes weight gradients from their largest inputs, and masks the upload."""
 
     def __init__(
-        self,
-        sparsity: float,
-        mask_ratio: float,
-        upload: str,
-        model: nn.Module,
-        _kept: Tensors,
-        _generator: Generator,
+        self, sparsity: float, mask_ratio: float, upload: str, model: nn.Module, _kept: Tensors, _generator: Generator
     ) -> None:
         self._sparsity, self._upload = sparsity, upload
         self._kept_ratio = min(1.0, 1 - sparsity + mask_ratio)
@@ -51,12 +45,7 @@ class ZeroFL(Step):
 
     def weights(self, weights: Tensors) -> Tensors:
         """Return the weights with zeros for the smallest of each sparse layer; the gradient reaches all of them."""
-        return {
-            name: straight_through(weight, largest(weight.detach(), 1 - self._sparsity))
-            if name in self._names
-            else weight
-            for name, weight in weights.items()
-        }
+        return with_used(weights, self._names, partial(largest, ratio=1 - self._sparsity))
 
     def forward(self) -> AbstractContextManager[object]:
         """Return a context in which sparse layers save their largest inputs only."""

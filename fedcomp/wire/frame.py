@@ -65,17 +65,8 @@ class Frame:
 
     def to_bytes(self) -> bytes:
         """Return head and payload; the CRC32 at the end of the head covers both."""
-        fields = (
-            self.kind,
-            self.codec,
-            self.flags,
-            self.base_version,
-            self.version,
-            self.layout,
-            self.before,
-            self.after,
-        )
-        head = HEAD.pack(MAGIC, FRAME_FORMAT, *fields, len(self.payload), 0)[:-4]
+        model = (self.base_version, self.version, self.layout, self.before, self.after)
+        head = HEAD.pack(MAGIC, FRAME_FORMAT, self.kind, self.codec, self.flags, *model, len(self.payload), 0)[:-4]
         return b"".join((head, struct.pack("<I", zlib.crc32(self.payload, zlib.crc32(head))), self.payload))
 
     @property

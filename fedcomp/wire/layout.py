@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise, starmap
 from typing import Any
 
 import numpy as np
@@ -48,13 +49,8 @@ class Layout:
     @cached_property
     def parts(self) -> tuple[tuple[Tensor, slice], ...]:
         """The compressed tensors, each with its part of the vector."""
-        parts: list[tuple[Tensor, slice]] = []
-        offset = 0
-        for tensor in self.tensors:
-            if tensor.policy == "compressed":
-                parts.append((tensor, slice(offset, offset + tensor.size)))
-                offset += tensor.size
-        return tuple(parts)
+        compressed = [tensor for tensor in self.tensors if tensor.policy == "compressed"]
+        return _in_a_row(compressed, [tensor.size for tensor in compressed])
 
     @cached_property
     def filled(self) -> tuple[tuple[Tensor, slice], ...]:
@@ -74,13 +70,9 @@ class Layout:
     @cached_property
     def exact_parts(self) -> tuple[tuple[Tensor, slice], ...]:
         """The exact tensors, each with its part of their bytes."""
-        parts: list[tuple[Tensor, slice]] = []
-        offset = 0
-        for tensor in self.exact_tensors:
-            size = tensor.size * tensor.wire_dtype.itemsize
-            parts.append((tensor, slice(offset, offset + size)))
-            offset += size
-        return tuple(parts)
+        return _in_a_row(
+            self.exact_tensors, [tensor.size * tensor.wire_dtype.itemsize for tensor in self.exact_tensors]
+        )
 
     @cached_property
     def exact_size(self) -> int:
@@ -170,11 +162,8 @@ class Layout:
 
     def exact_bytes(self, arrays: Mapping[str, NDArray[Any]]) -> bytes:
         """Return the bytes of the exact tensors in `arrays`, rounded to their dtypes; raises as `flatten` does."""
-        octets: list[bytes] = []
-        for tensor in self.exact_tensors:
-            rounded = tensor.round(tensor.values_of(np.asarray(arrays[tensor.name])))
-            octets.append(rounded.astype(tensor.wire_dtype, copy=False).tobytes())
-        return b"".join(octets)
+        held = ((tensor, tensor.values_of(np.asarray(arrays[tensor.name]))) for tensor in self.exact_tensors)
+        return b"".join(tensor.round(values).astype(tensor.wire_dtype, copy=False).tobytes() for tensor, values in held)
 
     def unflatten(self, vector: Vector, exact: bytes) -> dict[str, NDArray[Any]]:
         """Return the tensors, without the local ones, in their order and dtypes; they share no memory with the arguments."""
@@ -233,6 +222,11 @@ class Layout:
         return NonFiniteError(error.index, error.value, f" (in tensor {self.name_at(error.index)!r})")
 
 
+def _in_a_row(tensors: Iterable[Tensor], sizes: Iterable[int]) -> tuple[tuple[Tensor, slice], ...]:
+    """Return each tensor with its part of what holds tensors of these sizes one after the other."""
+    return tuple(zip(tensors, starmap(slice, pairwise(accumulate(sizes, initial=0))), strict=True))
+
+
 def layout_of(
     arrays: Mapping[str, NDArray[Any]], local: Iterable[str] = (), tied: Iterable[Iterable[str]] = ()
 ) -> Layout:
@@ -255,7 +249,6 @@ def layout_of(
 
 
 def _why_empty(layout: Layout) -> str:
-    """Return why a layout has no entries."""
     if not layout.tensors:
         return "it has no tensors at all"
     if empty := [tensor for tensor, _ in layout.parts]:

@@ -75,12 +75,8 @@ def probable_ties(tensors: Sequence[Tensor], arrays: Mapping[str, NDArray[Any]])
     kinds = Counter((tensor.shape, tensor.dtype) for tensor in candidates)
     groups: dict[tuple[object, ...], list[str]] = {}
     for tensor in candidates:
-        if kinds[tensor.shape, tensor.dtype] > 1 and (data := arrays[tensor.name].tobytes()) != _constant(tensor, data):
+        data = arrays[tensor.name].tobytes() if kinds[tensor.shape, tensor.dtype] > 1 else b""
+        if data != data[: tensor.array_dtype.itemsize] * tensor.size:  # more than its first entry again and again
             digest = hashlib.blake2b(data, digest_size=16).digest()
             groups.setdefault((tensor.shape, tensor.dtype, digest), []).append(tensor.name)
     return [tuple(names) for names in groups.values() if len(names) > 1]
-
-
-def _constant(tensor: Tensor, data: bytes) -> bytes:
-    """Return the bytes of the tensor if all its entries are equal to the first one in `data`."""
-    return data[: tensor.array_dtype.itemsize] * tensor.size

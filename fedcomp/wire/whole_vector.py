@@ -39,7 +39,7 @@ def write_vector(vector: Vector) -> tuple[int, bytes]:
         kept = np.arange(vector.size)
     bodies.append((VALUES_CODEC, SparseValues().encode(Sparse(vector.size, kept, vector[kept]))))
     bodies = [(codec, body) for codec, body in bodies if _is_enough(body, vector.size)]
-    return min([plain, *bodies], key=_size)
+    return min([plain, *bodies], key=lambda pair: len(pair[1]))
 
 
 def read_vector(codec: int, body: bytes, layout: Layout) -> Vector:
@@ -59,10 +59,6 @@ def read_vector(codec: int, body: bytes, layout: Layout) -> Vector:
     if not _is_enough(body, layout.n):
         raise CorruptError(f"a vector of {layout.n} entries in {len(body)} bytes; each entry takes a bit at least")
     return decode_body(codec, body, layout).dense()
-
-
-def _size(body: tuple[int, bytes]) -> int:
-    return len(body[1])
 
 
 def _is_enough(body: bytes, n: int) -> bool:

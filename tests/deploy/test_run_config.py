@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import tomli_w
 from flwr.common.config import parse_config_args
 
 from deploy.federation import Federation
@@ -16,7 +17,6 @@ from deploy.run_config import (
     parse_config,
     run_config,
     to_arguments,
-    to_toml,
 )
 
 
@@ -54,7 +54,7 @@ def test_a_node_config_survives_any_name_of_its_folder(tmp_path: Path, name: str
     node = SuperNode.make(1, 3, folder, "mark/node-1/")
     node.config["rate"] = 0.5
     settings = tmp_path / "node.toml"
-    settings.write_text(to_toml(node.config))
+    settings.write_text(tomli_w.dumps(node.config))
     assert parse_config_args([str(settings)]) == {
         "partition-id": 1,
         "num-partitions": 3,

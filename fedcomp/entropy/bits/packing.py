@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.core import BLOCK_ENTRIES, block_slices
 from fedcomp.entropy.bits.byte_reader import Octets
 from fedcomp.errors import CorruptError, TruncatedError
 
@@ -79,13 +79,9 @@ def read(octets: Octets, width: int, count: int) -> NDArray[np.int64]:
 
 def read_blocks(octets: Octets, width: int, count: int) -> Iterator[tuple[slice, NDArray[np.integer[Any]]]]:
     """Yield (slice, its values) of the `count` values of `octets`, in blocks."""
-    for start in range(0, count, BLOCK):
-        stop = min(start + BLOCK, count)
-        part = octets[start * width // 8 : size(stop, width)]
-        if width == 1:
-            yield slice(start, stop), np.unpackbits(part, count=stop - start)
-        else:
-            yield slice(start, stop), read(part, width, stop - start)
+    for block in block_slices(count, BLOCK):
+        part, held = octets[block.start * width // 8 : size(block.stop, width)], block.stop - block.start
+        yield block, np.unpackbits(part, count=held) if width == 1 else read(part, width, held)
 
 
 def write_unary(blocks: Iterable[NDArray[Any]], bits: int) -> bytes:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedcomp.core import block_slices
 from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
@@ -36,7 +37,7 @@ class CrossPolytopeCode:
         done = 0
         for size, count in count_symbols(value.rotation, value.rates, value.scales).items():
             symbols = value.symbols[done : done + count]
-            blocks = (symbols[start : start + packing.BLOCK] for start in range(0, count, packing.BLOCK))
+            blocks = (symbols[part] for part in block_slices(count, packing.BLOCK))
             parts += (packing.write(block, symbol_bits(size)) for block in blocks)
             done += count
         return b"".join(parts)

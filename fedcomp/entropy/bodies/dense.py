@@ -51,15 +51,8 @@ class LevelsCode:
             raise ValueError(f"{sizes[0]} tensors; at most {MAX_TENSORS} can be encoded")
         flags = value.scale.kind | (OFFSETS if value.offsets is not None else 0) | (TENSORS if by_tensor else 0)
         numbers = value.scales if value.offsets is None else np.concatenate((value.scales, value.offsets))
-        return b"".join(
-            (
-                write_varint(value.n),
-                bytes([flags]),
-                *map(write_varint, (value.scale.count, *sizes)),
-                numbers.astype("<f4").tobytes(),
-                alphabet.write(value.levels, value.scale.count),
-            )
-        )
+        parts = [write_varint(value.n), bytes([flags]), *map(write_varint, (value.scale.count, *sizes))]
+        return b"".join((*parts, numbers.astype("<f4").tobytes(), alphabet.write(value.levels, value.scale.count)))
 
     def count_pieces(self, value: bytes, /) -> int:
         """Return the number of groups that are tensors; 1 if the groups are buckets, which take no time of their own."""

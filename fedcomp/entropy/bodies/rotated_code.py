@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.core import block_slices
 from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
@@ -37,18 +38,11 @@ class RotatedBits:
 
     def encode(self, value: Rotated, /) -> bytes:
         """Return the body: n, seed, bits, scales, the common bits of all levels, and the additional bits of wide groups."""
-        begin = head.write(value.n)
+        parts = [head.write(value.n), HEAD.pack(value.seed, value.bits)]
+        parts.append(value.scales.astype("<f4", copy=False).tobytes())
         levels, last = _split(value)
-        blocks = (levels[start : start + packing.BLOCK] for start in range(0, levels.size, packing.BLOCK))
-        return b"".join(
-            (
-                begin,
-                HEAD.pack(value.seed, value.bits),
-                value.scales.astype("<f4", copy=False).tobytes(),
-                *(packing.write(block, _width(value.bits)) for block in blocks),
-                last,
-            )
-        )
+        parts += (packing.write(levels[part], _width(value.bits)) for part in block_slices(levels.size, packing.BLOCK))
+        return b"".join((*parts, last))
 
     def decode(self, value: bytes, /, n: int | None = None) -> Rotated:
         """Return the rotated vector.  Takes memory, and draws random numbers, for no more levels than the body holds."""

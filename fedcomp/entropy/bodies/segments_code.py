@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, MAX_TENSORS
+from fedcomp.core import MAX_TENSORS, block_slices
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.bodies import head
 from fedcomp.entropy.bodies.dense import LevelsCode, Raw
@@ -130,8 +130,7 @@ class LowRankRaw:
         count = sum(map(_number_count, table))
         numbers = reader.array("<f4", count, "numbers").astype(np.float32)
         reader.end()
-        blocks = (numbers[start : start + BLOCK_ENTRIES] for start in range(0, count, BLOCK_ENTRIES))
-        if not all(np.isfinite(block).all() for block in blocks):
+        if not all(np.isfinite(numbers[part]).all() for part in block_slices(count)):
             raise CorruptError("a body holds NaN or infinity")
         return Segments(tuple(_parts(table, numbers)))
 

@@ -59,15 +59,9 @@ class SparseLevelsCode:
             return begin
         if count > MAX_LEVELS:
             raise ValueError(f"{count} magnitudes; at most {MAX_LEVELS} can be encoded")
-        return b"".join(
-            (
-                begin,
-                _write_magnitudes(value.magnitudes, value.base),
-                positions.write(value.indices, value.n, self.positions),
-                np.packbits(value.negative).tobytes(),
-                alphabet.write(value.levels, count) if count > 1 else b"",
-            )
-        )
+        parts = [begin, _write_magnitudes(value.magnitudes, value.base)]
+        parts += [positions.write(value.indices, value.n, self.positions), np.packbits(value.negative).tobytes()]
+        return b"".join((*parts, alphabet.write(value.levels, count) if count > 1 else b""))
 
     def decode(self, value: bytes, /, n: int | None = None) -> SparseLevels:
         """Return the sparse levels."""

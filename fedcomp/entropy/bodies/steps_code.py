@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.bodies import head
@@ -13,9 +12,6 @@ from fedcomp.quantized import Steps
 
 LENGTHS = 31
 """A count has at most this many bits in addition to its sign."""
-
-Counts = NDArray[np.int64]
-"""Magnitudes of counts, 1 or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +25,17 @@ class StepsCode:
         if not k:
             return begin
         counts = np.abs(value.counts.astype(np.int64))
-        shift = _shared_zeros(counts)
+        bits = int(np.bitwise_or.reduce(counts))
+        shift = (bits & -bits).bit_length() - 1  # the trailing zero bits that all counts have
         counts >>= shift
         lengths = gamma.lengths_of(counts)
-        return b"".join(
-            (
-                begin,
-                bytes([shift]),
-                positions.write(value.indices, value.n),
-                np.packbits(value.counts < 0).tobytes(),
-                alphabet.write(lengths, LENGTHS),
-                *gamma.write_low_bits(counts, lengths),
-            )
-        )
+        parts = [
+            begin,
+            bytes([shift]),
+            positions.write(value.indices, value.n),
+            np.packbits(value.counts < 0).tobytes(),
+        ]
+        return b"".join((*parts, alphabet.write(lengths, LENGTHS), *gamma.write_low_bits(counts, lengths)))
 
     def decode(self, value: bytes, /, n: int | None = None) -> Steps:
         """Return the steps; refuse counts beyond `MAX_STEPS`."""
@@ -59,9 +53,3 @@ class StepsCode:
         reader.end()
         np.negative(counts, out=counts, where=negative)
         return Steps(total, indices, counts)
-
-
-def _shared_zeros(counts: Counts) -> int:
-    """Return the number of trailing zero bits that all counts have."""
-    bits = int(np.bitwise_or.reduce(counts))
-    return (bits & -bits).bit_length() - 1

@@ -63,7 +63,6 @@ def common(counts: Counts, size: int) -> SymbolWriter:
 
 
 def _indices_outside(used: SymbolSet, symbols: Symbols) -> NDArray[np.int64]:
-    """Return the indices of the symbols that are not in the set."""
     hits: list[NDArray[np.int64]] = []
     for start in range(0, symbols.size, BLOCK_ENTRIES):
         block = symbols[start : start + BLOCK_ENTRIES]

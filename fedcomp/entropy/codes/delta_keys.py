@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.core import block_slices
 from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.entropy.codes.golomb_positions import indices_of
@@ -56,23 +56,22 @@ class DeltaKeys:
         """Yield the width, the length of the flags, the flags, the payloads."""
         yield bytes([self.width])
         more = (self.lengths - np.uint8(1)) // np.uint8(self.width)
-        blocks = (more[start : start + BLOCK_ENTRIES] for start in range(0, more.size, BLOCK_ENTRIES))
+        blocks = (more[part] for part in block_slices(more.size))
         flags = packing.write_unary(blocks, self.groups)
         yield write_varint(len(flags))
         yield flags
         for groups, count in enumerate(self.counts.tolist()):
             if count:
                 runs = self.runs if count == more.size else self.runs[more == groups - 1]
-                for start in range(0, count, BLOCK_ENTRIES):  # of whole bytes, whatever the width
-                    yield packing.write(runs[start : start + BLOCK_ENTRIES] + np.uint64(1), groups * self.width)
+                for part in block_slices(count):  # of whole bytes, whatever the width
+                    yield packing.write(runs[part] + np.uint64(1), groups * self.width)
 
 
 def measure(runs: NDArray[np.uint32]) -> DeltaKeys:
     """Return the gaps `runs` + 1, uint32 (k,), with the width of the fewest bits; ties go to the smaller width."""
     lengths = np.empty(runs.size, np.uint8)
     histogram = np.zeros(MAX_GAP_BITS + 1, np.int64)
-    for start in range(0, runs.size, BLOCK_ENTRIES):
-        part = slice(start, start + BLOCK_ENTRIES)
+    for part in block_slices(runs.size):
         exponents = (runs[part] + np.float64(1)).view(np.int64)  # that of g, exactly: bits(g) = 1 + floor(log2(g))
         exponents >>= 52
         exponents -= 1022
@@ -108,10 +107,10 @@ def _read_payloads(reader: ByteReader, groups: int, width: int, count: int, n: i
     length, least = groups * width, 1 << (groups - 1) * width
     octets = reader.bits(count * length, "delta keys")
     found = np.empty(count, np.uint32)
-    for start in range(0, count, BLOCK_ENTRIES):  # of whole bytes, whatever the width
-        part = octets[start * length // 8 : packing.size(start + BLOCK_ENTRIES, length)]
-        block = packing.read(part, length, min(BLOCK_ENTRIES, count - start))
+    for part in block_slices(count):  # of whole bytes, whatever the width
+        held = octets[part.start * length // 8 : packing.size(part.stop, length)]
+        block = packing.read(held, length, part.stop - part.start)
         if block.min() < least or block.max() > n:
             raise CorruptError(f"a gap of {block.min()} to {block.max()} in {groups} groups; {least} to {n} is allowed")
-        found[start : start + BLOCK_ENTRIES] = block
+        found[part] = block
     return found

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.core import block_slices
 from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes.plain_alphabet import histogram
@@ -29,8 +29,7 @@ Counts = NDArray[np.int64]
 def lengths_of(numbers: Numbers) -> Lengths:
     """Return floor(log2(number)) of each number, 1 to 2^32 - 1."""
     lengths = np.empty(numbers.size, np.uint8)
-    for start in range(0, numbers.size, BLOCK_ENTRIES):
-        part = slice(start, start + BLOCK_ENTRIES)
+    for part in block_slices(numbers.size):
         exponents = numbers[part].astype(np.float64).view(np.int64)  # exact
         exponents >>= 52
         exponents -= 1023
@@ -49,8 +48,8 @@ def write_low_bits(numbers: Numbers, lengths: Lengths) -> Iterator[bytes]:
     ordered = numbers[np.argsort(lengths, kind="stable")] if len(groups) > FEW_LENGTHS else None
     for length, part in groups:
         found = numbers[np.flatnonzero(lengths == length)] if ordered is None else ordered[part]
-        for start in range(0, found.size, BLOCK_ENTRIES):  # of whole bytes, whatever the length
-            yield packing.write(found[start : start + BLOCK_ENTRIES].astype(np.uint32, copy=False), length)
+        for block in block_slices(found.size):  # of whole bytes, whatever the length
+            yield packing.write(found[block].astype(np.uint32, copy=False), length)
 
 
 def read_low_bits(reader: ByteReader, lengths: Lengths, what: str, dtype: type[np.integer[Any]]) -> NDArray[Any]:
@@ -60,11 +59,11 @@ def read_low_bits(reader: ByteReader, lengths: Lengths, what: str, dtype: type[n
         count = part.stop - part.start
         blocks = packing.read_blocks(reader.bits(count * length, what), length, count)
         ready = np.empty(0, np.int64)  # numbers of this length that have not found their places
-        for start in range(0, lengths.size, packing.BLOCK):
-            places = np.flatnonzero(lengths[start : start + packing.BLOCK] == length)
+        for here in block_slices(lengths.size, packing.BLOCK):
+            places = np.flatnonzero(lengths[here] == length)
             while ready.size < places.size:
                 ready = np.concatenate((ready, next(blocks)[1].astype(np.int64)))
-            numbers[start : start + packing.BLOCK][places] = ready[: places.size] | 1 << length
+            numbers[here][places] = ready[: places.size] | 1 << length
             ready = ready[places.size :]
     return numbers
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcomp.core import block_slices
 from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bits.byte_reader import ByteReader, Octets, write_varint
 from fedcomp.entropy.protocol import MAX_ENTRIES
@@ -70,7 +71,7 @@ class GolombPositions:
     def write(self) -> Iterator[bytes]:
         """Yield the Rice parameters, the length of the quotients, the quotients, the remainders."""
         shifts = self.rice.astype(np.uint32)[:, None]
-        groups = list(_groups(self.rice.size))
+        groups = list(block_slices(self.rice.size, GROUP_CHUNKS))
         blocks = ((self.runs[rows] >> shifts[rows]).ravel()[: self.k - rows.start * CHUNK_GAPS] for rows in groups)
         quotients = packing.write_unary(blocks, self.k + self.ones)
         yield self.rice.astype(np.uint8).tobytes()
@@ -104,7 +105,7 @@ def measure(runs: Runs, k: int) -> GolombPositions:
     guess = np.floor(np.log2(np.maximum(mean * math.log(2), 1))).astype(np.int64)
     choices = (guess + np.array([[0], [1], [-1]])).clip(0, MAX_RICE)
     quotients = np.empty_like(choices)
-    for rows in _groups(len(runs)):
+    for rows in block_slices(len(runs), GROUP_CHUNKS):
         for choice, rice in enumerate(choices.astype(np.uint32)):
             np.sum(runs[rows] >> rice[rows, None], axis=1, dtype=np.int64, out=quotients[choice, rows])
     best = np.argmin(quotients + choices * counts, axis=0)
@@ -136,7 +137,7 @@ def _read_remainders(reader: ByteReader, rice: NDArray[np.int64], runs: NDArray[
     found = reader.bits(int(sizes[:-1].sum()) * 8 + last, "remainders")
     octets[: found.size] = found
     starts = np.cumsum(sizes) - sizes
-    for rows in _groups(rice.size):
+    for rows in block_slices(rice.size, GROUP_CHUNKS):
         group = runs[rows.start * CHUNK_GAPS : rows.stop * CHUNK_GAPS]
         widths = set(rice[rows].tolist())
         shift: Any = min(widths) if len(widths) == 1 else np.repeat(rice[rows], CHUNK_GAPS)[: group.size]
@@ -168,11 +169,6 @@ def _add_low_bits(octets: Octets, starts: NDArray[np.int64], rice: NDArray[np.in
         for order, place in enumerate(places.tolist()):
             chunk = runs[place * CHUNK_GAPS : (place + 1) * CHUNK_GAPS]
             chunk |= low[order, : chunk.size]
-
-
-def _groups(chunks: int) -> Iterator[slice]:
-    for start in range(0, chunks, GROUP_CHUNKS):
-        yield slice(start, min(start + GROUP_CHUNKS, chunks))
 
 
 def _remainder_sizes(rice: NDArray[np.int64], k: int) -> NDArray[np.int64]:

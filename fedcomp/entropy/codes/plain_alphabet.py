@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.core import BLOCK_ENTRIES, block_slices
 from fedcomp.entropy.bits import packing, prefix_stream
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import huffman, symbol_set
@@ -51,8 +51,8 @@ class SymbolWriter:
 def histogram(symbols: Symbols, bound: int) -> Counts:
     """Return how often each symbol below `bound` occurs."""
     counts = np.zeros(bound, np.int64)
-    for start in range(0, symbols.size, BLOCK_ENTRIES):
-        block = symbols[start : start + BLOCK_ENTRIES]
+    for part in block_slices(symbols.size):
+        block = symbols[part]
         if bound <= 8:  # comparing bytes is faster for so few symbols
             counts += [np.count_nonzero(block == symbol) for symbol in range(bound)]
         elif bound <= MAX_PAIRED and block.size == BLOCK_ENTRIES:  # half as many pairs, each a "<u2"

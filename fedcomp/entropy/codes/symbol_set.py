@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.core import block_slices
 from fedcomp.entropy.bits import packing
 from fedcomp.entropy.bits.byte_reader import ByteReader, write_varint
 from fedcomp.errors import CorruptError
@@ -71,9 +71,8 @@ class SymbolSet:
         table = np.zeros(self.bound, level_type(self.size))
         table[self.used] = np.arange(self.size)
         unchanged = self._is_first() and not others and table.dtype == symbols.dtype
-        for start in range(0, symbols.size, block):
-            part = symbols[start : start + block]
-            yield part if unchanged else _looked_up(table, part)
+        for part in block_slices(symbols.size, block):
+            yield symbols[part] if unchanged else _looked_up(table, symbols[part])
 
     def symbols(self, ranks: Symbols) -> Symbols:
         """Return the symbols with these `ranks`, in the memory of `ranks` if it can hold them."""
@@ -82,8 +81,8 @@ class SymbolSet:
             return ranks
         result = ranks if ranks.dtype == dtype else np.empty(ranks.size, dtype)
         table = self.used.astype(dtype)
-        for start in range(0, ranks.size, BLOCK_ENTRIES):
-            result[start : start + BLOCK_ENTRIES] = _looked_up(table, ranks[start : start + BLOCK_ENTRIES])
+        for part in block_slices(ranks.size):
+            result[part] = _looked_up(table, ranks[part])
         return result
 
     def _is_first(self) -> bool:

@@ -11,7 +11,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, MAX_FLOAT32, Vector
+from fedcomp.core import MAX_FLOAT32, Vector, block_slices
 from fedcomp.entropy.bits.byte_reader import ByteReader
 from fedcomp.entropy.codes import alphabet
 from fedcomp.errors import CorruptError
@@ -62,8 +62,7 @@ def read(reader: ByteReader, k: int) -> Vector:
         negative = reader.flags(k, "signs")
         words = alphabet.read(reader, k, EXPONENTS).astype(np.uint32)
         words <<= np.uint32(23)
-        for start in range(0, k, BLOCK_ENTRIES):
-            block = slice(start, start + BLOCK_ENTRIES)
+        for block in block_slices(k):
             words[block] |= negative[block].astype(np.uint32) << np.uint32(31)
         values = words.view(np.float32)
     else:
@@ -74,18 +73,15 @@ def read(reader: ByteReader, k: int) -> Vector:
 
 
 def _any_bit(words: NDArray[np.uint32], mask: int) -> bool:
-    """Return whether a word has a bit of `mask`."""
-    blocks = (words[start : start + BLOCK_ENTRIES] for start in range(0, words.size, BLOCK_ENTRIES))
-    return any((block & np.uint32(mask)).any() for block in blocks)
+    return any((words[part] & np.uint32(mask)).any() for part in block_slices(words.size))
 
 
 def _exact_halves(values: Vector, scale: int) -> bytes | None:
     """Return float16 `values` times 2^`scale`; None if one of these is not exact."""
     parts: list[bytes] = []
-    for start in range(0, values.size, BLOCK_ENTRIES):
-        part = values[start : start + BLOCK_ENTRIES]
-        halves = to_halves(part, scale)
-        if not np.array_equal(from_halves(halves, scale).view(np.uint32), part.view(np.uint32)):
+    for part in block_slices(values.size):
+        halves = to_halves(values[part], scale)
+        if not np.array_equal(from_halves(halves, scale).view(np.uint32), values[part].view(np.uint32)):
             return None
         parts.append(halves.astype("<f2", copy=False).tobytes())
     return b"".join(parts)

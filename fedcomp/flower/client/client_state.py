@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
 
-from fedcomp.core import Arrays, octets
+from fedcomp.core import Arrays, below, octets
 from fedcomp.memory import check_state
 from fedcomp.methods import parse
 from fedcomp.sync import (
@@ -125,7 +125,7 @@ def from_parts(
     local = records.get(LOCAL)
     subscriber = Subscriber(
         replica=replica,
-        memory=_memory_in(arrays, ""),
+        memory=below(arrays, "memory."),
         number=int(plain["number"]),
         pending=arrays["pending"].tobytes(),
         pending_number=int(plain["pending_number"]),
@@ -157,7 +157,7 @@ def from_parts(
 
 def _sender_from(arrays: Arrays, prefix: str, uplink: str, number: int) -> RecordSender:
     layout, pending = parse_layout(arrays[prefix + "layout"].tobytes()), arrays[prefix + "pending"].tobytes()
-    memory = _memory_in(arrays, prefix)
+    memory = below(arrays, f"{prefix}memory.")
     check_state(memory, parse(uplink).memory.vectors, layout.n)
     if pending:
         parse_single_frame(pending)
@@ -166,11 +166,6 @@ def _sender_from(arrays: Arrays, prefix: str, uplink: str, number: int) -> Recor
 
 def _prefix(index: int) -> str:
     return f"record.{index}."
-
-
-def _memory_in(arrays: Arrays, prefix: str) -> Arrays:
-    prefix += "memory."
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def for_training(state: ClientState, training_id: int) -> ClientState:

@@ -6,14 +6,7 @@ from collections.abc import Collection
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 
 from fedcomp.errors import CORRUPTION_ERRORS
-from fedcomp.flower.client.client_state import (
-    ANSWER,
-    LOCAL,
-    ClientState,
-    for_training,
-    from_parts,
-    replica_of,
-)
+from fedcomp.flower.client.client_state import ANSWER, LOCAL, ClientState, for_training, from_parts, replica_of
 from fedcomp.flower.client.stored_array import restored, stored
 
 KEY = "fedcomp"

@@ -6,8 +6,8 @@ from flwr.app import RecordDict
 
 from fedcomp.errors import DivergedError
 from fedcomp.flower import records
-from fedcomp.flower.client.asked import Asked
 from fedcomp.flower.client.client_state import ClientState
+from fedcomp.flower.client.trained import Asked
 from fedcomp.flower.compat import log
 from fedcomp.sync import RecordSender, derive_seed, why_uncompressed
 

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from fedcomp.errors import DivergedError, FedcompError
 from fedcomp.flower import records
-from fedcomp.flower.client.asked import Asked
 from fedcomp.flower.client.client_state import ClientState
 from fedcomp.flower.client.further import with_packed_records
 from fedcomp.flower.client.in_memory import DecodeCache, InMemoryState
 from fedcomp.flower.client.kept_state import kept_state
 from fedcomp.flower.client.store import StateStore, open_store
-from fedcomp.flower.client.trained import returned_model, trained_model
+from fedcomp.flower.client.trained import Asked, returned_model, trained_model
 from fedcomp.flower.compat import ClientAppCallable, is_about_bfloat16, log, record_of, to_record
 from fedcomp.flower.records import Contents
 from fedcomp.sync import MakeStart, Subscriber, resync
@@ -61,9 +60,55 @@ class CompressionMod:
             with kept_state(context, answers_split=answers_split):
                 return call_next(message, context)
         with open_store(context) as store:
-            return _answer(
-                message, contents, *packed, context, call_next, store, self._make_start(context), self._logged
-            )
+            return self._answer(message, contents, *packed, context, call_next, store)
+
+    def _answer(
+        self,
+        message: Message,
+        contents: Contents,
+        key: str,
+        data: bytes,
+        context: Context,
+        call_next: ClientAppCallable,
+        store: StateStore,
+    ) -> Message:
+        """Return the reply to `message`, whose record `key` holds `data`: follow the frames, run the app, pack its update."""
+        start_s = time.perf_counter()
+        request, frames = parse_server_message(data)
+        starts = {(frame.base_version, frame.before) for frame in frames}
+        places = starts | {(frame.version, frame.after) for frame in frames} | {(request.version, request.fingerprint)}
+        state = store.load(request.training_id, places)  # one from which the node can follow
+        cache = context.state.cache if isinstance(context.state, InMemoryState) else None
+        if state.subscriber.is_repeated(request):
+            content = RecordDict(dict(state.answer.items()))
+            for name, sender in state.senders.items():
+                if sender.pending_number == request.number:
+                    content[name] = records.pack(sender.pending, stype=records.RECORD_STYPE)
+            update = records.pack(state.subscriber.pending)
+            return Message(_with_record(content, state.answer_key, update), reply_to=message)
+        if not _follow(state, request, frames, context.node_id, cache, self._make_start(context)):
+            # Store nothing from this message: accepting a forged number would make every genuine one look stale.
+            return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
+        decode_seconds = time.perf_counter() - start_s + (cache.saved_seconds if cache else 0.0)
+
+        identity = int(context.node_config.get("partition-id", context.node_id))
+        asked = Asked(request, key, contents.record_uplinks, contents.clipping_norm, identity, decode_seconds)
+        message.content = _with_record(message.content, key, _model(state, cache))
+        if asked.uplinks:
+            del message.content[records.RECORD_UPLINKS]
+        with kept_state(context), _explained():
+            reply = call_next(message, context)
+        if reply.has_content():
+            layout, arrays = state.subscriber.held.layout, records.array_records(reply.content)
+            with _named_errors():
+                if (trained := trained_model(message, arrays, asked, layout, self._logged)) is not None:
+                    content = with_packed_records(state, reply.content, trained[0], asked, self._logged)
+                    reply.content = _packed_update(state, content, *trained, asked)
+                else:
+                    returned = returned_model(message, arrays, key, layout)
+                    reply.content = _confirmed(state.subscriber, reply.content, returned, asked)
+        store.save(state)
+        return reply
 
     def _make_start(self, context: Context) -> MakeStart | None:
         if (start := self._start) is None:
@@ -75,54 +120,6 @@ class CompressionMod:
             return records.to_arrays(made) if isinstance(made, ArrayRecord) else made
 
         return make
-
-
-def _answer(
-    message: Message,
-    contents: Contents,
-    key: str,
-    data: bytes,
-    context: Context,
-    call_next: ClientAppCallable,
-    store: StateStore,
-    make_start: MakeStart | None,
-    logged: set[str],
-) -> Message:
-    """Return the reply to `message`, whose record `key` holds `data`: follow the frames, run the app, pack its update."""
-    start_s = time.perf_counter()
-    request, frames = parse_server_message(data)
-    state = store.load(request.training_id, _places(request, frames))
-    cache = context.state.cache if isinstance(context.state, InMemoryState) else None
-    if state.subscriber.is_repeated(request):
-        content = RecordDict(dict(state.answer.items()))
-        for name, sender in state.senders.items():
-            if sender.pending_number == request.number:
-                content[name] = records.pack(sender.pending, stype=records.RECORD_STYPE)
-        update = records.pack(state.subscriber.pending)
-        return Message(_with_record(content, state.answer_key, update), reply_to=message)
-    if not _follow(state, request, frames, context.node_id, cache, make_start):
-        # Store nothing from this message: accepting a forged number would make every genuine one look stale.
-        return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
-    decode_seconds = time.perf_counter() - start_s + (cache.saved_seconds if cache else 0.0)
-
-    identity = int(context.node_config.get("partition-id", context.node_id))
-    asked = Asked(request, key, contents.record_uplinks, contents.clipping_norm, identity, decode_seconds)
-    message.content = _with_record(message.content, key, _model(state, cache))
-    if asked.uplinks:
-        del message.content[records.RECORD_UPLINKS]
-    with kept_state(context), _explained():
-        reply = call_next(message, context)
-    if reply.has_content():
-        layout, arrays = state.subscriber.held.layout, records.array_records(reply.content)
-        with _named_errors():
-            if (trained := trained_model(message, arrays, asked, layout, logged)) is not None:
-                content = with_packed_records(state, reply.content, trained[0], asked, logged)
-                reply.content = _packed_update(state, content, *trained, asked)
-            else:
-                returned = returned_model(message, arrays, key, layout)
-                reply.content = _confirmed(state.subscriber, reply.content, returned, asked)
-    store.save(state)
-    return reply
 
 
 @contextmanager
@@ -145,12 +142,6 @@ def _named_errors() -> Generator[None]:
         raise DivergedError(f"{records.BY_MOD}{error}") from error
     except ValueError as error:
         raise ValueError(f"{records.BY_MOD}{error}") from error
-
-
-def _places(request: ServerMessage, frames: tuple[Frame, ...]) -> set[tuple[int, int]]:
-    """Return the (version, fingerprint) pairs from which a node can follow."""
-    starts = {(frame.base_version, frame.before) for frame in frames}
-    return starts | {(frame.version, frame.after) for frame in frames} | {(request.version, request.fingerprint)}
 
 
 def _follow(
@@ -215,7 +206,6 @@ def _confirmed(
 
 
 def _with_record(content: RecordDict, key: str, record: ArrayRecord) -> RecordDict:
-    """Return a copy of `content` with `record` under `key`."""
     content = content.copy()
     content[key] = record
     return content

@@ -7,7 +7,7 @@ import numpy as np
 from flwr.app import Array
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES
+from fedcomp.core import BLOCK_ENTRIES, block_slices
 from fedcomp.errors import CorruptError
 
 STYPE = "fedcomp.state/1"
@@ -20,9 +20,8 @@ MAX_SHARE = 0.5
 def stored(array: NDArray[np.generic]) -> Array:
     """Return `array` with its bytes, or with the bytes of the blocks that are not zero."""
     if array.ndim == 1 and array.size > BLOCK_ENTRIES:
-        starts = range(0, array.size, BLOCK_ENTRIES)
         words = np.ascontiguousarray(array).view(f"u{array.itemsize}")
-        filled = np.array([words[start : start + BLOCK_ENTRIES].any() for start in starts], np.uint8)
+        filled = np.array([words[part].any() for part in block_slices(array.size)], np.uint8)
         if filled.sum() <= MAX_SHARE * filled.size:
             blocks = (
                 array[start : start + BLOCK_ENTRIES].tobytes() for start in np.flatnonzero(filled) * BLOCK_ENTRIES

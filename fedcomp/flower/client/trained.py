@@ -1,14 +1,35 @@
-"""The model in a reply: which record it is, under the names that the server gave its tensors."""
+"""What a message asks of a node, and the model in its reply: which record it is, under the names that the server gave."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from logging import INFO
 
 from flwr.app import ArrayRecord, Message, MessageType
 
-from fedcomp.flower.client.asked import Asked
 from fedcomp.flower.compat import log
 from fedcomp.flower.names import match_names
-from fedcomp.wire import Layout
+from fedcomp.wire import Layout, ServerMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A message that the node could follow.
+
+    Attributes:
+        request: Its header.
+        key: The key of the model in it.
+        uplinks: Key -> text of the compressor of each further record that is to be compressed.
+        max_norm: The largest l2 norm of the update; None for no bound.
+        identity: The number that seeds what the node draws: its partition, or its id.
+        decode_seconds: The time that the frames took.
+    """
+
+    request: ServerMessage
+    key: str
+    uplinks: dict[str, str]
+    max_norm: float | None
+    identity: int
+    decode_seconds: float
 
 
 def trained_model(

@@ -5,6 +5,21 @@ else is imported, or worked around, in this room and nowhere else.  Each functio
 what the function depends on.  `README.md` in this folder says how to raise Flower to the next version.
 """
 
+from flwr.app.message.message import make_message
+from flwr.clientapp.typing import ClientAppCallable
+from flwr.common.config import parse_config_args
+from flwr.common.constant import ErrorCode, SType
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp.exception import AggregationError
+from flwr.serverapp.strategy.strategy_utils import (
+    aggregate_arrayrecords,
+    aggregate_metricrecords,
+    validate_message_reply_consistency,
+)
+from flwr.supercore import log
+from flwr.supercore.differential_privacy import KEY_CLIPPING_NORM
+from flwr.supercore.run import Run
+
 from fedcomp.flower.compat.error_texts import (
     UNAVAILABLE,
     error_of_app,
@@ -12,17 +27,8 @@ from fedcomp.flower.compat.error_texts import (
     is_about_bfloat16,
     raised_text,
 )
-from fedcomp.flower.compat.grid_wrapper import (
-    GridWrapper,
-    clock_of,
-)
-from fedcomp.flower.compat.lazy_array import (
-    JoinedArray,
-    LazyArray,
-    record_of,
-    to_record,
-    to_torch,
-)
+from fedcomp.flower.compat.grid_wrapper import GridWrapper, clock_of
+from fedcomp.flower.compat.lazy_array import JoinedArray, LazyArray, record_of, to_record, to_torch
 from fedcomp.flower.compat.messages import (
     check_object,
     record_from_bytes,
@@ -32,25 +38,7 @@ from fedcomp.flower.compat.messages import (
     set_message_id,
     set_task_identity,
 )
-from fedcomp.flower.compat.names import (
-    KEY_CLIPPING_NORM,
-    AggregationError,
-    ClientAppCallable,
-    ErrorCode,
-    NodeInfo,
-    Run,
-    SType,
-    aggregate_arrayrecords,
-    aggregate_metricrecords,
-    log,
-    make_message,
-    parse_config_args,
-    validate_message_reply_consistency,
-)
-from fedcomp.flower.compat.random_state import (
-    IsolatedRandom,
-    RngPreservingGrid,
-)
+from fedcomp.flower.compat.random_state import IsolatedRandom, RngPreservingGrid
 from fedcomp.flower.compat.strategies import (
     AVERAGING,
     SQUARING,
@@ -64,12 +52,7 @@ from fedcomp.flower.compat.strategies import (
     step_from,
     with_steps_of,
 )
-from fedcomp.flower.compat.virtual_time import (
-    Clock,
-    NodeSpeed,
-    Speeds,
-    WallClock,
-)
+from fedcomp.flower.compat.virtual_time import Clock, NodeSpeed, Speeds, WallClock
 
 __all__ = [
     "AVERAGING",

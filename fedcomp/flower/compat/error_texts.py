@@ -3,8 +3,7 @@
 import re
 
 from flwr.app import Error
-
-from fedcomp.flower.compat.names import ErrorCode
+from flwr.common.constant import ErrorCode
 
 UNAVAILABLE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 """The error codes that Flower gives for a node that does not answer."""

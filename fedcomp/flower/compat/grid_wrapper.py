@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 from flwr.app import Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
+from flwr.supercore.run import Run
 
-from fedcomp.flower.compat.names import NodeInfo, Run
 from fedcomp.flower.compat.virtual_time import Clock, WallClock
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
+from flwr.common.constant import SType
 from numpy.typing import NDArray
 
 from fedcomp.core import dtype_name
-from fedcomp.flower.compat.names import SType
 from fedcomp.wire import bfloat16_to_float32, to_numpy
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
+from flwr.proto.node_pb2 import NodeInfo
+
 from fedcomp.flower.compat.grid_wrapper import GridWrapper
-from fedcomp.flower.compat.names import NodeInfo
 
 
 class IsolatedRandom:

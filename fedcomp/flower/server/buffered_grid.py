@@ -92,7 +92,6 @@ class BufferedGrid(GridWrapper):
         return replies
 
     def _updates(self) -> int:
-        """Return how many nodes' updates have arrived."""
         return len({training.node for reply, training in self._arrived if self._counts(reply, training)})
 
     def _counts(self, reply: Message, training: Training) -> bool:

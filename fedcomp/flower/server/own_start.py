@@ -40,7 +40,9 @@ def start_rounds(
 
     settings["evaluate_fn"] = evaluate if evaluate_fn is not None else None
     result = _start(inner, outer, grid, arrays, **settings)
-    _renumber(result, offset)
+    if isinstance(result, Result):  # a user's own `start` may return anything
+        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
+            setattr(result, name, {offset + number: metrics for number, metrics in getattr(result, name).items()})
     return result
 
 
@@ -56,13 +58,6 @@ def _start(inner: Strategy, outer: Strategy, grid: Grid, arrays: ArrayRecord, **
             f"{type(inner).__name__}.start cannot be called: {error}; the arguments of Strategy.start are needed"
         ) from None
     return double.start(grid, arrays, **given)
-
-
-def _renumber(result: object, offset: int) -> None:
-    """Add `offset` to the rounds in `result`, if it is a `Result`."""
-    if isinstance(result, Result):
-        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
-            setattr(result, name, {offset + number: metrics for number, metrics in getattr(result, name).items()})
 
 
 class FramesOnlyGrid(GridWrapper):

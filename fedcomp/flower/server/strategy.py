@@ -40,9 +40,6 @@ from fedcomp.methods import auto
 from fedcomp.sync import SERVER_NODE, Clipping, Ledger, NodeRegistry, Publisher, check_masked, derive_seed
 from fedcomp.wire import selected_entries
 
-Configure = Callable[[int, ArrayRecord, ConfigRecord, Grid], Messages]
-"""`configure_train` or `configure_evaluate` of a strategy."""
-
 
 class CompressedStrategy(Strategy):
     """`inner`, with frames in place of arrays in all messages.
@@ -264,9 +261,7 @@ class CompressedStrategy(Strategy):
         self._links.num_rounds = self.round + num_rounds
         self._random.hold()
         if self._checkpoint is not None and self.round == 0:
-            self.save(
-                self._checkpoint.path
-            )  # a server that restarts before the first round has ended is still the same
+            self.save(self._checkpoint.path)  # for a server that restarts before the first round has ended
         return self.arrays
 
     def _publish_first(self, arrays: ArrayRecord) -> PublishedModel:
@@ -280,39 +275,29 @@ class CompressedStrategy(Strategy):
         if server_round == 1:
             check_order(self)
         self._hook.end(self.ledger)  # the round before
-        return self._configure(
-            self.inner.configure_train, MessageKind.TRAIN_MESSAGE, server_round, arrays, config, grid
-        )
+        return self._configure(MessageKind.TRAIN_MESSAGE, server_round, arrays, config, grid)
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Messages:
         """As `configure_train`."""
-        return self._configure(
-            self.inner.configure_evaluate, MessageKind.EVALUATE_MESSAGE, server_round, arrays, config, grid
-        )
+        return self._configure(MessageKind.EVALUATE_MESSAGE, server_round, arrays, config, grid)
 
     def _configure(
-        self,
-        configure: Configure,
-        kind: MessageKind,
-        server_round: int,
-        arrays: ArrayRecord,
-        config: ConfigRecord,
-        grid: Grid,
+        self, kind: MessageKind, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         if self._model is None:
             self._model = self._publish_first(arrays)
         self._model.check(arrays)
         server_round += self._offset
+        train, grid = kind is MessageKind.TRAIN_MESSAGE, RngPreservingGrid(grid)
+        configure = self.inner.configure_train if train else self.inner.configure_evaluate
         with self._random.used():
-            messages = list(configure(server_round, self._model.inner, config, RngPreservingGrid(grid)))
+            messages = list(configure(server_round, self._model.inner, config, grid))
         if self._buffered is not None:
-            messages = self._buffered.idle(messages, train=kind is MessageKind.TRAIN_MESSAGE)
+            messages = self._buffered.idle(messages, train=train)
         nodes = [message.metadata.dst_node_id for message in messages]
-        if kind is MessageKind.TRAIN_MESSAGE:
-            traffic = self.ledger.nodes_of_round(server_round - 1)
-            choosing_grid = RngPreservingGrid(grid)
-            links = self.uplink, self.downlink
-            self._links.begin_round(*links, server_round, self.publisher, nodes, choosing_grid, traffic, self._busy)
+        if train:
+            links, traffic = (self.uplink, self.downlink), self.ledger.nodes_of_round(server_round - 1)
+            self._links.begin_round(*links, server_round, self.publisher, nodes, grid, traffic, self._busy)
             uplink = self._links.uplink
         else:
             self._links.reach(nodes)

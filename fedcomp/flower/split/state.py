@@ -11,7 +11,7 @@ import numpy as np
 from filelock import FileLock
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, RecordDict
 
-from fedcomp.core import Arrays, from_json, make_folder, octets, read_archive, to_json, write_archive
+from fedcomp.core import Arrays, below, from_json, make_folder, octets, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
 from fedcomp.flower.client.kept_state import SPLIT_KEY
 from fedcomp.flower.client.store import state_folder
@@ -142,10 +142,6 @@ def _from_parts(training_id: int, plain: Mapping[str, str], arrays: Arrays, memo
         int(plain["visits"]),
         pending,
         arrays["pending_ids"],
-        _below(arrays, "weights."),
-        _below(arrays, "momentum."),
+        below(arrays, "weights."),
+        below(arrays, "momentum."),
     )
-
-
-def _below(arrays: Arrays, prefix: str) -> Arrays:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

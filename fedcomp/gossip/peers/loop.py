@@ -156,15 +156,8 @@ class RoundLoop:
 
 def training_of(settings: PeerSettings, tensors: SharedTensors, fingerprint: int) -> int:
     """Return a digest of everything that the nodes of one training share."""
-    topology = settings.topology
-    shared = [
-        topology.num_nodes,
-        topology.edges,
-        str(settings.method),
-        settings.seed,
-        tensors.layout.digest,
-        fingerprint,
-    ]
+    graph = (settings.topology.num_nodes, settings.topology.edges)
+    shared = [*graph, str(settings.method), settings.seed, tensors.layout.digest, fingerprint]
     return int.from_bytes(hashlib.sha256(json.dumps(shared).encode()).digest()[:8], "big")
 
 
@@ -187,7 +180,7 @@ def run(settings: PeerSettings, report: Callable[[Mapping[str, Any]], object]) -
     vector = tensors.vector(first)
     start = start_replica(tensors.layout, tensors.layout.unflatten(vector, b""))
     training = training_of(settings, tensors, start.fingerprint)
-    number, method, topology = settings.number, settings.method, settings.topology
+    number, topology = settings.number, settings.topology
     path = settings.state_dir / "state"
 
     def load() -> PeerState:

@@ -29,11 +29,8 @@ def patiently(action: Callable[[], T], path: Path, wait: Callable[[float], objec
             if error.errno not in NO_ROOM:
                 raise
             if time.monotonic() - logged >= REPEAT_S:
-                log.warning(
-                    "%s: %s; nothing is lost, and this node goes on when there is room again",
-                    error.filename or path,
-                    error.strerror,
-                )
+                text = "%s: %s; nothing is lost, and this node goes on when there is room again"
+                log.warning(text, error.filename or path, error.strerror)
                 logged = time.monotonic()
             wait(WAIT_S)
         else:

@@ -81,7 +81,7 @@ class Peer:
         """Wait until `round_number` is closed; return this node's round, and the last round in which it used the edge."""
         with self._changed:
             self._note(neighbor, 0, round_number)
-            self._wait(lambda: self._closed() >= round_number, is_alive)
+            self._wait(lambda: self.state.round - self.state.open >= round_number, is_alive)
             return self.round, self.state.last_used.get(neighbor, 0)
 
     def fetch(self, neighbor: int, round_number: int, place: Place, is_alive: Callable[[], bool]) -> Fetched:
@@ -132,9 +132,6 @@ class Peer:
         self._passed[neighbor] = max(passed, self._passed.get(neighbor, 0))
         self.heard(neighbor, round_number)
         self._changed.notify_all()
-
-    def _closed(self) -> int:
-        return self.state.round - self.state.open
 
     def _wait(self, ready: Callable[[], bool], is_alive: Callable[[], bool]) -> None:
         """Wait until all changes are saved, and a neighbour's call is `ready` to be answered."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fedcomp.core import Arrays, from_json, read_archive, to_json, write_archive
+from fedcomp.core import Arrays, below, from_json, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
-from fedcomp.gossip.nodes import Difference, Method, Node, below, under
+from fedcomp.gossip.nodes import Difference, Method, Node, under
 from fedcomp.gossip.shared_tensors import SharedTensors
 from fedcomp.gossip.topology import Topology
 
@@ -98,7 +98,6 @@ class PeerState:
 
 
 def _rounds(pairs: Any, neighbors: Collection[int]) -> dict[int, int]:
-    """Return the stored rounds by neighbour."""
     found = {neighbor: _whole(number) for neighbor, number in pairs}
     if strangers := found.keys() - set(neighbors):
         raise CorruptError(f"a round of node {min(strangers)}, which is no neighbour")

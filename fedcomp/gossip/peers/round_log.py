@@ -57,9 +57,7 @@ class RoundLog:
     def __init__(self, folder: Path, settings: Mapping[str, Any], neighbors: Collection[int]) -> None:
         self.folder, self._num_rounds = folder, settings["rounds"]
         self._rounds, self._nodes = folder / "rounds.jsonl", folder / "nodes.json"
-        self.total = {each: Amounts() for each in neighbors}
-        self._heard = dict.fromkeys(self.total, 0)
-        self._round = 0
+        self._forget(neighbors)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lines = self._rounds.read_bytes().splitlines(keepends=True) if self._rounds.exists() else []
         whole = [line for line in lines if line.endswith(b"\n")]
@@ -69,14 +67,14 @@ class RoundLog:
         except (*CORRUPTION_ERRORS, AttributeError) as error:
             aside = set_aside(self._rounds)
             log.warning("%s is damaged: %r; it is renamed to %s, and a new one begins", self._rounds, error, aside.name)
-            self.total, self._heard, self._round = (
-                {each: Amounts() for each in neighbors},
-                dict.fromkeys(neighbors, 0),
-                0,
-            )
+            self._forget(neighbors)
             whole = []
         _write(self._rounds, b"".join(whole))
         _write(folder / "settings.json", json.dumps(settings, indent=2, default=str).encode())
+
+    def _forget(self, neighbors: Collection[int]) -> None:
+        self.total = {each: Amounts() for each in neighbors}
+        self._heard, self._round = dict.fromkeys(neighbors, 0), 0
 
     def row(
         self,
@@ -134,4 +132,4 @@ class RoundLog:
 
 
 def _write(path: Path, data: bytes) -> None:
-    write_atomically(path, lambda file: file.write(data), mode=0o600)
+    write_atomically(path, lambda file: file.write(data))

@@ -38,14 +38,7 @@ class Service:
     """Answers the `neighbors` of `peer`; if `secure`, a caller's certificate must name the node that it claims to be."""
 
     def __init__(
-        self,
-        peer: Peer,
-        neighbors: Collection[int],
-        *,
-        training: int,
-        rounds: int,
-        traffic: RoundTraffic,
-        secure: bool,
+        self, peer: Peer, neighbors: Collection[int], *, training: int, rounds: int, traffic: RoundTraffic, secure: bool
     ) -> None:
         self._peer, self._neighbors, self._training, self._rounds = peer, neighbors, training, rounds
         self._traffic, self._secure = traffic, secure
@@ -115,12 +108,9 @@ class Service:
         if self._secure and names != [NAME.format(request.node).encode()]:
             refuse(context, grpc.StatusCode.PERMISSION_DENIED, f"a certificate of {names}, and node {request.node}")
         if request.training != self._training:
-            sentence = "nodes of one training have the same graph, method, seed and first model"
-            refuse(
-                context,
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"node {request.node} differs from node {self._peer.number}; {sentence}",
-            )
+            found = f"node {request.node} differs from node {self._peer.number}"
+            sentence = f"{found}; nodes of one training have the same graph, method, seed and first model"
+            refuse(context, grpc.StatusCode.FAILED_PRECONDITION, sentence)
         if request.round > self._rounds:
             refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"round {request.round}; there are {self._rounds}")
         return request
@@ -170,9 +160,8 @@ def serve(service: Service, address: str, tls: Tls | None, options: list[tuple[s
     methods: dict[str, Any] = {
         name: grpc.stream_unary_rpc_method_handler(handle) for name, handle in service.handlers().items()
     }
-    server.add_generic_rpc_handlers(
-        [grpc.method_handlers_generic_handler(SERVICE, methods), *monitor_handlers(SERVICE)]
-    )
+    own = grpc.method_handlers_generic_handler(SERVICE, methods)
+    server.add_generic_rpc_handlers([own, *monitor_handlers(SERVICE)])
     try:
         if tls is None:
             server.add_insecure_port(address)

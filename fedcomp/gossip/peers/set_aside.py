@@ -34,10 +34,9 @@ def open_state(path: Path, load: Callable[[], PeerState], start: Callable[[], Pe
         return load()
     except CorruptError as error:
         aside = set_aside(path)
-        log.warning(
+        text = (
             "%s; it is renamed to %s, and this node starts from the first model: its neighbours send what it has missed. "
-            "To use it after all, stop this node, correct its settings, and rename the file back",
-            error,
-            aside.name,
+            "To use it after all, stop this node, correct its settings, and rename the file back"
         )
+        log.warning(text, error, aside.name)
         return start()

@@ -89,7 +89,9 @@ def read_settings(path: Path) -> PeerSettings:
     neighbors = _neighbors(values["neighbors"], topology, values["node"])
     addresses = {"listen": values["listen"], **{f"neighbors.{each}": text for each, text in neighbors.items()}}
     for name, text in addresses.items():
-        _check_address(name, text)
+        host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+        if not host or not port.isdecimal() or not 1 <= int(port) <= MAX_PORT:
+            raise ValueError(f"{name} is {text!r}; host:port is needed, such as 127.0.0.1:9100")
     return PeerSettings(
         values["node"],
         values["listen"],
@@ -114,12 +116,6 @@ def _neighbors(table: Mapping[str, Any], topology: Topology, number: int) -> dic
         found = ", ".join(sorted(table)) or "none"
         raise ValueError(f"neighbors are {found}; node {number} of this graph has {', '.join(map(str, needed))}")
     return {each: table[str(each)] for each in needed}
-
-
-def _check_address(name: str, text: object) -> None:
-    host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
-    if not host or not port.isdecimal() or not 1 <= int(port) <= MAX_PORT:
-        raise ValueError(f"{name} is {text!r}; host:port is needed, such as 127.0.0.1:9100")
 
 
 def _is_loopback(address: str) -> bool:

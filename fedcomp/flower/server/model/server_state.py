@@ -9,7 +9,7 @@ import numpy as np
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from fedcomp.core import Arrays, from_json, octets, read_archive, to_json, write_archive
+from fedcomp.core import Arrays, below, from_json, octets, read_archive, to_json, write_archive
 from fedcomp.errors import CORRUPTION_ERRORS, CorruptError
 from fedcomp.flower.server.model.strategy_state import Scalars, restore, state_of
 from fedcomp.sync import SAVED_PARTS, History, Ledger, NodeRegistry, Origin, Publisher, Replica, from_key_frame
@@ -83,7 +83,7 @@ class ServerState:
             publisher = Publisher(
                 replica,
                 History(replica.key_frame().size, parse_frames(arrays["history"].tobytes())),
-                memory=_below(arrays, "memory/"),
+                memory=below(arrays, "memory/"),
                 nodes=NodeRegistry.from_array(arrays["nodes"]),
                 epoch=plain["epoch"],
                 training_id=plain["training_id"],
@@ -94,7 +94,7 @@ class ServerState:
                 plain["round"],
                 publisher,
                 Ledger.from_array(arrays["ledger"], arrays["ledger_nodes"]),
-                _below(arrays, "local/"),
+                below(arrays, "local/"),
                 (version, tuple(words), gauss),
                 dict(arrays["heard"].tolist()),
                 plain["recorded"],
@@ -112,7 +112,3 @@ def _from_origin(replica: Replica, base: Replica, counts: NDArray[Any]) -> Repli
     if not fits or (origin := Origin(base, counts)).vector().tobytes() != replica.vector.tobytes():
         raise CorruptError("the origin and its steps do not lead to the published model")
     return replace(replica, origin=origin)
-
-
-def _below(arrays: Arrays, prefix: str) -> Arrays:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

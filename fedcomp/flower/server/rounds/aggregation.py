@@ -24,13 +24,7 @@ from fedcomp.flower.compat import (
 from fedcomp.flower.names import match_names
 from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.flower.strategies.dynamic_sampling import aggregating
-from fedcomp.flower.strategies.reply_use import (
-    DifferenceRecord,
-    ReplyUse,
-    reply_use_of,
-    restart,
-    starts_from_published,
-)
+from fedcomp.flower.strategies.reply_use import DifferenceRecord, ReplyUse, reply_use_of, restart, starts_from_published
 from fedcomp.sync import Publisher, Replica, dense_change, weighted_mean
 
 Change = tuple[Vector, bytes]

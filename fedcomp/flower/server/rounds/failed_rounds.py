@@ -44,15 +44,8 @@ class FailedRounds:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - the code of a strategy may raise anything
-            log(
-                ERROR,
-                "fedcomp: %s failed in round %d and has no result: %s: %s",
-                what,
-                server_round,
-                type(error).__name__,
-                error,
-                exc_info=error,
-            )
+            text = "fedcomp: %s failed in round %d and has no result: %s: %s"
+            log(ERROR, text, what, server_round, type(error).__name__, error, exc_info=error)
             if counts:
                 self.numbers.append(server_round)
                 self._last = None if self._has_result else error

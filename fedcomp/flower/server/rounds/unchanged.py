@@ -6,7 +6,7 @@ from logging import INFO
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, Vector, listed
+from fedcomp.core import Vector, block_slices, listed
 from fedcomp.flower.compat import log
 from fedcomp.flower.server.rounds.validated_reply import ValidatedReply
 from fedcomp.sync import Replica
@@ -82,10 +82,9 @@ def _numbers(tensor: Tensor, data: bytes) -> NDArray[np.float64]:
 
 
 def _is_rounding(change: Vector, weights: Vector) -> bool:
-    starts = range(0, change.size, BLOCK_ENTRIES)
-    blocks = (slice(start, start + BLOCK_ENTRIES) for start in starts)
     return all(
-        bool((np.abs(change[block]) <= np.maximum(ROUNDING * np.abs(weights[block]), LEAST)).all()) for block in blocks
+        bool((np.abs(change[block]) <= np.maximum(ROUNDING * np.abs(weights[block]), LEAST)).all())
+        for block in block_slices(change.size)
     )
 
 
@@ -94,11 +93,8 @@ def log_unchanged(unchanged: TensorFlags, layout: Layout) -> None:
     found = list(selected_entries(layout, unchanged))
     if found:
         count, names = sum(size for _, size in found), [name for name, _ in found]
-        log(
-            INFO,
+        text = (
             "fedcomp: no node changed %s of the %s entries: %s; such tensors keep their bits, and after the first model they "
-            "cost no traffic",
-            f"{count:,}",
-            f"{layout.n:,}",
-            listed(names, MAX_NAMES),
+            "cost no traffic"
         )
+        log(INFO, text, f"{count:,}", f"{layout.n:,}", listed(names, MAX_NAMES))
