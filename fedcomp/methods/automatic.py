@@ -1,7 +1,6 @@
 """The automatic choice: for each round, the cheapest compressor that should cost no accuracy by the end of the run.
 
-The constants come from runs of small models on digits and on MNIST at 8x8 pixels; the studies in `experiments/studies/auto`
-measure them.  Sizes are in bits per entry of the vector.
+`docs/automatic-choice.md` derives the rule and says where the constants come from.  Sizes are in bits per entry of the vector.
 """
 
 import math
@@ -81,7 +80,7 @@ MIN_UNBALANCED_BOOST = 0.5
 BOOST_STEP = 1.25
 
 
-@register("chosen by fedcomp: rounds, participation, model size")
+@register("chosen by fedcomp: rounds, participation, measured noise")
 def auto() -> Parts:
     """Return the automatic choice: `CompressedStrategy` replaces it in each round by the compressor that suits the run.
 

@@ -147,45 +147,49 @@ class LinkCompressors:
         measured.fetched = kept * measured.fetched + fetched
         measured.sent = kept * measured.sent + sent
         self.uplink, self.downlink, self._balance, self._chosen = uplink, downlink, 0.0, downlink == AUTO
-        if AUTO not in (uplink, downlink) and downlink.name != BALANCED:
-            return
-        averaged = max(1.0, measured.evenness * sampled) if self._averages else 1.0
-        num_rounds = self.num_rounds or server_round + UNKNOWN_ROUNDS
-        num_nodes, vector = len(list(grid.get_node_ids())), publisher.replica.vector
-        facts = RoundFacts(
-            vector.size,
-            server_round,
-            num_rounds,
-            num_nodes,
-            sampled,
-            averaged,
-            measured.changed,
-            measured.gain,
-            both=uplink == AUTO,
-            shared_start=publisher.start is not None,
-            measurable=self._mean_is_step,
-        )
-        if self._mean_is_step and AUTO in (uplink, downlink):
-            budget = measured.budget
-            if self._here is None:
-                self._here = sketch(vector)
-                budget.first = budget.first or self._here.tolist()
-            if noise := budget.share(max(1, num_rounds - server_round + 1), facts.noise_share):
-                facts = replace(facts, noise=noise, step=budget.step / budget.norm)
+        if AUTO not in (uplink, downlink):
+            self._here = None
+            if downlink.name != BALANCED:
+                return
+        facts = self._facts(publisher, len(list(grid.get_node_ids())), sampled)
         self._participation = facts.participation
         choices: dict[str, Choice] = {}
         if downlink == AUTO:
-            fetching = replace(facts, sampled=max(sampled, measured.reached))
+            fetching = replace(facts, sampled=max(sampled, measured.reached), both=uplink == AUTO)
             choices["downlink"] = choose_downlink(fetching, boost=measured.boost, keep_stc=_is_stc(measured.downlink))
             self.downlink = choices["downlink"].compressor
         elif downlink.name == BALANCED:
             measured.share = measured.share or first_share(facts.participation)
             self.downlink, self._balance = with_share(downlink, measured.share), balance_of(downlink)
         if uplink == AUTO:
-            facts = replace(facts, both=downlink == AUTO and RESIDUAL not in self.downlink.memory.vectors)
+            facts = replace(facts, both=self._chosen and RESIDUAL not in self.downlink.memory.vectors)
             choices["uplink"] = choose_uplink(facts, keep_stc=_is_stc(measured.uplink))
             self.uplink = choices["uplink"].compressor
         self._remember(choices, server_round)
+
+    def _facts(self, publisher: Publisher, num_nodes: int, sampled: int) -> RoundFacts:
+        """Return what is known of the round, in which `sampled` of `num_nodes` nodes train the model of `publisher`."""
+        measured, vector = self._measured, publisher.replica.vector
+        facts = RoundFacts(
+            vector.size,
+            self._round,
+            self.num_rounds or self._round + UNKNOWN_ROUNDS,
+            num_nodes,
+            sampled,
+            max(1.0, measured.evenness * sampled) if self._averages else 1.0,
+            measured.changed,
+            measured.gain,
+            measurable=self._mean_is_step,
+            shared_start=publisher.start is not None,
+        )
+        budget = measured.budget
+        if not self._mean_is_step or AUTO not in (self.uplink, self.downlink):
+            return facts
+        if self._here is None:
+            self._here = sketch(vector)
+            budget.first = budget.first or self._here.tolist()
+        noise = budget.share(max(1, facts.num_rounds - self._round + 1), facts.noise_share)
+        return replace(facts, noise=noise, step=budget.step / budget.norm) if noise else facts
 
     def _remember(self, choices: Mapping[str, Choice], server_round: int) -> None:
         """Keep the texts of the chosen compressors; log those whose method is not that of the round before."""
@@ -234,8 +238,10 @@ class LinkCompressors:
             expected = crosspolytope_error(float(str(dict(self.uplink.settings)["bits"])))
             kept = KEPT_GAIN * measured.gain + (1 - KEPT_GAIN) * expected / float(np.median(errors / norms))
             measured.gain = min(max(kept, 1 / MAX_GAIN), MAX_GAIN)
-        if self._here is not None and norm:
-            before, self._here, step = self._here, sketch(published), sketch(change)
+        if self._here is None:
+            return
+        before, self._here, step = self._here, sketch(published), sketch(change)
+        if norm:
             noise = error / max(1.0, measured.evenness * len(replies))
             if RESIDUAL not in self.downlink.memory.vectors:
                 noise += _squared(self._here - before - step)

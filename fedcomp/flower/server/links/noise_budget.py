@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcomp.core import BLOCK_ENTRIES, Vector, check_int, check_range
+from fedcomp.core import BLOCK_ENTRIES, Vector, block_slices, check_int, check_range
 
 SKETCH = 1 << 10
 """Numbers of a sketch; it divides `BLOCK_ENTRIES`.  The norm of a sketch is exact up to some percent."""
@@ -93,15 +93,15 @@ class NoiseBudget:
 def sketch(vector: Vector) -> Sketch:
     """Return `SKETCH` sums of the entries of `vector`, float32 (n,), with random signs that depend on the place alone.
 
-    It is linear, and its expected squared norm is that of the vector.  Alon, Matias, Szegedy, STOC 1996, with one sum for
-    each place modulo `SKETCH`: Charikar, Chen, Farach-Colton, ICALP 2002.
+    It is linear, and its expected squared norm is that of the vector.  Alon, Matias, Szegedy, STOC 1996, with one sum for each
+    place modulo `SKETCH`: Charikar, Chen, Farach-Colton, ICALP 2002.  Each block takes its signs from a random place of a table.
     """
     rng, sums = np.random.default_rng(0), np.zeros(SKETCH)
-    for start in range(0, vector.size, BLOCK_ENTRIES):
-        part = vector[start : start + BLOCK_ENTRIES]
-        padded = np.zeros(-(-part.size // SKETCH) * SKETCH)
-        padded[: part.size] = part
-        negative = np.unpackbits(np.frombuffer(rng.bytes(padded.size // 8), np.uint8)).view(np.bool_)
-        np.negative(padded, out=padded, where=negative)
-        sums += padded.reshape(-1, SKETCH).sum(0)
+    table = rng.choice(np.array([-1, 1], np.float32), 2 * BLOCK_ENTRIES)
+    signed = np.empty(BLOCK_ENTRIES, np.float32)
+    for part in block_slices(vector.size):
+        size, first = part.stop - part.start, rng.integers(BLOCK_ENTRIES)
+        np.multiply(vector[part], table[first : first + size], out=signed[:size])
+        signed[size:] = 0
+        sums += signed.reshape(-1, SKETCH).sum(0)
     return sums
