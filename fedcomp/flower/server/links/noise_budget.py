@@ -94,7 +94,7 @@ def sketch(vector: Vector) -> Sketch:
     """Return `SKETCH` sums of the entries of `vector`, float32 (n,), with random signs that depend on the place alone.
 
     It is linear, and its expected squared norm is that of the vector.  Alon, Matias, Szegedy, STOC 1996, with one sum for each
-    place modulo `SKETCH`: Charikar, Chen, Farach-Colton, ICALP 2002.  Each block takes its signs from a random place of a table.
+    place modulo `SKETCH`: Charikar, Chen, Farach-Colton, ICALP 2002.  Each block has the signs at a random place of a table.
     """
     rng, sums = np.random.default_rng(0), np.zeros(SKETCH)
     table = rng.choice(np.array([-1, 1], np.float32), 2 * BLOCK_ENTRIES)

@@ -483,9 +483,10 @@ def test_a_restarted_server_balances_as_if_it_had_not_stopped(tmp_path: Path) ->
 
 
 def test_the_automatic_choice_balances_too() -> None:
-    """Until its delay is too long, which it is not: 2 % of 200 rounds."""
+    """Until its delay is too long, which it is not: 2 % of 200 rounds.  Without a balance, nodes would fetch 2.8 times."""
     random.seed(5)
-    strategy = CompressedStrategy(FedAvg(fraction_train=0.2, fraction_evaluate=0.0), uplink=UPLINK)
+    uplink = fedcomp.stc(density=0.02)
+    strategy = CompressedStrategy(FedAvg(fraction_train=0.2, fraction_evaluate=0.0), uplink=uplink)
     strategy.start(LocalGrid(app(), 20, in_memory=True), model((60, 60)), num_rounds=200)
     assert strategy.compressors[1].startswith("stc(")
-    assert fetched_per_sent(strategy, 100) < 2.3
+    assert fetched_per_sent(strategy, 100) < 2.5
