@@ -54,6 +54,7 @@ def bits_of(compressor: fedcomp.Compressor) -> float:
             "stc(density=0.0333)",
         ),
         (facts(650, 10, 10, 10), "eden(bits=1.52)", "eden(bits=1.52)"),
+        (facts(650, 30, 10, 10), "eden(bits=1.52)", "stc(density=0.25)"),
     ],
 )
 def test_choices_for_known_rounds(known: RoundFacts, uplink: str, downlink: str) -> None:

@@ -21,6 +21,7 @@ from fedcomp.core import read_archive, to_json, write_archive
 from fedcomp.core.files import from_json
 from fedcomp.errors import CorruptError
 from fedcomp.flower import Checkpoint, CompressedStrategy, FedAMS, LocalGrid, records, to_record
+from fedcomp.flower.server.links.noise_budget import NoiseBudget
 from fedcomp.methods import RoundFacts, choose_uplink
 from fedcomp.wire import parse_server_message
 from tests.flower.toy import Arrays, app, checkpoint_at, floats, model, training
@@ -251,17 +252,82 @@ def test_the_noise_is_the_error_of_the_mean_and_of_the_versions(compressor: str,
         assert choice_in(tmp_path / "state")["budget"]["noise"] == pytest.approx(noise[-1], rel=0.1)
 
 
+def begin(path: Path, **settings: Any) -> CompressedStrategy:
+    """Return a strategy that averages, and goes on from the checkpoint at `path` if there is one."""
+    strategy = CompressedStrategy(FedAvg(fraction_evaluate=0.0), checkpoint=Checkpoint(path), **settings)
+    if path.exists():
+        strategy.load(path)
+    return strategy
+
+
+FLAT = to_record({"w": np.zeros(14_640, np.float32)})
+
+
+@pytest.mark.parametrize("downlink", ["dense()", "auto()"])
+def test_updates_alone_may_add_all_the_noise_where_versions_are_not_chosen(downlink: str, tmp_path: Path) -> None:
+    path, grid = tmp_path / "state", RecordingGrid(learning())
+    with pytest.raises(Stopped):
+        begin(path, downlink=fedcomp.parse(downlink)).start(grid, FLAT, num_rounds=100, evaluate_fn=stop_after(5))
+    choice = choice_in(path)
+    budget = NoiseBudget(**choice["budget"])
+    facts = RoundFacts(14_640, 6, 100, NODES, NODES, NODES, 14_640, choice["gain"], both=downlink == "auto()")
+    noise = budget.share(95, facts.noise_share)
+    expected = choose_uplink(replace(facts, noise=noise, step=budget.step / budget.norm)).compressor
+    with pytest.raises(Stopped):
+        begin(path, downlink=fedcomp.parse(downlink)).start(grid, FLAT, num_rounds=95, evaluate_fn=stop_after(6))
+    assert grid.per_round[5] == str(expected)
+
+
+def test_a_strategy_that_goes_back_measures_from_the_model_that_it_goes_back_to(tmp_path: Path) -> None:
+    then, now = tmp_path / "then", tmp_path / "now"
+    one = begin(then)
+    one.start(RecordingGrid(learning()), FLAT, num_rounds=4)
+    other = begin(now)
+    other.start(RecordingGrid(learning()), FLAT, num_rounds=8)
+    other.load(then)
+    budgets = []
+    for strategy in (one, other):
+        strategy.start(RecordingGrid(learning()), FLAT, num_rounds=2)
+        strategy.save(tmp_path / "end")
+        budgets.append(choice_in(tmp_path / "end")["budget"])
+    assert budgets[0] == budgets[1]
+
+
+def test_rounds_in_which_no_noise_is_known_do_not_count_as_noise_later(tmp_path: Path) -> None:
+    """The error of a sparse update is not random, and no part of the noise."""
+    strategy, grid = begin(tmp_path / "state", uplink=fedcomp.stc(density=0.1)), RecordingGrid(learning())
+    strategy.start(grid, FLAT, num_rounds=3)
+    assert choice_in(tmp_path / "state")["budget"]["noise"] == 0
+    strategy.uplink = fedcomp.eden(bits=1)
+    strategy.start(grid, FLAT, num_rounds=1)
+    assert 0 < choice_in(tmp_path / "state")["budget"]["noise"] < 14_640, "less than a step of the way"
+
+
+def test_a_shared_start_makes_first_messages_small_and_so_updates_too(tmp_path: Path) -> None:
+    """Three messages a node: a third bring whole models otherwise."""
+    texts = []
+    for shared in (False, True):
+        client_app = training(lambda arrays, *_: arrays, start=lambda _: FLAT)
+        grid = RecordingGrid(client_app)
+        begin(tmp_path / str(shared), shared_start=shared).start(grid, FLAT, num_rounds=3)
+        texts.append(grid.per_round[0])
+    assert bits_of(texts[0]) == pytest.approx(32 * 0.3 / 3)
+    assert bits_of(texts[1]) < 2
+
+
 def test_updates_whose_norm_is_in_few_places_take_fewer_bits(tmp_path: Path) -> None:
     """The server computes the error of the updates from the updates, remembers it, and no few nodes decide."""
     large = np.where(np.arange(14_640) < 1024, np.float32(8), np.float32(1))
-    gains: list[float] = []
+    gains, norms = list[float](), list[float]()
     for uneven in (0, 2, NODES):
         spreads: list[Any] = [large] * uneven + [1.0] * (NODES - uneven)
         train(learning(spreads.__getitem__), 30, tmp_path / str(uneven))
         gains.append(choice_in(tmp_path / str(uneven))["gain"])
+        norms.append(choice_in(tmp_path / str(uneven))["budget"]["norm"])
     none, two, all_of_them = gains
     assert all_of_them > 1.4 * none
     assert two == pytest.approx(none, rel=0.05)
+    assert norms[1] == pytest.approx(norms[0], rel=0.1) != norms[2]
     facts = RoundFacts(14_640, 30, 60, NODES, NODES, NODES, noise=0.5, step=0.3, both=False)
     few, many = (bits_of(str(choose_uplink(replace(facts, gain=gain)).compressor)) for gain in (all_of_them, none))
     assert few < 0.8 * many

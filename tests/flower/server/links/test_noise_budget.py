@@ -63,6 +63,26 @@ def test_more_way_more_rounds_to_come_and_less_noise_allow_more_noise() -> None:
     assert budget.share(50, 1e6) == MAX_NOISE
 
 
+def test_the_noise_that_is_left_is_spread_over_the_rounds_to_come_and_a_reserve() -> None:
+    """By hand: the way will be 100 + 50 * 2, so 200 - 5 are left for 50 rounds and a tenth of 70, of 10 each."""
+    budget = NoiseBudget([0.0] * SKETCH, noise=5.0, way=100.0, growth=2.0, norm=10.0, step=1.0, rounds=20)
+    assert budget.share(50, 1.0) == pytest.approx(195 / 57 / 10)
+
+
+def test_what_is_measured_is_a_mean_over_some_rounds() -> None:
+    budget = NoiseBudget([0.0] * SKETCH)
+    here = np.zeros(SKETCH)
+    here[0] = 1.0
+    budget.add(here, noise=0.0, norm=4.0, step=2.0)
+    assert (budget.norm, budget.step, budget.way, budget.growth) == (4.0, 2.0, 1.0, 1.0)
+    budget.add(here, noise=0.0, norm=8.0, step=4.0)
+    assert (budget.norm, budget.step) == pytest.approx((0.7 * 4 + 0.3 * 8, 0.7 * 2 + 0.3 * 4))
+    assert budget.growth == pytest.approx(0.5), "the mean of two rounds"
+    for _ in range(20):
+        budget.add(here, noise=0.0, norm=8.0, step=4.0)
+    assert 0.01 < budget.growth < 0.1
+
+
 @pytest.mark.parametrize("most", [0.3, 1.0])
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
 def test_a_run_ends_with_the_noise_that_it_may_have(most: float, power: float) -> None:
