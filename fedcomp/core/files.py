@@ -96,9 +96,8 @@ def read_archive(path: Path, names: Collection[str] = ()) -> Arrays:
         try:
             with zipfile.ZipFile(file) as archive:
                 size = os.fstat(file.fileno()).st_size
-                for (
-                    member
-                ) in archive.infolist():  # reading one that claims more than the file has would take that memory
+                # Reading a member that claims more than the file has would take that memory.
+                for member in archive.infolist():
                     if max(member.file_size, member.compress_size) > size:
                         raise CorruptError(f"{member.filename} claims {member.file_size} bytes; the file has {size}")
                 names = names or [name.removesuffix(".npy") for name in archive.namelist()]

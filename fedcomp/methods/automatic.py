@@ -20,14 +20,14 @@ from fedcomp.methods.registry import Parts, register
 from fedcomp.methods.rotation_low_rank import crosspolytope, eden
 from fedcomp.methods.sparsification import stc
 from fedcomp.quantize import Eden
-from fedcomp.quantized import mean_largest, symbol_bits
+from fedcomp.quantized import MAX_BITS, mean_largest, mean_square, symbol_bits
 
 __all__ = ["auto"]
 
 DENSE_BITS = 32.0
-EDEN_ERRORS = (0.571, 0.133, 0.0358, 0.0096)
-"""The squared error of 1 to 4 bits as a share of the squared norm: 1 / (1 - D) - 1, with D the levels' error for N(0, 1)."""
-MAX_EDEN_BITS = float(len(EDEN_ERRORS))
+EDEN_ERRORS = tuple(1 / mean_square(bits) - 1 for bits in range(1, MAX_BITS + 1))
+"""The squared error of 1 to 4 bits as a share of the squared norm, about 0.571, 0.133, 0.0358 and 0.0096."""
+MAX_EDEN_BITS = float(MAX_BITS)
 GROUPS = tuple(1 << power for power in range(1, 13))
 """The sizes of groups between which the bits of `crosspolytope` lie: their error on Gaussian entries is known."""
 MAX_TINY = 40
@@ -45,7 +45,7 @@ of the version's own.
 The mean of k updates changes the model less than one update does, so the first share counts k times.
 """
 NOISE_SHARE = 1.0
-"""The noise that a long run of a large model may have in the end, over the squared way that the model has gone."""
+"""The noise that a long run of a large model may have in the end, over the squared distance that it moved by learning."""
 SMALL_MODEL = 4400.0
 """Models of fewer entries allow less noise, in proportion: more of it falls on directions that matter."""
 MANY_ROUNDS = 100
@@ -88,8 +88,8 @@ def auto() -> Parts:
     and adapts to the measured residual.
 
     * Updates: the cross-polytope, or from one bit on EDEN, with just enough bits.  The server measures the noise that they add
-      to the model, and keeps it below a share of the way that the model has gone.  If the strategy does more than average, the
-      bits follow from the number of averaged updates, and nodes that often take part use STC.
+      to the model, and keeps it small beside the distance that the model has moved.  If the strategy does more than average,
+      the bits follow from the number of averaged updates, and nodes that often take part use STC.
     * Versions: in short runs the same, in long ones STC, with a density that falls with the number of rounds.
     * For tiny models: dense.
 
@@ -157,7 +157,7 @@ class RoundFacts:
 
     @property
     def noise_share(self) -> float:
-        """The noise that the model may have in the end, over the squared way that it has gone."""
+        """The noise that the model may have in the end, over the squared distance that it moved by learning."""
         return NOISE_SHARE * self.tolerance * min(1.0, self.learning / SMALL_MODEL)
 
     @property
@@ -304,7 +304,7 @@ def _tiny(n: int) -> Choice | None:
 
 def _mean(facts: RoundFacts) -> str:
     if facts.noise:
-        return "this much noise is small beside the way that the model has gone"
+        return "this much noise is small beside the distance that the model has moved"
     if facts.averaged < 1.5:
         return "the strategy reads each update by itself, and nothing cancels its error"
     return f"a round averages {facts.averaged:.3g} updates, whose errors mostly cancel"
@@ -312,7 +312,7 @@ def _mean(facts: RoundFacts) -> str:
 
 def _version(facts: RoundFacts) -> str:
     if facts.noise:
-        return "this much noise is small beside the way that the model has gone"
+        return "this much noise is small beside the distance that the model has moved"
     if facts.averaged < 1.5:
         return "a version must stay close to the update that it is made of"
     return f"a version averages {facts.averaged:.3g} updates, and an error in it changes the model little"
@@ -322,11 +322,8 @@ def _small(facts: RoundFacts) -> dict[str, float]:
     """Return the reason and the bits of a small model, until noise is measured."""
     if facts.noise:
         return {}
-    return {
-        f"only {facts.learning} entries learn, and each of them matters more": math.sqrt(
-            ONE_BIT_ENTRIES / facts.learning
-        )
-    }
+    reason = f"only {facts.learning} entries learn, and each of them matters more"
+    return {reason: math.sqrt(ONE_BIT_ENTRIES / facts.learning)}
 
 
 def _first(share: float) -> str:

@@ -82,9 +82,8 @@ class RecordSender:
         vector, exact = layout.flatten(arrays)
         compressor = known_compressor(uplink)
         held = self.memory if layout == self.layout else {}
-        owed = sum(
-            float(np.linalg.norm(to_numpy(array))) for array in (vector, *held.values())
-        )  # encoding spends `held`
+        # Before encoding, which spends `held`.
+        owed = sum(float(np.linalg.norm(to_numpy(array))) for array in (vector, *held.values()))
         codec, body, state = encode_change(compressor, vector, held, layout, seed=seed, server_round=model.version)
         # Entries of a message are below 1e6 times the norms of all vectors, and so most records stay within their dtypes.
         if not 1e6 * owed <= min(max_magnitude(tensor) for tensor, _ in layout.parts):

@@ -75,7 +75,7 @@ class Measurements:
         fetched: The bytes that returning nodes fetched in the last rounds (`ReturningTraffic`).
         sent: The bytes that they sent.
         changed: The largest number of entries in the tensors that the updates of a round change; 0 before the first round.
-        budget: The noise in the model, and the way that it has gone.
+        budget: The noise in the model, and how far it has moved by learning.
         gain: How much less error the updates have than Gaussian ones at the same bits (`RoundFacts.gain`), in the last rounds.
     """
 
@@ -194,7 +194,9 @@ class LinkCompressors:
     def _remember(self, choices: Mapping[str, Choice], server_round: int) -> None:
         """Keep the texts of the chosen compressors; log those whose method is not that of the round before."""
         news: list[str] = []
-        for link, choice in sorted(choices.items(), reverse=True):
+        for link in ("uplink", "downlink"):
+            if (choice := choices.get(link)) is None:
+                continue
             before = getattr(self._measured, link)
             if not before or parse(before).name != choice.compressor.name:
                 news.append(f"{choice.compressor} as {link}, because {choice.reason}")

@@ -1,8 +1,8 @@
-"""How much noise compression may add to the published model, measured against the way that the model has gone.
+"""How much noise compression may add to the published model, measured against how far the model has moved by learning.
 
-Independent errors of messages add up in the model like a random walk, and the way that it learns does not change.  So the
-squared distance from the first model is the squared way plus the noise, and the server knows both: the noise from the updates,
-which say how exact they are, and the distance from its model.  `docs/automatic-choice.md` derives the rule and measures it.
+Independent errors of messages add up in the model like a random walk, nearly orthogonal to what it learns.  So the squared
+distance from the first model is the squared displacement by learning plus the noise.  The server knows the distance from its
+model, and the noise from the updates, which say how exact they are.  `docs/automatic-choice.md` derives the rule.
 """
 
 import math
@@ -18,7 +18,7 @@ SKETCH = 1 << 10
 MIN_NOISE, MAX_NOISE = 0.02, 3.0
 """The least and the largest noise of a round, over the squared norm of an update.
 
-With more than the largest, training itself diverged in trials, whatever the way.
+With more than the largest, training itself diverged in trials, however far the model had moved.
 """
 RESERVE = 0.1
 """Noise is spread over the rounds to come and over this share of all rounds, because the last noise cannot be corrected."""
@@ -31,13 +31,13 @@ Sketch = NDArray[np.float64]
 
 @dataclass(slots=True)
 class NoiseBudget:
-    """The noise in the model and the way that it has gone, as checkpoints keep them.
+    """The noise in the model, and how far it has moved by learning, as checkpoints keep them.
 
     Attributes:
-        first: The sketch of the model at which the way begins; empty before the first round.
+        first: The sketch of the model from which distances count; empty before the first round.
         noise: The sum of the squared errors that the rounds have added.
-        way: The squared distance from the first model, without the noise.
-        growth: By how much the squared way grows in a round, in the last rounds.
+        displacement: The squared distance from the first model, without the noise.
+        growth: By how much `displacement` grows in a round, in the last rounds.
         norm: The squared norm of an update, in the last rounds; 0 if it is unknown.
         step: The squared norm of the change of a round, in the last rounds.
         rounds: The number of measured rounds.
@@ -45,7 +45,7 @@ class NoiseBudget:
 
     first: list[float] = field(default_factory=list[float])
     noise: float = 0.0
-    way: float = 0.0
+    displacement: float = 0.0
     growth: float = 0.0
     norm: float = 0.0
     step: float = 0.0
@@ -61,20 +61,20 @@ class NoiseBudget:
         self.step = kept * self.step + (1 - kept) * step
         self.noise += noise
         self.rounds += 1
-        way = max(0.0, math.dist(here, self.first) ** 2 - self.noise)
+        displacement = max(0.0, math.dist(here, self.first) ** 2 - self.noise)
         kept = min(KEPT_GROWTH, 1 - 1 / self.rounds)
-        self.growth = kept * self.growth + (1 - kept) * (way - self.way)
-        self.way = way
+        self.growth = kept * self.growth + (1 - kept) * (displacement - self.displacement)
+        self.displacement = displacement
 
     def share(self, rounds_left: int, most: float) -> float:
         """Return the noise that each of `rounds_left` rounds may add, over the squared norm of an update; 0 if it is unknown.
 
-        In the end, the noise is `most` times the squared way, which is expected to grow as in the last rounds.
+        In the end, the noise is `most` times the displacement, which is expected to grow as in the last rounds.
         """
         if not self.norm:
             return 0.0
-        way = self.way + max(0.0, self.growth) * rounds_left
-        left = most * way - self.noise
+        last = self.displacement + max(0.0, self.growth) * rounds_left
+        left = most * last - self.noise
         share = left / (rounds_left + RESERVE * (self.rounds + rounds_left)) / self.norm
         return min(max(share, MIN_NOISE), MAX_NOISE)
 
@@ -82,7 +82,7 @@ class NoiseBudget:
         """Raise `ValueError` or `TypeError` for values that `add` does not leave."""
         if len(self.first) not in (0, SKETCH):
             raise ValueError(f"a sketch of {len(self.first)} numbers; it has {SKETCH}")
-        for name in ("noise", "way", "norm", "step"):
+        for name in ("noise", "displacement", "norm", "step"):
             check_range(name, getattr(self, name), least=0)
         check_range("growth", self.growth)
         for number in self.first:

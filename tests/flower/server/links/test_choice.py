@@ -188,13 +188,13 @@ def choice_in(path: Path) -> dict[str, Any]:
 
 
 def learning(spread: Callable[[int], Any] = lambda _: 1.0, n: int = 14_640) -> ClientApp:
-    """Return an app whose nodes go one way together, and each a bit elsewhere, by numbers times ``spread(node)``."""
-    way = np.random.default_rng(0).standard_normal(n, np.float32)
+    """Return an app whose nodes go in one direction together, and each a bit elsewhere, by numbers times ``spread(node)``."""
+    direction = np.random.default_rng(0).standard_normal(n, np.float32)
 
     def step(arrays: Arrays, context: Context, number: int) -> Arrays:
         node = int(context.node_config["partition-id"])
         change = np.random.default_rng([number, node]).standard_normal(n, np.float32) * spread(node)
-        return arrays | {"w": arrays["w"] + way + change}
+        return arrays | {"w": arrays["w"] + direction + change}
 
     return training(step)
 
@@ -207,14 +207,14 @@ def train(client_app: ClientApp, rounds: int, path: Path, n: int = 14_640) -> li
     return [bits_of(text) for text in grid.per_round]
 
 
-def test_the_longer_the_way_the_fewer_the_bits(tmp_path: Path) -> None:
+def test_the_farther_the_model_has_moved_the_fewer_the_bits(tmp_path: Path) -> None:
     """Nodes that walk at random get no farther than their noise, and send more."""
     learned = train(learning(), 30, tmp_path / "learned")
     assert learned[-1] < 0.3 * learned[0]
     assert all(later <= 1.05 * earlier for earlier, later in pairwise(learned[1:]))
     budget = choice_in(tmp_path / "learned")["budget"]
-    assert budget["way"] == pytest.approx(30**2 * 14_640, rel=0.15)
-    assert 0 < budget["noise"] < budget["way"]
+    assert budget["displacement"] == pytest.approx(30**2 * 14_640, rel=0.15)
+    assert 0 < budget["noise"] < budget["displacement"]
     assert budget["rounds"] == 30
     walked = [bits_of(text) for text in run(10)[1].per_round]
     assert walked[-1] > walked[0]
@@ -241,10 +241,10 @@ def test_the_noise_is_the_error_of_the_mean_and_of_the_versions(compressor: str,
             if number == rounds:
                 noise.append(float(np.sum((arrays["w"].numpy() - exact) ** 2)))
 
-        way = np.random.default_rng(0).standard_normal(n, np.float32).astype(np.float64)
+        direction = np.random.default_rng(0).standard_normal(n, np.float32).astype(np.float64)
         for number in range(1, rounds + 1):
             changes = [np.random.default_rng([number, node]).standard_normal(n, np.float32) for node in range(NODES)]
-            exact += way + np.mean(changes, 0)
+            exact += direction + np.mean(changes, 0)
         strategy.start(
             RecordingGrid(learning()), to_record({"w": np.zeros(n, np.float32)}), num_rounds=rounds, evaluate_fn=measure
         )
@@ -300,7 +300,7 @@ def test_rounds_in_which_no_noise_is_known_do_not_count_as_noise_later(tmp_path:
     assert choice_in(tmp_path / "state")["budget"]["noise"] == 0
     strategy.uplink = fedcomp.eden(bits=1)
     strategy.start(grid, FLAT, num_rounds=1)
-    assert 0 < choice_in(tmp_path / "state")["budget"]["noise"] < 14_640, "less than a step of the way"
+    assert 0 < choice_in(tmp_path / "state")["budget"]["noise"] < 14_640, "less than one step of learning"
 
 
 def test_a_shared_start_makes_first_messages_small_and_so_updates_too(tmp_path: Path) -> None:

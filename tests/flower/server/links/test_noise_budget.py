@@ -1,4 +1,4 @@
-"""The noise that compression adds to the model, and the way that the model goes, as the server measures them."""
+"""The noise that compression adds to the model, and how far the model moves, as the server measures them."""
 
 import numpy as np
 import pytest
@@ -37,10 +37,10 @@ def test_a_sketch_keeps_the_norm_of_a_vector_that_repeats_itself() -> None:
     assert np.sum(sketch(repeated) ** 2) == pytest.approx(np.sum(repeated.astype(np.float64) ** 2), rel=0.25)
 
 
-def test_the_way_is_the_distance_without_the_noise() -> None:
+def test_the_displacement_is_the_distance_without_the_noise() -> None:
     alone, noisy = walked(40), walked(40, noise=10.0)
-    assert alone.way == pytest.approx(40**2, rel=0.1)
-    assert noisy.way == pytest.approx(40**2, rel=0.15), "the noise moves the model by another 400"
+    assert alone.displacement == pytest.approx(40**2, rel=0.1)
+    assert noisy.displacement == pytest.approx(40**2, rel=0.15), "the noise moves the model by another 400"
     assert noisy.noise == pytest.approx(400)
 
 
@@ -48,15 +48,15 @@ def test_nothing_is_known_before_the_first_round() -> None:
     assert NoiseBudget().share(10, 1.0) == 0
 
 
-def test_more_way_more_rounds_to_come_and_less_noise_allow_more_noise() -> None:
+def test_more_displacement_and_less_noise_so_far_allow_more_noise() -> None:
     def share(**changes: float) -> float:
-        values = {"noise": 5.0, "way": 100.0, "growth": 2.0, "norm": 10.0, "step": 1.0} | changes
-        return NoiseBudget([0.0] * SKETCH, rounds=20, **values).share(int(changes.pop("left", 50)), 1.0)
+        values = {"noise": 5.0, "displacement": 100.0, "growth": 2.0, "norm": 10.0, "step": 1.0} | changes
+        return NoiseBudget([0.0] * SKETCH, rounds=20, **values).share(50, 1.0)
 
     assert MIN_NOISE < share() < MAX_NOISE
-    assert share(way=120.0) > share() > share(noise=20.0)
+    assert share(displacement=120.0) > share() > share(noise=20.0)
     assert share(growth=3.0) > share() > share(norm=11.0)
-    assert share(growth=-3.0) == share(growth=0.0), "a way that has become shorter is not expected to go on so"
+    assert share(growth=-3.0) == share(growth=0.0), "a model that comes back is not expected to go on so"
     budget = NoiseBudget([0.0] * SKETCH, 5.0, 100.0, 2.0, 10.0, 1.0, 20)
     assert budget.share(50, 1.0) > budget.share(50, 0.5), "a shorter run may have less"
     assert budget.share(50, 0.001) == MIN_NOISE
@@ -64,8 +64,8 @@ def test_more_way_more_rounds_to_come_and_less_noise_allow_more_noise() -> None:
 
 
 def test_the_noise_that_is_left_is_spread_over_the_rounds_to_come_and_a_reserve() -> None:
-    """By hand: the way will be 100 + 50 * 2, so 200 - 5 are left for 50 rounds and a tenth of 70, of 10 each."""
-    budget = NoiseBudget([0.0] * SKETCH, noise=5.0, way=100.0, growth=2.0, norm=10.0, step=1.0, rounds=20)
+    """By hand: the displacement will be 100 + 50 * 2, so 200 - 5 are left for 50 rounds and a tenth of 70, of 10 each."""
+    budget = NoiseBudget([0.0] * SKETCH, noise=5.0, displacement=100.0, growth=2.0, norm=10.0, step=1.0, rounds=20)
     assert budget.share(50, 1.0) == pytest.approx(195 / 57 / 10)
 
 
@@ -74,7 +74,7 @@ def test_what_is_measured_is_a_mean_over_some_rounds() -> None:
     here = np.zeros(SKETCH)
     here[0] = 1.0
     budget.add(here, noise=0.0, norm=4.0, step=2.0)
-    assert (budget.norm, budget.step, budget.way, budget.growth) == (4.0, 2.0, 1.0, 1.0)
+    assert (budget.norm, budget.step, budget.displacement, budget.growth) == (4.0, 2.0, 1.0, 1.0)
     budget.add(here, noise=0.0, norm=8.0, step=4.0)
     assert (budget.norm, budget.step) == pytest.approx((0.7 * 4 + 0.3 * 8, 0.7 * 2 + 0.3 * 4))
     assert budget.growth == pytest.approx(0.5), "the mean of two rounds"
@@ -86,7 +86,7 @@ def test_what_is_measured_is_a_mean_over_some_rounds() -> None:
 @pytest.mark.parametrize("most", [0.3, 1.0])
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
 def test_a_run_ends_with_the_noise_that_it_may_have(most: float, power: float) -> None:
-    """However the squared way grows: like that of a random walk that slows down, of a random walk, or of a straight line."""
+    """However the displacement grows: like that of a random walk that slows down, of a random walk, or of a straight line."""
     rounds, norm, n = 100, 1.0, 20_000
     direction, spread = normal(n) / np.linalg.norm(normal(n)), np.zeros(n)
     budget = NoiseBudget(first=sketch(np.zeros(n, np.float32)).tolist())
@@ -100,11 +100,19 @@ def test_a_run_ends_with_the_noise_that_it_may_have(most: float, power: float) -
 
 @pytest.mark.parametrize(
     "damage",
-    [{"first": [0.0]}, {"first": [float("nan")] * SKETCH}, {"noise": -1.0}, {"way": float("inf")}, {"norm": -1.0},
+    [{"first": [0.0]}, {"first": [float("nan")] * SKETCH}, {"noise": -1.0}, {"displacement": float("inf")}, {"norm": -1.0},
      {"growth": float("nan")}, {"rounds": 0}, {"step": "x"}],
 )  # fmt: skip
 def test_damage_is_refused(damage: dict[str, object]) -> None:
-    good = {"first": [0.0] * SKETCH, "noise": 1.0, "way": 1.0, "growth": 1.0, "norm": 1.0, "step": 1.0, "rounds": 3}
+    good = {
+        "first": [0.0] * SKETCH,
+        "noise": 1.0,
+        "displacement": 1.0,
+        "growth": 1.0,
+        "norm": 1.0,
+        "step": 1.0,
+        "rounds": 3,
+    }
     NoiseBudget(**good).check()  # type: ignore[arg-type]
     with pytest.raises((ValueError, TypeError)):
         NoiseBudget(**good | damage).check()  # type: ignore[arg-type]
