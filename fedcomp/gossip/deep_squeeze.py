@@ -127,12 +127,12 @@ class DeepSqueezeNode:
 
     def difference(self, neighbor: int) -> Difference:
         """Return the weighted difference of the neighbour's message to this node's own message."""
-        weight = named_step_size(self.settings.step_size) * self.weights[neighbor]
-        return weight * (self._dense(self.taken[neighbor]) - self._dense(self.message))
+        return self._difference(neighbor, self._dense(self.message))
 
     def mix(self, present: Iterable[int]) -> None:
         """Move the trained model by the differences of the messages."""
-        self.model = moved(self.trained, map(self.difference, present))
+        own = self._dense(self.message)
+        self.model = moved(self.trained, (self._difference(neighbor, own) for neighbor in present))
 
     def to_arrays(self) -> Arrays:
         """Return the model, the residual and the messages of the round."""
@@ -141,6 +141,10 @@ class DeepSqueezeNode:
         arrays["message"] = octets(b"" if self.message is None else self.message.frame.to_bytes())
         arrays |= under("memory/", {name: np.asarray(array) for name, array in self.memory.items()})
         return arrays | {f"taken/{each}": octets(taken.frame.to_bytes()) for each, taken in self.taken.items()}
+
+    def _difference(self, neighbor: int, own: Difference) -> Difference:
+        weight = named_step_size(self.settings.step_size) * self.weights[neighbor]
+        return weight * (self._dense(self.taken[neighbor]) - own)
 
     def _dense(self, message: Decoded | None) -> Difference:
         vector = np.zeros(self.layout.n)

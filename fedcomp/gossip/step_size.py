@@ -1,20 +1,18 @@
 """The consensus step size of a method on a graph: found by averaging random models of the model's shapes without training."""
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
 from fedcomp.compressor import Compressor
-from fedcomp.core import Shapes, Vector
+from fedcomp.core import EncodeContext, Shapes, Vector
 from fedcomp.gossip.choco import Choco
 from fedcomp.gossip.deep_squeeze import DeepSqueeze
-from fedcomp.gossip.nodes import Node
+from fedcomp.gossip.nodes import moved, named_step_size
 from fedcomp.gossip.topology import Topology
 from fedcomp.sync import derive_seed
-from fedcomp.wire import Layout, Tensor
 
 Named = TypeVar("Named")
 STEP_SIZES = tuple(2.0**-power for power in range(11))
@@ -91,34 +89,36 @@ def _distances(topology: Topology, method: Choco | DeepSqueeze, shapes: Shapes) 
 
     It ends early if numbers exceed float32, or if the distance has grown by the factor `GROWN`.
     """
-    layout = Layout(tuple(Tensor(str(place), shape, "float32", "compressed") for place, shape in enumerate(shapes)))
-    rng = np.random.default_rng(0)
-    nodes = [
-        method.start(layout, np.zeros(layout.n, np.float32), topology.weights(each))
-        for each in range(topology.num_nodes)
-    ]
-    models = [rng.standard_normal(layout.n, np.float32) for _ in nodes]
-    distances = [_distance(models)]
+    compressor, n, rng = method.compressor.contracting(), sum(map(math.prod, shapes)), np.random.default_rng(0)
+    models = [rng.standard_normal(n, np.float32) for _ in range(topology.num_nodes)]
+    held = [np.zeros(n, np.float32) for _ in models]  # what the neighbours of a node know of its model
+    states = [compressor.init(n) for _ in models]
+    step, distances = named_step_size(method.step_size), [_distance(models)]
     for number in range(1, ROUNDS + 1):
         if not np.isfinite(distances[-1]) or distances[-1] > GROWN * distances[0]:
             break
-        try:
-            models = list(_averaged(topology, nodes, models, number))
-        except ValueError:  # numbers beyond float32
-            break
+        for each, model in enumerate(models):
+            known = held[each] if isinstance(method, Choco) else np.zeros(n, np.float32)
+            context = EncodeContext(derive_seed(0, number, each), number, shapes)
+            try:
+                compensated = compressor.memory.compensate(model - known, states[each], context)
+                quantized = compressor.quantizer.quantize(compensated)
+            except ValueError:  # numbers beyond float32
+                return distances
+            states[each] = compressor.memory.update(compensated, quantized, states[each])
+            held[each] = known + quantized.dense()
+        models = [
+            moved(
+                model,
+                (
+                    step * weight * (np.float64(held[other]) - held[each])
+                    for other, weight in topology.weights(each).items()
+                ),
+            )
+            for each, model in enumerate(models)
+        ]
         distances.append(_distance(models))
     return distances
-
-
-def _averaged(topology: Topology, nodes: Sequence[Node], models: list[Vector], number: int) -> Iterator[Vector]:
-    for each, (node, model) in enumerate(zip(nodes, models, strict=True)):
-        node.publish(model, number, derive_seed(0, number, each))
-    for each, node in enumerate(nodes):
-        for other in topology.neighbors[each]:
-            node.take(other, nodes[other].frames_from(node.place_of(other)))
-    for each, node in enumerate(nodes):
-        node.mix(topology.neighbors[each])
-        yield node.model
 
 
 def _distance(models: list[Vector]) -> float:
