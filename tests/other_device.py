@@ -16,7 +16,7 @@ class OtherTensor(torch.Tensor):
 
     numbers: torch.Tensor
     place: torch.device
-    device = property(lambda tensor: tensor.place)  # pyright: ignore[reportAssignmentType]
+    device = property(lambda tensor: tensor.place)
     is_meta = False
 
     @staticmethod
@@ -27,7 +27,7 @@ class OtherTensor(torch.Tensor):
         return tensor
 
     @classmethod
-    def __torch_dispatch__(cls, *_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __torch_dispatch__(cls, *_: Any) -> Any:
         raise NotImplementedError("a tensor on the other device, used outside `OtherDevice`")
 
 

@@ -61,6 +61,7 @@ def run(uplink: str, reply: str, *, masked: bool = False, in_memory: bool = True
     return strategy, grid, crossed
 
 
+@pytest.mark.one_flower
 @pytest.mark.parametrize("uplink", ["stc(density=0.01)", "topk(density=0.01)", "eden(bits=1)", "dense()"])
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_a_run_of_tensors_on_a_device_is_that_of_numpy_arrays(uplink: str, in_memory: bool) -> None:

@@ -38,6 +38,7 @@ def _bytes(totals: Traffic) -> tuple[int, ...]:
     return totals.uplink_bytes, totals.downlink_bytes, totals.catch_up_bytes, totals.dense_bytes, totals.refused
 
 
+@pytest.mark.one_flower
 @pytest.mark.parametrize(
     ("uplink", "downlink"),
     [("stc(density=0.02)", "stc(density=0.05)"), ("dgc(density=0.02)", "dense()"), ("dense()", "qsgd(levels=4)")],

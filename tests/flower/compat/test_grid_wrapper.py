@@ -49,5 +49,5 @@ def test_the_clock_is_that_of_the_innermost_grid() -> None:
         """A grid that tells no time."""
 
     other = Other(grid)
-    other._grid = None  # type: ignore[assignment]  # noqa: SLF001  # pyright: ignore
+    other._grid = None  # type: ignore[assignment]  # noqa: SLF001
     assert isinstance(clock_of(other), WallClock)

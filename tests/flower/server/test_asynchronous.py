@@ -109,6 +109,7 @@ def test_the_weight_of_a_late_update(staleness: int, exponent: float, weight: fl
 # ---- laws ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_flower
 @pytest.mark.parametrize("inner", [FedAvg, FedAdam, FedMedian])
 @pytest.mark.parametrize("speeds", [None, SPEEDS])
 def test_one_buffer_of_all_nodes_gives_the_bits_of_rounds(inner: Any, speeds: Speeds | None) -> None:

@@ -123,14 +123,15 @@ def test_wrapped_with_dense_both_ways_the_results_are_those_of_the_unwrapped_str
         assert dict(mine) == pytest.approx(dict(theirs), rel=1e-3)
 
 
+@pytest.mark.one_flower
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "differential privacy"])
 def test_wrapped_with_stc_trains(name: str) -> None:
     random.seed(3)
     stc = fedcomp.stc(density=0.2)
     inner = STRATEGIES[name](fraction_train=0.75, fraction_evaluate=0.0)
     strategy = CompressedStrategy(inner, uplink=stc, downlink=stc)
-    result = strategy.start(LocalGrid(_app(), NODES), _initial(), num_rounds=30)
-    assert _loss(result.arrays["weights"].numpy()) < 0.25 * _loss(np.zeros(FEATURES, np.float32))
+    result = strategy.start(LocalGrid(_app(), NODES), _initial(), num_rounds=18)
+    assert _loss(result.arrays["weights"].numpy()) < 0.5 * _loss(np.zeros(FEATURES, np.float32))
 
 
 def test_sums_do_not_depend_on_the_order_of_replies() -> None:

@@ -138,6 +138,7 @@ def test_through_a_dense_downlink_the_zeros_reach_the_nodes_exactly(kind: Kind) 
     assert np.mean(published == 0) < 1
 
 
+@pytest.mark.one_flower
 def test_a_lossy_downlink_sends_no_part_of_a_dual_average_twice() -> None:
     # From round 6 the updates are zero and the dual average is constant, so the published model must converge to it.
     initial = record({"weight": np.random.default_rng(0).standard_normal((20, 30), np.float32)})

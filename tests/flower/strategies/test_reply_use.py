@@ -17,7 +17,7 @@ from fedcomp.flower.strategies.reply_use import (
 class LoggingFedAMS(FedAMS):
     """Looks at each reply, and does not say so."""
 
-    def aggregate_train(self, *args: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def aggregate_train(self, *args: Any) -> Any:
         return super().aggregate_train(*args)
 
 
@@ -30,7 +30,7 @@ class DeclaredFedAMS(LoggingFedAMS):
 class LoggingFedAvg(FedAvg):
     """Looks at each reply, and does not say so."""
 
-    def aggregate_train(self, *args: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def aggregate_train(self, *args: Any) -> Any:
         return super().aggregate_train(*args)
 
 

@@ -158,7 +158,7 @@ def test_saving_before_the_first_version_and_checkpoints_that_are_none_are_refus
     with pytest.raises(ValueError, match="every is 0"):
         Checkpoint("state", every=0)
     with pytest.raises(ValueError, match="the path of a file is needed"):
-        Checkpoint(3)  # type: ignore[arg-type]  # pyright: ignore
+        Checkpoint(3)  # type: ignore[arg-type]
 
 
 def test_new_settings_hold_on_resume_and_values_that_the_strategy_changed_come_back(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def _with_a_silent_node(inner: str) -> tuple[Meddling, CompressedStrategy]:
     return _trained(inner, lambda reply: [])
 
 
+@pytest.mark.one_flower
 @pytest.mark.parametrize("inner", INNER)
 @pytest.mark.parametrize("name", MISFITS)
 def test_a_reply_that_does_not_fit_is_dropped_counted_and_logged_and_the_round_continues(
@@ -192,6 +193,7 @@ def test_a_strategy_that_handles_a_missing_record_gets_all_nodes(compressed: boo
     assert (strategy.version, strategy.ledger.by_node()[1].refused) == (2, 2)
 
 
+@pytest.mark.one_flower
 @pytest.mark.parametrize("inner", ["FedAvg", "FedMedian", "RigL"])
 @pytest.mark.parametrize("name", MISFITS)
 def test_a_lone_reply_that_does_not_fit_does_not_end_the_run(name: str, inner: str) -> None:
@@ -613,6 +615,7 @@ def test_a_late_reply_of_another_kind_is_dropped(late: str, flower_log: pytest.L
     assert strategy.version == 3
 
 
+@pytest.mark.one_flower
 @pytest.mark.parametrize("text", ["stc(density=0.1)", "eden(bits=1)"])
 @pytest.mark.parametrize("inner", INNER)
 def test_updates_that_take_too_much_memory_decoded_are_decoded_when_they_are_used(
