@@ -52,7 +52,7 @@ def own_samples(run: Mapping[str, object], node: Mapping[str, object], device: t
 
 def has_own_samples(run: Mapping[str, object]) -> bool:
     """Return whether each node has samples of its own in a run with config `run`, so that no dataset is partitioned."""
-    return parse_partition(str(run["partition"])).own
+    return _partition(str(run["partition"])).own
 
 
 def node_number(run: Mapping[str, object], node: Mapping[str, object], node_id: int) -> int:
@@ -63,6 +63,9 @@ def node_number(run: Mapping[str, object], node: Mapping[str, object], node_id: 
     if has_own_samples(run):
         return int(str(node.get("partition-id", node_id))) & (1 << 64) - 1
     return partition_of(node)[0]
+
+
+_partition = lru_cache(maxsize=4)(parse_partition)  # each message asks twice
 
 
 @lru_cache(maxsize=4)

@@ -58,7 +58,7 @@ def table(settings: Settings, records: Sequence[RoundRecord], totals: Traffic) -
     text = io.StringIO()
     console = Console(file=text, width=100, color_system=None, highlight=False)
     console.print(grid)
-    console.print(f"{result}; encode {totals.encode_seconds:.1f} s, decode {totals.decode_seconds:.1f} s")
+    console.print(f"{result}; CPU seconds: encode {totals.encode_seconds:.1f}, decode {totals.decode_seconds:.1f}")
     return text.getvalue()
 
 

@@ -24,6 +24,9 @@ class Traffic:
     replay, `jump_bytes`, and `key_bytes` for key frames and start frames.  The remaining bytes are heads of messages and dense
     records.  The dense bytes are those of the messages that plain Flower would have sent instead.
 
+    `encode_seconds` and `decode_seconds` are CPU seconds of the thread that compresses a change, a version or jumps, and of the
+    one that decodes frames and follows them.  Training, loading and saving of state, and Flower are not in them.
+
     Three fields count replies that were not used: `refused` replies were invalid, `failed` ones were errors of the node, and
     `missing` ones did not arrive in time.
     """

@@ -165,7 +165,6 @@ class Subscriber:
                 tensors; the memory is unchanged.
 
         """
-        start_s = time.perf_counter()
         replica = self.held
         layout = replica.layout
         change, exact = change_of(layout, trained, replica.vector)
@@ -184,9 +183,10 @@ class Subscriber:
         )
         # The server may change the compressor; another compressor's memory is kept until that compressor is used again.
         more = {"estimate_epoch": message.epoch, "max_norm": max_norm}
+        start_s = time.thread_time()
         codec, body, memory = self._encoded(compressor, change, self.memory, message, identity, **more)
+        seconds = SECONDS.pack(time.thread_time() - start_s, decode_seconds)
         self.memory |= memory
-        seconds = SECONDS.pack(time.perf_counter() - start_s, decode_seconds)
         frame = self._update(message.number, codec, seconds + body, exact, first=first)
         self.pending, self.pending_number, self.uplink = frame.to_bytes(), message.number, message.uplink
         return self.pending
@@ -199,15 +199,15 @@ class Subscriber:
         The frame is not kept as `pending`, and the memory is not used.  Returns None if `message` names a compressor with a
         memory: then the server expects no model.  Raises as `update` does.
         """
-        start_s = time.perf_counter()
         replica = self.held
         compressor = known_compressor(message.uplink)
         if compressor.memory.vectors:
             return None
         change, exact = replica.layout.flatten(arrays, replica.vector)
         check_ties(replica.layout.tensors, arrays)
+        start_s = time.thread_time()
         codec, body, _ = self._encoded(compressor, change, {}, message, identity)
-        seconds = SECONDS.pack(time.perf_counter() - start_s, decode_seconds)
+        seconds = SECONDS.pack(time.thread_time() - start_s, decode_seconds)
         return self._update(message.number, codec, seconds + body, exact).to_bytes()
 
     def _forget_estimate(self) -> None:

@@ -65,7 +65,7 @@ def test_the_table_shows_both_directions_catch_up_dense_ratio_and_seconds(settin
     assert "7.0 kB" in rows["first models"]
     assert "5.0 kB" in rows["catch-up"]
     assert all(part in rows["both"] for part in ("40.0 kB", "2.4 MB", "60.0x"))
-    assert "accuracy 50.0%, loss 1.000; encode 1.2 s, decode 0.5 s" in text
+    assert "accuracy 50.0%, loss 1.000; CPU seconds: encode 1.2, decode 0.5" in text
 
 
 def test_a_record_has_the_traffic_of_its_round() -> None:

@@ -22,7 +22,7 @@ CACHE_BYTES = 1 << 28
 class DecodeCache:
     """Decodes each frame once for all nodes of a process, and keeps the newest model as plain arrays.
 
-    `saved_seconds` is the time that nodes on their own would have spent in addition.
+    `saved_seconds` are the CPU seconds that nodes on their own would have spent in addition.
     """
 
     def __init__(self) -> None:
@@ -38,9 +38,9 @@ class DecodeCache:
         if known is not None:
             self.saved_seconds += known[1]
             return known[0]
-        start_s = time.perf_counter()
+        start_s = time.thread_time()
         step = DeltaStep.of(replica, frame)
-        self._steps[frame] = (step, time.perf_counter() - start_s)
+        self._steps[frame] = (step, time.thread_time() - start_s)
         self._size += step.size
         while self._size > CACHE_BYTES:
             self._size -= self._steps.popitem(last=False)[1][0].size
@@ -49,9 +49,9 @@ class DecodeCache:
     def begin(self, frame: Frame) -> Replica:
         """Return ``from_key_frame(frame)``; the newest key frame is decoded once."""
         if self._key is None or self._key[0] != frame:
-            start_s = time.perf_counter()
+            start_s = time.thread_time()
             replica = from_key_frame(frame)
-            self._key = (frame, replica, time.perf_counter() - start_s)
+            self._key = (frame, replica, time.thread_time() - start_s)
         else:
             self.saved_seconds += self._key[2]
         base = self._key[1]  # each replica owns its vector and its counts

@@ -73,7 +73,6 @@ class CompressionMod:
         store: StateStore,
     ) -> Message:
         """Return the reply to `message`, whose record `key` holds `data`: follow the frames, run the app, pack its update."""
-        start_s = time.perf_counter()
         request, frames = parse_server_message(data)
         starts = {(frame.base_version, frame.before) for frame in frames}
         places = starts | {(frame.version, frame.after) for frame in frames} | {(request.version, request.fingerprint)}
@@ -86,10 +85,11 @@ class CompressionMod:
                     content[name] = records.pack(sender.pending, stype=records.RECORD_STYPE)
             update = records.pack(state.subscriber.pending)
             return Message(_with_record(content, state.answer_key, update), reply_to=message)
+        start_s = time.thread_time()
         if not _follow(state, request, frames, context.node_id, cache, self._make_start(context)):
             # Store nothing from this message: accepting a forged number would make every genuine one look stale.
             return Message(RecordDict({key: records.pack(resync(request.number))}), reply_to=message)
-        decode_seconds = time.perf_counter() - start_s + (cache.saved_seconds if cache else 0.0)
+        decode_seconds = time.thread_time() - start_s + (cache.saved_seconds if cache else 0.0)
 
         identity = int(context.node_config.get("partition-id", context.node_id))
         asked = Asked(request, key, contents.record_uplinks, contents.clipping_norm, identity, decode_seconds)

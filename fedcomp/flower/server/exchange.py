@@ -1,5 +1,6 @@
 """The messages of a round: packed on the way out, validated on the way in, and counted in both directions."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from logging import INFO, WARNING
 
@@ -21,7 +22,7 @@ from fedcomp.flower.server.rounds.replies import ReplyValidator
 from fedcomp.flower.server.rounds.reply_needs import ReplyNeeds
 from fedcomp.flower.server.rounds.traffic_log import log_totals
 from fedcomp.flower.server.rounds.validated_reply import ReceivedReply, ValidatedReply
-from fedcomp.sync import Clipping, Ledger
+from fedcomp.sync import SERVER_NODE, Clipping, Ledger
 
 
 class Exchange:
@@ -74,7 +75,9 @@ class Exchange:
         """
         nodes = [message.metadata.dst_node_id for message in messages]
         self.participation.ask(nodes, busy)
+        start_s = time.thread_time()
         model.publisher.make_jumps(nodes)
+        self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.thread_time() - start_s)
         for message in messages:
             amounts = model.pack(message, str(uplink), seed, type(self._inner).__name__)
             if kind is MessageKind.TRAIN_MESSAGE:

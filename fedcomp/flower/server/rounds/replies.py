@@ -144,12 +144,13 @@ class ReplyValidator:
         other = MessageType.EVALUATE if train else MessageType.TRAIN
         if message.metadata.message_type.split(".")[0] == other:
             raise StaleError(f"it answers a message of type {message.metadata.message_type!r}, which is over")
-        start_s = time.perf_counter()
+        start_s = time.thread_time()
         reply = self.publisher.parse_reply(node, data)
         if reply.update is not None and train and self.max_norm is not None:
             check_norm(reply.update, self.publisher.replica, self.max_norm)
         published = self.publisher.replica
         further, further_size = self.further_records.decode(contents.compressed, reply.frame.after, published.layout)
+        decode_seconds = time.thread_time() - start_s
         self.publisher.confirm(node, reply)  # the node holds the version, even if its reply is of no use
         most = self.mode.staleness if self.mode is not None else 0
         if reply.staleness > most:
@@ -161,8 +162,10 @@ class ReplyValidator:
         self.ledger.add(self.server_round, node, dense_uplink_bytes=others_size + further_size)
         self.dense_records.add(MessageKind.TRAIN_REPLY if train else MessageKind.EVALUATE_REPLY, sizes)
         if (update := reply.update) is not None:
-            decode_seconds = update.decode_seconds + time.perf_counter() - start_s
-            seconds = {"encode_seconds": update.encode_seconds, "decode_seconds": decode_seconds}
+            seconds = {
+                "encode_seconds": update.encode_seconds,
+                "decode_seconds": update.decode_seconds + decode_seconds,
+            }
             self.ledger.add(self.server_round, node, dense_uplink_bytes=self.dense_size, **seconds)
         others, model_key = contents.dense | further, key
         if update is not None and not train:
