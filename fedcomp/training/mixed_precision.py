@@ -1,12 +1,13 @@
 """Mixed precision: forward and backward pass in 16 bits, weights and their updates in float32."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
 from logging import getLogger
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from fedcomp.core import check_choice
 from fedcomp.training.plan import Begin
@@ -66,9 +67,11 @@ class MixedPrecision(Step):
         if self._scale is not None:
             self._buffers = [(buffer, buffer.clone()) for buffer in self._model.buffers()]
 
-    def forward(self) -> AbstractContextManager[object]:
-        """Return torch's autocast: it chooses the operations that are safe in 16 bits, and casts the weights for them."""
-        return torch.autocast(self._device, self._dtype)
+    @contextmanager
+    def forward(self) -> Generator[None]:
+        """Enter torch's autocast: it chooses the operations that are safe in 16 bits, and casts the weights for them."""
+        with torch.autocast(self._device, self._dtype), _without_onednn(self._device):
+            yield
 
     def loss(self, loss: Tensor) -> Tensor:
         """Return the loss in float32, scaled."""
@@ -111,6 +114,23 @@ def log_emulation(device: str) -> None:
         )
 
 
+@contextmanager
+def _without_onednn(device: str) -> Generator[None]:
+    """Keep torch from calling oneDNN where it has no bfloat16 for this processor: its LSTM would end with an error."""
+    onednn: Any = torch.backends.mkldnn
+    enabled = onednn.enabled
+    onednn.enabled = enabled and (device != "cpu" or _onednn_has_bfloat16())
+    try:
+        yield
+    finally:
+        onednn.enabled = enabled
+
+
+@cache
+def _onednn_has_bfloat16() -> bool:
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001  # convolutions ask this, recurrent layers do not
+
+
 def _device(model: nn.Module) -> str:
     return next((weight.device.type for weight in model.parameters()), "cpu")
 
@@ -130,7 +150,7 @@ def mixed_precision(dtype: Literal["bfloat16", "float16"] = "bfloat16") -> Begin
     """
     check_choice("dtype", dtype, tuple(DTYPES))
 
-    def begin(model: nn.Module, kept: Tensors, _generator: Generator) -> Step:
+    def begin(model: nn.Module, kept: Tensors, _generator: torch.Generator) -> Step:
         if dtype == "float16" and _device(model) == "cpu":
             raise ValueError("mixed_precision('float16') needs a GPU, and the model is on the CPU; use 'bfloat16'")
         if dtype == "bfloat16":

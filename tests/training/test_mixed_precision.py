@@ -1,10 +1,11 @@
 """Mixed precision: float32 weights and gradients, 16-bit products, and steps that overflow."""
 
+import contextlib
 from typing import cast
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from fedcomp.training import PLUGINS, Plan, Step, mixed_precision, parse
@@ -168,6 +169,29 @@ def test_a_processor_that_emulates_bfloat16_is_named_once(
         mixed_precision().begin(model_of(1.0))
     log_emulation.cache_clear()
     assert ["this cpu has no instructions for bfloat16" in line for line in caplog.messages] == [True] * lines
+
+
+@pytest.mark.parametrize("has_bfloat16", [True, False])
+def test_onednn_is_left_out_for_the_forward_pass_alone_and_only_where_it_has_no_bfloat16(
+    has_bfloat16: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch's LSTM on the CPU calls oneDNN, which ends with an error on processors for which it has no bfloat16."""
+    monkeypatch.setattr("fedcomp.training.mixed_precision._onednn_has_bfloat16", lambda: has_bfloat16)
+    seen = list[bool]()
+
+    class Model(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(bool(torch.backends.mkldnn.enabled))
+            if len(seen) == 2:
+                raise KeyError
+            return super().forward(x)
+
+    step = cast("MixedPrecision", mixed_precision()(model := Model(3, 2), {}, torch.Generator()))
+    for error in (contextlib.nullcontext(), pytest.raises(KeyError)):
+        with error, step.forward():
+            model(torch.ones(1, 3))
+        assert torch.backends.mkldnn.enabled
+    assert seen == [has_bfloat16] * 2
 
 
 def test_what_does_not_fit_is_refused() -> None:
