@@ -34,7 +34,9 @@ def run(folder: Path, *settings: str) -> None:
     random.seed(SEED)
     np.random.seed(SEED)
     with suppress(ImportError):
-        import_module("torch").manual_seed(SEED)
+        torch = import_module("torch")
+        torch.manual_seed(SEED)
+        torch.set_num_threads(1)  # with more, small models take longer, and their sums differ by machine
     grid = LocalGrid(client, NODES, config, speeds=Speeds(**speeds) if speeds else None)
     server(grid, Context(0, 0, {}, RecordDict(), config))
     if speeds:
