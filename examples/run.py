@@ -22,21 +22,33 @@ from fedcomp.flower import LocalGrid, Speeds
 NODES, SEED = 5, 1
 
 
+def read(folder: Path, *settings: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the table `tool` of the example in `folder`, and its run config with `settings`, such as "batch-size=20".
+
+    Raises `ValueError` if there is no Flower app, and for a setting that it does not have.
+    """
+    path = folder / "pyproject.toml"
+    tool = tomllib.loads(path.read_text(encoding="utf-8"))["tool"] if path.is_file() else {}
+    if "flwr" not in tool:
+        raise ValueError(f"there is no Flower app in {folder}; name a folder such as examples/pytorch")
+    config, changed = tool["flwr"]["app"]["config"], tomllib.loads("\n".join(settings))
+    if unknown := set(changed) - set(config):
+        raise ValueError(f"{folder.name} has no setting {', '.join(sorted(unknown))}; it has {', '.join(config)}")
+    return tool, config | changed
+
+
 def run(folder: Path, *settings: str) -> None:
-    """Run the ServerApp and the ClientApp of the example in `folder`; each of `settings` replaces one of its run config."""
-    tool = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    app, speeds = tool["flwr"]["app"], tool.get("local-grid", {}).get("speeds")
-    config = app["config"] | tomllib.loads("\n".join(settings))
-    if unknown := set(config) - set(app["config"]):
-        raise ValueError(f"{folder.name} has no setting {', '.join(sorted(unknown))}; it has {', '.join(app['config'])}")
+    """Run the ServerApp and the ClientApp of the example in `folder`, under a fixed seed."""
+    tool, config = read(folder, *settings)
     sys.path.insert(0, str(folder))
-    server, client = (_loaded(app["components"][name]) for name in ("serverapp", "clientapp"))
+    server, client = (_loaded(tool["flwr"]["app"]["components"][name]) for name in ("serverapp", "clientapp"))
     random.seed(SEED)
     np.random.seed(SEED)
     with suppress(ImportError):
         torch = import_module("torch")
         torch.manual_seed(SEED)
         torch.set_num_threads(1)  # with more, small models take longer, and their sums differ by machine
+    speeds = tool.get("local-grid", {}).get("speeds")
     grid = LocalGrid(client, NODES, config, speeds=Speeds(**speeds) if speeds else None)
     server(grid, Context(0, 0, {}, RecordDict(), config))
     if speeds:
@@ -70,4 +82,10 @@ def main(folder: str, *settings: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        sys.exit("error: name the folder of an example, such as examples/pytorch")
+    try:
+        read(Path(sys.argv[1]).resolve(), *sys.argv[2:])
+    except ValueError as error:
+        sys.exit(f"error: {error}")
     main(*sys.argv[1:])

@@ -3,9 +3,8 @@
 import tomllib
 from pathlib import Path
 
-from gossip_example.task import Digits
-
 from fedcomp.gossip import Network, parse_method, parse_topology
+from gossip_example.task import Digits
 
 FOLDER = Path(__file__).parent
 

@@ -5,9 +5,9 @@ import time
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedcomp.flower import CompressionMod
 from asynchronous_example.task import TRAINING, Net, load_data
 from asynchronous_example.task import train as train_fn
+from fedcomp.flower import CompressionMod
 
 app = ClientApp(mods=[CompressionMod()])  # <-- fedcomp
 

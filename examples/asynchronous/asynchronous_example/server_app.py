@@ -1,10 +1,10 @@
 """The ServerApp: federated averaging, compressed without rounds, and a test on digits that no node has."""
 
-from asynchronous_example.task import TRAINING, Net, load_data, test
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
+from asynchronous_example.task import TRAINING, Net, load_data, test
 from fedcomp.flower import AsyncMode, CompressedStrategy
 
 app = ServerApp()

@@ -4,9 +4,9 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import fixedclipping_mod
 
-from fedcomp.flower import CompressionMod
 from differential_privacy_example.task import TRAINING, Net, load_data
 from differential_privacy_example.task import train as train_fn
+from fedcomp.flower import CompressionMod
 
 app = ClientApp(mods=[CompressionMod()])  # <-- fedcomp, before the mods of Flower
 

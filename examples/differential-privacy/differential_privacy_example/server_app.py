@@ -1,10 +1,10 @@
 """The ServerApp: federated averaging of clipped updates with noise, and a test on digits that no node has."""
 
-from differential_privacy_example.task import TRAINING, Net, load_data, test
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import DifferentialPrivacyClientSideFixedClipping, FedAvg
 
+from differential_privacy_example.task import TRAINING, Net, load_data, test
 from fedcomp.flower import CompressedStrategy
 
 app = ServerApp()

@@ -2,9 +2,9 @@
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from lightning_example.task import TRAINING, LitAutoEncoder, load_data, trainer
 
 from fedcomp.flower import CompressionMod
+from lightning_example.task import TRAINING, LitAutoEncoder, load_data, trainer
 
 app = ClientApp(mods=[CompressionMod()])  # <-- fedcomp
 

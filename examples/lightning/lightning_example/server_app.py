@@ -4,9 +4,9 @@ import torch
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
-from lightning_example.task import TRAINING, LitAutoEncoder, digits
 
 from fedcomp.flower import CompressedStrategy
+from lightning_example.task import TRAINING, LitAutoEncoder, digits
 
 app = ServerApp()
 

@@ -7,11 +7,11 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, ByT5Tokenizer, LlamaConfig, LlamaForCausalLM
 
 WORDS = (
-    "the a every some".split(),
-    "small red quiet old happy tired".split(),
-    "fox river teacher garden train child".split(),
-    "sees follows remembers paints avoids".split(),
-    "mountain letter neighbour song window bridge".split(),
+    ["the", "a", "every", "some"],
+    ["small", "red", "quiet", "old", "happy", "tired"],
+    ["fox", "river", "teacher", "garden", "train", "child"],
+    ["sees", "follows", "remembers", "paints", "avoids"],
+    ["mountain", "letter", "neighbour", "song", "window", "bridge"],
 )
 
 

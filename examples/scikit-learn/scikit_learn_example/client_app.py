@@ -20,4 +20,6 @@ def train(msg: Message, context: Context) -> Message:
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # the few iterations are on purpose
         model.fit(x, y)
     metrics = MetricRecord({"train_acc": model.score(x, y), "num-examples": len(y)})
-    return Message(RecordDict({"arrays": ArrayRecord([model.coef_, model.intercept_]), "metrics": metrics}), reply_to=msg)
+    return Message(
+        RecordDict({"arrays": ArrayRecord([model.coef_, model.intercept_]), "metrics": metrics}), reply_to=msg
+    )
