@@ -18,7 +18,7 @@ def main(grid: Grid, context: Context) -> None:
     config, lower, upper = context.run_config, Lower(), Upper()
     forward, backward = fedcomp.dense(), fedcomp.dense()
     if config["compress"]:
-        forward, backward = fedcomp.cgx(bits=2), fedcomp.cgx(bits=4)  # <-- fedcomp: activations up, gradients down
+        forward, backward = fedcomp.cgx(bits=2), fedcomp.cgx(bits=8)  # <-- fedcomp: activations up, gradients down
     settings = SplitSettings(
         forward,
         backward,
