@@ -28,10 +28,11 @@ def read(folder: Path, *settings: str) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises `ValueError` if there is no Flower app, and for a setting that it does not have.
     """
     path = folder / "pyproject.toml"
-    tool = tomllib.loads(path.read_text(encoding="utf-8"))["tool"] if path.is_file() else {}
+    tool: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["tool"] if path.is_file() else {}
     if "flwr" not in tool:
         raise ValueError(f"there is no Flower app in {folder}; name a folder such as examples/pytorch")
-    config, changed = tool["flwr"]["app"]["config"], tomllib.loads("\n".join(settings))
+    config: dict[str, Any] = tool["flwr"]["app"]["config"]
+    changed = tomllib.loads("\n".join(settings))
     if unknown := set(changed) - set(config):
         raise ValueError(f"{folder.name} has no setting {', '.join(sorted(unknown))}; it has {', '.join(config)}")
     return tool, config | changed

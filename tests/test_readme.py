@@ -216,7 +216,7 @@ def test_the_readme_fits_on_two_screens() -> None:
 
 
 def test_every_local_link_of_the_readme_and_the_docs_leads_to_a_file() -> None:
-    for page in (README, ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")):
+    for page in (README, ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")):
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             beside = {"wire-format.md", "deployment.md", "contributing.md"}  # pages that include a file from elsewhere
             assert (page.parent / target).exists() or target in beside, f"{page.name} links to {target}"
