@@ -78,8 +78,8 @@ def test_the_install_lines_of_the_readme_install_all_that_its_app_imports() -> N
 
 
 @pytest.mark.parametrize("start", ["from_file", "from_seed"])
-def test_the_first_model_in_the_readme_is_not_sent(start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = (block for block in _blocks("python") if "from_file" in block)
+def test_the_first_model_in_the_guide_is_not_sent(start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = (block for block in _blocks("python", GUIDE) if "from_file" in block)
     names: dict[str, Any] = {"np": np, "ClientApp": ClientApp, "FedAvg": FedAvg}
     names |= {"CompressionMod": CompressionMod, "CompressedStrategy": CompressedStrategy}
     monkeypatch.chdir(tmp_path)
@@ -216,7 +216,7 @@ def test_the_readme_fits_on_two_screens() -> None:
 
 
 def test_every_local_link_of_the_readme_and_the_docs_leads_to_a_file() -> None:
-    for page in (README, ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")):
+    for page in (README, ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")):
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             beside = {"wire-format.md", "deployment.md", "contributing.md"}  # pages that include a file from elsewhere
             assert (page.parent / target).exists() or target in beside, f"{page.name} links to {target}"

@@ -6,7 +6,7 @@ from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
-from tests.adoption import pytorch
+from tests.adoption import batch_norm
 from tests.adoption.quickstart import Quickstart
 from tests.adoption.samples import accuracy
 
@@ -20,7 +20,7 @@ class KeepingTheBest(FedAvg):
 
         def evaluate_fn(server_round: int, arrays: ArrayRecord) -> MetricRecord:
             nonlocal best
-            score = accuracy(pytorch.loaded(arrays))
+            score = accuracy(batch_norm.loaded(arrays))
             best = max(best, (score, arrays), key=lambda pair: pair[0])
             return MetricRecord({"accuracy": score})
 
@@ -30,9 +30,9 @@ class KeepingTheBest(FedAvg):
 
 
 QUICKSTART = Quickstart(
-    initial=pytorch.QUICKSTART.initial,
-    train=pytorch.train,
-    score=pytorch.QUICKSTART.score,
+    initial=batch_norm.QUICKSTART.initial,
+    train=batch_norm.train,
+    score=batch_norm.QUICKSTART.score,
     strategy=lambda: KeepingTheBest(fraction_evaluate=0.0),
-    rounds=12,
+    rounds=16,
 )

@@ -1,0 +1,1 @@
+"""Training without rounds: slow nodes hold nobody up."""

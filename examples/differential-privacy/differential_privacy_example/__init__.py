@@ -1,0 +1,1 @@
+"""Differential privacy: nodes clip their updates, and the server adds noise."""

@@ -1,0 +1,1 @@
+"""Learning without a server."""

@@ -1,0 +1,1 @@
+"""A network of two layers in JAX."""

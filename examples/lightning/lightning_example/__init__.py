@@ -1,0 +1,1 @@
+"""An autoencoder under the Trainer of PyTorch Lightning."""

@@ -1,0 +1,1 @@
+"""LoRA on a small language model with transformers and peft."""

@@ -1,0 +1,92 @@
+"""Run an example in this process, plain and then compressed, without Ray and without a SuperLink.
+
+    python examples/run.py examples/pytorch [num-server-rounds=3 ...]
+
+It reads what `flwr run` reads, the example's `pyproject.toml`, and runs five nodes on fedcomp's `LocalGrid`.
+"""
+
+import logging
+import random
+import sys
+import tomllib
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Context, RecordDict
+
+from fedcomp.flower import LocalGrid, Speeds
+
+NODES, SEED = 5, 1
+
+
+def read(folder: Path, *settings: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the table `tool` of the example in `folder`, and its run config with `settings`, such as "batch-size=20".
+
+    Raises `ValueError` if there is no Flower app, and for a setting that it does not have.
+    """
+    path = folder / "pyproject.toml"
+    tool: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["tool"] if path.is_file() else {}
+    if "flwr" not in tool:
+        raise ValueError(f"there is no Flower app in {folder}; name a folder such as examples/pytorch")
+    config: dict[str, Any] = tool["flwr"]["app"]["config"]
+    changed = tomllib.loads("\n".join(settings))
+    if unknown := set(changed) - set(config):
+        raise ValueError(f"{folder.name} has no setting {', '.join(sorted(unknown))}; it has {', '.join(config)}")
+    return tool, config | changed
+
+
+def run(folder: Path, *settings: str) -> None:
+    """Run the ServerApp and the ClientApp of the example in `folder`, under a fixed seed."""
+    tool, config = read(folder, *settings)
+    sys.path.insert(0, str(folder))
+    server, client = (_loaded(tool["flwr"]["app"]["components"][name]) for name in ("serverapp", "clientapp"))
+    random.seed(SEED)
+    np.random.seed(SEED)
+    with suppress(ImportError):
+        torch = import_module("torch")
+        torch.manual_seed(SEED)
+        torch.set_num_threads(1)  # with more, small models take longer, and their sums differ by machine
+    speeds = tool.get("local-grid", {}).get("speeds")
+    grid = LocalGrid(client, NODES, config, speeds=Speeds(**speeds) if speeds else None)
+    server(grid, Context(0, 0, {}, RecordDict(), config))
+    if speeds:
+        print(f"after {grid.now():.0f} s of virtual time")
+
+
+def _loaded(reference: str) -> Any:
+    module, name = reference.split(":")
+    return getattr(import_module(module), name)
+
+
+def _prints(record: logging.LogRecord) -> bool:
+    """Print errors, fedcomp's warnings and its last line about traffic; return False: the log shows nothing itself."""
+    message = record.getMessage()
+    warns = message.startswith("fedcomp") and record.levelno == logging.WARNING
+    if warns or record.levelno >= logging.ERROR or message.startswith("fedcomp: the whole run"):
+        print(message)
+    return False
+
+
+def main(folder: str, *settings: str) -> None:
+    """Run the example both ways, and print what came out."""
+    logger = logging.getLogger("flwr")
+    logger.addFilter(_prints)
+    try:
+        for compress in ("false", "true"):
+            print(f"compress={compress}")
+            run(Path(folder).resolve(), *settings, f"compress={compress}")
+    finally:
+        logger.removeFilter(_prints)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        sys.exit("error: name the folder of an example, such as examples/pytorch")
+    try:
+        read(Path(sys.argv[1]).resolve(), *sys.argv[2:])
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+    main(*sys.argv[1:])

@@ -1,0 +1,1 @@
+"""SCAFFOLD: control variates that correct the drift of nodes with different data."""

@@ -1,0 +1,1 @@
+"""Split learning: lower layers on the nodes, upper ones on the server."""

@@ -1,0 +1,213 @@
+"""Every example runs plain and compressed under the same seed: as good, for far fewer bytes, and as its README says."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+
+from deploy.control import Control
+from deploy.environment import environment
+from deploy.federation import end_all
+from deploy.flower_programs import SuperLink
+from deploy.program import Program
+from deploy.scratch import mark_of_folder, scratch_folder
+from examples import run
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+MIN_RATIO = {
+    "pytorch": 12.0,
+    "scikit-learn": 10.0,
+    "lora": 15.0,
+    "personal-heads": 15.0,
+    "differential-privacy": 8.0,
+    "scaffold": 3.0,
+    "asynchronous": 10.0,
+    "split": 6.0,
+    "gossip": 12.0,
+    "xgboost": 1.0,
+    "jax": 15.0,
+    "lightning": 12.0,
+}
+"""The least compression ratio that is accepted, of both directions together."""
+NEEDS = {"lora": "peft", "xgboost": "xgboost", "jax": "jax", "lightning": "lightning"}
+"""Libraries of examples that `make install` does not install."""
+SHORT = ("pytorch", "scikit-learn", "gossip", "jax", "lightning", "xgboost")
+MAX_ACCURACY_LOSS = 0.5
+"""The accuracy, in percent, that compression may cost."""
+MAX_LOSS_RATIO = 1.02
+"""The loss after a compressed run over that after a plain one."""
+MIN_ACCURACY = 85
+MACHINES = 2.5
+"""How far the accuracy, in percent, may be from that of the README: machines round differently."""
+RESULT = r"(?:accuracy (?P<{0}>[\d.]+)%|loss (?P<{0}_loss>[\d.]+))\n(?:after \d+ s of virtual time\n)?"
+TRAFFIC = r"(?:.*; )?together [\d.]+ \w+, (?:as much|(?P<{0}>[\d.]+) times smaller)(?:; .* uncompressed records)?\n"
+OUTPUT = re.compile(
+    rf"compress=false\n(?:{TRAFFIC.format('_dense')})?{RESULT.format('plain')}"
+    rf"compress=true\n{TRAFFIC.format('ratio')}{RESULT.format('compressed')}"
+)
+
+
+@pytest.fixture(autouse=True)
+def untouched() -> Iterator[None]:
+    """Restore what an example changes in this process: the threads of torch, and the path of imports."""
+    threads, path = torch.get_num_threads(), sys.path.copy()
+    yield
+    torch.set_num_threads(threads)
+    sys.path[:] = path
+
+
+def numbers(found: re.Match[str]) -> dict[str, float]:
+    """Return the numbers in the output of an example; the ratio is 1 where compression changes nothing."""
+    return {"ratio": 1.0} | {key: float(text) for key, text in found.groupdict().items() if text}
+
+
+def written(name: str) -> dict[str, float]:
+    """Return the numbers in the README of an example."""
+    found = OUTPUT.search((EXAMPLES / name / "README.md").read_text())
+    assert found, "the README shows the output"
+    return numbers(found)
+
+
+def skip_without(name: str) -> None:
+    """Skip the test if the library of an example is not installed."""
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed; fedcomp does not depend on it")
+
+
+def imported(name: str) -> set[str]:
+    """Return the modules that the files of an example import, without those of the standard library and its own."""
+    modules: set[str] = set()
+    for path in (EXAMPLES / name).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                modules |= {each.name for each in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                modules.add(str(node.module))
+    own = {path.parent.name for path in (EXAMPLES / name).glob("*/__init__.py")} | sys.stdlib_module_names
+    return {module for module in modules if module.split(".")[0] not in own}
+
+
+def test_every_example_is_tested_and_listed() -> None:
+    names = {path.parent.name for path in EXAMPLES.glob("*/pyproject.toml")}
+    assert names == set(MIN_RATIO)
+    assert set(re.findall(r"^\| \[.*\]\(([\w-]+)\) \|", (EXAMPLES / "README.md").read_text(), re.MULTILINE)) == names
+    assert set(re.findall(r"\| \[[^\]]*\]\(examples/([\w-]+)\) \|", (ROOT / "README.md").read_text())) == names
+
+
+@pytest.mark.parametrize("name", MIN_RATIO)
+def test_the_tables_have_the_numbers_of_the_example(name: str) -> None:
+    values = written(name)
+    accuracy = f"{values['plain']:.1f} → {values['compressed']:.1f} %" if "plain" in values else ""
+    loss = f"loss {values['plain_loss']:.3g} → {values['compressed_loss']:.3g}" if "plain_loss" in values else ""
+    result, ratio = accuracy or loss, f"{values['ratio']:.1f}"
+    assert f"](examples/{name}) | {result} | {ratio} |" in (ROOT / "README.md").read_text()
+    [row] = [line for line in (EXAMPLES / "README.md").read_text().splitlines() if f"]({name}) |" in line]
+    assert f" | {result} | " in row
+    assert row.endswith(f" | {ratio} |")
+
+
+@pytest.mark.parametrize("name", MIN_RATIO)
+def test_an_example_installs_what_it_imports_and_needs_the_public_face_alone(name: str) -> None:
+    modules = imported(name)
+    face = {"fedcomp", "fedcomp.flower", "fedcomp.flower.split", "fedcomp.gossip", "fedcomp.split"}
+    assert {module for module in modules if module.startswith("fedcomp")} <= face
+    project = tomllib.loads((EXAMPLES / name / "pyproject.toml").read_text())["project"]
+    installed = {re.split(r"[\[<>=]", text)[0] for text in project["dependencies"]}
+    packages = {"sklearn": "scikit-learn", "xgboost": "xgboost-cpu"}
+    top = {module.split(".")[0] for module in modules} - {"numpy"}
+    assert {packages.get(each, each) for each in top} == installed
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in SHORT else pytest.mark.system) for name in MIN_RATIO]
+)
+@pytest.mark.filterwarnings("default")  # of the libraries
+def test_an_example_is_as_good_compressed_as_plain_for_far_fewer_bytes(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skip_without(name)
+    if name == "gossip":
+        sys.path.insert(0, str(EXAMPLES / name))
+        import_module("simulate").main()
+    else:
+        run.main(str(EXAMPLES / name))
+    output = capsys.readouterr().out
+    found, claims = OUTPUT.fullmatch(output), written(name)
+    assert found, f"a node was refused or failed, or fedcomp warns:\n{output}"
+    values = numbers(found)
+    if "plain" in values:
+        assert values["plain"] >= MIN_ACCURACY, "the app learns something"
+        assert values["compressed"] >= values["plain"] - MAX_ACCURACY_LOSS
+        assert values["compressed"] == pytest.approx(claims["compressed"], abs=MACHINES)
+    else:
+        assert values["compressed_loss"] <= MAX_LOSS_RATIO * values["plain_loss"]
+        assert values["compressed_loss"] == pytest.approx(claims["compressed_loss"], rel=0.1)
+    assert values["ratio"] >= MIN_RATIO[name]
+    assert values["ratio"] == pytest.approx(claims["ratio"], rel=0.2)
+
+
+@pytest.mark.filterwarnings("default")  # of the libraries
+def test_peft_loads_the_adapter_that_the_lora_example_saves_and_the_model_is_a_setting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skip_without("lora")
+    folder = EXAMPLES / "lora"
+    sys.path.insert(0, str(folder))
+    task, peft = import_module("lora_example.task"), import_module("peft")
+    base, tokenizer = task.load_model("")
+    base.unload().save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    short = ("num-server-rounds=1", "local-steps=1", f"model='{tmp_path}/base'", f"save-to='{tmp_path}/adapter'")
+    run.run(folder, *short)
+    loss = re.search(r"loss ([\d.]+)\n", capsys.readouterr().out)
+    assert loss
+    loaded = import_module("transformers").AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    model = peft.PeftModel.from_pretrained(loaded, tmp_path / "adapter")
+    assert task.test(model, tokenizer, task.load_texts(-1)) == pytest.approx(float(loss[1]), abs=1e-3)
+    with model.disable_adapter():
+        assert task.test(model, tokenizer, task.load_texts(-1)) > float(loss[1]) + 0.01, "the adapter does something"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "error"),
+    [
+        ("gossip", [], "no Flower app in .*/examples/gossip; name a folder"),
+        ("pytorch", ["rounds=3"], "pytorch has no setting rounds; it has num-server-rounds, "),
+        ("pytorch", ["batch-size=many"], "Invalid value"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_a_sentence(name: str, settings: list[str], error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        run.read(EXAMPLES / name, *settings)
+
+
+def test_a_refusal_is_one_line() -> None:
+    command = [sys.executable, "examples/run.py", "examples/pytorch", "rounds=3"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert re.fullmatch("error: pytorch has no setting rounds; .*\n", done.stderr)
+
+
+@pytest.mark.system
+def test_flwr_run_trains_an_example_in_the_simulation_of_flower(capsys: pytest.CaptureFixture[str]) -> None:
+    with scratch_folder() as home:
+        mark = mark_of_folder(home)
+        program = Program("SuperLink", f"{mark}superlink/", home / "superlink.log")
+        superlink = SuperLink(program, ["--insecure", "--simulation"])
+        try:
+            superlink.start(home, environment(home))
+            control = Control(home, mark)
+            control.connect(superlink.address)
+            started = control.run(EXAMPLES / "pytorch", {"num-server-rounds": 2}, home, {"num-supernodes": 2})
+            started.follow(verbose=True)
+        finally:
+            end_all([program], mark)
+    assert re.search(r"the whole run, compared with plain Flower: up .*\n(?:.*\n)*accuracy ", capsys.readouterr().out)
