@@ -40,8 +40,8 @@ MIN_RATIO = {
 NEEDS = {"lora": "peft", "xgboost": "xgboost", "jax": "jax", "lightning": "lightning"}
 """Libraries of examples that `make install` does not install."""
 SHORT = ("pytorch", "scikit-learn", "gossip", "jax", "lightning", "xgboost")
-MAX_ACCURACY_LOSS = 0.5
-"""The accuracy, in percent, that compression may cost."""
+MAX_ACCURACY_LOSS = 1.5
+"""The accuracy, in percent, that compression may cost: half a point, and one for machines that round differently."""
 MAX_LOSS_RATIO = 1.02
 """The loss after a compressed run over that after a plain one."""
 MIN_ACCURACY = 85
