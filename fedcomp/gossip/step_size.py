@@ -107,16 +107,9 @@ def _distances(topology: Topology, method: Choco | DeepSqueeze, shapes: Shapes) 
                 return distances
             states[each] = compressor.memory.update(compensated, quantized, states[each])
             held[each] = known + quantized.dense()
-        models = [
-            moved(
-                model,
-                (
-                    step * weight * (np.float64(held[other]) - held[each])
-                    for other, weight in topology.weights(each).items()
-                ),
-            )
-            for each, model in enumerate(models)
-        ]
+        for each, model in enumerate(models):
+            weights = topology.weights(each)
+            models[each] = moved(model, (step * weights[j] * (np.float64(held[j]) - held[each]) for j in weights))
         distances.append(_distance(models))
     return distances
 
