@@ -1,8 +1,9 @@
-"""Describes a file of frames, lists the methods or plug-ins, or trains a small federation.
+"""Describes a file of frames, lists the methods or plug-ins, checks a machine, or trains a small federation.
 
 python -m fedcomp FILE                  # frames in order, or a server message; - is standard input
 python -m fedcomp methods [--markdown]  # every method: settings, paper, measured size and error; as text or as docs/methods.md
 python -m fedcomp training              # every training plug-in: settings, paper
+python -m fedcomp doctor [HOST:PORT]    # libraries, clock, and whether a SuperLink answers
 python -m fedcomp demo [METHOD ...]     # plain Flower and compressed runs side by side: bytes and accuracy; half a minute
 """
 
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fedcomp import __version__
+from fedcomp import __version__, doctor
 from fedcomp.errors import FedcompError, TruncatedError, UnknownFormatError
 from fedcomp.methods import markdown_lines, text_lines
 from fedcomp.quantized import Steps, Ternary
@@ -178,6 +179,7 @@ def _payload_fields(frame: Frame, layout: Layout | None) -> Iterator[Field]:
 USAGE = """python -m fedcomp FILE
        python -m fedcomp methods [--markdown]
        python -m fedcomp training
+       python -m fedcomp doctor [HOST:PORT] [--root-certificates FILE]
        python -m fedcomp demo [METHOD ...] [--rounds ROUNDS]
        python -m fedcomp --help | --version"""
 DEMO_METHODS = ("auto()", "eden(bits=1)", "stc(density=0.04)")
@@ -185,13 +187,16 @@ DEMO_ROUNDS = 30
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the description of a file, a list or the demo.  Return 0, or 1 after one sentence about what is wrong."""
+    """Print the description of a file, a list, checks or the demo.  Return 0, or 1 after one sentence about what is wrong."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["doctor"]:
+        return doctor.main(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="python -m fedcomp", usage=USAGE, description="Describe frames, list methods or plug-ins, or run a demo."
     )
     parser.add_argument(
         "file",
-        metavar="FILE|methods|training|demo",
+        metavar="FILE|methods|training|doctor|demo",
         help="a file of frames or of a server message, - for the standard input, or what to print",
     )
     parser.add_argument(

@@ -261,6 +261,12 @@ def test_without_an_argument_it_shows_each_use_and_asks_for_one_argument(capsys:
     with pytest.raises(SystemExit, match="2"):
         main([])
     told = capsys.readouterr().err
-    for use in ("FILE", "methods [--markdown]", "training", "demo [METHOD ...] [--rounds ROUNDS]"):
+    for use in (
+        "FILE",
+        "methods [--markdown]",
+        "training",
+        "doctor [HOST:PORT] [--root-certificates FILE]",
+        "demo [METHOD ...] [--rounds ROUNDS]",
+    ):
         assert f"python -m fedcomp {use}\n" in told
-    assert told.endswith("the following arguments are required: FILE|methods|training|demo\n")
+    assert told.endswith("the following arguments are required: FILE|methods|training|doctor|demo\n")

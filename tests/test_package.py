@@ -55,6 +55,13 @@ def test_the_metadata_names_the_licence_and_the_extras_of_users(dist: Path) -> N
     assert "flwr<1.43,>=1.40; extra == 'flower'" in (fields.get_all("Requires-Dist") or [])
 
 
+def test_the_wheel_has_the_command_and_flowers_bundle_sees_no_scripts(dist: Path) -> None:
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
+        text = wheel.read(f"fedcomp-{fedcomp.__version__}.dist-info/entry_points.txt").decode()
+    assert text.split() == ["[console_scripts]", "fedcomp", "=", "fedcomp.__main__:main"]
+    assert "scripts" not in PROJECT
+
+
 def test_the_page_of_an_index_has_no_relative_picture_or_link(dist: Path) -> None:
     text = str(metadata(dist).get_payload())
     assert "fedcomp" in text

@@ -205,12 +205,18 @@ class Publisher:
         least = min(routes, key=_size)
         return Route(least, max(0, _size(least) - self.history.newest_size))
 
-    def make_jumps(self, nodes: Iterable[int]) -> None:
-        """Make the jumps that the next messages to `nodes` need, from the newest start on: each sum is part of the next one."""
+    def make_jumps(self, nodes: Iterable[int]) -> bool:
+        """Make the jumps that the next messages to `nodes` need, and return whether there are any.
+
+        They are made from the newest start on: each sum is part of the next one.
+        """
         records = [self.nodes[node] for node in nodes]
         starts = {(record.version, record.fingerprint, not record.may_be_ahead) for record in records}
-        for version, fingerprint, certain in sorted(starts, reverse=True):
+        jumps = [
             self._along(self.history.since(version, fingerprint), certain=certain)
+            for version, fingerprint, certain in sorted(starts, reverse=True)
+        ]
+        return any(jump is not None for jump in jumps)
 
     def _along(self, deltas: Sequence[tuple[Frame, bytes]], *, certain: bool) -> bytes | None:
         """Return one frame that replaces two or more `deltas`; None if there is none that is safe from an un`certain` start."""

@@ -76,8 +76,8 @@ class Exchange:
         nodes = [message.metadata.dst_node_id for message in messages]
         self.participation.ask(nodes, busy)
         start_s = time.thread_time()
-        model.publisher.make_jumps(nodes)
-        self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.thread_time() - start_s)
+        if model.publisher.make_jumps(nodes):
+            self.ledger.add(server_round, SERVER_NODE, encode_seconds=time.thread_time() - start_s)
         for message in messages:
             amounts = model.pack(message, str(uplink), seed, type(self._inner).__name__)
             if kind is MessageKind.TRAIN_MESSAGE:

@@ -1,0 +1,164 @@
+"""Checks what a node or a server needs: libraries, the clock, and whether a SuperLink answers.
+
+python -m fedcomp doctor                                              # this machine
+python -m fedcomp doctor superlink.example:9092 --root-certificates ca.pem    # and the way to a SuperLink
+"""
+
+import argparse
+import os
+import platform
+import re
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+from fedcomp import __version__
+
+OK, NOTE, FAILED = "ok", "note", "FAILED"
+Check = tuple[str, str]
+"""`OK`, `NOTE` or `FAILED`, and a sentence."""
+TIMEOUT_S = 5.0
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+"""What a client of HTTP/2, and so of gRPC, sends first (RFC 9113, section 3.4), with empty settings."""
+HEAD, SETTINGS = 9, 4
+"""The bytes of a frame's head, and the type of the frame that a server answers with."""
+
+
+def machine() -> Iterator[Check]:
+    """Yield the checks of this machine."""
+    yield (
+        OK,
+        f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+    )
+    yield OK, f"fedcomp {__version__}, numpy {metadata.version('numpy')}"
+    yield _flower()
+    yield _torch()
+    yield _clock()
+
+
+def _flower() -> Check:
+    extra = "pip install 'fedcomp[flower]'"
+    try:
+        found = metadata.version("flwr")
+        needed = next(text for text in metadata.requires("fedcomp") or () if re.match(r"flwr\W", text))
+    except metadata.PackageNotFoundError as error:
+        return NOTE, f"{error.name} is not installed; Flower apps need it: {extra}"
+    bounds = {sign: _numbers(version) for sign, version in re.findall(r"(>=|<)([\d.]+)", needed)}
+    if bounds[">="] <= _numbers(found) < bounds["<"]:
+        return OK, f"flwr {found}"
+    return FAILED, f"flwr is {found}; {needed.partition(';')[0]} is needed: {extra}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
+
+
+def _torch() -> Check:
+    try:
+        torch: Any = import_module("torch")
+    except ImportError:
+        return NOTE, "torch is not installed; plug-ins of the training and fedcomp's own app need it"
+    if torch.cuda.is_available():
+        return OK, f"torch {torch.__version__}, GPU {torch.cuda.get_device_name()}"
+    return OK, f"torch {torch.__version__}, no CUDA GPU"
+
+
+def _clock() -> Check:
+    """Compare the clock with the time at which fedcomp was written to this disk."""
+    now, installed = time.time(), Path(__file__).stat().st_mtime
+    text = f"the clock says {datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M} UTC"
+    if now < installed:
+        return FAILED, f"{text}, before fedcomp was installed; certificates will not be valid until it is set"
+    return OK, text
+
+
+def superlink(address: str, root_certificates: Path | None) -> Iterator[Check]:
+    """Yield the checks of the way to the SuperLink at `address`, HOST:PORT, up to the first that fails."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal() and int(port) < 1 << 16):
+        yield FAILED, f"{address!r} is no address; HOST:PORT is needed, such as superlink.example:9092"
+        return
+    try:
+        connection = socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_S)
+    except socket.gaierror:
+        yield FAILED, f"{host} is not known; check the name, and this machine's DNS"
+    except TimeoutError:
+        yield FAILED, f"{address} does not answer within {TIMEOUT_S:g} s; a firewall may drop what comes from here"
+    except OSError as error:
+        yield FAILED, f"{address}: {error.strerror}; does the SuperLink run, and listen on more than its own loopback?"
+    else:
+        with closing(connection):
+            yield OK, f"{address} takes connections"
+            yield from _speaks(connection, host, root_certificates)
+
+
+def _speaks(connection: socket.socket, host: str, root_certificates: Path | None) -> Iterator[Check]:
+    if root_certificates is None:
+        found = _answer(connection)
+        if found == SETTINGS:
+            yield OK, "it speaks gRPC without TLS: nodes connect with --insecure"
+        else:
+            yield FAILED, "it does not speak gRPC without TLS; name its certificates: --root-certificates FILE"
+        return
+    try:
+        context = ssl.create_default_context(cafile=root_certificates)
+    except (OSError, ssl.SSLError) as error:
+        yield FAILED, f"{root_certificates} holds no certificates: {getattr(error, 'strerror', None) or error}"
+        return
+    context.set_alpn_protocols(["h2"])
+    try:
+        secure = context.wrap_socket(connection, server_hostname=host.strip("[]"))
+    except ssl.SSLCertVerificationError as error:
+        yield FAILED, f"its certificate is refused: {error.verify_message}"
+    except OSError as error:
+        yield FAILED, f"it does not speak TLS ({error}); a SuperLink without TLS needs nodes with --insecure"
+    else:
+        with closing(secure):
+            certificate: dict[str, Any] = dict(secure.getpeercert() or {})
+            yield OK, f"its certificate is valid for {host}, until {certificate['notAfter']}"
+            found = _answer(secure)
+            yield (
+                (OK, "it speaks gRPC")
+                if found == SETTINGS
+                else (FAILED, "it speaks TLS, but not gRPC; is the port right?")
+            )
+
+
+def _answer(connection: socket.socket) -> int | None:
+    """Return the type of the first frame of HTTP/2 that the server sends; None if it sends something else, or nothing."""
+    try:
+        connection.settimeout(TIMEOUT_S)
+        connection.sendall(PREFACE)
+        head = b""
+        while len(head) < HEAD and (more := connection.recv(HEAD - len(head))):
+            head += more
+    except OSError:
+        return None
+    return head[3] if len(head) == HEAD else None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print a line for each check; return 0, or 1 if one failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fedcomp doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "address", nargs="?", metavar="HOST:PORT", help="of a SuperLink: that of its Fleet API for nodes, 9092"
+    )
+    parser.add_argument("--root-certificates", type=Path, metavar="FILE", help="as for flower-supernode")
+    options = parser.parse_args(arguments)
+    failed = False
+    for result, text in (
+        *machine(),
+        *(superlink(options.address, options.root_certificates) if options.address else ()),
+    ):
+        print(f"{result:<7}{text}", file=sys.stdout, flush=True)
+        failed |= result == FAILED
+    return int(failed)
