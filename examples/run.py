@@ -73,6 +73,8 @@ def _prints(record: logging.LogRecord) -> bool:
 def main(folder: str, *settings: str) -> None:
     """Run the example both ways, and print what came out."""
     logger = logging.getLogger("flwr")
+    level = logger.level
+    logger.setLevel(logging.INFO)
     logger.addFilter(_prints)
     try:
         for compress in ("false", "true"):
@@ -80,6 +82,7 @@ def main(folder: str, *settings: str) -> None:
             run(Path(folder).resolve(), *settings, f"compress={compress}")
     finally:
         logger.removeFilter(_prints)
+        logger.setLevel(level)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Every example runs plain and compressed under the same seed: as good, for far fewer bytes, and as its README says."""
 
 import ast
+import logging
 import re
 import subprocess
 import sys
@@ -57,9 +58,10 @@ OUTPUT = re.compile(
 
 @pytest.fixture(autouse=True)
 def untouched() -> Iterator[None]:
-    """Restore what an example changes in this process: the threads of torch, and the path of imports."""
-    threads, path = torch.get_num_threads(), sys.path.copy()
+    """Restore what an example changes in this process: the threads of torch, the path of imports, and the log's level."""
+    threads, path, level = torch.get_num_threads(), sys.path.copy(), logging.getLogger("flwr").level
     yield
+    logging.getLogger("flwr").setLevel(level)
     torch.set_num_threads(threads)
     sys.path[:] = path
 
@@ -134,6 +136,7 @@ def test_an_example_is_as_good_compressed_as_plain_for_far_fewer_bytes(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     skip_without(name)
+    logging.getLogger("flwr").setLevel(logging.ERROR)  # as other tests of the same process leave it
     if name == "gossip":
         sys.path.insert(0, str(EXAMPLES / name))
         import_module("simulate").main()
