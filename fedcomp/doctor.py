@@ -44,7 +44,7 @@ def machine() -> Iterator[Check]:
 
 
 def _flower() -> Check:
-    extra = "pip install '.[flower]', in fedcomp's folder"
+    extra = "pip install '.[flower]' in the project's folder"
     try:
         found = metadata.version("flwr")
         needed = next(text for text in metadata.requires("fedcomp") or () if re.match(r"flwr\W", text))

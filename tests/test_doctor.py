@@ -51,7 +51,7 @@ def test_another_flower_and_none_and_no_torch_are_said(monkeypatch: pytest.Monke
         monkeypatch.setattr(metadata, "version", lambda name, other=other: other if name == "flwr" else version(name))
         [(result, text)] = [check for check in doctor.machine() if "flwr" in check[1]]
         assert result == doctor.FAILED
-        assert f"flwr is {other}; flwr<1.43,>=1.40 is needed: pip install '.[flower]', in fedcomp's folder" in text
+        assert f"flwr is {other}; flwr<1.43,>=1.40 is needed: pip install '.[flower]' in the project's folder" in text
 
     def absent(name: str) -> str:
         if name == "flwr":
