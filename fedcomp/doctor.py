@@ -10,7 +10,6 @@ import platform
 import re
 import socket
 import ssl
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -87,7 +86,7 @@ def superlink(address: str, root_certificates: Path | None) -> Iterator[Check]:
         return
     try:
         connection = socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_S)
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):  # no DNS knows it, or it cannot be a name
         yield FAILED, f"{host} is not known; check the name, and this machine's DNS"
     except TimeoutError:
         yield FAILED, f"{address} does not answer within {TIMEOUT_S:g} s; a firewall may drop what comes from here"
@@ -159,6 +158,6 @@ def main(arguments: Sequence[str]) -> int:
         *machine(),
         *(superlink(options.address, options.root_certificates) if options.address else ()),
     ):
-        print(f"{result:<7}{text}", file=sys.stdout, flush=True)
+        print(f"{result:<7}{text}", flush=True)
         failed |= result == FAILED
     return int(failed)

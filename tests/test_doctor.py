@@ -135,6 +135,7 @@ def test_what_stands_in_the_place_of_a_superlink_is_said(capsys: pytest.CaptureF
     for address, sentence in (
         (f"127.0.0.1:{port}", f"127.0.0.1:{port}: Connection refused; does the SuperLink run"),
         ("no-such-host.invalid:9092", "no-such-host.invalid is not known"),
+        (f"{'x' * 80}:9092", f"{'x' * 80} is not known"),
         ("127.0.0.1", "'127.0.0.1' is no address; HOST:PORT is needed"),
         (":9092", "':9092' is no address"),
         ("127.0.0.1:99999", "'127.0.0.1:99999' is no address"),

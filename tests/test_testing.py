@@ -71,7 +71,7 @@ def test_every_method_keeps_the_contract(name: str) -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_setting_of_a_method_keeps_the_contract(text: str) -> None:
-    check_compressor(fedcomp.parse(text), sizes=(31, 1000), damage_up_to=100)
+    check_compressor(fedcomp.parse(text), sizes=(1, 31, 1000), damage_up_to=100)
 
 
 def test_every_method_is_checked() -> None:

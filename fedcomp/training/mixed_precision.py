@@ -128,6 +128,8 @@ def _without_onednn(device: str) -> Generator[None]:
 
 @cache
 def _onednn_has_bfloat16() -> bool:
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return True  # nothing to leave out
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001  # convolutions ask this, recurrent layers do not
 
 

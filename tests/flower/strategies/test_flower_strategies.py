@@ -130,8 +130,8 @@ def test_wrapped_with_stc_trains(name: str) -> None:
     stc = fedcomp.stc(density=0.2)
     inner = STRATEGIES[name](fraction_train=0.75, fraction_evaluate=0.0)
     strategy = CompressedStrategy(inner, uplink=stc, downlink=stc)
-    result = strategy.start(LocalGrid(_app(), NODES), _initial(), num_rounds=18)
-    assert _loss(result.arrays["weights"].numpy()) < 0.5 * _loss(np.zeros(FEATURES, np.float32))
+    result = strategy.start(LocalGrid(_app(), NODES), _initial(), num_rounds=30)
+    assert _loss(result.arrays["weights"].numpy()) < 0.25 * _loss(np.zeros(FEATURES, np.float32))
 
 
 def test_sums_do_not_depend_on_the_order_of_replies() -> None:
