@@ -41,8 +41,8 @@ def page(tmp_path: Path) -> Path:
 
 
 def test_the_output_of_each_command_stands_below_it_and_the_rest_is_as_it_was(page: Path) -> None:
-    assert main([str(page), "--data-dir", "/srv/my data"]) == 0
-    assert page.read_text() == PAGE.replace("of another day", "first /srv/my data\nsecond").replace("old", "third")
+    assert main([str(page), "--data-dir", "/srv/my  data"]) == 0
+    assert page.read_text() == PAGE.replace("of another day", "first /srv/my  data\nsecond").replace("old", "third")
 
 
 def test_only_the_commands_that_are_asked_for_run(page: Path) -> None:
@@ -53,10 +53,12 @@ def test_only_the_commands_that_are_asked_for_run(page: Path) -> None:
 def test_a_command_that_fails_ends_it_and_what_ran_before_is_kept(
     page: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    page.write_text(PAGE.replace("echo third", "false"))
+    page.write_text(PAGE.replace("echo third", "false\necho third"))
     assert main([str(page)]) == 1
-    assert page.read_text() == PAGE.replace("of another day", "first DIR\nsecond").replace("echo third", "false")
-    assert "error: exit status 1 of false  # jumps" in capfd.readouterr().err
+    assert page.read_text() == PAGE.replace("of another day", "first DIR\nsecond").replace(
+        "echo third", "false\necho third"
+    )
+    assert "error: exit status 1 of false\necho third  # jumps" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
